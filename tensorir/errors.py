@@ -1,0 +1,57 @@
+"""The error family of every floor: each error says what was expected, what came, and where."""
+
+from __future__ import annotations
+
+
+class TilewrightError(Exception):
+    """Base of every error that Tilewright raises on purpose.
+
+    Errors that NumPy users expect as built-in types (a wrong argument type, a bad value) inherit from both this
+    class and the built-in one, so that ``except ValueError`` keeps working.
+    """
+
+
+class TypeInferenceError(TilewrightError, TypeError):
+    """An expression has no type: the message names operator, argument, expected and found."""
+
+
+class VerifyError(TilewrightError):
+    """A program breaks a rule of its IR: an undefined variable, a wrong type, an index out of bounds."""
+
+
+class ParseError(TilewrightError, ValueError):
+    """Text is not IR: the message shows the line with the offending place underlined."""
+
+
+class ScheduleError(TilewrightError):
+    """A schedule step would change what is computed; the message shows the IR with the place underlined."""
+
+
+class UnsupportedOperatorError(TilewrightError, NotImplementedError):
+    """A model needs operators that are not there; all of them are named at once."""
+
+
+class PassError(TilewrightError):
+    """A pipeline is wrong: a cycle of required passes, a pass that returned something else than a module."""
+
+
+class CodegenError(TilewrightError):
+    """The program holds something that the target cannot express."""
+
+
+class ExecutionError(TilewrightError):
+    """A compiled model was called wrongly or could not run."""
+
+
+class InputError(ExecutionError, TypeError, ValueError):
+    """An input does not match the signature: the message names the input, expected and found."""
+
+
+def add_note(error: BaseException, note: str) -> None:
+    """Attach ``note`` to ``error`` as PEP 678 does; also on Python 3.10, which has no ``add_note``."""
+    if hasattr(error, "add_note"):
+        error.add_note(note)
+    else:
+        notes = list(getattr(error, "__notes__", ()))
+        notes.append(note)
+        error.__notes__ = notes  # type: ignore[attr-defined]
