@@ -1,0 +1,127 @@
+"""Data types of scalars and vectors.
+
+A :class:`DataType` is a string such as ``"float32"`` or ``"float32x16"`` that also knows its parts, so that users
+write plain strings everywhere and the compiler asks questions of them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+_SCALARS: dict[str, tuple[str, int]] = {
+    "bool": ("bool", 8),
+    "int8": ("int", 8),
+    "int16": ("int", 16),
+    "int32": ("int", 32),
+    "int64": ("int", 64),
+    "uint8": ("uint", 8),
+    "uint16": ("uint", 16),
+    "uint32": ("uint", 32),
+    "uint64": ("uint", 64),
+    "float16": ("float", 16),
+    "bfloat16": ("float", 16),
+    "float32": ("float", 32),
+    "float64": ("float", 64),
+    "handle": ("handle", 64),  # the address of a buffer element, only as an argument of a call
+    "void": ("void", 0),  # what a call without a result returns
+}
+
+#: The data types a tensor may have, in the order of the documentation.
+TENSOR_DTYPES = tuple(name for name in _SCALARS if name not in ("handle", "void"))
+
+
+class DataType(str):
+    """The type of a scalar, or of a vector of ``lanes`` scalars (``"float32x16"``).
+
+    Instances are interned: one object per spelling. Equality and hash are those of the string.
+
+    Raises:
+        ValueError: the text names no data type.
+    """
+
+    __slots__ = ("bits", "element", "is_bool", "is_float", "is_int", "is_integer", "is_uint", "kind", "lanes", "numpy")
+
+    _interned: dict[str, DataType] = {}  # noqa: RUF012 - one table for the process
+
+    kind: str
+    bits: int
+    lanes: int
+    is_float: bool
+    is_int: bool
+    is_uint: bool
+    is_integer: bool
+    is_bool: bool
+    element: DataType
+    numpy: np.dtype[Any]
+
+    def __new__(cls, text: str) -> DataType:
+        found = cls._interned.get(text)
+        if found is not None:
+            return found
+        match = re.fullmatch(r"((?:bool|handle|void|(?:bfloat|float|uint|int)\d+))(?:x(\d+))?", text)
+        if match is None or match.group(1) not in _SCALARS:
+            raise ValueError(f"unknown data type {text!r}; expected one of {', '.join(TENSOR_DTYPES)}")
+        name, lanes = match.group(1), int(match.group(2) or 1)
+        if lanes == 1 and text != name:
+            return cls(name)
+        if lanes < 1:
+            raise ValueError(f"data type {text!r} has no lanes")
+        self = super().__new__(cls, text)
+        self.kind, self.bits = _SCALARS[name]
+        self.lanes = lanes
+        self.is_float = self.kind == "float"
+        self.is_int = self.kind == "int"
+        self.is_uint = self.kind == "uint"
+        self.is_integer = self.kind in ("int", "uint")
+        self.is_bool = self.kind == "bool"
+        self.element = self if lanes == 1 else cls(name)
+        if name == "bfloat16":
+            self.numpy = np.dtype(ml_dtypes.bfloat16)
+        elif name in ("handle", "void"):
+            self.numpy = np.dtype(np.int64)
+        else:
+            self.numpy = np.dtype(name)
+        return cls._interned.setdefault(text, self)
+
+    @property
+    def bytes(self) -> int:
+        """Size in memory of one element, in bytes."""
+        return self.bits // 8
+
+    def with_lanes(self, lanes: int) -> DataType:
+        """The same element type with ``lanes`` lanes."""
+        if lanes == self.lanes:
+            return self
+        return self.element if lanes == 1 else DataType(f"{self.element!s}x{lanes}")
+
+    def __reduce__(self) -> tuple[type[DataType], tuple[str]]:
+        return (DataType, (str(self),))
+
+
+def as_dtype(value: Any) -> DataType:
+    """``value`` as a :class:`DataType`: a name, a NumPy or ml_dtypes type, or a Python scalar type.
+
+    Raises:
+        ValueError: it names no type that a tensor can have.
+    """
+    if isinstance(value, DataType):
+        return value
+    if isinstance(value, str):
+        return DataType(value)
+    try:
+        return DataType(np.dtype(value).name)
+    except TypeError as error:
+        raise ValueError(f"{value!r} is no data type; expected one of {', '.join(TENSOR_DTYPES)}") from error
+
+
+BOOL = DataType("bool")
+INT32 = DataType("int32")
+INT64 = DataType("int64")
+FLOAT32 = DataType("float32")
+FLOAT64 = DataType("float64")
+HANDLE = DataType("handle")
+VOID = DataType("void")

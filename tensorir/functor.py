@@ -1,0 +1,257 @@
+"""Visitors and mutators over the loop-level IR, derived from the nodes' declared fields.
+
+A subclass defines ``visit_<NodeClass>`` for the nodes that it cares about and calls ``generic_visit`` to go on below;
+all other nodes are walked by their declarations. So a new node class or field needs no change here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, Var
+from tilewright.tensorir.node import Node
+from tilewright.tensorir.stmt import BufferStore, PrimFunc, Stmt
+
+N = TypeVar("N", bound=Node)
+
+
+class Visitor:
+    """Walks a program without changing it, depth first, in the order of the fields."""
+
+    _methods: dict[type[Node], Callable[[Any, Any], None] | None]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls._methods = {}
+
+    def visit(self, node: Node) -> None:
+        """Visit ``node``: by ``visit_<class>`` if defined, else field by field."""
+        methods = type(self)._methods
+        kind = type(node)
+        try:
+            method = methods[kind]
+        except KeyError:
+            method = methods[kind] = getattr(type(self), f"visit_{kind.__name__}", None)
+        if method is None:
+            self.generic_visit(node)
+        else:
+            method(self, node)
+
+    def generic_visit(self, node: Node) -> None:
+        """Visit all owned nodes of ``node``. Buffers are not entered; see :meth:`visit_buffer`."""
+        for name, role in node.node_fields:
+            if role == "child":
+                value = getattr(node, name)
+                if value is not None:
+                    self.visit(value)
+            elif role == "children":
+                for value in getattr(node, name):
+                    self.visit(value)
+            elif role in ("buffer", "new_buffer"):
+                self.visit_buffer(getattr(node, name))
+
+    def visit_buffer(self, buffer: Buffer) -> None:
+        """Called for every buffer that a node uses or defines."""
+
+
+Visitor._methods = {}
+
+
+class Mutator:
+    """Rebuilds a program bottom-up; what does not change keeps its identity."""
+
+    _methods: dict[type[Node], Callable[[Any, Any], Any] | None]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls._methods = {}
+
+    def mutate(self, node: N) -> Any:
+        """The new form of ``node``: by ``mutate_<class>`` if defined, else field by field."""
+        methods = type(self)._methods
+        kind = type(node)
+        try:
+            method = methods[kind]
+        except KeyError:
+            method = methods[kind] = getattr(type(self), f"mutate_{kind.__name__}", None)
+        return self.generic_mutate(node) if method is None else method(self, node)
+
+    def generic_mutate(self, node: N) -> Any:
+        """``node`` with its owned nodes and buffers mutated; ``node`` itself if none changed."""
+        changed = False
+        values: list[Any] = []
+        for name, role in node.node_fields:
+            value = getattr(node, name)
+            new: Any = value
+            if role == "child":
+                if value is not None:
+                    new = self.mutate(value)
+            elif role == "children":
+                new = self.mutate_all(value)
+            elif role == "buffer":
+                new = self.mutate_buffer(value)
+            elif role == "new_buffer":
+                new = self.mutate_new_buffer(value)
+            elif role == "definition":
+                new = self.mutate_definition(value)
+            changed = changed or new is not value
+            values.append(new)
+        return type(node)(*values) if changed else node
+
+    def mutate_all(self, nodes: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Each of ``nodes`` mutated; the same tuple if none changed."""
+        new = tuple([self.mutate(node) for node in nodes])
+        for before, after in zip(nodes, new, strict=True):
+            if before is not after:
+                return new
+        return nodes
+
+    def mutate_buffer(self, buffer: Buffer) -> Buffer:
+        """The new form of a used buffer."""
+        return buffer
+
+    def mutate_new_buffer(self, buffer: Buffer) -> Buffer:
+        """The new form of a buffer at its definition."""
+        return self.mutate_buffer(buffer)
+
+    def mutate_definition(self, var: Any) -> Any:
+        """The new form of a defined variable (or the parameters of a function)."""
+        return var
+
+
+Mutator._methods = {}
+
+
+class _Substituter(Mutator):
+    def __init__(self, values: Mapping[Var, Expr], buffers: Mapping[Buffer, Buffer]) -> None:
+        self.values = values
+        self.buffers = dict(buffers)
+
+    def mutate_Var(self, var: Var) -> Expr:
+        return self.values.get(var, var)
+
+    def mutate_buffer(self, buffer: Buffer) -> Buffer:
+        found = self.buffers.get(buffer)
+        if found is None:
+            found = self.buffers[buffer] = self.generic_mutate(buffer) if self.values else buffer
+        return found
+
+    def mutate_definition(self, var: Any) -> Any:
+        if isinstance(var, Var):
+            replaced = self.values.get(var, var)
+            return replaced if isinstance(replaced, Var) else var
+        return var
+
+
+def substitute(node: N, values: Mapping[Var, Expr], buffers: Mapping[Buffer, Buffer] | None = None) -> N:
+    """``node`` with variables (and buffers) replaced. Buffers whose shape mentions a variable are replaced too;
+    a variable that maps to another variable is renamed where it is defined as well."""
+    result: N = _Substituter(values, buffers or {}).mutate(node)
+    return result
+
+
+class _Renamer(_Substituter):
+    """Gives every variable and buffer that is defined inside a new identity."""
+
+    def __init__(self, suffix: str) -> None:
+        super().__init__({}, {})
+        self.values: dict[Var, Expr] = {}
+        self.suffix = suffix
+
+    def mutate_definition(self, var: Any) -> Any:
+        if not isinstance(var, Var):
+            return var
+        new = Var(var.name + self.suffix, var.dtype)
+        self.values[var] = new
+        return new
+
+    def mutate_new_buffer(self, buffer: Buffer) -> Buffer:
+        made = Buffer(
+            buffer.name + self.suffix,
+            self.mutate_all(buffer.shape),
+            buffer.dtype,
+            buffer.scope,
+            self.mutate_all(buffer.strides),
+            buffer.alignment,
+        )
+        self.buffers[buffer] = made
+        return made
+
+    def mutate_buffer(self, buffer: Buffer) -> Buffer:
+        return self.buffers.get(buffer, buffer)
+
+
+def copy_with_fresh_definitions(stmt: Stmt, suffix: str = "") -> Stmt:
+    """A copy of ``stmt`` in which every variable and buffer that it defines is a new object, as needed wherever a
+    statement is to stand twice in one function."""
+    result: Stmt = _Renamer(suffix).mutate(stmt)
+    return result
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """All nodes below and including ``node``, parents first."""
+    stack: list[Node] = [node]
+    while stack:
+        current = stack.pop()
+        yield current
+        found: list[Node] = []
+        for name, role in current.node_fields:
+            value = getattr(current, name)
+            if role == "child" and value is not None:
+                found.append(value)
+            elif role == "children":
+                found.extend(value)
+        stack.extend(reversed(found))
+
+
+def uses_var(node: Node, variables: set[Var] | frozenset[Var]) -> bool:
+    """Whether any of ``variables`` occurs in ``node``."""
+    return any(isinstance(found, Var) and found in variables for found in walk(node))
+
+
+def free_vars(node: Node) -> list[Var]:
+    """The variables that ``node`` uses but does not define, in order of first use."""
+    collector = _FreeVars()
+    collector.visit(node)
+    return list(collector.free)
+
+
+class _FreeVars(Visitor):
+    def __init__(self) -> None:
+        self.free: dict[Var, None] = {}
+        self.bound: set[Var] = set()
+
+    def visit_Var(self, var: Var) -> None:
+        if var not in self.bound:
+            self.free[var] = None
+
+    def visit_For(self, loop: Any) -> None:
+        self.visit(loop.min)
+        self.visit(loop.extent)
+        self.bound.add(loop.var)
+        self.visit(loop.body)
+
+    def visit_LetStmt(self, let: Any) -> None:
+        self.visit(let.value)
+        self.bound.add(let.var)
+        self.visit(let.body)
+
+    def visit_Block(self, block: Any) -> None:
+        for item in block.iters:
+            self.visit(item.value)
+            self.visit(item.min)
+            self.visit(item.extent)
+        self.bound.update(item.var for item in block.iters)
+        for part in (block.predicate, *block.reads, *block.writes, block.init, block.body):
+            if part is not None:
+                self.visit(part)
+
+    def visit_PrimFunc(self, func: PrimFunc) -> None:
+        self.bound.update(func.variables)
+        self.visit(func.body)
+
+
+def loads_and_stores(node: Node) -> Iterator[BufferLoad | BufferStore]:
+    """All accesses to buffers in ``node``."""
+    return (found for found in walk(node) if isinstance(found, (BufferLoad, BufferStore)))

@@ -1,0 +1,162 @@
+"""The functions that loop-level expressions may call, each with its meaning in NumPy.
+
+A code generator knows some of them as instructions (``fma``, ``sqrt``, ``floor``); the pass ``LowerIntrin`` writes the
+others (``exp``, ``erf``) in terms of those. The reference is what the interpreter runs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.tensorir.dtype import BOOL, HANDLE, VOID, DataType
+
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
+def _fma(a: Any, b: Any, c: Any) -> Any:
+    """One rounding for float32 and narrower, through float64; two for float64, which has no wider type here."""
+    return np.asarray(a, np.float64) * np.asarray(b, np.float64) + np.asarray(c, np.float64)
+
+
+@dataclasses.dataclass(frozen=True)
+class Intrinsic:
+    """One callable function.
+
+    Attributes:
+        arity: number of arguments.
+        operands: what the arguments are: ``float``, ``integer``, ``number`` or ``any``; all have one type.
+        reference: its value on NumPy arrays, computed in float64 for floats and rounded once by the caller.
+        result: ``same`` (type of the first argument), ``bool``, ``element`` (a vector's scalar), ``void``, ``handle``
+            or ``given`` (named by the call).
+        pure: without effects, so that it may be removed, moved and merged.
+    """
+
+    name: str
+    arity: int
+    operands: str = "float"
+    reference: Callable[..., Any] | None = None
+    result: str = "same"
+    pure: bool = True
+
+    def result_type(self, args: Sequence[Any]) -> DataType:
+        """The type of a call with these argument expressions.
+
+        Raises:
+            TypeError: the intrinsic leaves the type to the call.
+        """
+        if self.result == "same":
+            first: DataType = args[0].dtype
+            return first
+        if self.result == "bool":
+            return BOOL.with_lanes(args[0].dtype.lanes)
+        if self.result == "element":
+            element: DataType = args[0].dtype.element
+            return element
+        if self.result == "void":
+            return VOID
+        if self.result == "handle":
+            return HANDLE
+        raise TypeError(f"{self.name}: the call must name its result type")
+
+    def check(self, call: Any) -> None:
+        """Check number and types of the arguments of ``call`` and its result type.
+
+        Raises:
+            TypeError: they do not fit.
+        """
+        if len(call.args) != self.arity:
+            raise TypeError(f"{self.name}: expected {self.arity} arguments, found {len(call.args)}")
+        for arg in call.args:
+            dtype = arg.dtype
+            fits = {
+                "float": dtype.is_float,
+                "integer": dtype.is_integer,
+                "number": dtype.is_float or dtype.is_integer,
+                "any": True,
+            }[self.operands]
+            if not fits or (dtype is not call.args[0].dtype and self.operands != "any"):
+                expected = f"{self.operands} arguments of one type" if self.operands != "any" else "arguments"
+                found = ", ".join(str(a.dtype) for a in call.args)
+                raise TypeError(f"{self.name}: expected {expected}, found {found}")
+        if self.result != "given" and call.dtype is not self.result_type(call.args):
+            raise TypeError(f"{self.name}: gives {self.result_type(call.args)!s}, not {call.dtype!s}")
+
+
+INTRINSICS: dict[str, Intrinsic] = {}
+
+
+def _define(name: str, arity: int, operands: str = "float", reference: Any = None, **kwargs: Any) -> None:
+    INTRINSICS[name] = Intrinsic(name, arity, operands, reference, **kwargs)
+
+
+def find_intrinsic(name: str) -> Intrinsic:
+    """The intrinsic of that name.
+
+    Raises:
+        ValueError: there is none.
+    """
+    try:
+        return INTRINSICS[name]
+    except KeyError:
+        raise ValueError(f"unknown intrinsic {name!r}; expected one of {', '.join(sorted(INTRINSICS))}") from None
+
+
+# Functions of one float.
+_define("exp", 1, reference=np.exp)
+_define("exp2", 1, reference=np.exp2)
+_define("expm1", 1, reference=np.expm1)
+_define("log", 1, reference=np.log)
+_define("log2", 1, reference=np.log2)
+_define("log10", 1, reference=np.log10)
+_define("log1p", 1, reference=np.log1p)
+_define("sqrt", 1, reference=np.sqrt)
+_define("rsqrt", 1, reference=lambda x: 1 / np.sqrt(x))
+_define("sigmoid", 1, reference=lambda x: 1 / (1 + np.exp(-x)))
+_define("tanh", 1, reference=np.tanh)
+_define("sinh", 1, reference=np.sinh)
+_define("cosh", 1, reference=np.cosh)
+_define("sin", 1, reference=np.sin)
+_define("cos", 1, reference=np.cos)
+_define("tan", 1, reference=np.tan)
+_define("asin", 1, reference=np.arcsin)
+_define("acos", 1, reference=np.arccos)
+_define("atan", 1, reference=np.arctan)
+_define("asinh", 1, reference=np.arcsinh)
+_define("acosh", 1, reference=np.arccosh)
+_define("atanh", 1, reference=np.arctanh)
+_define("erf", 1, reference=_erf)
+_define("floor", 1, reference=np.floor)
+_define("ceil", 1, reference=np.ceil)
+_define("trunc", 1, reference=np.trunc)
+_define("round", 1, reference=np.rint)  # half to even, as NumPy and ONNX round
+_define("isnan", 1, reference=np.isnan, result="bool")
+_define("isinf", 1, reference=np.isinf, result="bool")
+_define("isfinite", 1, reference=np.isfinite, result="bool")
+
+# Functions of two and three.
+_define("pow", 2, reference=np.power)
+_define("fmod", 2, reference=np.fmod)
+_define("atan2", 2, reference=np.arctan2)
+_define("copysign", 2, reference=np.copysign)
+_define("fma", 3, reference=_fma)
+_define("abs", 1, "number", np.abs)
+
+# Bits.
+_define("reinterpret", 1, "any", None, result="given")  # the same bits as another type of the same width
+_define("popcount", 1, "integer", None)
+_define("count_leading_zeros", 1, "integer", None)
+
+# Across the lanes of a vector.
+_define("reduce_add", 1, "number", np.add.reduce, result="element")  # floats: in pairs, a tree over the lanes
+_define("reduce_mul", 1, "number", np.multiply.reduce, result="element")
+_define("reduce_min", 1, "number", np.minimum.reduce, result="element")
+_define("reduce_max", 1, "number", np.maximum.reduce, result="element")
+
+# Memory.
+_define("address_of", 1, "any", None, result="handle")  # of a BufferLoad
+_define("prefetch", 1, "any", None, result="void", pure=False)  # of a BufferLoad

@@ -1,0 +1,93 @@
+"""How an IR node is declared: once, as a frozen dataclass whose fields say what they hold.
+
+Everything that walks the IR (visitors, mutators, structural equality and hash, printing) is derived from these
+declarations. A field is one of
+
+* ``child``      -- one node (or None) that the node owns,
+* ``children``   -- a tuple of nodes,
+* ``definition`` -- a variable (or tuple of variables) that the node defines for its other fields,
+* ``buffer``     -- a buffer that the node uses,
+* ``new_buffer`` -- a buffer that the node defines for its other fields,
+* ``data``       -- plain data: names, numbers, annotations.
+
+Nodes have identity semantics: ``a == b`` asks whether they are one object. ``structural_equal`` compares programs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+else:
+
+    def dataclass_transform(**_: Any) -> Any:
+        """Python 3.10 has no ``typing.dataclass_transform``; only type checkers need it."""
+        return lambda decorated: decorated
+
+
+T = TypeVar("T")
+
+
+def child(**kwargs: Any) -> Any:
+    """A field that holds one owned node, or None."""
+    return dataclasses.field(metadata={"role": "child"}, **kwargs)
+
+
+def children(**kwargs: Any) -> Any:
+    """A field that holds a tuple of owned nodes."""
+    return dataclasses.field(metadata={"role": "children"}, **kwargs)
+
+
+def definition(**kwargs: Any) -> Any:
+    """A field that holds a variable which this node defines."""
+    return dataclasses.field(metadata={"role": "definition"}, **kwargs)
+
+
+def buffer(**kwargs: Any) -> Any:
+    """A field that holds a buffer which this node reads or writes."""
+    return dataclasses.field(metadata={"role": "buffer"}, **kwargs)
+
+
+def new_buffer(**kwargs: Any) -> Any:
+    """A field that holds a buffer which this node defines."""
+    return dataclasses.field(metadata={"role": "new_buffer"}, **kwargs)
+
+
+def derived(**kwargs: Any) -> Any:
+    """A field computed from the others in ``__post_init__``; no part of the node's identity or text."""
+    return dataclasses.field(init=False, metadata={"role": "derived"}, **kwargs)
+
+
+class Node:
+    """Base of all loop-level IR nodes."""
+
+    __slots__ = ("__weakref__",)
+
+    #: (name, role) of each field that is part of the node, in order.
+    node_fields: ClassVar[tuple[tuple[str, str], ...]] = ()
+
+    #: Set by the printer, which knows every node class and so cannot be imported from here.
+    to_text: ClassVar[Callable[[Node], str]] = object.__repr__
+
+    def __str__(self) -> str:
+        return type(self).to_text(self)
+
+    def __repr__(self) -> str:
+        return type(self).to_text(self)
+
+
+@dataclass_transform(
+    frozen_default=True, eq_default=False, field_specifiers=(child, children, definition, buffer, new_buffer, derived)
+)
+def node(cls: type[T]) -> type[T]:
+    """Class decorator: declares ``cls`` as a node (a frozen, slotted dataclass with identity semantics)."""
+    made = dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)(cls)
+    made.node_fields = tuple(  # type: ignore[attr-defined]
+        (field.name, field.metadata.get("role", "data"))
+        for field in dataclasses.fields(made)  # type: ignore[arg-type]
+        if field.metadata.get("role") != "derived"
+    )
+    return made

@@ -1,0 +1,224 @@
+"""Statements of the loop-level IR, and the functions that hold them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from tilewright.tensorir.dtype import INT64
+from tilewright.tensorir.expr import Buffer, Expr, Var, as_expr, check_access
+from tilewright.tensorir.node import Node, buffer, child, children, definition, new_buffer, node
+
+FOR_KINDS = ("serial", "parallel", "vectorized", "unrolled")
+ITER_KINDS = ("spatial", "reduction")
+
+_EMPTY: Mapping[str, Any] = MappingProxyType({})
+
+
+def _set(target: Any, name: str, value: Any) -> None:
+    object.__setattr__(target, name, value)
+
+
+class Stmt(Node):
+    """Base of all statements."""
+
+    __slots__ = ()
+
+
+@node
+class For(Stmt):
+    """``for var in [min, min + extent)``; a negative extent runs no iteration.
+
+    ``kind`` is one of :data:`FOR_KINDS`; the iterations of a parallel or vectorized loop do not depend on each other.
+    """
+
+    var: Var = definition()
+    min: Expr = child()
+    extent: Expr = child()
+    kind: str
+    body: Stmt = child()
+    annotations: Mapping[str, Any] = dataclasses.field(default_factory=lambda: _EMPTY)
+
+    def __post_init__(self) -> None:
+        _set(self, "min", as_expr(self.min, self.var.dtype))
+        _set(self, "extent", as_expr(self.extent, self.var.dtype))
+        if self.kind not in FOR_KINDS:
+            raise ValueError(f"for {self.var.name}: unknown kind {self.kind!r}; expected one of {', '.join(FOR_KINDS)}")
+        if self.min.dtype is not self.var.dtype or self.extent.dtype is not self.var.dtype:
+            raise TypeError(
+                f"for {self.var.name}: variable is {self.var.dtype!s}, bounds are "
+                f"{self.min.dtype!s} and {self.extent.dtype!s}"
+            )
+
+
+@node
+class BufferStore(Stmt):
+    """``buffer[indices] = value``; lanes whose ``predicate`` is false are not written."""
+
+    buffer: Buffer = buffer()
+    value: Expr = child()
+    indices: tuple[Expr, ...] = children()
+    predicate: Expr | None = child(default=None)
+
+    def __post_init__(self) -> None:
+        _set(self, "indices", tuple(as_expr(index) for index in self.indices))
+        _set(self, "value", as_expr(self.value, self.buffer.dtype))
+        lanes = check_access(self.buffer, self.indices, self.predicate)
+        if self.value.dtype is not self.buffer.dtype.with_lanes(lanes):
+            raise TypeError(
+                f"store to {self.buffer.name}: expected {self.buffer.dtype.with_lanes(lanes)!s}, "
+                f"found {self.value.dtype!s}: {self.value!s}"
+            )
+
+
+@node
+class SeqStmt(Stmt):
+    """Statements one after the other."""
+
+    stmts: tuple[Stmt, ...] = children()
+
+
+@node
+class IfThenElse(Stmt):
+    """``then_body`` if the scalar condition holds, else ``else_body`` (None: nothing)."""
+
+    condition: Expr = child()
+    then_body: Stmt = child()
+    else_body: Stmt | None = child(default=None)
+
+    def __post_init__(self) -> None:
+        if not self.condition.dtype.is_bool:
+            raise TypeError(f"if: expected a bool condition, found {self.condition.dtype!s}")
+
+
+@node
+class Allocate(Stmt):
+    """Makes ``buffer`` available in ``body``; its contents are undefined at first."""
+
+    buffer: Buffer = new_buffer()
+    body: Stmt = child()
+
+
+@node
+class LetStmt(Stmt):
+    """Binds ``var`` to ``value`` in ``body``."""
+
+    var: Var = definition()
+    value: Expr = child()
+    body: Stmt = child()
+
+    def __post_init__(self) -> None:
+        if self.var.dtype is not self.value.dtype:
+            raise TypeError(f"let {self.var.name}: variable is {self.var.dtype!s}, value is {self.value.dtype!s}")
+
+
+@node
+class Evaluate(Stmt):
+    """Evaluates a call for its effect."""
+
+    value: Expr = child()
+
+
+@node
+class Range(Node):
+    """The integers ``min .. min + extent - 1``."""
+
+    min: Expr = child()
+    extent: Expr = child()
+
+    def __post_init__(self) -> None:
+        _set(self, "min", as_expr(self.min, INT64))
+        _set(self, "extent", as_expr(self.extent, INT64))
+
+
+@node
+class BufferRegion(Node):
+    """A box of a buffer's elements: one range for each dimension."""
+
+    buffer: Buffer = buffer()
+    ranges: tuple[Range, ...] = children()
+
+
+@node
+class IterVar(Node):
+    """An iteration variable of a block: it takes the values of ``[min, min + extent)``, and ``value`` says which one
+    for the surrounding loops' variables."""
+
+    var: Var = definition()
+    min: Expr = child()
+    extent: Expr = child()
+    kind: str
+    value: Expr = child()
+
+    def __post_init__(self) -> None:
+        _set(self, "min", as_expr(self.min, self.var.dtype))
+        _set(self, "extent", as_expr(self.extent, self.var.dtype))
+        _set(self, "value", as_expr(self.value, self.var.dtype))
+        if self.kind not in ITER_KINDS:
+            raise ValueError(f"{self.var.name}: unknown kind {self.kind!r}; expected one of {', '.join(ITER_KINDS)}")
+
+
+@node
+class Block(Stmt):
+    """A named computation, as the unit that schedules find, move and check.
+
+    The body uses only the iteration variables of ``iters`` (and the function's symbolic dimensions), never the loops
+    around it, so that a schedule can change the loops and only has to change the ``value`` of each iteration variable.
+    Instances with a false ``predicate`` do not run. For a reduction, ``init`` runs before the first step: where all
+    reduction variables have their least value.
+    """
+
+    name: str
+    iters: tuple[IterVar, ...] = children()
+    predicate: Expr | None = child(default=None)
+    reads: tuple[BufferRegion, ...] = children(default=())
+    writes: tuple[BufferRegion, ...] = children(default=())
+    init: Stmt | None = child(default=None)
+    body: Stmt = child()
+    annotations: Mapping[str, Any] = dataclasses.field(default_factory=lambda: _EMPTY)
+
+
+@node
+class PrimFunc(Node):
+    """A loop-level function. It returns nothing: results are written to buffers among the parameters.
+
+    Attributes:
+        params: buffers, and integer variables (the symbolic dimensions), in the order of the call.
+        attrs: plain data about the function; ``num_outputs`` says how many of the last buffers are results.
+    """
+
+    name: str
+    params: tuple[Any, ...] = definition()
+    body: Stmt = child()
+    attrs: Mapping[str, Any] = dataclasses.field(default_factory=lambda: _EMPTY)
+
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """The buffers among the parameters."""
+        return tuple(param for param in self.params if isinstance(param, Buffer))
+
+    @property
+    def variables(self) -> tuple[Var, ...]:
+        """The variables among the parameters: the symbolic dimensions."""
+        return tuple(param for param in self.params if isinstance(param, Var))
+
+    def with_body(self, body: Stmt) -> PrimFunc:
+        """The same function with another body."""
+        return self if body is self.body else PrimFunc(self.name, self.params, body, self.attrs)
+
+    def with_attr(self, name: str, value: Any) -> PrimFunc:
+        """The same function with attribute ``name`` set."""
+        return PrimFunc(self.name, self.params, self.body, {**self.attrs, name: value})
+
+
+def sequence(*stmts: Stmt | None) -> Stmt:
+    """The statements as one; nested sequences are flattened and None is dropped."""
+    flat: list[Stmt] = []
+    for stmt in stmts:
+        if isinstance(stmt, SeqStmt):
+            flat.extend(stmt.stmts)
+        elif stmt is not None:
+            flat.append(stmt)
+    return flat[0] if len(flat) == 1 else SeqStmt(tuple(flat))
