@@ -172,10 +172,10 @@ class Block(Stmt):
 
     name: str
     iters: tuple[IterVar, ...] = children()
-    predicate: Expr | None = child(default=None)
-    reads: tuple[BufferRegion, ...] = children(default=())
-    writes: tuple[BufferRegion, ...] = children(default=())
-    init: Stmt | None = child(default=None)
+    predicate: Expr | None = child()
+    reads: tuple[BufferRegion, ...] = children()
+    writes: tuple[BufferRegion, ...] = children()
+    init: Stmt | None = child()
     body: Stmt = child()
     annotations: Mapping[str, Any] = dataclasses.field(default_factory=lambda: _EMPTY)
 
