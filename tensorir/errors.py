@@ -35,6 +35,25 @@ class PassError(TilewrightError):
     """A pipeline is wrong: a cycle of required passes, a pass that returned something else than a module."""
 
 
+class PassTypeError(PassError, TypeError):
+    """A pass took or returned something of the wrong type: the message names pass, function, expected and found."""
+
+
+class UnknownPassError(PassError, KeyError):
+    """A name stands for no pass: the message suggests the closest known ones."""
+
+    def __str__(self) -> str:
+        return Exception.__str__(self)  # KeyError would show the quoted repr of the message
+
+
+class UnknownConfigError(PassError, AttributeError):
+    """A key or a field of the pass configuration does not exist: the message lists the candidates, nearest first."""
+
+
+class ConfigTypeError(PassError, TypeError):
+    """A value of the pass configuration has the wrong type: the message names key, field, expected and found."""
+
+
 class CodegenError(TilewrightError):
     """The program holds something that the target cannot express."""
 
