@@ -1,0 +1,76 @@
+# Needs make and Python 3.10 or newer; everything else goes into .venv.
+#
+#   make run        compile the digits network, classify 1,797 real images, compare with NumPy
+#   make test       all tests
+#   make bench      kernels and models under pytest-benchmark
+#   make lint       ruff: rules and format       make typecheck   mypy --strict on an installed copy
+#   make clean      remove .venv and everything built
+#
+# make PYTHON=/path/to/python run    takes that interpreter to create .venv
+
+VENV    := .venv
+PY      := $(VENV)/bin/python
+PIP     := $(PY) -m pip --disable-pip-version-check --quiet
+WORKERS ?= 2
+
+# A name on the PATH may be a shim whose version is not selected, and Debian ships Python without venv: so each
+# candidate is run before it is chosen. Plain python3 comes last, whatever its version, so long as it is new enough.
+CANDIDATES := $(PYTHON) $(if $(PYTHON),,python3.13 python3.12 python3.11 python3.10 python3 python)
+USABLE     := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))
+
+.PHONY: run test bench lint typecheck clean
+.DELETE_ON_ERROR:
+
+run: $(VENV)/.installed
+	@$(PY) examples/digits/run.py
+
+# One file's tests stay in one worker: its compiled modules and fixtures are made once.
+test: $(VENV)/.installed-test
+	@$(PY) -m pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+
+bench: $(VENV)/.installed-bench
+	@$(PY) -m pytest bench $(PYTEST_ARGS)
+
+lint: $(VENV)/.installed-test
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+
+# A type checker does not follow the mapping of an editable install: it reads a copy as users get it. setuptools would
+# put modules that are deleted by now into that copy if build/lib stayed.
+typecheck: $(VENV)/.installed-test
+	@rm -rf build/typecheck build/lib build/bdist.*
+	@$(PIP) install --no-deps --no-build-isolation --target build/typecheck .
+	@cd build/typecheck && ../../$(PY) -m mypy --config-file ../../pyproject.toml --cache-dir ../../.mypy_cache -p tilewright
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Stamps: nothing is installed again until pyproject.toml changes.
+$(VENV)/.installed: pyproject.toml $(VENV)/.created
+	@echo "Installing Tilewright into $(VENV)"
+	@$(PIP) install -e .
+	@touch $@
+
+$(VENV)/.installed-test: pyproject.toml $(VENV)/.created
+	@echo "Installing Tilewright with what its tests need into $(VENV)"
+	@$(PIP) install -e '.[test]'
+	@touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-bench: pyproject.toml $(VENV)/.created
+	@echo "Installing Tilewright with what its benchmarks need into $(VENV)"
+	@$(PIP) install -e '.[bench]'
+	@touch $@ $(VENV)/.installed
+
+$(VENV)/.created:
+	@for candidate in $(CANDIDATES); do \
+	    if "$$candidate" -c '$(USABLE)' >/dev/null 2>&1; then \
+	        echo "Creating $(VENV) with $$("$$candidate" --version) ($$candidate)"; \
+	        "$$candidate" -m venv $(VENV) && touch $@; \
+	        exit; \
+	    fi; \
+	done; \
+	echo "No usable Python found. Tilewright needs Python 3.10 or newer with the venv module (on Debian and Ubuntu:" >&2; \
+	echo "apt install python3 python3-venv). Tried: $(strip $(CANDIDATES))." >&2; \
+	echo "If it is somewhere else: make PYTHON=/path/to/python $(MAKECMDGOALS)" >&2; \
+	exit 1
