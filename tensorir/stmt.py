@@ -185,8 +185,10 @@ class PrimFunc(Node):
     """A loop-level function. It returns nothing: results are written to buffers among the parameters.
 
     Attributes:
-        params: buffers, and integer variables (the symbolic dimensions), in the order of the call.
-        attrs: plain data about the function; ``num_outputs`` says how many of the last buffers are results.
+        params: buffers (inputs, then outputs, then workspaces) and after them integer variables (the symbolic
+            dimensions), in the order of the call.
+        attrs: plain data about the function. ``num_outputs``: how many buffers are results; ``num_workspaces``: how
+            many buffers at the end are scratch memory that the caller provides.
     """
 
     name: str

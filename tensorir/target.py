@@ -1,0 +1,169 @@
+"""The machine that loops are for: instruction set, vector registers, caches, cores."""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+import os
+from types import TracebackType
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from tilewright.tensorir.dtype import DataType
+
+KINDS = ("llvm", "numba")
+
+#: Named processor levels with their features, from the x86-64 psABI (https://gitlab.com/x86-psABIs/x86-64-ABI).
+_AVX2_LEVEL = ("x86-64-v3", "haswell", "broadwell", "znver1", "znver2", "znver3")
+_AVX512_LEVEL = ("x86-64-v4", "skylake-avx512", "cascadelake", "icelake-server", "sapphirerapids", "znver4", "znver5")
+
+
+@functools.cache
+def _host_cpu() -> tuple[str, frozenset[str]]:
+    features = llvm.get_host_cpu_features()
+    return llvm.get_host_cpu_name(), frozenset(name for name, present in features.items() if present)
+
+
+@functools.cache
+def _host_caches() -> dict[str, int]:
+    """Sizes in bytes of the first core's data caches (``l1``, ``l2``, ``l3``) as Linux reports them; typical sizes
+    where it does not."""
+    sizes = {"l1": 32 << 10, "l2": 1 << 20, "l3": 32 << 20}
+    root = "/sys/devices/system/cpu/cpu0/cache"
+    if os.path.isdir(root):
+        for entry in sorted(os.listdir(root)):
+            try:
+                with open(f"{root}/{entry}/type") as kind, open(f"{root}/{entry}/level") as level:
+                    if kind.read().strip() == "Instruction":
+                        continue
+                    key = f"l{level.read().strip()}"
+                with open(f"{root}/{entry}/size") as size:
+                    text = size.read().strip()
+            except OSError:
+                continue  # an entry that is no cache (uevent, power)
+            unit = {"K": 1 << 10, "M": 1 << 20}.get(text[-1:], 1)
+            sizes[key] = int(text.rstrip("KM")) * unit
+    return sizes
+
+
+def available_cores() -> int:
+    """Cores that this process may use: its affinity mask, and the cgroup's quota where there is one."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+    try:
+        with open("/sys/fs/cgroup/cpu.max") as limits:
+            quota, period = limits.read().split()
+        if quota != "max":
+            count = min(count, max(1, int(quota) // int(period)))
+    except (OSError, ValueError):
+        pass  # no cgroup v2, so no quota to respect
+    return max(1, count)
+
+
+class Target:
+    """What code is generated for.
+
+    Args:
+        kind: ``"llvm"`` (machine code) or ``"numba"`` (readable Python source that numba compiles).
+        mcpu: LLVM's name of a processor (``"x86-64-v3"``, ``"znver4"``); default: this machine.
+        mtriple: LLVM's target triple; default: this machine's. Code for another triple can be read, not run.
+        num_threads: threads that parallel loops use; default: all cores that the process may use.
+
+    Also a context: ``with Target("llvm"):`` makes it :meth:`current`, which ``build`` without a target reads.
+
+    Raises:
+        ValueError: the kind is unknown, or the number of threads is not positive.
+    """
+
+    _current: contextvars.ContextVar[Target | None] = contextvars.ContextVar("tilewright_target", default=None)
+
+    def __init__(
+        self,
+        kind: str | Target = "llvm",
+        *,
+        mcpu: str | None = None,
+        mtriple: str | None = None,
+        num_threads: int | None = None,
+    ) -> None:
+        if isinstance(kind, Target):
+            mcpu, mtriple = mcpu or kind.mcpu, mtriple or kind.mtriple
+            num_threads, kind = num_threads or kind.num_threads, kind.kind
+        if kind not in KINDS:
+            raise ValueError(f"unknown target kind {kind!r}; expected one of {', '.join(KINDS)}")
+        if num_threads is not None and num_threads < 1:
+            raise ValueError(f"num_threads must be at least 1, found {num_threads}")
+        host, host_features = _host_cpu()
+        self.kind: str = kind
+        self.mtriple: str = mtriple or llvm.get_process_triple()
+        self.mcpu: str = mcpu or (host if mtriple is None else "generic")
+        self.num_threads: int = num_threads or available_cores()
+        self.is_host: bool = mcpu in (None, host) and mtriple in (None, llvm.get_process_triple())
+        self.features: frozenset[str] = host_features if self.is_host else self._features_of_level()
+        self._tokens: list[contextvars.Token[Target | None]] = []
+
+    def _features_of_level(self) -> frozenset[str]:
+        if self.mtriple.startswith(("aarch64", "arm64")):
+            return frozenset({"neon"})
+        features = {"sse2"}
+        if self.mcpu in _AVX2_LEVEL or self.mcpu in _AVX512_LEVEL:
+            features |= {"sse4.2", "avx", "avx2", "fma", "f16c", "bmi2"}
+        if self.mcpu in _AVX512_LEVEL:
+            features |= {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
+        if self.mcpu == "x86-64-v2":
+            features |= {"sse4.2"}
+        return frozenset(features)
+
+    @property
+    def vector_bits(self) -> int:
+        """Width of a vector register in bits."""
+        if "avx512f" in self.features:
+            return 512
+        return 256 if "avx2" in self.features else 128
+
+    @property
+    def vector_registers(self) -> int:
+        """Number of vector registers."""
+        return 32 if self.vector_bits == 512 or "neon" in self.features else 16
+
+    @property
+    def has_fma(self) -> bool:
+        """Whether fused multiply-add is one instruction."""
+        return bool(self.features & {"fma", "neon", "avx512f"})
+
+    def lanes(self, dtype: DataType) -> int:
+        """Elements of ``dtype`` in one vector register."""
+        return max(1, self.vector_bits // max(8, dtype.bits))
+
+    def cache_bytes(self, level: int) -> int:
+        """Size of the data cache of that level (1 to 3), in bytes."""
+        return _host_caches()[f"l{level}"]
+
+    @classmethod
+    def current(cls) -> Target:
+        """The innermost ``with`` target of this thread or task; without one, this machine through LLVM."""
+        found = cls._current.get()
+        return found if found is not None else cls("llvm")
+
+    def __enter__(self) -> Target:
+        self._tokens.append(Target._current.set(self))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        Target._current.reset(self._tokens.pop())
+
+    def _key(self) -> tuple[Any, ...]:
+        return (self.kind, self.mtriple, self.mcpu, self.num_threads, self.features)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Target) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __str__(self) -> str:
+        return f"{self.kind} -mcpu={self.mcpu} -mtriple={self.mtriple} -num-threads={self.num_threads}"
+
+    def __repr__(self) -> str:
+        return f"Target({str(self)!r})"
