@@ -55,7 +55,8 @@ def batch_norm(x: FloatArray, gamma: FloatArray, beta: FloatArray, mean: FloatAr
     """Normalize each channel (axis 1) of ``x [n, c, h, w]`` with given statistics ``[c]``."""
     scale = gamma / np.sqrt(var + np.float32(EPSILON))
     shift = beta - mean * scale
-    return x * scale[:, None, None] + shift[:, None, None]
+    y: FloatArray = x * scale[:, None, None] + shift[:, None, None]
+    return y
 
 
 def relu(x: FloatArray) -> FloatArray:

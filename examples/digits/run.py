@@ -83,21 +83,14 @@ def measure_all(compiled: Predict, plain: Predict, images: FloatArray, console: 
 
 def speed_table(speeds: list[Speed]) -> Table:
     """One row for each batch size."""
-    table = Table(title="Speed (medians of calls taken in turns)", title_justify="left")
-    for heading in (
-        "batch",
-        "Tilewright",
-        "NumPy",
-        "Tilewright images/s",
-        "NumPy images/s",
-        "NumPy time / Tilewright time",
-    ):
+    table = Table(title="Speed: medians of calls taken in turns", title_justify="left")
+    for heading in ("batch", "Tilewright", "NumPy", "images/s, Tilewright", "images/s, NumPy", "times faster"):
         table.add_column(heading, justify="right")
     for speed in speeds:
         table.add_row(
             f"{speed.batch}",
-            f"{speed.compiled * 1e6:,.1f} us",
-            f"{speed.numpy * 1e6:,.1f} us",
+            f"{speed.compiled * 1e6:,.0f} us",
+            f"{speed.numpy * 1e6:,.0f} us",
             f"{speed.batch / speed.compiled:,.0f}",
             f"{speed.batch / speed.numpy:,.0f}",
             f"{speed.ratio:.2f}",
@@ -142,7 +135,7 @@ def main() -> int:
     module = build_module(weights)
     timing = tw.PassTimingInstrument()
     start = time.perf_counter()
-    with tw.PassContext(opt_level=3, instruments=[timing]):
+    with console.status("compiling"), tw.PassContext(opt_level=3, instruments=[timing]):
         model = tw.build(module, target="llvm")
     console.print(f"Compiled the network in {time.perf_counter() - start:.2f} s")
 

@@ -77,7 +77,8 @@ def augment(images: FloatArray, rng: np.random.Generator) -> FloatArray:
         + padded[image, row + 1, column + 1] * part_y * part_x
     )
     moved += NOISE * rng.standard_normal(moved.shape)
-    return moved[:, None].astype(np.float32)
+    result: FloatArray = moved[:, None].astype(np.float32)
+    return result
 
 
 class ConvBlock:

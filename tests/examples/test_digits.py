@@ -1,0 +1,177 @@
+"""The digits example: the network really learned, its training is sound, and the compiled model is the same network."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import tilewright as tw
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "digits"
+
+FloatArray = npt.NDArray[np.float32]
+
+
+def load_script(name: str) -> ModuleType:
+    """A module of the example, loaded by its path: the scripts are in no package."""
+    spec = importlib.util.spec_from_file_location(name, EXAMPLE / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+data = load_script("data")
+numpy_net = load_script("numpy_net")
+
+
+@pytest.fixture(scope="module")
+def digits() -> tuple[FloatArray, npt.NDArray[np.int64]]:
+    images, labels = data.load_digits()
+    return images, labels
+
+
+@pytest.fixture(scope="module")
+def reference(digits: tuple[FloatArray, npt.NDArray[np.int64]]) -> FloatArray:
+    probabilities: FloatArray = numpy_net.forward(data.load_weights(), digits[0])
+    return probabilities
+
+
+@pytest.fixture
+def train(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """train.py, which imports its siblings as a script does; they are forgotten afterwards."""
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    yield load_script("train")
+    for name in ("data", "numpy_net"):
+        sys.modules.pop(name, None)
+
+
+def naive_forward(weights: dict[str, FloatArray], image: FloatArray) -> npt.NDArray[np.float64]:
+    """The network for one image ``[1, 8, 8]`` in float64, from the definition of each layer, window by window."""
+    w = {name: value.astype(np.float64) for name, value in weights.items()}
+    x = image.astype(np.float64)
+    for i in (1, 2, 3):
+        _, height, width = x.shape
+        padded = np.pad(x, ((0, 0), (1, 1), (1, 1)))
+        y = np.empty((len(w[f"conv{i}.weight"]), height, width))
+        for row in range(height):
+            for column in range(width):
+                window = padded[:, row : row + 3, column : column + 3]
+                y[:, row, column] = (w[f"conv{i}.weight"] * window).sum(axis=(1, 2, 3))
+        gamma, beta, mean, variance = (w[f"bn{i}.{s}"][:, None, None] for s in ("gamma", "beta", "mean", "variance"))
+        x = np.maximum((y - mean) / np.sqrt(variance + 1e-5) * gamma + beta, 0)
+        if i == 2:
+            x = x.reshape(len(x), height // 2, 2, width // 2, 2).max(axis=(2, 4))
+    logits = w["dense.weight"] @ x.mean(axis=(1, 2)) + w["dense.bias"]
+    exponentials = np.exp(logits - logits.max())
+    result: npt.NDArray[np.float64] = exponentials / exponentials.sum()
+    return result
+
+
+def test_the_images_are_the_1797_of_the_collection(digits: tuple[FloatArray, npt.NDArray[np.int64]]) -> None:
+    images, labels = digits
+    assert images.shape == (1797, 1, 8, 8)
+    assert images.dtype == np.float32
+    assert (images.min(), images.max()) == (0.0, 1.0)
+    # The class counts of optdigits.tes, as the collection's own description states them.
+    assert np.bincount(labels).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
+
+
+def test_training_and_held_out_images_are_disjoint_and_cover_all(
+    digits: tuple[FloatArray, npt.NDArray[np.int64]],
+) -> None:
+    train_part, held_out = data.split(digits[1])
+    assert len(train_part) == 900
+    assert sorted([*train_part, *held_out]) == list(range(1797))
+
+
+def test_no_held_out_image_is_a_copy_of_a_training_image(digits: tuple[FloatArray, npt.NDArray[np.int64]]) -> None:
+    images, labels = digits
+    train_part, held_out = data.split(labels)
+    assert not {images[i].tobytes() for i in train_part} & {images[i].tobytes() for i in held_out}
+
+
+def test_the_reference_network_computes_its_definition(
+    digits: tuple[FloatArray, npt.NDArray[np.int64]], reference: FloatArray
+) -> None:
+    weights = data.load_weights()
+    for i in range(0, 1797, 180):
+        np.testing.assert_allclose(reference[i], naive_forward(weights, digits[0][i]), atol=2e-6)
+
+
+def test_the_reference_network_is_right_on_97_percent_of_the_held_out_images(
+    digits: tuple[FloatArray, npt.NDArray[np.int64]], reference: FloatArray
+) -> None:
+    correct = reference.argmax(axis=1) == digits[1]
+    assert correct[data.split(digits[1]).held_out].mean() >= 0.97
+    assert correct.mean() >= 0.97
+
+
+def test_training_follows_the_gradient_of_its_loss(
+    digits: tuple[FloatArray, npt.NDArray[np.int64]], train: ModuleType
+) -> None:
+    """The hand-written backward pass against central differences, in float64, for some numbers of each parameter."""
+    rng = np.random.default_rng(0)
+    trained, statistics = train.initial_parameters(rng)
+    parameters = {name: value.astype(np.float64) for name, value in trained.items()}
+    blocks = [train.ConvBlock(i, parameters, statistics) for i in (1, 2, 3)]
+    images, labels = digits[0][:6].astype(np.float64), digits[1][:6]
+
+    def loss() -> float:
+        return float(train.train_batch(blocks, parameters, images, labels)[0])
+
+    _, gradients = train.train_batch(blocks, parameters, images, labels)
+    assert gradients.keys() == parameters.keys()
+    step = 1e-7  # small, so that hardly any relu or pool changes its mind within it
+    for name, value in parameters.items():
+        for index in rng.choice(value.size, size=4):
+            kept = value.flat[index]
+            value.flat[index] = kept + step
+            above = loss()
+            value.flat[index] = kept - step
+            below = loss()
+            value.flat[index] = kept
+            numerical = (above - below) / (2 * step)
+            assert gradients[name].flat[index] == pytest.approx(numerical, rel=1e-3, abs=1e-6), name
+
+
+def test_a_short_training_learns(digits: tuple[FloatArray, npt.NDArray[np.int64]], train: ModuleType) -> None:
+    from rich.console import Console
+
+    images, labels = digits
+    parts = data.split(labels)
+    train.EPOCHS = 8
+    weights = train.train(images[parts.train], labels[parts.train], Console(quiet=True))
+    correct = numpy_net.forward(weights, images[parts.held_out]).argmax(axis=1) == labels[parts.held_out]
+    assert correct.mean() > 0.9
+
+
+@pytest.mark.parametrize("target", ["llvm", "numba"])
+@pytest.mark.parametrize("opt_level", [0, 2, 3])
+def test_the_compiled_network_agrees_with_the_reference_on_every_image(
+    digits: tuple[FloatArray, npt.NDArray[np.int64]], reference: FloatArray, target: str, opt_level: int
+) -> None:
+    module = load_script("model").build_module(data.load_weights())
+    with tw.PassContext(opt_level=opt_level):
+        model = tw.build(module, target=target)
+    probabilities = model(digits[0])
+    assert probabilities.shape == (1797, 10)
+    assert (probabilities.argmax(axis=1) == reference.argmax(axis=1)).all()
+    np.testing.assert_allclose(probabilities, reference, atol=1e-4)
+
+
+def test_one_compilation_serves_every_batch_size(
+    digits: tuple[FloatArray, npt.NDArray[np.int64]], reference: FloatArray
+) -> None:
+    with tw.PassContext(opt_level=3):
+        model = tw.build(load_script("model").build_module(data.load_weights()), target="llvm")
+    for batch in (1, 2, 7, 256):
+        np.testing.assert_allclose(model(digits[0][:batch]), reference[:batch], atol=1e-4)
