@@ -1,0 +1,415 @@
+"""Tensor expressions: loop nests from formulas.
+
+``compute`` states what each element of a tensor is; ``create_prim_func`` turns a graph of such statements into a
+function with one loop nest and one block for each of them. The idea is Halide's and TVM's: Ragan-Kelley et al.,
+"Halide: a language and compiler for optimizing parallelism, locality, and recomputation in image processing
+pipelines", PLDI 2013.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import math
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from tilewright.tensorir.dtype import DataType, as_dtype
+from tilewright.tensorir.expr import (
+    Buffer,
+    BufferLoad,
+    Expr,
+    ExprLike,
+    Var,
+    as_expr,
+    binary,
+    compare,
+    const,
+    select,
+)
+from tilewright.tensorir.functor import free_vars, substitute, walk
+from tilewright.tensorir.stmt import (
+    Allocate,
+    Block,
+    BufferRegion,
+    BufferStore,
+    For,
+    IterVar,
+    LetStmt,
+    PrimFunc,
+    Range,
+    Stmt,
+    sequence,
+)
+
+_axis_ranges: weakref.WeakKeyDictionary[Var, tuple[Expr, Expr]] = weakref.WeakKeyDictionary()
+
+
+@dataclasses.dataclass(frozen=True)
+class Reduction:
+    """What ``sum``, ``max``, ``argmax`` and the like return: the body of a ``compute``, not an expression.
+
+    Attributes:
+        axes: the reduction variables.
+        identities: the start value of each accumulator.
+        sources: the value that each accumulator takes in.
+        combine: (accumulators, values) -> new accumulators.
+        result: which accumulator is the computed tensor's element.
+    """
+
+    axes: tuple[Var, ...]
+    identities: tuple[Expr, ...]
+    sources: tuple[Expr, ...]
+    combine: Callable[[Sequence[Expr], Sequence[Expr]], Sequence[Expr]]
+    result: int = 0
+
+
+@dataclasses.dataclass(eq=False)
+class Tensor:
+    """A named multi-dimensional value: a placeholder, or the result of a ``compute``.
+
+    Indexing with as many expressions as it has dimensions gives an element.
+    """
+
+    buffer: Buffer
+    axes: tuple[Var, ...] = ()
+    body: Expr | Reduction | None = None
+    inputs: tuple[Tensor, ...] = ()
+    annotations: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    extra_buffers: tuple[Buffer, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name of the tensor, of its buffer and of its block."""
+        return self.buffer.name
+
+    @property
+    def shape(self) -> tuple[Expr, ...]:
+        """The extents."""
+        return self.buffer.shape
+
+    @property
+    def dtype(self) -> DataType:
+        """The element type."""
+        return self.buffer.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.buffer.shape)
+
+    def __getitem__(self, indices: Any) -> Expr:
+        if not isinstance(indices, tuple):
+            indices = (indices,)
+        load = BufferLoad(self.buffer, indices)
+        _tensor_of[self.buffer] = self
+        return load
+
+    def __call__(self, *indices: ExprLike) -> Expr:
+        return self[tuple(indices)]
+
+
+_tensor_of: weakref.WeakValueDictionary[Buffer, Tensor] = weakref.WeakValueDictionary()
+
+
+def placeholder(shape: Iterable[ExprLike], dtype: Any = "float32", name: str = "placeholder") -> Tensor:
+    """An input tensor."""
+    return Tensor(Buffer(name, tuple(as_expr(extent) for extent in shape), as_dtype(dtype)))
+
+
+def reduce_axis(domain: ExprLike | tuple[ExprLike, ExprLike], name: str = "k") -> Var:
+    """A reduction variable over ``[0, extent)``, or over ``[min, extent)`` for a pair ``(min, end)``."""
+    begin, end = domain if isinstance(domain, tuple) else (0, domain)
+    var = Var(name)
+    _axis_ranges[var] = (as_expr(begin), binary("sub", as_expr(end), as_expr(begin)))
+    return var
+
+
+def _axes(axis: Var | Sequence[Var]) -> tuple[Var, ...]:
+    axes = (axis,) if isinstance(axis, Var) else tuple(axis)
+    for var in axes:
+        if var not in _axis_ranges:
+            raise ValueError(f"{var.name} is no reduction axis; make it with reduce_axis()")
+    return axes
+
+
+def _reduction(op: str, source: ExprLike, axis: Var | Sequence[Var], identity: int | float) -> Reduction:
+    value = as_expr(source)
+    return Reduction(
+        _axes(axis),
+        (const(identity, value.dtype),),
+        (value,),
+        lambda accumulators, values: (binary(op, accumulators[0], values[0]),),
+    )
+
+
+def lowest(dtype: DataType) -> int | float:
+    """The least value of a type (minus infinity for floats): the identity of ``max``."""
+    if dtype.is_float:
+        return -math.inf
+    return -(1 << (dtype.bits - 1)) if dtype.is_int else 0
+
+
+def highest(dtype: DataType) -> int | float:
+    """The greatest value of a type (infinity for floats): the identity of ``min``."""
+    if dtype.is_float:
+        return math.inf
+    if dtype.is_bool:
+        return 1
+    return (1 << (dtype.bits - 1)) - 1 if dtype.is_int else (1 << dtype.bits) - 1
+
+
+def sum(source: ExprLike, axis: Var | Sequence[Var]) -> Reduction:
+    """The sum of ``source`` over reduction axes, in their order."""
+    return _reduction("add", source, axis, 0)
+
+
+def prod(source: ExprLike, axis: Var | Sequence[Var]) -> Reduction:
+    """The product of ``source`` over reduction axes."""
+    return _reduction("mul", source, axis, 1)
+
+
+def max(source: ExprLike, axis: Var | Sequence[Var]) -> Reduction:
+    """The greatest ``source`` over reduction axes; NaN if any is NaN."""
+    return _reduction("max", source, axis, lowest(as_expr(source).dtype))
+
+
+def min(source: ExprLike, axis: Var | Sequence[Var]) -> Reduction:
+    """The least ``source`` over reduction axes; NaN if any is NaN."""
+    return _reduction("min", source, axis, highest(as_expr(source).dtype))
+
+
+def any(source: ExprLike, axis: Var | Sequence[Var]) -> Reduction:
+    """Whether the bool ``source`` holds anywhere over reduction axes."""
+    return _reduction("or", source, axis, 0)
+
+
+def all(source: ExprLike, axis: Var | Sequence[Var]) -> Reduction:
+    """Whether the bool ``source`` holds everywhere over reduction axes."""
+    return _reduction("and", source, axis, 1)
+
+
+def _arg_reduction(op: str, source: ExprLike, axis: Var, index: ExprLike | None, last: bool) -> Reduction:
+    value = as_expr(source)
+    position = as_expr(axis if index is None else index)
+
+    def combine(accumulators: Sequence[Expr], values: Sequence[Expr]) -> Sequence[Expr]:
+        best, best_at = accumulators
+        new, new_at = values
+        better = compare(op + ("e" if last else "t"), new, best)
+        if value.dtype.is_float:  # the first NaN wins, as in NumPy
+            better = binary("or", better, compare("ne", new, new)) & compare("eq", best, best)
+        # Nothing has been taken in while the position is still negative: the first value always is.
+        better = binary("or", better, compare("lt", best_at, const(0, best_at.dtype)))
+        return select(better, new, best), select(better, new_at, best_at)
+
+    start = lowest(value.dtype) if op == "g" else highest(value.dtype)
+    identities = (const(start, value.dtype), const(-1, position.dtype))
+    return Reduction(_axes(axis), identities, (value, position), combine, result=1)
+
+
+def argmax(source: ExprLike, axis: Var, index: ExprLike | None = None, select_last: bool = False) -> Reduction:
+    """Where ``source`` is greatest (the first such place, or the last): ``index``, by default the axis itself."""
+    return _arg_reduction("g", source, axis, index, select_last)
+
+
+def argmin(source: ExprLike, axis: Var, index: ExprLike | None = None, select_last: bool = False) -> Reduction:
+    """Where ``source`` is least (the first such place, or the last): ``index``, by default the axis itself."""
+    return _arg_reduction("l", source, axis, index, select_last)
+
+
+def compute(
+    shape: Iterable[ExprLike],
+    formula: Callable[..., Any],
+    name: str = "compute",
+    annotations: Mapping[str, Any] | None = None,
+) -> Tensor:
+    """The tensor of that shape whose element at ``i, j, ...`` is ``formula(i, j, ...)``.
+
+    Args:
+        shape: extents; integers or expressions over symbolic dimensions.
+        formula: gives an expression, or a reduction such as ``sum(a[i, k], axis=k)``.
+        name: of the tensor and of its block.
+        annotations: kept on the block, for schedules.
+
+    Raises:
+        TypeError: the formula takes another number of indices, or gives something else.
+    """
+    extents = tuple(as_expr(extent) for extent in shape)
+    names = _index_names(formula, len(extents))
+    axes = tuple(Var(index_name) for index_name in names)
+    body = formula(*axes)
+    if not isinstance(body, Reduction):
+        body = as_expr(body)
+    sources = body.sources if isinstance(body, Reduction) else (body,)
+    inputs: dict[Tensor, None] = {}
+    for source in sources:
+        for node in walk(source):
+            if isinstance(node, BufferLoad):
+                tensor = _tensor_of.get(node.buffer)
+                if tensor is None:
+                    raise TypeError(f"{name}: the formula reads {node.buffer.name}, which is no tensor")
+                inputs[tensor] = None
+    extra: tuple[Buffer, ...] = ()
+    if isinstance(body, Reduction):
+        dtype = body.sources[body.result].dtype
+        extra = tuple(
+            Buffer(f"{name}_{number}", extents, source.dtype, "arena")
+            for number, source in enumerate(body.sources)
+            if number != body.result
+        )
+    else:
+        dtype = body.dtype
+    return Tensor(
+        Buffer(name, extents, dtype, "arena"), axes, body, tuple(inputs), dict(annotations or {}), extra_buffers=extra
+    )
+
+
+def _index_names(formula: Callable[..., Any], count: int) -> list[str]:
+    """Names for the index variables: those of the formula's parameters where it spells them out."""
+    parameters = list(inspect.signature(formula).parameters.values())
+    if len(parameters) == count and [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD] == parameters:
+        return [parameter.name for parameter in parameters]
+    if not [p for p in parameters if p.kind is p.VAR_POSITIONAL]:
+        raise TypeError(f"the formula takes {len(parameters)} indices, but the shape has {count} dimensions")
+    return [f"i{number}" for number in range(count)]
+
+
+def _nest(tensor: Tensor, buffers: Mapping[Buffer, Buffer], block_name: str) -> Stmt:
+    """The loop nest and block that compute ``tensor``."""
+    body = tensor.body
+    assert body is not None
+    reduced = body.axes if isinstance(body, Reduction) else ()
+    spatial = [(axis, as_expr(0), extent, "spatial") for axis, extent in zip(tensor.axes, tensor.shape, strict=True)]
+    reduction = [(axis, *_axis_ranges[axis], "reduction") for axis in reduced]
+    loops: list[tuple[Var, Expr, Expr]] = []
+    iters: list[IterVar] = []
+    for axis, begin, extent, kind in (*spatial, *reduction):
+        loop = Var(axis.name)
+        loops.append((loop, begin, extent))
+        iters.append(IterVar(Var(f"v{axis.name}"), begin, extent, kind, loop))
+    from_axis = {axis: item.var for (axis, _, _, _), item in zip((*spatial, *reduction), iters, strict=True)}
+    place = tuple(from_axis[axis] for axis in tensor.axes)
+    stmt = _block(tensor, buffers, block_name, iters, place, from_axis)
+    for loop, begin, extent in reversed(loops):
+        stmt = For(loop, begin, extent, "serial", stmt)
+    return stmt
+
+
+def _block(
+    tensor: Tensor,
+    buffers: Mapping[Buffer, Buffer],
+    name: str,
+    iters: list[IterVar],
+    place: tuple[Expr, ...],
+    from_axis: Mapping[Var, Expr],
+) -> Block:
+    body = tensor.body
+    init: Stmt | None = None
+    if isinstance(body, Reduction):
+        others = iter(tensor.extra_buffers)
+        targets = [tensor.buffer if n == body.result else next(others) for n in range(len(body.sources))]
+        values = body.combine([BufferLoad(target, place) for target in targets], body.sources)
+        update = (
+            sequence(*[BufferStore(target, value, place) for target, value in zip(targets, values, strict=True)])
+            if len(targets) == 1
+            else _simultaneous(targets, values, place)
+        )
+        init = sequence(
+            *[BufferStore(target, start, place) for target, start in zip(targets, body.identities, strict=True)]
+        )
+    else:
+        assert body is not None
+        targets = [tensor.buffer]
+        update = BufferStore(tensor.buffer, body, place)
+    update = substitute(update, from_axis, buffers)
+    init = None if init is None else substitute(init, from_axis, buffers)
+    targets = [buffers.get(target, target) for target in targets]
+    reads: dict[tuple[Buffer, tuple[int, ...]], BufferRegion] = {}
+    for node in walk(update):
+        if isinstance(node, BufferLoad) and node.buffer not in targets:
+            key = (node.buffer, tuple(id(index) for index in node.indices))
+            reads.setdefault(key, BufferRegion(node.buffer, tuple(Range(index, as_expr(1)) for index in node.indices)))
+    point = tuple(Range(index, as_expr(1)) for index in place)
+    writes = tuple(BufferRegion(target, point) for target in targets)
+    return Block(name, tuple(iters), None, tuple(reads.values()), writes, init, update, dict(tensor.annotations))
+
+
+def _simultaneous(targets: Sequence[Buffer], values: Sequence[Expr], place: tuple[Expr, ...]) -> Stmt:
+    """Stores that all see the old contents: every value is bound before the first store."""
+    bound = [Var(f"{target.name}_new", value.dtype) for target, value in zip(targets, values, strict=True)]
+    stmt = sequence(*[BufferStore(target, var, place) for target, var in zip(targets, bound, strict=True)])
+    for var, value in reversed(list(zip(bound, values, strict=True))):
+        stmt = LetStmt(var, value, stmt)
+    return stmt
+
+
+def create_prim_func(
+    name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], attrs: Mapping[str, Any] | None = None
+) -> PrimFunc:
+    """The function that computes ``outputs`` from ``inputs``: one loop nest for each tensor in between, in order.
+
+    Parameters are the inputs' buffers, the outputs' buffers, and the symbolic dimensions of their shapes. Tensors in
+    between are allocated in the arena.
+
+    Raises:
+        ValueError: an output is a placeholder, or a placeholder that is needed is no input.
+    """
+    ordered = _topological(outputs)
+    for tensor in ordered:
+        if tensor.body is None and tensor not in inputs:
+            raise ValueError(f"{name}: {tensor.name} is needed but is not among the inputs")
+    for tensor in outputs:
+        if tensor.body is None:
+            raise ValueError(f"{name}: output {tensor.name} is a placeholder, not computed")
+    buffers: dict[Buffer, Buffer] = {}
+    for tensor in outputs:
+        old = tensor.buffer
+        buffers[old] = Buffer(old.name, old.shape, old.dtype, "global")
+    stages: list[Stmt] = []
+    allocated: list[Buffer] = []
+    used: set[str] = set()
+    for tensor in ordered:
+        if tensor.body is None:
+            continue
+        block_name = _unique(tensor.name, used)
+        stages.append(_nest(tensor, buffers, block_name))
+        if tensor.buffer not in buffers:
+            allocated.append(tensor.buffer)
+        allocated.extend(tensor.extra_buffers)
+    body = sequence(*stages)
+    for buffer in reversed(allocated):
+        body = Allocate(buffer, body)
+    params: list[Buffer | Var] = [tensor.buffer for tensor in inputs]
+    params.extend(buffers[tensor.buffer] for tensor in outputs)
+    dims: dict[Var, None] = {}
+    for param in list(params):
+        for extent in param.shape if isinstance(param, Buffer) else ():
+            dims.update(dict.fromkeys(free_vars(extent)))
+    return PrimFunc(name, (*params, *dims), body, {**(attrs or {}), "num_outputs": len(outputs)})
+
+
+def _unique(name: str, used: set[str]) -> str:
+    candidate, number = name, 0
+    while candidate in used:
+        number += 1
+        candidate = f"{name}_{number}"
+    used.add(candidate)
+    return candidate
+
+
+def _topological(outputs: Sequence[Tensor]) -> list[Tensor]:
+    """All tensors that ``outputs`` need, each after what it reads; without recursion."""
+    done: dict[Tensor, None] = {}
+    stack: list[tuple[Tensor, bool]] = [(tensor, False) for tensor in reversed(outputs)]
+    while stack:
+        tensor, ready = stack.pop()
+        if tensor in done:
+            continue
+        if ready:
+            done[tensor] = None
+            continue
+        stack.append((tensor, True))
+        stack.extend((read, False) for read in reversed(tensor.inputs) if read not in done)
+    return list(done)
