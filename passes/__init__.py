@@ -1,1 +1,50 @@
+"""Passes: their infrastructure here, and by what they work on in ``graph``, ``lower``, ``schedule`` and ``tensor``."""
 
+from __future__ import annotations
+
+from tilewright.passes.base import SKIP_OPTIMIZATION, FunctionPass, ModulePass, Pass, PrimFuncPass
+from tilewright.passes.config import register_config_option
+from tilewright.passes.context import PassContext
+from tilewright.passes.decorators import function_pass, module_pass, primfunc_pass
+from tilewright.passes.diagnostics import Remark, set_ir_function, set_ir_location
+from tilewright.passes.info import PassInfo
+from tilewright.passes.instrument import PassInstrument, pass_instrument
+from tilewright.passes.memory import PassMemoryInstrument
+from tilewright.passes.printing import DumpIR, PassPrintingInstrument, PrintAfterAll, PrintBeforeAll, PrintIR
+from tilewright.passes.registry import get_pass, list_passes, register_pass, unregister_pass
+from tilewright.passes.sequential import Sequential
+from tilewright.passes.spans import Span, SpanRecorder
+from tilewright.passes.timing import PassTimingInstrument
+
+__all__ = [
+    "SKIP_OPTIMIZATION",
+    "DumpIR",
+    "FunctionPass",
+    "ModulePass",
+    "Pass",
+    "PassContext",
+    "PassInfo",
+    "PassInstrument",
+    "PassMemoryInstrument",
+    "PassPrintingInstrument",
+    "PassTimingInstrument",
+    "PrimFuncPass",
+    "PrintAfterAll",
+    "PrintBeforeAll",
+    "PrintIR",
+    "Remark",
+    "Sequential",
+    "Span",
+    "SpanRecorder",
+    "function_pass",
+    "get_pass",
+    "list_passes",
+    "module_pass",
+    "pass_instrument",
+    "primfunc_pass",
+    "register_config_option",
+    "register_pass",
+    "set_ir_function",
+    "set_ir_location",
+    "unregister_pass",
+]

@@ -1,0 +1,193 @@
+"""What a pass is: a function from module to module that carries its ``PassInfo`` and meets the context's instruments.
+
+Every pass is called as ``new_mod = some_pass(mod)`` or ``some_pass(mod, ctx)``. A pass that is called directly always
+runs (unless an instrument vetoes it); only a ``Sequential`` asks the context whether its passes are enabled.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from tilewright.graphir.expr import Function
+from tilewright.graphir.module import IRModule
+from tilewright.passes.context import RUNNING, PassContext
+from tilewright.passes.diagnostics import note_pass_failure
+from tilewright.passes.info import PassInfo
+from tilewright.passes.instrument import PassInstrument
+from tilewright.tensorir.errors import PassTypeError, add_note
+from tilewright.tensorir.stmt import PrimFunc
+
+#: A function with this attribute (and a true value) is left untouched by function passes.
+SKIP_OPTIMIZATION = "SkipOptimization"
+
+
+class Pass(abc.ABC):
+    """Base of all passes. A pass never changes the module that it is given: it returns another one, or the same.
+
+    Attributes:
+        info: name, level and required passes; of the class, or of the instance.
+    """
+
+    info: PassInfo
+
+    def __call__(self, mod: IRModule, ctx: PassContext | None = None) -> IRModule:
+        """Run on ``mod`` under ``ctx`` (the current context if None), with the context's instruments around.
+
+        Raises:
+            PassTypeError: ``mod`` is no module, or the pass returned something else than a module (function).
+            Exception: whatever the pass or an instrument raises, with a note that names pass, function and IR line.
+        """
+        if ctx is None:
+            ctx = PassContext.current()
+        if not isinstance(mod, IRModule):
+            raise PassTypeError(f"pass {self.info.name}: expected an IRModule, found {type(mod).__name__}")
+        if ctx._instruments or ctx.trace is not None:
+            return self._run_instrumented(mod, ctx)
+        return self._run(mod, ctx)
+
+    @abc.abstractmethod
+    def _transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """What the kind of pass does with a module; instruments and notes on errors are taken care of."""
+
+    def _run(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        running = RUNNING
+        outer_info, outer_function = running.info, running.function
+        running.info, running.function = self.info, None
+        try:
+            result = self._transform(mod, ctx)
+            if not isinstance(result, IRModule):
+                raise PassTypeError(
+                    f"pass {self.info.name}: expected an IRModule to be returned, found {_describe(result)}"
+                )
+            return result
+        except Exception as error:
+            note_pass_failure(error, self.info, running.function)
+            raise
+        finally:
+            running.info, running.function = outer_info, outer_function
+
+    def _run_instrumented(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        info = self.info
+        instruments = ctx._instruments
+        if info.name not in ctx._required:
+            may_run = True
+            for instrument in instruments:
+                # Each one is asked, also after a veto: an instrument may count what it sees.
+                may_run = bool(_guarded(instrument, "should_run", info, mod, info)) and may_run
+            if not may_run:
+                return mod
+        begun = ended = 0
+        try:
+            for instrument in instruments:
+                _guarded(instrument, "run_before_pass", info, mod, info)
+                begun += 1
+            if ctx.trace is not None:
+                ctx.trace(mod, info, True)
+            result = self._run(mod, ctx)
+            for instrument in instruments:
+                # Where the pass has replaced the instruments, those that have exited are done.
+                if ctx._instruments is instruments or any(other is instrument for other in ctx._instruments):
+                    _guarded(instrument, "run_after_pass", info, result, info)
+                ended += 1
+            if ctx.trace is not None:
+                ctx.trace(result, info, False)
+            return result
+        except BaseException as error:
+            for instrument in reversed(instruments[ended:begun]):
+                _tell_failure(instrument, mod, info, error)
+            raise
+
+    def __repr__(self) -> str:
+        kind = next(base.__name__ for base in type(self).__mro__ if base.__module__ == __name__)
+        return f"<{kind} {self.info.name}, opt_level {self.info.opt_level}>"
+
+
+class ModulePass(Pass):
+    """A pass that sees the whole module and may add and remove functions. Subclasses define ``transform_module``."""
+
+    @abc.abstractmethod
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """The transformed module; ``mod`` itself if there was nothing to do."""
+
+    def _transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        return self.transform_module(mod, ctx)
+
+
+class _EachFunctionPass(Pass):
+    """What function passes of both IRs share: one call for each function of their kind, and none added or removed."""
+
+    function_type: ClassVar[type[Any]]
+
+    #: Lowering passes, without which no code could be made of a function, also run on functions with SkipOptimization.
+    runs_on_skipped: ClassVar[bool] = False
+
+    @abc.abstractmethod
+    def transform_function(self, func: Any, mod: IRModule, ctx: PassContext) -> Any:
+        """The transformed function; ``func`` itself if there was nothing to do."""
+
+    def _transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        kind = self.function_type
+        updates: dict[Any, Any] = {}
+        for gv, func in list(mod.functions.items()):
+            if not isinstance(func, kind) or (not self.runs_on_skipped and func.attrs.get(SKIP_OPTIMIZATION)):
+                continue
+            RUNNING.function = gv.name
+            result = self.transform_function(func, mod, ctx)
+            if result is func:
+                continue
+            if not isinstance(result, kind):
+                raise PassTypeError(
+                    f"pass {self.info.name} on function @{gv.name}: expected {_type_name(kind)} to be returned, "
+                    f"found {_describe(result)}"
+                )
+            updates[gv] = result
+        RUNNING.function = None
+        return mod.with_functions(updates) if updates else mod
+
+
+class FunctionPass(_EachFunctionPass):
+    """A pass over each graph-level ``Function`` of a module. Subclasses define ``transform_function``."""
+
+    function_type = Function
+
+    @abc.abstractmethod
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        """The transformed function; ``func`` itself if there was nothing to do."""
+
+
+class PrimFuncPass(_EachFunctionPass):
+    """A pass over each loop-level ``PrimFunc`` of a module. Subclasses define ``transform_function``."""
+
+    function_type = PrimFunc
+
+    @abc.abstractmethod
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        """The transformed function; ``func`` itself if there was nothing to do."""
+
+
+def _guarded(instrument: PassInstrument, method: str, info: PassInfo, *args: Any) -> Any:
+    """Call a method of an instrument; an error from it says which instrument, where and about which pass."""
+    call: Callable[..., Any] = getattr(instrument, method)
+    try:
+        return call(*args)
+    except Exception as error:
+        add_note(error, f"in instrument {instrument.name}.{method}, pass {info.name}")
+        raise
+
+
+def _tell_failure(instrument: PassInstrument, mod: IRModule, info: PassInfo, error: BaseException) -> None:
+    try:
+        instrument.pass_failed(mod, info, error)
+    except Exception as second:  # the first error is the one to show; it tells of the second
+        add_note(error, f"then instrument {instrument.name}.pass_failed: {type(second).__name__}: {second}")
+
+
+def _type_name(cls: type[Any]) -> str:
+    return f"a {cls.__module__.split('.')[1]} {cls.__name__}" if "." in cls.__module__ else cls.__name__
+
+
+def _describe(value: object) -> str:
+    hint = " (does it lack a return statement?)" if value is None else ""
+    return f"{type(value).__name__}{hint}"

@@ -1,0 +1,288 @@
+"""``PassContext``: at which level, with which passes, options and instruments the passes of a ``with`` block run.
+
+Which context is current is a context variable: a new thread begins with a default context of its own, an asyncio task
+with the context that was current where the task was made, and neither changes what others see. (What copies context
+variables into another thread on purpose, as ``asyncio.to_thread`` does, carries the current context along.)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextvars import ContextVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from tilewright.passes import config as options
+from tilewright.passes.diagnostics import Remark, set_ir_function
+from tilewright.passes.info import PassInfo
+from tilewright.passes.instrument import PassInstrument
+from tilewright.tensorir.errors import PassError, add_note
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from tilewright.graphir.module import IRModule
+    from tilewright.passes.base import Pass
+
+#: ``trace(mod, info, is_before)``: called before and after each pass that runs.
+Trace = Callable[["IRModule", PassInfo, bool], None]
+
+#: The contexts entered and not left yet, innermost last; empty means the thread's default context.
+_ENTERED: ContextVar[tuple[PassContext, ...]] = ContextVar("tilewright_pass_contexts", default=())
+
+
+_DEFAULT_CONTEXT_REMARKS = 10_000
+
+
+class Running(threading.local):
+    """What this thread is running: passes are synchronous, so one record per thread says it."""
+
+    def __init__(self) -> None:
+        self.info: PassInfo | None = None
+        self.function: str | None = None
+        #: The passes of the pipelines that are running, by name.
+        self.pipeline: Mapping[str, Pass] = {}
+        self.default_context: PassContext | None = None
+
+
+RUNNING = Running()
+
+
+class PassContext:
+    """Settings under which passes run; ``with`` makes them current.
+
+    Args:
+        opt_level: 0 runs only what correctness needs; 1 simplifies, folds and fuses; 2 also chooses layouts, tiles,
+            vectors and memory; 3 also changes algorithms in ways that round differently.
+        required_pass: names of passes that run whatever their level is; no instrument is asked whether they should.
+        disabled_pass: names of passes that a pipeline leaves out; stronger than ``required_pass``.
+        instruments: what runs around each pass, in this order.
+        config: options of passes, by their key: a mapping of fields, or an instance of the registered dataclass.
+        trace: a function ``(mod, info, is_before)``, called right after the instruments' methods before and after a
+            pass.
+
+    A context may be entered again, also while it is entered: its instruments enter with the first ``with`` and exit
+    with the last, and remarks are those since the first.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        UnknownConfigError, ConfigTypeError: ``config`` names no registered option, or a field has the wrong type.
+    """
+
+    def __init__(
+        self,
+        opt_level: int = 2,
+        required_pass: Iterable[str] | None = (),
+        disabled_pass: Iterable[str] | None = (),
+        instruments: Sequence[PassInstrument] | None = (),
+        config: Mapping[str, Any] | None = None,
+        trace: Trace | None = None,
+    ) -> None:
+        if isinstance(opt_level, bool) or not isinstance(opt_level, int):
+            raise TypeError(f"opt_level is an integer; found {opt_level!r}")
+        if trace is not None and not callable(trace):
+            raise TypeError(f"trace is a function (mod, info, is_before); found {trace!r}")
+        self.opt_level = opt_level
+        self.trace = trace
+        self._required = _names(required_pass, "required_pass")
+        self._disabled = _names(disabled_pass, "disabled_pass")
+        self._instruments = _checked_instruments(instruments)
+        self._config = options.make_config(config if config is not None else {})
+        self._remarks: deque[Remark] = deque()
+        self._times_entered = 0
+        self._lock = threading.RLock()
+
+    @property
+    def required_pass(self) -> tuple[str, ...]:
+        """Names of the passes that run whatever their level is."""
+        return self._required
+
+    @property
+    def disabled_pass(self) -> tuple[str, ...]:
+        """Names of the passes that pipelines leave out."""
+        return self._disabled
+
+    @property
+    def instruments(self) -> list[PassInstrument]:
+        """The instruments, in order (a copy; ``override_instruments`` changes them)."""
+        return list(self._instruments)
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The options that this context sets: key to dataclass instance."""
+        return MappingProxyType(self._config)
+
+    @property
+    def remarks(self) -> list[Remark]:
+        """What passes said through ``remark``, in order (a copy); of a thread's default context the last 10,000."""
+        return list(self._remarks)
+
+    @staticmethod
+    def current() -> PassContext:
+        """The innermost context entered here, else the default context of this thread; never None."""
+        entered = _ENTERED.get()
+        if entered:
+            return entered[-1]
+        default = RUNNING.default_context
+        if default is None:
+            default = RUNNING.default_context = PassContext()
+            default._times_entered = 1  # it is in force as long as its thread lives ...
+            default._remarks = deque(maxlen=_DEFAULT_CONTEXT_REMARKS)  # ... so what it collects must not grow for ever
+        return default
+
+    @staticmethod
+    def list_configs() -> dict[str, dict[str, dict[str, Any]]]:
+        """Every registered option: ``{key: {field: {"type": str, "default": value, "doc": str}}}``."""
+        return options.list_configs()
+
+    def get_config(self, key: str) -> Any:
+        """The options of ``key`` as its dataclass: what this context sets, else the defaults.
+
+        Raises:
+            UnknownConfigError: no such key (also an AttributeError); the message lists the candidates.
+        """
+        value = self._config.get(key)
+        return value if value is not None else options.default_config(key)
+
+    def pass_enabled(self, info: PassInfo) -> bool:
+        """Whether a pipeline runs the pass: disabled wins, then required, then the level decides."""
+        name = info.name
+        if name in self._disabled:
+            return False
+        return name in self._required or self.opt_level >= info.opt_level
+
+    def remark(self, message: str, kind: str = "note", place: object = None, function: str | None = None) -> None:
+        """Tell the user what a pass did (kind ``"applied"``), did not do and why (``"missed"``), or found (``"note"``).
+
+        The running pass and function are filled in. ``place`` is the IR line that the remark is about, or a node whose
+        text is that line; a module pass names the function that it is working on, if any, with ``function``.
+        """
+        info = RUNNING.info
+        self._remarks.append(
+            Remark(
+                pass_name=info.name if info is not None else "",
+                function=function if function is not None else RUNNING.function or "",
+                kind=kind,
+                message=message,
+                place="" if place is None else str(place),
+            )
+        )
+
+    @contextlib.contextmanager
+    def in_function(self, name: str) -> Iterator[None]:
+        """In a module pass: remarks and errors inside the ``with`` block are about function ``name``."""
+        before = RUNNING.function
+        RUNNING.function = name
+        try:
+            yield
+        except Exception as error:
+            set_ir_function(error, name)
+            raise
+        finally:
+            RUNNING.function = before
+
+    def override_instruments(self, instruments: Sequence[PassInstrument] | None) -> None:
+        """Replace the instruments: the old ones exit, then the new ones enter.
+
+        If either fails, the context is left without instruments and the error goes on. In a context that is not
+        entered, nothing exits or enters: the new ones enter with the next ``with``.
+        """
+        new = _checked_instruments(instruments)
+        with self._lock:
+            if self._times_entered:
+                self._exit_instruments()
+            self._instruments = new
+            if self._times_entered:
+                self._enter_instruments()
+
+    def __enter__(self) -> PassContext:
+        with self._lock:
+            if self._times_entered == 0:
+                self._remarks.clear()
+                self._enter_instruments()
+            self._times_entered += 1
+        _ENTERED.set((*_ENTERED.get(), self))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        entered = _ENTERED.get()
+        # A generator that is closed late may leave its context when it is not the innermost one any more.
+        position = next((i for i in reversed(range(len(entered))) if entered[i] is self), None)
+        if position is None:
+            raise PassError(f"{self!r} is left where it was never entered")
+        _ENTERED.set(entered[:position] + entered[position + 1 :])
+        with self._lock:
+            self._times_entered -= 1
+            if self._times_entered == 0:
+                self._exit_instruments()
+
+    def __repr__(self) -> str:
+        return (
+            f"PassContext(opt_level={self.opt_level}, required_pass={list(self._required)}, "
+            f"disabled_pass={list(self._disabled)}, instruments={list(self._instruments)}, config={self._config})"
+        )
+
+    def _enter_instruments(self) -> None:
+        """Enter each instrument; after a failure those that had entered exit in reverse, and the list is emptied."""
+        finished: list[PassInstrument] = []
+        for instrument in self._instruments:
+            try:
+                instrument.enter_pass_ctx()
+            except BaseException as error:
+                add_note(error, f"instrument {instrument.name} failed to enter the pass context")
+                self._instruments = ()
+                _exit_after_failure(finished, error)
+                raise
+            finished.append(instrument)
+
+    def _exit_instruments(self) -> None:
+        """Exit each instrument; after a failure the rest do not exit, and the list is emptied."""
+        for instrument in self._instruments:
+            try:
+                instrument.exit_pass_ctx()
+            except BaseException as error:
+                add_note(error, f"instrument {instrument.name} failed to exit the pass context")
+                self._instruments = ()
+                raise
+
+
+def _exit_after_failure(instruments: list[PassInstrument], error: BaseException) -> None:
+    """Exit in reverse; each one gets its chance, and ``error``, which goes on, tells of those that failed as well."""
+    for instrument in reversed(instruments):
+        try:
+            instrument.exit_pass_ctx()
+        except Exception as second:
+            add_note(error, f"then instrument {instrument.name} failed to exit: {type(second).__name__}: {second}")
+
+
+def _names(names: Iterable[str] | None, what: str) -> tuple[str, ...]:
+    if names is None:
+        return ()
+    if isinstance(names, (str, bytes)) or not isinstance(names, (list, tuple, AbstractSet)):
+        raise TypeError(f"{what} is a list of pass names; found {type(names).__name__}: {names!r}")
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"{what} holds names of passes; found {type(name).__name__}: {name!r}")
+    return tuple(names)
+
+
+def _checked_instruments(instruments: Sequence[PassInstrument] | None) -> tuple[PassInstrument, ...]:
+    if instruments is None:
+        return ()
+    if not isinstance(instruments, (list, tuple)):
+        raise TypeError(f"instruments is a list; found {type(instruments).__name__}: {instruments!r}")
+    for instrument in instruments:
+        if not isinstance(instrument, PassInstrument):
+            hint = (
+                f"; {instrument.__name__} is a class, make an instance: {instrument.__name__}(...)"
+                if isinstance(instrument, type)
+                else "; subclass PassInstrument or decorate its class with pass_instrument"
+            )
+            raise TypeError(f"instruments holds {instrument!r}, which is no PassInstrument{hint}")
+    return tuple(instruments)

@@ -1,0 +1,47 @@
+"""What the infrastructure knows about a pass before it runs: its name, its level and what must run before it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class PassInfo:
+    """The description of one pass, as instruments and trace callbacks get to see it.
+
+    Attributes:
+        name: the name that ``disabled_pass``, ``required_pass``, ``required`` and the registry use.
+        opt_level: the pass is enabled in contexts of this level and above. 0 is what correctness needs; 1 simplifies
+            and fuses; 2 chooses layouts, tiles and memory; 3 also rounds differently.
+        required: names of the passes that a pipeline runs right before this one.
+
+    Raises:
+        TypeError: ``name`` is no string, ``opt_level`` no integer, or ``required`` no list or tuple of names.
+    """
+
+    name: str
+    opt_level: int
+    required: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise TypeError(f"the name of a pass is a string; found {self.name!r}")
+        if isinstance(self.opt_level, bool) or not isinstance(self.opt_level, int):
+            raise TypeError(f"opt_level of pass {self.name!r} is an integer; found {self.opt_level!r}")
+        object.__setattr__(self, "required", name_tuple(self.required, f"required of pass {self.name!r}"))
+
+
+def name_tuple(names: object, what: str) -> tuple[str, ...]:
+    """``names`` as a tuple; None means none. A lone string is refused, it would silently become its letters.
+
+    Raises:
+        TypeError: ``names`` is neither None, a list nor a tuple, or holds something else than strings.
+    """
+    if names is None:
+        return ()
+    if not isinstance(names, (list, tuple)):
+        raise TypeError(f"{what} must be a list or a tuple of pass names; found {type(names).__name__}: {names!r}")
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"{what} must hold pass names; found {type(name).__name__}: {name!r}")
+    return tuple(names)

@@ -1,0 +1,102 @@
+"""Instruments: code that a ``PassContext`` runs around passes, without any change to the passes or their order.
+
+An instrument has up to five methods:
+
+* ``enter_pass_ctx()`` and ``exit_pass_ctx()`` -- its context is entered and left;
+* ``should_run(mod, info)`` -- false keeps a pass from running; not asked about a pass in the context's
+  ``required_pass``;
+* ``run_before_pass(mod, info)`` and ``run_after_pass(mod, info)`` -- right before and right after a pass that runs.
+
+The order of one run is: every ``should_run`` (each instrument is asked, also after a veto), every ``run_before_pass``,
+the pass, every ``run_after_pass``; always in the order of the context's list.
+
+A sixth, ``pass_failed(mod, info, error)``, is for instruments that keep something open between before and after: it
+ends a pass whose ``run_before_pass`` this instrument has completed, when an exception means that ``run_after_pass``
+never comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+if TYPE_CHECKING:
+    from tilewright.graphir.module import IRModule
+    from tilewright.passes.info import PassInfo
+
+C = TypeVar("C")
+
+
+class PassInstrument:
+    """Base of all instruments; every method does nothing (and lets every pass run) until a subclass defines it."""
+
+    _name: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What error notes call this instrument: the name of its class, unless set."""
+        return self._name if self._name is not None else type(self).__name__
+
+    @name.setter
+    def name(self, value: str) -> None:
+        self._name = value
+
+    def enter_pass_ctx(self) -> None:
+        """The context is being entered; passes have not run yet."""
+
+    def exit_pass_ctx(self) -> None:
+        """The context has been left, or this instrument is being replaced."""
+
+    def should_run(self, mod: IRModule, info: PassInfo) -> bool:
+        """Whether the pass may run on ``mod``."""
+        return True
+
+    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+        """The pass is about to run on ``mod``."""
+
+    def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
+        """The pass has made ``mod``."""
+
+    def pass_failed(self, mod: IRModule, info: PassInfo, error: BaseException) -> None:
+        """The pass that this instrument saw begin on ``mod`` will not end: ``error`` is on its way to the user."""
+
+    def __repr__(self) -> str:
+        return f"<pass instrument {self.name}>"
+
+
+def _instrument_class(cls: type[Any]) -> type[Any]:
+    if not isinstance(cls, type):
+        raise TypeError(f"pass_instrument decorates a class; found {cls!r}")
+    if issubclass(cls, PassInstrument):
+        return cls
+    return type(
+        cls.__name__,
+        (cls, PassInstrument),
+        {"__doc__": cls.__doc__, "__module__": cls.__module__, "__qualname__": cls.__qualname__},
+    )
+
+
+@overload
+def pass_instrument(cls: type[C]) -> type[C]: ...
+@overload
+def pass_instrument(cls: None = None) -> Callable[[type[C]], type[C]]: ...
+def pass_instrument(cls: type[Any] | None = None) -> Any:
+    """Class decorator: makes instances of ``cls`` instruments.
+
+    The class keeps its constructor, attributes and methods and may define any subset of an instrument's methods::
+
+        @pass_instrument
+        class SkipPass:
+            def __init__(self, name):
+                self.skipped = name
+
+            def should_run(self, mod, info):
+                return info.name != self.skipped
+
+        with PassContext(instruments=[SkipPass("FuseOps")]):
+            ...
+
+    Raises:
+        TypeError: ``cls`` is not a class.
+    """
+    return _instrument_class if cls is None else _instrument_class(cls)

@@ -1,0 +1,126 @@
+"""``PassMemoryInstrument``: how much memory each pass allocated, kept and had at its peak.
+
+Python's memory comes from ``tracemalloc``, which sees NumPy's arrays as well, and slows passes down several times; the
+memory of the process (resident set) from the operating system, where it can be asked. Both are of the whole process:
+with passes on several threads at a time the numbers mix.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tracemalloc
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tilewright.passes.instrument import PassInstrument
+from tilewright.passes.spans import FAILED, OK, Span, SpanRecorder, chrome_trace, format_bytes, table
+
+if TYPE_CHECKING:
+    from tilewright.graphir.module import IRModule
+    from tilewright.passes.info import PassInfo
+
+_STATM = Path("/proc/self/statm")
+_PAGE_SIZE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+
+
+def resident_bytes() -> int | None:
+    """The bytes of this process that are in memory now; None where the system does not tell."""
+    try:
+        return int(_STATM.read_text().split()[1]) * _PAGE_SIZE
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+class PassMemoryInstrument(PassInstrument):
+    """Measures the memory of passes; may be read during and after the context, and after a pass that failed.
+
+    Each span of a pass has the attributes ``allocated`` (bytes that Python holds more than before it), ``peak`` (the
+    most bytes that it held beyond what was there before) and ``resident`` (the growth of the process, None if unknown).
+    ``tracemalloc`` is started with the first pass if it does not run already, and then stopped when the context is
+    left.
+    """
+
+    def __init__(self) -> None:
+        self._recorder = SpanRecorder()
+        self._started_tracing = False
+        self._open: list[_Measurement] = []
+
+    @property
+    def spans(self) -> list[Span]:
+        """The outermost spans, in order."""
+        return list(self._recorder.roots)
+
+    def reset(self) -> None:
+        """Forget what was measured."""
+        self._recorder.reset()
+
+    def exit_pass_ctx(self) -> None:
+        if self._started_tracing and not self._open:
+            tracemalloc.stop()
+            self._started_tracing = False
+
+    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+        if not tracemalloc.is_tracing():
+            tracemalloc.start()
+            self._started_tracing = True
+        now, peak = tracemalloc.get_traced_memory()
+        for outer in self._open[-1:]:
+            outer.peak = max(outer.peak, peak)  # reset_peak forgets it for the outer pass as well
+        self._recorder.open(info.name, opt_level=info.opt_level)
+        self._open.append(_Measurement(now, now, resident_bytes()))
+        tracemalloc.reset_peak()
+
+    def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
+        self._close(OK)
+
+    def pass_failed(self, mod: IRModule, info: PassInfo, error: BaseException) -> None:
+        self._close(FAILED)
+
+    def _close(self, status: str) -> None:
+        if not self._open:
+            return
+        measurement = self._open.pop()
+        now, peak = tracemalloc.get_traced_memory()  # (0, 0) if somebody has stopped the tracing meanwhile
+        peak = max(peak, measurement.peak)
+        for outer in self._open[-1:]:
+            outer.peak = max(outer.peak, peak)
+        resident = resident_bytes()
+        span = self._recorder.close(status)
+        if span is not None:
+            known = resident is not None and measurement.resident is not None
+            span.attributes["allocated"] = now - measurement.start
+            span.attributes["peak"] = peak - measurement.start
+            span.attributes["resident"] = resident - measurement.resident if known else None  # type: ignore[operator]
+
+    def render(self) -> str:
+        """The tree as text: each pass with what it kept, its peak and the growth of the process."""
+        rows = []
+        for root in self.spans:
+            for depth, span in root.walk():
+                status = "" if span.status == OK else f"  ({span.status})"
+                numbers = [format_bytes(span.attributes.get(key)) for key in ("allocated", "peak", "resident")]
+                rows.append(["  " * depth + span.name + status, *numbers])
+        return table(["pass", "allocated", "peak", "resident"], rows)
+
+    def as_dict(self) -> dict[str, Any]:
+        """``{"spans": [{name, start, duration, self, status, attributes, children}]}``, sizes in bytes."""
+        now = self._recorder.now()
+        return {"spans": [span.as_dict(now) for span in self.spans]}
+
+    def to_json(self, indent: int | None = 2) -> str:
+        """``as_dict`` as JSON text."""
+        return json.dumps(self.as_dict(), indent=indent)
+
+    def to_chrome_trace(self) -> str:
+        """JSON text for chrome://tracing and Perfetto."""
+        return chrome_trace(self.spans, self._recorder.now(), "pass memory")
+
+
+class _Measurement:
+    """The memory of the process when a pass began, and the peak since, as far as it is known; in bytes."""
+
+    __slots__ = ("peak", "resident", "start")
+
+    def __init__(self, start: int, peak: int, resident: int | None) -> None:
+        self.start, self.peak, self.resident = start, peak, resident

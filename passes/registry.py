@@ -1,0 +1,109 @@
+"""Passes by name: what ``required`` lists, ``disabled_pass`` and the command line refer to.
+
+The project's own passes register where they are defined; a user's pass registers when the user says so.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar, overload
+
+from tilewright.passes.base import Pass
+from tilewright.passes.diagnostics import suggestion
+from tilewright.tensorir.errors import PassError, PassTypeError, UnknownPassError
+
+P = TypeVar("P")
+
+_REGISTRY: dict[str, Any] = {}
+
+
+@overload
+def register_pass(x: P, name: str | None = None, *, override: bool = False) -> P: ...
+@overload
+def register_pass(x: None = None, name: str | None = None, *, override: bool = False) -> Callable[[P], P]: ...
+def register_pass(x: Any = None, name: str | None = None, *, override: bool = False) -> Any:
+    """Make a pass known by name, and return ``x``, so that it also serves as a decorator.
+
+    ``x`` is a ``Pass``; or a class of passes or a factory that ``get_pass`` can call without arguments, which gives a
+    new pass for each ``get_pass``. The name is that of the pass or of the class's passes, and a factory's
+    ``__name__``, unless ``name`` says otherwise. (A context enables and disables a pass by the name in its ``info``:
+    let both agree.)
+
+    Raises:
+        TypeError: ``x`` is none of these, or needs arguments.
+        PassError: the name is taken, by something that was not made by the same definition, and ``override`` is false.
+    """
+    if x is None:
+        return lambda decorated: register_pass(decorated, name, override=override)
+    default_name, definition = _describe(x)
+    key = name if name is not None else default_name
+    known = _REGISTRY.get(key)
+    if known is not None and known is not x and not override and _describe(known)[1] != definition:
+        raise PassError(
+            f"pass name {key!r} is taken by {known!r}; register {x!r} under another name, or with override=True"
+        )
+    _REGISTRY[key] = x
+    return x
+
+
+def unregister_pass(name: str) -> None:
+    """Forget the pass called ``name``.
+
+    Raises:
+        UnknownPassError: there is none (also a KeyError and a PassError).
+    """
+    if _REGISTRY.pop(name, None) is None:
+        raise unknown_pass(name)
+
+
+def get_pass(name: str) -> Pass:
+    """The pass called ``name``.
+
+    Raises:
+        UnknownPassError: no pass has this name (also a KeyError and a PassError); the closest ones are listed.
+        PassTypeError: the registered factory made something else than a pass.
+    """
+    registered = _REGISTRY.get(name)
+    if registered is None:
+        raise unknown_pass(name)
+    if isinstance(registered, Pass):
+        return registered
+    made = registered()
+    if not isinstance(made, Pass):
+        raise PassTypeError(f"the factory of pass {name!r}: expected a Pass, found {type(made).__name__}")
+    return made
+
+
+def list_passes() -> list[str]:
+    """The names of all registered passes, sorted."""
+    return sorted(_REGISTRY)
+
+
+def is_registered(name: str) -> bool:
+    """Whether ``get_pass(name)`` knows the name."""
+    return name in _REGISTRY
+
+
+def unknown_pass(name: str, *, also_known: Iterable[str] = (), where: str = "") -> UnknownPassError:
+    """The error for a name that stands for no pass; ``also_known`` names are suggested beside the registered ones."""
+    hint = suggestion(str(name), [*_REGISTRY, *also_known])
+    return UnknownPassError(f"unknown pass {name!r}{f' in {where}' if where else ''}.{hint}")
+
+
+def _describe(x: Any) -> tuple[str, tuple[str, str]]:
+    """The name that ``x`` is registered under, and which definition in the source made it."""
+    if isinstance(x, Pass):
+        # The pass made from a function bears the function's qualified name.
+        return x.info.name, (x.__module__, getattr(x, "__qualname__", type(x).__qualname__))
+    if not callable(x):
+        raise TypeError(f"register_pass takes a Pass, a Pass class or a factory; found {type(x).__name__}: {x!r}")
+    if isinstance(x, type) and not issubclass(x, Pass):
+        raise TypeError(f"{x.__name__} is no Pass class; decorate it with module_pass, function_pass or primfunc_pass")
+    try:
+        inspect.signature(x).bind()
+    except TypeError as error:
+        raise TypeError(f"{x!r} needs arguments; register a factory without: {error}") from None
+    info = getattr(x, "info", None) if isinstance(x, type) else None
+    name = info.name if info is not None else getattr(x, "__name__", type(x).__name__)
+    return name, (getattr(x, "__module__", ""), getattr(x, "__qualname__", name))

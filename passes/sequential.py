@@ -1,0 +1,138 @@
+"""``Sequential``: a pipeline, a pass made of passes that run in order, each one if the context enables it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from tilewright.graphir.module import IRModule
+from tilewright.passes.base import Pass
+from tilewright.passes.context import RUNNING, PassContext
+from tilewright.passes.info import PassInfo
+from tilewright.passes.registry import get_pass, is_registered, unknown_pass
+from tilewright.tensorir.errors import PassError
+
+
+class Sequential(Pass):
+    """Runs ``passes`` in order.
+
+    A child runs if the context enables it (``PassContext.pass_enabled``), right after the passes that its ``required``
+    names, which run right after those that they require, and so on. Required passes run because another pass needs
+    them: their own level is not looked at, nor is ``disabled_pass``, and a pass that two others require runs for each
+    of them. A required name means a pass of this pipeline (or of one around it), else the registered one.
+
+    The children of a pipeline inside a pipeline are enabled one by one as well, after the inner pipeline itself.
+
+    Args:
+        passes: the children.
+        opt_level: the level from which a pipeline around this one runs it.
+        name: its name.
+        required: what a pipeline around this one runs before it.
+
+    Raises:
+        TypeError: something among ``passes`` is no pass.
+    """
+
+    def __init__(
+        self,
+        passes: Sequence[Pass] | None = None,
+        opt_level: int = 0,
+        name: str = "sequential",
+        required: Sequence[str] | None = (),
+    ) -> None:
+        children = tuple(passes) if passes is not None else ()
+        for child in children:
+            if not isinstance(child, Pass):
+                made = isinstance(child, type) and issubclass(child, Pass)
+                hint = f"; make one by calling it: {child.__name__}()" if made else ""
+                raise TypeError(f"pipeline {name!r}: expected passes, found {child!r}{hint}")
+        self.passes = children
+        self.info = PassInfo(name, opt_level, required)  # type: ignore[arg-type]  # PassInfo takes any list of names
+
+    def _transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        outer = RUNNING.pipeline
+        known = {**outer, **dict(_named_passes(self))}
+        _check_names(ctx, known)
+        plan = _Plan(ctx, known)
+        steps = [step for child in self.passes if ctx.pass_enabled(child.info) for step in plan.steps(child)]
+        RUNNING.pipeline = known
+        try:
+            for step in steps:
+                mod = step(mod, ctx)
+        finally:
+            RUNNING.pipeline = outer
+        return mod
+
+    def __repr__(self) -> str:
+        return f"Sequential([{', '.join(child.info.name for child in self.passes)}], name={self.info.name!r})"
+
+
+class _Plan:
+    """Which passes run for one child of a pipeline, found before any of them runs."""
+
+    def __init__(self, ctx: PassContext, known: Mapping[str, Pass]) -> None:
+        self._ctx = ctx
+        self._known = known
+
+    def steps(self, child: Pass) -> list[Pass]:
+        """The passes that ``child`` requires, transitively, and then ``child``.
+
+        Raises:
+            PassError: the requirements form a cycle.
+            UnknownPassError: a required name stands for no pass.
+        """
+        steps: list[Pass] = []
+        self._visit(child, (), steps.append)
+        return steps
+
+    def _visit(self, visited: Pass, waiting: tuple[Pass, ...], run: Callable[[Pass], None]) -> None:
+        """Visit what must run before ``visited``, then run it; the passes in ``waiting`` wait for it."""
+        waiting = (*waiting, visited)
+        for name in visited.info.required:
+            required = self._find(name, visited)
+            if any(_same(required, earlier) for earlier in waiting):
+                raise PassError(f"the required passes form a cycle: {_cycle_text(waiting, required)}")
+            self._visit(required, waiting, run)
+        if isinstance(visited, Sequential):
+            # Its children run in its own turn; here they only must not lead back to a pass that waits for it.
+            for child in visited.passes:
+                if self._ctx.pass_enabled(child.info):
+                    self._visit(child, waiting, _ignore)
+        run(visited)
+
+    def _find(self, name: str, needed_by: Pass) -> Pass:
+        known = self._known.get(name)
+        if known is not None:
+            return known
+        if not is_registered(name):
+            raise unknown_pass(name, also_known=self._known, where=f"required of pass {needed_by.info.name}")
+        return get_pass(name)
+
+
+def _ignore(_: Pass) -> None:
+    """Visiting without running."""
+
+
+def _same(a: Pass, b: Pass) -> bool:
+    # A pipeline may bear the name of a pass in it, so the name alone does not tell.
+    return a is b or (a.info.name == b.info.name and isinstance(a, Sequential) == isinstance(b, Sequential))
+
+
+def _cycle_text(waiting: tuple[Pass, ...], required: Pass) -> str:
+    start = next(i for i, earlier in enumerate(waiting) if _same(required, earlier))
+    return " -> ".join(step.info.name for step in (*waiting[start:], required))
+
+
+def _named_passes(pipeline: Sequential) -> Iterator[tuple[str, Pass]]:
+    """The pipeline and all passes in it by name. The more important of two with one name comes later: a pass after the
+    pipeline that holds it, an earlier pass after a later one."""
+    yield pipeline.info.name, pipeline
+    for child in reversed(pipeline.passes):
+        yield from _named_passes(child) if isinstance(child, Sequential) else ((child.info.name, child),)
+
+
+def _check_names(ctx: PassContext, known: Mapping[str, Pass]) -> None:
+    """Refuse names in the context that no pass has: the user would believe that they had an effect."""
+    for what, names in (("disabled_pass", ctx.disabled_pass), ("required_pass", ctx.required_pass)):
+        for name in names:
+            if name not in known and not is_registered(name):
+                raise unknown_pass(name, also_known=known, where=what)
