@@ -24,8 +24,9 @@ The project's own passes are all classes with defaults for all arguments, so tha
 from __future__ import annotations
 
 import functools
+import types
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, overload
+from typing import Any, Generic, TypeVar, overload
 
 from tilewright.graphir.expr import Function
 from tilewright.graphir.module import IRModule
@@ -35,6 +36,7 @@ from tilewright.passes.info import PassInfo, name_tuple
 from tilewright.tensorir.stmt import PrimFunc
 
 C = TypeVar("C", bound=type[Any])
+K = TypeVar("K", bound=Pass)
 
 
 class _WrappedModulePass(ModulePass):
@@ -70,11 +72,11 @@ class _WrappedPrimFuncPass(PrimFuncPass):
         return self.transform(func, mod, ctx)
 
 
-class PassDecorator:
+class PassDecorator(Generic[K]):
     """What the three decorators return while they wait for the function or class to decorate."""
 
     def __init__(
-        self, what: str, kind: type[Pass], wrapper: Callable[[Any, PassInfo], Pass], options: dict[str, Any]
+        self, what: str, kind: type[Any], wrapper: Callable[[Any, PassInfo], K], options: dict[str, Any]
     ) -> None:
         opt_level = options["opt_level"]
         if opt_level is None:
@@ -87,7 +89,7 @@ class PassDecorator:
     @overload
     def __call__(self, decorated: C) -> C: ...
     @overload
-    def __call__(self, decorated: Callable[..., Any]) -> Any: ...
+    def __call__(self, decorated: Callable[..., Any]) -> K: ...
     def __call__(self, decorated: Any) -> Any:
         if not callable(decorated):
             raise TypeError(f"{self._what} decorates a function or a class; found {decorated!r}")
@@ -111,11 +113,11 @@ class PassDecorator:
             "__qualname__": cls.__qualname__,
         }
         if issubclass(cls, Pass):
-            return type(cls)(cls.__name__, (cls,), namespace)
+            return types.new_class(cls.__name__, (cls,), exec_body=lambda body: body.update(namespace))
         for inner in ("__call__", "_run", "_run_instrumented", "_transform"):
             # The class comes before its new base in the order of look-up; these have to be the base's in any case.
             namespace[inner] = getattr(self._kind, inner)
-        return type(self._kind)(cls.__name__, (cls, self._kind), namespace)
+        return types.new_class(cls.__name__, (cls, self._kind), exec_body=lambda body: body.update(namespace))
 
 
 @overload
@@ -141,7 +143,7 @@ def module_pass(
     opt_level: int | None = None,
     name: str | None = None,
     required: Sequence[str] | None = None,
-) -> PassDecorator: ...
+) -> PassDecorator[ModulePass]: ...
 def module_pass(
     pass_func: Any = None,
     *,
@@ -189,7 +191,7 @@ def function_pass(
     opt_level: int | None = None,
     name: str | None = None,
     required: Sequence[str] | None = None,
-) -> PassDecorator: ...
+) -> PassDecorator[FunctionPass]: ...
 def function_pass(
     pass_func: Any = None,
     *,
@@ -229,7 +231,7 @@ def primfunc_pass(
     opt_level: int | None = None,
     name: str | None = None,
     required: Sequence[str] | None = None,
-) -> PassDecorator: ...
+) -> PassDecorator[PrimFuncPass]: ...
 def primfunc_pass(
     pass_func: Any = None,
     *,
