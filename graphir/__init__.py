@@ -1,1 +1,88 @@
+"""The graph-level IR: types, expressions, modules and operators.
 
+Every operator is a function here (``add``, ``tanh``, ``matmul``); those of neural networks are under ``nn``.
+"""
+
+from __future__ import annotations
+
+import types as _types
+from typing import Any
+
+from tilewright.graphir import ops as ops
+from tilewright.graphir.dims import symbol
+from tilewright.graphir.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    Loop,
+    Tuple,
+    TupleGetItem,
+    Var,
+    const,
+    var,
+)
+from tilewright.graphir.module import IRModule
+from tilewright.graphir.op import OPERATORS, Operator, get_operator, list_operators, register_operator
+from tilewright.graphir.types import FuncType, TensorType, TupleType, Type
+
+__all__ = [
+    "Call",
+    "Constant",
+    "Expr",
+    "FuncType",
+    "Function",
+    "GlobalVar",
+    "IRModule",
+    "If",
+    "Let",
+    "Loop",
+    "Operator",
+    "TensorType",
+    "Tuple",
+    "TupleGetItem",
+    "TupleType",
+    "Type",
+    "Var",
+    "const",
+    "get_operator",
+    "list_operators",
+    "register_operator",
+    "symbol",
+    "var",
+]
+
+
+class _Operators(_types.ModuleType):
+    """A namespace of operators: ``nn.conv2d`` is the operator registered under that name."""
+
+    def __init__(self, prefix: str) -> None:
+        super().__init__(f"{__name__}.{prefix.rstrip('.')}", f"The operators whose name starts with ``{prefix}``.")
+        self._prefix = prefix
+
+    def __getattr__(self, name: str) -> Operator:
+        return _operator(self._prefix + name, self.__name__)
+
+    def __dir__(self) -> list[str]:
+        return sorted(name[len(self._prefix) :] for name in OPERATORS if name.startswith(self._prefix))
+
+
+def _operator(name: str, module: str) -> Operator:
+    try:
+        return OPERATORS[name]
+    except KeyError:
+        raise AttributeError(f"module {module!r} has no operator {name!r}") from None
+
+
+nn = _Operators("nn.")
+
+
+def __getattr__(name: str) -> Any:
+    return _operator(name, __name__)
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, "nn", *(name for name in OPERATORS if "." not in name)})

@@ -1,0 +1,113 @@
+"""Dimensions of tensors: Python integers, or integer expressions over symbolic variables.
+
+A symbolic dimension is known by its name: ``symbol("batch")`` is the same variable everywhere, so that two inputs
+declared with ``"batch"`` have provably equal first dimensions.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+from tilewright.tensorir.arith import Analyzer
+from tilewright.tensorir.expr import Expr, IntImm, Var
+from tilewright.tensorir.functor import free_vars
+
+Dim = int | Expr
+
+_symbols: dict[str, Var] = {}
+
+
+def symbol(name: str) -> Var:
+    """The symbolic dimension of that name, an int64 variable that is never negative."""
+    found = _symbols.get(name)
+    if found is None:
+        if not name.isidentifier():
+            raise ValueError(f"a symbolic dimension is named by an identifier, not {name!r}")
+        found = _symbols.setdefault(name, Var(name))
+    return found
+
+
+def as_dim(value: Any) -> Dim:
+    """``value`` as a dimension: an integer, a name, or an integer expression (simplified).
+
+    Raises:
+        TypeError: it is none of these.
+        ValueError: a negative integer.
+    """
+    if type(value) is int:
+        if value < 0:
+            raise ValueError(f"a dimension cannot be negative, found {value}")
+        return value
+    if isinstance(value, str):
+        return symbol(value)
+    if isinstance(value, IntImm):
+        return as_dim(value.value)
+    if isinstance(value, Expr):
+        if not value.dtype.is_integer:
+            raise TypeError(f"a dimension is an integer expression, found {value.dtype!s}: {value!s}")
+        return value if isinstance(value, Var) else simplify(value)
+    try:
+        return as_dim(int(operator.index(value)))
+    except TypeError:
+        raise TypeError(f"a dimension is an integer, a name or an integer expression, found {value!r}") from None
+
+
+def analyzer_for(*dims: Dim) -> Analyzer:
+    """An analyzer that knows that the symbolic variables of ``dims`` are not negative."""
+    analyzer = Analyzer()
+    for dim in dims:
+        if isinstance(dim, Expr):
+            for var in free_vars(dim):
+                analyzer.bind_nonnegative(var)
+    return analyzer
+
+
+def simplify(dim: Dim) -> Dim:
+    """The dimension in its simplest form, a Python integer if it is constant."""
+    if isinstance(dim, int):
+        return dim
+    found = analyzer_for(dim).simplify(dim)
+    return found.value if isinstance(found, IntImm) else found
+
+
+def dim_equal(a: Dim, b: Dim) -> bool:
+    """Whether two dimensions are provably equal for every value of their variables."""
+    if a is b:
+        return True
+    if isinstance(a, int) and isinstance(b, int):
+        return a == b
+    if (isinstance(a, Var) and isinstance(b, (int, Var))) or (isinstance(b, Var) and isinstance(a, int)):
+        return False
+    difference = simplify(a - b)
+    return isinstance(difference, int) and difference == 0
+
+
+def shape_equal(a: Iterable[Dim], b: Iterable[Dim]) -> bool:
+    """Whether two shapes are provably equal."""
+    a, b = tuple(a), tuple(b)
+    return len(a) == len(b) and all(map(dim_equal, a, b))
+
+
+def product(dims: Iterable[Dim]) -> Dim:
+    """The product of dimensions (1 for none)."""
+    result: Dim = 1
+    for dim in dims:
+        result = result * dim
+    return simplify(result)
+
+
+def symbols_of(dims: Iterable[Dim]) -> list[Var]:
+    """The symbolic variables in ``dims``, in order of first use."""
+    found: dict[Var, None] = {}
+    for dim in dims:
+        if isinstance(dim, Expr):
+            found.update(dict.fromkeys(free_vars(dim)))
+    return list(found)
+
+
+def format_shape(shape: Iterable[Dim]) -> str:
+    """A shape as users write it: ``(batch, 3, 224)``."""
+    dims = [str(dim) for dim in shape]
+    return f"({dims[0]},)" if len(dims) == 1 else f"({', '.join(dims)})"

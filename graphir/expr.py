@@ -1,0 +1,724 @@
+"""Expressions of the graph-level IR.
+
+Nodes are immutable and have identity semantics; a node that is used twice is computed once. The type of a node is
+inferred when it is made, as far as the types of its parts are known, so that an error appears where the user wrote it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tilewright.graphir.dims import Dim
+from tilewright.graphir.op import NoAttrs, Operator, get_operator, set_call_maker
+from tilewright.graphir.types import FuncType, TensorType, TupleType, Type
+from tilewright.tensorir.dtype import BOOL, DataType, as_dtype
+from tilewright.tensorir.errors import TypeInferenceError
+
+_EMPTY: Mapping[str, Any] = MappingProxyType({})
+
+
+class Expr:
+    """Base of all graph-level expressions.
+
+    Attributes:
+        type: the inferred type, or None while it is not known.
+        span: where the expression comes from (a node name of an imported model, a source line), or None.
+    """
+
+    __slots__ = ("__weakref__", "span", "type")
+
+    type: Type | None
+    span: str | None
+
+    #: Set by the printer, which knows every node class and so cannot be imported from here.
+    to_text: ClassVar[Callable[[Expr], str]] = object.__repr__
+
+    def __str__(self) -> str:
+        return type(self).to_text(self)
+
+    __repr__ = __str__
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        """The expressions that this one is made of, in order of evaluation."""
+        return ()
+
+    def with_children(self, children: Sequence[Expr]) -> Expr:
+        """The same expression made of other parts; the type is inferred again."""
+        return self
+
+    # What a user of NumPy expects of an array.
+
+    @property
+    def tensor_type(self) -> TensorType:
+        """The type, which must be a tensor's.
+
+        Raises:
+            TypeInferenceError: the type is not known yet or is another one.
+        """
+        if not isinstance(self.type, TensorType):
+            found = "unknown; run the pass InferType" if self.type is None else str(self.type)
+            raise TypeInferenceError(f"expected a tensor, but the type is {found}: {self!s:.200}")
+        return self.type
+
+    @property
+    def shape(self) -> tuple[Dim, ...]:
+        """The dimensions of a tensor."""
+        return self.tensor_type.shape
+
+    @property
+    def dtype(self) -> DataType:
+        """The element type of a tensor."""
+        return self.tensor_type.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions of a tensor."""
+        return self.tensor_type.ndim
+
+    @property
+    def T(self) -> Expr:
+        """The tensor with its axes reversed."""
+        return _call("transpose", self)
+
+    def astype(self, dtype: Any) -> Expr:
+        """The tensor converted to ``dtype``."""
+        return _call("cast", self, dtype=dtype)
+
+    def reshape(self, *newshape: Any) -> Expr:
+        """The tensor with another shape of as many elements."""
+        shape = newshape[0] if len(newshape) == 1 and isinstance(newshape[0], (tuple, list)) else newshape
+        return _call("reshape", self, newshape=tuple(shape))
+
+    def transpose(self, *axes: Any) -> Expr:
+        """The tensor with its axes permuted (reversed without arguments)."""
+        order = axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
+        return _call("transpose", self, axes=tuple(order) or None)
+
+    def sum(self, axis: Any = None, keepdims: bool = False) -> Expr:
+        """The sum over ``axis`` (all axes without it)."""
+        return _call("sum", self, axis=axis, keepdims=keepdims)
+
+    def mean(self, axis: Any = None, keepdims: bool = False) -> Expr:
+        """The mean over ``axis`` (all axes without it)."""
+        return _call("mean", self, axis=axis, keepdims=keepdims)
+
+    def max(self, axis: Any = None, keepdims: bool = False) -> Expr:
+        """The greatest value over ``axis`` (all axes without it)."""
+        return _call("max", self, axis=axis, keepdims=keepdims)
+
+    def min(self, axis: Any = None, keepdims: bool = False) -> Expr:
+        """The least value over ``axis`` (all axes without it)."""
+        return _call("min", self, axis=axis, keepdims=keepdims)
+
+    def __add__(self, other: Any) -> Expr:
+        return _call("add", self, other)
+
+    def __radd__(self, other: Any) -> Expr:
+        return _call("add", other, self)
+
+    def __sub__(self, other: Any) -> Expr:
+        return _call("subtract", self, other)
+
+    def __rsub__(self, other: Any) -> Expr:
+        return _call("subtract", other, self)
+
+    def __mul__(self, other: Any) -> Expr:
+        return _call("multiply", self, other)
+
+    def __rmul__(self, other: Any) -> Expr:
+        return _call("multiply", other, self)
+
+    def __truediv__(self, other: Any) -> Expr:
+        return _call("divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> Expr:
+        return _call("divide", other, self)
+
+    def __floordiv__(self, other: Any) -> Expr:
+        return _call("floor_divide", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Expr:
+        return _call("floor_divide", other, self)
+
+    def __mod__(self, other: Any) -> Expr:
+        return _call("floor_mod", self, other)
+
+    def __rmod__(self, other: Any) -> Expr:
+        return _call("floor_mod", other, self)
+
+    def __pow__(self, other: Any) -> Expr:
+        return _call("power", self, other)
+
+    def __rpow__(self, other: Any) -> Expr:
+        return _call("power", other, self)
+
+    def __matmul__(self, other: Any) -> Expr:
+        return _call("matmul", self, other)
+
+    def __rmatmul__(self, other: Any) -> Expr:
+        return _call("matmul", other, self)
+
+    def __neg__(self) -> Expr:
+        return _call("negative", self)
+
+    def __abs__(self) -> Expr:
+        return _call("abs", self)
+
+    def __and__(self, other: Any) -> Expr:
+        return _call("logical_and", self, other)
+
+    def __or__(self, other: Any) -> Expr:
+        return _call("logical_or", self, other)
+
+    def __invert__(self) -> Expr:
+        return _call("logical_not", self)
+
+    def __lt__(self, other: Any) -> Expr:
+        return _call("less", self, other)
+
+    def __le__(self, other: Any) -> Expr:
+        return _call("less_equal", self, other)
+
+    def __gt__(self, other: Any) -> Expr:
+        return _call("greater", self, other)
+
+    def __ge__(self, other: Any) -> Expr:
+        return _call("greater_equal", self, other)
+
+    def equal(self, other: Any) -> Expr:
+        """``self == other`` for each element (``==`` itself asks whether two nodes are one)."""
+        return _call("equal", self, other)
+
+    def not_equal(self, other: Any) -> Expr:
+        """``self != other`` for each element."""
+        return _call("not_equal", self, other)
+
+    def __bool__(self) -> bool:
+        raise TypeError("the value of a graph expression is not known while the graph is built; use gi.where or gi.If")
+
+    def __iter__(self) -> Any:
+        raise TypeError("a graph expression cannot be iterated over; index it, or use gi.TupleGetItem")
+
+    def __getitem__(self, key: Any) -> Expr:
+        if isinstance(self.type, TupleType):
+            return TupleGetItem(self, int(key))
+        return _get_indexing()(self, key)
+
+    # Filled by graphir.numpy_protocol, which stands above the operators.
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return _get_protocol().ufunc(ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return _get_protocol().function(function, args, kwargs)
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise TypeError("a graph expression has no value yet; build and call the model to get arrays")
+
+
+def _new(target: Expr, **fields: Any) -> None:
+    for name, value in fields.items():
+        object.__setattr__(target, name, value)
+
+
+class _Frozen(Expr):
+    """Forbids assignment, so that a shared node cannot change under another user's feet."""
+
+    __slots__ = ()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{type(self).__name__} is immutable; make a new one instead of setting {name!r}")
+
+
+class Var(_Frozen):
+    """A variable: a function's parameter, or what a ``Let`` binds. Identity is the variable; the name is for people."""
+
+    __slots__ = ("name",)
+
+    name: str
+
+    def __init__(self, name: str, type: Type | None = None, span: str | None = None) -> None:
+        if type is not None and not isinstance(type, Type):
+            raise TypeError(f"variable {name}: expected a type, found {type!r}")
+        _new(self, name=name, type=type, span=span)
+
+
+class Constant(_Frozen):
+    """A value known when the model is built. The array is shared, not copied, and made read-only."""
+
+    __slots__ = ("data",)
+
+    data: np.ndarray[Any, Any]
+
+    def __init__(self, data: np.ndarray[Any, Any], span: str | None = None) -> None:
+        view = data.view()
+        view.flags.writeable = False
+        _new(self, data=view, type=TensorType(data.shape, data.dtype), span=span)
+
+
+class GlobalVar(_Frozen):
+    """The name of a function of the module. ``type`` is that of the function where it is known."""
+
+    __slots__ = ("name",)
+
+    name: str
+
+    def __init__(self, name: str, type: Type | None = None) -> None:
+        _new(self, name=name, type=type, span=None)
+
+
+class Call(_Frozen):
+    """A call of an operator, or of a function (a ``Function``, a ``GlobalVar``, a ``Var`` of function type).
+
+    Args:
+        op: the operator (or its name) or the function.
+        args: the arguments.
+        attrs: the operator's attributes: its record, or a mapping.
+        type: the result type, only for callees whose type is not known here.
+
+    Raises:
+        TypeInferenceError: the arguments do not fit.
+        UnsupportedOperatorError: no operator has that name.
+    """
+
+    __slots__ = ("args", "attrs", "op")
+
+    op: Operator | Expr
+    args: tuple[Expr, ...]
+    attrs: Any
+
+    def __init__(
+        self,
+        op: Operator | Expr | str,
+        args: Iterable[Expr],
+        attrs: Any = None,
+        type: Type | None = None,
+        span: str | None = None,
+    ) -> None:
+        if isinstance(op, str):
+            op = get_operator(op)
+        args = tuple(args)
+        for number, arg in enumerate(args):
+            if not isinstance(arg, Expr):
+                raise TypeError(f"argument {number} of a call is no graph expression: {arg!r}; wrap values in gi.const")
+        if isinstance(op, Operator):
+            if attrs is None or isinstance(attrs, Mapping):
+                attrs = op.make_attrs(attrs or {})
+            elif not isinstance(attrs, op.Attrs):
+                raise TypeError(f"{op.name}: expected attributes {op.Attrs.__name__}, found {attrs!r}")
+            if type is None:
+                type = infer_call_type(op, args, attrs, span)
+        else:
+            attrs = attrs if attrs is not None else NoAttrs()
+            if type is None:
+                type = _function_result(op, args)
+        _new(self, op=op, args=args, attrs=attrs, type=type, span=span)
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return self.args if isinstance(self.op, (Operator, GlobalVar)) else (self.op, *self.args)
+
+    def with_children(self, children: Sequence[Expr]) -> Expr:
+        op: Operator | Expr = self.op
+        args = tuple(children)
+        if not isinstance(op, (Operator, GlobalVar)):
+            op, args = args[0], args[1:]
+        known = self.type if _same_types(args, self.args) and op is self.op else None
+        return Call(op, args, self.attrs, known, self.span)
+
+
+def _same_types(new: Sequence[Expr], old: Sequence[Expr]) -> bool:
+    """Whether types need no new inference: they are the same objects or equal. Inference costs more than comparing."""
+    for a, b in zip(new, old, strict=True):
+        if a.type is not b.type and (a.type is None or a.type != b.type):
+            return False
+    return True
+
+
+def infer_call_type(op: Operator, args: Sequence[Expr], attrs: Any, span: str | None = None) -> Type | None:
+    """The type of an operator's result; None if an argument's type is not known yet.
+
+    Raises:
+        TypeInferenceError: the arguments do not fit.
+    """
+    types = [arg.type for arg in args]
+    if None in types:
+        return None
+    try:
+        op.check_arguments(types)  # type: ignore[arg-type]
+        return op.infer_type(types, attrs)
+    except TypeInferenceError as error:
+        if span is None or getattr(error, "located", False):
+            raise
+        located = TypeInferenceError(f"{error} (at {span})")
+        located.located = True  # type: ignore[attr-defined]
+        raise located from error
+
+
+def _function_result(op: Expr, args: Sequence[Expr]) -> Type | None:
+    signature = op.type
+    if signature is None:
+        return None
+    name = op.name if isinstance(op, (GlobalVar, Var)) else "function"
+    if not isinstance(signature, FuncType):
+        raise TypeInferenceError(f"call of {name}: expected a function, found {signature}")
+    if len(signature.params) != len(args):
+        raise TypeInferenceError(f"{name}: expected {len(signature.params)} arguments, found {len(args)}")
+    for number, (param, arg) in enumerate(zip(signature.params, args, strict=True)):
+        if arg.type is not None and arg.type != param:
+            raise TypeInferenceError(f"{name}: argument {number}: expected {param}, found {arg.type}")
+    return signature.result
+
+
+class Tuple(_Frozen):
+    """Several values as one."""
+
+    __slots__ = ("fields",)
+
+    fields: tuple[Expr, ...]
+
+    def __init__(self, fields: Iterable[Expr], span: str | None = None) -> None:
+        fields = tuple(fields)
+        types = [field.type for field in fields]
+        _new(self, fields=fields, type=None if None in types else TupleType(types), span=span)  # type: ignore[arg-type]
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return self.fields
+
+    def with_children(self, children: Sequence[Expr]) -> Expr:
+        return Tuple(children, self.span)
+
+
+class TupleGetItem(_Frozen):
+    """One field of a tuple.
+
+    Raises:
+        TypeInferenceError: the value is no tuple, or has no such field.
+    """
+
+    __slots__ = ("index", "value")
+
+    value: Expr
+    index: int
+
+    def __init__(self, value: Expr, index: int, span: str | None = None) -> None:
+        found: Type | None = None
+        if value.type is not None:
+            if not isinstance(value.type, TupleType):
+                raise TypeInferenceError(f"field {index}: expected a tuple, found {value.type}")
+            if not 0 <= index < len(value.type.fields):
+                raise TypeInferenceError(f"field {index}: the tuple has {len(value.type.fields)} fields")
+            found = value.type.fields[index]
+        _new(self, value=value, index=index, type=found, span=span)
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return (self.value,)
+
+    def with_children(self, children: Sequence[Expr]) -> Expr:
+        return TupleGetItem(children[0], self.index, self.span)
+
+
+class Let(_Frozen):
+    """``var`` stands for ``value`` in ``body``."""
+
+    __slots__ = ("body", "value", "var")
+
+    var: Var
+    value: Expr
+    body: Expr
+
+    def __init__(self, var: Var, value: Expr, body: Expr, span: str | None = None) -> None:
+        if var.type is not None and value.type is not None and var.type != value.type:
+            raise TypeInferenceError(f"let {var.name}: expected {var.type}, found {value.type}")
+        _new(self, var=var, value=value, body=body, type=body.type, span=span)
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return (self.value, self.var, self.body)
+
+    def with_children(self, children: Sequence[Expr]) -> Expr:
+        value, var, body = children
+        assert isinstance(var, Var)
+        return Let(var, value, body, self.span)
+
+
+class If(_Frozen):
+    """``then_branch`` if the scalar bool ``condition`` holds, else ``else_branch``; only the taken one is computed."""
+
+    __slots__ = ("condition", "else_branch", "then_branch")
+
+    condition: Expr
+    then_branch: Expr
+    else_branch: Expr
+
+    def __init__(self, condition: Expr, then_branch: Expr, else_branch: Expr, span: str | None = None) -> None:
+        expected = TensorType((), BOOL)
+        if condition.type is not None and condition.type != expected:
+            raise TypeInferenceError(f"if: condition: expected {expected}, found {condition.type}")
+        then_type, else_type = then_branch.type, else_branch.type
+        if then_type is not None and else_type is not None and then_type != else_type:
+            raise TypeInferenceError(f"if: branches differ: {then_type} and {else_type}")
+        found = then_type if else_type is not None else None
+        _new(self, condition=condition, then_branch=then_branch, else_branch=else_branch, type=found, span=span)
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return (self.condition, self.then_branch, self.else_branch)
+
+    def with_children(self, children: Sequence[Expr]) -> Expr:
+        return If(children[0], children[1], children[2], self.span)
+
+
+class Function(_Frozen):
+    """A function of tensors.
+
+    Args:
+        params: its parameters.
+        body: its result in terms of them (and of enclosing functions' variables).
+        ret_type: the declared result type; checked against the body's.
+        attrs: plain data about the function (``Primitive``: a fused group; ``SkipOptimization``: leave it alone).
+    """
+
+    __slots__ = ("attrs", "body", "params", "ret_type")
+
+    params: tuple[Var, ...]
+    body: Expr
+    ret_type: Type | None
+    attrs: Mapping[str, Any]
+
+    def __init__(
+        self,
+        params: Iterable[Var],
+        body: Expr | Sequence[Expr],
+        ret_type: Type | None = None,
+        attrs: Mapping[str, Any] | None = None,
+        span: str | None = None,
+    ) -> None:
+        params = tuple(params)
+        if isinstance(body, (tuple, list)):
+            body = Tuple(body)
+        for param in params:
+            if not isinstance(param, Var):
+                raise TypeError(f"a function's parameter is a variable, found {param!r}")
+        if len(set(params)) != len(params):
+            raise ValueError("a function's parameters must be different variables")
+        if not isinstance(body, Expr):
+            raise TypeError(f"a function's body is a graph expression, found {type(body).__name__}")
+        if ret_type is not None and body.type is not None and ret_type != body.type:
+            raise TypeInferenceError(f"function: result: expected {ret_type}, found {body.type}")
+        result = body.type if body.type is not None else ret_type
+        types = [param.type for param in params]
+        found = None if result is None or None in types else FuncType(types, result)  # type: ignore[arg-type]
+        _new(
+            self,
+            params=params,
+            body=body,
+            ret_type=ret_type,
+            attrs=MappingProxyType(dict(attrs)) if attrs else _EMPTY,
+            type=found,
+            span=span,
+        )
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return (*self.params, self.body)
+
+    def with_children(self, children: Sequence[Expr]) -> Expr:
+        *params, body = children
+        return Function(params, body, self.ret_type, self.attrs, self.span)  # type: ignore[arg-type]
+
+    def with_body(self, body: Expr) -> Function:
+        """The same function with another body; itself if the body is the same."""
+        return self if body is self.body else Function(self.params, body, None, self.attrs, self.span)
+
+    def with_attr(self, name: str, value: Any) -> Function:
+        """The same function with attribute ``name`` set."""
+        return Function(self.params, self.body, self.ret_type, {**self.attrs, name: value}, self.span)
+
+
+class Loop(_Frozen):
+    """A counted loop that carries values: ``for i in range(trip_count): state = body(i, *state)``.
+
+    The loop ends early once the optional scalar bool that ``condition(i, *state)`` gives is false; it is asked before
+    each iteration. The state's types are the same in every iteration. The value is the tuple of the final state.
+
+    Args:
+        trip_count: scalar int64, the greatest number of iterations.
+        condition: a function of ``i`` and the state, or None.
+        body: a function of ``i`` and the state that gives the tuple of the next state.
+        initial: the state before the first iteration.
+
+    Raises:
+        TypeInferenceError: the types of state, condition and body do not fit.
+    """
+
+    __slots__ = ("body", "condition", "initial", "trip_count")
+
+    trip_count: Expr
+    condition: Expr | None
+    body: Expr
+    initial: tuple[Expr, ...]
+
+    def __init__(
+        self,
+        trip_count: Expr,
+        condition: Expr | None,
+        body: Expr,
+        initial: Iterable[Expr],
+        span: str | None = None,
+    ) -> None:
+        initial = tuple(initial)
+        counter = TensorType((), "int64")
+        if trip_count.type is not None and trip_count.type != counter:
+            raise TypeInferenceError(f"loop: trip_count: expected {counter}, found {trip_count.type}")
+        types = [value.type for value in initial]
+        found: Type | None = None
+        if None not in types:
+            found = TupleType(types)  # type: ignore[arg-type]
+            params = (counter, *types)
+            for name, function, result in (("body", body, found), ("condition", condition, TensorType((), BOOL))):
+                expected = FuncType(params, result)  # type: ignore[arg-type]
+                if function is not None and function.type is not None and function.type != expected:
+                    raise TypeInferenceError(f"loop: {name}: expected {expected}, found {function.type}")
+        _new(self, trip_count=trip_count, condition=condition, body=body, initial=initial, type=found, span=span)
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        functions = (self.body,) if self.condition is None else (self.condition, self.body)
+        return (self.trip_count, *functions, *self.initial)
+
+    def with_children(self, children: Sequence[Expr]) -> Expr:
+        trip_count, *rest = children
+        condition = None if self.condition is None else rest.pop(0)
+        return Loop(trip_count, condition, rest[0], rest[1:], self.span)
+
+
+# Making expressions from what users write.
+
+
+def var(name: str, type: Type | None = None, *, shape: Iterable[Any] | None = None, dtype: Any = "float32") -> Var:
+    """A variable: ``var("x", TensorType(...))``, or ``var("x", shape=("batch", 784), dtype="float32")``.
+
+    Strings in ``shape`` name symbolic dimensions.
+    """
+    if type is not None and not isinstance(type, Type):
+        raise TypeError(f"variable {name}: expected a type, found {type!r}; give a shape as shape=...")
+    if type is not None and shape is not None:
+        raise TypeError(f"variable {name}: give a type or a shape, not both")
+    return Var(name, TensorType(shape, dtype) if shape is not None else type)
+
+
+def const(value: Any, dtype: Any = None) -> Constant:
+    """A constant from an array, a scalar or nested lists; Python floats are float32, integers int64.
+
+    Arrays are shared, not copied, unless ``dtype`` asks for a conversion.
+
+    Raises:
+        TypeError: the value is no array of numbers.
+    """
+    if isinstance(value, Constant):
+        value = value.data
+    wanted = None if dtype is None else as_dtype(dtype).numpy
+    if isinstance(value, (bool, int, float)) and wanted is None:
+        wanted = np.dtype(bool if isinstance(value, bool) else np.int64 if isinstance(value, int) else np.float32)
+    elif not hasattr(value, "dtype") and wanted is None:
+        array = np.asarray(value)
+        wanted = np.dtype(np.float32) if array.dtype == np.float64 else array.dtype
+    array = np.asarray(value) if wanted is None else np.asarray(value).astype(wanted, copy=False)
+    try:
+        as_dtype(array.dtype)
+    except ValueError as error:
+        raise TypeError(f"a constant holds numbers, found an array of {array.dtype}: {error}") from None
+    return Constant(array)
+
+
+def as_expr(value: Any, like: DataType | None = None) -> Expr:
+    """``value`` as an expression. A Python number takes the element type ``like`` of the tensor beside it.
+
+    Raises:
+        TypeInferenceError: a Python float beside an integer tensor, which would lose its fraction.
+    """
+    if isinstance(value, Expr):
+        return value
+    if like is not None and isinstance(value, (bool, int, float)):
+        if isinstance(value, float) and not like.is_float:
+            raise TypeInferenceError(f"expected a number of type {like!s}, found {value!r}; cast the tensor to a float")
+        if isinstance(value, int) and not isinstance(value, bool) and like.is_bool:
+            raise TypeInferenceError(f"expected a bool, found {value!r}")
+        return const(value, like)
+    return const(value)
+
+
+def _element_type(args: Sequence[Any]) -> DataType | None:
+    for arg in args:
+        if isinstance(arg, Expr) and isinstance(arg.type, TensorType):
+            return arg.type.dtype
+    for arg in args:
+        if isinstance(arg, (np.ndarray, np.generic)):
+            return as_dtype(arg.dtype)
+    return None
+
+
+def make_call(op: Operator, args: Sequence[Any], attrs: Mapping[str, Any]) -> Expr:
+    """A call of ``op`` on what the user gave: expressions, arrays, numbers; keywords name arguments or attributes."""
+    attrs = dict(attrs)
+    given = list(args)
+    if op.variadic and len(given) == op.required + 1 and isinstance(given[-1], (list, tuple, Tuple)):
+        last = given.pop()
+        given.extend(last.fields if isinstance(last, Tuple) else last)
+    names = [name.rstrip("?") for name in op.arguments if not name.startswith("*")]
+    for position, name in enumerate(names):
+        if name in attrs and name not in op.attr_names:
+            if position != len(given):
+                problem = "is given twice" if position < len(given) else "leaves out an argument before it"
+                raise TypeInferenceError(f"{op.name}: argument {name!r} {problem}")
+            given.append(attrs.pop(name))
+    while given and given[-1] is None and len(given) > op.required:
+        given.pop()
+    if not op.variadic and len(given) > len(op.arguments):
+        extra = len(given) - len(op.arguments)
+        free = [name for name in op.attr_names if name not in attrs]
+        if extra > len(free):
+            raise TypeInferenceError(
+                f"{op.name}: expected {len(op.arguments)} arguments ({', '.join(op.arguments)}), found {len(given)}"
+            )
+        for name, value in zip(free, given[len(op.arguments) :], strict=False):
+            attrs[name] = value
+        del given[len(op.arguments) :]
+    like = _element_type(given)
+    try:
+        exprs = [as_expr(arg, like) for arg in given]
+    except TypeInferenceError as error:
+        raise TypeInferenceError(f"{op.name}: {error}") from None
+    if len(exprs) < op.required:
+        missing = ", ".join(op.arguments[len(exprs) : op.required])
+        raise TypeInferenceError(f"{op.name}: missing argument {missing}")
+    return Call(op, exprs, op.make_attrs(attrs))
+
+
+def _call(name: str, *args: Any, **attrs: Any) -> Expr:
+    return make_call(get_operator(name), args, attrs)
+
+
+set_call_maker(make_call)
+
+
+def _unset() -> Any:
+    raise RuntimeError("tilewright.graphir has not been imported")
+
+
+_get_protocol: Callable[[], Any] = _unset
+_get_indexing: Callable[[], Any] = _unset
+
+
+def set_numpy_protocol(protocol: Any, indexing: Any) -> None:
+    """Used once, by the module that maps NumPy's functions to operators, which stands above this one."""
+    global _get_protocol, _get_indexing
+    _get_protocol = lambda: protocol  # noqa: E731
+    _get_indexing = lambda: indexing  # noqa: E731

@@ -1,0 +1,135 @@
+"""The unit of compilation: named functions of both IRs."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import ClassVar
+
+from tilewright.graphir.expr import Expr, Function, GlobalVar
+from tilewright.tensorir.errors import TilewrightError
+from tilewright.tensorir.stmt import PrimFunc
+
+AnyFunction = Function | PrimFunc
+
+
+class UnknownFunctionError(TilewrightError, KeyError):
+    """A module has no function of that name."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class IRModule:
+    """A map from ``GlobalVar`` to ``Function`` (graph level) or ``PrimFunc`` (loop level).
+
+    Args:
+        functions: keys are ``GlobalVar`` or names.
+
+    Only ``update`` changes a module; it is for people who assemble one. Passes never change their input: they use
+    ``with_functions`` and ``without``.
+
+    Raises:
+        TypeError: a value is no function, or a key no name.
+        ValueError: two keys have the same name.
+    """
+
+    to_text: ClassVar[Callable[[IRModule], str]] = object.__repr__
+
+    def __init__(self, functions: Mapping[GlobalVar, AnyFunction] | Mapping[str, AnyFunction] | None = None) -> None:
+        self._functions: dict[GlobalVar, AnyFunction] = {}
+        self._names: dict[str, GlobalVar] = {}
+        for key, function in (functions or {}).items():
+            if (key.name if isinstance(key, GlobalVar) else key) in self._names:
+                raise ValueError(f"the module has two functions named {key}")
+            self._set(key, function)
+
+    def _set(self, key: GlobalVar | str, function: AnyFunction) -> None:
+        if not isinstance(function, (Function, PrimFunc)):
+            raise TypeError(f"function {key}: expected a Function or PrimFunc, found {type(function).__name__}")
+        if isinstance(key, str):
+            key = self._names.get(key) or GlobalVar(key)
+        elif not isinstance(key, GlobalVar):
+            raise TypeError(f"a function's key is a GlobalVar or a name, found {key!r}")
+        old = self._names.get(key.name)
+        if old is not None and old is not key:
+            del self._functions[old]
+        self._functions[key] = function
+        self._names[key.name] = key
+
+    @classmethod
+    def from_expr(cls, expr: Expr) -> IRModule:
+        """The module whose ``main`` is ``expr``: a function, or an expression without free variables."""
+        function = expr if isinstance(expr, Function) else Function((), expr)
+        return cls({GlobalVar("main", function.type): function})
+
+    @property
+    def functions(self) -> dict[GlobalVar, AnyFunction]:
+        """The functions in order of insertion; a copy."""
+        return dict(self._functions)
+
+    def get_global_var(self, name: str) -> GlobalVar:
+        """The key of the function of that name.
+
+        Raises:
+            UnknownFunctionError: there is none (also a ``KeyError``).
+        """
+        found = self._names.get(name)
+        if found is None:
+            close = difflib.get_close_matches(name, self._names, 1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise UnknownFunctionError(
+                f"no function {name!r} in the module{hint} (it has: {', '.join(self._names) or 'none'})"
+            )
+        return found
+
+    def __getitem__(self, key: GlobalVar | str) -> AnyFunction:
+        if isinstance(key, GlobalVar) and key in self._functions:
+            return self._functions[key]
+        return self._functions[self.get_global_var(key.name if isinstance(key, GlobalVar) else key)]
+
+    def __contains__(self, key: object) -> bool:
+        return (key.name if isinstance(key, GlobalVar) else key) in self._names
+
+    def __iter__(self) -> Iterator[GlobalVar]:
+        return iter(dict(self._functions))
+
+    def __len__(self) -> int:
+        return len(self._functions)
+
+    def update(self, other: IRModule | Mapping[GlobalVar, AnyFunction]) -> None:
+        """Add the functions of ``other`` to this module; those of the same name are replaced."""
+        functions = other._functions if isinstance(other, IRModule) else other
+        for key, function in functions.items():
+            self._set(key, function)
+
+    def with_functions(self, functions: Mapping[GlobalVar, AnyFunction]) -> IRModule:
+        """A new module with these functions added or replaced, in place of those of the same key."""
+        new = IRModule()
+        new._functions = dict(self._functions)
+        new._names = dict(self._names)
+        for key, function in functions.items():
+            new._set(key, function)
+        return new
+
+    def without(self, keys: Iterable[GlobalVar | str]) -> IRModule:
+        """A new module without these functions."""
+        dropped = {key.name if isinstance(key, GlobalVar) else key for key in keys}
+        new = IRModule()
+        for key, function in self._functions.items():
+            if key.name not in dropped:
+                new._set(key, function)
+        return new
+
+    def unique_name(self, wanted: str) -> str:
+        """``wanted``, or with a number behind it if the module has such a function already."""
+        name, number = wanted, 0
+        while name in self._names:
+            number += 1
+            name = f"{wanted}_{number}"
+        return name
+
+    def __str__(self) -> str:
+        return type(self).to_text(self)
+
+    __repr__ = __str__

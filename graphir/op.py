@@ -1,0 +1,213 @@
+"""What an operator is: one class in one place.
+
+A class states the operator's name, argument names, attributes, fusion kind, type inference, NumPy reference, and
+either a loop-level definition (``compute``) or a decomposition into other operators (``decompose``). Passes ask it for
+these facts and never for its name. The one instance of the class is the function that users call:
+``gi.add(x, y)`` builds a ``Call`` of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from tilewright.graphir.types import TensorType, Type
+from tilewright.tensorir.errors import TypeInferenceError, UnsupportedOperatorError
+
+if TYPE_CHECKING:
+    from tilewright.graphir.expr import Expr
+    from tilewright.tensorir.tensor import Tensor
+
+#: How an operator takes part in fusion, from the easiest to fuse to the hardest. ``elementwise``: one output element
+#: needs the input elements at the same place; ``broadcast``: the same after broadcasting; ``injective``: each output
+#: element needs one element somewhere; ``reduction``: many; ``contraction``: a sum of products over two inputs;
+#: ``opaque``: nothing is known.
+FUSION_KINDS = ("elementwise", "broadcast", "injective", "reduction", "contraction", "opaque")
+
+
+@dataclasses.dataclass(frozen=True)
+class NoAttrs:
+    """The attributes of an operator that has none."""
+
+
+class Operator:
+    """Base of all operators.
+
+    Class attributes:
+        name: as users and IR text write it (``add``, ``nn.conv2d``).
+        arguments: names of the tensor arguments, for errors; a last name with ``*`` takes any number more, a name
+            with ``?`` may be left out.
+        kind: one of :data:`FUSION_KINDS`.
+        Attrs: frozen dataclass of the attributes; its ``__post_init__`` normalizes and checks them.
+        num_outputs: 1, or the length of the result tuple.
+        pure: whether calls may be removed, merged and computed at build time.
+    """
+
+    name: ClassVar[str] = ""
+    arguments: ClassVar[tuple[str, ...]] = ()
+    kind: ClassVar[str] = "opaque"
+    Attrs: ClassVar[type] = NoAttrs
+    num_outputs: ClassVar[int] = 1
+    pure: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        fields = dataclasses.fields(self.Attrs)
+        self.attr_names: tuple[str, ...] = tuple(field.name for field in fields)
+        self.required = sum(not argument.endswith(("?", "*")) for argument in self.arguments)
+        self.variadic = bool(self.arguments) and self.arguments[-1].startswith("*")
+        if self.variadic:
+            self.required = len(self.arguments) - 1
+        self.__doc__ = type(self).__doc__
+        self.__name__ = self.name.rpartition(".")[2]
+        kind = inspect.Parameter
+        parameters: list[inspect.Parameter] = []
+        for argument in self.arguments:
+            if argument.startswith("*"):
+                parameters.append(kind(argument[1:], kind.VAR_POSITIONAL))
+            elif argument.endswith("?"):
+                parameters.append(kind(argument[:-1], kind.POSITIONAL_OR_KEYWORD, default=None))
+            else:
+                parameters.append(kind(argument, kind.POSITIONAL_OR_KEYWORD))
+        for field in fields:
+            default = inspect.Parameter.empty if _is_required(field) else _default(field)
+            parameters.append(kind(field.name, kind.KEYWORD_ONLY, default=default))
+        self.__signature__ = inspect.Signature(parameters)
+
+    # What an operator's class states.
+
+    def infer_type(self, args: Sequence[Any], attrs: Any) -> Type:
+        """The result type for argument types ``args`` (``TensorType`` unless :meth:`check_arguments` allows others).
+
+        Raises:
+            TypeInferenceError: they do not fit; use :meth:`error`.
+        """
+        raise NotImplementedError(f"operator {self.name} states no type inference")
+
+    def reference(self, args: Sequence[Any], attrs: Any) -> Any:
+        """The result on NumPy arrays: an array, or a tuple of arrays if there are several outputs."""
+        raise NotImplementedError(f"operator {self.name} states no NumPy reference")
+
+    #: Loop-level definition: ``compute(args: list[Tensor], attrs, out: Type) -> Tensor | list[Tensor]``.
+    compute: ClassVar[Callable[..., Tensor | list[Tensor]] | None] = None
+    #: Decomposition into other operators: ``decompose(args: list[Expr], attrs) -> Expr``.
+    decompose: ClassVar[Callable[..., Expr] | None] = None
+
+    # What users and passes call.
+
+    def __call__(self, *args: Any, **attrs: Any) -> Expr:
+        """A call of the operator. Numbers and arrays become constants; keywords that name arguments are arguments."""
+        return _make_call(self, args, attrs)
+
+    def make_attrs(self, attrs: Mapping[str, Any]) -> Any:
+        """The attribute record.
+
+        Raises:
+            TypeInferenceError: an attribute is unknown, missing or of a wrong value.
+        """
+        for name in attrs:
+            if name not in self.attr_names:
+                close = difflib.get_close_matches(name, self.attr_names, 1)
+                hint = f"; did you mean {close[0]!r}?" if close else ""
+                known = ", ".join(self.attr_names) or "none"
+                raise TypeInferenceError(f"{self.name}: unknown attribute {name!r}{hint} (its attributes: {known})")
+        try:
+            return self.Attrs(**attrs)
+        except TypeInferenceError:
+            raise
+        except (TypeError, ValueError) as error:
+            raise TypeInferenceError(f"{self.name}: {error}") from error
+
+    def check_arguments(self, args: Sequence[Type]) -> None:
+        """Check the number of arguments and that each is a tensor.
+
+        Raises:
+            TypeInferenceError: otherwise.
+        """
+        if len(args) < self.required or (not self.variadic and len(args) > len(self.arguments)):
+            expected = f"at least {self.required}" if self.variadic else str(len(self.arguments))
+            names = ", ".join(self.arguments)
+            raise TypeInferenceError(f"{self.name}: expected {expected} arguments ({names}), found {len(args)}")
+        for number, arg in enumerate(args):
+            if not isinstance(arg, TensorType):
+                raise self.error(number, "a tensor", arg)
+
+    def argument_name(self, number: int) -> str:
+        """The name of argument ``number`` in errors."""
+        if number < len(self.arguments) and not self.arguments[number].startswith("*"):
+            return self.arguments[number].rstrip("?")
+        last = self.arguments[-1].strip("*") if self.arguments else "argument"
+        return f"{last}[{number - (len(self.arguments) - 1)}]"
+
+    def error(self, argument: int | str, expected: object, found: object) -> TypeInferenceError:
+        """The error that names operator, argument, expected and found."""
+        name = self.argument_name(argument) if isinstance(argument, int) else argument
+        return TypeInferenceError(f"{self.name}: {name}: expected {expected}, found {found}")
+
+    def __repr__(self) -> str:
+        return f"<operator {self.name}>"
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return (get_operator, (self.name,))
+
+
+def _is_required(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    return field.default if field.default is not dataclasses.MISSING else field.default_factory()  # type: ignore[misc]
+
+
+OPERATORS: dict[str, Operator] = {}
+
+O = TypeVar("O", bound=Operator)
+
+
+def register_operator(cls: type[O]) -> O:
+    """Class decorator: makes the operator's one instance, registers it and stands for it.
+
+    Raises:
+        ValueError: the name is taken, or the class states an unknown fusion kind.
+    """
+    if cls.name in OPERATORS:
+        raise ValueError(f"operator {cls.name!r} is already registered")
+    if cls.kind not in FUSION_KINDS:
+        raise ValueError(f"operator {cls.name}: unknown fusion kind {cls.kind!r}")
+    instance = cls()
+    OPERATORS[cls.name] = instance
+    return instance
+
+
+def get_operator(name: str) -> Operator:
+    """The operator of that name.
+
+    Raises:
+        UnsupportedOperatorError: there is none; the closest names are suggested.
+    """
+    found = OPERATORS.get(name)
+    if found is None:
+        close = difflib.get_close_matches(name, OPERATORS, 3)
+        hint = f"; did you mean {' or '.join(close)}?" if close else ""
+        raise UnsupportedOperatorError(f"unknown operator {name!r}{hint}")
+    return found
+
+
+def list_operators() -> list[str]:
+    """The names of all operators, sorted."""
+    return sorted(OPERATORS)
+
+
+def _unset(*_: Any) -> Any:
+    raise RuntimeError("tilewright.graphir.expr has not been imported")
+
+
+_make_call: Callable[[Operator, Sequence[Any], Mapping[str, Any]], Expr] = _unset
+
+
+def set_call_maker(maker: Callable[[Operator, Sequence[Any], Mapping[str, Any]], Expr]) -> None:
+    """Used once, by the module of the expression classes, which stands above this one."""
+    global _make_call
+    _make_call = maker

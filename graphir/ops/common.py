@@ -1,0 +1,260 @@
+"""What operators of one family share: broadcasting, axes, element types, and the families' base classes."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tilewright.graphir.dims import Dim, dim_equal, format_shape
+from tilewright.graphir.op import Operator
+from tilewright.graphir.types import TensorType
+from tilewright.tensorir import tensor as te
+from tilewright.tensorir.dtype import BOOL, FLOAT32, DataType
+from tilewright.tensorir.expr import Expr, Var, cast
+from tilewright.tensorir.tensor import Tensor
+
+#: Groups of element types that operators accept.
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+NUMBERS = INTEGERS + FLOATS
+ANY = ("bool", *NUMBERS)
+
+
+def is_half(dtype: DataType) -> bool:
+    """Whether arithmetic on ``dtype`` is done in float32 and rounded once."""
+    return dtype.is_float and dtype.bits == 16
+
+
+def compute_type(dtype: DataType) -> DataType:
+    """The type in which arithmetic on ``dtype`` is done."""
+    return FLOAT32 if is_half(dtype) else dtype
+
+
+def widened(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A half-typed array as float32, any other unchanged: what references compute in."""
+    return array.astype(np.float32) if array.dtype.kind not in "biuf" or array.dtype == np.float16 else array
+
+
+def axis_index(op: Operator, axis: Any, ndim: int, name: str = "axis") -> int:
+    """``axis`` counted from the front.
+
+    Raises:
+        TypeInferenceError: it is no integer in ``[-ndim, ndim)``.
+    """
+    try:
+        number = operator.index(axis)
+    except TypeError:
+        raise op.error(name, "an integer", repr(axis)) from None
+    if not -ndim <= number < ndim:
+        raise op.error(name, f"an axis of a tensor with {ndim} dimensions", number)
+    return number % ndim
+
+
+def broadcast_shapes(op: Operator, types: Sequence[TensorType]) -> tuple[Dim, ...]:
+    """The shape that all arguments broadcast to, by NumPy's rule; symbolic dimensions must be provably equal or 1.
+
+    Raises:
+        TypeInferenceError: two dimensions differ; the argument that does not fit is named.
+    """
+    result: list[Dim] = []
+    for number, found in enumerate(types):
+        shape = found.shape
+        if len(shape) > len(result):
+            result = [1] * (len(shape) - len(result)) + result
+        offset = len(result) - len(shape)
+        for position, dim in enumerate(shape):
+            known = result[offset + position]
+            if dim is known or (type(dim) is int and dim == 1):
+                continue
+            if type(known) is int and known == 1:
+                result[offset + position] = dim
+            elif not dim_equal(dim, known):
+                raise op.error(number, f"a shape that broadcasts with {format_shape(result)}", format_shape(shape))
+    return tuple(result)
+
+
+def same_dtype(op: Operator, types: Sequence[TensorType], first: int = 0) -> DataType:
+    """The element type that all arguments from ``first`` on share.
+
+    Raises:
+        TypeInferenceError: they differ.
+    """
+    dtype = types[first].dtype
+    for number, found in enumerate(types[first:], first):
+        if found.dtype is not dtype:
+            raise op.error(number, f"element type {dtype!s} as {op.argument_name(first)}", f"{found}; cast one of them")
+    return dtype
+
+
+def check_dtype(op: Operator, number: int, found: TensorType, allowed: Sequence[str]) -> None:
+    """Check an argument's element type.
+
+    Raises:
+        TypeInferenceError: it is not among ``allowed``.
+    """
+    if str(found.dtype) not in allowed:
+        raise op.error(number, f"an element type among {', '.join(allowed)}", found)
+
+
+def read_broadcast(source: Tensor, place: Sequence[Expr]) -> Expr:
+    """The element of ``source`` that broadcasting brings to ``place`` of the output."""
+    offset = len(place) - source.ndim
+    indices: list[Any] = []
+    for extent, index in zip(source.shape, place[offset:], strict=True):
+        indices.append(0 if getattr(extent, "value", None) == 1 else index)
+    return source[tuple(indices)]
+
+
+class Elementwise(Operator):
+    """Base of operators that compute each output element from the elements that broadcasting brings there.
+
+    A subclass states ``dtypes`` (what it accepts), ``scalar`` (the formula on expressions; halves come as float32)
+    and ``function`` (the same on NumPy arrays).
+    """
+
+    kind = "elementwise"
+    dtypes: ClassVar[Sequence[str]] = NUMBERS
+    result_dtype: ClassVar[DataType | None] = None
+    function: ClassVar[Callable[..., Any]]
+    scalar: ClassVar[Callable[..., Expr]]
+
+    def infer_type(self, args: Sequence[TensorType], attrs: Any) -> TensorType:
+        dtype = args[0].dtype if len(args) == 1 else same_dtype(self, args)
+        check_dtype(self, 0, args[0], self.dtypes)
+        result = self.result_dtype or dtype
+        if len(args) == 1:
+            return args[0] if result is dtype else TensorType(args[0].shape, result)
+        first = args[0]
+        if first.dtype is result and all(other is first for other in args):
+            return first
+        return TensorType(broadcast_shapes(self, args), result)
+
+    def reference(self, args: Sequence[Any], attrs: Any) -> Any:
+        result = (self.result_dtype or DataType(args[0].dtype.name)).numpy
+        with np.errstate(all="ignore"):
+            return np.asarray(type(self).function(*[widened(arg) for arg in args])).astype(result, copy=False)
+
+    def compute(self, args: Sequence[Tensor], attrs: Any, out: TensorType) -> Tensor:
+        wide = compute_type(args[0].dtype)
+
+        def element(*place: Var) -> Expr:
+            values = [cast(wide, read_broadcast(arg, place)) for arg in args]
+            return cast(out.dtype, self.scalar(*values))
+
+        return te.compute(out.shape, element, name=self.__name__)
+
+
+class Unary(Elementwise):
+    """Base of elementwise operators of one argument."""
+
+    arguments = ("x",)
+    dtypes = FLOATS
+
+
+class Binary(Elementwise):
+    """Base of elementwise operators of two arguments with broadcasting."""
+
+    arguments = ("lhs", "rhs")
+    kind = "broadcast"
+
+
+class Comparison(Binary):
+    """Base of comparisons: two arguments of one type, a bool result."""
+
+    dtypes = ANY
+    result_dtype = BOOL
+
+
+@dataclasses.dataclass(frozen=True)
+class ReduceAttrs:
+    """Which axes are reduced.
+
+    Attributes:
+        axis: an axis or a tuple of axes, negative from the end; None: all.
+        keepdims: whether reduced axes stay with extent 1.
+    """
+
+    axis: Any = None
+    keepdims: bool = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.axis, list):
+            object.__setattr__(self, "axis", tuple(self.axis))
+
+
+class Reduce(Operator):
+    """Base of reductions over axes.
+
+    A subclass states ``dtypes``, ``combine`` (a reduction of ``tensorir.tensor``) and ``function`` (NumPy's, which
+    takes ``axis`` and ``keepdims``). Half types accumulate in float32 and round once.
+    """
+
+    arguments = ("x",)
+    kind = "reduction"
+    Attrs = ReduceAttrs
+    dtypes: ClassVar[Sequence[str]] = NUMBERS
+    function: ClassVar[Callable[..., Any]]
+
+    def combine(self, source: Expr, axes: Sequence[Var]) -> te.Reduction:
+        """The reduction of ``source`` over ``axes``."""
+        raise NotImplementedError(f"operator {self.name} states no reduction")
+
+    def axes(self, ndim: int, attrs: ReduceAttrs) -> tuple[int, ...]:
+        """The reduced axes, ascending.
+
+        Raises:
+            TypeInferenceError: an axis is out of range or given twice.
+        """
+        if attrs.axis is None:
+            return tuple(range(ndim))
+        given = attrs.axis if isinstance(attrs.axis, tuple) else (attrs.axis,)
+        axes = sorted(axis_index(self, axis, ndim) for axis in given)
+        if len(set(axes)) != len(axes):
+            raise self.error("axis", "different axes", attrs.axis)
+        return tuple(axes)
+
+    def infer_type(self, args: Sequence[TensorType], attrs: ReduceAttrs) -> TensorType:
+        check_dtype(self, 0, args[0], self.dtypes)
+        axes = self.axes(args[0].ndim, attrs)
+        shape: list[Dim] = []
+        for position, dim in enumerate(args[0].shape):
+            if position not in axes:
+                shape.append(dim)
+            elif attrs.keepdims:
+                shape.append(1)
+        return TensorType(shape, args[0].dtype)
+
+    def reference(self, args: Sequence[Any], attrs: ReduceAttrs) -> Any:
+        (x,) = args
+        axes = self.axes(x.ndim, attrs)
+        with np.errstate(all="ignore"):
+            result = type(self).function(widened(x), axis=axes, keepdims=attrs.keepdims)
+        return np.asarray(result).astype(x.dtype, copy=False)
+
+    def compute(self, args: Sequence[Tensor], attrs: ReduceAttrs, out: TensorType) -> Tensor | list[Tensor]:
+        (x,) = args
+        axes = self.axes(x.ndim, attrs)
+        wide = compute_type(x.dtype)
+        over = {axis: te.reduce_axis(x.shape[axis], f"k{axis}") for axis in axes}
+
+        def element(*place: Var) -> te.Reduction | Expr:
+            kept = list(place)
+            indices = []
+            for axis in range(x.ndim):
+                if axis in over:
+                    indices.append(over[axis])
+                    if attrs.keepdims:
+                        kept.pop(0)
+                else:
+                    indices.append(kept.pop(0))
+            value = cast(wide, x[tuple(indices)])
+            return self.combine(value, list(over.values())) if over else value
+
+        result = te.compute(out.shape, element, name=self.__name__)
+        if result.dtype is not out.dtype:
+            result = te.compute(out.shape, lambda *place: cast(out.dtype, result[place]), name=f"{self.__name__}_cast")
+        return result

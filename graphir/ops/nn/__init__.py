@@ -1,0 +1,1 @@
+"""Operators of neural networks: ``gi.nn.conv2d`` and the like."""

@@ -1,0 +1,104 @@
+"""Types of graph-level expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tilewright.graphir.dims import Dim, as_dim, format_shape, shape_equal
+from tilewright.tensorir.dtype import TENSOR_DTYPES, DataType, as_dtype
+
+
+class Type:
+    """Base of all types. Types are values: equal types are ``==``."""
+
+    __slots__ = ()
+
+
+class TensorType(Type):
+    """A tensor of that shape and element type.
+
+    Args:
+        shape: dimensions: integers, names of symbolic dimensions, or integer expressions over them.
+        dtype: element type.
+
+    Equality is provable equality of the shapes for all values of the symbolic dimensions.
+    """
+
+    __slots__ = ("dtype", "shape")
+
+    shape: tuple[Dim, ...]
+    dtype: DataType
+
+    def __init__(self, shape: Iterable[Any] = (), dtype: Any = "float32") -> None:
+        if isinstance(shape, str) or not isinstance(shape, Iterable):
+            raise TypeError(f"a shape is a sequence of dimensions, found {shape!r}")
+        self.shape = tuple([as_dim(dim) for dim in shape])
+        self.dtype = as_dtype(dtype)
+        if str(self.dtype) not in TENSOR_DTYPES:
+            raise TypeError(f"a tensor's element type is one of {', '.join(TENSOR_DTYPES)}, not {self.dtype!s}")
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, TensorType) and self.dtype is other.dtype and shape_equal(self.shape, other.shape)
+
+    def __hash__(self) -> int:
+        return hash((len(self.shape), self.dtype))
+
+    def __str__(self) -> str:
+        return f"Tensor[{format_shape(self.shape)}, {self.dtype!s}]"
+
+    __repr__ = __str__
+
+
+class TupleType(Type):
+    """A tuple of values of those types."""
+
+    __slots__ = ("fields",)
+
+    fields: tuple[Type, ...]
+
+    def __init__(self, fields: Iterable[Type]) -> None:
+        self.fields = tuple(fields)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TupleType) and self.fields == other.fields
+
+    def __hash__(self) -> int:
+        return hash(self.fields)
+
+    def __str__(self) -> str:
+        inner = ", ".join(str(field) for field in self.fields)
+        return f"({inner},)" if len(self.fields) == 1 else f"({inner})"
+
+    __repr__ = __str__
+
+
+class FuncType(Type):
+    """A function from those parameter types to that result type."""
+
+    __slots__ = ("params", "result")
+
+    params: tuple[Type, ...]
+    result: Type
+
+    def __init__(self, params: Iterable[Type], result: Type) -> None:
+        self.params = tuple(params)
+        self.result = result
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FuncType) and self.params == other.params and self.result == other.result
+
+    def __hash__(self) -> int:
+        return hash((self.params, self.result))
+
+    def __str__(self) -> str:
+        return f"fn({', '.join(str(param) for param in self.params)}) -> {self.result}"
+
+    __repr__ = __str__

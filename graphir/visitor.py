@@ -1,0 +1,113 @@
+"""Walking and rewriting graphs without recursion, in linear time, however deep the graph is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tilewright.graphir.expr import Call, Expr, Function, Let, Var
+from tilewright.tensorir.errors import VerifyError
+
+
+def post_order(*roots: Expr, enter_functions: bool = True) -> list[Expr]:
+    """Every expression below ``roots``, once each, after the expressions that it is made of.
+
+    Args:
+        enter_functions: whether to go into the bodies of nested functions.
+
+    Raises:
+        VerifyError: the graph has a cycle.
+    """
+    order: list[Expr] = []
+    state: dict[Expr, bool] = {}  # False: entered, True: finished
+    top = set(roots)
+    stack: list[Expr] = list(reversed(roots))
+    while stack:
+        node = stack[-1]
+        status = state.get(node)
+        if status is None:
+            state[node] = False
+            children: Iterable[Expr] = node.children
+            if not enter_functions and isinstance(node, Function) and node not in top:
+                children = ()
+            for child in reversed(tuple(children)):
+                found = state.get(child)
+                if found is None:
+                    stack.append(child)
+                elif found is False:
+                    raise VerifyError(f"the graph has a cycle through a {type(child).__name__}")
+        else:
+            stack.pop()
+            if not status:
+                state[node] = True
+                order.append(node)
+    return order
+
+
+def rewrite(
+    root: Expr,
+    transform: Callable[[Expr, Expr], Expr],
+    memo: dict[Expr, Expr] | None = None,
+    enter_functions: bool = True,
+) -> Expr:
+    """``root`` rebuilt bottom-up.
+
+    Args:
+        transform: called once for each expression as ``transform(old, new)``, where ``new`` is ``old`` with its parts
+            rewritten (``old`` itself if none changed); gives what takes its place.
+        memo: expressions whose replacement is already known; the result of every rewrite is added.
+        enter_functions: whether to go into the bodies of nested functions.
+    """
+    done: dict[Expr, Expr] = {} if memo is None else memo
+    for node in post_order(root, enter_functions=enter_functions):
+        if node in done:
+            continue
+        new = node
+        children = node.children
+        if children and (enter_functions or node is root or not isinstance(node, Function)):
+            replaced = [done[child] for child in children]
+            for before, after in zip(children, replaced, strict=True):
+                if before is not after:
+                    new = node.with_children(replaced)
+                    break
+        done[node] = transform(node, new)
+    return done[root]
+
+
+def substitute(root: Expr, replacements: dict[Expr, Expr]) -> Expr:
+    """``root`` with expressions (variables, usually) replaced by others."""
+    return rewrite(root, lambda old, new: new, dict(replacements))
+
+
+def free_vars(root: Expr) -> list[Var]:
+    """The variables that ``root`` uses but does not bind, in order of first use."""
+    bound: set[Var] = set()
+    used: dict[Var, None] = {}
+    for node in post_order(root):
+        if isinstance(node, Var):
+            used[node] = None
+        elif isinstance(node, Function):
+            bound.update(node.params)
+        elif isinstance(node, Let):
+            bound.add(node.var)
+    return [var for var in used if var not in bound]
+
+
+def users(root: Expr) -> dict[Expr, list[Expr]]:
+    """For each expression below ``root``, the expressions that are made of it, once for each use."""
+    found: dict[Expr, list[Expr]] = {root: []}
+    for node in post_order(root):
+        found.setdefault(node, [])
+        for child in node.children:
+            found.setdefault(child, []).append(node)
+    return found
+
+
+def call_nodes(root: Expr) -> list[Call]:
+    """All calls below ``root`` in order of evaluation."""
+    return [node for node in post_order(root) if isinstance(node, Call)]
+
+
+def count_operators(root: Any) -> int:
+    """The number of calls below ``root``."""
+    return len(call_nodes(root))
