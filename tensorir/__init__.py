@@ -19,6 +19,7 @@ from tilewright.tensorir.expr import (
     const,
 )
 from tilewright.tensorir.node import Node
+from tilewright.tensorir.parser import parse, parse_all
 from tilewright.tensorir.printer import to_text, underline
 from tilewright.tensorir.stmt import (
     Allocate,
@@ -36,6 +37,7 @@ from tilewright.tensorir.stmt import (
     Stmt,
     sequence,
 )
+from tilewright.tensorir.structural import assert_structural_equal, structural_equal, structural_hash
 
 __all__ = [
     "Allocate",
@@ -68,8 +70,13 @@ __all__ = [
     "UnaryOp",
     "Var",
     "as_dtype",
+    "assert_structural_equal",
     "const",
+    "parse",
+    "parse_all",
     "sequence",
+    "structural_equal",
+    "structural_hash",
     "to_text",
     "underline",
 ]

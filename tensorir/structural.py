@@ -1,0 +1,284 @@
+"""Whether two programs are the same but for the names of their variables and buffers, and a hash to match.
+
+Both are derived from the nodes' declared fields, take time linear in the size of the program, and do not recurse over
+its depth. What a program defines (loop and let variables, allocated buffers, parameters) is compared by where it is
+defined; what it only uses is compared by identity, or one to one with ``map_free_vars``. The names of functions,
+blocks and intrinsics, and all plain data, are compared by value: a NaN equals a NaN, ``-0.0`` differs from ``0.0``,
+``1`` from ``True`` and ``1.0``; mappings compare without regard to order.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tilewright.tensorir.expr import Buffer, Var
+from tilewright.tensorir.node import Node
+from tilewright.tensorir.printer import to_text, underline
+
+#: A difference: the two places, and what differs there.
+_Difference = tuple[Any, Any, str]
+_Pair = tuple[Any, Any, Node, Node]
+
+
+def structural_equal(a: Node, b: Node, map_free_vars: bool = False) -> bool:
+    """Whether ``a`` and ``b`` are equal up to the names of variables and buffers.
+
+    Args:
+        map_free_vars: variables and buffers that the nodes use but do not define may differ as well, one to one, as
+            long as types, shapes and scopes agree.
+    """
+    return _Comparison(map_free_vars).difference(a, b) is None
+
+
+def assert_structural_equal(a: Node, b: Node, map_free_vars: bool = False) -> None:
+    """Check that ``a`` and ``b`` are structurally equal.
+
+    Raises:
+        AssertionError: they are not; the message shows the first place that differs, in both, and a diff of the texts.
+    """
+    found = _Comparison(map_free_vars).difference(a, b)
+    if found is None:
+        return
+    place_a, place_b, reason = found
+    lines = difflib.unified_diff(to_text(a).split("\n"), to_text(b).split("\n"), "left", "right", lineterm="")
+    raise AssertionError(
+        f"not structurally equal: {reason}\nleft:\n{underline(a, place_a)}\nright:\n{underline(b, place_b)}\n"
+        + "\n".join(lines)
+    )
+
+
+def structural_hash(node: Node) -> int:
+    """A 64-bit hash that structurally equal nodes share (with or without ``map_free_vars``), the same in every
+    process."""
+    hasher = _Hasher()
+    hasher.run(node)
+    return int.from_bytes(hasher.state.digest(), "little")
+
+
+def _as_plain(value: Any) -> Any:
+    """NumPy's scalars as Python's; strings without their subclass."""
+    if isinstance(value, np.generic):
+        return value.item()
+    return str(value) if isinstance(value, str) else value
+
+
+class _Comparison:
+    """One comparison: which definitions of the left stand for which of the right."""
+
+    def __init__(self, map_free_vars: bool) -> None:
+        self.map_free_vars = map_free_vars
+        self.left: dict[Node, Node] = {}
+        self.right: dict[Node, Node] = {}
+        self.renamed = False
+
+    def difference(self, a: Node, b: Node) -> _Difference | None:
+        """The first difference in the order of the fields, None if there is none."""
+        stack: list[_Pair] = [(a, b, a, b)]
+        while stack:
+            x, y, parent_x, parent_y = stack.pop()
+            if x is None or y is None:
+                if x is not y:
+                    return parent_x, parent_y, "one has a part that the other has not"
+                continue
+            if x is y and not self.renamed:
+                continue  # one object under the same names is equal to itself
+            reason = self.step(x, y, stack)
+            if reason is not None:
+                return x, y, reason
+        return None
+
+    def step(self, x: Node, y: Node, stack: list[_Pair]) -> str | None:
+        """Compare what ``x`` and ``y`` hold themselves, and put the nodes below them on the stack."""
+        if type(x) is not type(y):
+            return f"{type(x).__name__} and {type(y).__name__}"
+        if isinstance(x, (Var, Buffer)):
+            return self.use(x, y)
+        below: list[_Pair] = []
+        for name, role in x.node_fields:
+            p, q = getattr(x, name), getattr(y, name)
+            reason: str | None = None
+            if role == "child":
+                below.append((p, q, x, y))
+            elif role == "children":
+                if len(p) != len(q):
+                    reason = f"{len(p)} and {len(q)} {name}"
+                below.extend((s, t, x, y) for s, t in zip(p, q, strict=False))
+            elif role == "buffer":
+                reason = self.use(p, q)
+            elif role in ("definition", "new_buffer"):
+                reason = self.define(p, q)
+            else:
+                reason = self.data(p, q, f"{name} ")
+            if reason is not None:
+                return reason
+        stack.extend(reversed(below))
+        return None
+
+    def use(self, x: Any, y: Any) -> str | None:
+        if x in self.left or y in self.right:
+            return None if self.left.get(x) is y and self.right.get(y) is x else self.names(x, y, "are defined apart")
+        if x is y:
+            if self.map_free_vars:
+                self.bind(x, y)
+            return None
+        if not self.map_free_vars or type(x) is not type(y):
+            return self.names(x, y, "are different")
+        return self.define(x, y)
+
+    @staticmethod
+    def names(x: Any, y: Any, what: str) -> str:
+        return f"{x.name} and {y.name} {what}"
+
+    def define(self, x: Any, y: Any) -> str | None:
+        """Let ``x`` stand for ``y`` from here on, if their types agree. Parameters come as tuples."""
+        if isinstance(x, tuple):
+            if [type(item) for item in x] != [type(item) for item in y]:
+                return "the kinds of the parameters differ"
+            # Variables first: the buffers before them mention them in their shapes.
+            pairs = sorted(zip(x, y, strict=True), key=lambda pair: isinstance(pair[0], Buffer))
+            return next((reason for p, q in pairs if (reason := self.define(p, q)) is not None), None)
+        if isinstance(x, Buffer):
+            reason = self.buffer_type(x, y)
+        else:
+            reason = None if x.dtype is y.dtype else self.names(x, y, f"are {x.dtype!s} and {y.dtype!s}")
+        if reason is None:
+            self.bind(x, y)
+        return reason
+
+    def bind(self, x: Node, y: Node) -> None:
+        self.left[x] = y
+        self.right[y] = x
+        self.renamed = self.renamed or x is not y
+
+    def buffer_type(self, x: Buffer, y: Buffer) -> str | None:
+        for name, role in x.node_fields:
+            p, q = getattr(x, name), getattr(y, name)
+            if role == "children":
+                same = len(p) == len(q) and all(self.difference(s, t) is None for s, t in zip(p, q, strict=True))
+                if not same:
+                    return self.names(x, y, f"have different {name}")
+            elif name != "name" and p != q:
+                return self.names(x, y, f"have different {name}: {p!s} and {q!s}")
+        return None
+
+    def data(self, p: Any, q: Any, what: str) -> str | None:
+        p, q = _as_plain(p), _as_plain(q)
+        if isinstance(p, Mapping) and isinstance(q, Mapping):
+            if set(p) != set(q):
+                return f"{what}have different keys: {sorted(map(str, p))} and {sorted(map(str, q))}"
+            return self.all_data([(p[key], q[key]) for key in p], what)
+        if isinstance(p, (list, tuple)) and type(p) is type(q):
+            if len(p) != len(q):
+                return f"{what}{p!r} and {q!r}"
+            return self.all_data(list(zip(p, q, strict=True)), what)
+        if isinstance(p, Node) and isinstance(q, Node):
+            found = self.difference(p, q)
+            return None if found is None else what + found[2]
+        if isinstance(p, float) and isinstance(q, float):
+            same = _float_key(p) == _float_key(q)
+        else:
+            same = type(p) is type(q) and p == q
+        return None if same else f"{what}{p!r} and {q!r}"
+
+    def all_data(self, pairs: list[tuple[Any, Any]], what: str) -> str | None:
+        return next((reason for p, q in pairs if (reason := self.data(p, q, what)) is not None), None)
+
+
+def _float_key(value: float) -> str:
+    return "nan" if math.isnan(value) else value.hex()
+
+
+class _Hasher:
+    """Feeds a program to a hash function, with its definitions numbered in the order in which they come."""
+
+    def __init__(self) -> None:
+        self.state = hashlib.blake2b(digest_size=8)
+        self.numbers: dict[Node, int] = {}
+        self.defined = 0
+
+    def feed(self, *items: Any) -> None:
+        for item in items:
+            text = str(item).encode("utf-8", "surrogatepass")
+            self.state.update(b"%d:" % len(text))  # a length before each part: no two lists of parts look alike
+            self.state.update(text)
+
+    def run(self, node: Node) -> None:
+        stack: list[Node | None] = [node]
+        while stack:
+            current = stack.pop()
+            if current is None:
+                self.feed("none")
+            else:
+                self.step(current, stack)
+
+    def step(self, node: Node, stack: list[Node | None]) -> None:
+        if isinstance(node, (Var, Buffer)):
+            self.use(node)
+            return
+        self.feed(type(node).__name__)
+        below: list[Node | None] = []
+        for name, role in node.node_fields:
+            value = getattr(node, name)
+            if role == "child":
+                below.append(value)
+            elif role == "children":
+                self.feed(len(value))
+                below.extend(value)
+            elif role == "buffer":
+                self.use(value)
+            elif role in ("definition", "new_buffer"):
+                self.define(value)
+            else:
+                self.data(value)
+        stack.extend(reversed(below))
+
+    def use(self, node: Var | Buffer) -> None:
+        if node not in self.numbers:
+            self.define(node)
+        self.feed(self.numbers[node])
+
+    def define(self, node: Any) -> None:
+        if isinstance(node, tuple):
+            self.feed(*(type(item).__name__ for item in node))
+            for item in sorted(node, key=lambda item: isinstance(item, Buffer)):
+                self.define(item)
+            return
+        if isinstance(node, Buffer):
+            for name, role in node.node_fields:
+                value = getattr(node, name)
+                if role == "children":
+                    self.feed(len(value))
+                    for extent in value:
+                        self.run(extent)
+                elif name != "name":
+                    self.feed(value)
+        else:
+            self.feed(node.dtype)
+        self.numbers[node] = self.defined
+        self.defined += 1
+
+    def data(self, value: Any) -> None:
+        value = _as_plain(value)
+        self.feed(type(value).__name__ if not isinstance(value, Mapping) else "mapping")
+        if isinstance(value, Mapping):
+            self.feed(len(value))
+            for key in sorted(value, key=lambda key: (type(key).__name__, str(key))):
+                self.data(key)
+                self.data(value[key])
+        elif isinstance(value, (list, tuple)):
+            self.feed(len(value))
+            for item in value:
+                self.data(item)
+        elif isinstance(value, Node):
+            self.run(value)
+        elif isinstance(value, float):
+            self.feed(_float_key(value))
+        elif isinstance(value, (bool, int, str)):
+            self.feed(value)
+        # None and objects of other types: their type is all that is known to be stable
