@@ -30,7 +30,9 @@ def mod(graph_function: gi.Function) -> IRModule:
 def mixed_mod(graph_function: gi.Function) -> IRModule:
     """A module of two graph functions, ``main`` and ``other``, and a loop-level one, ``kernel``."""
     y = gi.var("y", shape=(2, 3), dtype="float32")
-    return IRModule({"main": graph_function, "other": gi.Function([y], y), "kernel": PrimFunc("kernel", (), Evaluate(0))})
+    return IRModule(
+        {"main": graph_function, "other": gi.Function([y], y), "kernel": PrimFunc("kernel", (), Evaluate(0))}
+    )
 
 
 class Recorder(PassInstrument):
