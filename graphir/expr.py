@@ -6,13 +6,13 @@ inferred when it is made, as far as the types of its parts are known, so that an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from tilewright.graphir.dims import Dim
+from tilewright.graphir.base import Expr, FrozenExpr, new_fields
 from tilewright.graphir.op import NoAttrs, Operator, get_operator, set_call_maker
 from tilewright.graphir.types import FuncType, TensorType, TupleType, Type
 from tilewright.tensorir.dtype import BOOL, DataType, as_dtype
@@ -21,220 +21,7 @@ from tilewright.tensorir.errors import TypeInferenceError
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
-class Expr:
-    """Base of all graph-level expressions.
-
-    Attributes:
-        type: the inferred type, or None while it is not known.
-        span: where the expression comes from (a node name of an imported model, a source line), or None.
-    """
-
-    __slots__ = ("__weakref__", "span", "type")
-
-    type: Type | None
-    span: str | None
-
-    #: Set by the printer, which knows every node class and so cannot be imported from here.
-    to_text: ClassVar[Callable[[Expr], str]] = object.__repr__
-
-    def __str__(self) -> str:
-        return type(self).to_text(self)
-
-    __repr__ = __str__
-
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        """The expressions that this one is made of, in order of evaluation."""
-        return ()
-
-    def with_children(self, children: Sequence[Expr]) -> Expr:
-        """The same expression made of other parts; the type is inferred again."""
-        return self
-
-    # What a user of NumPy expects of an array.
-
-    @property
-    def tensor_type(self) -> TensorType:
-        """The type, which must be a tensor's.
-
-        Raises:
-            TypeInferenceError: the type is not known yet or is another one.
-        """
-        if not isinstance(self.type, TensorType):
-            found = "unknown; run the pass InferType" if self.type is None else str(self.type)
-            raise TypeInferenceError(f"expected a tensor, but the type is {found}: {self!s:.200}")
-        return self.type
-
-    @property
-    def shape(self) -> tuple[Dim, ...]:
-        """The dimensions of a tensor."""
-        return self.tensor_type.shape
-
-    @property
-    def dtype(self) -> DataType:
-        """The element type of a tensor."""
-        return self.tensor_type.dtype
-
-    @property
-    def ndim(self) -> int:
-        """The number of dimensions of a tensor."""
-        return self.tensor_type.ndim
-
-    @property
-    def T(self) -> Expr:
-        """The tensor with its axes reversed."""
-        return _call("transpose", self)
-
-    def astype(self, dtype: Any) -> Expr:
-        """The tensor converted to ``dtype``."""
-        return _call("cast", self, dtype=dtype)
-
-    def reshape(self, *newshape: Any) -> Expr:
-        """The tensor with another shape of as many elements."""
-        shape = newshape[0] if len(newshape) == 1 and isinstance(newshape[0], (tuple, list)) else newshape
-        return _call("reshape", self, newshape=tuple(shape))
-
-    def transpose(self, *axes: Any) -> Expr:
-        """The tensor with its axes permuted (reversed without arguments)."""
-        order = axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
-        return _call("transpose", self, axes=tuple(order) or None)
-
-    def sum(self, axis: Any = None, keepdims: bool = False) -> Expr:
-        """The sum over ``axis`` (all axes without it)."""
-        return _call("sum", self, axis=axis, keepdims=keepdims)
-
-    def mean(self, axis: Any = None, keepdims: bool = False) -> Expr:
-        """The mean over ``axis`` (all axes without it)."""
-        return _call("mean", self, axis=axis, keepdims=keepdims)
-
-    def max(self, axis: Any = None, keepdims: bool = False) -> Expr:
-        """The greatest value over ``axis`` (all axes without it)."""
-        return _call("max", self, axis=axis, keepdims=keepdims)
-
-    def min(self, axis: Any = None, keepdims: bool = False) -> Expr:
-        """The least value over ``axis`` (all axes without it)."""
-        return _call("min", self, axis=axis, keepdims=keepdims)
-
-    def __add__(self, other: Any) -> Expr:
-        return _call("add", self, other)
-
-    def __radd__(self, other: Any) -> Expr:
-        return _call("add", other, self)
-
-    def __sub__(self, other: Any) -> Expr:
-        return _call("subtract", self, other)
-
-    def __rsub__(self, other: Any) -> Expr:
-        return _call("subtract", other, self)
-
-    def __mul__(self, other: Any) -> Expr:
-        return _call("multiply", self, other)
-
-    def __rmul__(self, other: Any) -> Expr:
-        return _call("multiply", other, self)
-
-    def __truediv__(self, other: Any) -> Expr:
-        return _call("divide", self, other)
-
-    def __rtruediv__(self, other: Any) -> Expr:
-        return _call("divide", other, self)
-
-    def __floordiv__(self, other: Any) -> Expr:
-        return _call("floor_divide", self, other)
-
-    def __rfloordiv__(self, other: Any) -> Expr:
-        return _call("floor_divide", other, self)
-
-    def __mod__(self, other: Any) -> Expr:
-        return _call("floor_mod", self, other)
-
-    def __rmod__(self, other: Any) -> Expr:
-        return _call("floor_mod", other, self)
-
-    def __pow__(self, other: Any) -> Expr:
-        return _call("power", self, other)
-
-    def __rpow__(self, other: Any) -> Expr:
-        return _call("power", other, self)
-
-    def __matmul__(self, other: Any) -> Expr:
-        return _call("matmul", self, other)
-
-    def __rmatmul__(self, other: Any) -> Expr:
-        return _call("matmul", other, self)
-
-    def __neg__(self) -> Expr:
-        return _call("negative", self)
-
-    def __abs__(self) -> Expr:
-        return _call("abs", self)
-
-    def __and__(self, other: Any) -> Expr:
-        return _call("logical_and", self, other)
-
-    def __or__(self, other: Any) -> Expr:
-        return _call("logical_or", self, other)
-
-    def __invert__(self) -> Expr:
-        return _call("logical_not", self)
-
-    def __lt__(self, other: Any) -> Expr:
-        return _call("less", self, other)
-
-    def __le__(self, other: Any) -> Expr:
-        return _call("less_equal", self, other)
-
-    def __gt__(self, other: Any) -> Expr:
-        return _call("greater", self, other)
-
-    def __ge__(self, other: Any) -> Expr:
-        return _call("greater_equal", self, other)
-
-    def equal(self, other: Any) -> Expr:
-        """``self == other`` for each element (``==`` itself asks whether two nodes are one)."""
-        return _call("equal", self, other)
-
-    def not_equal(self, other: Any) -> Expr:
-        """``self != other`` for each element."""
-        return _call("not_equal", self, other)
-
-    def __bool__(self) -> bool:
-        raise TypeError("the value of a graph expression is not known while the graph is built; use gi.where or gi.If")
-
-    def __iter__(self) -> Any:
-        raise TypeError("a graph expression cannot be iterated over; index it, or use gi.TupleGetItem")
-
-    def __getitem__(self, key: Any) -> Expr:
-        if isinstance(self.type, TupleType):
-            return TupleGetItem(self, int(key))
-        return _get_indexing()(self, key)
-
-    # Filled by graphir.numpy_protocol, which stands above the operators.
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        return _get_protocol().ufunc(ufunc, method, inputs, kwargs)
-
-    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return _get_protocol().function(function, args, kwargs)
-
-    def __array__(self, *_: Any, **__: Any) -> Any:
-        raise TypeError("a graph expression has no value yet; build and call the model to get arrays")
-
-
-def _new(target: Expr, **fields: Any) -> None:
-    for name, value in fields.items():
-        object.__setattr__(target, name, value)
-
-
-class _Frozen(Expr):
-    """Forbids assignment, so that a shared node cannot change under another user's feet."""
-
-    __slots__ = ()
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"{type(self).__name__} is immutable; make a new one instead of setting {name!r}")
-
-
-class Var(_Frozen):
+class Var(FrozenExpr):
     """A variable: a function's parameter, or what a ``Let`` binds. Identity is the variable; the name is for people."""
 
     __slots__ = ("name",)
@@ -244,10 +31,10 @@ class Var(_Frozen):
     def __init__(self, name: str, type: Type | None = None, span: str | None = None) -> None:
         if type is not None and not isinstance(type, Type):
             raise TypeError(f"variable {name}: expected a type, found {type!r}")
-        _new(self, name=name, type=type, span=span)
+        new_fields(self, name=name, type=type, span=span)
 
 
-class Constant(_Frozen):
+class Constant(FrozenExpr):
     """A value known when the model is built. The array is shared, not copied, and made read-only."""
 
     __slots__ = ("data",)
@@ -257,10 +44,10 @@ class Constant(_Frozen):
     def __init__(self, data: np.ndarray[Any, Any], span: str | None = None) -> None:
         view = data.view()
         view.flags.writeable = False
-        _new(self, data=view, type=TensorType(data.shape, data.dtype), span=span)
+        new_fields(self, data=view, type=TensorType(data.shape, data.dtype), span=span)
 
 
-class GlobalVar(_Frozen):
+class GlobalVar(FrozenExpr):
     """The name of a function of the module. ``type`` is that of the function where it is known."""
 
     __slots__ = ("name",)
@@ -268,10 +55,10 @@ class GlobalVar(_Frozen):
     name: str
 
     def __init__(self, name: str, type: Type | None = None) -> None:
-        _new(self, name=name, type=type, span=None)
+        new_fields(self, name=name, type=type, span=None)
 
 
-class Call(_Frozen):
+class Call(FrozenExpr):
     """A call of an operator, or of a function (a ``Function``, a ``GlobalVar``, a ``Var`` of function type).
 
     Args:
@@ -316,7 +103,7 @@ class Call(_Frozen):
             attrs = attrs if attrs is not None else NoAttrs()
             if type is None:
                 type = _function_result(op, args)
-        _new(self, op=op, args=args, attrs=attrs, type=type, span=span)
+        new_fields(self, op=op, args=args, attrs=attrs, type=type, span=span)
 
     @property
     def children(self) -> tuple[Expr, ...]:
@@ -374,7 +161,7 @@ def _function_result(op: Expr, args: Sequence[Expr]) -> Type | None:
     return signature.result
 
 
-class Tuple(_Frozen):
+class Tuple(FrozenExpr):
     """Several values as one."""
 
     __slots__ = ("fields",)
@@ -384,7 +171,7 @@ class Tuple(_Frozen):
     def __init__(self, fields: Iterable[Expr], span: str | None = None) -> None:
         fields = tuple(fields)
         types = [field.type for field in fields]
-        _new(self, fields=fields, type=None if None in types else TupleType(types), span=span)  # type: ignore[arg-type]
+        new_fields(self, fields=fields, type=None if None in types else TupleType(types), span=span)  # type: ignore[arg-type]
 
     @property
     def children(self) -> tuple[Expr, ...]:
@@ -394,7 +181,7 @@ class Tuple(_Frozen):
         return Tuple(children, self.span)
 
 
-class TupleGetItem(_Frozen):
+class TupleGetItem(FrozenExpr):
     """One field of a tuple.
 
     Raises:
@@ -414,7 +201,7 @@ class TupleGetItem(_Frozen):
             if not 0 <= index < len(value.type.fields):
                 raise TypeInferenceError(f"field {index}: the tuple has {len(value.type.fields)} fields")
             found = value.type.fields[index]
-        _new(self, value=value, index=index, type=found, span=span)
+        new_fields(self, value=value, index=index, type=found, span=span)
 
     @property
     def children(self) -> tuple[Expr, ...]:
@@ -424,7 +211,7 @@ class TupleGetItem(_Frozen):
         return TupleGetItem(children[0], self.index, self.span)
 
 
-class Let(_Frozen):
+class Let(FrozenExpr):
     """``var`` stands for ``value`` in ``body``."""
 
     __slots__ = ("body", "value", "var")
@@ -436,7 +223,7 @@ class Let(_Frozen):
     def __init__(self, var: Var, value: Expr, body: Expr, span: str | None = None) -> None:
         if var.type is not None and value.type is not None and var.type != value.type:
             raise TypeInferenceError(f"let {var.name}: expected {var.type}, found {value.type}")
-        _new(self, var=var, value=value, body=body, type=body.type, span=span)
+        new_fields(self, var=var, value=value, body=body, type=body.type, span=span)
 
     @property
     def children(self) -> tuple[Expr, ...]:
@@ -448,7 +235,7 @@ class Let(_Frozen):
         return Let(var, value, body, self.span)
 
 
-class If(_Frozen):
+class If(FrozenExpr):
     """``then_branch`` if the scalar bool ``condition`` holds, else ``else_branch``; only the taken one is computed."""
 
     __slots__ = ("condition", "else_branch", "then_branch")
@@ -465,7 +252,7 @@ class If(_Frozen):
         if then_type is not None and else_type is not None and then_type != else_type:
             raise TypeInferenceError(f"if: branches differ: {then_type} and {else_type}")
         found = then_type if else_type is not None else None
-        _new(self, condition=condition, then_branch=then_branch, else_branch=else_branch, type=found, span=span)
+        new_fields(self, condition=condition, then_branch=then_branch, else_branch=else_branch, type=found, span=span)
 
     @property
     def children(self) -> tuple[Expr, ...]:
@@ -475,7 +262,7 @@ class If(_Frozen):
         return If(children[0], children[1], children[2], self.span)
 
 
-class Function(_Frozen):
+class Function(FrozenExpr):
     """A function of tensors.
 
     Args:
@@ -515,7 +302,7 @@ class Function(_Frozen):
         result = body.type if body.type is not None else ret_type
         types = [param.type for param in params]
         found = None if result is None or None in types else FuncType(types, result)  # type: ignore[arg-type]
-        _new(
+        new_fields(
             self,
             params=params,
             body=body,
@@ -542,7 +329,7 @@ class Function(_Frozen):
         return Function(self.params, self.body, self.ret_type, {**self.attrs, name: value}, self.span)
 
 
-class Loop(_Frozen):
+class Loop(FrozenExpr):
     """A counted loop that carries values: ``for i in range(trip_count): state = body(i, *state)``.
 
     The loop ends early once the optional scalar bool that ``condition(i, *state)`` gives is false; it is asked before
@@ -586,7 +373,7 @@ class Loop(_Frozen):
                 expected = FuncType(params, result)  # type: ignore[arg-type]
                 if function is not None and function.type is not None and function.type != expected:
                     raise TypeInferenceError(f"loop: {name}: expected {expected}, found {function.type}")
-        _new(self, trip_count=trip_count, condition=condition, body=body, initial=initial, type=found, span=span)
+        new_fields(self, trip_count=trip_count, condition=condition, body=body, initial=initial, type=found, span=span)
 
     @property
     def children(self) -> tuple[Expr, ...]:
@@ -655,13 +442,26 @@ def as_expr(value: Any, like: DataType | None = None) -> Expr:
     return const(value)
 
 
-def _element_type(args: Sequence[Any]) -> DataType | None:
-    for arg in args:
+def _element_type(op: Operator, args: Sequence[Any]) -> DataType | None:
+    """The element type that Python numbers among ``args`` take: that of the first tensor, else of the first array."""
+    tensors = args[op.literals_from :]
+    for arg in tensors:
         if isinstance(arg, Expr) and isinstance(arg.type, TensorType):
             return arg.type.dtype
-    for arg in args:
+    for arg in tensors:
         if isinstance(arg, (np.ndarray, np.generic)):
             return as_dtype(arg.dtype)
+    return None
+
+
+def _unpack(sequence: Any) -> list[Any] | None:
+    """The parts of a list, a tuple or a tuple-typed expression; None for anything else."""
+    if isinstance(sequence, Tuple):
+        return list(sequence.fields)
+    if isinstance(sequence, (list, tuple)):
+        return list(sequence)
+    if isinstance(sequence, Expr) and isinstance(sequence.type, TupleType):
+        return [TupleGetItem(sequence, number) for number in range(len(sequence.type.fields))]
     return None
 
 
@@ -669,9 +469,12 @@ def make_call(op: Operator, args: Sequence[Any], attrs: Mapping[str, Any]) -> Ex
     """A call of ``op`` on what the user gave: expressions, arrays, numbers; keywords name arguments or attributes."""
     attrs = dict(attrs)
     given = list(args)
-    if op.variadic and len(given) == op.required + 1 and isinstance(given[-1], (list, tuple, Tuple)):
-        last = given.pop()
-        given.extend(last.fields if isinstance(last, Tuple) else last)
+    if op.variadic and len(given) > op.required:
+        parts = _unpack(given[op.required])
+        if parts is not None:  # concatenate([x, y], 1): the list is the arguments, attributes may follow it
+            free = [name for name in op.attr_names if name not in attrs]
+            attrs.update(zip(free, given[op.required + 1 :], strict=False))
+            given[op.required :] = parts
     names = [name.rstrip("?") for name in op.arguments if not name.startswith("*")]
     for position, name in enumerate(names):
         if name in attrs and name not in op.attr_names:
@@ -691,7 +494,7 @@ def make_call(op: Operator, args: Sequence[Any], attrs: Mapping[str, Any]) -> Ex
         for name, value in zip(free, given[len(op.arguments) :], strict=False):
             attrs[name] = value
         del given[len(op.arguments) :]
-    like = _element_type(given)
+    like = _element_type(op, given)
     try:
         exprs = [as_expr(arg, like) for arg in given]
     except TypeInferenceError as error:
@@ -702,23 +505,4 @@ def make_call(op: Operator, args: Sequence[Any], attrs: Mapping[str, Any]) -> Ex
     return Call(op, exprs, op.make_attrs(attrs))
 
 
-def _call(name: str, *args: Any, **attrs: Any) -> Expr:
-    return make_call(get_operator(name), args, attrs)
-
-
 set_call_maker(make_call)
-
-
-def _unset() -> Any:
-    raise RuntimeError("tilewright.graphir has not been imported")
-
-
-_get_protocol: Callable[[], Any] = _unset
-_get_indexing: Callable[[], Any] = _unset
-
-
-def set_numpy_protocol(protocol: Any, indexing: Any) -> None:
-    """Used once, by the module that maps NumPy's functions to operators, which stands above this one."""
-    global _get_protocol, _get_indexing
-    _get_protocol = lambda: protocol  # noqa: E731
-    _get_indexing = lambda: indexing  # noqa: E731

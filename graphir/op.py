@@ -43,6 +43,8 @@ class Operator:
         kind: one of :data:`FUSION_KINDS`.
         Attrs: frozen dataclass of the attributes; its ``__post_init__`` normalizes and checks them.
         num_outputs: 1, or the length of the result tuple.
+        literals_from: Python numbers among the arguments take the element type of the first tensor at this place or
+            after it.
         pure: whether calls may be removed, merged and computed at build time.
     """
 
@@ -51,6 +53,7 @@ class Operator:
     kind: ClassVar[str] = "opaque"
     Attrs: ClassVar[type] = NoAttrs
     num_outputs: ClassVar[int] = 1
+    literals_from: ClassVar[int] = 0
     pure: ClassVar[bool] = True
 
     def __init__(self) -> None:

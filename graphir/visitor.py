@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Any
 
 from tilewright.graphir.expr import Call, Expr, Function, Let, Var
 from tilewright.tensorir.errors import VerifyError
 
 
-def post_order(*roots: Expr, enter_functions: bool = True) -> list[Expr]:
+def post_order(*roots: Expr, enter_functions: bool = True, known: Container[Expr] = ()) -> list[Expr]:
     """Every expression below ``roots``, once each, after the expressions that it is made of.
 
     Args:
         enter_functions: whether to go into the bodies of nested functions.
+        known: expressions to leave out, with what only they are made of.
 
     Raises:
         VerifyError: the graph has a cycle.
@@ -33,7 +34,8 @@ def post_order(*roots: Expr, enter_functions: bool = True) -> list[Expr]:
             for child in reversed(tuple(children)):
                 found = state.get(child)
                 if found is None:
-                    stack.append(child)
+                    if child not in known:
+                        stack.append(child)
                 elif found is False:
                     raise VerifyError(f"the graph has a cycle through a {type(child).__name__}")
         else:
@@ -55,11 +57,11 @@ def rewrite(
     Args:
         transform: called once for each expression as ``transform(old, new)``, where ``new`` is ``old`` with its parts
             rewritten (``old`` itself if none changed); gives what takes its place.
-        memo: expressions whose replacement is already known; the result of every rewrite is added.
+        memo: expressions whose replacement is already known, which are not entered; every result is added.
         enter_functions: whether to go into the bodies of nested functions.
     """
     done: dict[Expr, Expr] = {} if memo is None else memo
-    for node in post_order(root, enter_functions=enter_functions):
+    for node in post_order(root, enter_functions=enter_functions, known=set(done)):
         if node in done:
             continue
         new = node

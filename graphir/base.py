@@ -1,0 +1,248 @@
+"""What every graph-level expression is and can do: the class that all node classes share.
+
+An expression answers Python's operators, NumPy's functions and the usual methods of an array (``x.sum(axis=1)``) by
+building nodes. The operators stand above this module, so calls go through their registry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from tilewright.graphir.dims import Dim
+from tilewright.graphir.op import get_operator
+from tilewright.graphir.types import TensorType, Type
+from tilewright.tensorir.dtype import DataType
+from tilewright.tensorir.errors import TypeInferenceError
+
+
+def _call(name: str, *args: Any, **attrs: Any) -> Expr:
+    return get_operator(name)(*args, **attrs)
+
+
+class Expr:
+    """Base of all graph-level expressions.
+
+    Attributes:
+        type: the inferred type, or None while it is not known.
+        span: where the expression comes from (a node name of an imported model, a source line), or None.
+    """
+
+    __slots__ = ("__weakref__", "span", "type")
+
+    type: Type | None
+    span: str | None
+
+    #: Set by the printer, which knows every node class and so cannot be imported from here.
+    to_text: ClassVar[Callable[[Expr], str]] = object.__repr__
+
+    def __str__(self) -> str:
+        return type(self).to_text(self)
+
+    __repr__ = __str__
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        """The expressions that this one is made of, in order of evaluation."""
+        return ()
+
+    def with_children(self, children: Sequence[Expr]) -> Expr:
+        """The same expression made of other parts; the type is inferred again."""
+        return self
+
+    # What a user of NumPy expects of an array.
+
+    @property
+    def tensor_type(self) -> TensorType:
+        """The type, which must be a tensor's.
+
+        Raises:
+            TypeInferenceError: the type is not known yet or is another one.
+        """
+        if not isinstance(self.type, TensorType):
+            found = "unknown; run the pass InferType" if self.type is None else str(self.type)
+            raise TypeInferenceError(f"expected a tensor, but the type is {found}: {self!s:.200}")
+        return self.type
+
+    @property
+    def shape(self) -> tuple[Dim, ...]:
+        """The dimensions of a tensor."""
+        return self.tensor_type.shape
+
+    @property
+    def dtype(self) -> DataType:
+        """The element type of a tensor."""
+        return self.tensor_type.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions of a tensor."""
+        return self.tensor_type.ndim
+
+    @property
+    def T(self) -> Expr:
+        """The tensor with its axes reversed."""
+        return _call("transpose", self)
+
+    def astype(self, dtype: Any) -> Expr:
+        """The tensor converted to ``dtype``."""
+        return _call("cast", self, dtype=dtype)
+
+    def reshape(self, *newshape: Any) -> Expr:
+        """The tensor with another shape of as many elements."""
+        shape = newshape[0] if len(newshape) == 1 and isinstance(newshape[0], (tuple, list)) else newshape
+        return _call("reshape", self, newshape=tuple(shape))
+
+    def transpose(self, *axes: Any) -> Expr:
+        """The tensor with its axes permuted (reversed without arguments)."""
+        order = axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
+        return _call("transpose", self, axes=tuple(order) or None)
+
+    def sum(self, axis: Any = None, keepdims: bool = False) -> Expr:
+        """The sum over ``axis`` (all axes without it)."""
+        return _call("sum", self, axis=axis, keepdims=keepdims)
+
+    def mean(self, axis: Any = None, keepdims: bool = False) -> Expr:
+        """The mean over ``axis`` (all axes without it)."""
+        return _call("mean", self, axis=axis, keepdims=keepdims)
+
+    def max(self, axis: Any = None, keepdims: bool = False) -> Expr:
+        """The greatest value over ``axis`` (all axes without it)."""
+        return _call("max", self, axis=axis, keepdims=keepdims)
+
+    def min(self, axis: Any = None, keepdims: bool = False) -> Expr:
+        """The least value over ``axis`` (all axes without it)."""
+        return _call("min", self, axis=axis, keepdims=keepdims)
+
+    def __add__(self, other: Any) -> Expr:
+        return _call("add", self, other)
+
+    def __radd__(self, other: Any) -> Expr:
+        return _call("add", other, self)
+
+    def __sub__(self, other: Any) -> Expr:
+        return _call("subtract", self, other)
+
+    def __rsub__(self, other: Any) -> Expr:
+        return _call("subtract", other, self)
+
+    def __mul__(self, other: Any) -> Expr:
+        return _call("multiply", self, other)
+
+    def __rmul__(self, other: Any) -> Expr:
+        return _call("multiply", other, self)
+
+    def __truediv__(self, other: Any) -> Expr:
+        return _call("divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> Expr:
+        return _call("divide", other, self)
+
+    def __floordiv__(self, other: Any) -> Expr:
+        return _call("floor_divide", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Expr:
+        return _call("floor_divide", other, self)
+
+    def __mod__(self, other: Any) -> Expr:
+        return _call("floor_mod", self, other)
+
+    def __rmod__(self, other: Any) -> Expr:
+        return _call("floor_mod", other, self)
+
+    def __pow__(self, other: Any) -> Expr:
+        return _call("power", self, other)
+
+    def __rpow__(self, other: Any) -> Expr:
+        return _call("power", other, self)
+
+    def __matmul__(self, other: Any) -> Expr:
+        return _call("matmul", self, other)
+
+    def __rmatmul__(self, other: Any) -> Expr:
+        return _call("matmul", other, self)
+
+    def __neg__(self) -> Expr:
+        return _call("negative", self)
+
+    def __abs__(self) -> Expr:
+        return _call("abs", self)
+
+    def __and__(self, other: Any) -> Expr:
+        return _call("logical_and", self, other)
+
+    def __or__(self, other: Any) -> Expr:
+        return _call("logical_or", self, other)
+
+    def __invert__(self) -> Expr:
+        return _call("logical_not", self)
+
+    def __lt__(self, other: Any) -> Expr:
+        return _call("less", self, other)
+
+    def __le__(self, other: Any) -> Expr:
+        return _call("less_equal", self, other)
+
+    def __gt__(self, other: Any) -> Expr:
+        return _call("greater", self, other)
+
+    def __ge__(self, other: Any) -> Expr:
+        return _call("greater_equal", self, other)
+
+    def equal(self, other: Any) -> Expr:
+        """``self == other`` for each element (``==`` itself asks whether two nodes are one)."""
+        return _call("equal", self, other)
+
+    def not_equal(self, other: Any) -> Expr:
+        """``self != other`` for each element."""
+        return _call("not_equal", self, other)
+
+    def __bool__(self) -> bool:
+        raise TypeError("the value of a graph expression is not known while the graph is built; use gi.where or gi.If")
+
+    def __iter__(self) -> Any:
+        raise TypeError("a graph expression cannot be iterated over; index it, or use gi.TupleGetItem")
+
+    def __getitem__(self, key: Any) -> Expr:
+        found: Expr = _get_indexing()(self, key)
+        return found
+
+    # Filled by graphir.numpy_protocol, which stands above the operators.
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return _get_protocol().ufunc(ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return _get_protocol().function(function, args, kwargs)
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise TypeError("a graph expression has no value yet; build and call the model to get arrays")
+
+
+def new_fields(target: Expr, **fields: Any) -> None:
+    """Set fields of a node while it is made: afterwards it is immutable."""
+    for name, value in fields.items():
+        object.__setattr__(target, name, value)
+
+
+class FrozenExpr(Expr):
+    """Forbids assignment, so that a shared node cannot change under another user's feet."""
+
+    __slots__ = ()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{type(self).__name__} is immutable; make a new one instead of setting {name!r}")
+
+
+def _unset() -> Any:
+    raise RuntimeError("tilewright.graphir has not been imported")
+
+
+_get_protocol: Callable[[], Any] = _unset
+_get_indexing: Callable[[], Any] = _unset
+
+
+def set_numpy_protocol(protocol: Any, indexing: Any) -> None:
+    """Used once, by the module that maps NumPy's functions to operators, which stands above this one."""
+    global _get_protocol, _get_indexing
+    _get_protocol = lambda: protocol  # noqa: E731
+    _get_indexing = lambda: indexing  # noqa: E731
