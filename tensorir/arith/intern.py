@@ -1,0 +1,109 @@
+"""One object for each expression of the same structure, so that comparing expressions is comparing identities."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from tilewright.tensorir.dtype import INT64, DataType
+from tilewright.tensorir.expr import BinaryOp, BufferLoad, Call, Expr, FloatImm, IntImm, Var
+from tilewright.tensorir.intrinsics import find_intrinsic
+from tilewright.tensorir.node import Node
+
+
+class Interner:
+    """A table of expressions by structure. Operands of what it is given must come from the same table."""
+
+    def __init__(self) -> None:
+        self._table: dict[tuple[Any, ...], Expr] = {}
+        self._order: dict[Expr, int] = {}
+
+    def order(self, expr: Expr) -> int:
+        """When ``expr`` was first met: the order in which canonical forms list what is otherwise equal."""
+        found = self._order.get(expr)
+        if found is None:
+            found = self._order[expr] = len(self._order)
+        return found
+
+    def knows(self, expr: Expr) -> bool:
+        """Whether ``expr`` was met before."""
+        return expr in self._order
+
+    def binary(self, op: str, a: Expr, b: Expr) -> Expr:
+        """The node ``a op b``."""
+        key = (op, a, b)
+        found = self._table.get(key)
+        if found is None:
+            found = self._table[key] = BinaryOp(op, a, b)
+            self.order(found)
+        return found
+
+    def integer(self, value: int, dtype: DataType = INT64) -> Expr:
+        """An integer or boolean constant."""
+        key = (IntImm, value, dtype)
+        found = self._table.get(key)
+        if found is None:
+            found = self._table[key] = IntImm(value, dtype)
+            self.order(found)
+        return found
+
+    def node(self, expr: Expr) -> Expr:
+        """The one node of the structure of ``expr``, whose operands are interned already."""
+        kind = type(expr)
+        if kind is Var or (kind is Call and not is_pure_call(expr)):
+            self.order(expr)  # a variable is its own identity; what has an effect is not the same twice
+            return expr
+        if kind is BinaryOp:
+            key: tuple[Any, ...] = (expr.op, expr.a, expr.b)  # type: ignore[attr-defined]
+        elif kind is FloatImm:
+            key = (FloatImm, struct.pack("d", expr.value), expr.dtype)  # type: ignore[attr-defined]
+        else:
+            key = (kind, *[getattr(expr, name) for name, _ in expr.node_fields])
+        found = self._table.get(key)
+        if found is None:
+            found = self._table[key] = expr
+            self.order(found)
+        return found
+
+
+def is_pure_call(expr: Any) -> bool:
+    """Whether a call has no effect and depends on nothing but its arguments."""
+    return not expr.name.startswith("@") and find_intrinsic(expr.name).pure
+
+
+def same_structure(a: Node, b: Node) -> bool:
+    """Whether two expressions are equal node by node; variables and buffers by identity."""
+    if a is b:
+        return True
+    if type(a) is not type(b) or isinstance(a, Var):
+        return False
+    if isinstance(a, FloatImm) and isinstance(b, FloatImm):
+        return a.dtype is b.dtype and struct.pack("d", a.value) == struct.pack("d", b.value)
+    for name, role in a.node_fields:
+        x, y = getattr(a, name), getattr(b, name)
+        if x is y:
+            continue
+        if role == "child":
+            if x is None or y is None or not same_structure(x, y):
+                return False
+        elif role == "children":
+            if len(x) != len(y) or not all(same_structure(p, q) for p, q in zip(x, y, strict=True)):
+                return False
+        elif role == "buffer" or x != y:
+            return False
+    return True
+
+
+def reads_memory(expr: Expr) -> bool:
+    """Whether the value of ``expr`` depends on the contents of a buffer or on an effect."""
+    stack: list[Any] = [expr]
+    while stack:
+        current = stack.pop()
+        if isinstance(current, BufferLoad) or (isinstance(current, Call) and not is_pure_call(current)):
+            return True
+        for name, role in current.node_fields:
+            if role == "child" and getattr(current, name) is not None:
+                stack.append(getattr(current, name))
+            elif role == "children":
+                stack.extend(getattr(current, name))
+    return False

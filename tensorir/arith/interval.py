@@ -1,0 +1,158 @@
+"""Intervals of integers with constant ends, and arithmetic on them."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from tilewright.tensorir.dtype import DataType
+
+#: An end of an interval: an integer, or minus or plus infinity where nothing is known.
+Bound = int | float
+
+INFINITY = math.inf
+
+
+class Interval(NamedTuple):
+    """The integers from ``lower`` to ``upper``, both included; an end that is not known is infinite."""
+
+    lower: Bound
+    upper: Bound
+
+    @property
+    def is_point(self) -> bool:
+        """Whether the interval holds exactly one integer."""
+        return self.lower == self.upper
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether both ends are known."""
+        return self.lower != -INFINITY and self.upper != INFINITY
+
+    def contains(self, value: int) -> bool:
+        """Whether ``value`` lies in the interval."""
+        return self.lower <= value <= self.upper
+
+    def intersect(self, other: Interval) -> Interval:
+        """The integers in both."""
+        return Interval(max(self.lower, other.lower), min(self.upper, other.upper))
+
+    def union(self, other: Interval) -> Interval:
+        """The least interval that holds both."""
+        return Interval(min(self.lower, other.lower), max(self.upper, other.upper))
+
+    def __neg__(self) -> Interval:
+        return Interval(-self.upper, -self.lower)
+
+
+EVERYTHING = Interval(-INFINITY, INFINITY)
+NONNEGATIVE = Interval(0, INFINITY)
+
+
+def type_interval(dtype: DataType) -> Interval:
+    """All values of an integer or boolean type."""
+    if dtype.is_bool:
+        return Interval(0, 1)
+    if dtype.is_uint:
+        return Interval(0, (1 << dtype.bits) - 1)
+    return Interval(-(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1)
+
+
+def _times(a: Bound, b: Bound) -> Bound:
+    return 0 if a == 0 or b == 0 else a * b  # zero times an unknown number is zero, not NaN
+
+
+def add(a: Interval, b: Interval) -> Interval:
+    """Interval of ``x + y``."""
+    return Interval(a.lower + b.lower, a.upper + b.upper)
+
+
+def multiply(a: Interval, b: Interval) -> Interval:
+    """Interval of ``x * y``."""
+    corners = [_times(x, y) for x in a for y in b]
+    return Interval(min(corners), max(corners))
+
+
+def _floor_quotient(a: Bound, b: Bound) -> Bound:
+    if b in (INFINITY, -INFINITY):
+        return 0 if a == 0 or (a > 0) == (b > 0) else -1
+    if a in (INFINITY, -INFINITY):
+        return a if b > 0 else -a
+    return int(a) // int(b)
+
+
+def floordiv(a: Interval, b: Interval) -> Interval:
+    """Interval of ``x // y`` over the ``y`` that are not zero."""
+    parts = (b.intersect(Interval(1, INFINITY)), b.intersect(Interval(-INFINITY, -1)))
+    corners = [_floor_quotient(x, y) for part in parts if part.lower <= part.upper for x in a for y in part]
+    return Interval(min(corners), max(corners)) if corners else EVERYTHING
+
+
+def floormod(a: Interval, b: Interval) -> Interval:
+    """Interval of ``x % y`` (with the sign of ``y``) over the ``y`` that are not zero."""
+    if b.lower > 0 and a.lower >= 0 and a.upper < b.lower:
+        return a
+    upper = b.upper - 1 if b.upper > 0 else 0
+    lower = b.lower + 1 if b.lower < 0 else 0
+    if a.lower >= 0 and b.lower >= 0:
+        upper = min(upper, a.upper)
+    return Interval(lower, max(upper, lower))
+
+
+def truncdiv(a: Interval, b: Interval) -> Interval:
+    """Interval of the quotient rounded toward zero, over the ``y`` that are not zero."""
+    if a.lower >= 0 and b.lower >= 0:
+        return floordiv(a, b)
+    largest = max(abs(a.lower), abs(a.upper))
+    return Interval(-largest, largest)
+
+
+def truncmod(a: Interval, b: Interval) -> Interval:
+    """Interval of the remainder with the sign of ``x``."""
+    largest = max(abs(b.lower), abs(b.upper))
+    largest = largest - 1 if largest > 0 else 0
+    return Interval(max(-largest, min(a.lower, 0)), min(largest, max(a.upper, 0)))
+
+
+def minimum(a: Interval, b: Interval) -> Interval:
+    """Interval of ``min(x, y)``."""
+    return Interval(min(a.lower, b.lower), min(a.upper, b.upper))
+
+
+def maximum(a: Interval, b: Interval) -> Interval:
+    """Interval of ``max(x, y)``."""
+    return Interval(max(a.lower, b.lower), max(a.upper, b.upper))
+
+
+def subtract(a: Interval, b: Interval) -> Interval:
+    """Interval of ``x - y``."""
+    return add(a, -b)
+
+
+def bitand(a: Interval, b: Interval) -> Interval:
+    """Interval of ``x & y``: no larger than an operand that is not negative."""
+    ends = [x.upper for x in (a, b) if x.lower >= 0]
+    return Interval(0, min(ends)) if ends else EVERYTHING
+
+
+def shift_right(a: Interval, b: Interval) -> Interval:
+    """Interval of ``x >> y`` (arithmetic)."""
+    if b.is_point and b.lower >= 0:
+        return floordiv(a, Interval(1 << int(b.lower), 1 << int(b.lower)))
+    return Interval(min(a.lower, 0), max(a.upper, 0))
+
+
+#: Interval arithmetic by the name of the operation; others give nothing.
+OPERATIONS = {
+    "add": add,
+    "sub": subtract,
+    "mul": multiply,
+    "floordiv": floordiv,
+    "floormod": floormod,
+    "truncdiv": truncdiv,
+    "truncmod": truncmod,
+    "min": minimum,
+    "max": maximum,
+    "bitand": bitand,
+    "shr": shift_right,
+}

@@ -1,0 +1,98 @@
+"""Sums of integer multiples of terms plus a constant: the canonical form of index expressions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from tilewright.tensorir.expr import Expr
+
+_LIMIT = 1 << 63
+
+
+def wrap64(value: int) -> int:
+    """``value`` as an int64 holds it."""
+    if -_LIMIT <= value < _LIMIT:
+        return value
+    return (value + _LIMIT) % (2 * _LIMIT) - _LIMIT
+
+
+class Linear:
+    """``sum(coefficient * term) + const``. Terms are interned expressions that are no sums or constants themselves;
+    no coefficient is zero. Instances are values: nothing changes them once made."""
+
+    __slots__ = ("_key", "const", "terms")
+
+    def __init__(self, terms: Mapping[Expr, int], const: int) -> None:
+        self.terms = terms
+        self.const = const
+        self._key: tuple[frozenset[tuple[Expr, int]], int] | None = None
+
+    @property
+    def key(self) -> tuple[frozenset[tuple[Expr, int]], int]:
+        """A hashable value that is equal for equal forms."""
+        if self._key is None:
+            self._key = (frozenset(self.terms.items()), self.const)
+        return self._key
+
+    @property
+    def is_const(self) -> bool:
+        """Whether there are no terms."""
+        return not self.terms
+
+    def single(self) -> Expr | None:
+        """The term ``t`` if the form is exactly ``1 * t + 0``."""
+        if self.const == 0 and len(self.terms) == 1:
+            ((term, coefficient),) = self.terms.items()
+            if coefficient == 1:
+                return term
+        return None
+
+    def combine(self, other: Linear, factor: int) -> Linear:
+        """``self + factor * other``."""
+        terms = dict(self.terms)
+        for term, coefficient in other.terms.items():
+            total = wrap64(terms.get(term, 0) + factor * coefficient)
+            if total:
+                terms[term] = total
+            else:
+                terms.pop(term, None)
+        return Linear(terms, wrap64(self.const + factor * other.const))
+
+    def __add__(self, other: Linear) -> Linear:
+        return self.combine(other, 1)
+
+    def __sub__(self, other: Linear) -> Linear:
+        return self.combine(other, -1)
+
+    def __neg__(self) -> Linear:
+        return self.scale(-1)
+
+    def shift(self, amount: int) -> Linear:
+        """``self + amount``."""
+        return Linear(self.terms, wrap64(self.const + amount))
+
+    def scale(self, factor: int) -> Linear:
+        """``self * factor``."""
+        if factor == 1:
+            return self
+        if factor == 0:
+            return ZERO
+        scaled = {term: wrap64(coefficient * factor) for term, coefficient in self.terms.items()}
+        return Linear({t: c for t, c in scaled.items() if c}, wrap64(self.const * factor))
+
+    def without(self, term: Expr) -> Linear:
+        """The form without its multiple of ``term``."""
+        return Linear({t: c for t, c in self.terms.items() if t is not term}, self.const)
+
+    def gcd(self) -> int:
+        """Greatest common divisor of the coefficients (0 without terms)."""
+        return math.gcd(*self.terms.values()) if self.terms else 0
+
+
+ZERO = Linear({}, 0)
+
+
+def constant(value: int) -> Linear:
+    """The form that is a constant."""
+    return Linear({}, wrap64(value))

@@ -1,0 +1,230 @@
+"""Patterns of expressions, for algebra rules that read as they are written on paper.
+
+``Rule(x + 0, x)`` replaces a sum with zero by its other operand. A pattern is built with Python operators from
+variables (``x``), constant variables (``c``, which match any constant) and numbers; the replacement from the same
+variables. Each rule becomes a matcher once, when its table is made.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Union
+
+from tilewright.tensorir.dtype import DataType
+from tilewright.tensorir.expr import (
+    BinaryOp,
+    Broadcast,
+    Call,
+    Compare,
+    Expr,
+    FloatImm,
+    IntImm,
+    Select,
+    UnaryOp,
+    binary,
+    compare,
+    const,
+    select,
+)
+
+Bindings = dict[str, Expr]
+PatternLike = Union["Pattern", int, float, bool]
+
+
+class Pattern:
+    """Base of patterns."""
+
+    def __add__(self, other: PatternLike) -> Pattern:
+        return Node("add", (self, pattern(other)))
+
+    def __radd__(self, other: PatternLike) -> Pattern:
+        return Node("add", (pattern(other), self))
+
+    def __sub__(self, other: PatternLike) -> Pattern:
+        return Node("sub", (self, pattern(other)))
+
+    def __rsub__(self, other: PatternLike) -> Pattern:
+        return Node("sub", (pattern(other), self))
+
+    def __mul__(self, other: PatternLike) -> Pattern:
+        return Node("mul", (self, pattern(other)))
+
+    def __rmul__(self, other: PatternLike) -> Pattern:
+        return Node("mul", (pattern(other), self))
+
+    def __truediv__(self, other: PatternLike) -> Pattern:
+        return Node("div", (self, pattern(other)))
+
+    def __rtruediv__(self, other: PatternLike) -> Pattern:
+        return Node("div", (pattern(other), self))
+
+    def __floordiv__(self, other: PatternLike) -> Pattern:
+        return Node("floordiv", (self, pattern(other)))
+
+    def __mod__(self, other: PatternLike) -> Pattern:
+        return Node("floormod", (self, pattern(other)))
+
+    def __and__(self, other: PatternLike) -> Pattern:
+        return Node("bitand", (self, pattern(other)))
+
+    def __or__(self, other: PatternLike) -> Pattern:
+        return Node("bitor", (self, pattern(other)))
+
+    def __xor__(self, other: PatternLike) -> Pattern:
+        return Node("bitxor", (self, pattern(other)))
+
+    def __lshift__(self, other: PatternLike) -> Pattern:
+        return Node("shl", (self, pattern(other)))
+
+    def __rshift__(self, other: PatternLike) -> Pattern:
+        return Node("shr", (self, pattern(other)))
+
+    def __lt__(self, other: PatternLike) -> Pattern:
+        return Node("lt", (self, pattern(other)))
+
+    def __le__(self, other: PatternLike) -> Pattern:
+        return Node("le", (self, pattern(other)))
+
+    def __gt__(self, other: PatternLike) -> Pattern:
+        return Node("gt", (self, pattern(other)))
+
+    def __ge__(self, other: PatternLike) -> Pattern:
+        return Node("ge", (self, pattern(other)))
+
+    def __neg__(self) -> Pattern:
+        return Node("neg", (self,))
+
+    def __invert__(self) -> Pattern:
+        return Node("bitnot", (self,))
+
+
+@dataclasses.dataclass(frozen=True)
+class Variable(Pattern):
+    """Matches any expression (or, if ``constant``, any constant); twice the same name, twice the same expression."""
+
+    name: str
+    constant: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Number(Pattern):
+    """Matches this number, of whatever type; of floats the same sign of zero."""
+
+    value: int | float
+
+
+@dataclasses.dataclass(frozen=True)
+class Node(Pattern):
+    """Matches an operation (or, with ``@`` before its name, a call of an intrinsic) on operands that match."""
+
+    name: str
+    operands: tuple[Pattern, ...]
+
+
+def pattern(value: PatternLike) -> Pattern:
+    """A pattern, or the pattern of a number."""
+    return value if isinstance(value, Pattern) else Number(value)
+
+
+def operation(name: str, *operands: PatternLike) -> Pattern:
+    """A pattern of an operation that Python has no operator for: ``operation("min", x, y)``."""
+    return Node(name, tuple(pattern(o) for o in operands))
+
+
+def intrinsic(name: str, *operands: PatternLike) -> Pattern:
+    """A pattern of a call of an intrinsic."""
+    return Node("@" + name, tuple(pattern(o) for o in operands))
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """``before`` may be replaced by ``after`` wherever ``condition`` (on the bindings) holds."""
+
+    before: Pattern
+    after: Pattern
+    condition: Callable[[Mapping[str, Expr]], bool] | None = None
+
+
+def head(expr: Expr) -> tuple[str, tuple[Expr, ...]] | None:
+    """Name and operands of an operation that patterns can match."""
+    if isinstance(expr, (BinaryOp, Compare)):
+        return expr.op, (expr.a, expr.b)
+    if isinstance(expr, UnaryOp):
+        return expr.op, (expr.a,)
+    if isinstance(expr, Select):
+        return "select", (expr.condition, expr.true_value, expr.false_value)
+    if isinstance(expr, Call) and not expr.name.startswith("@"):
+        return "@" + expr.name, expr.args
+    return None
+
+
+def constant_of(expr: Expr) -> int | float | None:
+    """The value of a constant, or of a vector of one constant."""
+    if isinstance(expr, Broadcast):
+        expr = expr.value
+    return expr.value if isinstance(expr, (IntImm, FloatImm)) else None
+
+
+def _match(pattern: Pattern, expr: Expr, bound: Bindings) -> bool:
+    if isinstance(pattern, Variable):
+        if pattern.constant and constant_of(expr) is None:
+            return False
+        return bound.setdefault(pattern.name, expr) is expr
+    if isinstance(pattern, Number):
+        value = constant_of(expr)
+        return value is not None and value == pattern.value and math.copysign(1, value) == _sign(pattern.value, expr)
+    found = head(expr)
+    if found is None or not isinstance(pattern, Node) or found[0] != pattern.name:
+        return False
+    return all(_match(p, e, bound) for p, e in zip(pattern.operands, found[1], strict=True))
+
+
+def _sign(value: int | float, expr: Expr) -> float:
+    return math.copysign(1, value) if expr.dtype.is_float else (1 if value >= 0 else -1)
+
+
+def build(pattern: Pattern, bound: Mapping[str, Expr], dtype: DataType, name: str = "") -> Expr:
+    """The expression of a replacement. ``dtype`` is the type of the value; comparisons take that of their operands."""
+    if isinstance(pattern, Variable):
+        return bound[pattern.name]
+    if isinstance(pattern, Number):
+        return const(pattern.value, dtype)
+    assert isinstance(pattern, Node)
+    name, parts = pattern.name, pattern.operands
+    inner = next(iter(bound.values())).dtype if name in _COMPARES else dtype
+    operands = [build(p, bound, _BOOL if name == "select" and i == 0 else inner) for i, p in enumerate(parts)]
+    if name.startswith("@"):
+        return Call(name[1:], tuple(operands), dtype)
+    if name == "select":
+        return select(*operands)
+    if name in ("neg", "not", "bitnot"):
+        return UnaryOp(name, operands[0])
+    return compare(name, *operands) if name in _COMPARES else binary(name, *operands)
+
+
+_BOOL = DataType("bool")
+_COMPARES = ("eq", "ne", "lt", "le", "gt", "ge")
+
+
+class RuleTable:
+    """Rules by the operation at their top; the first that matches applies."""
+
+    def __init__(self, rules: Iterable[Rule | tuple[Any, ...]]) -> None:
+        self.rules = tuple(r if isinstance(r, Rule) else Rule(pattern(r[0]), pattern(r[1]), *r[2:]) for r in rules)
+        self._by_head: dict[str, list[Rule]] = {}
+        for rule in self.rules:
+            assert isinstance(rule.before, Node)
+            self._by_head.setdefault(rule.before.name, []).append(rule)
+
+    def apply(self, expr: Expr) -> Expr | None:
+        """``expr`` (with interned operands) by the first rule that matches, or None."""
+        found = head(expr)
+        if found is None:
+            return None
+        for rule in self._by_head.get(found[0], ()):
+            bound: Bindings = {}
+            if _match(rule.before, expr, bound) and (rule.condition is None or rule.condition(bound)):
+                return build(rule.after, bound, expr.dtype)
+        return None

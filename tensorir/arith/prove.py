@@ -1,0 +1,148 @@
+"""Proofs that an index is never negative, by symbolic bounds.
+
+To prove ``m * n - 1 - i * n - j >= 0`` with ``0 <= i < m`` and ``0 <= j < n``, terms are replaced, one after the
+other, by bounds that make the form no larger (``j`` by ``n - 1``, then ``i`` by ``m - 1``), until constant bounds
+decide. The search is depth first and bounded, so that it may miss a proof, but never gives a wrong one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from tilewright.tensorir.arith.index import IndexAlgebra
+from tilewright.tensorir.arith.linear import Linear
+from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, Select, Var
+
+#: How many forms a proof looks at while expressions are simplified, and when a caller asks for one.
+SIMPLIFY_BUDGET = 12
+PROVE_BUDGET = 150
+
+_COEFFICIENT_LIMIT = 1 << 40
+
+
+class _Search:
+    """The state of one proof: the forms met, and how many more may be looked at."""
+
+    def __init__(self, budget: int) -> None:
+        self.left = budget
+        self.failed: set[object] = set()
+
+
+class ProvingAlgebra(IndexAlgebra):
+    """Index algebra that decides questions of sign by symbolic bounds."""
+
+    def is_nonnegative(self, form: Linear, budget: int = SIMPLIFY_BUDGET) -> bool:
+        """Whether ``form >= 0`` always holds; False if no proof was found within the budget."""
+        bounds = self.interval(form)
+        if bounds.lower >= 0:
+            return True
+        if bounds.upper < 0 or not self._may_help(form) or not self.is_exact(form):
+            return False
+        key = (form.key, budget)
+        found = self.proofs.get(key)
+        if found is None:
+            self.proofs[key] = False  # while the search asks for itself
+            found = self.proofs[key] = self._search(form, _Search(budget))
+        return found
+
+    def _may_help(self, form: Linear) -> bool:
+        """Whether any symbolic bound is known for a term of the form."""
+        if self.facts.nonnegative:
+            return True
+        ranges = self.facts.ranges
+        return any(
+            isinstance(factor, (BinaryOp, Select)) or factor in ranges
+            for term in form.terms
+            for factor in self.factors(term)
+        )
+
+    def _search(self, form: Linear, search: _Search) -> bool:
+        bounds = self.interval(form)
+        if bounds.lower >= 0:
+            return True
+        if bounds.upper < 0 or form.key in search.failed or search.left <= 0:
+            return False
+        if any(abs(c) > _COEFFICIENT_LIMIT for c in form.terms.values()):
+            return False
+        search.left -= 1
+        search.failed.add(form.key)  # also stops cycles
+        return any(all(self._search(part, search) for part in parts) for parts in self._lower_bounds(form))
+
+    def _lower_bounds(self, form: Linear) -> Iterator[list[Linear]]:
+        """Ways to prove ``form >= 0``: each a list of forms that must all be >= 0."""
+        terms = sorted(form.terms.items(), key=lambda item: -self._latest(item[0]))
+        for term, coefficient in terms:
+            for factor in self.factors(term):
+                cofactors = list(self.factors(term))
+                cofactors.remove(factor)
+                if isinstance(factor, Var):
+                    yield from self._by_range(form, term, coefficient, factor, tuple(cofactors))
+                elif isinstance(factor, BinaryOp) and not cofactors:
+                    yield from self._by_operation(form, factor, coefficient)
+                elif isinstance(factor, BinaryOp) and factor.op == "floordiv":
+                    yield from self._by_symbolic_quotient(form, term, coefficient, factor, tuple(cofactors))
+                elif isinstance(factor, Select) and not cofactors:
+                    values = (factor.true_value, factor.false_value)
+                    yield [form.without(term).combine(self.linear(v), coefficient) for v in values]
+        yield from self._by_facts(form)
+
+    def _latest(self, term: Expr) -> int:
+        ranges = list(self.facts.ranges)
+        return max((ranges.index(f) for f in self.factors(term) if f in self.facts.ranges), default=-1)
+
+    def _by_range(
+        self, form: Linear, term: Expr, coefficient: int, var: Var, cofactors: tuple[Expr, ...]
+    ) -> Iterator[list[Linear]]:
+        known = self.facts.ranges.get(var)
+        if known is None:
+            return
+        if any(self.term_interval(cofactor).lower < 0 for cofactor in cofactors):
+            return
+        bound = known[0] if coefficient > 0 else known[1]
+        if bound is None or (bound.is_const and not cofactors):
+            return
+        yield [form.without(term) + self.multiply(self.product(cofactors), bound).scale(coefficient)]
+
+    def _by_operation(self, form: Linear, term: BinaryOp, coefficient: int) -> Iterator[list[Linear]]:
+        rest = form.without(term)
+        if term.op in ("min", "max"):
+            cases = [rest.combine(self.linear(side), coefficient) for side in (term.a, term.b)]
+            if (term.op == "min") == (coefficient > 0):
+                yield cases  # it may be either
+            else:
+                yield from ([case] for case in cases)
+        elif term.op == "floordiv" and isinstance(term.b, IntImm) and term.b.value > 0:
+            divisor, whole = term.b.value, self.linear(term.a)
+            if not self.is_exact(whole):
+                return
+            scale = divisor // math.gcd(coefficient, divisor)  # x - d + 1 <= d * (x // d) <= x
+            bound = whole.shift(1 - divisor) if coefficient > 0 else whole
+            yield [rest.scale(scale).combine(bound, coefficient * scale // divisor)]
+        elif term.op == "floormod":
+            whole = self.linear(term.a)
+            if isinstance(term.b, IntImm) and term.b.value > 0 and self.is_exact(whole):
+                quotient = self.floordiv(whole, self.linear(term.b))
+                if any(t in form.terms for t in quotient.terms):
+                    yield [rest.combine(whole, coefficient).combine(quotient, -coefficient * term.b.value)]
+                if coefficient < 0 and self.interval(whole).lower >= 0:
+                    yield [rest.combine(whole, coefficient)]
+            elif coefficient < 0 and self.interval(self.linear(term.b)).lower > 0:
+                yield [rest.combine(self.linear(term.b).shift(-1), coefficient)]
+
+    def _by_symbolic_quotient(
+        self, form: Linear, term: Expr, coefficient: int, quotient: BinaryOp, cofactors: tuple[Expr, ...]
+    ) -> Iterator[list[Linear]]:
+        """``x - n + 1 <= n * (x // n) <= x`` for ``n > 0``."""
+        divisor, whole = self.linear(quotient.b), self.linear(quotient.a)
+        if divisor.key != self.product(cofactors).key or self.interval(divisor).lower <= 0 or not self.is_exact(whole):
+            return
+        bound = whole - divisor.shift(-1) if coefficient > 0 else whole
+        yield [form.without(term).combine(bound, coefficient)]
+
+    def _by_facts(self, form: Linear) -> Iterator[list[Linear]]:
+        for fact in self.facts.nonnegative:
+            for term, part in fact.terms.items():
+                coefficient = form.terms.get(term, 0)
+                if coefficient * part > 0:  # |part| * form - |coefficient| * fact has no such term
+                    yield [form.scale(abs(part)).combine(fact, -abs(coefficient))]
