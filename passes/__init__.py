@@ -6,9 +6,10 @@ from tilewright.passes.base import SKIP_OPTIMIZATION, FunctionPass, ModulePass, 
 from tilewright.passes.config import register_config_option
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass, module_pass, primfunc_pass
-from tilewright.passes.diagnostics import Remark, set_ir_function, set_ir_location
+from tilewright.passes.diagnostics import Remark
 from tilewright.passes.info import PassInfo
 from tilewright.passes.instrument import PassInstrument, pass_instrument
+from tilewright.passes.location import set_ir_function, set_ir_location
 from tilewright.passes.memory import PassMemoryInstrument
 from tilewright.passes.printing import DumpIR, PassPrintingInstrument, PrintAfterAll, PrintBeforeAll, PrintIR
 from tilewright.passes.registry import get_pass, list_passes, register_pass, unregister_pass

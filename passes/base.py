@@ -63,7 +63,7 @@ class Pass(abc.ABC):
                 )
             return result
         except Exception as error:
-            note_pass_failure(error, self.info, running.function)
+            note_pass_failure(error, self.info, running.function, mod)
             raise
         finally:
             running.info, running.function = outer_info, outer_function

@@ -17,9 +17,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tilewright.passes import config as options
-from tilewright.passes.diagnostics import Remark, set_ir_function
+from tilewright.passes.diagnostics import Remark
 from tilewright.passes.info import PassInfo
 from tilewright.passes.instrument import PassInstrument
+from tilewright.passes.location import set_ir_function
 from tilewright.tensorir.errors import PassError, add_note
 
 if TYPE_CHECKING:

@@ -5,22 +5,14 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from tilewright.passes.location import ir_function, ir_location
 from tilewright.tensorir.errors import add_note
-from tilewright.tensorir.node import Node
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
+    from tilewright.graphir.module import IRModule
     from tilewright.passes.info import PassInfo
-
-#: An exception says where in the IR it happened by attributes of these names: a node or line of text, a function's
-#: name.
-LOCATION_ATTRIBUTE = "ir_location"
-FUNCTION_ATTRIBUTE = "ir_function"
-
-_MAX_LOCATION = 240  # characters of an IR line that a note shows
 
 
 @dataclass(frozen=True)
@@ -67,61 +59,19 @@ def suggestion(name: str, candidates: Iterable[str], limit: int = 3) -> str:
     return f" Did you mean {listed}?"
 
 
-def set_ir_location(error: BaseException, place: object) -> None:
-    """Say where in the IR ``error`` happened, for the note that the infrastructure attaches; an earlier word stays.
-
-    ``place`` is an IR node or a line of IR text. A pass that knows the place calls this before it raises or re-raises.
-    """
-    if getattr(error, LOCATION_ATTRIBUTE, None) is None:
-        setattr(error, LOCATION_ATTRIBUTE, place)
-
-
-def set_ir_function(error: BaseException, function: str) -> None:
-    """Say in which function of the module ``error`` happened; an earlier word stays."""
-    if getattr(error, FUNCTION_ATTRIBUTE, None) is None:
-        setattr(error, FUNCTION_ATTRIBUTE, function)
-
-
-def ir_location(error: BaseException) -> str | None:
-    """The IR line where ``error`` happened, or None if it is not known.
-
-    It is what the exception says of itself (``set_ir_location``), else the IR node that the innermost function of the
-    traceback had been given as an argument: visitors and rewriters pass the node at hand that way, so that neither
-    they nor a pass need to keep track of it while nothing goes wrong.
-    """
-    place: Any = getattr(error, LOCATION_ATTRIBUTE, None)
-    if place is None:
-        place = _innermost_node(error.__traceback__)
-    return None if place is None else _one_line(str(place))
-
-
-def note_pass_failure(error: BaseException, info: PassInfo, function: str | None) -> None:
-    """Note on ``error`` which pass was running, on which function, and (once, innermost) at which IR line."""
-    function = getattr(error, FUNCTION_ATTRIBUTE, None) or function
-    where = f" on function @{function}" if function else ""
-    place = None if getattr(error, "_tilewright_located", False) else ir_location(error)
-    at = f"\n  at: {place}" if place else ""
-    add_note(error, f"in pass {info.name} (opt_level {info.opt_level}){where}{at}")
-    if place:
+def note_pass_failure(error: BaseException, info: PassInfo, function_name: str | None, mod: IRModule) -> None:
+    """Note on ``error`` which pass was running, on which function of ``mod``, and (once, innermost) where in its IR."""
+    function_name = ir_function(error) or function_name
+    note = f"in pass {info.name} (opt_level {info.opt_level})"
+    if function_name:
+        note += f" on function @{function_name}"
+    if not getattr(error, "_tilewright_located", False):
         error._tilewright_located = True  # type: ignore[attr-defined]
-
-
-def _innermost_node(traceback: TracebackType | None) -> Node | None:
-    found: Node | None = None
-    while traceback is not None:
-        code = traceback.tb_frame.f_code
-        arguments = code.co_varnames[: code.co_argcount]
-        if arguments:
-            variables = traceback.tb_frame.f_locals
-            for name in arguments:
-                value = variables.get(name)
-                if isinstance(value, Node):
-                    found = value
-                    break
-        traceback = traceback.tb_next
-    return found
-
-
-def _one_line(text: str) -> str:
-    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    return line if len(line) <= _MAX_LOCATION else line[: _MAX_LOCATION - 4] + " ..."
+        function = next((func for gv, func in mod.functions.items() if gv.name == function_name), None)
+        try:
+            place = ir_location(error, function)
+        except Exception as second:  # a broken program may not print; its error must not hide the first one
+            place = f"(the place cannot be shown: {type(second).__name__}: {second})"
+        if place:
+            note += "\n  at: " + place.replace("\n", "\n      ")
+    add_note(error, note)

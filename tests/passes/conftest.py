@@ -1,4 +1,4 @@
-"""What the tests of the pass infrastructure share: small modules, an instrument that records, a registry to write on."""
+"""What tests of the pass infrastructure share: small modules, an instrument that records, a registry to write on."""
 
 from __future__ import annotations
 

@@ -126,12 +126,12 @@ def test_an_unknown_key_is_an_attribute_error_that_lists_the_candidates_nearest_
 
 
 def test_asking_for_an_unknown_key_is_an_attribute_error_too() -> None:
-    with pytest.raises(AttributeError, match="nearest first: .*test.UnrollSomething"):
+    with pytest.raises(AttributeError, match=r"nearest first: .*test.UnrollSomething"):
         PassContext().get_config("test.Unknown")
 
 
 def test_an_unknown_field_lists_the_fields_nearest_first() -> None:
-    with pytest.raises(AttributeError, match="no field 'auto_max_stp'. Fields, nearest first: auto_max_step, "):
+    with pytest.raises(AttributeError, match=r"no field 'auto_max_stp'\. Fields, nearest first: auto_max_step, "):
         PassContext(config={KEY: {"auto_max_stp": 16}})
 
 

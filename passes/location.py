@@ -1,0 +1,109 @@
+"""Where in the IR an error happened, found from what the error says of itself, or from its traceback.
+
+Visitors and rewriters hand the node at hand to a function as an argument. So the traceback of an exception holds the
+node, and neither they nor the passes need to keep track of it while nothing goes wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from tilewright.graphir.expr import Call, Expr, Function, GlobalVar, Var
+from tilewright.graphir.visitor import post_order
+from tilewright.tensorir.functor import walk
+from tilewright.tensorir.node import Node
+from tilewright.tensorir.printer import underline
+from tilewright.tensorir.stmt import PrimFunc
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+#: An exception says where in the IR it happened by attributes of these names: a node or IR text, a function's name.
+LOCATION_ATTRIBUTE = "ir_location"
+FUNCTION_ATTRIBUTE = "ir_function"
+
+_MAX_LINE = 240  # characters of one line of IR
+
+
+def set_ir_location(error: BaseException, place: object) -> None:
+    """Say where in the IR ``error`` happened, for the note that the infrastructure attaches; an earlier word stays.
+
+    ``place`` is an IR node or a line of IR text. A pass that knows the place calls this before it raises or re-raises.
+    """
+    if getattr(error, LOCATION_ATTRIBUTE, None) is None:
+        setattr(error, LOCATION_ATTRIBUTE, place)
+
+
+def set_ir_function(error: BaseException, function: str) -> None:
+    """Say in which function of the module ``error`` happened; an earlier word stays."""
+    if getattr(error, FUNCTION_ATTRIBUTE, None) is None:
+        setattr(error, FUNCTION_ATTRIBUTE, function)
+
+
+def ir_function(error: BaseException) -> str | None:
+    """The function that ``error`` names, or None."""
+    return getattr(error, FUNCTION_ATTRIBUTE, None)
+
+
+def ir_location(error: BaseException, function: object = None) -> str | None:
+    """The IR lines where ``error`` happened, or None if that is not known.
+
+    ``function`` is the function that the pass was given: a place in it is shown in its text, underlined. The place is
+    what the error says of itself (``set_ir_location``), else the innermost IR node that a function of the traceback
+    had been given as an argument, if possible one of ``function`` (and not one that the pass was just making).
+    """
+    place: Any = getattr(error, LOCATION_ATTRIBUTE, None)
+    if isinstance(place, str):
+        return place
+    places = [place] if place is not None else list(_argument_nodes(error.__traceback__))
+    if not places:
+        return None
+    if isinstance(function, (PrimFunc, Function)):
+        nodes = {id(node) for node in (walk(function) if isinstance(function, PrimFunc) else post_order(function))}
+        places = [node for node in places if id(node) in nodes] or places
+    place = places[0]
+    if isinstance(place, Expr):
+        return _describe_expression(place)
+    if isinstance(function, PrimFunc) and any(node is place for node in walk(function)):
+        return "\n".join(map(_shortened, underline(function, place, context=1).splitlines()))
+    return _shortened(next((line.strip() for line in str(place).splitlines() if line.strip()), ""))
+
+
+def _argument_nodes(traceback: TracebackType | None) -> Iterator[Node | Expr]:
+    """IR nodes that the functions of the traceback had as arguments, those of the innermost function first."""
+    frames = []
+    while traceback is not None:
+        frames.append(traceback.tb_frame)
+        traceback = traceback.tb_next
+    for frame in reversed(frames):
+        variables = frame.f_locals
+        for name in frame.f_code.co_varnames[: frame.f_code.co_argcount]:
+            value = variables.get(name)
+            # A whole function is no place in it.
+            if isinstance(value, (Node, Expr)) and not isinstance(value, (PrimFunc, Function)):
+                yield value
+
+
+def _describe_expression(expr: Expr) -> str:
+    """One graph node with its arguments by name or type; its whole text would be the graph below it."""
+    if isinstance(expr, Call):
+        callee = getattr(expr.op, "name", type(expr.op).__name__)
+        text = f"{callee}({', '.join(map(_operand, expr.args))})"
+    else:
+        text = _operand(expr)
+    typed = f"{text}: {expr.type}" if expr.type is not None and isinstance(expr, Call) else text
+    return _shortened(f"{typed}  # {expr.span}" if expr.span else typed)
+
+
+def _operand(expr: Expr) -> str:
+    name = f"@{expr.name}" if isinstance(expr, GlobalVar) else expr.name if isinstance(expr, Var) else None
+    if name is None:
+        name = type(expr).__name__.lower()
+        if isinstance(expr, Call) and hasattr(expr.op, "name"):
+            name = f"{expr.op.name}(...)"
+    return f"{name}: {expr.type}" if expr.type is not None else name
+
+
+def _shortened(line: str) -> str:
+    return line if len(line) <= _MAX_LINE else line[: _MAX_LINE - 4] + " ..."

@@ -1,0 +1,283 @@
+"""Timing and memory of passes: readable during, after, and after a failure; and the spans they are made of."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from tilewright.graphir.module import IRModule
+from tilewright.passes import (
+    Pass,
+    PassContext,
+    PassMemoryInstrument,
+    PassTimingInstrument,
+    Sequential,
+    SpanRecorder,
+    module_pass,
+)
+from tilewright.passes.memory import resident_bytes
+from tilewright.passes.spans import format_bytes, format_seconds
+
+
+def sleeping(name: str, seconds: float = 0.0, fails: bool = False) -> Pass:
+    def transform(mod: Any, ctx: Any) -> Any:
+        time.sleep(seconds)
+        if fails:
+            raise ZeroDivisionError(name)
+        return mod
+
+    return module_pass(transform, opt_level=0, name=name)
+
+
+def test_the_report_is_a_tree_with_time_inside_and_outside_of_inner_passes(mod: IRModule) -> None:
+    timing = PassTimingInstrument()
+    with PassContext(instruments=[timing]):
+        Sequential([sleeping("A", 0.02), sleeping("B", 0.03)], name="S")(mod)
+    (root,) = timing.as_dict()["spans"]
+    assert root["name"] == "S"
+    assert [child["name"] for child in root["children"]] == ["A", "B"]
+    a, b = root["children"]
+    assert a["duration"] >= 0.02
+    assert b["duration"] >= 0.03
+    assert b["start"] >= a["start"] + a["duration"]
+    assert root["duration"] >= a["duration"] + b["duration"]
+    assert root["self"] == pytest.approx(root["duration"] - a["duration"] - b["duration"])
+    assert root["share"] == pytest.approx(1.0)
+    assert a["share"] == pytest.approx(a["duration"] / root["duration"])
+    assert timing.as_dict()["total"] == pytest.approx(root["duration"])
+
+
+def test_render_shows_each_pass_indented_under_its_pipeline(mod: IRModule) -> None:
+    timing = PassTimingInstrument()
+    with PassContext(instruments=[timing]):
+        Sequential([sleeping("A", 0.002)], name="S")(mod)
+    lines = timing.render().splitlines()
+    assert lines[0].split() == ["pass", "total", "self", "share"]
+    assert lines[2].startswith("S ")
+    assert lines[3].startswith("  A ")
+    assert lines[2].endswith("100.0 %")
+    assert lines[-1].startswith("all ")
+    assert " ms" in lines[3]
+
+
+def test_it_is_readable_while_a_pass_is_running(mod: IRModule) -> None:
+    timing = PassTimingInstrument()
+    seen: list[dict[str, Any]] = []
+
+    @module_pass(opt_level=0)
+    def reads(mod: Any, ctx: Any) -> Any:
+        time.sleep(0.01)
+        seen.append(timing.as_dict())
+        assert "reads  (running)" in timing.render()
+        return mod
+
+    with PassContext(instruments=[timing]):
+        Sequential([sleeping("A"), reads], name="S")(mod)
+        (root,) = seen[0]["spans"]
+        assert root["status"] == "running"
+        assert [child["status"] for child in root["children"]] == ["ok", "running"]
+        assert 0.01 <= root["children"][1]["duration"] <= root["duration"]
+        assert timing.as_dict()["spans"][0]["status"] == "ok"  # inside the context, after the passes
+
+
+def test_it_is_readable_after_the_context(mod: IRModule) -> None:
+    timing = PassTimingInstrument()
+    with PassContext(instruments=[timing]):
+        sleeping("A")(mod)
+    first = timing.as_dict()
+    time.sleep(0.002)
+    assert timing.as_dict() == first
+    assert first["spans"][0]["status"] == "ok"
+
+
+def test_after_a_failure_what_was_open_is_closed_as_failed(mod: IRModule) -> None:
+    timing = PassTimingInstrument()
+    pipeline = Sequential([sleeping("A"), sleeping("B", fails=True), sleeping("C")], name="S")
+    with pytest.raises(ZeroDivisionError), PassContext(instruments=[timing]):
+        pipeline(mod)
+    first = timing.as_dict()
+    (root,) = first["spans"]
+    assert root["status"] == "failed"
+    assert [(child["name"], child["status"]) for child in root["children"]] == [("A", "ok"), ("B", "failed")]
+    assert root["children"][1]["attributes"]["error"] == "ZeroDivisionError: B"
+    assert "B  (failed)" in timing.render()
+    time.sleep(0.002)
+    assert timing.as_dict() == first
+
+
+def test_a_pass_after_a_failed_one_is_not_inside_it(mod: IRModule) -> None:
+    timing = PassTimingInstrument()
+    with PassContext(instruments=[timing]):
+        with pytest.raises(ZeroDivisionError):
+            sleeping("A", fails=True)(mod)
+        sleeping("B")(mod)
+    assert [(span.name, span.status) for span in timing.spans] == [("A", "failed"), ("B", "ok")]
+
+
+def test_it_measures_in_the_default_context_too(mod: IRModule) -> None:
+    timing = PassTimingInstrument()
+    ctx = PassContext.current()
+    ctx.override_instruments([timing])
+    try:
+        sleeping("A")(mod)
+    finally:
+        ctx.override_instruments([])
+    assert [span.name for span in timing.spans] == ["A"]
+
+
+def test_it_keeps_what_it_measured_until_reset(mod: IRModule) -> None:
+    timing = PassTimingInstrument()
+    for _ in range(2):
+        with PassContext(instruments=[timing]):
+            sleeping("A")(mod)
+    assert len(timing.spans) == 2
+    timing.reset()
+    assert timing.as_dict() == {"total": 0, "spans": []}
+    assert "all" in timing.render()
+
+
+def test_json_is_the_dictionary(mod: IRModule) -> None:
+    timing = PassTimingInstrument()
+    with PassContext(instruments=[timing]):
+        sleeping("A")(mod)
+    assert json.loads(timing.to_json()) == timing.as_dict()
+
+
+def test_the_chrome_trace_has_one_complete_event_for_each_pass_in_microseconds(mod: IRModule) -> None:
+    timing = PassTimingInstrument()
+    with PassContext(instruments=[timing]):
+        Sequential([sleeping("A", 0.01)], name="S")(mod)
+    outer, inner = json.loads(timing.to_chrome_trace())["traceEvents"]
+    assert (outer["name"], inner["name"], inner["ph"], inner["cat"]) == ("S", "A", "X", "pass")
+    assert 1e4 <= inner["dur"] <= outer["dur"] < 5e6
+    assert outer["ts"] <= inner["ts"]
+    assert outer["ts"] + outer["dur"] >= inner["ts"] + inner["dur"]
+    assert inner["args"]["status"] == "ok"
+    assert inner["tid"] == outer["tid"]
+
+
+def test_two_threads_with_a_context_each_may_share_it(mod: IRModule) -> None:
+    timing = PassTimingInstrument()
+    barrier = threading.Barrier(2)
+
+    def work(name: str) -> None:
+        with PassContext(instruments=[timing]):
+            barrier.wait(10)
+            Sequential([sleeping(f"{name}{i}", 0.001) for i in range(5)], name=name)(mod)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in ("x", "y")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    roots = {span.name: [child.name for child in span.children] for span in timing.spans}
+    assert roots == {name: [f"{name}{i}" for i in range(5)] for name in ("x", "y")}
+    assert len({event["tid"] for event in json.loads(timing.to_chrome_trace())["traceEvents"]}) == 2
+
+
+def test_spans_measure_with_the_given_clock() -> None:
+    times = iter([10.0, 11.0, 12.0, 15.0, 20.0])
+    recorder = SpanRecorder(clock=lambda: next(times))
+    outer = recorder.open("outer")
+    inner = recorder.open("inner", size=3)
+    recorder.close()
+    recorder.close()
+    assert (outer.start, outer.duration) == (1.0, 9.0)
+    assert (inner.start, inner.duration, inner.attributes) == (2.0, 3.0, {"size": 3})
+    assert outer.self_time(now=0.0) == 6.0
+    assert [(depth, span.name) for depth, span in outer.walk()] == [(0, "outer"), (1, "inner")]
+
+
+def test_closing_more_than_was_opened_is_harmless_and_close_all_closes_the_rest() -> None:
+    recorder = SpanRecorder()
+    assert recorder.close() is None
+    spans = [recorder.open("a"), recorder.open("b")]
+    recorder.close_all("failed")
+    assert [span.status for span in spans] == ["failed", "failed"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(2.0, "2.000 s"), (0.0123, "12.300 ms"), (1.5e-6, "1.5 us"), (0.0, "0.0 us")]
+)
+def test_durations_have_a_fitting_unit(seconds: float, text: str) -> None:
+    assert format_seconds(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(None, "-"), (12, "+12 B"), (-2048, "-2.0 KiB"), (3 << 20, "+3.0 MiB"), (5 << 30, "+5.0 GiB")]
+)
+def test_sizes_have_a_fitting_unit(count: int | None, text: str) -> None:
+    assert format_bytes(count) == text
+
+
+MEGABYTE = 1 << 20
+
+
+def test_memory_tells_what_a_pass_keeps_from_its_peak(mod: IRModule) -> None:
+    kept: list[bytearray] = []
+
+    @module_pass(opt_level=0)
+    def keeps(mod: Any, ctx: Any) -> Any:
+        kept.append(bytearray(2 * MEGABYTE))
+        return mod
+
+    @module_pass(opt_level=0)
+    def borrows(mod: Any, ctx: Any) -> Any:
+        len(bytearray(8 * MEGABYTE))
+        return mod
+
+    memory = PassMemoryInstrument()
+    with PassContext(instruments=[memory]):
+        Sequential([keeps, borrows, keeps], name="S")(mod)
+    (root,) = memory.spans
+    first, second, _ = root.children
+    small = 0.2 * MEGABYTE
+    assert first.attributes["allocated"] == pytest.approx(2 * MEGABYTE, abs=small)
+    assert first.attributes["peak"] == pytest.approx(2 * MEGABYTE, abs=small)
+    assert second.attributes["allocated"] == pytest.approx(0, abs=small)
+    assert second.attributes["peak"] == pytest.approx(8 * MEGABYTE, abs=small)
+    assert root.attributes["allocated"] == pytest.approx(4 * MEGABYTE, abs=small)
+    assert root.attributes["peak"] == pytest.approx(10 * MEGABYTE, abs=small)  # its child's peak is its own too
+
+
+def test_memory_stops_tracing_only_if_it_started_it(mod: IRModule) -> None:
+    assert not tracemalloc.is_tracing()
+    with PassContext(instruments=[PassMemoryInstrument()]):
+        sleeping("A")(mod)
+        assert tracemalloc.is_tracing()
+    assert not tracemalloc.is_tracing()
+    tracemalloc.start()
+    try:
+        with PassContext(instruments=[PassMemoryInstrument()]):
+            sleeping("A")(mod)
+        assert tracemalloc.is_tracing()
+    finally:
+        tracemalloc.stop()
+
+
+def test_memory_is_readable_after_a_failure(mod: IRModule) -> None:
+    memory = PassMemoryInstrument()
+    with pytest.raises(ZeroDivisionError), PassContext(instruments=[memory]):
+        Sequential([sleeping("A"), sleeping("B", fails=True)], name="S")(mod)
+    (root,) = memory.spans
+    assert [(span.name, span.status) for _, span in root.walk()] == [("S", "failed"), ("A", "ok"), ("B", "failed")]
+    assert "B  (failed)" in memory.render()
+    assert json.loads(memory.to_json()) == memory.as_dict()
+    assert len(json.loads(memory.to_chrome_trace())["traceEvents"]) == 3
+    assert not tracemalloc.is_tracing()
+
+
+def test_the_resident_size_is_that_of_the_process() -> None:
+    before = resident_bytes()
+    if before is None:
+        pytest.skip("this system does not tell")
+    block = bytearray(b"x" * (64 * MEGABYTE))
+    after = resident_bytes()
+    assert after is not None
+    assert after - before > 32 * MEGABYTE
+    del block
