@@ -38,6 +38,7 @@ from tilewright.tensorir.stmt import (
     sequence,
 )
 from tilewright.tensorir.structural import assert_structural_equal, structural_equal, structural_hash
+from tilewright.tensorir.verify import verify
 
 __all__ = [
     "Allocate",
@@ -79,4 +80,5 @@ __all__ = [
     "structural_hash",
     "to_text",
     "underline",
+    "verify",
 ]

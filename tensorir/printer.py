@@ -140,20 +140,27 @@ def to_text(node: Node) -> str:
     return printer.text()
 
 
-def underline(root: Node, node: Node, message: str = "", context: int = 3) -> str:
+def underline(root: Node, node: Node, message: str = "", context: int = 3, within: Node | None = None) -> str:
     """The lines of ``root``'s text around ``node`` (the object itself, where it stands first), which is underlined,
     with ``message`` after the line. Where ``root`` does not hold ``node``, the text of both is shown.
 
     Args:
         context: how many lines before the place and after it are shown.
+        within: show the place inside this node, for a ``node`` such as a variable that stands at several.
     """
-    printer = _Printer(target=node)
+    printer = _Printer(marked=(node,) if within is None else (node, within))
     printer.node(root)
     text = printer.text()
     note = f" {message}" if message else ""
-    if not printer.spans:
+    spans = printer.spans[node]
+    if not spans:
         return f"{text}\nat: {to_text(node)}{note}"
-    start, end = min(printer.spans)
+    inside = [
+        span
+        for span in spans
+        if within is not None and any(first <= span[0] and span[1] <= last for first, last in printer.spans[within])
+    ]
+    start, end = min(inside or spans)
     start += len(text[start:end]) - len(text[start:end].lstrip())
     first = text.rfind("\n", 0, start) + 1
     stop = text.find("\n", start)
@@ -202,11 +209,10 @@ def peer_hint(operands: Iterable[tuple[bool, DataType]]) -> DataType | None:
 
 
 class _Printer:
-    """Writes one node's text; remembers where the nodes that are ``target`` stand."""
+    """Writes one node's text; remembers where the ``marked`` nodes stand."""
 
-    def __init__(self, target: Node | None = None) -> None:
-        self.target = target
-        self.spans: list[tuple[int, int]] = []
+    def __init__(self, marked: tuple[Node, ...] = ()) -> None:
+        self.spans: dict[Node, list[tuple[int, int]]] = {node: [] for node in marked}
         self.parts: list[str] = []
         self.length = 0
         self.depth = 0
@@ -228,8 +234,8 @@ class _Printer:
         self.write("\n" + _INDENT * self.depth)
 
     def mark(self, node: Node, start: int) -> None:
-        if node is self.target:
-            self.spans.append((start, self.length))
+        if node in self.spans:
+            self.spans[node].append((start, self.length))
 
     def separated(self, items: Iterable[Any], write_item: Callable[[Any], None]) -> None:
         for position, item in enumerate(items):

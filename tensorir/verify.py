@@ -1,0 +1,432 @@
+"""Checks that a function keeps the rules of the loop-level IR.
+
+The rules: every variable and buffer is defined once and used only where it is visible; types agree; loop bounds are
+integers; accesses have as many indices as the buffer has dimensions, and none is out of bounds where that can be
+proved; a block's body uses its iteration variables and never the loops around it; block names are unique; inputs are
+not written.
+
+An index is judged by the interval of its values. Under a condition or a predicate nothing is reported, for the access
+may never happen; elsewhere an access is wrong if all its values are outside of the buffer, or if one of the interval's
+ends is and that end is known to be reached (independent loops with constant bounds). The values of a select count,
+since both are evaluated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from tilewright.tensorir.arith.interval import EVERYTHING, OPERATIONS, Interval, type_interval
+from tilewright.tensorir.errors import VerifyError
+from tilewright.tensorir.expr import (
+    BinaryOp,
+    Broadcast,
+    Buffer,
+    BufferLoad,
+    Call,
+    Cast,
+    Expr,
+    IntImm,
+    Ramp,
+    UnaryOp,
+    Var,
+)
+from tilewright.tensorir.functor import walk
+from tilewright.tensorir.node import Node
+from tilewright.tensorir.printer import underline
+from tilewright.tensorir.stmt import (
+    Allocate,
+    Block,
+    BufferRegion,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    IterVar,
+    LetStmt,
+    PrimFunc,
+    SeqStmt,
+    Stmt,
+)
+
+#: How many problems an error shows with their places; the others are counted.
+_SHOWN = 20
+
+
+def verify(func: PrimFunc) -> None:
+    """Check that ``func`` keeps the rules of the IR.
+
+    Raises:
+        VerifyError: it does not; the message lists all problems, each with its place in the function's text.
+    """
+    verifier = _Verifier(func)
+    verifier.function()
+    if not verifier.problems:
+        return
+    count = len(verifier.problems)
+    parts = [f"@{func.name} breaks {count} rule{'s' if count > 1 else ''} of the loop-level IR"]
+    for message, node, within in verifier.problems[:_SHOWN]:
+        parts.append(f"{message}\n{underline(func, node, within=within)}")
+    if count > _SHOWN:
+        parts.append(f"and {count - _SHOWN} more")
+    raise VerifyError("\n\n".join(parts))
+
+
+class _Values(NamedTuple):
+    """What is known of an integer's values.
+
+    Attributes:
+        exact: both ends of the interval are reached.
+        loops: the loop variables that it depends on.
+    """
+
+    interval: Interval
+    exact: bool
+    loops: frozenset[Var] = frozenset()
+
+
+_UNKNOWN = _Values(EVERYTHING, False)
+
+
+class _Verifier:
+    """Walks a function once, with what is visible at each place."""
+
+    def __init__(self, func: PrimFunc) -> None:
+        self.func = func
+        self.problems: list[tuple[str, Node, Node | None]] = []
+        self.visible: set[Node] = set()
+        self.defined: set[Node] = set()
+        #: Variables that hold another value in each iteration of a loop around the innermost block.
+        self.outer: frozenset[Var] = frozenset()
+        self.iterating: set[Var] = set()
+        self.values: dict[Var, _Values] = {}
+        self.block_names: set[str] = set()
+        self.inputs: frozenset[Buffer] = frozenset()
+        #: Conditions around the current place that may keep it from running.
+        self.guards = 0
+        self.place: Node | None = None
+
+    def problem(self, message: str, node: Node) -> None:
+        self.problems.append((message, node, self.place))
+
+    # Definitions.
+
+    def define(self, node: Var | Buffer) -> bool:
+        """Make ``node`` visible; gives whether that was legal."""
+        what = "buffer" if isinstance(node, Buffer) else "variable"
+        if node in self.defined:
+            self.problem(f"{what} {node.name} is defined a second time", node)
+        if isinstance(node, Buffer):
+            self.buffer_type(node)
+        self.defined.add(node)
+        was_visible = node in self.visible
+        self.visible.add(node)
+        return not was_visible
+
+    def buffer_type(self, buffer: Buffer) -> None:
+        for extent in (*buffer.shape, *buffer.strides):
+            self.expr(extent)
+            if not extent.dtype.is_integer or extent.dtype.lanes != 1:
+                self.problem(f"buffer {buffer.name}: expected an integer extent, found {extent.dtype!s}", buffer)
+        if buffer.alignment < 0 or buffer.alignment & (buffer.alignment - 1):
+            self.problem(f"buffer {buffer.name}: alignment {buffer.alignment} is no power of two", buffer)
+
+    def function(self) -> None:
+        func = self.func
+        names_seen: list[Any] = []
+        for param in func.params:
+            if isinstance(param, Buffer):
+                if names_seen and isinstance(names_seen[-1], Var):
+                    self.problem(f"buffer {param.name} stands after a variable among the parameters", param)
+            elif not param.dtype.is_integer or param.dtype.lanes != 1:
+                self.problem(f"parameter {param.name}: expected an integer, found {param.dtype!s}", param)
+            names_seen.append(param)
+        for param in (*func.variables, *func.buffers):
+            self.define(param)
+        self.results()
+        self.stmt(func.body)
+
+    def results(self) -> None:
+        """Check the numbers of outputs and workspaces, which say what the inputs are."""
+        func = self.func
+        counts = {name: func.attrs.get(name, 0) for name in ("num_outputs", "num_workspaces")}
+        for name, count in counts.items():
+            if not isinstance(count, int) or count < 0:
+                self.problem(f"attribute {name}: expected a number, found {count!r}", func)
+                return
+        results = sum(counts.values())
+        if results > len(func.buffers):
+            self.problem(f"{results} outputs and workspaces, but {len(func.buffers)} buffers", func)
+        elif "num_outputs" in func.attrs:
+            self.inputs = frozenset(func.buffers[: len(func.buffers) - results])
+
+    # Statements.
+
+    def stmt(self, stmt: Stmt) -> None:
+        """Check a statement; the bodies of lets and allocations without recursion over the length of their chain."""
+        opened: list[Node] = []
+        current: Stmt | None = stmt
+        while current is not None:
+            self.place = current
+            if isinstance(current, LetStmt):
+                self.let(current, opened)
+                current = current.body
+            elif isinstance(current, Allocate):
+                if self.define(current.buffer):
+                    opened.append(current.buffer)
+                current = current.body
+            elif isinstance(current, SeqStmt) and current.stmts:
+                for item in current.stmts[:-1]:
+                    self.stmt(item)
+                current = current.stmts[-1]
+            else:
+                handler = _STMTS.get(type(current))
+                if handler is not None:
+                    handler(self, current)
+                elif not isinstance(current, SeqStmt):
+                    self.problem(f"{type(current).__name__} is no statement", current)
+                current = None
+        self.visible.difference_update(opened)
+
+    def let(self, let: LetStmt, opened: list[Node]) -> None:
+        self.invariants(let)
+        self.expr(let.value)
+        if self.define(let.var):
+            opened.append(let.var)
+        if let.var.dtype.is_integer:
+            self.values[let.var] = self.range_of(let.value)
+        if self.varies(let.value):
+            self.iterating.add(let.var)
+
+    def varies(self, expr: Expr) -> bool:
+        """Whether the value of ``expr`` depends on a loop around it."""
+        return any(isinstance(found, Var) and found in self.iterating for found in walk(expr))
+
+    def for_loop(self, loop: For) -> None:
+        self.invariants(loop)
+        if not loop.var.dtype.is_integer or loop.var.dtype.lanes != 1:
+            self.problem(f"loop {loop.var.name}: expected an integer variable, found {loop.var.dtype!s}", loop.var)
+            return
+        self.expr(loop.min)
+        self.expr(loop.extent)
+        minimum, extent = self.range_of(loop.min), self.range_of(loop.extent)
+        constant = minimum.interval.is_point and extent.interval.is_point
+        # An extent that differs between iterations of the loops around may be zero just where an index would miss.
+        may_not_run = extent.interval.upper <= 0 or self.varies(loop.extent)
+        last = minimum.interval.upper + max(extent.interval.upper, 1) - 1
+        self.values[loop.var] = _Values(Interval(minimum.interval.lower, last), constant, frozenset((loop.var,)))
+        fresh = self.define(loop.var)
+        self.iterating.add(loop.var)
+        self.guards += may_not_run
+        self.stmt(loop.body)
+        self.guards -= may_not_run
+        if fresh:
+            self.visible.discard(loop.var)
+
+    def store(self, store: BufferStore) -> None:
+        self.invariants(store)
+        for part in (*store.indices, store.value, store.predicate):
+            if part is not None:
+                self.expr(part)
+        self.access(store.buffer, store, store.indices, store.predicate)
+        if store.buffer in self.inputs:
+            self.problem(f"buffer {store.buffer.name} is an input and must not be written", store)
+
+    def if_then_else(self, stmt: IfThenElse) -> None:
+        if not stmt.condition.dtype.is_bool or stmt.condition.dtype.lanes != 1:
+            self.problem(f"if: expected a scalar bool condition, found {stmt.condition.dtype!s}", stmt.condition)
+        self.expr(stmt.condition)
+        self.guards += 1
+        self.stmt(stmt.then_body)
+        if stmt.else_body is not None:
+            self.stmt(stmt.else_body)
+        self.guards -= 1
+
+    def evaluate(self, stmt: Evaluate) -> None:
+        self.expr(stmt.value)
+
+    def block(self, block: Block) -> None:
+        if block.name in self.block_names:
+            self.problem(f"a second block has the name {block.name}", block)
+        self.block_names.add(block.name)
+        guarded = block.predicate is not None
+        ranges = [self.iter_var(item, guarded) for item in block.iters]
+        fresh = [item.var for item in block.iters if self.define(item.var)]
+        for item, values in zip(block.iters, ranges, strict=True):
+            self.values[item.var] = values
+        if block.predicate is not None:
+            self.expr(block.predicate)
+            if not block.predicate.dtype.is_bool or block.predicate.dtype.lanes != 1:
+                self.problem(f"block {block.name}: the predicate is {block.predicate.dtype!s}, not bool", block)
+        outer, iterating, place = self.outer, set(self.iterating), self.place
+        self.outer = frozenset(self.iterating)
+        self.iterating.update(item.var for item in block.iters)
+        self.guards += guarded
+        for region in (*block.reads, *block.writes):
+            self.region(region)
+        # The initial value is stored in some instances only, but it is stored in each place of the spatial variables.
+        for part in (block.init, block.body):
+            if part is not None:
+                self.stmt(part)
+            self.place = place
+        self.guards -= guarded
+        self.outer, self.iterating = outer, iterating
+        self.visible.difference_update(fresh)
+
+    def iter_var(self, item: IterVar, guarded: bool) -> _Values:
+        """Check an iteration variable; gives what values it takes."""
+        dtype = item.var.dtype
+        if not dtype.is_integer or dtype.lanes != 1:
+            self.problem(f"iteration variable {item.var.name}: expected an integer, found {dtype!s}", item)
+            return _UNKNOWN
+        for what, part in (("first value", item.min), ("extent", item.extent), ("value", item.value)):
+            self.expr(part)
+            if part.dtype is not dtype:
+                self.problem(f"{item.var.name}: the {what} is {part.dtype!s}, the variable {dtype!s}", item)
+        values = self.range_of(item.value)
+        if not guarded:
+            return values
+        first, extent = self.range_of(item.min).interval, self.range_of(item.extent).interval
+        domain = Interval(first.lower, first.upper + extent.upper - 1)
+        return _Values(values.interval.intersect(domain), False, values.loops)
+
+    def region(self, region: BufferRegion) -> None:
+        self.buffer_use(region.buffer, region)
+        if len(region.ranges) != region.buffer.ndim:
+            self.problem(
+                f"buffer {region.buffer.name} has {region.buffer.ndim} dimensions, found {len(region.ranges)} ranges",
+                region,
+            )
+        for item in region.ranges:
+            for part in (item.min, item.extent):
+                self.expr(part)
+                if not part.dtype.is_integer or part.dtype.lanes != 1:
+                    self.problem(f"region: expected integer bounds, found {part.dtype!s}", part)
+
+    # Expressions.
+
+    def expr(self, expr: Expr) -> None:
+        """Check ``expr`` and what is below it."""
+        hints: set[Node] = set()  # loads that are prefetched: no access, so they may miss the buffer
+        for node in walk(expr):
+            if isinstance(node, Var):
+                self.var_use(node)
+                continue
+            if not isinstance(node, Expr):
+                self.problem(f"{type(node).__name__} is no expression", expr)
+                continue
+            self.invariants(node)
+            if isinstance(node, BufferLoad):
+                self.access(node.buffer, node, node.indices, node.predicate, check_bounds=node not in hints)
+            elif isinstance(node, Call):
+                self.call(node, hints)
+
+    def call(self, call: Call, hints: set[Node]) -> None:
+        if call.name.startswith("@"):
+            for arg in call.args:
+                if arg.dtype.lanes != 1 or not (arg.dtype.is_integer or arg.dtype.kind == "handle"):
+                    self.problem(f"{call.name}: expected addresses and integers, found {arg.dtype!s}", arg)
+        elif call.name in ("address_of", "prefetch"):
+            if not isinstance(call.args[0], BufferLoad):
+                self.problem(f"{call.name}: expected an element of a buffer", call)
+            elif call.name == "prefetch":
+                hints.add(call.args[0])
+
+    def invariants(self, node: Node) -> None:
+        """Check again what a node's constructor checks, and that the derived type is that of the operands now."""
+        try:
+            again = type(node)(*(getattr(node, name) for name, _ in node.node_fields))
+        except (TypeError, ValueError) as error:
+            self.problem(str(error), node)
+            return
+        if isinstance(node, Expr) and isinstance(again, Expr) and again.dtype is not node.dtype:
+            self.problem(f"the type is {node.dtype!s}, the operands give {again.dtype!s}", node)
+
+    def var_use(self, var: Var) -> None:
+        if var in self.outer:
+            self.problem(f"the block uses the variable {var.name} of a loop or block around it", var)
+        self.visibility(var, "variable", var)
+
+    def buffer_use(self, buffer: Buffer, node: Node) -> None:
+        self.visibility(buffer, "buffer", node)
+
+    def visibility(self, definition: Var | Buffer, what: str, node: Node) -> None:
+        if definition in self.visible:
+            return
+        if definition in self.defined:
+            self.problem(f"{what} {definition.name} is used outside of the scope of its definition", node)
+        else:
+            self.problem(f"undefined {what} {definition.name}", node)
+
+    def access(
+        self, buffer: Buffer, node: Node, indices: Iterable[Expr], predicate: Expr | None, check_bounds: bool = True
+    ) -> None:
+        self.buffer_use(buffer, node)
+        if self.guards or predicate is not None or not check_bounds:
+            return
+        for axis, (index, extent) in enumerate(zip(indices, buffer.shape, strict=False)):
+            (lower, upper), exact, _ = self.range_of(index)
+            size = self.range_of(extent).interval.upper
+            outside = upper < 0 or lower >= size
+            if outside or (exact and (lower < 0 or upper >= size)):
+                at = f"{lower}" if lower == upper else f"{lower} to {upper}"
+                self.problem(
+                    f"index {at} is out of bounds for dimension {axis} of {buffer.name}, whose extent is {size}", node
+                )
+
+    def range_of(self, expr: Expr) -> _Values:
+        """What is known of the values of an integer expression."""
+        if isinstance(expr, IntImm):
+            return _Values(Interval(expr.value, expr.value), True)
+        if isinstance(expr, Var):
+            return self.values.get(expr, _UNKNOWN)
+        if isinstance(expr, BinaryOp):
+            return self.binary_range(expr)
+        if isinstance(expr, Ramp):
+            base, stride = self.range_of(expr.base), self.range_of(expr.stride)
+            ends = Interval(0, expr.lanes - 1)
+            reach = OPERATIONS["mul"](stride.interval, ends)
+            exact = base.exact and stride.interval.is_point
+            return _Values(OPERATIONS["add"](base.interval, reach), exact, base.loops | stride.loops)
+        if isinstance(expr, Broadcast):
+            return self.range_of(expr.value)
+        if isinstance(expr, Cast) and expr.dtype.is_integer and expr.value.dtype.is_integer:
+            inner = self.range_of(expr.value)
+            return inner if _fits(inner.interval, expr) else _UNKNOWN
+        if isinstance(expr, UnaryOp) and expr.op == "neg" and expr.dtype.is_integer:
+            inner = self.range_of(expr.a)
+            made = inner._replace(interval=-inner.interval)
+            return made if _fits(made.interval, expr) else _UNKNOWN
+        return _UNKNOWN
+
+    def binary_range(self, expr: BinaryOp) -> _Values:
+        operation = OPERATIONS.get(expr.op)
+        if operation is None or not expr.dtype.is_integer:
+            return _UNKNOWN
+        a, b = self.range_of(expr.a), self.range_of(expr.b)
+        interval = operation(a.interval, b.interval)
+        # It may wrap around, unless all that is unknown is a size, and 64 bits hold the sizes of what fits into memory.
+        if not _fits(interval, expr) and (expr.dtype.bits < 64 or interval.is_finite):
+            return _UNKNOWN
+        if expr.op in ("add", "sub", "min", "max"):
+            exact = True
+        elif expr.op in ("mul", "floordiv"):
+            exact = b.interval.is_point or (expr.op == "mul" and a.interval.is_point)
+        else:
+            exact = interval == a.interval and b.interval.is_point and expr.op == "floormod"
+        exact = exact and a.exact and b.exact and not a.loops & b.loops
+        return _Values(interval, exact, a.loops | b.loops)
+
+
+def _fits(interval: Interval, expr: Expr) -> bool:
+    bounds = type_interval(expr.dtype)
+    return bounds.lower <= interval.lower and interval.upper <= bounds.upper
+
+
+_STMTS: dict[type, Any] = {
+    For: _Verifier.for_loop,
+    BufferStore: _Verifier.store,
+    IfThenElse: _Verifier.if_then_else,
+    Evaluate: _Verifier.evaluate,
+    Block: _Verifier.block,
+}
