@@ -10,6 +10,7 @@ import pytest
 from tilewright import graphir as gi
 from tilewright.graphir.module import IRModule
 from tilewright.passes import PassInstrument, config, registry
+from tilewright.tensorir.expr import const
 from tilewright.tensorir.stmt import Evaluate, PrimFunc
 
 
@@ -31,7 +32,11 @@ def mixed_mod(graph_function: gi.Function) -> IRModule:
     """A module of two graph functions, ``main`` and ``other``, and a loop-level one, ``kernel``."""
     y = gi.var("y", shape=(2, 3), dtype="float32")
     return IRModule(
-        {"main": graph_function, "other": gi.Function([y], y), "kernel": PrimFunc("kernel", (), Evaluate(0))}
+        {
+            "main": graph_function,
+            "other": gi.Function([y], y),
+            "kernel": PrimFunc("kernel", (), Evaluate(const(0, "int32"))),
+        }
     )
 
 

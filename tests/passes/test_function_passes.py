@@ -10,6 +10,7 @@ from tilewright import graphir as gi
 from tilewright.graphir.module import IRModule
 from tilewright.passes import PassContext, function_pass, module_pass, primfunc_pass
 from tilewright.tensorir.errors import PassError
+from tilewright.tensorir.expr import const
 from tilewright.tensorir.stmt import Evaluate, PrimFunc
 
 
@@ -136,7 +137,9 @@ def test_a_function_pass_that_returns_another_type_names_pass_function_and_types
 
 
 def test_a_function_pass_may_not_return_a_loop_level_function(mod: IRModule) -> None:
-    broken = function_pass(lambda func, mod, ctx: PrimFunc("p", (), Evaluate(0)), opt_level=0, name="Broken")
+    broken = function_pass(
+        lambda func, mod, ctx: PrimFunc("p", (), Evaluate(const(0, "int32"))), opt_level=0, name="Broken"
+    )
     with pytest.raises(PassError, match=r"expected a graphir Function .*found PrimFunc"):
         broken(mod)
 
