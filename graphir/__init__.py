@@ -27,6 +27,7 @@ from tilewright.graphir.expr import (
 )
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import OPERATORS, Operator, get_operator, list_operators, register_operator
+from tilewright.graphir.printer import large_constants, to_text
 from tilewright.graphir.types import FuncType, TensorType, TupleType, Type
 
 __all__ = [
@@ -49,9 +50,11 @@ __all__ = [
     "Var",
     "const",
     "get_operator",
+    "large_constants",
     "list_operators",
     "register_operator",
     "symbol",
+    "to_text",
     "var",
 ]
 
