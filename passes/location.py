@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from tilewright.graphir.expr import Call, Expr, Function, GlobalVar, Var
+from tilewright.graphir.base import Expr
+from tilewright.graphir.expr import Call, Function, GlobalVar, Var
 from tilewright.graphir.visitor import post_order
 from tilewright.tensorir.functor import walk
 from tilewright.tensorir.node import Node
