@@ -1,0 +1,213 @@
+"""``CompactBuffer``: puts each intermediate buffer where it is used, no larger than what is used there::
+
+    allocate T: Buffer[(m, n)]                      for i in range(m):
+    for i in range(m):                                  allocate T: Buffer[(1, 64)]
+        for j in range(n // 64):                 ->     for j in range(n // 64):
+            for jj in range(64):                            allocate T: Buffer[(1, 64), stack]
+                T[i, j * 64 + jj] = ...                     for jj in range(64):
+            ... reads T[i, j * 64 : j * 64 + 64]                T[0, jj] = ...
+
+(The step in the middle is left out.) The new place is the innermost statement around all accesses that never reads what
+an earlier run of itself left behind: an accumulator stays outside of the loop that adds to it. A dimension shrinks to the
+range of indices used there if that range has constant size, or is a smaller expression over symbolic dimensions.
+
+Scopes ``register`` and ``stack`` stay. An ``arena`` or ``global`` buffer that lands inside a loop with a constant size of
+at most ``max_stack_bytes`` moves to the stack.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from tilewright.graphir.module import IRModule
+from tilewright.passes.base import PrimFuncPass
+from tilewright.passes.config import register_config_option
+from tilewright.passes.context import PassContext
+from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.registry import register_pass
+from tilewright.passes.tensor.accesses import (
+    AccessCollector,
+    Place,
+    Usage,
+    bind_places,
+    common_place,
+    covers,
+    enclosing_loops,
+    inner_places,
+)
+from tilewright.tensorir.arith.analyzer import Analyzer
+from tilewright.tensorir.arith.region import region_of
+from tilewright.tensorir.dtype import INT64
+from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, const
+from tilewright.tensorir.functor import Mutator, free_vars
+from tilewright.tensorir.stmt import Allocate, BufferStore, PrimFunc, Stmt
+
+
+@register_config_option("tensorir.CompactBuffer")
+@dataclass(frozen=True)
+class CompactBufferConfig:
+    """Options of ``CompactBuffer``."""
+
+    max_stack_bytes: int = dataclasses.field(
+        default=16 << 10, metadata={"doc": "intermediate buffers in loops of at most this size go on the stack"}
+    )
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What becomes of one buffer: its new form, the place of its allocation, and the index of its first element."""
+
+    buffer: Buffer
+    place: Place
+    origin: tuple[Expr, ...]
+
+
+class _Planner:
+    def __init__(self, func: PrimFunc, max_stack_bytes: int) -> None:
+        self.max_stack_bytes = max_stack_bytes
+        self.known = set(func.variables)
+        self.analyzer = Analyzer()
+        for var in func.variables:
+            if var.dtype.is_integer:
+                self.analyzer.bind_nonnegative(var)
+
+    def plan(self, usage: Usage) -> _Plan | None:
+        """None leaves the buffer where it is."""
+        if usage.is_opaque or usage.buffer.strides or not usage.accesses:
+            return None
+        place = self._place(usage)
+        if place is None:
+            return None
+        with self.analyzer.scope():
+            bind_places(self.analyzer, place.chain())
+            dimensions = [self._dimension(usage, place, d) for d in range(usage.buffer.ndim)]
+        shape = tuple(extent for _, extent in dimensions)
+        origin = tuple(low for low, _ in dimensions)
+        old = usage.buffer
+        scope = self._scope(old, shape, place)
+        return _Plan(Buffer(old.name, shape, old.dtype, scope, (), old.alignment), place, origin)
+
+    def _place(self, usage: Usage) -> Place | None:
+        """The innermost place whose every read is of what was written there before."""
+        limit = usage.allocation
+        innermost = common_place(usage.accesses)
+        for place in (innermost, *enclosing_loops(innermost, limit)):
+            if place is limit or limit not in place.chain():
+                return None
+            if self._is_self_contained(usage, place):
+                return place
+        return None
+
+    def _is_self_contained(self, usage: Usage, place: Place) -> bool:
+        writes = [access for access in usage.accesses if access.is_write]
+        return all(
+            any(covers(write, read, place, self.analyzer) for write in writes)
+            for read in usage.accesses
+            if not read.is_write
+        )
+
+    def _dimension(self, usage: Usage, place: Place, number: int) -> tuple[Expr, Expr]:
+        """Least index and extent of a dimension at ``place``; zero and the old extent if they don't shrink."""
+        old = usage.buffer.shape[number]
+        whole: tuple[Expr, Expr] = (const(0, INT64), old)
+        boxes: list[tuple[Expr, Expr]] = []
+        for access in usage.accesses:
+            index = access.indices[number]
+            inside = [p.loop for p in inner_places(access, place) if p.loop is not None]
+            if index.dtype is not INT64:
+                return whole
+            found = region_of([index], {loop.var: (loop.min, loop.extent) for loop in inside}, self.analyzer)[0]
+            if found is None:
+                return whole
+            boxes.append(found)
+        prove = self.analyzer.prove
+        low = next((a for a, _ in boxes if all(prove(a <= b) for b, _ in boxes)), None)
+        if low is None:
+            return whole
+        sizes = [self.analyzer.simplify(a + extent - low) for a, extent in boxes]
+        size = next((a for a in sizes if all(prove(a >= b) for b in sizes)), None)
+        if size is None:
+            return whole
+        upper = self.analyzer.bounds(size).upper
+        if upper < 1 << 31:
+            size = const(max(int(upper), 1), INT64)
+            return whole if isinstance(old, IntImm) and old.value <= int(upper) else (low, size)
+        smaller = prove(size <= old) and not prove(size.equal(old))
+        return (low, size) if smaller and set(free_vars(size)) <= self.known else whole
+
+    def _scope(self, buffer: Buffer, shape: tuple[Expr, ...], place: Place) -> str:
+        if buffer.scope not in ("arena", "global") or not any(p.loop is not None for p in place.chain()):
+            return buffer.scope
+        size = buffer.dtype.bytes
+        for extent in shape:
+            if not isinstance(extent, IntImm):
+                return buffer.scope
+            size *= extent.value
+        return "stack" if size <= self.max_stack_bytes else buffer.scope
+
+
+class _Rewriter(Mutator):
+    def __init__(self, plans: dict[Buffer, _Plan]) -> None:
+        self.plans = plans
+        self.analyzer = Analyzer()
+        self.starts: dict[int, list[Buffer]] = {}
+        for plan in plans.values():
+            self.starts.setdefault(id(plan.place.stmt), []).append(plan.buffer)
+
+    def mutate(self, node: object) -> object:  # type: ignore[override]
+        new = super().mutate(node)  # type: ignore[type-var]
+        for buffer in reversed(self.starts.get(id(node), ())):
+            assert isinstance(new, Stmt)
+            new = Allocate(buffer, new)
+        return new
+
+    def mutate_Allocate(self, op: Allocate) -> object:
+        if op.buffer in self.plans:
+            return self.mutate(op.body)
+        return self.generic_mutate(op)
+
+    def _rebased(self, plan: _Plan, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple(
+            self.analyzer.simplify(self.mutate(index) - low)  # type: ignore[operator]
+            for index, low in zip(indices, plan.origin, strict=True)
+        )
+
+    def mutate_BufferLoad(self, op: BufferLoad) -> object:
+        plan = self.plans.get(op.buffer)
+        if plan is None:
+            return self.generic_mutate(op)
+        predicate = self.mutate(op.predicate) if op.predicate is not None else None
+        return BufferLoad(plan.buffer, self._rebased(plan, op.indices), predicate)  # type: ignore[arg-type]
+
+    def mutate_BufferStore(self, op: BufferStore) -> object:
+        plan = self.plans.get(op.buffer)
+        if plan is None:
+            return self.generic_mutate(op)
+        predicate = self.mutate(op.predicate) if op.predicate is not None else None
+        indices = self._rebased(plan, op.indices)
+        return BufferStore(plan.buffer, self.mutate(op.value), indices, predicate)  # type: ignore[arg-type]
+
+
+def compact_buffers(func: PrimFunc, max_stack_bytes: int = 16 << 10) -> PrimFunc:
+    """``func`` (without blocks) with its intermediate buffers in place and as small as they can be."""
+    planner = _Planner(func, max_stack_bytes)
+    plans: dict[Buffer, _Plan] = {}
+    for buffer, usage in AccessCollector(func).usages.items():
+        plan = planner.plan(usage)
+        if plan is not None:
+            plans[buffer] = plan
+    return func.with_body(_Rewriter(plans).mutate(func.body)) if plans else func  # type: ignore[arg-type]
+
+
+@register_pass
+@primfunc_pass(opt_level=0, name="CompactBuffer")
+class CompactBuffer(PrimFuncPass):
+    """See the module."""
+
+    runs_on_skipped = True
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        """``func`` with its intermediate buffers in place and as small as they can be."""
+        config: CompactBufferConfig = ctx.get_config("tensorir.CompactBuffer")
+        return compact_buffers(func, config.max_stack_bytes)

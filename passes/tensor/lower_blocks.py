@@ -1,0 +1,63 @@
+"""``LowerBlocks``: turns blocks into plain statements inside their loops.
+
+Each iteration variable of a block becomes its binding, the predicate becomes a condition around the block, and the init
+of a reduction runs where all reduction bindings have their least value::
+
+    for i in range(4):                              for i in range(4):
+        for k in range(8):                              for k in range(8):
+            block s(vi = i, vk = k):           ->           if k == 0:
+                init: b[vi] = 0                                 b[i] = 0
+                b[vi] = b[vi] + a[vi, vk]                   b[i] = b[i] + a[i, k]
+
+A block whose reduction was decomposed has no init, and leaves no condition. ``CompactBuffer``, which follows, places
+the intermediate buffers and shrinks them to what is accessed there.
+"""
+
+from __future__ import annotations
+
+from tilewright.graphir.module import IRModule
+from tilewright.passes.base import PrimFuncPass
+from tilewright.passes.context import PassContext
+from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.registry import register_pass
+from tilewright.tensorir.expr import Expr, IntImm, Var, all_of, compare
+from tilewright.tensorir.functor import Mutator, substitute
+from tilewright.tensorir.stmt import Block, IfThenElse, PrimFunc, Stmt, sequence
+
+
+class _BlockLowerer(Mutator):
+    """Replaces blocks from the outside in: the bindings of an inner block may use the variables of an outer one."""
+
+    def mutate_Block(self, block: Block) -> Stmt:
+        values: dict[Var, Expr] = {item.var: item.value for item in block.iters}
+        body: Stmt = self.mutate(substitute(block.body, values))
+        if block.init is not None:
+            first = all_of(*(compare("eq", it.value, it.min) for it in block.iters if it.kind == "reduction"))
+            init: Stmt = self.mutate(substitute(block.init, values))
+            body = sequence(_guarded(first, init), body)
+        if block.predicate is None:
+            return body
+        return _guarded(substitute(block.predicate, values), body)
+
+
+def _guarded(condition: Expr, body: Stmt) -> Stmt:
+    if isinstance(condition, IntImm) and condition.value:
+        return body
+    return IfThenElse(condition, body)
+
+
+def lower_blocks(func: PrimFunc) -> PrimFunc:
+    """``func`` without blocks."""
+    return func.with_body(_BlockLowerer().mutate(func.body))
+
+
+@register_pass
+@primfunc_pass(opt_level=0, name="LowerBlocks")
+class LowerBlocks(PrimFuncPass):
+    """See the module."""
+
+    runs_on_skipped = True
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        """``func`` without blocks."""
+        return lower_blocks(func)

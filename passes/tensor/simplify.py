@@ -1,0 +1,126 @@
+"""``Simplify``: computes at compile time what the ranges of the loops and the conditions around a place decide::
+
+    for i in range(4):                              for i in range(4):
+        for j in range(16):                             for j in range(16):
+            if i * 16 + j < 64:              ->             b[i * 16 + j] = a[i]
+                b[i * 16 + j] = a[(i * 16 + j) // 16]
+
+Loops of one iteration and conditions that are decided go away, nested conditions become one, and expressions take
+their canonical form. Float arithmetic keeps its rounding below opt_level 3.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.graphir.module import IRModule
+from tilewright.passes.base import PrimFuncPass
+from tilewright.passes.context import PassContext
+from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.registry import register_pass
+from tilewright.passes.tensor.scoped import ScopedMutator
+from tilewright.tensorir.expr import BinaryOp, BufferLoad, Call, Compare, Expr, IntImm, all_of, const
+from tilewright.tensorir.functor import substitute, walk
+from tilewright.tensorir.stmt import Block, For, IfThenElse, PrimFunc, SeqStmt, Stmt, sequence
+
+INTEGER_DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
+
+
+class _Simplifier(ScopedMutator):
+    def mutate(self, node: Any) -> Any:
+        if isinstance(node, Expr):
+            return self._split_least(self.simplify(node))
+        return super().mutate(node)
+
+    def _split_least(self, expr: Expr) -> Expr:
+        """``i * 4 + j == 0`` with both at least 0 as ``i == 0 and j == 0``, which loops can be split at."""
+        if not isinstance(expr, Compare) or expr.op != "eq" or not isinstance(expr.b, IntImm) or expr.b.value != 0:
+            return expr
+        terms = _summands(expr.a)
+        if len(terms) < 2 or not all(self.analyzer.bounds(term).lower >= 0 for term in terms):
+            return expr
+        zero = const(0, expr.a.dtype)
+        return all_of(*(self.simplify(Compare("eq", term, zero)) for term in terms))
+
+    def mutate_SeqStmt(self, op: SeqStmt) -> Stmt:
+        stmts = self.mutate_all(op.stmts)
+        if stmts is op.stmts and len(stmts) != 1 and not any(isinstance(stmt, SeqStmt) for stmt in stmts):
+            return op
+        return sequence(*stmts)
+
+    def mutate_For(self, loop: For) -> Stmt:
+        low, extent = self.mutate(loop.min), self.mutate(loop.extent)
+        if self.analyzer.prove(extent <= 0):
+            return sequence()
+        if isinstance(extent, IntImm) and extent.value == 1:
+            return self.mutate(substitute(loop.body, {loop.var: low}))  # type: ignore[no-any-return]
+        body = self.mutate_in_loop(loop.var, low, extent, loop.body)
+        if is_empty(body):
+            return body
+        if low is loop.min and extent is loop.extent and body is loop.body:
+            return loop
+        return For(loop.var, low, extent, loop.kind, body, loop.annotations)
+
+    def mutate_IfThenElse(self, op: IfThenElse) -> Stmt:
+        condition = self.mutate(op.condition)
+        if isinstance(condition, IntImm):
+            chosen = op.then_body if condition.value else op.else_body
+            return sequence() if chosen is None else self.mutate(chosen)  # type: ignore[no-any-return]
+        result = super().mutate_IfThenElse(op if condition is op.condition else _with_condition(op, condition))
+        if not isinstance(result, IfThenElse):
+            return result
+        then_body, else_body = result.then_body, result.else_body
+        if else_body is not None and is_empty(else_body):
+            else_body = None
+        if is_empty(then_body) and else_body is None:
+            return sequence()
+        if isinstance(then_body, IfThenElse) and else_body is None and then_body.else_body is None:
+            if not _reads(then_body.condition):
+                return IfThenElse(all_of(result.condition, then_body.condition), then_body.then_body)
+        if then_body is result.then_body and else_body is result.else_body:
+            return result
+        return IfThenElse(result.condition, then_body, else_body)
+
+    def mutate_Block(self, op: Block) -> Stmt:
+        with self.analyzer.scope():
+            for item in op.iters:
+                self.analyzer.bind(item.var, item.min, item.extent)
+            return self.generic_mutate(op)  # type: ignore[no-any-return]
+
+
+def _with_condition(op: IfThenElse, condition: Expr) -> IfThenElse:
+    return IfThenElse(condition, op.then_body, op.else_body)
+
+
+def _reads(condition: Expr) -> bool:
+    """Whether evaluating the condition reads memory or divides, which the outer condition may guard."""
+    return any(
+        isinstance(node, (BufferLoad, Call)) or (isinstance(node, BinaryOp) and node.op in INTEGER_DIVISIONS)
+        for node in walk(condition)
+    )
+
+
+def _summands(expr: Expr) -> list[Expr]:
+    if isinstance(expr, BinaryOp) and expr.op == "add":
+        return _summands(expr.a) + _summands(expr.b)
+    return [expr]
+
+
+def is_empty(stmt: Stmt) -> bool:
+    """Whether ``stmt`` is a sequence of nothing."""
+    return isinstance(stmt, SeqStmt) and all(is_empty(inner) for inner in stmt.stmts)
+
+
+def simplify(func: PrimFunc, *, fast: bool = False) -> PrimFunc:
+    """``func`` simplified; ``fast`` allows float arithmetic to round differently."""
+    return func.with_body(_Simplifier(func, fast=fast).mutate(func.body))
+
+
+@register_pass
+@primfunc_pass(opt_level=0, name="Simplify")
+class Simplify(PrimFuncPass):
+    """See the module."""
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        """``func`` simplified."""
+        return simplify(func, fast=ctx.opt_level >= 3)

@@ -1,0 +1,237 @@
+"""``StorageRewrite``: decides where the memory of intermediate buffers comes from.
+
+It runs after ``FlattenBuffer``. Buffers in the arena (or of global scope) become workspaces: parameters after the outputs, which the caller provides. In a
+parallel loop each iteration gets a part of its own, a whole number of cache lines long::
+
+    primfunc @f(A: ..., B: ..., n: int64)            primfunc @f(A: ..., B: ..., T: Buffer[(n * 64,), float32], n: int64)
+      for i in parallel(n) {                            for i in parallel(n) {
+        allocate T: Buffer[(60,), arena]        ->
+        T[j] = ...                                        T[i * 64 + j] = ...
+
+Buffers on the stack that are never alive at the same time share their memory, if they have one element type. Those that
+are too large for the stack, or whose size is not constant, become workspaces as well. Register buffers stay.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from tilewright.graphir.module import IRModule
+from tilewright.passes.base import PrimFuncPass
+from tilewright.passes.config import register_config_option
+from tilewright.passes.context import PassContext
+from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.registry import register_pass
+from tilewright.passes.tensor.flatten_buffer import element_count
+from tilewright.passes.tensor.vector_arith import vector_binary
+from tilewright.tensorir.arith.analyzer import Analyzer
+from tilewright.tensorir.dtype import INT64
+from tilewright.tensorir.errors import VerifyError
+from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, Var, const
+from tilewright.tensorir.functor import Mutator, free_vars, walk
+from tilewright.tensorir.stmt import Allocate, BufferStore, For, PrimFunc, SeqStmt, Stmt, sequence
+
+CACHE_LINE = 64
+
+
+@register_config_option("tensorir.StorageRewrite")
+@dataclass(frozen=True)
+class StorageRewriteConfig:
+    """Options of ``StorageRewrite``."""
+
+    max_stack_buffer: int = dataclasses.field(
+        default=64 << 10, metadata={"doc": "stack buffers of more bytes than this become workspaces"}
+    )
+
+
+@dataclass(frozen=True)
+class _Workspace:
+    """A parameter that takes the place of an allocation; ``offset`` is where the part of this iteration begins."""
+
+    buffer: Buffer
+    offset: Expr
+
+
+def constant_bytes(buffer: Buffer) -> int | None:
+    """The size of a buffer in bytes, or None if it is not constant."""
+    count = element_count(buffer)
+    return count.value * buffer.dtype.bytes if isinstance(count, IntImm) else None
+
+
+class _WorkspacePlanner(Mutator):
+    """Turns allocations into workspaces."""
+
+    def __init__(self, func: PrimFunc, config: StorageRewriteConfig, ctx: PassContext) -> None:
+        self.func, self.config, self.ctx = func, config, ctx
+        self.known = set(func.variables)
+        self.analyzer = Analyzer()
+        self.parallel: list[For] = []
+        self.planned: dict[Buffer, _Workspace] = {}
+
+    def mutate_For(self, loop: For) -> Stmt:
+        if loop.kind != "parallel":
+            return self.generic_mutate(loop)  # type: ignore[no-any-return]
+        self.parallel.append(loop)
+        result: Stmt = self.generic_mutate(loop)
+        self.parallel.pop()
+        return result
+
+    def mutate_Allocate(self, op: Allocate) -> Stmt:
+        if not self._needs_workspace(op.buffer):
+            return self.generic_mutate(op)  # type: ignore[no-any-return]
+        size = element_count(op.buffer)
+        line = max(1, CACHE_LINE // op.buffer.dtype.bytes)
+        offset: Expr = const(0, INT64)
+        total = size
+        if self.parallel:
+            total = (total + (line - 1)) // line * line
+        for loop in reversed(self.parallel):
+            offset = offset + (loop.var - loop.min).astype(INT64) * total
+            total = total * loop.extent.astype(INT64)
+        total, offset = self.analyzer.simplify(total), self.analyzer.simplify(offset)
+        unknown = [var.name for var in free_vars(total) if var not in self.known]
+        if unknown:
+            raise VerifyError(
+                f"workspace {op.buffer.name}: its size {total!s} depends on {', '.join(unknown)}, "
+                "which the caller does not know; expected symbolic dimensions only"
+            )
+        made = Buffer(op.buffer.name, (total,), op.buffer.dtype, "global", (), CACHE_LINE)
+        self.planned[op.buffer] = _Workspace(made, offset)
+        return self.mutate(op.body)  # type: ignore[no-any-return]
+
+    def _needs_workspace(self, buffer: Buffer) -> bool:
+        if buffer.scope in ("arena", "global"):
+            return True
+        size = constant_bytes(buffer)
+        if size is not None and size <= self.config.max_stack_buffer:
+            return False
+        found = "its size is not constant" if size is None else f"it has {size} bytes"
+        self.ctx.remark(f"{buffer.name} is not on the stack: {found}", "missed")
+        return True
+
+    def mutate_BufferLoad(self, op: BufferLoad) -> Expr:
+        place = self.planned.get(op.buffer)
+        if place is None:
+            return self.generic_mutate(op)  # type: ignore[no-any-return]
+        predicate = self.mutate(op.predicate) if op.predicate is not None else None
+        index = vector_binary("add", place.offset, self.mutate(op.indices[0]))
+        return BufferLoad(place.buffer, (index,), predicate)
+
+    def mutate_BufferStore(self, op: BufferStore) -> Stmt:
+        place = self.planned.get(op.buffer)
+        if place is None:
+            return self.generic_mutate(op)  # type: ignore[no-any-return]
+        predicate = self.mutate(op.predicate) if op.predicate is not None else None
+        index = vector_binary("add", place.offset, self.mutate(op.indices[0]))
+        return BufferStore(place.buffer, self.mutate(op.value), (index,), predicate)
+
+
+@dataclass
+class _Slot:
+    """Stack memory that several buffers use one after the other."""
+
+    buffer: Buffer
+    last: int
+
+
+class _StackSharer(Mutator):
+    """Gives one stack buffer to all buffers around, or directly in, one sequence whose uses do not overlap."""
+
+    def __init__(self) -> None:
+        self.replaced: dict[Buffer, Buffer] = {}
+
+    def mutate_buffer(self, buffer: Buffer) -> Buffer:
+        return self.replaced.get(buffer, buffer)
+
+    def mutate_Allocate(self, op: Allocate) -> Stmt:
+        chain, body = _peel(op)
+        if not chain:
+            return self.generic_mutate(op)  # type: ignore[no-any-return]
+        if not isinstance(body, SeqStmt):
+            new = self.mutate(body)
+            for buffer in reversed(chain):
+                new = Allocate(buffer, new)
+            return new  # type: ignore[no-any-return]
+        return self._share(chain, body)
+
+    def mutate_SeqStmt(self, op: SeqStmt) -> Stmt:
+        return self._share([], op)
+
+    def _share(self, chain: list[Buffer], body: SeqStmt) -> Stmt:
+        intervals: list[tuple[int, int, Buffer]] = []
+        for buffer in chain:
+            used = [number for number, stmt in enumerate(body.stmts) if _uses(stmt, buffer)]
+            if used:
+                intervals.append((used[0], used[-1], buffer))
+        stmts: list[Stmt] = []
+        for number, stmt in enumerate(body.stmts):
+            inner, rest = _peel(stmt) if isinstance(stmt, Allocate) else ([], stmt)
+            intervals.extend((number, number, buffer) for buffer in inner)
+            stmts.append(rest)
+        slots: list[_Slot] = []
+        for first, last, buffer in sorted(intervals, key=lambda item: (item[0], -_size(item[2]))):
+            fitting = [s for s in slots if s.last < first and s.buffer.dtype is buffer.dtype]
+            if not fitting:
+                slots.append(_Slot(buffer, last))
+                continue
+            slot = min(fitting, key=lambda s: abs(_size(s.buffer) - _size(buffer)))
+            if _size(buffer) > _size(slot.buffer) or buffer.alignment > slot.buffer.alignment:
+                self._enlarge(slot, buffer)
+            self.replaced[buffer] = slot.buffer
+            slot.last = last
+        result = sequence(*(self.mutate(stmt) for stmt in stmts))
+        for slot in reversed(slots):
+            result = Allocate(slot.buffer, result)
+        return result
+
+    def _enlarge(self, slot: _Slot, buffer: Buffer) -> None:
+        old = slot.buffer
+        shape = max((old.shape, buffer.shape), key=lambda s: s[0].value if isinstance(s[0], IntImm) else 0)
+        slot.buffer = Buffer(old.name, shape, old.dtype, old.scope, (), max(old.alignment, buffer.alignment))
+        self.replaced[old] = slot.buffer
+        for other, target in list(self.replaced.items()):
+            if target is old:
+                self.replaced[other] = slot.buffer
+
+
+def _peel(stmt: Stmt) -> tuple[list[Buffer], Stmt]:
+    """The stack buffers of constant size allocated around ``stmt``, and what they are around."""
+    chain: list[Buffer] = []
+    while isinstance(stmt, Allocate) and stmt.buffer.scope == "stack" and constant_bytes(stmt.buffer) is not None:
+        chain.append(stmt.buffer)
+        stmt = stmt.body
+    return chain, stmt
+
+
+def _size(buffer: Buffer) -> int:
+    return constant_bytes(buffer) or 0
+
+
+def _uses(stmt: Stmt, buffer: Buffer) -> bool:
+    return any(isinstance(node, (BufferLoad, BufferStore)) and node.buffer is buffer for node in walk(stmt))
+
+
+def rewrite_storage(func: PrimFunc, ctx: PassContext | None = None) -> PrimFunc:
+    """``func``, whose buffers are one-dimensional, with workspaces as parameters and shared stack buffers."""
+    ctx = ctx if ctx is not None else PassContext.current()
+    planner = _WorkspacePlanner(func, ctx.get_config("tensorir.StorageRewrite"), ctx)
+    body = _StackSharer().mutate(planner.mutate(func.body))
+    if not planner.planned:
+        return func.with_body(body)
+    workspaces = tuple(place.buffer for place in planner.planned.values())
+    params: tuple[Buffer | Var, ...] = (*func.buffers, *workspaces, *func.variables)
+    count = int(func.attrs.get("num_workspaces", 0)) + len(workspaces)
+    return PrimFunc(func.name, params, body, {**func.attrs, "num_workspaces": count})
+
+
+@register_pass
+@primfunc_pass(opt_level=0, name="StorageRewrite")
+class StorageRewrite(PrimFuncPass):
+    """See the module."""
+
+    runs_on_skipped = True
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        """``func`` with workspaces as parameters and shared stack buffers."""
+        return rewrite_storage(func, ctx)

@@ -1,0 +1,159 @@
+"""Expressions over the lanes of a vector: what a scalar operation becomes when some operands are vectors.
+
+Index arithmetic stays in the form ``Ramp`` wherever it can, since code generators turn an access at ``Ramp(base, 1)`` into
+one contiguous load or store and everything else into a gather or scatter.
+"""
+
+from __future__ import annotations
+
+from tilewright.tensorir.dtype import INT32, DataType
+from tilewright.tensorir.expr import (
+    BinaryOp,
+    Broadcast,
+    Call,
+    Cast,
+    Compare,
+    Expr,
+    IntImm,
+    Ramp,
+    Select,
+    UnaryOp,
+    binary,
+    call,
+    cast,
+    compare,
+    const,
+    select,
+)
+
+
+def widen(expr: Expr, lanes: int) -> Expr:
+    """``expr`` as a vector of ``lanes`` lanes: a scalar is copied to each."""
+    return Broadcast(expr, lanes) if expr.dtype.lanes == 1 and lanes > 1 else expr
+
+
+def common_lanes(*exprs: Expr) -> int:
+    """The number of lanes of those that are vectors; 1 if none is."""
+    return max(expr.dtype.lanes for expr in exprs)
+
+
+def ramp(base: Expr, stride: Expr, lanes: int) -> Expr:
+    """``Ramp``, or a broadcast if it does not rise."""
+    if isinstance(stride, IntImm) and stride.value == 0:
+        return Broadcast(base, lanes)
+    return Ramp(base, stride, lanes)
+
+
+def lane_numbers(lanes: int, dtype: DataType = INT32) -> Expr:
+    """The vector 0, 1, 2, ..."""
+    return Ramp(const(0, dtype), const(1, dtype), lanes)
+
+
+def _affine(expr: Expr) -> tuple[Expr, Expr] | None:
+    """Base and stride of a vector that rises evenly."""
+    if isinstance(expr, Ramp):
+        return expr.base, expr.stride
+    if isinstance(expr, Broadcast) and expr.dtype.is_integer:
+        return expr.value, const(0, expr.value.dtype)
+    if expr.dtype.lanes == 1 and expr.dtype.is_integer:
+        return expr, const(0, expr.dtype)
+    return None
+
+
+def vector_binary(op: str, a: Expr, b: Expr) -> Expr:
+    """``a op b``; a scalar operand stands for a vector of copies."""
+    lanes = common_lanes(a, b)
+    if lanes == 1:
+        return binary(op, a, b)
+    x, y = _affine(a), _affine(b)
+    if x is not None and y is not None:
+        if op in ("add", "sub"):
+            return ramp(binary(op, x[0], y[0]), binary(op, x[1], y[1]), lanes)
+        zero = [isinstance(stride, IntImm) and stride.value == 0 for stride in (x[1], y[1])]
+        if op == "mul" and any(zero):
+            (base, stride), factor = (x, y[0]) if zero[1] else (y, x[0])
+            return ramp(binary("mul", base, factor), binary("mul", stride, factor), lanes)
+    if _is_uniform(a) and _is_uniform(b):
+        return Broadcast(binary(op, _scalar(a), _scalar(b)), lanes)
+    return BinaryOp(op, widen(a, lanes), widen(b, lanes))
+
+
+def _is_uniform(expr: Expr) -> bool:
+    return expr.dtype.lanes == 1 or isinstance(expr, Broadcast)
+
+
+def _scalar(expr: Expr) -> Expr:
+    return expr.value if isinstance(expr, Broadcast) else expr
+
+
+def vector_compare(op: str, a: Expr, b: Expr) -> Expr:
+    """The comparison, per lane."""
+    lanes = common_lanes(a, b)
+    if lanes == 1:
+        return compare(op, a, b)
+    if _is_uniform(a) and _is_uniform(b):
+        return Broadcast(compare(op, _scalar(a), _scalar(b)), lanes)
+    return Compare(op, widen(a, lanes), widen(b, lanes))
+
+
+def vector_select(condition: Expr, true_value: Expr, false_value: Expr) -> Expr:
+    """``select``, per lane; a scalar condition chooses for all lanes."""
+    lanes = common_lanes(condition, true_value, false_value)
+    if lanes == 1:
+        return select(condition, true_value, false_value)
+    if isinstance(condition, Broadcast):
+        condition = condition.value
+    if isinstance(condition, IntImm):
+        return widen(true_value if condition.value else false_value, lanes)
+    return Select(condition, widen(true_value, lanes), widen(false_value, lanes))
+
+
+def vector_unary(op: str, a: Expr) -> Expr:
+    """``op a``, per lane."""
+    if isinstance(a, Broadcast):
+        return Broadcast(UnaryOp(op, a.value), a.lanes)
+    if isinstance(a, Ramp) and op == "neg":
+        return vector_binary("sub", const(0, a.base.dtype), a)
+    return UnaryOp(op, a)
+
+
+def vector_cast(dtype: DataType, a: Expr) -> Expr:
+    """``a`` converted, per lane. Truncating an even rise is exact modulo the type, extending it is not (it may wrap)."""
+    target = dtype.element
+    if isinstance(a, Broadcast):
+        return Broadcast(cast(target, a.value), a.lanes)
+    if isinstance(a, Ramp) and target.is_integer and target.bits <= a.base.dtype.bits:
+        return Ramp(cast(target, a.base), cast(target, a.stride), a.lanes)
+    lanes = a.dtype.lanes
+    return Cast(dtype.with_lanes(lanes), a) if lanes > 1 else cast(target, a)
+
+
+def vector_call(name: str, args: tuple[Expr, ...], dtype: DataType) -> Expr:
+    """A call of an intrinsic that works on each lane by itself."""
+    lanes = common_lanes(*args)
+    if lanes > 1 and all(_is_uniform(arg) for arg in args):
+        return Broadcast(Call(name, tuple(_scalar(arg) for arg in args), dtype.element), lanes)
+    return Call(name, tuple(widen(arg, lanes) for arg in args), dtype.with_lanes(lanes))
+
+
+def conjunction(*conditions: Expr | None) -> Expr | None:
+    """The conditions that are there, joined by ``and``; None if there is none or all are true."""
+    result: Expr | None = None
+    for condition in conditions:
+        if condition is None or _is_true(condition):
+            continue
+        result = condition if result is None else vector_binary("and", result, condition)
+    return result
+
+
+def _is_true(condition: Expr) -> bool:
+    scalar = _scalar(condition)
+    return isinstance(scalar, IntImm) and bool(scalar.value)
+
+
+def any_lane(mask: Expr) -> Expr:
+    """Whether the condition holds in at least one lane."""
+    if mask.dtype.lanes == 1:
+        return mask
+    flags = Cast(DataType("int8").with_lanes(mask.dtype.lanes), mask)
+    return compare("ne", call("reduce_max", flags), const(0, "int8"))

@@ -1,0 +1,95 @@
+"""Reductions over the lanes of a vector: ``b[i] = b[i] + f(v)`` for the variable ``v`` of a vectorized loop."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+from tilewright.tensorir.dtype import DataType
+from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Expr, binary, call
+from tilewright.tensorir.folding import Number
+from tilewright.tensorir.functor import walk
+from tilewright.tensorir.stmt import BufferStore
+from tilewright.tensorir.structural import structural_equal
+
+_REDUCERS = {"add": "reduce_add", "mul": "reduce_mul", "min": "reduce_min", "max": "reduce_max"}
+
+
+@dataclasses.dataclass(frozen=True)
+class LaneReduction:
+    """A store that combines an element with a value.
+
+    Attributes:
+        op: ``add``, ``mul``, ``min`` or ``max``.
+        terms: the value, or the two factors of it if they are multiplied and added in one step (``fma``).
+        target: the element.
+        buffer: the vector that collects the lanes until the loop ends; None to combine at once.
+    """
+
+    op: str
+    terms: tuple[Expr, ...]
+    target: BufferLoad
+    buffer: Buffer | None = None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether another order gives the same bits."""
+        return self.op in ("min", "max") or not self.target.buffer.dtype.is_float
+
+    @property
+    def identity(self) -> Number:
+        """The value that changes nothing."""
+        dtype = self.target.buffer.dtype
+        if self.op in ("add", "mul"):
+            # -0.0 + x is x for all x, also for -0.0
+            return (-0.0 if dtype.is_float else 0) if self.op == "add" else 1
+        if dtype.is_float:
+            return math.inf if self.op == "min" else -math.inf
+        low, high = _integer_range(dtype)
+        return high if self.op == "min" else low
+
+    def combine(self, old: Expr, terms: Sequence[Expr]) -> Expr:
+        """``old`` with the terms taken in."""
+        if len(terms) == 2:
+            return call("fma", terms[0], terms[1], old)
+        return binary(self.op, old, terms[0])
+
+    def across_lanes(self, vector: Expr) -> Expr:
+        """All lanes of ``vector`` combined."""
+        return call(_REDUCERS[self.op], vector)
+
+
+def _integer_range(dtype: DataType) -> tuple[int, int]:
+    if dtype.is_uint:
+        return 0, (1 << dtype.bits) - 1
+    return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
+
+
+def match_reduction(store: BufferStore) -> LaneReduction | None:
+    """``store`` as a reduction into the element that it writes, if it has that form."""
+    value = store.value
+
+    def is_target(expr: Expr) -> bool:
+        return (
+            isinstance(expr, BufferLoad)
+            and expr.buffer is store.buffer
+            and expr.predicate is None
+            and all(structural_equal(a, b) for a, b in zip(expr.indices, store.indices, strict=True))
+        )
+
+    found: LaneReduction | None = None
+    if isinstance(value, BinaryOp) and value.op in _REDUCERS:
+        for old, term in ((value.a, value.b), (value.b, value.a)):
+            if isinstance(old, BufferLoad) and is_target(old):
+                found = LaneReduction(value.op, (term,), old)
+                break
+    elif isinstance(value, Call) and value.name == "fma" and isinstance(value.args[2], BufferLoad):
+        if is_target(value.args[2]):
+            found = LaneReduction("add", value.args[:2], value.args[2])
+    if found is None or store.buffer.dtype.is_bool:
+        return None
+    for term in found.terms:
+        if any(isinstance(node, BufferLoad) and node.buffer is store.buffer for node in walk(term)):
+            return None
+    return found

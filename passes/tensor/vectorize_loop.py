@@ -1,0 +1,347 @@
+"""``VectorizeLoop``: executes the iterations of vectorized loops in the lanes of vectors.
+
+An extent that is a small power of two becomes one vector; any other extent becomes a loop over vectors and a tail, which
+is one more vector with a mask, or a scalar loop::
+
+    for i in vectorized(n):               for io in range(n // 16):
+        b[i] = a[i] * 2.0        ->           b[ramp(io * 16, 1, 16)] = a[ramp(io * 16, 1, 16)] * broadcast(2.0, 16)
+                                          if n % 16 > 0:
+                                              ... the same at n // 16 * 16, where lane < n % 16
+
+The number of lanes is what one register of the target holds of the widest element type that the body computes with
+(float16 and bfloat16 count as float32, in which they are computed). Buffers allocated in the loop get one element for
+each lane; conditions that differ from lane to lane become predicates; a sum over the loop becomes a sum of vectors, whose
+lanes are added at the end, if rounding may change. A loop that has no vector form becomes serial, with a remark.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Literal
+
+from tilewright.graphir.module import IRModule
+from tilewright.passes.base import PrimFuncPass
+from tilewright.passes.config import register_config_option
+from tilewright.passes.context import PassContext
+from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.registry import register_pass
+from tilewright.passes.tensor.vector_arith import lane_numbers, widen
+from tilewright.passes.tensor.vector_body import CannotVectorizeError, VectorBody
+from tilewright.passes.tensor.vector_reduction import LaneReduction, match_reduction
+from tilewright.tensorir.arith.analyzer import Analyzer
+from tilewright.tensorir.dtype import BOOL, FLOAT32, DataType
+from tilewright.tensorir.expr import (
+    Buffer,
+    BufferLoad,
+    Cast,
+    Compare,
+    Expr,
+    IntImm,
+    Var,
+    cast,
+    compare,
+    const,
+)
+from tilewright.tensorir.functor import Mutator, Visitor, copy_with_fresh_definitions, substitute, uses_var, walk
+from tilewright.tensorir.stmt import (
+    Allocate,
+    BufferStore,
+    For,
+    IfThenElse,
+    LetStmt,
+    PrimFunc,
+    Stmt,
+    sequence,
+)
+from tilewright.tensorir.target import Target
+
+#: Registers that one statement may span before its loop is cut into vectors instead.
+_MAX_REGISTERS = 4
+
+#: Main loops of at most this many vectors are unrolled, so that register buffers stay in registers.
+_UNROLLED_VECTORS = 8
+
+
+@register_config_option("tensorir.VectorizeLoop")
+@dataclass(frozen=True)
+class VectorizeLoopConfig:
+    """Options of ``VectorizeLoop``."""
+
+    tail: Literal["auto", "mask", "peel"] = dataclasses.field(
+        default="auto",
+        metadata={"doc": "how iterations are done that do not fill a vector: masked, in a scalar loop, or by target"},
+    )
+    enable: bool = dataclasses.field(default=True, metadata={"doc": "false makes every vectorized loop serial"})
+
+
+class _ReductionFinder(Visitor):
+    """The reductions of a loop body, in order, and the variables that the body defines."""
+
+    def __init__(self, loop: For) -> None:
+        self.defined: set[Var] = {loop.var}
+        self.allocated: set[Buffer] = set()
+        self.found: list[LaneReduction] = []
+        self.uses: dict[Buffer, int] = {}
+        self.reducing: dict[Buffer, list[str]] = {}
+        self.visit(loop.body)
+
+    def visit_For(self, op: For) -> None:
+        self.defined.add(op.var)
+        self.generic_visit(op)
+
+    def visit_LetStmt(self, op: LetStmt) -> None:
+        self.defined.add(op.var)
+        self.generic_visit(op)
+
+    def visit_Allocate(self, op: Allocate) -> None:
+        self.allocated.add(op.buffer)
+        self.generic_visit(op)
+
+    def visit_BufferLoad(self, op: BufferLoad) -> None:
+        self.uses[op.buffer] = self.uses.get(op.buffer, 0) + 1
+        self.generic_visit(op)
+
+    def visit_BufferStore(self, op: BufferStore) -> None:
+        self.uses[op.buffer] = self.uses.get(op.buffer, 0) + 1
+        found = match_reduction(op)
+        if found is not None:
+            self.found.append(found)
+            self.reducing.setdefault(op.buffer, []).append(found.op)
+        self.generic_visit(op)
+
+    def only_reduced(self) -> dict[Buffer, bool]:
+        """The buffers that every access reduces into (a load and a store each), all with the same operation."""
+        return {
+            buffer: self.uses[buffer] == 2 * len(ops) and len(set(ops)) == 1 for buffer, ops in self.reducing.items()
+        }
+
+    def accumulators(self) -> dict[int, LaneReduction]:
+        """The reductions into one element that the whole loop reduces into, by number."""
+        return {
+            number: item
+            for number, item in enumerate(self.found)
+            if self.uses[item.target.buffer] == 2
+            and item.target.buffer not in self.allocated
+            and not any(uses_var(index, self.defined) for index in item.target.indices)
+            and not any(isinstance(node, BufferLoad) for index in item.target.indices for node in walk(index))
+        }
+
+
+class _LoopVectorizer(Mutator):
+    def __init__(self, ctx: PassContext, target: Target) -> None:
+        self.ctx, self.target = ctx, target
+        self.config: VectorizeLoopConfig = ctx.get_config("tensorir.VectorizeLoop")
+        self.analyzer = Analyzer()
+
+    def mutate_For(self, loop: For) -> Stmt:
+        body: Stmt = self.mutate(loop.body)
+        if loop.kind != "vectorized":
+            return loop if body is loop.body else _with_body(loop, body)
+        loop = _with_body(loop, body)
+        if not self.config.enable:
+            return _serial(loop)
+        try:
+            return _OneLoop(loop, self).run()
+        except CannotVectorizeError as reason:
+            self.ctx.remark(f"loop {loop.var.name} is not vectorized: {reason}", "missed")
+            return _serial(loop)
+
+
+def _with_body(loop: For, body: Stmt) -> For:
+    return loop if body is loop.body else For(loop.var, loop.min, loop.extent, loop.kind, body, loop.annotations)
+
+
+def _serial(loop: For) -> For:
+    return For(loop.var, loop.min, loop.extent, "serial", loop.body, loop.annotations)
+
+
+class _OneLoop:
+    """Makes vectors of one loop."""
+
+    def __init__(self, loop: For, parent: _LoopVectorizer) -> None:
+        self.loop = loop
+        self.target, self.analyzer, self.config = parent.target, parent.analyzer, parent.config
+        self.may_reassociate = bool(loop.annotations.get("reassociate")) or parent.ctx.opt_level >= 3
+        finder = _ReductionFinder(loop)
+        self.only_reduced = finder.only_reduced()
+        self.accumulators = finder.accumulators()
+        self.register_lanes = self.target.lanes(_widest_type(loop.body))
+        if any(node.dtype.lanes > 1 for node in walk(loop.body) if isinstance(node, Expr)):
+            raise CannotVectorizeError("the body is made of vectors already")
+
+    def run(self) -> Stmt:
+        extent = self.loop.extent
+        if isinstance(extent, IntImm):
+            if extent.value <= 0:
+                return sequence()
+            if extent.value == 1:
+                return substitute(self.loop.body, {self.loop.var: self.loop.min})
+            if _is_power_of_two(extent.value) and extent.value <= _MAX_REGISTERS * self.register_lanes:
+                self.accumulators = {}
+                return self._vector(self.loop.body, self.loop.min, extent.value, None)
+        lanes = self._strip_lanes()
+        if lanes < 2:
+            raise CannotVectorizeError("the target holds only one element of its type in a register")
+        self._allocate_accumulators(lanes)
+        return self._finish(self._strips(lanes))
+
+    def _strip_lanes(self) -> int:
+        """Lanes of the main loop: more than a register where a reduction would wait for its own last result."""
+        lanes = self.register_lanes * (_MAX_REGISTERS if self.accumulators else 1)
+        if isinstance(self.loop.extent, IntImm):
+            while lanes > self.register_lanes and lanes > self.loop.extent.value:
+                lanes //= 2
+        return lanes
+
+    def _vector(self, body: Stmt, base: Expr, lanes: int, tail: Expr | None) -> Stmt:
+        vector = VectorBody(
+            self.loop.var,
+            base,
+            lanes,
+            tail,
+            self.accumulators,
+            self.only_reduced,
+            self.may_reassociate,
+            self._stays_in_block,
+        )
+        return vector.mutate(body)
+
+    def _stays_in_block(self, base: Expr, lanes: int, divisor: int) -> bool:
+        remainder = base % divisor
+        return self.analyzer.prove(remainder <= divisor - lanes)
+
+    def _strips(self, lanes: int) -> Stmt:
+        """The main loop over whole vectors, and the tail."""
+        loop = self.loop
+        dtype = loop.var.dtype
+        simplify = self.analyzer.simplify
+        count = simplify(loop.extent // lanes)
+        rest = simplify(loop.extent % lanes)
+        start = simplify(loop.min + count * lanes)
+        main: Stmt | None = None
+        if not (isinstance(count, IntImm) and count.value == 0):
+            strip = Var(f"{loop.var.name}_vector", dtype)
+            self.analyzer.bind(strip, const(0, dtype), count)
+            body = self._vector(copy_with_fresh_definitions(loop.body), loop.min + strip * lanes, lanes, None)
+            unrolled = isinstance(count, IntImm) and count.value <= _UNROLLED_VECTORS and not self.accumulators
+            main = For(strip, const(0, dtype), count, "unrolled" if unrolled else "serial", body)
+        if isinstance(rest, IntImm) and rest.value == 0:
+            return main if main is not None else sequence()
+        return sequence(main, self._tail(start, rest, lanes))
+
+    def _tail(self, start: Expr, rest: Expr, lanes: int) -> Stmt:
+        loop = self.loop
+        body = copy_with_fresh_definitions(loop.body)
+        if self._peels():
+            if self.accumulators:
+                body = _NamedAccumulators(self.accumulators).mutate(body)
+            return For(loop.var, start, rest, "serial", body)
+        if isinstance(rest, IntImm):
+            width = 1
+            while width < rest.value:
+                width *= 2
+            lanes = lanes if self.accumulators else min(lanes, max(2, width))
+            if lanes == rest.value:
+                return self._vector(body, start, lanes, None)
+        mask = Var(f"{loop.var.name}_tail", BOOL.with_lanes(lanes))
+        exists = Compare("lt", lane_numbers(lanes), widen(cast("int32", rest), lanes))
+        vector = LetStmt(mask, exists, self._vector(body, start, lanes, mask))
+        return vector if isinstance(rest, IntImm) else IfThenElse(compare("gt", rest, const(0, rest.dtype)), vector)
+
+    def _peels(self) -> bool:
+        """Whether the tail is a scalar loop: asked for, or the target has no masked access to elements that small."""
+        if self.config.tail != "auto":
+            return self.config.tail == "peel"
+        if "avx512f" in self.target.features:
+            return False
+        narrowest = min((node.buffer.dtype.bits for node in walk(self.loop.body) if _is_access(node)), default=32)
+        return "avx2" not in self.target.features or narrowest < 32
+
+    def _allocate_accumulators(self, lanes: int) -> None:
+        if not self.may_reassociate:
+            self.accumulators = {number: item for number, item in self.accumulators.items() if item.is_exact}
+        made: dict[int, LaneReduction] = {}
+        for number, item in self.accumulators.items():
+            target = item.target.buffer
+            vector = Buffer(f"{target.name}_lanes", (const(lanes, "int64"),), target.dtype, "register", (), 64)
+            made[number] = dataclasses.replace(item, buffer=vector)
+        self.accumulators = made
+
+    def _finish(self, loops: Stmt) -> Stmt:
+        """``loops`` between the start of the accumulators and their reduction to single elements."""
+        before: list[Stmt] = []
+        after: list[Stmt] = []
+        for item in self.accumulators.values():
+            assert item.buffer is not None
+            shape = item.buffer.shape[0]
+            assert isinstance(shape, IntImm)
+            lane = (lane_numbers(shape.value),)
+            before.append(
+                BufferStore(item.buffer, const(item.identity, item.buffer.dtype.with_lanes(shape.value)), lane)
+            )
+            total = item.combine(item.target, (item.across_lanes(BufferLoad(item.buffer, lane)),))
+            after.append(BufferStore(item.target.buffer, total, item.target.indices))
+        whole = sequence(*before, loops, *after)
+        for item in self.accumulators.values():
+            assert item.buffer is not None
+            whole = Allocate(item.buffer, whole)
+        return whole
+
+
+class _NamedAccumulators(Mutator):
+    """A peeled tail adds to lane 0 of the accumulators, since the element itself is only combined at the end."""
+
+    def __init__(self, accumulators: dict[int, LaneReduction]) -> None:
+        self.buffers = {item.target.buffer: item.buffer for item in accumulators.values()}
+
+    def mutate_BufferLoad(self, op: BufferLoad) -> Expr:
+        vector = self.buffers.get(op.buffer)
+        return self.generic_mutate(op) if vector is None else BufferLoad(vector, (const(0, "int64"),))
+
+    def mutate_BufferStore(self, op: BufferStore) -> Stmt:
+        vector = self.buffers.get(op.buffer)
+        if vector is None:
+            return self.generic_mutate(op)  # type: ignore[no-any-return]
+        return BufferStore(vector, self.mutate(op.value), (const(0, "int64"),))
+
+
+def _is_access(node: object) -> bool:
+    return isinstance(node, (BufferLoad, BufferStore))
+
+
+def _is_power_of_two(value: int) -> bool:
+    return value > 0 and value & (value - 1) == 0
+
+
+def _widest_type(body: Stmt) -> DataType:
+    """The widest element type that the body computes with, apart from addresses."""
+    found: list[DataType] = []
+    for node in walk(body):
+        if isinstance(node, (BufferLoad, BufferStore)):
+            found.append(node.buffer.dtype)
+        elif isinstance(node, Cast) and node.dtype.is_float:
+            found.append(node.dtype.element)
+    if not found:
+        return FLOAT32
+    widest = max(found, key=lambda dtype: dtype.bits)
+    return FLOAT32 if any(dtype.is_float and dtype.bits == 16 for dtype in found) and widest.bits < 32 else widest
+
+
+def vectorize_loops(func: PrimFunc, ctx: PassContext | None = None, target: Target | None = None) -> PrimFunc:
+    """``func`` without vectorized loops."""
+    ctx = ctx if ctx is not None else PassContext.current()
+    vectorizer = _LoopVectorizer(ctx, target if target is not None else Target.current())
+    return func.with_body(vectorizer.mutate(func.body))
+
+
+@register_pass
+@primfunc_pass(opt_level=0, name="VectorizeLoop")
+class VectorizeLoop(PrimFuncPass):
+    """See the module."""
+
+    runs_on_skipped = True
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        """``func`` without vectorized loops."""
+        return vectorize_loops(func, ctx)
