@@ -343,7 +343,7 @@ class _GraphPrinter:
             if isinstance(node, Function) or (isinstance(node, Let) and (node not in flat or uses[node] > 1)):
                 inner = _Region(region)
                 self.opened[node] = [inner]
-                inside = {child: inner for child in node.children}
+                inside = dict.fromkeys(node.children, inner)
                 flat.add(node.body)
             elif isinstance(node, Let):
                 flat.add(node.body)

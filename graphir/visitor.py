@@ -9,12 +9,22 @@ from tilewright.graphir.expr import Call, Expr, Function, Let, Var
 from tilewright.tensorir.errors import VerifyError
 
 
-def post_order(*roots: Expr, enter_functions: bool = True, known: Container[Expr] = ()) -> list[Expr]:
+def _children(node: Expr) -> Iterable[Expr]:
+    return node.children
+
+
+def post_order(
+    *roots: Expr,
+    enter_functions: bool = True,
+    known: Container[Expr] = (),
+    children_of: Callable[[Expr], Iterable[Expr]] = _children,
+) -> list[Expr]:
     """Every expression below ``roots``, once each, after the expressions that it is made of.
 
     Args:
         enter_functions: whether to go into the bodies of nested functions.
         known: expressions to leave out, with what only they are made of.
+        children_of: what an expression is made of, for walks that leave some parts out (branches not yet taken).
 
     Raises:
         VerifyError: the graph has a cycle.
@@ -28,7 +38,7 @@ def post_order(*roots: Expr, enter_functions: bool = True, known: Container[Expr
         status = state.get(node)
         if status is None:
             state[node] = False
-            children: Iterable[Expr] = node.children
+            children = children_of(node)
             if not enter_functions and isinstance(node, Function) and node not in top:
                 children = ()
             for child in reversed(tuple(children)):

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from tilewright.graphir.op import register_operator
-from tilewright.graphir.ops.common import FLOATS, Binary
-from tilewright.tensorir.expr import Expr, call
+from tilewright.graphir.ops.common import NUMBERS, Binary, read_broadcast
+from tilewright.graphir.types import TensorType
+from tilewright.tensorir import tensor as te
+from tilewright.tensorir.dtype import DataType
+from tilewright.tensorir.expr import Expr, Var, binary, call, cast, const, select
 from tilewright.tensorir.expr import maximum as scalar_maximum
+from tilewright.tensorir.expr import minimum as scalar_minimum
+from tilewright.tensorir.tensor import Tensor
 
 
 @register_operator
@@ -22,6 +30,105 @@ class add(Binary):
 
 
 @register_operator
+class subtract(Binary):
+    """``lhs - rhs``; integers wrap."""
+
+    name = "subtract"
+    function = np.subtract
+
+    def scalar(self, lhs: Expr, rhs: Expr) -> Expr:
+        return lhs - rhs
+
+
+@register_operator
+class multiply(Binary):
+    """``lhs * rhs``; integers wrap."""
+
+    name = "multiply"
+    function = np.multiply
+
+    def scalar(self, lhs: Expr, rhs: Expr) -> Expr:
+        return lhs * rhs
+
+
+@register_operator
+class divide(Binary):
+    """``lhs / rhs`` of floats."""
+
+    name = "divide"
+    function = np.true_divide
+
+    def infer_type(self, args: Sequence[TensorType], attrs: Any) -> TensorType:
+        for number, arg in enumerate(args):
+            if not arg.dtype.is_float:
+                raise self.error(
+                    number, "a floating-point tensor", f"{arg}; use floor_divide, or cast the integers to a float"
+                )
+        return super().infer_type(args, attrs)
+
+    def scalar(self, lhs: Expr, rhs: Expr) -> Expr:
+        return lhs / rhs
+
+
+def _safe_divisor(rhs: Expr) -> Expr:
+    """``rhs``, or 1 in place of the divisors at which a machine's division traps: 0, and -1 (the least integer over
+    -1 overflows)."""
+    bad = rhs.equal(0)
+    if rhs.dtype.is_int:
+        bad = bad | rhs.equal(-1)
+    return select(bad, const(1, rhs.dtype), rhs)
+
+
+def _float_remainder(lhs: Expr, rhs: Expr) -> Expr:
+    """The remainder with the sign of ``rhs``, by the algorithm of Python and NumPy."""
+    remainder = call("fmod", lhs, rhs)
+    opposite = (rhs < 0.0).not_equal(remainder < 0.0)
+    shifted = select(opposite, remainder + rhs, remainder)
+    return select(remainder.equal(0.0), call("copysign", const(0, rhs.dtype), rhs), shifted)
+
+
+@register_operator
+class floor_divide(Binary):
+    """``lhs // rhs`` rounded toward minus infinity, as in NumPy. Integers over zero give 0, the least integer over
+    -1 wraps to itself."""
+
+    name = "floor_divide"
+    function = np.floor_divide
+
+    def scalar(self, lhs: Expr, rhs: Expr) -> Expr:
+        if lhs.dtype.is_float:
+            return self._float(lhs, rhs)
+        quotient = lhs // _safe_divisor(rhs)
+        if rhs.dtype.is_int:
+            quotient = select(rhs.equal(-1), -lhs, quotient)
+        return select(rhs.equal(0), const(0, lhs.dtype), quotient)
+
+    def _float(self, lhs: Expr, rhs: Expr) -> Expr:
+        remainder = call("fmod", lhs, rhs)
+        opposite = remainder.not_equal(0.0) & (rhs < 0.0).not_equal(remainder < 0.0)
+        exact = (lhs - remainder) / rhs
+        quotient = select(opposite, exact - 1.0, exact)
+        floor = call("floor", quotient)
+        floor = select(quotient - floor > 0.5, floor + 1.0, floor)
+        signed_zero = call("copysign", const(0, lhs.dtype), lhs / rhs)
+        return select(rhs.equal(0.0), lhs / rhs, select(quotient.equal(0.0), signed_zero, floor))
+
+
+@register_operator
+class floor_mod(Binary):
+    """The remainder of ``floor_divide``, which has the sign of ``rhs``; 0 for integers over zero."""
+
+    name = "floor_mod"
+    function = np.mod
+
+    def scalar(self, lhs: Expr, rhs: Expr) -> Expr:
+        if lhs.dtype.is_float:
+            return _float_remainder(lhs, rhs)
+        # Over 1, which stands for the divisors 0 and -1, the remainder is 0 as it should be.
+        return lhs % _safe_divisor(rhs)
+
+
+@register_operator
 class maximum(Binary):
     """The larger of ``lhs`` and ``rhs``; NaN if either is NaN."""
 
@@ -33,12 +140,86 @@ class maximum(Binary):
 
 
 @register_operator
+class minimum(Binary):
+    """The smaller of ``lhs`` and ``rhs``; NaN if either is NaN."""
+
+    name = "minimum"
+    function = np.minimum
+
+    def scalar(self, lhs: Expr, rhs: Expr) -> Expr:
+        return scalar_minimum(lhs, rhs)
+
+
+def _integer_power(base: Any, exponent: Any) -> int:
+    """``base ** exponent`` for Python integers; a negative exponent rounds the reciprocal toward zero."""
+    if exponent >= 0:
+        return int(base) ** int(exponent)
+    return {1: 1, -1: -1 if exponent % 2 else 1}.get(int(base), 0)
+
+
+@register_operator
 class power(Binary):
-    """``lhs`` to the power ``rhs``."""
+    """``lhs`` to the power ``rhs``. Integers wrap; a negative integer exponent gives the reciprocal rounded toward
+    zero: 0, or plus or minus 1 for such a base."""
 
     name = "power"
-    dtypes = FLOATS
+    dtypes = NUMBERS
     function = np.power
+
+    def evaluate(self, arrays: Sequence[np.ndarray[Any, Any]], attrs: Any) -> Any:
+        base, exponent = arrays
+        if base.dtype.kind == "f":
+            return np.power(base, exponent)
+        bits = 8 * base.dtype.itemsize
+
+        def wrapped(one: Any, other: Any) -> int:
+            if other >= 0:
+                return pow(int(one), int(other), 1 << bits)
+            return _integer_power(one, other) % (1 << bits)
+
+        values = np.vectorize(wrapped, otypes=[object])(base, exponent) if base.size and exponent.size else None
+        if values is None:
+            return np.broadcast_to(base, np.broadcast_shapes(base.shape, exponent.shape))
+        return values.astype(np.uint64).astype(base.dtype)
 
     def scalar(self, lhs: Expr, rhs: Expr) -> Expr:
         return call("pow", lhs, rhs)
+
+    def compute(self, args: Sequence[Tensor], attrs: Any, out: TensorType) -> Tensor:
+        if out.dtype.is_float:
+            return super().compute(args, attrs, out)
+        return _power_by_squaring(args[0], args[1], out)
+
+
+def _power_by_squaring(lhs: Tensor, rhs: Tensor, out: TensorType) -> Tensor:
+    """Integer power over the bits of the exponent, the lowest first: one accumulator is the product so far, the
+    other the base squared once for each bit."""
+    dtype: DataType = out.dtype
+    bits = dtype.bits - dtype.is_int
+    bit = te.reduce_axis(bits, "bit")
+
+    def element(*place: Var) -> te.Reduction:
+        base, exponent = read_broadcast(lhs, place), read_broadcast(rhs, place)
+        is_set = binary("bitand", exponent >> cast(dtype, bit), const(1, dtype))
+
+        def combine(accumulators: Sequence[Expr], values: Sequence[Expr]) -> Sequence[Expr]:
+            product, square = accumulators
+            taken, first = values
+            factor = select(bit.equal(0), first, square * square)
+            return product * select(taken.equal(0), const(1, dtype), factor), factor
+
+        return te.Reduction((bit,), (const(1, dtype), const(1, dtype)), (is_set, base), combine)
+
+    product = te.compute(out.shape, element, name="power_product")
+
+    def signed(*place: Var) -> Expr:
+        base, exponent = read_broadcast(lhs, place), read_broadcast(rhs, place)
+        if not dtype.is_int:
+            return product[place]
+        odd = binary("bitand", exponent, const(1, dtype)).equal(1)
+        unit = select(base.equal(-1) & odd, const(-1, dtype), const(1, dtype))
+        is_unit = base.equal(1) | base.equal(-1)
+        reciprocal = select(is_unit, unit, const(0, dtype))
+        return select(exponent < 0, reciprocal, product[place])
+
+    return te.compute(out.shape, signed, name="power")

@@ -14,7 +14,7 @@ from tilewright.graphir.op import Operator
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.dtype import BOOL, FLOAT32, DataType
-from tilewright.tensorir.expr import Expr, Var, cast
+from tilewright.tensorir.expr import BufferLoad, Expr, IntImm, Var, cast, const, select
 from tilewright.tensorir.tensor import Tensor
 
 #: Groups of element types that operators accept.
@@ -109,6 +109,36 @@ def read_broadcast(source: Tensor, place: Sequence[Expr]) -> Expr:
     return source[tuple(indices)]
 
 
+def guarded(condition: Expr, load: Expr, otherwise: int | float) -> Expr:
+    """``load`` where ``condition`` holds, else ``otherwise``.
+
+    Both values of a select are evaluated, so the load carries the condition as its predicate too: memory outside the
+    tensor is never touched.
+    """
+    if isinstance(condition, IntImm) and condition.value:
+        return load
+    if isinstance(load, BufferLoad):
+        load = dataclasses.replace(load, predicate=condition)
+    return select(condition, load, const(otherwise, load.dtype))
+
+
+def normalize(attrs: Any, **fields: Any) -> None:
+    """Set fields of a frozen attribute record while it is made."""
+    for name, value in fields.items():
+        object.__setattr__(attrs, name, value)
+
+
+def sequence_of(value: Any, name: str) -> tuple[Any, ...]:
+    """``value``, a sequence or one item, as a tuple.
+
+    Raises:
+        TypeError: it is a text.
+    """
+    if isinstance(value, str):
+        raise TypeError(f"{name}: expected a sequence, found {value!r}")
+    return tuple(value) if isinstance(value, (tuple, list, np.ndarray)) else (value,)
+
+
 class Elementwise(Operator):
     """Base of operators that compute each output element from the elements that broadcasting brings there.
 
@@ -133,17 +163,25 @@ class Elementwise(Operator):
             return first
         return TensorType(broadcast_shapes(self, args), result)
 
+    def formula(self, values: Sequence[Expr], attrs: Any) -> Expr:
+        """An output element from the input elements; for operators whose formula depends on attributes."""
+        return type(self).scalar(self, *values)
+
+    def evaluate(self, arrays: Sequence[np.ndarray[Any, Any]], attrs: Any) -> Any:
+        """The result on NumPy arrays (halves come as float32) before it is rounded to the result type."""
+        return type(self).function(*arrays)
+
     def reference(self, args: Sequence[Any], attrs: Any) -> Any:
         result = (self.result_dtype or DataType(args[0].dtype.name)).numpy
         with np.errstate(all="ignore"):
-            return np.asarray(type(self).function(*[widened(arg) for arg in args])).astype(result, copy=False)
+            return np.asarray(self.evaluate([widened(arg) for arg in args], attrs)).astype(result, copy=False)
 
     def compute(self, args: Sequence[Tensor], attrs: Any, out: TensorType) -> Tensor:
         wide = compute_type(args[0].dtype)
 
         def element(*place: Var) -> Expr:
             values = [cast(wide, read_broadcast(arg, place)) for arg in args]
-            return cast(out.dtype, self.scalar(*values))
+            return cast(out.dtype, self.formula(values, attrs))
 
         return te.compute(out.shape, element, name=self.__name__)
 

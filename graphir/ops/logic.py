@@ -1,0 +1,140 @@
+"""Logic on bools and on the bits of integers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilewright.graphir.op import register_operator
+from tilewright.graphir.ops.common import INTEGERS, Binary, Unary
+from tilewright.tensorir.expr import Expr, binary, const, select
+
+BITS = ("bool", *INTEGERS)
+
+
+@register_operator
+class logical_and(Binary):
+    """Whether both bools hold."""
+
+    name = "logical_and"
+    dtypes = ("bool",)
+    function = np.logical_and
+
+    def scalar(self, lhs: Expr, rhs: Expr) -> Expr:
+        return lhs & rhs
+
+
+@register_operator
+class logical_or(Binary):
+    """Whether either bool holds."""
+
+    name = "logical_or"
+    dtypes = ("bool",)
+    function = np.logical_or
+
+    def scalar(self, lhs: Expr, rhs: Expr) -> Expr:
+        return lhs | rhs
+
+
+@register_operator
+class logical_xor(Binary):
+    """Whether exactly one of two bools holds."""
+
+    name = "logical_xor"
+    dtypes = ("bool",)
+    function = np.logical_xor
+
+    def scalar(self, lhs: Expr, rhs: Expr) -> Expr:
+        return lhs.not_equal(rhs)
+
+
+@register_operator
+class logical_not(Unary):
+    """Whether the bool does not hold."""
+
+    name = "logical_not"
+    dtypes = ("bool",)
+    function = np.logical_not
+
+    def scalar(self, x: Expr) -> Expr:
+        return ~x
+
+
+@register_operator
+class bitwise_and(Binary):
+    """The bits set in both integers; for bools the same as ``logical_and``."""
+
+    name = "bitwise_and"
+    dtypes = BITS
+    function = np.bitwise_and
+
+    def scalar(self, lhs: Expr, rhs: Expr) -> Expr:
+        return lhs & rhs
+
+
+@register_operator
+class bitwise_or(Binary):
+    """The bits set in either integer; for bools the same as ``logical_or``."""
+
+    name = "bitwise_or"
+    dtypes = BITS
+    function = np.bitwise_or
+
+    def scalar(self, lhs: Expr, rhs: Expr) -> Expr:
+        return lhs | rhs
+
+
+@register_operator
+class bitwise_xor(Binary):
+    """The bits set in exactly one of two integers; for bools the same as ``logical_xor``."""
+
+    name = "bitwise_xor"
+    dtypes = BITS
+    function = np.bitwise_xor
+
+    def scalar(self, lhs: Expr, rhs: Expr) -> Expr:
+        return lhs.not_equal(rhs) if lhs.dtype.is_bool else binary("bitxor", lhs, rhs)
+
+
+@register_operator
+class bitwise_not(Unary):
+    """Every bit flipped; for bools the same as ``logical_not``."""
+
+    name = "bitwise_not"
+    dtypes = BITS
+    function = np.bitwise_not
+
+    def scalar(self, x: Expr) -> Expr:
+        return ~x
+
+
+def _in_range(shift: Expr) -> Expr:
+    below = shift < shift.dtype.bits
+    return below & (shift >= 0) if shift.dtype.is_int else below
+
+
+@register_operator
+class left_shift(Binary):
+    """``lhs`` shifted left by ``rhs`` bits; 0 for a shift that is negative or as wide as the type, as in NumPy."""
+
+    name = "left_shift"
+    dtypes = INTEGERS
+    function = np.left_shift
+
+    def scalar(self, lhs: Expr, rhs: Expr) -> Expr:
+        fits, zero = _in_range(rhs), const(0, lhs.dtype)
+        return select(fits, lhs << select(fits, rhs, zero), zero)
+
+
+@register_operator
+class right_shift(Binary):
+    """``lhs`` shifted right by ``rhs`` bits, its sign kept; a shift that is negative or as wide as the type leaves
+    only the sign, as in NumPy."""
+
+    name = "right_shift"
+    dtypes = INTEGERS
+    function = np.right_shift
+
+    def scalar(self, lhs: Expr, rhs: Expr) -> Expr:
+        fits, zero = _in_range(rhs), const(0, lhs.dtype)
+        sign = select(lhs < 0, const(-1, lhs.dtype), zero) if lhs.dtype.is_int else zero
+        return select(fits, lhs >> select(fits, rhs, zero), sign)

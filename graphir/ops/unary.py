@@ -1,0 +1,250 @@
+"""Functions of one tensor, element by element."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.graphir.op import Operator, register_operator
+from tilewright.graphir.ops.common import ANY, NUMBERS, Unary, compute_type, normalize, widened
+from tilewright.graphir.types import TensorType
+from tilewright.tensorir import tensor as te
+from tilewright.tensorir.dtype import BOOL, DataType, as_dtype
+from tilewright.tensorir.expr import Expr, call, const, select
+from tilewright.tensorir.expr import cast as scalar_cast
+from tilewright.tensorir.expr import maximum as scalar_maximum
+from tilewright.tensorir.expr import minimum as scalar_minimum
+from tilewright.tensorir.tensor import Tensor, highest, lowest
+
+
+def _function(
+    name: str,
+    function: Callable[[Any], Any],
+    meaning: str,
+    intrinsic: str | None = None,
+    result: DataType | None = None,
+) -> Operator:
+    """Register a function of floats that the loop-level IR has as an intrinsic."""
+
+    class Function(Unary):
+        def scalar(self, x: Expr) -> Expr:
+            return call(name, x)
+
+    Function.name = name
+    Function.function = staticmethod(function)
+    Function.result_dtype = result
+    Function.__name__ = Function.__qualname__ = name
+    Function.__doc__ = meaning
+    return register_operator(Function)  # type: ignore[return-value]
+
+
+def _sigmoid(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x))
+
+
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+exp = _function("exp", np.exp, "e to the power ``x``.")
+exp2 = _function("exp2", np.exp2, "2 to the power ``x``.")
+expm1 = _function("expm1", np.expm1, "``exp(x) - 1``, accurate near 0.")
+log = _function("log", np.log, "The natural logarithm.")
+log2 = _function("log2", np.log2, "The logarithm to base 2.")
+log10 = _function("log10", np.log10, "The logarithm to base 10.")
+log1p = _function("log1p", np.log1p, "``log(1 + x)``, accurate near 0.")
+sqrt = _function("sqrt", np.sqrt, "The square root; NaN below 0.")
+rsqrt = _function("rsqrt", lambda x: 1 / np.sqrt(x), "``1 / sqrt(x)``.")
+sin = _function("sin", np.sin, "The sine of an angle in radians.")
+cos = _function("cos", np.cos, "The cosine of an angle in radians.")
+tan = _function("tan", np.tan, "The tangent of an angle in radians.")
+asin = _function("asin", np.arcsin, "The angle in radians whose sine is ``x``.")
+acos = _function("acos", np.arccos, "The angle in radians whose cosine is ``x``.")
+atan = _function("atan", np.arctan, "The angle in radians whose tangent is ``x``.")
+sinh = _function("sinh", np.sinh, "The hyperbolic sine.")
+cosh = _function("cosh", np.cosh, "The hyperbolic cosine.")
+tanh = _function("tanh", np.tanh, "The hyperbolic tangent.")
+asinh = _function("asinh", np.arcsinh, "The inverse of ``sinh``.")
+acosh = _function("acosh", np.arccosh, "The inverse of ``cosh``; NaN below 1.")
+atanh = _function("atanh", np.arctanh, "The inverse of ``tanh``; NaN outside ``[-1, 1]``.")
+sigmoid = _function("sigmoid", _sigmoid, "``1 / (1 + exp(-x))``.")
+erf = _function("erf", _erf, "The error function.")
+floor = _function("floor", np.floor, "The greatest integer that is not above ``x``.")
+ceil = _function("ceil", np.ceil, "The least integer that is not below ``x``.")
+trunc = _function("trunc", np.trunc, "``x`` without its fraction.")
+round = _function("round", np.rint, "The nearest integer; halves go to the even one, as in NumPy.")
+isnan = _function("isnan", np.isnan, "Whether ``x`` is NaN.", result=BOOL)
+isinf = _function("isinf", np.isinf, "Whether ``x`` is an infinity.", result=BOOL)
+isfinite = _function("isfinite", np.isfinite, "Whether ``x`` is neither NaN nor an infinity.", result=BOOL)
+
+
+@register_operator
+class negative(Unary):
+    """``-x``; integers wrap."""
+
+    name = "negative"
+    dtypes = NUMBERS
+    function = np.negative
+
+    def scalar(self, x: Expr) -> Expr:
+        return -x
+
+
+@register_operator
+class abs(Unary):
+    """The absolute value; that of the least integer wraps to itself."""
+
+    name = "abs"
+    dtypes = NUMBERS
+    function = np.abs
+
+    def scalar(self, x: Expr) -> Expr:
+        return x if x.dtype.is_uint else call("abs", x)
+
+
+@register_operator
+class sign(Unary):
+    """-1, 0 or 1 as ``x`` is below, at or above 0; NaN for NaN."""
+
+    name = "sign"
+    dtypes = NUMBERS
+    function = np.sign
+
+    def scalar(self, x: Expr) -> Expr:
+        zero, one = const(0, x.dtype), const(1, x.dtype)
+        positive = select(x > zero, one, zero)
+        if x.dtype.is_uint:
+            return positive
+        signed = select(x < zero, const(-1, x.dtype), positive)
+        return select(x.not_equal(x), x, signed) if x.dtype.is_float else signed
+
+
+@register_operator
+class square(Unary):
+    """``x * x``; integers wrap."""
+
+    name = "square"
+    dtypes = NUMBERS
+    function = np.square
+
+    def scalar(self, x: Expr) -> Expr:
+        return x * x
+
+
+@register_operator
+class reciprocal(Unary):
+    """``1 / x``."""
+
+    name = "reciprocal"
+    function = np.reciprocal
+
+    def scalar(self, x: Expr) -> Expr:
+        return const(1, x.dtype) / x
+
+
+@register_operator
+class copy(Unary):
+    """The same values."""
+
+    name = "copy"
+    dtypes = ANY
+    function = np.copy
+
+    def scalar(self, x: Expr) -> Expr:
+        return x
+
+
+@dataclasses.dataclass(frozen=True)
+class ClipAttrs:
+    """The bounds.
+
+    Attributes:
+        a_min: the least value, or None for no bound below.
+        a_max: the greatest value, or None for no bound above.
+    """
+
+    a_min: float | None
+    a_max: float | None
+
+    def __post_init__(self) -> None:
+        for name in ("a_min", "a_max"):
+            value = getattr(self, name)
+            if hasattr(value, "item") and getattr(value, "shape", None) == ():
+                value = value.item()
+                normalize(self, **{name: value})
+            if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
+                raise TypeError(f"{name}: expected a number or None, found {value!r}")
+
+
+@register_operator
+class clip(Unary):
+    """``x`` limited to ``[a_min, a_max]`` (``a_max`` where they cross, as in NumPy); NaN stays NaN."""
+
+    name = "clip"
+    dtypes = NUMBERS
+    Attrs = ClipAttrs
+
+    def infer_type(self, args: Sequence[TensorType], attrs: ClipAttrs) -> TensorType:
+        for name in ("a_min", "a_max"):
+            value = getattr(attrs, name)
+            if args[0].dtype.is_integer and isinstance(value, float):
+                raise self.error(name, f"an integer, as x is {args[0].dtype!s}", value)
+        return super().infer_type(args, attrs)
+
+    def evaluate(self, arrays: Sequence[np.ndarray[Any, Any]], attrs: ClipAttrs) -> Any:
+        x = arrays[0]
+        low, high = self._bounds(attrs, DataType(x.dtype.name))
+        result = x if low is None else np.maximum(x, np.asarray(low, x.dtype))
+        return result if high is None else np.minimum(result, np.asarray(high, x.dtype))
+
+    def _bounds(self, attrs: ClipAttrs, dtype: DataType) -> tuple[float | None, float | None]:
+        """The bounds as values of the element type."""
+        if dtype.is_float:
+            return attrs.a_min, attrs.a_max
+        least, greatest = int(lowest(dtype)), int(highest(dtype))
+        low, high = [
+            None if value is None else min(max(int(value), least), greatest) for value in (attrs.a_min, attrs.a_max)
+        ]
+        return low, high
+
+    def formula(self, values: Sequence[Expr], attrs: ClipAttrs) -> Expr:
+        (x,) = values
+        low, high = self._bounds(attrs, x.dtype)
+        result = x if low is None else scalar_maximum(x, const(low, x.dtype))
+        return result if high is None else scalar_minimum(result, const(high, x.dtype))
+
+
+@dataclasses.dataclass(frozen=True)
+class DtypeAttrs:
+    """An element type."""
+
+    dtype: DataType
+
+    def __post_init__(self) -> None:
+        normalize(self, dtype=as_dtype(self.dtype))
+
+
+@register_operator
+class cast(Unary):
+    """``x`` converted to ``dtype``: floats to integers toward zero (undefined where they do not fit), anything to
+    bool by ``!= 0``, integers by wrapping."""
+
+    name = "cast"
+    dtypes = ANY
+    Attrs = DtypeAttrs
+
+    def infer_type(self, args: Sequence[TensorType], attrs: DtypeAttrs) -> TensorType:
+        return args[0] if args[0].dtype is attrs.dtype else TensorType(args[0].shape, attrs.dtype)
+
+    def reference(self, args: Sequence[Any], attrs: DtypeAttrs) -> Any:
+        with np.errstate(all="ignore"):
+            if attrs.dtype.is_bool:
+                return widened(args[0]) != 0
+            return widened(args[0]).astype(attrs.dtype.numpy)
+
+    def compute(self, args: Sequence[Tensor], attrs: DtypeAttrs, out: TensorType) -> Tensor:
+        (x,) = args
+        wide = compute_type(x.dtype)
+        return te.compute(out.shape, lambda *place: scalar_cast(out.dtype, scalar_cast(wide, x[place])), name="cast")
