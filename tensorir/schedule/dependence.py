@@ -1,0 +1,172 @@
+"""What a loop does to the blocks below it, and whether its iterations are independent of each other."""
+
+from __future__ import annotations
+
+from tilewright.tensorir.expr import BinaryOp, Buffer, Expr, as_expr, binary, compare
+from tilewright.tensorir.schedule.regions import box_of, is_injective
+from tilewright.tensorir.schedule.state import State, accesses, blocks_in, loops_in, loops_to, variables_of
+from tilewright.tensorir.stmt import Block, BufferStore, For, Stmt
+
+
+def loop_role(loop: For, block: Block) -> str:
+    """What ``loop`` drives in ``block``: ``spatial`` or ``reduction`` iteration variables, ``both``, or ``none``."""
+    kinds = {item.kind for item in block.iters if loop.var in variables_of(item.value)}
+    if len(kinds) == 2:
+        return "both"
+    return kinds.pop() if kinds else "none"
+
+
+def is_reduction(block: Block) -> bool:
+    """Whether the block has reduction variables."""
+    return any(item.kind == "reduction" for item in block.iters)
+
+
+def spatial_values(block: Block) -> list[Expr]:
+    """The bindings of the spatial iteration variables."""
+    return [item.value for item in block.iters if item.kind == "spatial"]
+
+
+def combiner(block: Block) -> tuple[str, BufferStore, Expr] | None:
+    """For a reduction ``C[i] = C[i] op value`` the operation, the store and the value; None for another form."""
+    store = block.body
+    if not isinstance(store, BufferStore) or not isinstance(store.value, BinaryOp):
+        return None
+    update = store.value
+    for accumulator, value in ((update.a, update.b), (update.b, update.a)):
+        loads = accesses(block).reads.get(store.buffer, ())
+        if any(accumulator is load for load in loads) and len(loads) == 1:
+            same = all(a is b for a, b in zip(loads[0].indices, store.indices, strict=True))
+            if same and update.op in ("add", "mul", "min", "max", "and", "or"):
+                return update.op, store, value
+    return None
+
+
+def is_exact_reduction(block: Block) -> bool:
+    """Whether the order of the reduction's steps cannot change its result, not even in the last bit."""
+    found = combiner(block)
+    if found is None:
+        return False
+    op, store, _ = found
+    return op in ("min", "max", "and", "or") or not store.buffer.dtype.is_float
+
+
+def is_private(state: State, loop: For, buffer: Buffer) -> bool:
+    """Whether every access to ``buffer`` is in the body of ``loop``, so that each iteration may have its own."""
+    if state.is_parameter(buffer):
+        return False
+    below = {block.name for block in blocks_in(loop.body)}
+    return all(
+        block.name in below
+        for block in state.all_blocks()
+        if buffer in accesses(block).reads or buffer in accesses(block).writes
+    )
+
+
+def check_independent(state: State, path: tuple[Stmt, ...], what: str, allow_reduction: bool = False) -> None:
+    """Check that the iterations of the loop at the end of ``path`` may run in any order or at once.
+
+    Each block below writes its own elements in each iteration, or a buffer that only the loop's body uses (which is
+    then allocated inside the loop), and reads nothing that another iteration writes.
+
+    Raises:
+        ScheduleError: otherwise.
+    """
+    loop = path[-1]
+    assert isinstance(loop, For)
+    for block in blocks_in(loop.body):
+        role = loop_role(loop, block)
+        if role in ("reduction", "both") and not (allow_reduction and role == "reduction"):
+            state.fail(
+                f"cannot {what} loop {loop.var.name}: its iterations accumulate into the same elements of block "
+                f"{block.name}",
+                loop,
+                "drives a reduction",
+            )
+        if role == "reduction":
+            continue
+        inner = loops_to(loop.body, block)
+        for buffer in accesses(block).writes:
+            if is_private(state, loop, buffer):
+                check_produced_here(state, path, block, buffer, what)
+            elif not _writes_apart(state, path, inner, block):
+                state.fail(
+                    f"cannot {what} loop {loop.var.name}: two iterations may write the same elements of {buffer.name} "
+                    f"in block {block.name}",
+                    loop,
+                )
+            else:
+                check_produced_here(state, path, block, buffer, what)
+
+
+def _writes_apart(state: State, path: tuple[Stmt, ...], inner: list[For], block: Block) -> bool:
+    loop = path[-1]
+    assert isinstance(loop, For)
+    stored = [store.indices for stores in accesses(block).writes.values() for store in stores]
+    spatial = {item.var for item in block.iters if item.kind == "spatial"}
+    if any(not spatial <= set().union(*map(variables_of, indices)) for indices in stored if indices):
+        return False  # an iteration variable that is not among the indices: the same element again
+    if any(not indices for indices in stored) and spatial:
+        return False
+    involved = [loop, *(other for other in inner if loop_role(other, block) in ("spatial", "both"))]
+    if any(loop_role(other, block) == "both" for other in inner):
+        return False
+    return is_injective(spatial_values(block), involved, state.analyzer(loops_in(path) + inner))
+
+
+def check_produced_here(state: State, path: tuple[Stmt, ...], writer: Block, buffer: Buffer, what: str) -> None:
+    """Check that what blocks below the loop read of ``buffer`` was written in the same iteration.
+
+    A schedule that started from separate loop nests keeps to that: compute_at and reverse_compute_at only bring
+    blocks together that way. For other functions the boxes written and read are compared.
+
+    Raises:
+        ScheduleError: it is not so, or not known to be so.
+    """
+    loop = path[-1]
+    assert isinstance(loop, For)
+    if state.from_separate_nests:
+        return
+    for reader in blocks_in(loop.body):
+        if reader is writer or buffer not in accesses(reader).reads:
+            continue
+        if not _covers(state, path, writer, reader, buffer):
+            state.fail(
+                f"cannot {what} loop {loop.var.name}: block {reader.name} may read what block {writer.name} writes "
+                f"to {buffer.name} in another iteration",
+                loop,
+            )
+
+
+def _covers(state: State, path: tuple[Stmt, ...], writer: Block, reader: Block, buffer: Buffer) -> bool:
+    loop = path[-1]
+    assert isinstance(loop, For)
+    if writer.predicate is not None or state.position(writer) > state.position(reader):
+        return False
+    if any(loop_role(outer, writer) in ("reduction", "both") for outer in loops_in(path)):
+        return False
+    to_writer, to_reader = loops_to(loop.body, writer), loops_to(loop.body, reader)
+    analyzer = state.analyzer(loops_in(path))
+    with analyzer.scope():
+        for other in to_writer:
+            analyzer.bind(other.var, other.min, other.extent)
+        varying = [other for other in to_writer if loop_role(other, writer) == "spatial"]
+        if not is_injective(spatial_values(writer), varying, analyzer):
+            return False
+    written = box_of(writer, accesses(writer).writes[buffer][-1].indices, to_writer, analyzer)
+    steps, size = as_expr(1), as_expr(1)
+    for other in varying:
+        steps = binary("mul", steps, other.extent)
+    for span in written:
+        size = size if span is None else binary("mul", size, span[1])
+    if not analyzer.prove(compare("eq", steps, size)):
+        return False  # the box has holes
+    for load in accesses(reader).reads[buffer]:
+        read = box_of(reader, load.indices, to_reader, analyzer)
+        for outer, inside in zip(written, read, strict=True):
+            if outer is None or inside is None:
+                return False
+            if not analyzer.prove(outer[0] <= inside[0]):
+                return False
+            if not analyzer.prove(inside[0] + inside[1] <= outer[0] + outer[1]):
+                return False
+    return True

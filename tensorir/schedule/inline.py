@@ -1,0 +1,200 @@
+"""Primitives that remove an intermediate buffer: compute_inline and reverse_compute_inline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, Var, as_expr, compare
+from tilewright.tensorir.functor import Mutator, substitute
+from tilewright.tensorir.schedule.state import (
+    BlockRef,
+    State,
+    accesses,
+    change_block,
+    constant_value,
+    structure,
+)
+from tilewright.tensorir.stmt import Allocate, Block, BufferStore, For, IterVar, SeqStmt, Stmt
+
+
+class _LoadReplacer(Mutator):
+    """Replaces loads of a buffer by ``value`` at the load's indices."""
+
+    def __init__(self, buffer: Buffer, variables: Sequence[Expr], value: Expr) -> None:
+        self.buffer = buffer
+        self.variables = variables
+        self.value = value
+
+    def mutate_BufferLoad(self, load: BufferLoad) -> Expr:
+        load = self.generic_mutate(load)
+        if load.buffer is not self.buffer:
+            return load
+        values = {
+            var: index for var, index in zip(self.variables, load.indices, strict=True) if isinstance(var, Var)
+        }
+        return substitute(self.value, values)
+
+
+def without_allocation(stmt: Stmt, buffer: Buffer) -> Stmt:
+    """``stmt`` without the allocation of ``buffer``."""
+    if isinstance(stmt, Allocate):
+        if stmt.buffer is buffer:
+            return stmt.body
+        return Allocate(stmt.buffer, without_allocation(stmt.body, buffer))
+    if isinstance(stmt, For):
+        body = without_allocation(stmt.body, buffer)
+        if body is stmt.body:
+            return stmt
+        return For(stmt.var, stmt.min, stmt.extent, stmt.kind, body, stmt.annotations)
+    if isinstance(stmt, SeqStmt):
+        parts = tuple(without_allocation(part, buffer) for part in stmt.stmts)
+        return stmt if all(a is b for a, b in zip(parts, stmt.stmts, strict=True)) else SeqStmt(parts)
+    return stmt
+
+
+def _elementwise_store(state: State, block: Block, what: str) -> BufferStore:
+    """The one store that a block without init and reduction consists of."""
+    if block.init is not None or any(item.kind == "reduction" for item in block.iters):
+        state.fail(f"cannot {what}: block {block.name} is a reduction", block)
+    if not isinstance(block.body, BufferStore) or block.body.predicate is not None:
+        state.fail(f"cannot {what}: block {block.name} is more than one store", block)
+    return block.body
+
+
+def check_places(state: State, block: Block, buffer: Buffer, indices: Sequence[Expr], what: str) -> None:
+    """Check that a block accesses ``buffer`` at its iteration variables: each one index, none twice (a dimension of
+    extent one may be at a constant).
+
+    Raises:
+        ScheduleError: otherwise.
+    """
+    variables = {item.var for item in block.iters if constant_value(item.extent) != 1}
+    used: set[Var] = set()
+    for index in indices:
+        if isinstance(index, Var) and index not in used:
+            used.add(index)
+        elif constant_value(index) is None:
+            state.fail(
+                f"cannot {what}: block {block.name} accesses {buffer.name} at {index!s}, not at an iteration variable",
+                block,
+            )
+    if not variables <= used:
+        missing = ", ".join(sorted(var.name for var in variables - used))
+        state.fail(f"cannot {what}: the indices of {buffer.name} in block {block.name} lack {missing}", block)
+
+
+def _single_writer(state: State, block: Block, buffer: Buffer, what: str) -> None:
+    others = [other for other in state.writers(buffer) if other is not block]
+    if others:
+        state.fail(f"cannot {what}: block {others[0].name} writes {buffer.name} as well", others[0])
+    if state.is_parameter(buffer):
+        state.fail(f"cannot {what}: {buffer.name} is a parameter of the function, which must be written", block)
+
+
+def compute_inline(state: State, ref: BlockRef) -> State:
+    """Put the expression that a block computes in place of every read of its buffer; block and buffer go away.
+
+    Raises:
+        ScheduleError: the block is a reduction or more than one store, its buffer is a result of the function or has
+            another writer, or something that the block reads is overwritten before a consumer runs.
+    """
+    block = state.block(ref)
+    store = _elementwise_store(state, block, "inline")
+    buffer = store.buffer
+    _single_writer(state, block, buffer, "inline")
+    check_places(state, block, buffer, store.indices, "inline")
+    if buffer in accesses(block).reads:
+        state.fail(f"cannot inline: block {block.name} reads its own buffer {buffer.name}", block)
+    consumers = state.readers(buffer)
+    if not consumers:
+        state.fail(f"cannot inline: nothing reads {buffer.name}", block)
+    for consumer in consumers:
+        for load in accesses(consumer).reads[buffer]:
+            if load.predicate is not None or load.dtype.lanes != 1:
+                state.fail(f"cannot inline: block {consumer.name} reads {buffer.name} with a predicate", load)
+    first, last = state.position(block), max(state.position(consumer) for consumer in consumers)
+    for between in state.all_blocks()[first + 1 : last + 1]:
+        for read in accesses(block).reads:
+            if read in accesses(between).writes:
+                state.fail(f"cannot inline: block {between.name} writes {read.name}, which {block.name} reads", between)
+    constants = {item.var: item.min for item in block.iters if constant_value(item.extent) == 1}
+    indexed = set(store.indices)
+    value = substitute(store.value, {var: low for var, low in constants.items() if var not in indexed})
+    replacer = _LoadReplacer(buffer, store.indices, value)
+    table: dict[Stmt, Stmt | None] = {block: None}
+    for consumer in consumers:
+        init = None if consumer.init is None else replacer.mutate(consumer.init)
+        table[consumer] = change_block(consumer, init=init, body=replacer.mutate(consumer.body))
+    changed = state.replace(table)
+    return changed.with_body(without_allocation(changed.func.body, buffer))
+
+
+def reverse_compute_inline(state: State, ref: BlockRef) -> State:
+    """Let the producer of what an elementwise block reads compute that block's result at once.
+
+    Block ``D[i, j] = f(C[i, j])`` goes away, with buffer ``C``, and the block of ``C`` stores ``f(...)`` to ``D``.
+
+    Raises:
+        ScheduleError: the producer is a reduction; the block doesn't read exactly one intermediate buffer at its
+            iteration variables over its whole domain; something else reads that buffer; or another input of the
+            block is not there yet when the producer runs.
+    """
+    what = "inline in its producer"
+    block = state.block(ref)
+    store = _elementwise_store(state, block, what)
+    producer, load = _only_producer(state, block, what)
+    inner = _elementwise_store(state, producer, what)
+    buffer = load.buffer
+    check_places(state, block, buffer, load.indices, what)
+    check_places(state, producer, buffer, inner.indices, what)
+    _single_writer(state, producer, buffer, what)
+    analyzer = state.analyzer()
+    of_block = {item.var: item for item in block.iters}
+    of_producer = {item.var: item for item in producer.iters}
+    values: dict[Var, Expr] = {
+        item.var: item.min for item in block.iters if constant_value(item.extent) == 1 and item.var not in load.indices
+    }
+    for outer, index in zip(load.indices, inner.indices, strict=True):
+        if not isinstance(outer, Var):
+            continue
+        written: IterVar | None = of_producer.get(index) if isinstance(index, Var) else None
+        low, extent = (index, as_expr(1)) if written is None else (written.min, written.extent)
+        read = of_block[outer]
+        if not (analyzer.prove(compare("eq", low, read.min)) and analyzer.prove(compare("eq", extent, read.extent))):
+            state.fail(f"cannot {what}: block {block.name} computes another range of {outer.name} than its producer", block)
+        values[outer] = index
+    place = state.position(producer)
+    for buffer_read in accesses(block).reads:
+        late = [b for b in state.writers(buffer_read) if b is not producer and state.position(b) > place]
+        if late:
+            state.fail(f"cannot {what}: {buffer_read.name} is only computed later, by block {late[0].name}", block)
+    combined = _LoadReplacer(buffer, inner.indices, inner.value)
+    replaced = combined.mutate(substitute(store.value, values))
+    body = BufferStore(store.buffer, replaced, tuple(substitute(index, values) for index in store.indices))
+    changed = state.replace({block: None, producer: change_block(producer, body=body)})
+    return changed.with_body(without_allocation(changed.func.body, buffer))
+
+
+def _only_producer(state: State, block: Block, what: str) -> tuple[Block, BufferLoad]:
+    """The producer into which ``block`` can go, and the load of the buffer between them."""
+    own = accesses(block)
+    if any(state.writers(written) != [block] for written in own.writes):
+        state.fail(f"cannot {what}: another block writes the buffer of {block.name} as well", block)
+    candidates = [
+        (writers[0], loads)
+        for buffer, loads in own.reads.items()
+        if buffer not in own.writes
+        and len(writers := state.writers(buffer)) == 1
+        and not state.is_parameter(buffer)
+        and state.readers(buffer) == [block]
+        and writers[0].init is None
+    ]
+    for producer, loads in candidates:
+        same = {tuple(structure(index) for index in load.indices) for load in loads}
+        if len(same) == 1 and all(load.predicate is None for load in loads):
+            return producer, loads[0]
+    state.fail(
+        f"cannot {what}: block {block.name} reads no intermediate buffer that one elementwise block computes for it "
+        "alone",
+        block,
+    )

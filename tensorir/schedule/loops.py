@@ -1,0 +1,322 @@
+"""Primitives that change loops: split, fuse, reorder, and the kinds parallel, vectorized and unrolled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tilewright.tensorir.expr import BinaryOp, Expr, Var, as_expr, binary, compare
+from tilewright.tensorir.functor import walk
+from tilewright.tensorir.schedule.dependence import (
+    check_independent,
+    check_produced_here,
+    is_exact_reduction,
+    is_reduction,
+    loop_role,
+    spatial_values,
+)
+from tilewright.tensorir.schedule.regions import is_injective
+from tilewright.tensorir.schedule.state import (
+    BlockRef,
+    LoopRef,
+    State,
+    accesses,
+    blocks_in,
+    change_block,
+    conjunction,
+    conjuncts,
+    constant_value,
+    loops_in,
+    substitute_loops,
+    variables_of,
+    with_loop_body,
+)
+from tilewright.tensorir.stmt import Block, For, SeqStmt, Stmt
+
+
+def _require_serial(state: State, loop: For, what: str) -> None:
+    if loop.kind != "serial" or loop.annotations:
+        found = loop.kind if loop.kind != "serial" else "annotated"
+        state.fail(f"cannot {what} loop {loop.var.name}: it is {found}; {what} it first and mark the new loops", loop)
+
+
+def guard(stmt: Stmt, condition: Expr) -> Stmt:
+    """``stmt`` with ``condition`` added to the predicate of every block in it."""
+    if isinstance(stmt, Block):
+        return change_block(stmt, predicate=conjunction([*conjuncts(stmt.predicate), condition]))
+    if isinstance(stmt, For):
+        return with_loop_body(stmt, guard(stmt.body, condition))
+    if isinstance(stmt, SeqStmt):
+        return SeqStmt(tuple(guard(part, condition) for part in stmt.stmts))
+    return stmt
+
+
+def split(state: State, ref: LoopRef, factors: Sequence[Any]) -> tuple[State, list[LoopRef]]:
+    """Split a loop into as many as there are factors, outermost first; at most one factor is None and inferred.
+
+    Where the product of the factors is not known to be the extent, the blocks below get a predicate.
+
+    Raises:
+        ScheduleError: two factors are None, or the factors' product may be less than the extent.
+    """
+    path = state.loop_path(ref)
+    loop = state.loop(ref)
+    _require_serial(state, loop, "split")
+    if not factors or sum(factor is None for factor in factors) > 1:
+        state.fail(f"split of {ref.name}: expected one or more factors, at most one of them None; found {factors}")
+    analyzer = state.analyzer(loops_in(path[:-1]))
+    known: Expr = as_expr(1)
+    for factor in factors:
+        if factor is not None:
+            if not analyzer.prove(compare("gt", as_expr(factor), 0)):
+                state.fail(f"split of {ref.name}: factor {factor} is not known to be positive", loop)
+            known = binary("mul", known, factor)
+    inferred = binary("floordiv", binary("add", loop.extent, binary("sub", known, 1)), known)
+    simple = analyzer.simplify(inferred)
+    if any(isinstance(node, BinaryOp) and node.op == "floordiv" for node in walk(simple)):
+        simple = inferred  # (n * 70 + 15) // 16 reads better than its canonical form
+    extents = [simple if factor is None else as_expr(factor) for factor in factors]
+    if all(factor is not None for factor in factors) and not analyzer.prove(compare("ge", known, loop.extent)):
+        state.fail(f"split of {ref.name}: the factors' product {known!s} may be less than {loop.extent!s}", loop)
+    total: Expr = as_expr(1)
+    for extent in extents:
+        total = binary("mul", total, extent)
+    variables = [Var(f"{loop.var.name}_{number}", loop.var.dtype) for number in range(len(factors))]
+    offset: Expr = variables[0]
+    for var, extent in zip(variables[1:], extents[1:], strict=True):
+        offset = binary("add", binary("mul", offset, extent), var)
+    made = [For(var, as_expr(0), extent, "serial", loop.body) for var, extent in zip(variables, extents, strict=True)]
+    inner = state.analyzer([*loops_in(path[:-1]), *made])
+    offset = inner.simplify(offset)
+    body = substitute_loops(loop.body, {loop.var: binary("add", loop.min, offset)}, inner)
+    if not analyzer.prove(compare("eq", total, loop.extent)):
+        body = guard(body, compare("lt", offset, loop.extent))
+    for new in reversed(made):
+        body = with_loop_body(new, body)
+    return state.replace({loop: body}), [LoopRef(var) for var in variables]
+
+
+def _chain(state: State, refs: Sequence[LoopRef], what: str) -> list[For]:
+    """The loops from the outermost to the innermost of ``refs``, which must be perfectly nested."""
+    loops = [state.loop(ref) for ref in refs]
+    if len({id(loop) for loop in loops}) != len(loops):
+        state.fail(f"cannot {what}: a loop is named twice")
+    depths = {id(loop): len(state.loop_path(ref)) for loop, ref in zip(loops, refs, strict=True)}
+    ordered = sorted(loops, key=lambda loop: depths[id(loop)])
+    chain = [ordered[0]]
+    while chain[-1] is not ordered[-1]:
+        below = chain[-1].body
+        if not isinstance(below, For):
+            state.fail(
+                f"cannot {what}: between loops {ordered[0].var.name} and {ordered[-1].var.name} other statements stand",
+                chain[-1],
+                "is not directly around the next loop",
+            )
+        chain.append(below)
+    missing = [loop for loop in loops if not any(loop is found for found in chain)]
+    if missing:
+        state.fail(f"cannot {what}: loop {missing[0].var.name} is not in one nest with the others", missing[0])
+    return chain
+
+
+def fuse(state: State, refs: Sequence[LoopRef]) -> tuple[State, LoopRef]:
+    """Make one loop of perfectly nested ones, given outermost first.
+
+    Raises:
+        ScheduleError: they are not directly nested in that order, or the bounds of one depend on another.
+    """
+    if not refs:
+        state.fail("fuse: expected at least one loop")
+    chain = _chain(state, refs, "fuse")
+    loops = [state.loop(ref) for ref in refs]
+    if len(chain) != len(loops) or any(a is not b for a, b in zip(chain, loops, strict=True)):
+        state.fail("cannot fuse: the loops must be given outermost first, and stand directly in each other", chain[0])
+    own = {loop.var for loop in chain}
+    for loop in chain:
+        _require_serial(state, loop, "fuse")
+        if (variables_of(loop.min) | variables_of(loop.extent)) & own:
+            state.fail(f"cannot fuse: the bounds of {loop.var.name} depend on a loop that it is fused with", loop)
+    if len(chain) == 1:
+        return state, refs[0]
+    outer = loops_in(state.loop_path(refs[0])[:-1])
+    fused = Var("_".join(loop.var.name for loop in chain) + "_fused", chain[0].var.dtype)
+    values: dict[Var, Expr] = {}
+    size: Expr = as_expr(1)
+    for loop in reversed(chain):
+        place = binary("floordiv", fused, size)
+        value = place if loop is chain[0] else binary("floormod", place, loop.extent)
+        values[loop.var] = binary("add", loop.min, value)
+        size = binary("mul", loop.extent, size)
+    size = state.analyzer(outer).simplify(size)
+    made = For(fused, as_expr(0), size, "serial", chain[-1].body)
+    body = substitute_loops(chain[-1].body, values, state.analyzer([*outer, made]))
+    return state.replace({chain[0]: with_loop_body(made, body)}), LoopRef(fused)
+
+
+def reorder(state: State, refs: Sequence[LoopRef], reassociate: bool = False) -> State:
+    """Put perfectly nested loops into the given order; loops between them that are not named keep their places.
+
+    Args:
+        reassociate: allow another order of the steps of a floating-point sum or product, which rounds differently.
+
+    Raises:
+        ScheduleError: the loops are not in one nest, bounds depend on a loop that would move inside, or the steps
+            of a reduction would run in another order where that may change its result.
+    """
+    if not refs:
+        state.fail("reorder: expected at least one loop")
+    chain = _chain(state, refs, "reorder")
+    wanted = iter([state.loop(ref) for ref in refs])
+    named = {ref.var for ref in refs}
+    order = [next(wanted) if loop.var in named else loop for loop in chain]
+    placed: set[Var] = {loop.var for loop in chain}
+    for loop in order:
+        used = (variables_of(loop.min) | variables_of(loop.extent)) & placed
+        if used:
+            state.fail(f"cannot reorder: the bounds of {loop.var.name} depend on {used.pop().name}", loop)
+        placed.discard(loop.var)
+    innermost = chain[-1].body
+    for block in blocks_in(innermost):
+        _check_steps(state, block, chain, order, reassociate)
+        _check_repeats(state, block, chain, order)
+        if not state.from_separate_nests:
+            inmost_path = state.loops[chain[-1].var]
+            for buffer in accesses(block).writes:
+                check_produced_here(state, inmost_path, block, buffer, "reorder")
+    body = innermost
+    for loop in reversed(order):
+        body = with_loop_body(loop, body)
+    return state.replace({chain[0]: body})
+
+
+def _check_steps(state: State, block: Block, chain: list[For], order: list[For], reassociate: bool) -> None:
+    """Check that the steps of a reduction keep their order, or may run in any."""
+    roles = {loop.var: loop_role(loop, block) for loop in chain}
+    before = [loop.var for loop in chain if roles[loop.var] in ("reduction", "both")]
+    after = [loop.var for loop in order if roles[loop.var] in ("reduction", "both")]
+    if not is_reduction(block) or before == after:
+        return
+    moved = next(loop for loop, old in zip(order, chain, strict=True) if roles[loop.var] != "spatial" and loop != old)
+    if any(roles[var] == "both" for var in before):
+        state.fail(
+            f"cannot reorder: {moved.var.name} drives spatial and reduction variables of block {block.name} at once, "
+            "so that its init would no longer come first",
+            moved,
+        )
+    if not (reassociate or is_exact_reduction(block)):
+        state.fail(
+            f"cannot reorder: block {block.name} would take its floating-point values in another order, which rounds "
+            "differently; reassociate=True allows that",
+            moved,
+        )
+
+
+def _check_repeats(state: State, block: Block, chain: list[For], order: list[For]) -> None:
+    """Check that no element is accumulated twice in one step: where loops move inside a reduction loop, they must
+    visit different elements. (Outside, computing an element again starts with its init.)"""
+    if not is_reduction(block):
+        return
+    steps = [number for number, loop in enumerate(order) if loop_role(loop, block) in ("reduction", "both")]
+    if not steps:
+        return
+    old_first = min(number for number, loop in enumerate(chain) if loop_role(loop, block) in ("reduction", "both"))
+    outside = {loop.var for loop in chain[:old_first]}
+    moved = [loop for loop in order[steps[0] :] if loop.var in outside]
+    if not moved:
+        return
+    path = loops_in(state.blocks[block.name])
+    below = path[path.index(chain[-1]) + 1 :]
+    inner = [loop for loop in (*order[steps[0] :], *below) if loop_role(loop, block) not in ("reduction", "both")]
+    if not is_injective(spatial_values(block), inner, state.analyzer(path)):
+        state.fail(
+            f"cannot reorder: block {block.name} computes elements again in the iterations of {moved[0].var.name}; "
+            "inside its reduction loop it would accumulate them twice",
+            moved[0],
+        )
+
+
+def parallel(state: State, ref: LoopRef) -> State:
+    """Run the iterations of a loop on several threads.
+
+    Raises:
+        ScheduleError: the iterations are not independent of each other.
+    """
+    return _mark(state, ref, "parallel")
+
+
+def vectorize(state: State, ref: LoopRef, reassociate: bool = False) -> State:
+    """Run the iterations of a loop as lanes of vectors.
+
+    Args:
+        reassociate: allow a loop that drives a reduction, whose result may then round differently (the lanes
+            accumulate apart and are combined at the end). The loop is annotated ``reassociate``.
+
+    Raises:
+        ScheduleError: the iterations are not independent of each other, or their number is not constant.
+    """
+    loop = state.loop(ref)
+    if reassociate:
+        state = annotate(state, ref, "reassociate", True)
+        loop = state.loop(ref)
+    if constant_value(loop.extent) is None:
+        state.fail(f"cannot vectorize loop {ref.name}: its extent is not constant; split it first", loop)
+    return _mark(state, ref, "vectorize")
+
+
+def unroll(state: State, ref: LoopRef) -> State:
+    """Write out the iterations of a loop.
+
+    Raises:
+        ScheduleError: their number is not constant.
+    """
+    loop = state.loop(ref)
+    if constant_value(loop.extent) is None:
+        state.fail(f"cannot unroll loop {ref.name}: its extent is not constant; split it first", loop)
+    return state.replace({loop: For(loop.var, loop.min, loop.extent, "unrolled", loop.body, loop.annotations)})
+
+
+_KINDS = {"parallel": "parallel", "vectorize": "vectorized"}
+
+
+def _mark(state: State, ref: LoopRef, what: str) -> State:
+    path, loop = state.loop_path(ref), state.loop(ref)
+    check_independent(state, path, what, allow_reduction=bool(loop.annotations.get("reassociate")))
+    return state.replace({loop: For(loop.var, loop.min, loop.extent, _KINDS[what], loop.body, loop.annotations)})
+
+
+def check_kinds(state: State, path: Sequence[Stmt]) -> None:
+    """Check again the parallel and vectorized loops on a path, below which something was added.
+
+    Raises:
+        ScheduleError: the iterations of one of them are no longer independent.
+    """
+    for number, stmt in enumerate(path):
+        if isinstance(stmt, For) and stmt.kind in ("parallel", "vectorized"):
+            what = "keep parallel" if stmt.kind == "parallel" else "keep vectorized"
+            reassociate = bool(stmt.annotations.get("reassociate"))
+            check_independent(state, tuple(path[: number + 1]), what, allow_reduction=reassociate)
+
+
+def annotate(state: State, ref: BlockRef | LoopRef, key: str, value: Any) -> State:
+    """Attach ``key: value`` to a block or loop."""
+    if isinstance(ref, BlockRef):
+        block = state.block(ref)
+        return state.replace({block: change_block(block, annotations={**block.annotations, key: value})})
+    loop = state.loop(ref)
+    notes = {**loop.annotations, key: value}
+    return state.replace({loop: For(loop.var, loop.min, loop.extent, loop.kind, loop.body, notes)})
+
+
+def unannotate(state: State, ref: BlockRef | LoopRef, key: str) -> State:
+    """Remove an annotation of a block or loop.
+
+    Raises:
+        ScheduleError: there is none of that key.
+    """
+    node: Block | For = state.block(ref) if isinstance(ref, BlockRef) else state.loop(ref)
+    if key not in node.annotations:
+        state.fail(f"there is no annotation {key!r}; found {', '.join(node.annotations) or 'none'}", node)
+    notes: Mapping[str, Any] = {name: value for name, value in node.annotations.items() if name != key}
+    if isinstance(node, Block):
+        return state.replace({node: change_block(node, annotations=notes)})
+    return state.replace({node: For(node.var, node.min, node.extent, node.kind, node.body, notes)})

@@ -1,0 +1,186 @@
+"""The schedule of a function: how its loops run, changed step by step without changing what is computed."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast
+
+from tilewright.tensorir.errors import ScheduleError
+from tilewright.tensorir.expr import Buffer
+from tilewright.tensorir.schedule import loops, scope
+from tilewright.tensorir.schedule.index_map import IndexMap
+from tilewright.tensorir.schedule.state import BlockRef, LoopRef, State, accesses, loops_in
+from tilewright.tensorir.schedule.trace import Trace
+from tilewright.tensorir.stmt import Block, For, PrimFunc
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: How a block's buffer is named: by its place among the block's reads (or writes), by its name, or itself.
+Which = int | str | Buffer
+
+_PRIMITIVES: set[str] = set()
+
+
+def _primitive(method: F) -> F:
+    """Records the call in the trace once it has succeeded; a call that fails leaves the schedule as it was."""
+    _PRIMITIVES.add(method.__name__)
+
+    @functools.wraps(method)
+    def recorded(self: Schedule, *args: Any, **kwargs: Any) -> Any:
+        before = self._state
+        try:
+            result = method(self, *args, **kwargs)
+            self.trace.record(method.__name__, args, kwargs, result)
+        except BaseException:
+            self._state = before
+            raise
+        return result
+
+    return cast(F, recorded)
+
+
+class Schedule:
+    """Rewrites a function step by step; ``func`` is what it is now. The function given is never changed.
+
+    Blocks are found by name and loops through their blocks; both are named by handles that stay good through all
+    edits that keep the block or loop. A step that would change what is computed raises
+    :class:`~tilewright.tensorir.errors.ScheduleError` and leaves the schedule as it was. ``trace`` holds the steps.
+
+    Loops that run in parallel, and blocks moved into loops, rely on intermediate buffers being allocated as far
+    inside as all their accesses allow; the lowering of blocks does that.
+
+    Raises:
+        ScheduleError: the function computes something outside of a block, or two blocks share a name.
+    """
+
+    def __init__(self, func: PrimFunc) -> None:
+        self._state = State(func)
+        self.trace = Trace()
+
+    @property
+    def func(self) -> PrimFunc:
+        """The function as scheduled so far."""
+        return self._state.func
+
+    def copy(self) -> Schedule:
+        """An independent schedule that stands where this one stands; handles are good for both."""
+        made = Schedule.__new__(Schedule)
+        made._state = self._state
+        made.trace = self.trace.copy()
+        return made
+
+    def __str__(self) -> str:
+        return str(self.func)
+
+    def show(self) -> None:
+        """Print the function."""
+        print(self.func)
+
+    def primitive(self, name: str) -> Callable[..., Any]:
+        """The primitive of that name, as a trace calls it.
+
+        Raises:
+            ScheduleError: there is none.
+        """
+        if name not in _PRIMITIVES:
+            raise ScheduleError(f"there is no primitive {name!r}; expected one of {', '.join(sorted(_PRIMITIVES))}")
+        found: Callable[..., Any] = getattr(self, name)
+        return found
+
+    # -- finding -------------------------------------------------------------------------------------------------
+
+    def get(self, ref: BlockRef | LoopRef) -> Block | For:
+        """The statement that a handle stands for."""
+        return self._state.block(ref) if isinstance(ref, BlockRef) else self._state.loop(ref)
+
+    @_primitive
+    def get_block(self, name: str) -> BlockRef:
+        """The block of that name.
+
+        Raises:
+            ScheduleError: there is none.
+        """
+        ref = BlockRef(name)
+        self._state.block(ref)
+        return ref
+
+    @_primitive
+    def get_blocks(self) -> list[BlockRef]:
+        """All blocks, in program order."""
+        return [BlockRef(name) for name in self._state.blocks]
+
+    @_primitive
+    def get_loops(self, block: BlockRef) -> list[LoopRef]:
+        """The loops around a block, outermost first."""
+        return [LoopRef(loop.var) for loop in loops_in(self._state.block_path(block))]
+
+    @_primitive
+    def get_producers(self, block: BlockRef) -> list[BlockRef]:
+        """The blocks that write what ``block`` reads, in program order."""
+        own = self._state.block(block)
+        read = accesses(own).reads
+        others = self._state.all_blocks()
+        return [BlockRef(b.name) for b in others if b is not own and any(w in read for w in accesses(b).writes)]
+
+    @_primitive
+    def get_consumers(self, block: BlockRef) -> list[BlockRef]:
+        """The blocks that read what ``block`` writes, in program order."""
+        own = self._state.block(block)
+        written = accesses(own).writes
+        others = self._state.all_blocks()
+        return [BlockRef(b.name) for b in others if b is not own and any(r in written for r in accesses(b).reads)]
+
+    # -- loops ---------------------------------------------------------------------------------------------------
+
+    @_primitive
+    def split(self, loop: LoopRef, factors: Sequence[Any]) -> list[LoopRef]:
+        """See :func:`tilewright.tensorir.schedule.loops.split`."""
+        self._state, made = loops.split(self._state, loop, factors)
+        return made
+
+    @_primitive
+    def fuse(self, *refs: LoopRef) -> LoopRef:
+        """See :func:`tilewright.tensorir.schedule.loops.fuse`."""
+        self._state, made = loops.fuse(self._state, refs)
+        return made
+
+    @_primitive
+    def reorder(self, *refs: LoopRef, reassociate: bool = False) -> None:
+        """See :func:`tilewright.tensorir.schedule.loops.reorder`."""
+        self._state = loops.reorder(self._state, refs, reassociate)
+
+    @_primitive
+    def parallel(self, loop: LoopRef) -> None:
+        """See :func:`tilewright.tensorir.schedule.loops.parallel`."""
+        self._state = loops.parallel(self._state, loop)
+
+    @_primitive
+    def vectorize(self, loop: LoopRef, reassociate: bool = False) -> None:
+        """See :func:`tilewright.tensorir.schedule.loops.vectorize`."""
+        self._state = loops.vectorize(self._state, loop, reassociate)
+
+    @_primitive
+    def unroll(self, loop: LoopRef) -> None:
+        """See :func:`tilewright.tensorir.schedule.loops.unroll`."""
+        self._state = loops.unroll(self._state, loop)
+
+    @_primitive
+    def annotate(self, ref: BlockRef | LoopRef, key: str, value: Any) -> None:
+        """Attach ``key: value`` to a block or loop."""
+        self._state = loops.annotate(self._state, ref, key, value)
+
+    @_primitive
+    def unannotate(self, ref: BlockRef | LoopRef, key: str) -> None:
+        """Remove an annotation."""
+        self._state = loops.unannotate(self._state, ref, key)
+
+    # -- buffers -------------------------------------------------------------------------------------------------
+
+    @_primitive
+    def set_scope(self, block: BlockRef, buffer: Which, scope_name: str) -> None:
+        """See :func:`tilewright.tensorir.schedule.scope.set_scope`."""
+        self._state = scope.set_scope(self._state, block, buffer, scope_name)
+
+
+__all__ = ["BlockRef", "IndexMap", "LoopRef", "Schedule"]

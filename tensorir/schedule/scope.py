@@ -1,0 +1,72 @@
+"""Primitives about a block's buffers as a whole: their scope."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tilewright.tensorir.errors import ScheduleError
+from tilewright.tensorir.expr import SCOPES, Buffer
+from tilewright.tensorir.functor import substitute
+from tilewright.tensorir.schedule.state import BlockRef, State, accesses, change_block, with_loop_body
+from tilewright.tensorir.stmt import Allocate, Block, For, SeqStmt, Stmt
+
+
+def find_buffer(state: State, block: Block, which: int | str | Buffer, side: str) -> Buffer:
+    """A buffer that a block reads or writes: by its place among them, its name, or itself.
+
+    Raises:
+        ScheduleError: the block has no such buffer on that side.
+    """
+    regions = block.reads if side == "reads" else block.writes
+    found: dict[str, Buffer] = {}
+    for region in regions:
+        found.setdefault(region.buffer.name, region.buffer)
+    buffers = list(dict.fromkeys(region.buffer for region in regions))
+    if isinstance(which, int) and not isinstance(which, bool):
+        if 0 <= which < len(buffers):
+            return buffers[which]
+    elif isinstance(which, str):
+        if which in found:
+            return found[which]
+    elif any(which is buffer for buffer in buffers):
+        return which
+    wanted = which.name if isinstance(which, Buffer) else which
+    names = ", ".join(f"{number}: {buffer.name}" for number, buffer in enumerate(buffers)) or "nothing"
+    raise ScheduleError(f"block {block.name}: there is no buffer {wanted!r} among what it {side}; it {side} {names}")
+
+
+def replace_buffers(stmt: Stmt, table: Mapping[Buffer, Buffer]) -> Stmt:
+    """``stmt`` with buffers replaced by others of the same rank and type, in blocks and where they are allocated."""
+    if isinstance(stmt, Block):
+        found = accesses(stmt)
+        if not any(buffer in found.reads or buffer in found.writes for buffer in table):
+            return stmt
+        init = None if stmt.init is None else substitute(stmt.init, {}, table)
+        return change_block(stmt, init=init, body=substitute(stmt.body, {}, table))
+    if isinstance(stmt, For):
+        return with_loop_body(stmt, replace_buffers(stmt.body, table))
+    if isinstance(stmt, SeqStmt):
+        parts = tuple(replace_buffers(part, table) for part in stmt.stmts)
+        return stmt if all(a is b for a, b in zip(parts, stmt.stmts, strict=True)) else SeqStmt(parts)
+    if isinstance(stmt, Allocate):
+        buffer, body = table.get(stmt.buffer, stmt.buffer), replace_buffers(stmt.body, table)
+        return stmt if buffer is stmt.buffer and body is stmt.body else Allocate(buffer, body)
+    return stmt
+
+
+def set_scope(state: State, ref: BlockRef, which: int | str | Buffer, scope: str) -> State:
+    """Let a buffer that the block writes live in another scope.
+
+    Raises:
+        ScheduleError: the scope is unknown, or the buffer is a parameter of the function.
+    """
+    block = state.block(ref)
+    old = find_buffer(state, block, which, "writes")
+    if scope not in SCOPES:
+        state.fail(f"unknown scope {scope!r}; expected one of {', '.join(SCOPES)}")
+    if old.scope == scope:
+        return state
+    if state.is_parameter(old):
+        state.fail(f"the scope of {old.name} cannot change: it is a parameter of the function", block)
+    new = Buffer(old.name, old.shape, old.dtype, scope, old.strides, old.alignment)
+    return state.with_body(replace_buffers(state.func.body, {old: new}))

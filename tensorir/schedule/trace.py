@@ -1,0 +1,247 @@
+"""The record of a schedule: which primitives were applied, with symbolic handles, so that it prints as the Python
+code that made it, is saved as JSON, and is replayed on another function."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from tilewright.tensorir.errors import ScheduleError
+from tilewright.tensorir.expr import Buffer, Expr, IntImm
+from tilewright.tensorir.schedule.index_map import IndexMap, parse_expr
+from tilewright.tensorir.schedule.state import BlockRef, LoopRef
+from tilewright.tensorir.stmt import PrimFunc
+
+Handle = BlockRef | LoopRef
+
+
+@dataclasses.dataclass(frozen=True)
+class Symbol:
+    """A handle's name in the trace: ``b0`` for a block, ``l3`` for a loop."""
+
+    name: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Text:
+    """An index expression (kind ``expr``) or an index map (kind ``index_map``), as its text."""
+
+    kind: str
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Instruction:
+    """One applied primitive. Arguments are plain values, symbols and texts, or lists of them.
+
+    Attributes:
+        outputs: the symbols of the handles that it returned.
+        is_list: whether it returned them in a list.
+    """
+
+    name: str
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    outputs: tuple[str, ...] = ()
+    is_list: bool = False
+
+    def __str__(self) -> str:
+        arguments = [_source(arg) for arg in self.args] + [f"{key}={_source(v)}" for key, v in self.kwargs.items()]
+        call = f"sch.{self.name}({', '.join(arguments)})"
+        if not self.outputs:
+            return call
+        target = ", ".join(self.outputs)
+        return f"[{target}] = {call}" if self.is_list and len(self.outputs) == 1 else f"{target} = {call}"
+
+
+class _Replayable(Protocol):
+    @property
+    def func(self) -> PrimFunc: ...
+
+    def primitive(self, name: str) -> Callable[..., Any]:
+        """The primitive of that name."""
+
+
+class Trace:
+    """The instructions of a schedule, in order."""
+
+    def __init__(self, instructions: Sequence[Instruction] = ()) -> None:
+        self.instructions = list(instructions)
+        self._symbols: dict[Handle, str] = {}
+        self._counts = {"b": 0, "l": 0}
+
+    def __len__(self) -> int:
+        return len(self.instructions)
+
+    def __str__(self) -> str:
+        return "\n".join(str(instruction) for instruction in self.instructions)
+
+    def copy(self) -> Trace:
+        """An independent copy, which can go on recording."""
+        made = Trace(self.instructions)
+        made._symbols = dict(self._symbols)
+        made._counts = dict(self._counts)
+        return made
+
+    # -- recording -------------------------------------------------------------------------------------------------
+
+    def record(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
+        """Append an instruction; handles among the arguments and in the result become symbols."""
+        encoded = tuple(self._encode(arg) for arg in args)
+        named = {key: self._encode(value) for key, value in kwargs.items()}
+        outputs: tuple[str, ...] = ()
+        if isinstance(result, (list, tuple)):
+            outputs = tuple(self._symbol(handle) for handle in result)
+        elif isinstance(result, (BlockRef, LoopRef)):
+            outputs = (self._symbol(result),)
+        self.instructions.append(Instruction(name, encoded, named, outputs, isinstance(result, (list, tuple))))
+
+    def _symbol(self, handle: Handle) -> str:
+        found = self._symbols.get(handle)
+        if found is None:
+            letter = "b" if isinstance(handle, BlockRef) else "l"
+            found = self._symbols[handle] = f"{letter}{self._counts[letter]}"
+            self._counts[letter] += 1
+        return found
+
+    def _encode(self, value: Any) -> Any:
+        if isinstance(value, (BlockRef, LoopRef)):
+            found = self._symbols.get(value)
+            if found is None:
+                raise ScheduleError(f"{value} was not given by this schedule")
+            return Symbol(found)
+        if isinstance(value, (list, tuple)):
+            return [self._encode(item) for item in value]
+        if isinstance(value, Buffer):
+            return value.name
+        if isinstance(value, IntImm):
+            return value.value
+        if isinstance(value, Expr):
+            return Text("expr", str(value))
+        if isinstance(value, IndexMap):
+            return Text("index_map", str(value))
+        return value
+
+    # -- replaying -------------------------------------------------------------------------------------------------
+
+    def apply(self, schedule: _Replayable) -> dict[str, Handle]:
+        """Apply the instructions to another schedule: of the same function, or of one with other extents.
+
+        Returns:
+            the handles by their symbols.
+
+        Raises:
+            ScheduleError: an instruction is not legal there, or gives another number of handles.
+        """
+        handles: dict[str, Handle] = {}
+        for instruction in self.instructions:
+            function = schedule.primitive(instruction.name)
+            args = [_decode(arg, handles, schedule.func) for arg in instruction.args]
+            kwargs = {key: _decode(value, handles, schedule.func) for key, value in instruction.kwargs.items()}
+            result = function(*args, **kwargs)
+            if not instruction.outputs:
+                continue
+            made = list(result) if isinstance(result, (list, tuple)) else [result]
+            if len(made) != len(instruction.outputs):
+                raise ScheduleError(
+                    f"replaying {instruction}: expected {len(instruction.outputs)} handles, found {len(made)}"
+                )
+            handles.update(zip(instruction.outputs, made, strict=True))
+        return handles
+
+    # -- saving ----------------------------------------------------------------------------------------------------
+
+    def to_json(self) -> str:
+        """The trace as JSON text."""
+        return json.dumps([_instruction_to_plain(instruction) for instruction in self.instructions])
+
+    @classmethod
+    def from_json(cls, text: str) -> Trace:
+        """The trace that :meth:`to_json` wrote.
+
+        Raises:
+            ScheduleError: the text is no trace.
+        """
+        try:
+            return cls([_instruction_from_plain(plain) for plain in json.loads(text)])
+        except (ValueError, KeyError, TypeError) as error:
+            raise ScheduleError(f"not a trace: {error}") from error
+
+
+def _source(value: Any) -> str:
+    if isinstance(value, Symbol):
+        return value.name
+    if isinstance(value, Text):
+        return value.text
+    if isinstance(value, list):
+        return "[" + ", ".join(_source(item) for item in value) + "]"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
+    return json.dumps(value) if isinstance(value, str) else repr(value)
+
+
+def _decode(value: Any, handles: Mapping[str, Handle], func: PrimFunc) -> Any:
+    if isinstance(value, Symbol):
+        if value.name not in handles:
+            raise ScheduleError(f"the trace uses {value.name} before anything gives it")
+        return handles[value.name]
+    if isinstance(value, list):
+        return [_decode(item, handles, func) for item in value]
+    if isinstance(value, Text):
+        known = {var.name: var for var in func.variables}
+        if value.kind == "index_map":
+            return IndexMap.parse(value.text, known)
+        return parse_expr(value.text, known)
+    return value
+
+
+def _to_plain(value: Any) -> Any:
+    if isinstance(value, Symbol):
+        return {"handle": value.name}
+    if isinstance(value, Text):
+        return {value.kind: value.text}
+    if isinstance(value, list):
+        return [_to_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": str(value)}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise ScheduleError(f"a trace cannot save {value!r}")
+
+
+def _from_plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_from_plain(item) for item in value]
+    if isinstance(value, dict):
+        ((kind, content),) = value.items()
+        if kind == "handle":
+            return Symbol(content)
+        if kind == "float":
+            return float(content)
+        if kind in ("expr", "index_map"):
+            return Text(kind, content)
+        raise ValueError(f"unknown kind of argument {kind!r}")
+    return value
+
+
+def _instruction_to_plain(instruction: Instruction) -> dict[str, Any]:
+    return {
+        "name": instruction.name,
+        "args": [_to_plain(arg) for arg in instruction.args],
+        "kwargs": {key: _to_plain(value) for key, value in instruction.kwargs.items()},
+        "outputs": list(instruction.outputs),
+        "is_list": instruction.is_list,
+    }
+
+
+def _instruction_from_plain(plain: Mapping[str, Any]) -> Instruction:
+    return Instruction(
+        plain["name"],
+        tuple(_from_plain(arg) for arg in plain["args"]),
+        {key: _from_plain(value) for key, value in plain["kwargs"].items()},
+        tuple(plain["outputs"]),
+        bool(plain["is_list"]),
+    )
