@@ -145,6 +145,11 @@ def constant_equal(a: Constant, b: Constant) -> bool:
     return a.dtype is b.dtype and a.data.shape == b.data.shape and a.data.tobytes() == b.data.tobytes()
 
 
+def global_name(callee: object) -> str | None:
+    """The name of a callee that is a function of the module, else None."""
+    return callee.name if isinstance(callee, GlobalVar) else None
+
+
 class _Comparison:
     """One comparison: which expressions of the left stand for which of the right."""
 
@@ -212,10 +217,8 @@ class _Comparison:
                 return "different operators"
             if x.attrs is not y.attrs and not data_equal(x.attrs, y.attrs):
                 return f"{x.op.name}: attributes {x.attrs} and {y.attrs}"
-        elif isinstance(x.op, GlobalVar) or isinstance(y.op, GlobalVar):
-            # A callee that is a GlobalVar is none of the children.
-            if not isinstance(x.op, GlobalVar) or not isinstance(y.op, GlobalVar) or x.op.name != y.op.name:
-                return "different functions are called"
+        elif global_name(x.op) != global_name(y.op):  # a callee that is a GlobalVar is none of the children
+            return "different functions are called"
         return self.below(x, y, "arguments")
 
     def tuple(self, x: Tuple, y: Tuple) -> str | None:

@@ -1,0 +1,254 @@
+"""Runs graphs by the operators' NumPy references: slow, obviously right, the oracle of the graph passes.
+
+Nothing recurses over the depth of the graph, nor over the depth of calls between functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, Union
+
+import numpy as np
+
+from tilewright.graphir.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    Loop,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from tilewright.graphir.module import IRModule
+from tilewright.graphir.op import Operator
+from tilewright.graphir.printer import summary
+from tilewright.graphir.types import TensorType
+from tilewright.tensorir.dtype import as_dtype
+from tilewright.tensorir.errors import InputError, VerifyError, add_note
+
+#: A value: an array, a tuple of values, or a function with the variables around it.
+Value = Union[np.ndarray, tuple["Value", ...], "_Closure"]  # type: ignore[type-arg]  # arrays of any element type
+
+
+def evaluate(node: IRModule | Expr, *inputs: Any, dtype: str | None = None, **named: Any) -> Any:
+    """The result of ``node`` on ``inputs``: an array, or a tuple of results.
+
+    Args:
+        node: a module (its ``main`` is run), a function, or an expression without free variables.
+        inputs: arrays for the parameters, by position; ``named`` ones by the parameters' names.
+        dtype: ``"float64"`` computes everything that is a float in float64, whatever its type says, for a result to
+            compare rounded ones with.
+
+    Raises:
+        InputError: an input is missing, unknown, or of another type or rank than the parameter.
+        VerifyError: the graph uses a variable or function that nothing defines.
+    """
+    wide = None if dtype is None else as_dtype(dtype).numpy
+    mod = node if isinstance(node, IRModule) else None
+    root = node["main"] if isinstance(node, IRModule) else node
+    if not isinstance(root, Expr):
+        raise InputError("main: expected a graph-level function; run a loop-level one with tensorir.interpret")
+    machine = _Machine(mod, wide)
+    if not isinstance(root, Function):
+        return machine.start(_Closure(Function((), root), _Scope(None)), [])
+    return machine.start(_Closure(root, _Scope(None)), _bind(root, inputs, named, wide))
+
+
+def _bind(function: Function, inputs: Sequence[Any], named: Mapping[str, Any], wide: Any) -> list[Value]:
+    names = [param.name for param in function.params]
+    if len(inputs) > len(names):
+        raise InputError(f"expected {len(names)} inputs ({', '.join(names)}), found {len(inputs)}")
+    given = dict(zip(names, inputs, strict=False))
+    for name, value in named.items():
+        if name not in names or name in given:
+            raise InputError(f"input {name!r} is {'given twice' if name in given else 'unknown'}: {', '.join(names)}")
+        given[name] = value
+    bound: list[Value] = []
+    for param in function.params:
+        if param.name not in given:
+            raise InputError(f"input {param.name!r} is missing")
+        bound.append(_checked(param, given[param.name], wide))
+    return bound
+
+
+def _checked(param: Var, value: Any, wide: Any) -> Value:
+    if not isinstance(param.type, TensorType):
+        return tuple(value) if isinstance(value, (tuple, list)) else np.asarray(value)
+    array = np.asarray(value)
+    expected = param.type.dtype
+    floats = wide is not None and expected.is_float and as_dtype(array.dtype).is_float
+    if array.ndim != param.type.ndim or (array.dtype != expected.numpy and not floats):
+        raise InputError(f"input {param.name!r}: expected {param.type}, found {array.dtype} of shape {array.shape}")
+    for found, dim in zip(array.shape, param.type.shape, strict=True):
+        if isinstance(dim, int) and dim != found:
+            raise InputError(f"input {param.name!r}: expected {param.type}, found shape {array.shape}")
+    return array
+
+
+class _Scope:
+    """The values known in one run of a function's body; those around it are in ``outer``."""
+
+    __slots__ = ("outer", "values")
+
+    def __init__(self, outer: _Scope | None) -> None:
+        self.outer = outer
+        self.values: dict[Expr, Value] = {}
+
+    def find(self, node: Expr) -> Value | None:
+        scope: _Scope | None = self
+        while scope is not None:
+            found = scope.values.get(node)
+            if found is not None:
+                return found
+            scope = scope.outer
+        return None
+
+
+class _Closure:
+    """A function with the scope in which it stands."""
+
+    __slots__ = ("function", "scope")
+
+    def __init__(self, function: Function, scope: _Scope) -> None:
+        self.function = function
+        self.scope = scope
+
+
+_Run = Generator[tuple["_Closure", Sequence[Value]], Value, Value]
+
+
+class _Machine:
+    """Runs functions. Each run is a generator that yields the calls it needs and is sent their results."""
+
+    def __init__(self, mod: IRModule | None, wide: Any) -> None:
+        self.mod = mod
+        self.wide = wide
+
+    def start(self, closure: _Closure, args: Sequence[Value]) -> Value:
+        runs: list[_Run] = [self.run(closure, args)]
+        result: Any = None
+        while runs:
+            try:
+                callee, given = runs[-1].send(result)
+            except StopIteration as finished:
+                runs.pop()
+                result = finished.value
+            else:
+                runs.append(self.run(callee, given))
+                result = None
+        value: Value = result
+        return value
+
+    def run(self, closure: _Closure, args: Sequence[Value]) -> _Run:
+        function = closure.function
+        if len(args) != len(function.params):
+            raise VerifyError(f"a function of {len(function.params)} parameters is called with {len(args)} arguments")
+        scope = _Scope(closure.scope)
+        scope.values.update(zip(function.params, args, strict=True))
+        stack: list[Expr] = [function.body]
+        while stack:
+            node = stack[-1]
+            if scope.find(node) is not None:
+                stack.pop()
+                continue
+            needed = self.needed(node, scope)
+            if needed:
+                stack.extend(reversed(needed))
+                continue
+            if isinstance(node, Loop):
+                scope.values[node] = yield from self.loop(node, scope)
+            elif isinstance(node, Call) and not isinstance(node.op, Operator):
+                scope.values[node] = yield self.callee(node.op, scope), [self.get(arg, scope) for arg in node.args]
+            else:
+                scope.values[node] = self.compute(node, scope)
+            stack.pop()
+        return self.get(function.body, scope)
+
+    def needed(self, node: Expr, scope: _Scope) -> list[Expr]:
+        """The parts that must be known before ``node``, as far as they are not."""
+        if isinstance(node, Function):
+            return []
+        parts: Sequence[Expr] = node.children
+        if isinstance(node, If):
+            condition = scope.find(node.condition)
+            if condition is None:
+                parts = (node.condition,)
+            else:
+                parts = (node.then_branch if bool(condition) else node.else_branch,)
+        elif isinstance(node, Let):
+            value = scope.find(node.value)
+            if value is None:
+                parts = (node.value,)
+            else:
+                scope.values[node.var] = value
+                parts = (node.body,)
+        return [part for part in parts if scope.find(part) is None]
+
+    def compute(self, node: Expr, scope: _Scope) -> Value:
+        if isinstance(node, Call):
+            assert isinstance(node.op, Operator)
+            try:
+                result = node.op.reference([self.get(arg, scope) for arg in node.args], node.attrs)
+            except Exception as error:
+                add_note(error, f"in the NumPy reference of {summary(node)}")
+                raise
+            if isinstance(result, (tuple, list)):
+                return tuple(self.widen(np.asarray(part)) for part in result)
+            return self.widen(np.asarray(result))
+        if isinstance(node, Constant):
+            return self.widen(node.data)
+        if isinstance(node, Tuple):
+            return tuple(self.get(field, scope) for field in node.fields)
+        if isinstance(node, TupleGetItem):
+            fields = self.get(node.value, scope)
+            assert isinstance(fields, tuple)
+            return fields[node.index]
+        if isinstance(node, If):
+            return self.get(node.then_branch if bool(self.get(node.condition, scope)) else node.else_branch, scope)
+        if isinstance(node, Let):
+            return self.get(node.body, scope)
+        if isinstance(node, Function):
+            return _Closure(node, scope)
+        if isinstance(node, GlobalVar):
+            return self.callee(node, scope)
+        raise VerifyError(f"{summary(node)} is used where nothing defines it")
+
+    def widen(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        if self.wide is None or not as_dtype(array.dtype).is_float:
+            return array
+        return array.astype(self.wide, copy=False)
+
+    def get(self, node: Expr, scope: _Scope) -> Value:
+        found = scope.find(node)
+        assert found is not None  # it was evaluated before what needs it
+        return found
+
+    def callee(self, op: Any, scope: _Scope) -> _Closure:
+        if isinstance(op, GlobalVar):
+            if self.mod is None or op not in self.mod:
+                raise VerifyError(f"function @{op.name} is called, but no module defines it")
+            function = self.mod[op]
+            if not isinstance(function, Function):
+                raise VerifyError(f"@{op.name} is a loop-level function; run it with tensorir.interpret")
+            return _Closure(function, _Scope(None))
+        found = scope.find(op)
+        if not isinstance(found, _Closure):
+            raise VerifyError(f"{summary(op)} is called, but is no function")
+        return found
+
+    def loop(self, node: Loop, scope: _Scope) -> _Run:
+        state: Any = tuple(self.get(value, scope) for value in node.initial)
+        trips = self.get(node.trip_count, scope)
+        assert isinstance(trips, np.ndarray)
+        for i in range(int(trips)):
+            index = np.asarray(i, np.int64)
+            if node.condition is not None:
+                goes_on = yield self.callee(node.condition, scope), (index, *state)
+                if not bool(goes_on):
+                    break
+            state = yield self.callee(node.body, scope), (index, *state)
+        return state  # type: ignore[no-any-return]
