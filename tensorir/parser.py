@@ -77,7 +77,7 @@ _TERMINALS = {
 }
 
 #: What can hold a brace that is no brace of a function.
-_OPAQUE = re.compile(r'"(?:[^"\\\n]|\\.)*"|`[^`\n]*`|#[^\n]*|\battrs\b|[{}]')
+_OPAQUE = re.compile(r'"(?:[^"\\\n]|\\.)*"|`[^`\n]*`|#[^\n]*|(?<![\w.])attrs(?![\w.])|[{}]')
 
 
 def parse(text: str, first_line: int = 1) -> PrimFunc:

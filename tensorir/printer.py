@@ -52,6 +52,7 @@ from tilewright.tensorir.expr import (
     UnaryOp,
     Var,
 )
+from tilewright.tensorir.functor import walk
 from tilewright.tensorir.intrinsics import find_intrinsic
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import (
@@ -136,7 +137,7 @@ _ON_ONE_LINE = 4
 def to_text(node: Node) -> str:
     """The text of any node. That of a function parses back to a structurally equal one."""
     printer = _Printer()
-    printer.node(node)
+    printer.root(node)
     return printer.text()
 
 
@@ -149,7 +150,7 @@ def underline(root: Node, node: Node, message: str = "", context: int = 3, withi
         within: show the place inside this node, for a ``node`` such as a variable that stands at several.
     """
     printer = _Printer(marked=(node,) if within is None else (node, within))
-    printer.node(root)
+    printer.root(root)
     text = printer.text()
     note = f" {message}" if message else ""
     spans = printer.spans[node]
@@ -276,6 +277,13 @@ class _Printer:
         self.mark(node, start)
 
     # Nodes.
+
+    def root(self, node: Node) -> None:
+        """Write ``node`` with what it does not define under its own name, if that can be."""
+        if isinstance(node, (Stmt, PrimFunc)):
+            for free in _used_only(node):
+                self.names[free] = self.fresh(free.name)
+        self.node(node)
 
     def node(self, node: Node) -> None:
         if isinstance(node, Expr):
@@ -705,6 +713,23 @@ class _Printer:
         self.data(item[0])
         self.write(": ")
         self.data(item[1])
+
+
+def _used_only(root: Node) -> list[Var | Buffer]:
+    """The variables and buffers that ``root`` uses and nothing in it defines, in order."""
+    used: dict[Var | Buffer, None] = {}
+    defined: set[Var | Buffer] = set()
+    for node in walk(root):
+        if isinstance(node, Var):
+            used[node] = None
+            continue
+        for name, role in node.node_fields:
+            if role == "buffer":
+                used[getattr(node, name)] = None
+            elif role in ("definition", "new_buffer"):
+                value = getattr(node, name)
+                defined.update(value if isinstance(value, tuple) else (value,))
+    return [node for node in used if node not in defined]
 
 
 def _constant(expr: Any, hint: DataType | None) -> str:
