@@ -114,6 +114,11 @@ class Target:
         return frozenset(features)
 
     @property
+    def is_runnable(self) -> bool:
+        """Whether this machine can run the code: the same system, and no instructions that it lacks."""
+        return self.mtriple == llvm.get_process_triple() and self.features <= _host_cpu()[1]
+
+    @property
     def vector_bits(self) -> int:
         """Width of a vector register in bits."""
         if "avx512f" in self.features:
@@ -153,14 +158,15 @@ class Target:
     ) -> None:
         Target._current.reset(self._tokens.pop())
 
-    def _key(self) -> tuple[Any, ...]:
+    def key(self) -> tuple[Any, ...]:
+        """What code depends on: targets with equal keys are equal."""
         return (self.kind, self.mtriple, self.mcpu, self.num_threads, self.features)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Target) and self._key() == other._key()
+        return isinstance(other, Target) and self.key() == other.key()
 
     def __hash__(self) -> int:
-        return hash(self._key())
+        return hash(self.key())
 
     def __str__(self) -> str:
         return f"{self.kind} -mcpu={self.mcpu} -mtriple={self.mtriple} -num-threads={self.num_threads}"

@@ -1,0 +1,313 @@
+"""A graph function as a list of instructions on values: kernel calls, copies, branches and loops.
+
+The list is in order of execution; branches and loops hold lists of their own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Union
+
+from tilewright.graphir.dims import Dim
+from tilewright.graphir.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, Loop, Tuple, TupleGetItem, Var
+from tilewright.graphir.module import IRModule
+from tilewright.graphir.types import TensorType
+from tilewright.graphir.visitor import post_order
+from tilewright.passes.lower.primitive import flat_types
+from tilewright.passes.lower.storage import Place
+from tilewright.tensorir import expr as tir
+from tilewright.tensorir.errors import CodegenError
+from tilewright.tensorir.functor import free_vars, substitute
+from tilewright.tensorir.stmt import PrimFunc
+
+#: Functions that call each other deeper than this are taken for recursive.
+_MAX_CALL_DEPTH = 64
+
+
+@dataclasses.dataclass(eq=False)
+class Value:
+    """A tensor while the model runs.
+
+    Attributes:
+        role: ``input``, ``constant``, ``output`` (each a parameter of the model, ``index`` says which) or
+            ``temporary`` (in the arena, at ``place``).
+    """
+
+    type: TensorType
+    role: str = "temporary"
+    index: int = 0
+    place: Place | None = None
+
+
+@dataclasses.dataclass(eq=False)
+class KernelCall:
+    """A call of a PrimFunc; ``variables`` are the values of its symbolic dimensions."""
+
+    kernel: str
+    args: list[Value]
+    results: list[Value]
+    workspaces: list[Value]
+    variables: list[Dim]
+
+
+@dataclasses.dataclass(eq=False)
+class Copy:
+    """``target`` becomes equal to ``source``."""
+
+    source: Value
+    target: Value
+
+
+@dataclasses.dataclass(eq=False)
+class Branch:
+    """Runs ``then_body`` if the bool ``condition`` holds, else ``else_body``."""
+
+    condition: Value
+    then_body: list[Instruction]
+    else_body: list[Instruction]
+
+
+@dataclasses.dataclass(eq=False)
+class CountedLoop:
+    """Runs ``body`` for ``counter`` = 0, 1, ... below ``trip_count``, while ``alive`` holds.
+
+    ``check`` runs before each iteration and sets ``alive``.
+    """
+
+    trip_count: Value
+    counter: Value
+    alive: Value | None
+    check: list[Instruction]
+    body: list[Instruction]
+
+
+Instruction = KernelCall | Copy | Branch | CountedLoop
+
+#: What an expression stands for: a tensor, or a tuple of such.
+Meaning = Union[Value, "list[Meaning]"]
+
+
+@dataclasses.dataclass
+class Program:
+    """A linearized function: its parameters' and results' values and its instructions."""
+
+    inputs: list[Value]
+    constants: list[Constant]
+    outputs: list[Value]
+    body: list[Instruction]
+
+
+def linearize(function: Function, mod: IRModule) -> Program:
+    """The instructions of ``function``, whose calls are of PrimFuncs (or of functions that are inlined here).
+
+    Raises:
+        CodegenError: a call of an operator that was not lowered, or recursion.
+    """
+    constants = model_constants(function, mod)
+    linearizer = _Linearizer(mod, constants)
+    inputs: list[Value] = []
+    environment: dict[Expr, Meaning] = {}
+    for param in function.params:
+        environment[param] = _fresh(param.type, inputs)
+    for index, value in enumerate(inputs):
+        value.role, value.index = "input", index
+    body: list[Instruction] = []
+    results = _flatten(linearizer.emit(function.body, environment, body))
+    outputs: list[Value] = []
+    for index, value in enumerate(results):
+        if value.role != "temporary":
+            value = Value(value.type)
+            body.append(Copy(results[index], value))
+        value.role, value.index = "output", index
+        outputs.append(value)
+    return Program(inputs, constants, outputs, body)
+
+
+def model_constants(function: Function, mod: IRModule) -> list[Constant]:
+    """The constants that ``function`` and the functions it calls hold, in the order in which ``main`` takes them."""
+    found: dict[Constant, None] = {}
+    seen: set[GlobalVar] = set()
+    pending: list[Function] = [function]
+    while pending:
+        for node in post_order(pending.pop(0)):
+            if isinstance(node, Constant):
+                found[node] = None
+            elif isinstance(node, Call) and isinstance(node.op, GlobalVar) and node.op not in seen:
+                seen.add(node.op)
+                callee = mod[node.op]
+                if isinstance(callee, Function):
+                    pending.append(callee)
+    return list(found)
+
+
+def _now(node: Expr) -> Iterable[Expr]:
+    """What is computed before ``node``; branches and loop bodies come later, as lists of their own."""
+    if isinstance(node, If):
+        return (node.condition,)
+    if isinstance(node, Loop):
+        return (node.trip_count, *node.initial)
+    if isinstance(node, Let):
+        return (node.value, node.body)
+    if isinstance(node, Call):
+        return node.args
+    return () if isinstance(node, Function) else node.children
+
+
+class _Linearizer:
+    def __init__(self, mod: IRModule, constants: Sequence[Constant]) -> None:
+        self.mod = mod
+        self.constants: dict[Expr, Meaning] = {
+            constant: Value(constant.tensor_type, "constant", index) for index, constant in enumerate(constants)
+        }
+        self.depth = 0
+
+    def emit(self, root: Expr, environment: Mapping[Expr, Meaning], into: list[Instruction]) -> Meaning:
+        """Append what computes ``root`` to ``into`` and return what it stands for."""
+        known: dict[Expr, Meaning] = dict(environment)
+        order = post_order(root, known=known, children_of=_now)
+        bound = {node.var: node.value for node in order if isinstance(node, Let)}
+        for node in order:
+            if node in known:
+                continue
+            if isinstance(node, Var) and node in bound:
+                known[node] = self.emit(bound[node], known, into)
+            else:
+                known[node] = self._emit_node(node, known, into)
+        return known[root]
+
+    def _emit_node(self, node: Expr, known: dict[Expr, Meaning], into: list[Instruction]) -> Meaning:
+        if isinstance(node, Constant):
+            return self.constants[node]
+        if isinstance(node, Tuple):
+            return [known[field] for field in node.fields]
+        if isinstance(node, TupleGetItem):
+            fields = known[node.value]
+            assert isinstance(fields, list)
+            return fields[node.index]
+        if isinstance(node, Let):
+            return known[node.body]
+        if isinstance(node, Call):
+            return self._emit_call(node, [known[arg] for arg in node.args], known, into)
+        if isinstance(node, If):
+            return self._emit_if(node, known, into)
+        if isinstance(node, Loop):
+            return self._emit_loop(node, known, into)
+        what = f"variable {node.name!r} that nothing defines" if isinstance(node, Var) else type(node).__name__
+        raise CodegenError(f"the model holds a {what}, which has no code")
+
+    def _emit_call(
+        self, call: Call, args: list[Meaning], known: Mapping[Expr, Meaning], into: list[Instruction]
+    ) -> Meaning:
+        callee: object = self.mod[call.op] if isinstance(call.op, GlobalVar) else call.op
+        if isinstance(callee, PrimFunc):
+            made: list[Value] = []
+            result = _fresh(call.type, made)
+            into.append(_kernel_call(callee, [value for arg in args for value in _flatten(arg)], made))
+            return result
+        if isinstance(callee, Function):
+            self.depth += 1
+            if self.depth > _MAX_CALL_DEPTH:
+                raise CodegenError(f"function {call.op} calls itself; recursion has no code")
+            scope = known if callee is call.op else {}
+            result = self.emit(callee.body, {**scope, **dict(zip(callee.params, args, strict=True))}, into)
+            self.depth -= 1
+            return result
+        raise CodegenError(f"a call of {call.op} was not lowered; run the pass LowerToTensorIR first")
+
+    def _emit_if(self, node: If, known: Mapping[Expr, Meaning], into: list[Instruction]) -> Meaning:
+        condition = known[node.condition]
+        assert isinstance(condition, Value)
+        made: list[Value] = []
+        result = _fresh(node.type, made)
+        bodies: list[list[Instruction]] = [[], []]
+        for branch, body in zip((node.then_branch, node.else_branch), bodies, strict=True):
+            for source, target in zip(_flatten(self.emit(branch, known, body)), made, strict=True):
+                body.append(Copy(source, target))
+        into.append(Branch(condition, *bodies))
+        return result
+
+    def _emit_loop(self, node: Loop, known: Mapping[Expr, Meaning], into: list[Instruction]) -> Meaning:
+        trip_count = known[node.trip_count]
+        assert isinstance(trip_count, Value)
+        state: list[Value] = []
+        meanings = [_fresh(value.type, state) for value in node.initial]
+        for source, target in zip([v for value in node.initial for v in _flatten(known[value])], state, strict=True):
+            into.append(Copy(source, target))
+        counter = Value(TensorType((), "int64"))
+        alive = None if node.condition is None else Value(TensorType((), "bool"))
+        check: list[Instruction] = []
+        body: list[Instruction] = []
+        if node.condition is not None and alive is not None:
+            asked = self._emit_function(node.condition, [counter, *meanings], known, check)
+            assert isinstance(asked, Value)
+            check.append(Copy(asked, alive))
+        results = _flatten(self._emit_function(node.body, [counter, *meanings], known, body))
+        kept = []
+        for source in results:  # the next state may be the old one in another order: copy through fresh values
+            if source in state:
+                fresh = Value(source.type)
+                body.append(Copy(source, fresh))
+                source = fresh
+            kept.append(source)
+        for source, target in zip(kept, state, strict=True):
+            body.append(Copy(source, target))
+        into.append(CountedLoop(trip_count, counter, alive, check, body))
+        return list(meanings)
+
+    def _emit_function(
+        self, function: Expr, args: list[Meaning], known: Mapping[Expr, Meaning], into: list[Instruction]
+    ) -> Meaning:
+        callee = self.mod[function] if isinstance(function, GlobalVar) else function
+        if not isinstance(callee, Function):
+            raise CodegenError(f"a loop's body must be a function, found {type(callee).__name__}")
+        return self.emit(callee.body, {**known, **dict(zip(callee.params, args, strict=True))}, into)
+
+
+def _kernel_call(kernel: PrimFunc, args: list[Value], results: list[Value]) -> KernelCall:
+    buffers = kernel.buffers
+    count = int(kernel.attrs.get("num_workspaces", 0))
+    scratch = buffers[len(buffers) - count :] if count else ()
+    if len(args) + len(results) + count != len(buffers):
+        raise CodegenError(
+            f"kernel {kernel.name} takes {len(buffers) - count} buffers, but is called with {len(args)} arguments "
+            f"and {len(results)} results"
+        )
+    known: dict[tir.Var, tir.Expr] = {}
+    for buffer, value in zip(buffers, [*args, *results], strict=False):
+        for extent, dim in zip(buffer.shape, value.type.shape, strict=False):
+            if isinstance(extent, tir.Var) and len(buffer.shape) == len(value.type.shape):
+                known.setdefault(extent, tir.as_expr(dim))
+    variables = [known.get(var, var) for var in kernel.variables]
+    workspaces = [
+        Value(TensorType([substitute(extent, known) for extent in buffer.shape], buffer.dtype)) for buffer in scratch
+    ]
+    return KernelCall(kernel.name, args, results, workspaces, list(variables))
+
+
+def _fresh(found: object, into: list[Value]) -> Meaning:
+    """A new value, or a list of them, of that type; all are appended to ``into``."""
+    if isinstance(found, TensorType):
+        into.append(Value(found))
+        return into[-1]
+    fields = getattr(found, "fields", None)
+    if fields is None:
+        flat_types(None)
+    assert fields is not None
+    return [_fresh(field, into) for field in fields]
+
+
+def _flatten(meaning: Meaning) -> list[Value]:
+    if isinstance(meaning, Value):
+        return [meaning]
+    return [value for field in meaning for value in _flatten(field)]
+
+
+def dims_of(program: Program) -> list[tir.Var]:
+    """The symbolic dimensions of the inputs, in order."""
+    found: dict[tir.Var, None] = {}
+    for value in program.inputs:
+        for dim in value.type.shape:
+            if isinstance(dim, tir.Expr):
+                found.update(dict.fromkeys(free_vars(dim)))
+    return list(found)

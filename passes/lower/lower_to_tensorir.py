@@ -1,0 +1,101 @@
+"""LowerToTensorIR: every fused group becomes a loop-level function, and the graph calls it by name.
+
+Before::
+
+    def @main(%x) { %0 = fn (%p) primitive { relu(add(%p, 1)) }(%x); %0 }
+
+After::
+
+    primfunc @add_relu(p, relu) { ... }
+    def @main(%x) { %0 = @add_relu(%x); %0 }
+
+Groups that are equal up to names share one function. A call of an operator outside a group is a group of its own.
+"""
+
+from __future__ import annotations
+
+from tilewright.graphir.expr import Call, Expr, Function, GlobalVar
+from tilewright.graphir.module import IRModule
+from tilewright.graphir.op import Operator
+from tilewright.graphir.structural import structural_equal, structural_hash
+from tilewright.graphir.visitor import post_order, rewrite
+from tilewright.passes.base import ModulePass
+from tilewright.passes.context import PassContext
+from tilewright.passes.decorators import module_pass
+from tilewright.passes.lower.primitive import as_group, lower_primitive
+from tilewright.passes.registry import register_pass
+from tilewright.tensorir.stmt import PrimFunc
+
+#: Names of kernels are the names of their operators; more than this many are cut.
+_MAX_NAMED = 6
+
+
+@register_pass
+@module_pass(opt_level=0, name="LowerToTensorIR")
+class LowerToTensorIR(ModulePass):
+    """Turns fused groups (functions with attribute ``Primitive``) and single operators into PrimFuncs."""
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """``mod`` whose graph functions call PrimFuncs only."""
+        kernels = _Kernels(mod)
+        lowered = {}
+        for key, function in mod.functions.items():
+            if isinstance(function, Function):
+                lowered[key] = function.with_body(kernels.lower(function.body))
+        return mod.with_functions({**lowered, **kernels.made})
+
+
+class _Kernels:
+    """The PrimFuncs made so far, found again by the structure of the group that they were made of."""
+
+    def __init__(self, mod: IRModule) -> None:
+        self.made: dict[GlobalVar, PrimFunc] = {}
+        self._names = {key.name for key in mod.functions}
+        self._known: dict[int, list[tuple[Function, GlobalVar]]] = {}
+
+    def lower(self, body: Expr) -> Expr:
+        return rewrite(body, self._replace, {group: group for group in _primitives(body)})
+
+    def _replace(self, old: Expr, new: Expr) -> Expr:
+        if not isinstance(new, Call):
+            return new
+        if isinstance(new.op, Function) and new.op.attrs.get("Primitive"):
+            return Call(self._kernel(new.op), new.args, None, new.type, new.span)
+        if isinstance(new.op, Operator):
+            group, args = as_group(new)
+            return Call(self._kernel(group), args, None, new.type, new.span)
+        return new
+
+    def _kernel(self, group: Function) -> GlobalVar:
+        candidates = self._known.setdefault(structural_hash(group), [])
+        for known, key in candidates:
+            if structural_equal(known, group):
+                return key
+        name = self._unique(_kernel_name(group))
+        key = GlobalVar(name, group.type)
+        self.made[key] = lower_primitive(group, name)
+        candidates.append((group, key))
+        return key
+
+    def _unique(self, wanted: str) -> str:
+        name, number = wanted, 0
+        while name in self._names:
+            number += 1
+            name = f"{wanted}_{number}"
+        self._names.add(name)
+        return name
+
+
+def _primitives(body: Expr) -> list[Function]:
+    return [node for node in post_order(body) if isinstance(node, Function) and node.attrs.get("Primitive")]
+
+
+def _kernel_name(group: Function) -> str:
+    names = [
+        node.op.name.rpartition(".")[2]
+        for node in post_order(group.body)
+        if isinstance(node, Call) and isinstance(node.op, Operator)
+    ]
+    if len(names) > _MAX_NAMED:
+        names = [*names[: _MAX_NAMED - 1], f"{len(names) - _MAX_NAMED + 1}_more"]
+    return "_".join(names) or "copy"

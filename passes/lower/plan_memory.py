@@ -1,0 +1,264 @@
+"""PlanMemory: the graph's ``main`` becomes one loop-level function that calls the kernels on planned memory.
+
+Before::
+
+    def @main(%x) { %0 = @add_relu(%x); %1 = @softmax(%0); %1 }
+
+After::
+
+    primfunc @main(x, output, arena, n) {
+      @add_relu(address_of(x[0]), address_of(arena[0]), n)
+      @softmax(address_of(arena[0]), address_of(output[0]), n)
+    }
+
+The parameters of the new ``main`` are the inputs, the constants (in the order of ``linearize.model_constants``), the
+outputs, the arena (bytes) and the symbolic dimensions. Results are written in place; intermediate values share the
+arena by liveness, and so do the kernels' workspaces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tilewright.graphir.dims import Dim, product, simplify, symbols_of
+from tilewright.graphir.expr import Function, GlobalVar
+from tilewright.graphir.module import IRModule
+from tilewright.passes.base import ModulePass
+from tilewright.passes.context import PassContext
+from tilewright.passes.decorators import module_pass
+from tilewright.passes.lower.linearize import (
+    Branch,
+    Copy,
+    CountedLoop,
+    Instruction,
+    KernelCall,
+    Program,
+    Value,
+    linearize,
+)
+from tilewright.passes.lower.storage import ALIGNMENT, ArenaAllocator
+from tilewright.passes.registry import register_pass
+from tilewright.tensorir.dtype import VOID, DataType
+from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, Ramp, Var, address_of, as_expr, cast, const
+from tilewright.tensorir.stmt import BufferStore, Evaluate, For, IfThenElse, LetStmt, PrimFunc, Stmt, sequence
+
+#: The kernel that moves bytes; ``main`` calls it where a value has to be in a second place.
+COPY_KERNEL = "tilewright_copy"
+_COPY_LANES = 64
+
+
+@register_pass
+@module_pass(opt_level=0, name="PlanMemory")
+class PlanMemory(ModulePass):
+    """Gives every value of ``main`` a place and turns ``main`` into a PrimFunc."""
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """``mod`` with a PrimFunc ``main``, without the graph functions that it replaces."""
+        function = mod["main"]
+        if not isinstance(function, Function):
+            return mod
+        program = linearize(function, mod)
+        arena = plan(program)
+        main = _Emitter(program, arena).function([param.name for param in function.params])
+        calls = sum(isinstance(instruction, KernelCall) for instruction in _walk(program.body))
+        ctx.remark(f"{calls} kernel calls share an arena of {main.attrs['arena_bytes']!s} bytes", function="main")
+        functions = {key: kernel for key, kernel in mod.functions.items() if isinstance(kernel, PrimFunc)}
+        if any(isinstance(instruction, (Copy, CountedLoop)) for instruction in _walk(program.body)):
+            functions[GlobalVar(COPY_KERNEL)] = copy_kernel()
+        functions[mod.get_global_var("main")] = main
+        return IRModule(functions)
+
+
+def _walk(body: Sequence[Instruction]) -> Iterator[Instruction]:
+    for instruction in body:
+        yield instruction
+        for inner in _bodies(instruction):
+            yield from _walk(inner)
+
+
+def _bodies(instruction: Instruction) -> tuple[list[Instruction], ...]:
+    if isinstance(instruction, Branch):
+        return (instruction.then_body, instruction.else_body)
+    if isinstance(instruction, CountedLoop):
+        return (instruction.check, instruction.body)
+    return ()
+
+
+def _used(instruction: Instruction) -> list[Value]:
+    """What an instruction itself reads and writes."""
+    if isinstance(instruction, KernelCall):
+        return [*instruction.args, *instruction.results, *instruction.workspaces]
+    if isinstance(instruction, Copy):
+        return [instruction.source, instruction.target]
+    if isinstance(instruction, Branch):
+        return [instruction.condition]
+    return [instruction.trip_count, instruction.counter, *([instruction.alive] if instruction.alive else [])]
+
+
+def plan(program: Program) -> ArenaAllocator:
+    """Give every temporary value of ``program`` a place in an arena by liveness, in time linear in its length."""
+    last: dict[Value, Instruction] = {}
+    for instruction in program.body:
+        _record_uses(instruction, last)
+    arena = ArenaAllocator()
+    _place(program.body, last, arena)
+    return arena
+
+
+def _record_uses(instruction: Instruction, last: dict[Value, Instruction]) -> list[Value]:
+    """Note ``instruction`` as the last user so far of what it and its bodies use; the values that it uses."""
+    used = list(_used(instruction))
+    if isinstance(instruction, (Branch, CountedLoop)):
+        inner = [value for body in _bodies(instruction) for child in body for value in _record_uses(child, last)]
+        defined = {value for body in _bodies(instruction) for value in _defined(body)}
+        # What comes from outside lives until the whole branch or loop is over: the other branch or the next
+        # iteration may need it.
+        used += [value for value in inner if value not in defined]
+    for value in used:
+        last[value] = instruction
+    return used
+
+
+def _defined(body: Sequence[Instruction]) -> list[Value]:
+    """The values that come to life in ``body``: what its kernels and inner instructions write, unless it was written
+    before (a branch's result, a loop's state)."""
+    calls = [instruction for instruction in body if isinstance(instruction, KernelCall)]
+    return [value for call in calls for value in (*call.results, *call.workspaces)]
+
+
+def _place(body: Sequence[Instruction], last: dict[Value, Instruction], arena: ArenaAllocator) -> None:
+    for instruction in body:
+        used = [value for value in _used(instruction) if value.role == "temporary"]
+        inner = [value for part in _bodies(instruction) for child in _walk(part) for value in _used(child)]
+        carried = [value for value in inner if value.role == "temporary" and last[value] is instruction]
+        for value in (*used, *carried):
+            if value.place is None:
+                value.place = arena.allocate(_bytes(value))
+        for part in _bodies(instruction):
+            _place(part, last, arena)
+        for value in dict.fromkeys((*used, *carried)):
+            if last[value] is instruction and value.place is not None:
+                arena.free(value.place)
+
+
+def _bytes(value: Value) -> Dim:
+    return simplify(product(value.type.shape) * value.type.dtype.bytes)
+
+
+class _Emitter:
+    """Turns a planned program into the statements of ``main``."""
+
+    def __init__(self, program: Program, arena: ArenaAllocator) -> None:
+        self.program = program
+        self.inputs = [_parameter(value, f"input_{value.index}") for value in program.inputs]
+        self.constants = [
+            Buffer(f"constant_{index}", tuple(map(as_expr, constant.tensor_type.shape)), constant.tensor_type.dtype)
+            for index, constant in enumerate(program.constants)
+        ]
+        self.outputs = [_parameter(value, f"output_{value.index}") for value in program.outputs]
+        total: Expr = as_expr(arena.static_bytes)
+        self.slots: list[tuple[Var, Expr]] = []
+        for slot in arena.slots:
+            var = Var(f"slot_{slot.number}")
+            self.slots.append((var, total))
+            total = total + (as_expr(slot.size) + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT
+        self.arena_bytes = as_expr(simplify(total))
+        self.arena = Buffer("arena", (self.arena_bytes,), DataType("uint8"), alignment=ALIGNMENT)
+
+    def function(self, names: Sequence[str]) -> PrimFunc:
+        body = self._sequence(self.program.body)
+        for var, offset in reversed(self.slots):
+            body = LetStmt(var, offset, body)
+        dims = symbols_of([dim for value in self.program.inputs for dim in value.type.shape])
+        params = (*self.inputs, *self.constants, *self.outputs, self.arena, *dims)
+        attrs = {
+            "num_inputs": len(self.inputs),
+            "num_constants": len(self.constants),
+            "num_outputs": len(self.outputs),
+            "num_workspaces": 1,
+            "arena_bytes": self.arena_bytes,
+            "parameters": tuple(names),
+        }
+        return PrimFunc("main", params, body, attrs)
+
+    def _sequence(self, body: Sequence[Instruction]) -> Stmt:
+        return sequence(*[self._statement(instruction) for instruction in body])
+
+    def _statement(self, instruction: Instruction) -> Stmt:
+        if isinstance(instruction, KernelCall):
+            values = (*instruction.args, *instruction.results, *instruction.workspaces)
+            args = [*map(self._address, values), *map(as_expr, instruction.variables)]
+            return Evaluate(Call(f"@{instruction.kernel}", tuple(args), VOID))
+        if isinstance(instruction, Copy):
+            size = as_expr(_bytes(instruction.source))
+            addresses = (self._address(instruction.source), self._address(instruction.target))
+            return Evaluate(Call(f"@{COPY_KERNEL}", (*addresses, size), VOID))
+        if isinstance(instruction, Branch):
+            condition = self._load(instruction.condition).not_equal(0)
+            else_body = self._sequence(instruction.else_body) if instruction.else_body else None
+            return IfThenElse(condition, self._sequence(instruction.then_body), else_body)
+        return self._loop(instruction)
+
+    def _loop(self, loop: CountedLoop) -> Stmt:
+        var = Var("iteration")
+        body = self._sequence(loop.body)
+        if loop.alive is not None:
+            alive = self._load(loop.alive).not_equal(0)
+            body = IfThenElse(alive, sequence(self._sequence(loop.check), IfThenElse(alive, body)))
+        body = sequence(self._store(loop.counter, var), body)
+        run = For(var, as_expr(0), self._load(loop.trip_count), "serial", body)
+        return run if loop.alive is None else sequence(self._store(loop.alive, const(1, "int64")), run)
+
+    def _buffer(self, value: Value) -> Buffer:
+        buffers = {"input": self.inputs, "constant": self.constants, "output": self.outputs}
+        return buffers[value.role][value.index]
+
+    def _offset(self, value: Value) -> Expr:
+        assert value.place is not None
+        if value.place.slot is not None:
+            return self.slots[value.place.slot.number][0]
+        return as_expr(value.place.offset)
+
+    def _address(self, value: Value) -> Expr:
+        if value.role == "temporary":
+            return address_of(self.arena, self._offset(value))
+        buffer = self._buffer(value)
+        return address_of(buffer, *[0] * buffer.ndim)
+
+    def _load(self, value: Value) -> Expr:
+        """A scalar integer or bool value as int64."""
+        if value.role != "temporary":
+            return cast("int64", BufferLoad(self._buffer(value), tuple([as_expr(0)] * value.type.ndim)))
+        if value.type.dtype.is_bool:
+            return cast("int64", self.arena[self._offset(value)])
+        result: Expr = as_expr(0)  # the arena holds bytes: put the number together
+        for position in range(value.type.dtype.bytes):
+            byte = cast("int64", self.arena[self._offset(value) + position])
+            result = result | (byte << (8 * position))
+        return result
+
+    def _store(self, value: Value, number: Expr) -> Stmt:
+        """Store an int64 as a scalar integer or bool value, byte by byte."""
+        return sequence(
+            *[
+                BufferStore(
+                    self.arena, cast("uint8", (number >> (8 * position)) & 255), (self._offset(value) + position,)
+                )
+                for position in range(value.type.dtype.bytes)
+            ]
+        )
+
+
+def _parameter(value: Value, name: str) -> Buffer:
+    return Buffer(name, tuple(map(as_expr, value.type.shape)), value.type.dtype)
+
+
+def copy_kernel() -> PrimFunc:
+    """The kernel that copies ``n`` bytes, in vectors and then one by one."""
+    n, i, j = Var("n"), Var("i"), Var("j")
+    source, target = Buffer("source", (n,), DataType("uint8")), Buffer("target", (n,), DataType("uint8"))
+    lanes = Ramp(i * _COPY_LANES, as_expr(1), _COPY_LANES)
+    vectors = For(i, as_expr(0), n // _COPY_LANES, "serial", BufferStore(target, source[lanes], (lanes,)))
+    rest = n // _COPY_LANES * _COPY_LANES
+    tail = For(j, rest, n - rest, "serial", BufferStore(target, source[j], (j,)))
+    return PrimFunc(COPY_KERNEL, (source, target, n), sequence(vectors, tail), {"num_inputs": 1, "num_outputs": 1})

@@ -1,0 +1,156 @@
+"""A fused group of operators as one loop-level function.
+
+Each operator of the group adds its tensor expressions, and the function computes them one after the other; inlining
+and tiling are left to schedules. An operator without loop-level definition is decomposed into operators that have one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.graphir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
+from tilewright.graphir.op import Operator
+from tilewright.graphir.types import TensorType, TupleType, Type
+from tilewright.graphir.visitor import post_order, rewrite
+from tilewright.tensorir import tensor as te
+from tilewright.tensorir.errors import TypeInferenceError, UnsupportedOperatorError
+from tilewright.tensorir.expr import const
+from tilewright.tensorir.stmt import PrimFunc
+from tilewright.tensorir.tensor import Tensor
+
+Value = Tensor | list["Value"]
+
+
+def decompose(root: Expr) -> Expr:
+    """``root`` with every operator that has no loop-level definition replaced by its decomposition.
+
+    Raises:
+        UnsupportedOperatorError: operators that state neither; all of them are named.
+    """
+    missing: dict[str, None] = {}
+
+    def expand(old: Expr, new: Expr) -> Expr:
+        if not isinstance(new, Call) or not isinstance(new.op, Operator) or new.op.compute is not None:
+            return new
+        if new.op.decompose is None:
+            missing[new.op.name] = None
+            return new
+        return rewrite(new.op.decompose(list(new.args), new.attrs), expand, {arg: arg for arg in new.args})
+
+    result = rewrite(root, expand)
+    if missing:
+        raise UnsupportedOperatorError(f"operators without a loop-level definition: {', '.join(missing)}")
+    return result
+
+
+def lower_primitive(function: Function, name: str) -> PrimFunc:
+    """The loop-level function of a graph function whose body holds only calls of operators.
+
+    Parameters are the tensors of ``function.params`` (tuples flattened), then its results. Scalar constants in the body
+    become part of the formulas.
+
+    Raises:
+        TypeInferenceError: a type is not known.
+        UnsupportedOperatorError: an operator has no loop-level definition.
+    """
+    body = decompose(function.body)
+    values: dict[Expr, Value] = {}
+    inputs: list[Tensor] = []
+    for param in function.params:
+        values[param] = _placeholder(param.name, param.type, inputs)
+    for node in post_order(body):
+        if node not in values:
+            values[node] = _lower_node(node, values)
+    outputs = _flatten(values[body])
+    distinct: list[Tensor] = []
+    for output in outputs:
+        if output in distinct or output.body is None:
+            output = _copy(output)
+        distinct.append(output)
+    kind = function.attrs.get("kind", "opaque")
+    return te.create_prim_func(name, inputs, distinct, {"kind": kind, "num_inputs": len(inputs)})
+
+
+def _lower_node(node: Expr, values: dict[Expr, Value]) -> Value:
+    if isinstance(node, Constant):
+        return _constant(node.data)
+    if isinstance(node, Tuple):
+        return [values[field] for field in node.fields]
+    if isinstance(node, TupleGetItem):
+        fields = values[node.value]
+        assert isinstance(fields, list)
+        return fields[node.index]
+    if isinstance(node, Call) and isinstance(node.op, Operator):
+        if node.type is None:
+            raise TypeInferenceError(f"{node.op.name}: the type of a call is not known; run the pass InferType first")
+        assert node.op.compute is not None
+        result: Any = node.op.compute([values[arg] for arg in node.args], node.attrs, node.type)
+        return list(result) if isinstance(result, (list, tuple)) else result
+    found = f"variable {node.name}" if isinstance(node, Var) else type(node).__name__
+    raise TypeInferenceError(f"a fused group holds calls of operators only, found {found}")
+
+
+def _placeholder(name: str, found: Type | None, inputs: list[Tensor]) -> Value:
+    if isinstance(found, TupleType):
+        return [_placeholder(f"{name}_{number}", field, inputs) for number, field in enumerate(found.fields)]
+    if not isinstance(found, TensorType):
+        raise TypeInferenceError(f"parameter {name} of a fused group: expected a tensor, found {found}")
+    tensor = te.placeholder(found.shape, found.dtype, name)
+    inputs.append(tensor)
+    return tensor
+
+
+def _constant(data: np.ndarray[Any, Any]) -> Tensor:
+    """A constant inside a group: scalars (of any number of dimensions) only; larger ones are arguments of the group."""
+    if data.size != 1:
+        raise TypeInferenceError(f"a fused group holds scalar constants only, found one of shape {data.shape}")
+    value = data.reshape(()).item() if data.dtype.kind in "biuf" else float(data.reshape(()).astype(np.float64))
+    dtype = TensorType((), data.dtype).dtype
+    return te.compute(data.shape, lambda *place: const(value, dtype), name="constant")
+
+
+def _copy(source: Tensor) -> Tensor:
+    return te.compute(source.shape, lambda *place: source[place], name=f"{source.name}_copy")
+
+
+def _flatten(value: Value) -> list[Tensor]:
+    if isinstance(value, Tensor):
+        return [value]
+    return [tensor for field in value for tensor in _flatten(field)]
+
+
+def flat_types(found: Type | None) -> list[TensorType]:
+    """The tensors of a type, tuples flattened.
+
+    Raises:
+        TypeInferenceError: it is unknown or a function.
+    """
+    if isinstance(found, TensorType):
+        return [found]
+    if isinstance(found, TupleType):
+        return [tensor for field in found.fields for tensor in flat_types(field)]
+    raise TypeInferenceError(f"expected tensors, found {found}")
+
+
+def as_group(call: Call) -> tuple[Function, Sequence[Expr]]:
+    """A single operator's call as a group of its own: the function, and its arguments."""
+    assert isinstance(call.op, Operator)
+    params: list[Var] = []
+    args: list[Expr] = []
+    inner: list[Expr] = []
+    for number, arg in enumerate(call.args):
+        if isinstance(arg, Constant) and arg.data.size == 1:
+            inner.append(arg)
+            continue
+        if arg in args:
+            inner.append(params[args.index(arg)])
+            continue
+        param = Var(call.op.argument_name(number).replace("[", "_").replace("]", ""), arg.type)
+        params.append(param)
+        args.append(arg)
+        inner.append(param)
+    body = Call(call.op, inner, call.attrs, call.type, call.span)
+    return Function(params, body, attrs={"Primitive": True, "kind": call.op.kind}), args

@@ -1,0 +1,58 @@
+"""The order of passes from a graph to what code is generated from: each pipeline is written once, here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tilewright.passes import graph
+from tilewright.passes.lower import LowerToTensorIR, PlanMemory
+from tilewright.passes.schedule import ScheduleKernels
+from tilewright.passes.sequential import Sequential
+from tilewright.passes.tensor.pipeline import tensor_pipeline
+from tilewright.tensorir.target import Target
+
+
+def graph_pipeline(target: Target | None = None) -> Sequential:
+    """The graph passes: simplify, fold, choose layouts, eliminate, fuse."""
+    return Sequential(
+        [
+            graph.InferType(),
+            graph.InlineFunctions(),
+            graph.RemoveUnusedFunctions(),
+            graph.SimplifyInference(),
+            graph.FoldConstant(),
+            graph.SimplifyExpr(),
+            graph.FoldScaleAxis(),
+            graph.AlterOpLayout(),
+            graph.FoldConstant(),
+            graph.SimplifyExpr(),
+            graph.EliminateCommonSubexpr(),
+            graph.DeadCodeElimination(),
+            graph.FuseOps(),
+        ],
+        name="graph",
+    )
+
+
+def lowering_pipeline(target: Target | None = None) -> Sequential:
+    """Fused groups become loop nests."""
+    return Sequential([LowerToTensorIR()], name="lower")
+
+
+def schedule_pipeline(target: Target | None = None) -> Sequential:
+    """Loop nests are tiled, vectorized and made parallel."""
+    return Sequential([ScheduleKernels()], name="schedule")
+
+
+def kernel_pipeline(target: Target | None = None) -> Sequential:
+    """Scheduled loop nests become what code generators take, and the model one function on planned memory."""
+    return Sequential([tensor_pipeline(target), PlanMemory()], name="kernels")
+
+
+#: The stages of compilation in order: their name, and what leads to them.
+STAGES: dict[str, Callable[[Target], Sequential]] = {
+    "optimized": graph_pipeline,
+    "tensor": lowering_pipeline,
+    "scheduled": schedule_pipeline,
+    "lowered": kernel_pipeline,
+}

@@ -1,0 +1,43 @@
+"""The memory for intermediate values: one block for each call that runs at the same time, kept for the next call."""
+
+from __future__ import annotations
+
+import collections
+from typing import Any
+
+import numpy as np
+
+#: Blocks begin at a cache line, which is also the widest vector.
+ALIGNMENT = 64
+
+
+def aligned_bytes(size: int) -> np.ndarray[Any, Any]:
+    """``size`` bytes of fresh memory, aligned to :data:`ALIGNMENT`."""
+    raw = np.empty(size + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + size]
+
+
+class ArenaPool:
+    """Blocks that are free now. Calls in several threads each take one; a block only ever grows."""
+
+    def __init__(self) -> None:
+        self._free: collections.deque[tuple[int, np.ndarray[Any, Any]]] = collections.deque()
+
+    def take(self, size: int) -> tuple[int, np.ndarray[Any, Any]]:
+        """A block of at least ``size`` bytes: its address, and the array that owns it."""
+        try:
+            block = self._free.pop()
+        except IndexError:
+            block = (0, _NOTHING)
+        if block[1].size < size or block[0] == 0:
+            memory = aligned_bytes(max(size, ALIGNMENT))
+            block = (memory.ctypes.data, memory)
+        return block
+
+    def give_back(self, block: tuple[int, np.ndarray[Any, Any]]) -> None:
+        """Return a block that :meth:`take` gave."""
+        self._free.append(block)
+
+
+_NOTHING = np.empty(0, np.uint8)

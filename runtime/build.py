@@ -1,0 +1,132 @@
+"""``build``: from a module to a callable model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tilewright.graphir.dims import symbols_of
+from tilewright.graphir.expr import Expr, Function, Var, const
+from tilewright.graphir.module import IRModule
+from tilewright.graphir.types import FuncType, TensorType, TupleType, Type
+from tilewright.graphir.visitor import substitute
+from tilewright.passes.context import PassContext
+from tilewright.passes.lower.linearize import model_constants
+from tilewright.passes.pipelines import STAGES
+from tilewright.runtime.compile import compile_functions
+from tilewright.runtime.executable import Executable
+from tilewright.runtime.signature import Argument, Signature
+from tilewright.tensorir.errors import InputError, TypeInferenceError
+from tilewright.tensorir.stmt import PrimFunc
+from tilewright.tensorir.target import Target
+
+
+def build(
+    mod: IRModule | Function, target: Target | str | None = None, params: Mapping[str, Any] | None = None
+) -> Executable:
+    """Compile a model.
+
+    The passes run under :meth:`PassContext.current`, so its optimization level, required and disabled passes,
+    configuration and instruments apply.
+
+    Args:
+        mod: a module whose function ``main`` is the model, or the function itself.
+        target: what to generate code for, or its kind (``"llvm"``, ``"numba"``); default: :meth:`Target.current`.
+        params: values for parameters of ``main`` by name; they become constants of the model.
+
+    Returns:
+        An executable that takes the remaining parameters.
+
+    Raises:
+        TypeInferenceError: the model has no types, or ``main`` is no function of tensors.
+        InputError: ``params`` names no parameter, or gives one a value of another type.
+        CodegenError: the model cannot be expressed on the target.
+    """
+    if isinstance(mod, Function):
+        mod = IRModule.from_expr(mod)
+    if not isinstance(mod, IRModule):
+        raise TypeError(f"build takes an IRModule or a Function, found {type(mod).__name__}")
+    target = Target.current() if target is None else Target(target)
+    if params:
+        mod = bind_params(mod, params)
+    context = PassContext.current()
+    modules: dict[str, IRModule] = {"graph": mod}
+    with target:
+        signature_source = mod
+        for stage, pipeline in STAGES.items():
+            mod = pipeline(target)(mod, context)
+            modules[stage] = mod
+            if isinstance(mod["main"], Function):
+                signature_source = mod
+    function = signature_source["main"]
+    assert isinstance(function, Function)
+    main = mod["main"]
+    assert isinstance(main, PrimFunc)
+    signature = Signature(_arguments(function), _result(function))
+    constants = [constant.data for constant in model_constants(function, signature_source)]
+    functions = [kernel for kernel in mod.functions.values() if isinstance(kernel, PrimFunc)]
+    code = compile_functions(functions, target)
+    stages = {stage: (lambda module=module: str(module)) for stage, module in modules.items()}
+    return Executable(
+        signature,
+        main.attrs["arena_bytes"],
+        code.runner(main, constants),
+        target,
+        {**stages, **code.stages()},
+    )
+
+
+def bind_params(mod: IRModule, params: Mapping[str, Any]) -> IRModule:
+    """``mod`` with parameters of ``main`` replaced by constants.
+
+    Raises:
+        InputError: a name is no parameter, or the value's type is not the parameter's.
+    """
+    main = mod["main"]
+    if not isinstance(main, Function):
+        raise InputError("parameters are bound in a graph-level main, but main is lowered already")
+    by_name = {param.name: param for param in main.params}
+    bound: dict[Expr, Expr] = {}
+    for name, value in params.items():
+        if name not in by_name:
+            raise InputError(f"params: main has no parameter {name!r} (it has: {', '.join(by_name) or 'none'})")
+        found = const(np.asarray(value))
+        expected = by_name[name].type
+        if isinstance(expected, TensorType) and not _fits(found.tensor_type, expected):
+            raise InputError(f"params: {name}: expected {expected}, found {found.type}")
+        bound[by_name[name]] = found
+    rest: list[Var] = [param for param in main.params if param not in bound]
+    function = Function(rest, substitute(main.body, bound), attrs=main.attrs)
+    return mod.with_functions({mod.get_global_var("main"): function})
+
+
+def _fits(found: TensorType, expected: TensorType) -> bool:
+    return found == expected and not symbols_of(expected.shape)
+
+
+def _arguments(function: Function) -> list[Argument]:
+    arguments: list[Argument] = []
+
+    def add(name: str, found: Type | None) -> None:
+        if isinstance(found, TupleType):
+            for number, field in enumerate(found.fields):
+                add(f"{name}_{number}", field)
+        elif isinstance(found, TensorType):
+            arguments.append(Argument(name, found))
+        else:
+            raise TypeInferenceError(f"parameter {name!r} of main: expected a tensor, found {found}")
+
+    for param in function.params:
+        add(param.name, param.type)
+    names = [argument.name for argument in arguments]
+    if len(set(names)) != len(names):
+        raise TypeInferenceError(f"main has two parameters of one name: {', '.join(names)}")
+    return arguments
+
+
+def _result(function: Function) -> Type:
+    if not isinstance(function.type, FuncType):
+        raise TypeInferenceError("the type of main is not known; a parameter lacks its type")
+    return function.type.result

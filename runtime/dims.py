@@ -1,0 +1,81 @@
+"""Symbolic dimensions when a model is called: bound by the inputs' shapes, and put into the other shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tilewright.graphir.dims import Dim, symbols_of
+from tilewright.graphir.types import TensorType
+from tilewright.tensorir.errors import CodegenError
+from tilewright.tensorir.expr import BinaryOp, Cast, Compare, Expr, IntImm, Select, Var
+
+_INFIX = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "floordiv": "//",
+    "floormod": "%",
+    "eq": "==",
+    "ne": "!=",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+    "and": "and",
+    "or": "or",
+}
+
+
+def to_python(dim: Dim, names: dict[Var, str]) -> str:
+    """Python source of an integer expression; ``names`` gives the names of its variables.
+
+    Raises:
+        CodegenError: the expression holds something that is no integer arithmetic, or an unknown variable.
+    """
+    if isinstance(dim, int):
+        return str(dim)
+    if isinstance(dim, IntImm):
+        return str(dim.value)
+    if isinstance(dim, Var) and dim in names:
+        return names[dim]
+    if isinstance(dim, (BinaryOp, Compare)):
+        a, b = to_python(dim.a, names), to_python(dim.b, names)
+        if dim.op in ("min", "max"):
+            return f"{dim.op}({a}, {b})"
+        if dim.op in ("truncdiv", "truncmod"):  # sizes are not negative, so both divisions agree
+            return f"({a} {'//' if dim.op == 'truncdiv' else '%'} {b})"
+        if dim.op in _INFIX:
+            return f"({a} {_INFIX[dim.op]} {b})"
+    if isinstance(dim, Select):
+        condition, yes, no = (to_python(part, names) for part in (dim.condition, dim.true_value, dim.false_value))
+        return f"({yes} if {condition} else {no})"
+    if isinstance(dim, Cast) and dim.dtype.is_integer:
+        return f"int({to_python(dim.value, names)})"
+    raise CodegenError(f"dimension {dim!s} cannot be computed from the sizes of the inputs")
+
+
+def compile_dims(dims: Sequence[Dim], symbols: Sequence[Var]) -> Callable[..., tuple[int, ...]]:
+    """A function from the values of ``symbols`` to those of ``dims``."""
+    names = {var: f"s{number}" for number, var in enumerate(symbols)}
+    body = "".join(f"{to_python(dim, names)}, " for dim in dims)
+    function: Callable[..., tuple[int, ...]] = eval(
+        f"lambda {', '.join(names.values())}: ({body})", {"__builtins__": {"min": min, "max": max, "int": int}}
+    )
+    return function
+
+
+def bindable_symbols(inputs: Sequence[TensorType]) -> list[Var]:
+    """The symbolic dimensions of the inputs, in order of first use.
+
+    Raises:
+        CodegenError: a symbol never stands alone as a dimension, so that no input says what it is.
+    """
+    symbols = symbols_of([dim for found in inputs for dim in found.shape])
+    alone: set[Expr] = {dim for found in inputs for dim in found.shape if isinstance(dim, Var)}
+    for symbol in symbols:
+        if symbol not in alone:
+            raise CodegenError(
+                f"symbolic dimension {symbol.name!r} occurs only inside larger expressions; at least one input needs "
+                f"a dimension that is {symbol.name!r} itself"
+            )
+    return symbols

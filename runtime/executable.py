@@ -1,0 +1,126 @@
+"""A compiled model: called with arrays, open to read at every stage of its compilation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.graphir.dims import Dim
+from tilewright.runtime.arena import ArenaPool
+from tilewright.runtime.dims import compile_dims
+from tilewright.runtime.signature import Signature
+from tilewright.tensorir.errors import ExecutionError
+from tilewright.tensorir.target import Target
+
+Array = np.ndarray[Any, Any]
+
+#: Runs the model's entry point on inputs, outputs, the arena (its address and the bytes) and the sizes of the symbolic
+#: dimensions. The constants are bound already.
+Runner = Callable[[Sequence[Array], Sequence[Array], tuple[int, Array], Sequence[int]], None]
+
+#: How many different sizes of the symbolic dimensions an executable remembers the resulting shapes of.
+_REMEMBERED_SIZES = 256
+
+
+class Executable:
+    """A model as machine code. Made by :func:`tilewright.build`.
+
+    Call it with one array for each input, by position or by name; it returns one array, or a tuple as the model's
+    function does. Inputs are NumPy arrays or arrays of any library that speaks DLPack. They are never written to;
+    views that are not contiguous are copied first. Several threads may call one executable at the same time.
+
+    Attributes:
+        signature: names and types of the inputs, and the type of the result.
+        target: what the code is for.
+    """
+
+    def __init__(
+        self,
+        signature: Signature,
+        arena_bytes: Dim,
+        runner: Runner,
+        target: Target,
+        stages: Mapping[str, Callable[[], str]],
+    ) -> None:
+        self.signature = signature
+        self.target = target
+        self._arena_bytes = compile_dims([arena_bytes], signature.symbols)
+        self._run = runner
+        self._stages = dict(stages)
+        self._arenas = ArenaPool()
+        self._dtypes = [output.dtype.numpy for output in signature.outputs]
+        self._shapes: dict[tuple[int, ...], tuple[list[tuple[int, ...]], int]] = {}
+
+    def __call__(self, *args: Any, convert: bool = False, **named: Any) -> Any:
+        """Run the model.
+
+        Args:
+            args: the inputs, in the order of the signature; the rest by name.
+            convert: convert lists, numbers and arrays of another element type instead of refusing them.
+
+        Raises:
+            InputError: an input does not fit the signature (also a ``TypeError`` and a ``ValueError``).
+        """
+        signature = self.signature
+        inputs, sizes = signature.check(signature.arrange(args, named), convert)
+        known = self._shapes.get(sizes)
+        if known is None:
+            known = self._remember(sizes)
+        shapes, arena_bytes = known
+        outputs = [np.empty(shape, dtype) for shape, dtype in zip(shapes, self._dtypes, strict=True)]
+        block = self._arenas.take(arena_bytes)
+        try:
+            self._run(inputs, outputs, block, sizes)
+        finally:
+            self._arenas.give_back(block)
+        return signature.restructure(outputs)
+
+    def _remember(self, sizes: tuple[int, ...]) -> tuple[list[tuple[int, ...]], int]:
+        shapes = self.signature.output_shapes(sizes)
+        (arena_bytes,) = self._arena_bytes(*sizes)
+        if len(self._shapes) >= _REMEMBERED_SIZES:
+            self._shapes.clear()
+        self._shapes[sizes] = (shapes, arena_bytes)
+        return self._shapes[sizes]
+
+    def arena_bytes(self, **sizes: int) -> int:
+        """Bytes of memory for intermediate values, for these sizes of the symbolic dimensions.
+
+        Raises:
+            ExecutionError: a dimension is missing or unknown.
+        """
+        names = [symbol.name for symbol in self.signature.symbols]
+        if sorted(names) != sorted(sizes):
+            raise ExecutionError(f"expected the sizes of {', '.join(names) or 'nothing'}, found {', '.join(sizes)}")
+        (result,) = self._arena_bytes(*[sizes[name] for name in names])
+        return result
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The stages whose text :meth:`ir` gives, in order of compilation."""
+        return tuple(self._stages)
+
+    def ir(self, stage: str) -> str:
+        """The model as text after a stage of its compilation.
+
+        Args:
+            stage: one of :attr:`stages`: ``graph`` (as given), ``optimized`` (after the graph passes), ``tensor``
+                (loop nests), ``scheduled``, ``lowered`` (what code is generated from), and then ``llvm`` and
+                ``assembly``, or ``numba``.
+
+        Raises:
+            ValueError: there is no such stage.
+        """
+        if stage not in self._stages:
+            raise ValueError(f"unknown stage {stage!r}; expected one of {', '.join(self._stages)}")
+        return self._stages[stage]()
+
+    @property
+    def source(self) -> str:
+        """The generated code: Python for the target ``numba``, LLVM IR for ``llvm``."""
+        return self.ir(self.target.kind)
+
+    def __repr__(self) -> str:
+        return f"<Executable {self.signature} for {self.target}>"

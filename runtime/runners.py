@@ -1,0 +1,52 @@
+"""How the entry point of a model is called, for each kind of target."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from tilewright.runtime.executable import Array, Runner
+
+
+def contiguous(constant: Array) -> Array:
+    """A constant as the kernels read it: row-major, of native byte order."""
+    return np.ascontiguousarray(constant, constant.dtype.newbyteorder("=")).reshape(constant.shape)
+
+
+class MachineCodeRunner:
+    """Runs machine code that takes the address of one array with all addresses and sizes.
+
+    Args:
+        address: of the packed entry point.
+        constants: kept alive by the runner.
+        num_values: how many values the entry point takes in all.
+    """
+
+    __slots__ = ("_addresses", "_constants", "_entry", "_pack")
+
+    def __init__(self, address: int, constants: Sequence[Array], num_values: int) -> None:
+        self._entry: Callable[[bytes], None] = ctypes.CFUNCTYPE(None, ctypes.c_char_p)(address)
+        self._pack = struct.Struct(f"{num_values}q").pack
+        self._constants = [contiguous(constant) for constant in constants]
+        self._addresses = [constant.ctypes.data for constant in self._constants]
+
+    def __call__(
+        self, inputs: Sequence[Array], outputs: Sequence[Array], arena: tuple[int, Array], sizes: Sequence[int]
+    ) -> None:
+        values = [array.ctypes.data for array in inputs]
+        values += self._addresses
+        values += [array.ctypes.data for array in outputs]
+        self._entry(self._pack(*values, arena[0], *sizes))
+
+
+def python_runner(entry: Callable[..., None], constants: Sequence[Array]) -> Runner:
+    """A runner of a function that takes the arrays themselves."""
+    held = [contiguous(constant) for constant in constants]
+
+    def run(inputs: Sequence[Array], outputs: Sequence[Array], arena: tuple[int, Array], sizes: Sequence[int]) -> None:
+        entry(*inputs, *held, *outputs, arena[1], *sizes)
+
+    return run

@@ -1,0 +1,215 @@
+"""What a compiled model takes and gives, and the check of what it is called with."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.graphir.dims import Dim, format_shape
+from tilewright.graphir.types import TensorType, TupleType, Type
+from tilewright.runtime.dims import bindable_symbols, compile_dims
+from tilewright.tensorir.errors import InputError
+from tilewright.tensorir.expr import Var
+
+
+@dataclasses.dataclass(frozen=True)
+class Argument:
+    """One input: its name and type."""
+
+    name: str
+    type: TensorType
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.type}"
+
+
+class Signature:
+    """The inputs and the result of a model.
+
+    Attributes:
+        inputs: the tensors that a call takes, in order.
+        result: the type of what a call returns: one tensor or a tuple.
+        symbols: the symbolic dimensions, bound anew by each call.
+    """
+
+    def __init__(self, inputs: Sequence[Argument], result: Type) -> None:
+        self.inputs = tuple(inputs)
+        self.result = result
+        self.outputs = tuple(_flatten(result))
+        self.symbols: tuple[Var, ...] = tuple(bindable_symbols([argument.type for argument in inputs]))
+        self._names = {argument.name: position for position, argument in enumerate(self.inputs)}
+        self._checks = [_InputCheck(argument, self.symbols) for argument in self.inputs]
+        self._ndims = [output.ndim for output in self.outputs]
+        self._output_dims = compile_dims([dim for output in self.outputs for dim in output.shape], self.symbols)
+
+    def __str__(self) -> str:
+        return f"({', '.join(map(str, self.inputs))}) -> {self.result}"
+
+    __repr__ = __str__
+
+    def arrange(self, args: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Any]:
+        """Positional and named inputs in the order of the signature.
+
+        Raises:
+            InputError: one is missing, unknown or given twice.
+        """
+        if not named and len(args) == len(self.inputs):
+            return args
+        if len(args) > len(self.inputs):
+            raise InputError(f"expected {len(self.inputs)} inputs, found {len(args)}; the signature is {self}")
+        given: list[Any] = [*args, *[_MISSING] * (len(self.inputs) - len(args))]
+        for name, value in named.items():
+            position = self._names.get(name)
+            if position is None:
+                raise InputError(f"there is no input {name!r}; the signature is {self}")
+            if given[position] is not _MISSING:
+                raise InputError(f"input {name!r} is given twice; the signature is {self}")
+            given[position] = value
+        missing = [argument.name for argument, value in zip(self.inputs, given, strict=True) if value is _MISSING]
+        if missing:
+            raise InputError(f"missing input {', '.join(map(repr, missing))}; the signature is {self}")
+        return given
+
+    def check(self, values: Sequence[Any], convert: bool) -> tuple[list[np.ndarray[Any, Any]], tuple[int, ...]]:
+        """The inputs as contiguous arrays, and the sizes of the symbolic dimensions.
+
+        Args:
+            convert: whether other types (lists, numbers, arrays of another element type) are converted.
+
+        Raises:
+            InputError: an input does not fit; it is named with what was expected and found.
+        """
+        sizes: dict[int, tuple[int, str]] = {}
+        arrays = []
+        for check, value in zip(self._checks, values, strict=True):
+            arrays.append(check.accept(value, sizes, convert, self))
+        bound = tuple([sizes[number][0] for number in range(len(self.symbols))])
+        for check, array in zip(self._checks, arrays, strict=True):
+            if check.computed is not None:
+                check.check_computed(array, bound, self)
+        return arrays, bound
+
+    def output_shapes(self, sizes: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """The shapes of the results for these sizes of the symbolic dimensions."""
+        flat = self._output_dims(*sizes)
+        shapes = []
+        start = 0
+        for ndim in self._ndims:
+            shapes.append(flat[start : start + ndim])
+            start += ndim
+        return shapes
+
+    def restructure(self, outputs: list[Any]) -> Any:
+        """The flat results as the model returns them: one array, or a (nested) tuple."""
+        if isinstance(self.result, TensorType):
+            return outputs[0]
+        remaining = iter(outputs)
+
+        def build(found: Type) -> Any:
+            if isinstance(found, TupleType):
+                return tuple(build(field) for field in found.fields)
+            return next(remaining)
+
+        return build(self.result)
+
+
+_MISSING = object()
+
+
+def _flatten(found: Type) -> list[TensorType]:
+    if isinstance(found, TupleType):
+        return [tensor for field in found.fields for tensor in _flatten(field)]
+    assert isinstance(found, TensorType)
+    return [found]
+
+
+class _InputCheck:
+    """The check of one input, prepared so that a good array passes in about a microsecond."""
+
+    def __init__(self, argument: Argument, symbols: Sequence[Var]) -> None:
+        self.argument = argument
+        self.dtype = argument.type.dtype.numpy
+        self.shape = argument.type.shape
+        numbers = {symbol: number for number, symbol in enumerate(symbols)}
+        self.static = all(isinstance(dim, int) for dim in self.shape)
+        self.symbol_axes = [(axis, numbers[dim]) for axis, dim in enumerate(self.shape) if isinstance(dim, Var)]
+        self.fixed_axes = [(axis, dim) for axis, dim in enumerate(self.shape) if isinstance(dim, int)]
+        computed: list[tuple[int, Dim]] = [
+            (axis, dim) for axis, dim in enumerate(self.shape) if not isinstance(dim, (int, Var))
+        ]
+        self.computed = None
+        if computed:
+            self.computed = ([axis for axis, _ in computed], compile_dims([dim for _, dim in computed], symbols))
+
+    def accept(
+        self, value: Any, sizes: dict[int, tuple[int, str]], convert: bool, signature: Signature
+    ) -> np.ndarray[Any, Any]:
+        array = value if type(value) is np.ndarray else self._as_array(value, convert, signature)
+        if array.dtype is not self.dtype and array.dtype != self.dtype:
+            if not convert:
+                raise self._error(f"element type {array.dtype}", signature, "; cast it, or call with convert=True")
+            array = array.astype(self.dtype)
+        shape = array.shape
+        if shape != self.shape or not self.static:
+            self._check_shape(shape, sizes, signature)
+        flags = array.flags
+        if not (flags.c_contiguous and flags.aligned):
+            array = np.ascontiguousarray(array).reshape(shape)  # strided or misaligned views are copied
+            if not array.flags.aligned:
+                array = array.copy()
+        return array
+
+    def _check_shape(self, shape: tuple[int, ...], sizes: dict[int, tuple[int, str]], signature: Signature) -> None:
+        if len(shape) != len(self.shape):
+            raise self._error(f"{len(shape)} dimensions, shape {shape}", signature)
+        for axis, dim in self.fixed_axes:
+            if shape[axis] != dim:
+                raise self._error(f"shape {shape}", signature, f"; dimension {axis} must be {dim}")
+        for axis, number in self.symbol_axes:
+            known = sizes.get(number)
+            if known is None:
+                sizes[number] = (shape[axis], self.argument.name)
+            elif known[0] != shape[axis]:
+                name = signature.symbols[number].name
+                raise self._error(
+                    f"shape {shape}",
+                    signature,
+                    f"; dimension {name!r} is {known[0]} in input {known[1]!r} but {shape[axis]} here",
+                )
+
+    def check_computed(self, array: np.ndarray[Any, Any], sizes: tuple[int, ...], signature: Signature) -> None:
+        assert self.computed is not None
+        axes, evaluate = self.computed
+        for axis, expected in zip(axes, evaluate(*sizes), strict=True):
+            if array.shape[axis] != expected:
+                raise self._error(
+                    f"shape {array.shape}", signature, f"; dimension {axis}, {self.shape[axis]!s}, must be {expected}"
+                )
+
+    def _as_array(self, value: Any, convert: bool, signature: Signature) -> np.ndarray[Any, Any]:
+        if isinstance(value, np.ndarray):
+            return np.asarray(value)
+        if hasattr(value, "__dlpack__") and not isinstance(value, np.generic):
+            try:
+                return np.from_dlpack(value)
+            except (BufferError, RuntimeError, TypeError) as error:
+                raise self._error(f"a {type(value).__name__} that NumPy cannot read: {error}", signature) from error
+        if isinstance(value, np.generic):
+            return np.asarray(value)
+        if not convert:
+            raise self._error(
+                f"a {type(value).__name__}", signature, "; give an array (NumPy or DLPack), or call with convert=True"
+            )
+        try:
+            return np.asarray(value, self.dtype)
+        except (TypeError, ValueError) as error:
+            raise self._error(f"a {type(value).__name__} that is no array: {error}", signature) from error
+
+    def _error(self, found: str, signature: Signature, hint: str = "") -> InputError:
+        expected = f"{self.argument.type.dtype!s} of shape {format_shape(self.shape)}"
+        return InputError(
+            f"input {self.argument.name!r}: expected {expected}, found {found}{hint} (the signature is {signature})"
+        )
