@@ -1,0 +1,113 @@
+"""Data layouts by their names: ``NCHW``, ``NHWC``, ``NCHW16c``, ``OIHW16i16o``.
+
+A capital letter is an axis. A number with a small letter is an inner block of the axis of that letter: in ``NCHW16c``
+the fifth dimension holds 16 neighbouring channels and the second one counts such groups. Channels that do not fill
+the last group are padded with zeros.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import re
+from collections.abc import Mapping, Sequence
+
+from tilewright.graphir.dims import Dim, simplify
+from tilewright.tensorir.expr import Expr, as_expr, binary
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """What each dimension of a tensor holds; made by :func:`parse_layout`.
+
+    Attributes:
+        name: the text.
+        axes: for each dimension its axis (a capital letter) and, for an inner block, its size (0 otherwise).
+    """
+
+    name: str
+    axes: tuple[tuple[str, int], ...]
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.axes)
+
+    @property
+    def primal(self) -> tuple[str, ...]:
+        """The axes in order, without the blocks."""
+        return tuple(axis for axis, size in self.axes if not size)
+
+    def block(self, axis: str) -> int:
+        """How many elements of ``axis`` lie in one step of its outer dimension (1 if it is not blocked)."""
+        return math.prod(size for name, size in self.axes if size and name == axis)
+
+    def position(self, axis: str) -> int:
+        """The dimension that holds the (outer part of the) axis."""
+        return self.axes.index((axis, 0))
+
+    def extents(self, shape: Sequence[Dim]) -> dict[str, Dim]:
+        """The extent of each axis of a tensor of that shape, padding included."""
+        return {axis: simplify(shape[self.position(axis)] * self.block(axis)) for axis in self.primal}
+
+    def shape(self, extents: Mapping[str, Dim]) -> tuple[Dim, ...]:
+        """The shape of a tensor whose axes have those extents, rounded up to whole blocks."""
+        dims: list[Dim] = []
+        for axis, size in self.axes:
+            block = self.block(axis)
+            if size:
+                dims.append(size)
+            elif block == 1:
+                dims.append(extents[axis])
+            else:
+                dims.append(simplify((extents[axis] + (block - 1)) // block))
+        return tuple(dims)
+
+    def logical(self, place: Sequence[Expr]) -> dict[str, Expr]:
+        """The index on each axis of the element that stands at ``place``."""
+        found: dict[str, Expr] = {}
+        for (axis, size), index in zip(self.axes, place, strict=True):
+            found[axis] = found[axis] * size + index if size else index
+        return found
+
+    def place(self, index: Mapping[str, Expr | int]) -> tuple[Expr, ...]:
+        """Where the element with that index on each axis stands."""
+        rest = dict.fromkeys(self.primal, 1)
+        result: list[Expr] = []
+        for axis, size in reversed(self.axes):
+            whole = binary("floordiv", as_expr(index[axis]), as_expr(rest[axis]))
+            if size:
+                result.append(binary("floormod", whole, as_expr(size)))
+                rest[axis] *= size
+            else:
+                result.append(whole)
+        return tuple(reversed(result))
+
+    def matches(self, shape: Sequence[Dim]) -> bool:
+        """Whether a tensor of that shape can have this layout: as many dimensions, and blocks of the right size."""
+        return len(shape) == self.ndim and all(
+            not size or (isinstance(dim, int) and dim == size) for (_, size), dim in zip(self.axes, shape, strict=True)
+        )
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@functools.cache
+def parse_layout(name: str) -> Layout:
+    """The layout of that name.
+
+    Raises:
+        ValueError: it is none: an axis twice, a block of an unknown axis or without a size.
+    """
+    if not isinstance(name, str) or not re.fullmatch(r"(?:[A-Z]|[1-9]\d*[a-z])+", name):
+        raise ValueError(f"{name!r} is no layout; expected capital letters and blocks such as 16c, as in NCHW16c")
+    axes: list[tuple[str, int]] = []
+    for size, block, axis in re.findall(r"(\d+)([a-z])|([A-Z])", name):
+        if axis and (axis, 0) in axes:
+            raise ValueError(f"layout {name}: axis {axis} appears twice")
+        if block and (block.upper(), 0) not in axes:
+            raise ValueError(f"layout {name}: the block {size}{block} has no axis {block.upper()} before it")
+        axes.append((axis, 0) if axis else (block.upper(), int(size)))
+    return Layout(name, tuple(axes))

@@ -1,0 +1,248 @@
+"""Two-dimensional convolution, in plain and in blocked layouts."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.graphir.dims import Dim, as_dim, dim_equal, simplify
+from tilewright.graphir.layout import Layout, parse_layout
+from tilewright.graphir.op import Operator, register_operator
+from tilewright.graphir.ops.common import NUMBERS, check_dtype, compute_type, guarded, normalize, same_dtype, widened
+from tilewright.graphir.ops.layout_transform import layout_transform
+from tilewright.graphir.ops.nn.window import borders, pair, window_count
+from tilewright.graphir.types import TensorType
+from tilewright.tensorir import tensor as te
+from tilewright.tensorir.expr import Expr, Var, all_of, as_expr, cast
+from tilewright.tensorir.tensor import Tensor
+
+
+@dataclasses.dataclass(frozen=True)
+class Conv2dAttrs:
+    """How the window moves and how the tensors lie in memory.
+
+    Attributes:
+        strides: of the window, for height and width.
+        padding: zeros around the image: one size, (height, width), or (top, left, bottom, right).
+        dilation: distance of the pixels in a window.
+        groups: independent groups of channels; as many as channels for a depthwise convolution.
+        data_layout: ``NCHW``, ``NHWC``, or blocked as ``NCHW16c``.
+        kernel_layout: ``OIHW``, ``HWIO``, or blocked as ``OIHW16i16o``.
+        out_layout: that of the result; by default ``data_layout``.
+    """
+
+    strides: Any = (1, 1)
+    padding: Any = (0, 0)
+    dilation: Any = (1, 1)
+    groups: int = 1
+    data_layout: str = "NCHW"
+    kernel_layout: str = "OIHW"
+    out_layout: str = ""
+
+    def __post_init__(self) -> None:
+        normalize(
+            self,
+            strides=pair(self.strides, "strides"),
+            padding=borders(self.padding),
+            dilation=pair(self.dilation, "dilation"),
+            out_layout=self.out_layout or self.data_layout,
+        )
+        if type(self.groups) is not int or self.groups < 1:
+            raise ValueError(f"groups: expected a positive integer, found {self.groups!r}")
+        for name, axes in (("data_layout", "NCHW"), ("kernel_layout", "OIHW"), ("out_layout", "NCHW")):
+            layout = parse_layout(getattr(self, name))
+            blocked = {axis for axis, size in layout.axes if size}
+            if sorted(layout.primal) != sorted(axes) or blocked - set("COI"):
+                raise ValueError(
+                    f"{name}: expected a layout of the axes {axes} with blocks of channels, found {layout}"
+                )
+
+
+@register_operator
+class conv2d(Operator):
+    """Slides a window over the image: ``out[n, o, y, x] = sum(data[n, c, y*s + i*d - p, x*s + j*d - p] *
+    weight[o, c, i, j])`` over the channels ``c`` of the group of ``o`` and the window ``i, j``. Half types accumulate
+    in float32.
+
+    In a blocked layout channels are whole blocks: their padding is zero in data and weight, and comes out as zero.
+    """
+
+    name = "nn.conv2d"
+    arguments = ("data", "weight")
+    kind = "contraction"
+    Attrs = Conv2dAttrs
+
+    def infer_type(self, args: Sequence[TensorType], attrs: Conv2dAttrs) -> TensorType:
+        data, weight = args
+        dtype = same_dtype(self, args)
+        check_dtype(self, 0, data, NUMBERS)
+        layouts = parse_layout(attrs.data_layout), parse_layout(attrs.kernel_layout)
+        for number, layout in enumerate(layouts):
+            if not layout.matches(args[number].shape):
+                raise self.error(number, f"a tensor in layout {layout} ({layout.ndim} dimensions)", args[number])
+        image, kernel = layouts[0].extents(data.shape), layouts[1].extents(weight.shape)
+        if not dim_equal(kernel["I"] * attrs.groups, image["C"]):
+            expected = f"{simplify(as_dim(image['C']) // attrs.groups)} input channels (of {image['C']} in data"
+            groups = f" in {attrs.groups} groups" if attrs.groups > 1 else ""
+            raise self.error(1, f"{expected}{groups})", f"{kernel['I']} in {weight}")
+        if attrs.groups > 1 and not (isinstance(kernel["O"], int) and kernel["O"] % attrs.groups == 0):
+            raise self.error(1, f"a number of output channels divisible by {attrs.groups} groups", kernel["O"])
+        size = []
+        for n, axis in enumerate("HW"):
+            padding = attrs.padding[n], attrs.padding[n + 2]
+            size.append(window_count(self, image[axis], kernel[axis], attrs.strides[n], attrs.dilation[n], padding))
+        extents = {"N": image["N"], "C": kernel["O"], "H": size[0], "W": size[1]}
+        target = parse_layout(attrs.out_layout)
+        shape = target.shape(extents)
+        if not dim_equal(target.extents(shape)["C"], kernel["O"]):
+            raise self.error("out_layout", f"blocks that divide {kernel['O']} output channels", target)
+        return TensorType(shape, dtype)
+
+    def reference(self, args: Sequence[Any], attrs: Conv2dAttrs) -> Any:
+        data = layout_transform.reference([widened(args[0])], _to(attrs.data_layout, "NCHW"))
+        weight = layout_transform.reference([widened(args[1])], _to(attrs.kernel_layout, "OIHW"))
+        top, left, bottom, right = attrs.padding
+        data = np.pad(data, ((0, 0), (0, 0), (top, bottom), (left, right)))
+        n, _, h, w = data.shape
+        o, i, kh, kw = weight.shape
+        (sh, sw), (dh, dw) = attrs.strides, attrs.dilation
+        oh, ow = (h - (kh - 1) * dh - 1) // sh + 1, (w - (kw - 1) * dw - 1) // sw + 1
+        result = np.zeros((n, attrs.groups, o // attrs.groups, oh, ow), data.dtype)
+        grouped = data.reshape(n, attrs.groups, i, h, w)
+        kernel = weight.reshape(attrs.groups, o // attrs.groups, i, kh, kw)
+        for y in range(kh):
+            for x in range(kw):
+                window = grouped[
+                    ..., y * dh : y * dh + (oh - 1) * sh + 1 : sh, x * dw : x * dw + (ow - 1) * sw + 1 : sw
+                ]
+                result += np.einsum("ngihw,goi->ngohw", window, kernel[..., y, x], dtype=result.dtype)
+        out = layout_transform.reference([result.reshape(n, o, oh, ow)], _to("NCHW", attrs.out_layout))
+        return out.astype(args[0].dtype, copy=False)
+
+    def compute(self, args: Sequence[Tensor], attrs: Conv2dAttrs, out: TensorType) -> Tensor:
+        data, weight = args
+        source, kernel = parse_layout(attrs.data_layout), parse_layout(attrs.kernel_layout)
+        target = parse_layout(attrs.out_layout)
+        wide = compute_type(data.dtype)
+        (sh, sw), (dh, dw) = attrs.strides, attrs.dilation
+        extents = kernel.extents([as_dim(extent) for extent in weight.shape])
+        image = pad_image(data, source, attrs.padding, 0)
+        channels = _ChannelAxes(extents, source, kernel, attrs.groups)
+        kh, kw = te.reduce_axis(as_expr(extents["H"]), "kh"), te.reduce_axis(as_expr(extents["W"]), "kw")
+
+        def element(*place: Var) -> te.Reduction:
+            at = target.logical(place)
+            made = _channel(target, place, at["C"])
+            own = channels.of_group(made, extents["O"])
+            pixel = {"N": at["N"], "C": own, "H": at["H"] * sh + kh * dh, "W": at["W"] * sw + kw * dw}
+            weighed = {"O": made, "I": channels.within, "H": kh, "W": kw}
+            value = cast(wide, image[_place(source, pixel)]) * cast(wide, weight[_place(kernel, weighed)])
+            return te.sum(value, axis=[*channels.outer, kh, kw, *channels.inner])
+
+        result = te.compute(out.shape, element, name="conv2d")
+        if wide is out.dtype:
+            return result
+        return te.compute(out.shape, lambda *place: cast(out.dtype, result[place]), name="conv2d_cast")
+
+
+def _to(source: str, target: str) -> Any:
+    return layout_transform.Attrs(source, target)
+
+
+def pad_image(data: Tensor, layout: Layout, padding: Sequence[int], value: int | float) -> Tensor:
+    """``data`` with a border of ``value`` around its height and width, as a stage named ``pad``; ``data`` itself if
+    there is nothing to add."""
+    if not any(padding):
+        return data
+    begin = {layout.position(axis): padding[n] for n, axis in enumerate("HW")}
+    added = {layout.position(axis): padding[n] + padding[n + 2] for n, axis in enumerate("HW")}
+    shape = [extent + added.get(number, 0) for number, extent in enumerate(data.shape)]
+
+    def element(*place: Var) -> Expr:
+        moved = [index - begin.get(number, 0) for number, index in enumerate(place)]
+        conditions: list[Expr] = []
+        for number, amount in added.items():
+            if begin[number]:
+                conditions.append(place[number] >= begin[number])
+            if amount - begin[number]:
+                conditions.append(moved[number] < data.shape[number])
+        return guarded(all_of(*conditions), data[tuple(moved)], value)
+
+    return te.compute(shape, element, name="pad")
+
+
+class _Blocked:
+    """A channel as a block's number and the place in the block, so that indices need no division."""
+
+    def __init__(self, block: Expr, inner: Expr, size: int) -> None:
+        self.block, self.inner, self.size = block, inner, size
+
+    def whole(self) -> Expr:
+        """The channel as one number."""
+        return self.block * self.size + self.inner
+
+
+def _channel(layout: Layout, place: Sequence[Expr], whole: Expr) -> Expr | _Blocked:
+    """The channel at ``place``: a block's number and the place in it where the layout has such blocks."""
+    sizes = [size for axis, size in layout.axes if axis == "C" and size]
+    if len(sizes) != 1:
+        return whole
+    return _Blocked(place[layout.position("C")], place[layout.axes.index(("C", sizes[0]))], sizes[0])
+
+
+def _place(layout: Layout, index: dict[str, Any]) -> tuple[Expr, ...]:
+    """``layout.place`` that takes blocked channels as they are where the layout has the same block."""
+    plain = {axis: at.whole() if isinstance(at, _Blocked) else at for axis, at in index.items()}
+    result = list(layout.place(plain))
+    for axis, at in index.items():
+        if isinstance(at, _Blocked) and (axis, at.size) in layout.axes:
+            result[layout.position(axis)] = at.block
+            result[layout.axes.index((axis, at.size))] = at.inner
+    return tuple(result)
+
+
+class _ChannelAxes:
+    """The reduction over the input channels of a group: one axis, or a block's number and the place in the block.
+
+    Attributes:
+        outer: axes that come before those of the window.
+        inner: axes that come behind them.
+        within: the channel in the group.
+    """
+
+    def __init__(self, extents: dict[str, Dim], source: Layout, kernel: Layout, groups: int) -> None:
+        count, block = extents["I"], source.block("C")
+        self.groups = groups
+        self.count = count
+        self.block = block
+        self.outer: list[Var] = []
+        self.inner: list[Var] = []
+        self.within: Any
+        if block > 1 and isinstance(count, int) and count % block == 0:
+            outer, inner = te.reduce_axis(count // block, "ic"), te.reduce_axis(block, "ici")
+            self.outer, self.inner = [outer], [inner]
+            self.within = _Blocked(outer, inner, block)
+        else:
+            self.outer = [te.reduce_axis(as_expr(count), "ic")]
+            self.within = self.outer[0]
+
+    def of_group(self, channel: Expr | _Blocked, total: Dim) -> Any:
+        """The input channel in the whole image for output channel ``channel`` of ``total``."""
+        if self.groups == 1:
+            return self.within
+        assert isinstance(total, int)
+        made = total // self.groups
+        if made == 1 and self.count == 1:
+            return channel  # depthwise
+        if isinstance(channel, _Blocked):
+            blocks, rest = divmod(made, channel.size)
+            group = channel.whole() // made if rest else channel.block // blocks
+        else:
+            group = channel // made
+        if isinstance(self.within, _Blocked):
+            assert isinstance(self.count, int)
+            return _Blocked(group * (self.count // self.block) + self.within.block, self.within.inner, self.block)
+        return group * as_expr(self.count) + self.within
