@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from tilewright.graphir.base import Expr
-from tilewright.graphir.expr import Call, Function, GlobalVar, Var
+from tilewright.graphir.expr import Function
+from tilewright.graphir.printer import summary
 from tilewright.graphir.visitor import post_order
 from tilewright.tensorir.functor import walk
 from tilewright.tensorir.node import Node
@@ -65,7 +66,7 @@ def ir_location(error: BaseException, function: object = None) -> str | None:
         places = [node for node in places if id(node) in nodes] or places
     place = places[0]
     if isinstance(place, Expr):
-        return _describe_expression(place)
+        return _shortened(summary(place))  # its whole text would be the graph below it
     if isinstance(function, PrimFunc) and any(node is place for node in walk(function)):
         return "\n".join(map(_shortened, underline(function, place, context=1).splitlines()))
     return _shortened(next((line.strip() for line in str(place).splitlines() if line.strip()), ""))
@@ -84,26 +85,6 @@ def _argument_nodes(traceback: TracebackType | None) -> Iterator[Node | Expr]:
             # A whole function is no place in it.
             if isinstance(value, (Node, Expr)) and not isinstance(value, (PrimFunc, Function)):
                 yield value
-
-
-def _describe_expression(expr: Expr) -> str:
-    """One graph node with its arguments by name or type; its whole text would be the graph below it."""
-    if isinstance(expr, Call):
-        callee = getattr(expr.op, "name", type(expr.op).__name__)
-        text = f"{callee}({', '.join(map(_operand, expr.args))})"
-    else:
-        text = _operand(expr)
-    typed = f"{text}: {expr.type}" if expr.type is not None and isinstance(expr, Call) else text
-    return _shortened(f"{typed}  # {expr.span}" if expr.span else typed)
-
-
-def _operand(expr: Expr) -> str:
-    name = f"@{expr.name}" if isinstance(expr, GlobalVar) else expr.name if isinstance(expr, Var) else None
-    if name is None:
-        name = type(expr).__name__.lower()
-        if isinstance(expr, Call) and hasattr(expr.op, "name"):
-            name = f"{expr.op.name}(...)"
-    return f"{name}: {expr.type}" if expr.type is not None else name
 
 
 def _shortened(line: str) -> str:

@@ -39,7 +39,7 @@ def register_pass(x: Any = None, name: str | None = None, *, override: bool = Fa
     default_name, definition = _describe(x)
     key = name if name is not None else default_name
     known = _REGISTRY.get(key)
-    if known is not None and known is not x and not override and _describe(known)[1] != definition:
+    if known is not None and not override and _describe(known)[1] != definition:
         raise PassError(
             f"pass name {key!r} is taken by {known!r}; register {x!r} under another name, or with override=True"
         )

@@ -233,11 +233,15 @@ def test_an_instrument_that_saw_a_pass_begin_is_told_that_it_failed(mod: IRModul
     told: list[str] = []
 
     class Told(PassInstrument):
-        def __init__(self, name: str, fails_before: bool = False) -> None:
-            self.name, self.fails_before = name, fails_before
+        def __init__(self, name: str, fails_before: bool = False, fails_after: bool = False) -> None:
+            self.name, self.fails_before, self.fails_after = name, fails_before, fails_after
 
         def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
             if self.fails_before:
+                raise RuntimeError("no")
+
+        def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
+            if self.fails_after:
                 raise RuntimeError("no")
 
         def pass_failed(self, mod: IRModule, info: PassInfo, error: BaseException) -> None:
@@ -250,6 +254,10 @@ def test_an_instrument_that_saw_a_pass_begin_is_told_that_it_failed(mod: IRModul
     with pytest.raises(RuntimeError), PassContext(instruments=[Told("a"), Told("b", fails_before=True)]):
         make_pass("P")(mod)
     assert told == ["a P RuntimeError"]
+    told.clear()
+    with pytest.raises(RuntimeError), PassContext(instruments=[Told("a"), Told("b", fails_after=True), Told("c")]):
+        make_pass("P")(mod)
+    assert told == ["c P RuntimeError", "b P RuntimeError"]  # a has seen the end
 
 
 def test_an_error_while_an_instrument_is_told_of_a_failure_does_not_hide_it(mod: IRModule, make_pass: Any) -> None:

@@ -163,8 +163,7 @@ def test_the_graph_node_that_a_function_was_given_is_shown() -> None:
         Fails(IRModule({"main": gi.Function([x], gi.negative(call))}))  # type: ignore[attr-defined]
     (note,) = notes_of(caught.value)
     place = note.splitlines()[1].strip()
-    assert place.startswith("at: negative(tanh(...): ")
-    assert "float32" in place
+    assert place == "at: negative(tanh(...)) : Tensor[(4,), float32]"
 
 
 def test_an_error_that_a_pass_handles_leaves_no_trace(mod: IRModule) -> None:
@@ -230,6 +229,20 @@ def test_a_pass_run_by_a_pass_speaks_for_itself(mod: IRModule) -> None:
     with PassContext() as ctx:
         speaking("Outer", speaking("Inner"))(mod)
     assert [remark.pass_name for remark in ctx.remarks] == ["Inner", "Outer"]
+
+
+def test_after_an_inner_pass_the_outer_one_is_at_its_function_again(mixed_mod: IRModule) -> None:
+    inner = function_pass(lambda func, mod, ctx: func, opt_level=0, name="Inner")
+
+    @function_pass(opt_level=0)
+    def Outer(func: Any, mod: Any, ctx: Any) -> Any:
+        inner(mod, ctx)
+        ctx.remark("here")
+        return func
+
+    with PassContext() as ctx:
+        Outer(mixed_mod)
+    assert [(remark.pass_name, remark.function) for remark in ctx.remarks] == [("Outer", "main"), ("Outer", "other")]
 
 
 def test_a_remark_outside_of_a_pass_names_none() -> None:

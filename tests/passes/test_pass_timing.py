@@ -245,6 +245,22 @@ def test_memory_tells_what_a_pass_keeps_from_its_peak(mod: IRModule) -> None:
     assert root.attributes["peak"] == pytest.approx(10 * MEGABYTE, abs=small)  # its child's peak is its own too
 
 
+def test_memory_of_a_pass_counts_for_all_around_it_also_if_it_was_free_before_another_began(mod: IRModule) -> None:
+    @module_pass(opt_level=0)
+    def middle(mod: Any, ctx: Any) -> Any:
+        len(bytearray(8 * MEGABYTE))
+        return sleeping("inner")(mod, ctx)
+
+    memory = PassMemoryInstrument()
+    with PassContext(instruments=[memory]):
+        Sequential([middle], name="S")(mod)
+    peaks = {span.name: span.attributes["peak"] for _, span in memory.spans[0].walk()}
+    small = 0.2 * MEGABYTE
+    assert peaks["inner"] == pytest.approx(0, abs=small)
+    assert peaks["middle"] == pytest.approx(8 * MEGABYTE, abs=small)
+    assert peaks["S"] == pytest.approx(8 * MEGABYTE, abs=small)
+
+
 def test_memory_stops_tracing_only_if_it_started_it(mod: IRModule) -> None:
     assert not tracemalloc.is_tracing()
     with PassContext(instruments=[PassMemoryInstrument()]):

@@ -186,6 +186,20 @@ def test_a_disabled_pass_cannot_close_a_cycle(mod: IRModule, ran: list[str]) -> 
     assert ran == ["B"]
 
 
+def test_a_disabled_pass_in_an_inner_pipeline_cannot_close_a_cycle(mod: IRModule, ran: list[str]) -> None:
+    inner = Sequential([Step("A", ran, required=("A",)), Step("B", ran)], name="inner")
+    with PassContext(disabled_pass=["A"]):
+        Sequential([inner])(mod)
+    assert ran == ["B"]
+
+
+def test_of_two_passes_with_one_name_the_first_is_meant(mod: IRModule) -> None:
+    first: list[str] = []
+    second: list[str] = []
+    Sequential([Step("A", first), Step("A", second), Step("B", [], required=("A",))])(mod)
+    assert (len(first), len(second)) == (2, 1)
+
+
 def test_a_required_name_that_nobody_knows_suggests_the_nearest(mod: IRModule, ran: list[str]) -> None:
     register_pass(Step("SimplifyShapes", ran))
     pipeline = Sequential([Step("A", ran, required=("SimplifyShape",))])
