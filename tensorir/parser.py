@@ -347,7 +347,7 @@ class _Builder:
         var = Var(self.name(name), self.dtype(type_tree))
         value = self.expr(value_tree, var.dtype)
         self.define(name, var)
-        return lambda body: self.make(tree, LetStmt, var, value, body)  # type: ignore[no-any-return]
+        return lambda body: self.make(tree, LetStmt, var, value, body)
 
     def allocate(self, tree: Any) -> Callable[[Stmt], Stmt]:
         name, type_tree = tree.children

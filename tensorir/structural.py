@@ -122,7 +122,8 @@ class _Comparison:
 
     def use(self, x: Any, y: Any) -> str | None:
         if x in self.left or y in self.right:
-            return None if self.left.get(x) is y and self.right.get(y) is x else self.names(x, y, "are defined apart")
+            matched, back = self.left.get(x), self.right.get(y)
+            return None if matched is y and back is x else self.names(x, y, "are defined apart")
         if x is y:
             if self.map_free_vars:
                 self.bind(x, y)

@@ -133,16 +133,18 @@ class _Verifier:
 
     def function(self) -> None:
         func = self.func
-        names_seen: list[Any] = []
+        after_variable = False
         for param in func.params:
-            if isinstance(param, Buffer):
-                if names_seen and isinstance(names_seen[-1], Var):
-                    self.problem(f"buffer {param.name} stands after a variable among the parameters", param)
-            elif not param.dtype.is_integer or param.dtype.lanes != 1:
-                self.problem(f"parameter {param.name}: expected an integer, found {param.dtype!s}", param)
-            names_seen.append(param)
-        for param in (*func.variables, *func.buffers):
-            self.define(param)
+            if isinstance(param, Var):
+                after_variable = True
+                if not param.dtype.is_integer or param.dtype.lanes != 1:
+                    self.problem(f"parameter {param.name}: expected an integer, found {param.dtype!s}", param)
+            elif after_variable:
+                self.problem(f"buffer {param.name} stands after a variable among the parameters", param)
+        for variable in func.variables:
+            self.define(variable)
+        for buffer in func.buffers:
+            self.define(buffer)
         self.results()
         self.stmt(func.body)
 
