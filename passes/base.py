@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from tilewright.graphir.expr import Function
 from tilewright.graphir.module import IRModule
@@ -18,6 +18,8 @@ from tilewright.passes.info import PassInfo
 from tilewright.passes.instrument import PassInstrument
 from tilewright.tensorir.errors import PassTypeError, add_note
 from tilewright.tensorir.stmt import PrimFunc
+
+Answer = TypeVar("Answer")
 
 #: A function with this attribute (and a true value) is left untouched by function passes.
 SKIP_OPTIMIZATION = "SkipOptimization"
@@ -75,24 +77,22 @@ class Pass(abc.ABC):
             may_run = True
             for instrument in instruments:
                 # Each one is asked, also after a veto: an instrument may count what it sees.
-                may_run = bool(_guarded(instrument, "should_run", info, mod, info)) and may_run
+                may_run = bool(_ask(instrument.should_run, instrument, mod, info)) and may_run
             if not may_run:
                 return mod
         begun = ended = 0
         try:
             for instrument in instruments:
-                _guarded(instrument, "run_before_pass", info, mod, info)
+                _ask(instrument.run_before_pass, instrument, mod, info)
                 begun += 1
-            if ctx.trace is not None:
-                ctx.trace(mod, info, True)
+            _trace(ctx, mod, info, True)
             result = self._run(mod, ctx)
             for instrument in instruments:
                 # Where the pass has replaced the instruments, those that have exited are done.
                 if ctx._instruments is instruments or any(other is instrument for other in ctx._instruments):
-                    _guarded(instrument, "run_after_pass", info, result, info)
+                    _ask(instrument.run_after_pass, instrument, result, info)
                 ended += 1
-            if ctx.trace is not None:
-                ctx.trace(result, info, False)
+            _trace(ctx, result, info, False)
             return result
         except BaseException as error:
             for instrument in reversed(instruments[ended:begun]):
@@ -167,13 +167,24 @@ class PrimFuncPass(_EachFunctionPass):
         """The transformed function; ``func`` itself if there was nothing to do."""
 
 
-def _guarded(instrument: PassInstrument, method: str, info: PassInfo, *args: Any) -> Any:
+def _ask(
+    method: Callable[[IRModule, PassInfo], Answer], instrument: PassInstrument, mod: IRModule, info: PassInfo
+) -> Answer:
     """Call a method of an instrument; an error from it says which instrument, where and about which pass."""
-    call: Callable[..., Any] = getattr(instrument, method)
     try:
-        return call(*args)
+        return method(mod, info)
     except Exception as error:
-        add_note(error, f"in instrument {instrument.name}.{method}, pass {info.name}")
+        add_note(error, f"in instrument {instrument.name}.{getattr(method, '__name__', method)}, pass {info.name}")
+        raise
+
+
+def _trace(ctx: PassContext, mod: IRModule, info: PassInfo, is_before: bool) -> None:
+    if ctx.trace is None:
+        return
+    try:
+        ctx.trace(mod, info, is_before)
+    except Exception as error:
+        add_note(error, f"in the trace function {'before' if is_before else 'after'} pass {info.name}")
         raise
 
 

@@ -431,3 +431,14 @@ def test_trace_works_without_instruments(mod: IRModule, make_pass: Any) -> None:
     with PassContext(trace=lambda mod, info, is_before: calls.append((info.name, is_before))):
         Sequential([make_pass("P")], name="S")(mod)
     assert calls == [("S", True), ("P", True), ("P", False), ("S", False)]
+
+
+@pytest.mark.parametrize(("fails_before", "when"), [(True, "before"), (False, "after")])
+def test_an_error_in_trace_goes_on_with_a_note(fails_before: bool, when: str, mod: IRModule, make_pass: Any) -> None:
+    def trace(mod: IRModule, info: PassInfo, is_before: bool) -> None:
+        if is_before is fails_before:
+            raise KeyError("trace")
+
+    with pytest.raises(KeyError) as error, PassContext(trace=trace):
+        make_pass("P")(mod)
+    assert error.value.__notes__ == [f"in the trace function {when} pass P"]
