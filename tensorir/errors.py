@@ -66,6 +66,14 @@ class InputError(ExecutionError, TypeError, ValueError):
     """An input does not match the signature: the message names the input, expected and found."""
 
 
+class OutOfBoundsError(ExecutionError, IndexError):
+    """A program accessed a buffer outside its shape: the message shows the access, the index and the extent."""
+
+
+class UndefinedOperationError(ExecutionError, ZeroDivisionError):
+    """A program divided an integer by zero or shifted by more bits than there are."""
+
+
 def add_note(error: BaseException, note: str) -> None:
     """Attach ``note`` to ``error`` as PEP 678 does; also on Python 3.10, which has no ``add_note``."""
     if hasattr(error, "add_note"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import hypothesis.strategies as st
 from hypothesis import HealthCheck, given, settings
 
@@ -15,7 +17,7 @@ VARS = {name: Var(name) for name in NAMES}
 OPS = ("add", "sub", "mul", "floordiv", "floormod", "truncdiv", "truncmod", "min", "max", "bitand", "shr")
 COMPARES = ("eq", "ne", "lt", "le", "gt", "ge")
 
-PROPERTY = settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+PROPERTY = settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 class UndefinedValueError(Exception):
@@ -43,6 +45,7 @@ def evaluate(expr: Expr, env: dict[Var, int]) -> int:
     return values[0] if evaluate(expr.condition, env) else values[1]
 
 
+@functools.cache
 def integers(depth: int) -> st.SearchStrategy[Expr]:
     constants = st.sampled_from([-16, -7, -4, -3, -1, 0, 1, 2, 3, 4, 5, 6, 8, 12, 16, 32]).map(IntImm)
     leaves = st.one_of(st.sampled_from(list(VARS.values())), constants)
@@ -50,11 +53,22 @@ def integers(depth: int) -> st.SearchStrategy[Expr]:
         return leaves
     inner = integers(depth - 1)
     scaled = st.builds(lambda op, a, c: BinaryOp(op, a, c), st.sampled_from(OPS[:7]), inner, constants)
+    divisors = st.sampled_from([-4, 2, 3, 4, 6, 8, 16, 32]).map(IntImm)
+    split = st.builds(
+        lambda op, a, c, b, d, divisor: BinaryOp(op, a * c + b + d, divisor),
+        st.sampled_from(["floordiv", "floormod"]),
+        inner,
+        constants,
+        inner,
+        constants,
+        divisors,
+    )  # what splitting and fusing loops leaves behind
     general = st.builds(BinaryOp, st.sampled_from(OPS), inner, inner)
     selects = st.builds(Select, conditions(depth - 1), inner, inner)
-    return st.one_of(leaves, scaled, scaled, general, general, selects)
+    return st.one_of(leaves, split, split, scaled, general, selects)
 
 
+@functools.cache
 def conditions(depth: int) -> st.SearchStrategy[Expr]:
     compares = st.builds(Compare, st.sampled_from(COMPARES), integers(depth), integers(depth))
     if depth == 0:
@@ -69,7 +83,7 @@ def conditions(depth: int) -> st.SearchStrategy[Expr]:
 
 def ranges() -> st.SearchStrategy[dict[Var, tuple[int, int]]]:
     one = st.tuples(st.integers(-9, 9), st.sampled_from([1, 2, 4, 6, 8, 16]))
-    return st.fixed_dictionaries({var: one for var in VARS.values()})
+    return st.fixed_dictionaries(dict.fromkeys(VARS.values(), one))
 
 
 def assignments(bounds: dict[Var, tuple[int, int]], data: st.DataObject, count: int = 12) -> list[dict[Var, int]]:

@@ -1,0 +1,310 @@
+"""The meaning of single operations, as the interpreter computes them.
+
+Values: a scalar integer is a Python int in the range of its type, a scalar bool a bool, a scalar float a NumPy scalar
+of its type; a vector is a NumPy array of its element type. So floats round to their type after each operation (NumPy
+and ml_dtypes compute the 16-bit types in float32 and round), and vectors of integers wrap by themselves.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from tilewright.tensorir.dtype import DataType
+from tilewright.tensorir.folding import trunc_div, wrap_integer
+from tilewright.tensorir.intrinsics import find_intrinsic
+
+Operation = Callable[..., Any]
+
+
+def wrapping(function: Callable[[int, int], int], dtype: DataType) -> Operation:
+    """``function`` on Python integers, reduced to the range of ``dtype``."""
+    low = -(1 << (dtype.bits - 1)) if dtype.is_int else 0
+    high = (1 << (dtype.bits - 1)) - 1 if dtype.is_int else (1 << dtype.bits) - 1
+
+    def compute(a: int, b: int) -> int:
+        value = function(a, b)
+        return value if low <= value <= high else wrap_integer(value, dtype)
+
+    return compute
+
+
+def _shift(function: Callable[[int, int], int], bits: int) -> Callable[[int, int], int]:
+    def compute(a: int, b: int) -> int:
+        if not 0 <= b < bits:
+            raise ValueError(f"shift by {b} of a value of {bits} bits")
+        return function(a, b)
+
+    return compute
+
+
+_SCALAR_INTEGER: dict[str, Callable[[int, int], int]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "floordiv": operator.floordiv,
+    "floormod": operator.mod,
+    "truncdiv": trunc_div,
+    "truncmod": lambda a, b: a - trunc_div(a, b) * b,
+}
+
+_SCALAR_EXACT: dict[str, Operation] = {
+    "min": min,
+    "max": max,
+    "bitand": operator.and_,
+    "bitor": operator.or_,
+    "bitxor": operator.xor,
+    "and": lambda a, b: bool(a and b),
+    "or": lambda a, b: bool(a or b),
+}
+
+
+def _nonzero(divisor: Any) -> Any:
+    if not np.all(divisor):
+        raise ZeroDivisionError("integer division by zero")
+    return divisor
+
+
+def _vector_truncdiv(a: Any, b: Any) -> Any:
+    quotient = np.floor_divide(a, _nonzero(b))
+    inexact = np.fmod(a, b) != 0
+    return quotient + (inexact & ((a < 0) != (b < 0))).astype(quotient.dtype)
+
+
+def _vector_shift(function: Operation) -> Operation:
+    def compute(a: Any, b: Any) -> Any:
+        bits = a.dtype.itemsize * 8
+        if not np.all((b >= 0) & (b < bits)):
+            raise ValueError(f"shift by {b} of values of {bits} bits")
+        return function(a, b)
+
+    return compute
+
+
+_VECTOR: dict[str, Operation] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "floordiv": lambda a, b: np.floor_divide(a, _nonzero(b)),
+    "floormod": lambda a, b: np.remainder(a, _nonzero(b)),
+    "truncdiv": _vector_truncdiv,
+    "truncmod": lambda a, b: np.fmod(a, _nonzero(b)),
+    "min": np.minimum,
+    "max": np.maximum,
+    "bitand": np.bitwise_and,
+    "bitor": np.bitwise_or,
+    "bitxor": np.bitwise_xor,
+    "shl": _vector_shift(np.left_shift),
+    "shr": _vector_shift(np.right_shift),
+    "and": np.logical_and,
+    "or": np.logical_or,
+}
+
+_SCALAR_FLOAT: dict[str, Operation] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": operator.truediv,
+    "min": lambda a, b: a if a <= b or a != a else b,  # NaN if either is
+    "max": lambda a, b: a if a >= b or a != a else b,
+}
+
+
+def binary_operation(op: str, dtype: DataType) -> Operation:
+    """``a op b`` on values of ``dtype``. Raises ZeroDivisionError for integers, ValueError for a bad shift."""
+    if dtype.lanes != 1:
+        return _VECTOR[op]
+    if dtype.is_float:
+        return _SCALAR_FLOAT[op]
+    if op in _SCALAR_EXACT:
+        return _SCALAR_EXACT[op]
+    if op == "shl":
+        return wrapping(_shift(operator.lshift, dtype.bits), dtype)
+    if op == "shr":
+        return _shift(operator.rshift, dtype.bits)
+    return wrapping(_SCALAR_INTEGER[op], dtype)
+
+
+COMPARISONS: dict[str, Operation] = {
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+}
+
+
+def unary_operation(op: str, dtype: DataType) -> Operation:
+    """``op a`` on values of ``dtype``."""
+    if dtype.lanes != 1:
+        return {"neg": np.negative, "not": np.logical_not, "bitnot": np.invert}[op]
+    if op == "not":
+        return operator.not_
+    if dtype.is_float:
+        return operator.neg
+    compute = {"neg": operator.neg, "bitnot": operator.invert}[op]
+    return lambda a: wrap_integer(compute(a), dtype)
+
+
+def as_array(value: Any, dtype: DataType) -> Any:
+    """A value of ``dtype`` as a NumPy array or scalar of its element type."""
+    return np.asarray(value, dtype.numpy) if isinstance(value, (int, bool)) else value
+
+
+def from_array(value: Any, dtype: DataType) -> Any:
+    """A NumPy array or scalar as the interpreter holds a value of ``dtype``."""
+    if dtype.lanes != 1:
+        return value
+    if dtype.is_float:
+        return value[()] if isinstance(value, np.ndarray) else value
+    return bool(value) if dtype.is_bool else int(value)
+
+
+def _round_to_odd(total: Any, error: Any) -> Any:
+    """``total`` moved to the neighbour with an odd last bit, where ``total + error`` is the exact value and lies
+    between the two: rounding that again to half the bits or fewer gives what rounding the exact value gives."""
+    bits = np.ascontiguousarray(total).view(f"i{total.dtype.itemsize}").reshape(total.shape)
+    adjust = np.isfinite(total) & np.isfinite(error) & (error != 0) & ((bits & 1) == 0)
+    towards = np.copysign(np.inf, error).astype(total.dtype)
+    return np.where(adjust, np.nextafter(total, towards), total)
+
+
+def narrow(value: Any, dtype: DataType) -> Any:
+    """Float64 values rounded once to a float type (ml_dtypes goes through float32 to bfloat16, which rounds twice)."""
+    value = np.asarray(value)
+    if dtype.element == "bfloat16" and value.dtype == np.float64:
+        single = value.astype(np.float32)
+        return _round_to_odd(single, value - single).astype(dtype.numpy)
+    return value.astype(dtype.numpy)
+
+
+def cast_operation(source: DataType, target: DataType) -> Operation:
+    """The conversion from ``source`` to ``target``; a float outside the range of an integer type has no defined
+    result (it wraps here)."""
+    if target.is_bool:
+        return (lambda a: a != 0) if source.lanes != 1 else (lambda a: bool(a != 0))
+    if source.lanes == 1 and not source.is_float:
+        if target.is_float:
+            kind, result = source.numpy.type, target.numpy
+            return lambda a: kind(a).astype(result)
+        return lambda a: wrap_integer(int(a), target)
+    if source.is_float and target.is_integer:
+        wide = np.uint64 if target == "uint64" else np.int64
+        if source.lanes != 1:
+            return lambda a: a.astype(wide).astype(target.numpy)
+        return lambda a: wrap_integer(int(a.astype(wide)), target)
+    if source.element == "float64" and target.element == "bfloat16":
+        return lambda a: from_array(narrow(a, target), target)
+    return lambda a: a.astype(target.numpy)
+
+
+# -- intrinsics --------------------------------------------------------------------------------------------------------
+
+
+def _fma_narrow(a: Any, b: Any, c: Any) -> Any:
+    """``a * b + c`` rounded once to a type of at most 24 significant bits: the product is exact in float64, and the sum
+    is rounded to odd there, so that the second rounding sees on which side of a tie it lies (Boldo, Melquiond 2008)."""
+    product = np.asarray(a, np.float64) * np.asarray(b, np.float64)
+    addend = np.asarray(c, np.float64)
+    total = product + addend
+    shadow = total - product
+    error = (product - (total - shadow)) + (addend - shadow)  # total + error is exact (Knuth's TwoSum)
+    return _round_to_odd(total, error)
+
+
+def _fma_double(a: float, b: float, c: float) -> float:
+    if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(c)):
+        return float(np.float64(a) * b + c)
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    if exact == 0:
+        return a * b + c  # for the sign of zero
+    try:
+        return float(exact) or math.copysign(0.0, exact.numerator)
+    except OverflowError:
+        return math.copysign(math.inf, exact.numerator)
+
+
+def _fma(dtype: DataType) -> Operation:
+    if dtype.bits < 64:
+        return lambda a, b, c: narrow(_fma_narrow(a, b, c), dtype)
+    if dtype.lanes == 1:
+        return lambda a, b, c: np.float64(_fma_double(float(a), float(b), float(c)))
+    return lambda a, b, c: np.array([_fma_double(*xs) for xs in zip(a.tolist(), b.tolist(), c.tolist(), strict=True)])
+
+
+def _reduce_pairs(function: Operation) -> Operation:
+    """A reduction by halves: lane i meets lane i + n/2, until one is left; an odd lane waits for the next round."""
+
+    def compute(vector: Any) -> Any:
+        while len(vector) > 1:
+            half, odd = len(vector) // 2, vector[2 * (len(vector) // 2) :]
+            vector = np.concatenate([function(vector[:half], vector[half : 2 * half]), odd])
+        return vector[0]
+
+    return compute
+
+
+_REDUCTIONS: dict[str, Operation] = {
+    "reduce_add": _reduce_pairs(np.add),
+    "reduce_mul": _reduce_pairs(np.multiply),
+    "reduce_min": _reduce_pairs(np.minimum),
+    "reduce_max": _reduce_pairs(np.maximum),
+}
+
+
+def _count(name: str, bits: int) -> Callable[[int], int]:
+    mask = (1 << bits) - 1
+    if name == "popcount":
+        return lambda value: bin(value & mask).count("1")
+    return lambda value: bits - (value & mask).bit_length()
+
+
+def intrinsic_operation(name: str, args: list[DataType], result: DataType) -> Operation:
+    """The function ``name`` on values of the argument types; ``address_of`` and ``prefetch`` are not values."""
+    source = args[0]
+    if name == "fma":
+        compute = _fma(source)
+        return lambda a, b, c: from_array(compute(a, b, c), result)
+    if name in _REDUCTIONS:
+        reduction = _REDUCTIONS[name]
+        return lambda vector: from_array(reduction(np.atleast_1d(as_array(vector, source))), result)
+    if name == "reinterpret":
+        kind, target = source.numpy, result.numpy
+        return lambda a: from_array(np.ascontiguousarray(np.asarray(a, kind)).view(target).reshape(np.shape(a)), result)
+    if name in ("popcount", "count_leading_zeros"):
+        count = _count(name, source.bits)
+        if source.lanes == 1:
+            return count
+        return lambda a: np.array([count(v) for v in a.tolist()], result.numpy)
+    if name == "abs" and not source.is_float:
+        return np.abs if source.lanes != 1 else (lambda a: wrap_integer(abs(a), source))
+    reference = find_intrinsic(name).reference
+    if reference is None:
+        raise ValueError(f"intrinsic {name} has no reference")
+
+    def compute_wide(*values: Any) -> Any:
+        wide = [np.asarray(value, np.float64) for value in values]
+        return from_array(narrow(reference(*wide), result), result)
+
+    return compute_wide
+
+
+def constant_value(value: float, dtype: DataType) -> Any:
+    """A float constant as a scalar of its type, with the sign and payload that NumPy gives it."""
+    return from_array(narrow(np.float64(value), dtype), dtype)
+
+
+def garbage(size: int, dtype: DataType) -> Any:
+    """Memory of ``size`` elements filled with what shows when it is read before it is written: NaN for floats (also for
+    bytes that are later seen as floats), 0xA5 bytes for wider integers."""
+    if dtype.is_bool:
+        return np.ones(size, np.bool_)
+    fill = 0xFF if dtype.is_float or dtype.bits == 8 else 0xA5
+    return np.full(size * dtype.bytes, fill, np.uint8).view(dtype.numpy)
