@@ -1,0 +1,434 @@
+"""``LoopPartition``: splits the range of a loop where a condition in its body turns, and drops the condition::
+
+    for i in range((n + 5) // 6):                   for i in range(n // 6):
+        for j in range(6):                              for j in range(6):
+            if i * 6 + j < n:               ->              b[i * 6 + j] = 0
+                b[i * 6 + j] = 0                    for i in range(n // 6, (n + 5) // 6):
+                                                        for j in range(6):
+                                                            if i * 6 + j < n:
+                                                                b[i * 6 + j] = 0
+
+A parallel loop stays one loop, with both forms of its body under a condition. The first iteration of a reduction, which
+starts the accumulator, is split off as well. A loop whose body is one condition on its variable runs only where that
+holds.
+
+With the annotation ``{"specialize_tail": True}`` the rest of a division into tiles is written out for each remainder, so
+that inner loops keep constant extents (``n % 6 == 1``: ``for j in range(1)``, else ``n % 6 == 2``: ...).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tilewright.graphir.module import IRModule
+from tilewright.passes.base import PrimFuncPass
+from tilewright.passes.config import register_config_option
+from tilewright.passes.context import PassContext
+from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.registry import register_pass
+from tilewright.passes.tensor.scoped import ScopedMutator
+from tilewright.passes.tensor.simplify import INTEGER_DIVISIONS
+from tilewright.tensorir.arith.region import partition_point
+from tilewright.tensorir.dtype import BOOL, INT64
+from tilewright.tensorir.expr import (
+    BinaryOp,
+    BufferLoad,
+    Call,
+    Compare,
+    Expr,
+    IntImm,
+    Select,
+    Var,
+    all_of,
+    compare,
+    const,
+    maximum,
+    minimum,
+)
+from tilewright.tensorir.functor import (
+    Mutator,
+    Visitor,
+    copy_with_fresh_definitions,
+    free_vars,
+    substitute,
+    uses_var,
+    walk,
+)
+from tilewright.tensorir.stmt import BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt, sequence
+
+TAIL_ANNOTATION = "specialize_tail"
+
+
+@register_config_option("tensorir.LoopPartition")
+@dataclass(frozen=True)
+class LoopPartitionConfig:
+    """Options of ``LoopPartition``."""
+
+    max_copies: int = dataclasses.field(
+        default=16, metadata={"doc": "copies of loop bodies that the splits of one function may add"}
+    )
+    max_statements: int = dataclasses.field(
+        default=128, metadata={"doc": "bodies of more statements than this are not copied, but for annotated loops"}
+    )
+    partition_parallel: bool = dataclasses.field(
+        default=True, metadata={"doc": "whether parallel loops choose between two forms of their body"}
+    )
+
+
+@dataclass(frozen=True)
+class _Guard:
+    """A condition in the body of a loop, with the loops between."""
+
+    condition: Expr
+    inner: Mapping[Var, tuple[Expr, Expr]]
+
+
+class _GuardFinder(Visitor):
+    """The conditions in a loop's body that mention its variable, no memory, and nothing else that the body defines
+    but loop variables."""
+
+    def __init__(self, var: Var) -> None:
+        self.var = var
+        self.inner: dict[Var, tuple[Expr, Expr]] = {}
+        self.lets: set[Var] = set()
+        self.found: list[_Guard] = []
+
+    def _add(self, condition: Expr | None) -> None:
+        if condition is None or condition.dtype is not BOOL:
+            return
+        for part in conjuncts(condition):
+            plain = not uses_var(part, self.lets) and not any(isinstance(n, BufferLoad) for n in walk(part))
+            if plain and uses_var(part, {self.var}):
+                self.found.append(_Guard(part, dict(self.inner)))
+
+    def visit_For(self, loop: For) -> None:
+        self.visit(loop.min)
+        self.visit(loop.extent)
+        self.inner[loop.var] = (loop.min, loop.extent)
+        self.visit(loop.body)
+        del self.inner[loop.var]
+
+    def visit_LetStmt(self, op: LetStmt) -> None:
+        self.lets.add(op.var)
+        self.generic_visit(op)
+
+    def visit_IfThenElse(self, op: IfThenElse) -> None:
+        self._add(op.condition)
+        self.generic_visit(op)
+
+    def visit_Select(self, op: Select) -> None:
+        self._add(op.condition)
+        self.generic_visit(op)
+
+    def visit_BufferLoad(self, op: BufferLoad) -> None:
+        self._add(op.predicate)
+        self.generic_visit(op)
+
+    def visit_BufferStore(self, op: BufferStore) -> None:
+        self._add(op.predicate)
+        self.generic_visit(op)
+
+
+def conjuncts(condition: Expr) -> list[Expr]:
+    """The conditions that ``condition`` joins by ``and``."""
+    if isinstance(condition, BinaryOp) and condition.op == "and":
+        return conjuncts(condition.a) + conjuncts(condition.b)
+    return [condition]
+
+
+class _Replacer(Mutator):
+    """Replaces conditions by what they are known to be, and takes the branches that follow from it."""
+
+    def __init__(self, known: Mapping[Expr, Expr]) -> None:
+        self.known = known
+
+    def mutate_Compare(self, op: Compare) -> Expr:
+        return self.known.get(op, op)
+
+    def mutate_BinaryOp(self, op: BinaryOp) -> Expr:
+        if op.op != "and":
+            return self.generic_mutate(op)  # type: ignore[no-any-return]
+        parts = [self.mutate(part) for part in (op.a, op.b)]
+        return op if parts[0] is op.a and parts[1] is op.b else all_of(*parts)
+
+    def mutate_IfThenElse(self, op: IfThenElse) -> Stmt:
+        condition = self.mutate(op.condition)
+        if isinstance(condition, IntImm):
+            chosen = op.then_body if condition.value else op.else_body
+            return sequence() if chosen is None else self.mutate(chosen)  # type: ignore[no-any-return]
+        else_body = self.mutate(op.else_body) if op.else_body is not None else None
+        return IfThenElse(condition, self.mutate(op.then_body), else_body)
+
+    def mutate_Select(self, op: Select) -> Expr:
+        condition = self.mutate(op.condition)
+        if isinstance(condition, IntImm):
+            return self.mutate(op.true_value if condition.value else op.false_value)  # type: ignore[no-any-return]
+        return Select(condition, self.mutate(op.true_value), self.mutate(op.false_value))
+
+
+_TRUE, _FALSE = IntImm(1, BOOL), IntImm(0, BOOL)
+
+
+class _Partitioner(ScopedMutator):
+    def __init__(self, func: PrimFunc, config: LoopPartitionConfig) -> None:
+        super().__init__(func)
+        self.config = config
+        self.copies_left = config.max_copies
+        self.in_tail = False
+
+    def mutate_For(self, loop: For) -> Stmt:
+        if loop.kind in ("serial", "parallel") and loop.var.dtype is INT64:
+            split = self._split(loop)
+            if split is not None:
+                return split
+        return super().mutate_For(loop)
+
+    # Splits.
+
+    def _split(self, loop: For) -> Stmt | None:
+        annotated = bool(loop.annotations.get(TAIL_ANNOTATION))
+        if not annotated:
+            size = sum(isinstance(node, BufferStore) for node in walk(loop.body))
+            too_much = self.copies_left <= 0 or size > self.config.max_statements
+            if self.in_tail or too_much or (loop.kind == "parallel" and not self.config.partition_parallel):
+                return None
+        finder = _GuardFinder(loop.var)
+        finder.visit(loop.body)
+        guards = finder.found
+        if not annotated and isinstance(loop.body, IfThenElse) and loop.body.else_body is None:
+            # A condition that is the whole body limits the range of the loop instead, which needs no copy.
+            whole = set(conjuncts(loop.body.condition))
+            guards = [guard for guard in guards if guard.condition not in whole]
+        if not guards:
+            return None
+        with self.analyzer.scope():
+            self.analyzer.assume(loop.extent > 0)
+            if annotated:
+                specialized = self._specialized(loop, guards)
+                if specialized is not None:
+                    return specialized
+            if loop.kind == "serial":
+                first = self._first_iteration(loop, guards)
+                if first is not None:
+                    return first
+            return self._main_and_tails(loop, guards)
+
+    def _first_iteration(self, loop: For, guards: list[_Guard]) -> Stmt | None:
+        """Split off the first iteration, if there are conditions that hold in it alone."""
+        known = {
+            guard.condition: _FALSE
+            for guard in guards
+            if isinstance(guard.condition, Compare)
+            and guard.condition.op == "eq"
+            and guard.condition.a is loop.var
+            and self.analyzer.prove_equal(guard.condition.b, loop.min)
+        }
+        if not known:
+            return None
+        self.copies_left -= 1
+        taken = _Replacer(dict.fromkeys(known, _TRUE)).mutate(copy_with_fresh_definitions(loop.body))
+        first: Stmt = self.mutate(substitute(taken, {loop.var: loop.min}))
+        if not (isinstance(loop.extent, IntImm) and loop.extent.value >= 1):
+            first = IfThenElse(loop.extent > 0, first)
+        rest = For(
+            loop.var,
+            self.simplify(loop.min + 1),
+            self.simplify(loop.extent - 1),
+            loop.kind,
+            _Replacer(known).mutate(loop.body),
+            loop.annotations,
+        )
+        return sequence(first, self.mutate_For(rest))
+
+    def _main_and_tails(self, loop: For, guards: list[_Guard]) -> Stmt | None:
+        begin, end = loop.min, self.simplify(loop.min + loop.extent)
+        low, high = begin, end
+        known: dict[Expr, Expr] = {}
+        for guard in guards:
+            found = partition_point(guard.condition, loop.var, guard.inner, self.analyzer)
+            if found is None or not self._is_visible(loop, guard, found):
+                continue
+            new_low = low if found[0] is None else self.simplify(maximum(low, found[0]))
+            new_high = high if found[1] is None else self.simplify(minimum(high, found[1]))
+            if self.analyzer.prove(new_high <= new_low):
+                continue  # it never holds, or not where the others do
+            low, high = new_low, new_high
+            known[guard.condition] = _TRUE
+        if not known:
+            return None
+        low = begin if low is begin else self.simplify(minimum(low, end))
+        high = self.simplify(maximum(high, low)) if high is not end else end
+        self.copies_left -= 1 + (low is not begin and high is not end)
+        main_body = _Replacer(known).mutate(loop.body)
+        if loop.kind == "parallel":
+            inside = all_of(
+                *([compare("ge", loop.var, low)] if low is not begin else []),
+                *([compare("lt", loop.var, high)] if high is not end else []),
+            )
+            with self.analyzer.scope():
+                self.analyzer.bind(loop.var, begin, loop.extent)
+                main, tail = self.mutate(main_body), self._tail(loop.body)
+            return For(loop.var, begin, loop.extent, "parallel", IfThenElse(inside, main, tail), loop.annotations)
+        parts: list[Stmt] = []
+        if low is not begin:
+            parts.append(self._part(loop, begin, low, loop.body, tail=True))
+        parts.append(self._part(loop, low, high, main_body, tail=False))
+        if high is not end:
+            parts.append(self._part(loop, high, end, loop.body, tail=True))
+        return sequence(*parts)
+
+    def _is_visible(self, loop: For, guard: _Guard, ends: tuple[Expr | None, Expr | None]) -> bool:
+        """Whether the ends are made of what is known outside of the loop."""
+        hidden = {loop.var, *guard.inner}
+        return not any(var in hidden for end in ends if end is not None for var in free_vars(end))
+
+    def _part(self, loop: For, low: Expr, high: Expr, body: Stmt, *, tail: bool) -> Stmt:
+        var = Var(loop.var.name, loop.var.dtype)
+        copy = substitute(copy_with_fresh_definitions(body), {loop.var: var})
+        extent = self.simplify(high - low)
+        outer, self.in_tail = self.in_tail, self.in_tail or tail
+        new = self.mutate_in_loop(var, low, extent, copy)
+        self.in_tail = outer
+        return For(var, low, extent, loop.kind, new, loop.annotations)
+
+    def _tail(self, body: Stmt) -> Stmt:
+        outer, self.in_tail = self.in_tail, True
+        result: Stmt = self.mutate(copy_with_fresh_definitions(body))
+        self.in_tail = outer
+        return result
+
+    # Tails by remainder.
+
+    def _specialized(self, loop: For, guards: list[_Guard]) -> Stmt | None:
+        """The main loop, and the tail written out for each remainder of the division into tiles."""
+        if not (isinstance(loop.min, IntImm) and loop.min.value == 0):
+            return None
+        tile: tuple[int, Expr] | None = None
+        offsets: dict[Expr, Expr] = {}
+        for guard in guards:
+            found = self._tile_guard(loop, guard)
+            if found is None:
+                continue
+            factor, offset, total = found
+            if tile is None:
+                tile = factor, total
+            if tile[0] == factor and self.analyzer.prove_equal(tile[1], total):
+                offsets[guard.condition] = offset
+        if tile is None:
+            return None
+        factor, total = tile
+        whole = self.simplify(total // factor)
+        rest = self.simplify(total % factor)
+        if not self.analyzer.prove(loop.extent.equal((total + (factor - 1)) // factor)):
+            return None
+        main = _Replacer(dict.fromkeys(offsets, _TRUE)).mutate(loop.body)
+
+        def tail(var: Var | None) -> Stmt:
+            chain: Stmt | None = None
+            for remainder in range(factor - 1, 0, -1):
+                known = {guard: compare("lt", offset, const(remainder, INT64)) for guard, offset in offsets.items()}
+                body = copy_with_fresh_definitions(_Replacer(known).mutate(loop.body))
+                body = body if var is not None else substitute(body, {loop.var: whole})
+                chain = IfThenElse(rest.equal(remainder), self.mutate(body), chain)
+            return chain if chain is not None else sequence()
+
+        return self._with_tail(loop, whole, main, tail)
+
+    def _with_tail(self, loop: For, whole: Expr, main: Stmt, tail: Callable[[Var | None], Stmt]) -> Stmt:
+        annotations = {key: value for key, value in loop.annotations.items() if key != TAIL_ANNOTATION}
+        if loop.kind == "parallel":
+            with self.analyzer.scope():
+                self.analyzer.bind(loop.var, loop.min, loop.extent)
+                body = IfThenElse(loop.var < whole, self.mutate(main), tail(loop.var))
+            return For(loop.var, loop.min, loop.extent, loop.kind, body, annotations)
+        body = self.mutate_in_loop(loop.var, loop.min, whole, main)
+        return sequence(For(loop.var, loop.min, whole, loop.kind, body, annotations), tail(None))
+
+    def _tile_guard(self, loop: For, guard: _Guard) -> tuple[int, Expr, Expr] | None:
+        """``loop.var * factor + offset < total`` with the offset within a tile: factor, offset and total."""
+        condition, analyzer = guard.condition, self.analyzer
+        if not isinstance(condition, Compare) or condition.op != "lt" or condition.a.dtype is not INT64:
+            return None
+        form = analyzer.linear(condition.a) - analyzer.linear(condition.b)
+        factor = form.terms.get(loop.var, 0)
+        if factor < 2:
+            return None
+        inner = set(guard.inner)
+        offset, total = const(0, INT64), const(-form.const, INT64)
+        for term, coefficient in form.terms.items():
+            if term is loop.var:
+                continue
+            if uses_var(term, {loop.var}):
+                return None
+            if uses_var(term, inner):
+                offset = offset + term * coefficient
+            else:
+                total = total - term * coefficient
+        with analyzer.scope():
+            for var, (low, extent) in guard.inner.items():
+                analyzer.bind(var, low, extent)
+            if not (analyzer.prove(offset >= 0) and analyzer.prove(offset < factor)):
+                return None
+        return factor, analyzer.simplify(offset), analyzer.simplify(total)
+
+
+class _Trimmer(ScopedMutator):
+    """Moves conditions that are a whole loop body out of the loop, or into its range."""
+
+    def mutate_For(self, loop: For) -> Stmt:
+        new = super().mutate_For(loop)
+        assert isinstance(new, For)
+        body = new.body
+        if not isinstance(body, IfThenElse) or body.else_body is not None or new.var.dtype is not INT64:
+            return new
+        low, end = new.min, new.min + new.extent
+        kept: list[Expr] = []
+        outside: list[Expr] = []
+        constant_only = new.kind in ("vectorized", "unrolled")
+        for part in conjuncts(body.condition):
+            if any(isinstance(node, (BufferLoad, Call)) for node in walk(part)):
+                kept.append(part)
+            elif not uses_var(part, {new.var}):
+                (kept if _may_trap(part) else outside).append(part)
+            else:
+                found = partition_point(part, new.var, {}, self.analyzer)
+                if found is None or (constant_only and not self._is_constant(new, found)):
+                    kept.append(part)
+                    continue
+                low = low if found[0] is None else maximum(low, found[0])
+                end = end if found[1] is None else minimum(end, found[1])
+        if len(kept) == len(conjuncts(body.condition)):
+            return new
+        low, extent = self.simplify(low), self.simplify(end - low)
+        inner = IfThenElse(all_of(*kept), body.then_body) if kept else body.then_body
+        result: Stmt = For(new.var, low, extent, new.kind, inner, new.annotations)
+        return IfThenElse(all_of(*outside), result) if outside else result
+
+    def _is_constant(self, loop: For, ends: tuple[Expr | None, Expr | None]) -> bool:
+        return all(isinstance(end, IntImm) for end in (loop.min, loop.extent, *ends) if end is not None)
+
+
+def _may_trap(condition: Expr) -> bool:
+    """Whether the condition divides by something that may be zero where the loop does not run."""
+    return any(
+        isinstance(node, BinaryOp) and node.op in INTEGER_DIVISIONS and not isinstance(node.b, IntImm)
+        for node in walk(condition)
+    )
+
+
+def partition_loops(func: PrimFunc, config: LoopPartitionConfig | None = None) -> PrimFunc:
+    """``func`` with its loops split where their conditions turn."""
+    partitioner = _Partitioner(func, config if config is not None else LoopPartitionConfig())
+    return func.with_body(_Trimmer(func).mutate(partitioner.mutate(func.body)))
+
+
+@register_pass
+@primfunc_pass(opt_level=2, name="LoopPartition")
+class LoopPartition(PrimFuncPass):
+    """See the module."""
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        """``func`` with its loops split where their conditions turn."""
+        return partition_loops(func, ctx.get_config("tensorir.LoopPartition"))
