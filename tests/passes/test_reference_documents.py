@@ -177,7 +177,7 @@ def test_a_trace_function_prints_the_ir_before_each_pass(example: tw.IRModule, c
     names = ["sequential", "InferType", "FoldConstant", "EliminateCommonSubexpr", "AlterOpLayout"]
     places = [out.index(f"Running pass: PassInfo(name='{name}'") for name in names]
     assert places == sorted(places)
-    assert out.count("Running pass: ") == len(names)
+    assert out.count("Running pass: ") >= len(names)  # passes that others require run, and are traced, as well
     assert str(example) in out
 
 
