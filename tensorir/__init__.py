@@ -18,6 +18,7 @@ from tilewright.tensorir.expr import (
     Var,
     const,
 )
+from tilewright.tensorir.interpreter import interpret
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.parser import parse, parse_all
 from tilewright.tensorir.printer import to_text, underline
@@ -73,6 +74,7 @@ __all__ = [
     "as_dtype",
     "assert_structural_equal",
     "const",
+    "interpret",
     "parse",
     "parse_all",
     "sequence",
