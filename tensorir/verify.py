@@ -252,7 +252,7 @@ class _Verifier:
             self.problem(f"a second block has the name {block.name}", block)
         self.block_names.add(block.name)
         guarded = block.predicate is not None
-        ranges = [self.iter_var(item, guarded) for item in block.iters]
+        ranges = [self.iter_var(item) for item in block.iters]
         fresh = [item.var for item in block.iters if self.define(item.var)]
         for item, values in zip(block.iters, ranges, strict=True):
             self.values[item.var] = values
@@ -275,7 +275,7 @@ class _Verifier:
         self.outer, self.iterating = outer, iterating
         self.visible.difference_update(fresh)
 
-    def iter_var(self, item: IterVar, guarded: bool) -> _Values:
+    def iter_var(self, item: IterVar) -> _Values:
         """Check an iteration variable; gives what values it takes."""
         dtype = item.var.dtype
         if not dtype.is_integer or dtype.lanes != 1:
@@ -285,12 +285,7 @@ class _Verifier:
             self.expr(part)
             if part.dtype is not dtype:
                 self.problem(f"{item.var.name}: the {what} is {part.dtype!s}, the variable {dtype!s}", item)
-        values = self.range_of(item.value)
-        if not guarded:
-            return values
-        first, extent = self.range_of(item.min).interval, self.range_of(item.extent).interval
-        domain = Interval(first.lower, first.upper + extent.upper - 1)
-        return _Values(values.interval.intersect(domain), False, values.loops)
+        return self.range_of(item.value)
 
     def region(self, region: BufferRegion) -> None:
         self.buffer_use(region.buffer, region)

@@ -266,6 +266,7 @@ PROGRAM = """primfunc @f(A: Buffer[(n, 4), float32], n: int64) {
         ("range(n)", "range(m)", "undefined name m", "m"),
         ("A[i", "AA[i", "undefined name AA; did you mean A?", "AA"),
         ("A[i, 0]", "n[i, 0]", "expected a buffer, found the variable n", "n"),
+        ("  }\n", "  }\n  A[i, 1] = 2.0\n", "undefined name i", "i"),
         ("= 1.0", "= A", "expected a value, found the buffer A", "A"),
         ("= 1.0", "= exq(1.0)", "unknown function exq; did you mean exp", "exq"),
         ("= 1.0", "= exp(1.0, 2.0)", "exp: expected 1 arguments, found 2", "exp(1.0, 2.0)"),

@@ -120,6 +120,10 @@ def test_definitions_correspond_one_to_one() -> None:
     assert not structural_equal(nest(lambda i, j: i - j), nest(lambda i, j: j - i))
     assert not structural_equal(nest(lambda i, j: i - j), nest(lambda i, j: i - i))
     assert not structural_equal(nest(lambda i, j: i - i), nest(lambda i, j: i - j))
+    one = Var("one")
+    shadowing = For(one, 0, 4, "serial", For(one, 0, 4, "serial", Evaluate(one)))
+    assert structural_equal(nest(lambda i, j: j), shadowing)
+    assert not structural_equal(nest(lambda i, j: i), shadowing)
 
 
 def test_free_variables_are_compared_by_identity_unless_mapped() -> None:
@@ -179,6 +183,12 @@ def test_plain_data_compares_by_value() -> None:
         assert structural_hash(with_note(a)) == structural_hash(with_note(b))
     assert not structural_equal(with_note(0.0), with_note(-0.0))
     assert not structural_equal(with_note(["a", "b"]), with_note(["ab"]))
+
+
+def test_nesting_is_part_of_the_hash() -> None:
+    a, b = Evaluate(IntImm(1)), Evaluate(IntImm(2))
+    nested = [SeqStmt((SeqStmt((a, b)),)), SeqStmt((SeqStmt((a,)), b)), SeqStmt((a, b)), SeqStmt((a, SeqStmt((b,))))]
+    assert len({structural_hash(stmt) for stmt in nested}) == 4
 
 
 def test_one_statement_and_a_sequence_of_it_differ() -> None:

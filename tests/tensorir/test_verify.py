@@ -61,6 +61,12 @@ def test_random_correct_program_passes(func: PrimFunc) -> None:
     [
         ("A[vi, vk]\n        C", "A[i, vk]\n        C", "uses the variable i of a loop or block around it", "i"),
         ("reads A[vi, vk]", "reads A[vi, k]", "uses the variable k of a loop or block around it", "k"),
+        (
+            "block sum",
+            "let vk: int64 = k\n block other() { C[vk] = 0.0 }\n block sum",
+            "uses the variable vk of a loop",
+            "vk",
+        ),
         ("reads A[vi, vk]", "reads A[vi]", "A has 2 dimensions, found 1 ranges", "A[vi]"),
         ("reads A[vi, vk]", "reads A[vi, 0:+1.0]", "region: expected integer bounds, found float32", "1.0"),
         ("block sum(", "block s() { }\n block s(", "a second block has the name s", None),
@@ -135,6 +141,17 @@ BROKEN: list[tuple[str, PrimFunc]] = [
     ("undefined variable i", function(store())),
     ("undefined buffer D", function(loop(BufferStore(other, 0.0, (i,))))),
     ("variable i is used outside of the scope of its definition", function(SeqStmt((loop(store()), store())))),
+    (
+        "variable v is used outside",
+        function(
+            SeqStmt(
+                (
+                    Block("b", (IterVar(v := Var("v"), 0, 1, "spatial", 0),), None, (), (), None, SeqStmt(())),
+                    Evaluate(v),
+                )
+            )
+        ),
+    ),
     ("variable x is used outside", function(SeqStmt((LetStmt(x, FloatImm(1.0), SeqStmt(())), Evaluate(x))))),
     ("undefined variable x", function(LetStmt(x, x, SeqStmt(())))),
     ("buffer D is used outside", function(SeqStmt((Allocate(other, SeqStmt(())), BufferStore(other, 0.0, (0,)))))),
@@ -193,6 +210,10 @@ def test_broken_node_is_found(message: str, func: PrimFunc) -> None:
         "t[int64(int32(i))] = 0.0",
         "prefetch(t[i + 1])",
         "let size: int64 = n + 1 t[n - n] = 0.0",
+        "t[i - i // 2] = 0.0",
+        "block b(v: spatial(16) = i) where i < 15 { t[16] = 0.0 }",
+        "let last: uint8 = uint8(255) t[last + 1] = 0.0",
+        "t[uint8(i + 256)] = 0.0",
     ],
 )
 def test_access_that_may_be_in_bounds_passes(body: str) -> None:
