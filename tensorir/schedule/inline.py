@@ -68,7 +68,9 @@ def check_places(state: State, block: Block, buffer: Buffer, indices: Sequence[E
     Raises:
         ScheduleError: otherwise.
     """
-    variables = {item.var for item in block.iters if constant_value(item.extent) != 1}
+    variables = {
+        item.var for item in block.iters if item.kind == "spatial" and constant_value(item.extent) != 1
+    }
     used: set[Var] = set()
     for index in indices:
         if isinstance(index, Var) and index not in used:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.expr import Buffer
-from tilewright.tensorir.schedule import loops, scope
+from tilewright.tensorir.schedule import compute_at, inline, loops, scope
 from tilewright.tensorir.schedule.index_map import IndexMap
 from tilewright.tensorir.schedule.state import BlockRef, LoopRef, State, accesses, loops_in
 from tilewright.tensorir.schedule.trace import Trace
@@ -174,6 +174,28 @@ class Schedule:
     def unannotate(self, ref: BlockRef | LoopRef, key: str) -> None:
         """Remove an annotation."""
         self._state = loops.unannotate(self._state, ref, key)
+
+    # -- moving computations ---------------------------------------------------------------------------------------
+
+    @_primitive
+    def compute_at(self, block: BlockRef, loop: LoopRef) -> None:
+        """See :func:`tilewright.tensorir.schedule.compute_at.compute_at`."""
+        self._state = compute_at.compute_at(self._state, block, loop)
+
+    @_primitive
+    def reverse_compute_at(self, block: BlockRef, loop: LoopRef) -> None:
+        """See :func:`tilewright.tensorir.schedule.compute_at.reverse_compute_at`."""
+        self._state = compute_at.reverse_compute_at(self._state, block, loop)
+
+    @_primitive
+    def compute_inline(self, block: BlockRef) -> None:
+        """See :func:`tilewright.tensorir.schedule.inline.compute_inline`."""
+        self._state = inline.compute_inline(self._state, block)
+
+    @_primitive
+    def reverse_compute_inline(self, block: BlockRef) -> None:
+        """See :func:`tilewright.tensorir.schedule.inline.reverse_compute_inline`."""
+        self._state = inline.reverse_compute_inline(self._state, block)
 
     # -- buffers -------------------------------------------------------------------------------------------------
 

@@ -91,8 +91,9 @@ class State:
         self.blocks: dict[str, tuple[Stmt, ...]] = {}
         self.loops: dict[Var, tuple[Stmt, ...]] = {}
         self._scan(func.body, ())
-        #: Whether the schedule began with a function in which no loop holds two blocks: then blocks have come together
-        #: only by primitives that keep what a block reads produced in the same iteration.
+        #: Whether the schedule began with a function in which no loop holds two blocks and none has a predicate: then
+        #: blocks have come together only by primitives that keep what a block reads produced in the same iteration,
+        #: and predicates only say that iteration variables stay in their ranges.
         self.from_separate_nests = _are_separate(func.body) if from_separate_nests is None else from_separate_nests
 
     def _scan(self, stmt: Stmt, above: tuple[Stmt, ...]) -> None:
@@ -239,7 +240,8 @@ def _are_separate(stmt: Stmt) -> bool:
         return _are_separate(stmt.body)
     if isinstance(stmt, SeqStmt):
         return all(_are_separate(part) for part in stmt.stmts)
-    return len(blocks_in(stmt)) == 1
+    inside = blocks_in(stmt)
+    return len(inside) == 1 and inside[0].predicate is None
 
 
 def _unique(name: str, used: Mapping[str, object]) -> str:

@@ -1,0 +1,320 @@
+"""Primitives that move a block into another block's loops: compute_at and reverse_compute_at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.tensorir.arith import Analyzer
+from tilewright.tensorir.expr import Buffer, BufferLoad, Compare, Expr, Var, as_expr, binary, compare, maximum, minimum
+from tilewright.tensorir.functor import substitute
+from tilewright.tensorir.schedule.dependence import is_reduction, loop_role, spatial_values
+from tilewright.tensorir.schedule.inline import check_places
+from tilewright.tensorir.schedule.loops import check_kinds
+from tilewright.tensorir.schedule.placement import (
+    Part,
+    body_parts,
+    holds,
+    insert,
+    partial_nest,
+    scope_parts,
+    solve_parts,
+)
+from tilewright.tensorir.schedule.regions import Span, box_of, is_injective
+from tilewright.tensorir.schedule.state import (
+    BlockRef,
+    LoopRef,
+    State,
+    accesses,
+    blocks_in,
+    conjuncts,
+    loops_in,
+    loops_to,
+    variables_of,
+)
+from tilewright.tensorir.stmt import Block, For
+
+
+def compute_at(state: State, ref: BlockRef, loop_ref: LoopRef) -> State:
+    """Move a block into the body of a loop around its consumers, to compute just what they need in each iteration.
+
+    New loops go over that box; where it may leave the block's domain, the block gets a predicate.
+
+    Raises:
+        ScheduleError: a consumer is outside of the loop, the block writes a result of the function or a buffer that
+            another block writes too, or what the block reads is not there yet.
+    """
+    what = f"compute at loop {loop_ref.name}"
+    block, old_path = state.block(ref), state.block_path(ref)
+    loop = state.loop(loop_ref)
+    _check_movable(state, block, what)
+    consumers = _consumers_inside(state, block, loop, what)
+    for read in accesses(block).reads:
+        late = [w for w in state.writers(read) if w is not block and state.position(w) > state.position(block)]
+        if late:
+            state.fail(f"cannot {what}: {read.name} is overwritten later, by block {late[0].name}", late[0])
+    if any(stmt is loop for stmt in old_path[:-1]) and not any(part is block for part in body_parts(loop.body)):
+        _check_no_producers_below(state, block, loop, what)
+    removed = state.replace({block: None})
+    made = place_for_consumers(removed, block, loop_ref, consumers, what)
+    _recheck(made, [*loops_in(old_path), *loops_in(made.block_path(ref))])
+    return made
+
+
+def _recheck(state: State, loops: Sequence[For]) -> None:
+    for var in {loop.var for loop in loops}:
+        if var in state.loops:
+            check_kinds(state, state.loops[var])
+
+
+def _check_movable(state: State, block: Block, what: str) -> None:
+    if block.predicate is not None and not state.from_separate_nests:
+        state.fail(f"cannot {what}: it is not known what the predicate of block {block.name} is for", block)
+    for buffer in accesses(block).writes:
+        if state.is_parameter(buffer):
+            state.fail(f"cannot {what}: block {block.name} writes {buffer.name}, a result of the function", block)
+        others = [writer for writer in state.writers(buffer) if writer is not block]
+        if others:
+            state.fail(f"cannot {what}: block {others[0].name} writes {buffer.name} as well", others[0])
+
+
+def _consumers_inside(state: State, block: Block, loop: For, what: str) -> list[Block]:
+    consumers = list(dict.fromkeys(reader for buffer in accesses(block).writes for reader in state.readers(buffer)))
+    if not consumers:
+        state.fail(f"cannot {what}: nothing reads what block {block.name} writes", block)
+    for consumer in consumers:
+        if not holds(loop.body, consumer):
+            state.fail(f"cannot {what}: block {consumer.name} reads it too and is not in that loop", consumer)
+    return consumers
+
+
+def _check_no_producers_below(state: State, block: Block, loop: For, what: str) -> None:
+    for read in accesses(block).reads:
+        for writer in state.writers(read):
+            if writer is not block and holds(loop.body, writer):
+                state.fail(
+                    f"cannot {what}: block {writer.name} in that loop computes only what block {block.name} needs where "
+                    "it is now",
+                    writer,
+                )
+
+
+def place_for_consumers(
+    state: State, block: Block, loop_ref: LoopRef, consumers: Sequence[Block], what: str
+) -> State:
+    """Put ``block``, which stands nowhere now, before the first of its consumers in the body of a loop."""
+    path, loop = state.loop_path(loop_ref), state.loop(loop_ref)
+    outer = loops_in(path)
+    analyzer = state.analyzer(outer)
+    parts = scope_parts(state, loop)
+    before = next(n for n, part in enumerate(parts) if any(holds(part, consumer) for consumer in consumers))
+    for later in parts[before:]:
+        for other in blocks_in(later):
+            if any(buffer in accesses(block).reads for buffer in accesses(other).writes):
+                state.fail(f"cannot {what}: block {other.name} computes what it reads only after that place", other)
+    boxes = {
+        buffer: needed_box(buffer, consumers, loop, analyzer)
+        for buffer in accesses(block).writes
+    }
+    nest = partial_nest(block, solve_parts(block, boxes), outer, analyzer)
+    return insert(state, loop, nest, before)
+
+
+def needed_box(
+    buffer: Buffer, consumers: Sequence[Block], loop: For, analyzer: Analyzer
+) -> list[tuple[Span, bool] | None]:
+    """The box of ``buffer`` that the consumers read in one iteration of ``loop``: for each dimension least index and
+    extent (None: no bound is known), and whether it varies inside the iteration."""
+    result: list[tuple[Span, bool] | None] | None = None
+    for consumer in consumers:
+        inner = loops_to(loop.body, consumer)
+        variables = {other.var for other in inner}
+        values = {item.var: item.value for item in consumer.iters}
+        for load in accesses(consumer).reads.get(buffer, ()):
+            spans = box_of(consumer, load.indices, inner, analyzer)
+            varies = [bool(variables_of(substitute(index, values)) & variables) for index in load.indices]
+            found = [None if span is None else (span, looped) for span, looped in zip(spans, varies, strict=True)]
+            if result is None:
+                result = found
+            else:
+                result = [_join(a, b, analyzer) for a, b in zip(result, found, strict=True)]
+    return result if result is not None else [None] * buffer.ndim
+
+
+def _join(
+    a: tuple[Span, bool] | None, b: tuple[Span, bool] | None, analyzer: Analyzer
+) -> tuple[Span, bool] | None:
+    if a is None or b is None:
+        return None
+    (a_low, a_extent), (b_low, b_extent) = a[0], b[0]
+    if analyzer.prove(compare("eq", a_low, b_low)) and analyzer.prove(compare("eq", a_extent, b_extent)):
+        return a[0], a[1] or b[1]
+    low = analyzer.simplify(minimum(a_low, b_low))
+    end = maximum(binary("add", a_low, a_extent), binary("add", b_low, b_extent))
+    return (low, analyzer.simplify(binary("sub", end, low))), True
+
+
+# -- consumers into producers ------------------------------------------------------------------------------------------
+
+
+def reverse_compute_at(state: State, ref: BlockRef, loop_ref: LoopRef) -> State:
+    """Move a block to the end of the body of a loop around its producer, to run on what each iteration completes.
+
+    Raises:
+        ScheduleError: nothing in the loop produces for the block; an element that it reads is not complete at the end
+            of an iteration, or not known to be; or another producer comes later.
+    """
+    what = f"compute at the end of loop {loop_ref.name}"
+    block, old_path = state.block(ref), state.block_path(ref)
+    path, loop = state.loop_path(loop_ref), state.loop(loop_ref)
+    if holds(loop.body, block):
+        state.fail(f"cannot {what}: block {block.name} is in that loop already", block)
+    if block.predicate is not None and not state.from_separate_nests:
+        state.fail(f"cannot {what}: it is not known what the predicate of block {block.name} is for", block)
+    for buffer in accesses(block).writes:
+        if state.writers(buffer) != [block]:
+            state.fail(f"cannot {what}: another block writes {buffer.name} as well", block)
+    if is_reduction(block) and block.init is None:
+        state.fail(f"cannot {what}: the init of reduction {block.name} stands apart", block)
+    end = state.position(blocks_in(loop.body)[-1])
+    if state.position(block) < end:
+        state.fail(f"cannot {what}: block {block.name} comes before that loop", block)
+    around = loops_in(path)
+    analyzer = state.analyzer(around)
+    limits: dict[Var, Span] = {}
+    conditions: list[Expr] = []
+    inside = 0
+    for buffer, loads in accesses(block).reads.items():
+        for writer in state.writers(buffer):
+            if writer is block:
+                continue
+            if state.position(writer) > end:
+                state.fail(f"cannot {what}: {buffer.name} is computed later, by block {writer.name}", writer)
+            common = [outer for outer in around if holds(outer.body, writer)]
+            if not common:
+                continue
+            inside += common[-1] is loop
+            box, guards = _completed_box(state, writer, buffer, common, analyzer, what)
+            conditions.extend(guards)
+            for load in loads:
+                _limit(state, block, load, box, limits, analyzer, what)
+    if not inside:
+        state.fail(f"cannot {what}: nothing in that loop computes what block {block.name} reads", loop)
+    varying = {var: bool(variables_of(extent)) or not _is_one(extent) for var, (_, extent) in limits.items()}
+    parts = {var: Part(low, extent, varying[var]) for var, (low, extent) in limits.items()}
+    for part in parts.values():
+        if variables_of(part.extent) & {outer.var for outer in around}:
+            state.fail(f"cannot {what}: its iterations complete ranges of different lengths", loop)
+    nest = partial_nest(block, parts, around, analyzer, conditions, exact=True)
+    removed = state.replace({block: None})
+    target = removed.loop(loop_ref)
+    made = insert(removed, target, nest, len(body_parts(target.body)))
+    _recheck(made, [*loops_in(old_path), *around])
+    return made
+
+
+def _is_one(extent: Expr) -> bool:
+    return getattr(extent, "value", None) == 1
+
+
+def _completed_box(
+    state: State, writer: Block, buffer: Buffer, common: Sequence[For], analyzer: Analyzer, what: str
+) -> tuple[list[Span], list[Expr]]:
+    """The box of ``buffer`` that ``writer`` completes in one iteration of the last of the ``common`` loops, each element
+    of it; and under which conditions on the common loops.
+
+    Raises:
+        ScheduleError: the elements are not complete, or are not known to fill a box.
+    """
+    for outer in common:
+        if loop_role(outer, writer) in ("reduction", "both"):
+            state.fail(
+                f"cannot {what}: block {writer.name} is not complete there, loop {outer.var.name} is a part of its "
+                "reduction",
+                outer,
+            )
+    inner = loops_to(common[-1].body, writer)
+    store = accesses(writer).writes[buffer][-1]
+    check_places(state, writer, buffer, store.indices, what)
+    with analyzer.scope():
+        for other in inner:
+            analyzer.bind(other.var, other.min, other.extent)
+        varying = [other for other in inner if loop_role(other, writer) == "spatial"]
+        exact = all(loop_role(other, writer) != "both" for other in inner) and is_injective(
+            spatial_values(writer), varying, analyzer
+        )
+    box = box_of(writer, store.indices, inner, analyzer)
+    spans = [span for span in box if span is not None]
+    steps: Expr = as_expr(1)
+    for other in varying:
+        steps = binary("mul", steps, other.extent)
+    size: Expr = as_expr(1)
+    for _, extent in spans:
+        size = binary("mul", size, extent)
+    if not exact or len(spans) != len(box) or not analyzer.prove(compare("eq", steps, size)):
+        state.fail(
+            f"cannot {what}: the elements that block {writer.name} computes in one iteration are not known to fill a box",
+            writer,
+        )
+    return spans, _guards(state, writer, {outer.var for outer in common}, inner, analyzer, what)
+
+
+def _guards(
+    state: State, writer: Block, fixed: set[Var], inner: Sequence[For], analyzer: Analyzer, what: str
+) -> list[Expr]:
+    """The conditions of the writer's predicate that a block after it has to take over."""
+    guards: list[Expr] = []
+    reduction = {other.var for other in inner if loop_role(other, writer) == "reduction"}
+    with analyzer.scope():
+        for other in inner:
+            analyzer.bind(other.var, other.min, other.extent)
+        for condition in conjuncts(writer.predicate):
+            used = variables_of(condition) & (fixed | {other.var for other in inner})
+            if used <= fixed:
+                guards.append(condition)
+            elif not (used <= reduction or _keeps_range(condition, writer, analyzer)):
+                state.fail(
+                    f"cannot {what}: block {writer.name} runs only where {condition!s}, which cannot be said of a block "
+                    "after it",
+                    writer,
+                )
+    return guards
+
+
+def _keeps_range(condition: Expr, block: Block, analyzer: Analyzer) -> bool:
+    """Whether ``condition`` says no more than that an iteration variable stays in its range."""
+    if not isinstance(condition, Compare) or condition.op not in ("lt", "ge"):
+        return False
+    distance = binary("sub", condition.a, condition.b)
+    for item in block.iters:
+        end = item.min + item.extent if condition.op == "lt" else item.min
+        if analyzer.prove(compare("eq", distance, binary("sub", item.value, end))):
+            return True
+    return False
+
+
+def _limit(
+    state: State,
+    block: Block,
+    load: BufferLoad,
+    box: Sequence[Span],
+    limits: dict[Var, Span],
+    analyzer: Analyzer,
+    what: str,
+) -> None:
+    """Limit the iteration variables of ``block`` to where ``load`` stays in the box."""
+    items = {item.var: item for item in block.iters}
+    for index, (low, extent), whole in zip(load.indices, box, load.buffer.shape, strict=True):
+        covers = analyzer.prove(compare("le", low, 0)) and analyzer.prove(compare("ge", low + extent, whole))
+        if covers:
+            continue
+        if not isinstance(index, Var) or items[index].kind == "reduction":
+            state.fail(
+                f"cannot {what}: block {block.name} reads {load.buffer.name} at {index!s}, which one iteration does not "
+                "complete",
+                load,
+            )
+        known = limits.setdefault(index, (low, extent))
+        same = compare("eq", known[0], low), compare("eq", known[1], extent)
+        if known[0] is not low and not all(analyzer.prove(condition) for condition in same):
+            state.fail(f"cannot {what}: the producers of block {block.name} complete different ranges", load)
+

@@ -1,0 +1,165 @@
+"""Building a block's loop nest for a part of its domain, and putting it into a loop's body."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from tilewright.tensorir.arith import Analyzer
+from tilewright.tensorir.expr import Expr, IntImm, Var, as_expr, compare
+from tilewright.tensorir.schedule.regions import Span
+from tilewright.tensorir.schedule.state import (
+    State,
+    accesses,
+    blocks_in,
+    change_block,
+    conjunction,
+    variables_of,
+    with_loop_body,
+    with_value,
+)
+from tilewright.tensorir.stmt import Block, BufferStore, For, SeqStmt, Stmt, sequence
+
+
+class Part:
+    """The values that a nest gives to one iteration variable: ``[low, low + extent)``, cut to the variable's range
+    where that is not known to hold them. Without ``looped`` there is no loop: the value is ``low``."""
+
+    def __init__(self, low: Expr, extent: Expr, looped: bool = True) -> None:
+        self.low = low
+        self.extent = extent
+        self.looped = looped
+
+
+def loop_name(var: Var) -> str:
+    """The name of a loop for an iteration variable: that of ``vi`` is ``i``."""
+    return var.name[1:] if var.name.startswith("v") and len(var.name) > 1 else var.name
+
+
+def full_nest(block: Block) -> Stmt:
+    """Loops over the whole domain of a block, in the order of its iteration variables, around it."""
+    loops = [For(Var(loop_name(item.var)), item.min, item.extent, "serial", block) for item in block.iters]
+    iters = tuple(with_value(item, loop.var) for item, loop in zip(block.iters, loops, strict=True))
+    stmt: Stmt = change_block(block, iters=iters, predicate=None)
+    for loop in reversed(loops):
+        stmt = with_loop_body(loop, stmt)
+    return stmt
+
+
+def partial_nest(
+    block: Block,
+    parts: Mapping[Var, Part],
+    outer: Sequence[For],
+    analyzer: Analyzer,
+    conditions: Iterable[Expr] = (),
+    exact: bool = False,
+) -> Stmt:
+    """Loops over a part of the domain of a block around it: for iteration variables without a part, all values.
+
+    Args:
+        outer: the loops among which the nest will stand; the analyzer knows them.
+        conditions: more conditions for the block's predicate.
+        exact: compute no more than the parts, even where that would make simpler loops. Their extents must not use
+            the variables of the outer loops.
+    """
+    loops: list[For] = []
+    iters = []
+    guards = list(conditions)
+    fixed = {loop.var for loop in outer}
+    for item in block.iters:
+        part = parts.get(item.var)
+        if not exact:
+            part = _fitted(part, item.min, item.extent, fixed, analyzer)
+        if part is None:
+            loop = For(Var(loop_name(item.var)), item.min, item.extent, "serial", block)
+            loops.append(loop)
+            iters.append(with_value(item, loop.var))
+            continue
+        value = part.low
+        if part.looped:
+            loop = For(Var(loop_name(item.var)), as_expr(0), part.extent, "serial", block)
+            loops.append(loop)
+            value = loop.var if _is_zero(part.low) else part.low + loop.var
+        iters.append(with_value(item, value))
+        if not analyzer.prove(compare("ge", part.low, item.min)):
+            guards.append(compare("ge", value, item.min))
+        if not analyzer.prove(compare("le", part.low + part.extent, item.min + item.extent)):
+            guards.append(compare("lt", value, item.min + item.extent))
+    stmt: Stmt = change_block(block, iters=tuple(iters), predicate=conjunction(guards))
+    for loop in reversed(loops):
+        stmt = with_loop_body(loop, stmt)
+    return stmt
+
+
+def _is_zero(expr: Expr) -> bool:
+    return isinstance(expr, IntImm) and expr.value == 0
+
+
+def _fitted(part: Part | None, low: Expr, extent: Expr, fixed: set[Var], analyzer: Analyzer) -> Part | None:
+    """The part with an extent that doesn't vary among the surrounding loops; None for the whole range."""
+    if part is None:
+        return None
+    size = part.extent
+    if variables_of(size) & fixed:
+        upper = analyzer.bounds(size).upper
+        if not upper < 1 << 31:
+            return None
+        size = as_expr(int(upper))
+    if part.looped and analyzer.prove(compare("ge", size, extent)):
+        return None
+    if variables_of(size) and not analyzer.prove(compare("ge", size, 0)):
+        return None
+    return Part(part.low, size, part.looped)
+
+
+def solve_parts(block: Block, boxes: Mapping[object, Sequence[tuple[Span, bool] | None]]) -> dict[Var, Part]:
+    """For each iteration variable of ``block`` the values that write the boxes of its buffers.
+
+    Args:
+        boxes: for each written buffer the box in each dimension (None: all of it), and whether it needs a loop.
+    """
+    parts: dict[Var, Part] = {}
+    spatial = {item.var for item in block.iters if item.kind == "spatial"}
+    for buffer, stores in accesses(block).writes.items():
+        box = boxes.get(buffer)
+        for index, known in zip(stores[-1].indices, box if box is not None else (), strict=box is not None):
+            if known is None:
+                continue
+            (low, extent), looped = known
+            divisor = 1
+            op, inner, by = getattr(index, "op", None), getattr(index, "a", None), getattr(index, "b", None)
+            if op == "floordiv" and isinstance(by, IntImm) and by.value > 0 and isinstance(inner, Var):
+                index, divisor, looped = inner, by.value, True
+            if isinstance(index, Var) and index in spatial and index not in parts:
+                parts[index] = Part(low * divisor, extent * divisor, looped)
+    return parts
+
+
+def body_parts(stmt: Stmt) -> tuple[Stmt, ...]:
+    """The statements of a sequence; another statement alone."""
+    return stmt.stmts if isinstance(stmt, SeqStmt) else (stmt,)
+
+
+def insert(state: State, scope: For | None, nest: Stmt, before: int) -> State:
+    """The state with ``nest`` as the statement number ``before`` of a loop's body (None: of the function, below its
+    allocations)."""
+    stmt = scope.body if scope is not None else _below_allocations(state)
+    parts = list(body_parts(stmt))
+    parts.insert(before, nest)
+    return state.replace({stmt: sequence(*parts)})
+
+
+def _below_allocations(state: State) -> Stmt:
+    from_top = state.func.body
+    while hasattr(from_top, "buffer") and not isinstance(from_top, BufferStore):
+        from_top = from_top.body
+    return from_top
+
+
+def scope_parts(state: State, scope: For | None) -> tuple[Stmt, ...]:
+    """The statements of a loop's body, or of the function below its allocations."""
+    return body_parts(scope.body if scope is not None else _below_allocations(state))
+
+
+def holds(stmt: Stmt, block: Block) -> bool:
+    """Whether ``block`` is in ``stmt``."""
+    return any(found is block for found in blocks_in(stmt))
