@@ -276,6 +276,8 @@ class Analyzer(ProvingAlgebra):
                 return self.intern.integer(int(truth), BOOL)
             if isinstance(result, BinaryOp) and result.op == "and":
                 return self._conjunction(result)
+            if isinstance(result, BinaryOp) and result.op == "or":
+                return self._disjunction(result)
         return result
 
     def operand(self, expr: Expr) -> Expr:
@@ -486,8 +488,7 @@ class Analyzer(ProvingAlgebra):
             if not others or not isinstance(part, Compare) or part.a.dtype is not INT64:
                 continue
             with self.assuming(*others):
-                a, b = self.linear(part.a), self.linear(part.b)
-                decided = self._decide(part.op, a, b, SIMPLIFY_BUDGET)
+                decided = self._decide_comparison(part)
             if decided is False:
                 return self.intern.integer(0, BOOL)
             if decided:
@@ -496,6 +497,22 @@ class Analyzer(ProvingAlgebra):
         for part in kept[1:]:
             result = self.intern.binary("and", result, part)
         return result
+
+    def _disjunction(self, expr: BinaryOp) -> Expr:
+        """``a or b`` of comparisons, where one follows from the other or from its opposite."""
+        a, b = expr.a, expr.b
+        if not all(isinstance(side, Compare) and side.a.dtype is INT64 for side in (a, b)):
+            return expr
+        with self.assuming(UnaryOp("not", a)):
+            decided = self._decide_comparison(b)
+        if decided is not None:
+            return self.intern.integer(1, BOOL) if decided else a
+        with self.assuming(UnaryOp("not", b)):
+            decided = self._decide_comparison(a)
+        return b if decided is False else expr
+
+    def _decide_comparison(self, expr: Any) -> bool | None:
+        return self._decide(expr.op, self.linear(expr.a), self.linear(expr.b), SIMPLIFY_BUDGET)
 
 
 def _conjuncts(expr: Expr) -> list[Expr]:

@@ -116,6 +116,10 @@ class ProvingAlgebra(IndexAlgebra):
             divisor, whole = term.b.value, self.linear(term.a)
             if not self.is_exact(whole):
                 return
+            if coefficient > 0:
+                if self.is_nonnegative(whole):
+                    yield [rest]
+                yield from self._by_other_quotients(form, term, coefficient)
             scale = divisor // math.gcd(coefficient, divisor)  # x - d + 1 <= d * (x // d) <= x
             bound = whole.shift(1 - divisor) if coefficient > 0 else whole
             yield [rest.scale(scale).combine(bound, coefficient * scale // divisor)]
@@ -129,6 +133,17 @@ class ProvingAlgebra(IndexAlgebra):
                     yield [rest.combine(whole, coefficient)]
             elif coefficient < 0 and self.interval(self.linear(term.b)).lower > 0:
                 yield [rest.combine(self.linear(term.b).shift(-1), coefficient)]
+
+    def _by_other_quotients(self, form: Linear, term: BinaryOp, coefficient: int) -> Iterator[list[Linear]]:
+        """``x // d - y // d >= (x - y) // d``."""
+        divisor = self.linear(term.b)
+        for other, opposite in form.terms.items():
+            if opposite < 0 and isinstance(other, BinaryOp) and other.op == "floordiv" and other.b is term.b:
+                difference = self.linear(term.a) - self.linear(other.a)
+                if self.is_exact(difference):
+                    bound = Linear({other: 1}, 0) + self.floordiv(difference, divisor)
+                    amount = min(coefficient, -opposite)
+                    yield [form.combine(Linear({term: 1}, 0), -amount).combine(bound, amount)]
 
     def _by_symbolic_quotient(
         self, form: Linear, term: Expr, coefficient: int, quotient: BinaryOp, cofactors: tuple[Expr, ...]

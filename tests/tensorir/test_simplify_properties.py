@@ -226,3 +226,72 @@ def test_conditions_hold_in_their_partition(condition, bounds, data):
                 assert evaluate(condition, env)
         except UndefinedValueError:
             continue
+
+
+NARROW_OPS = (
+    "add",
+    "sub",
+    "mul",
+    "floordiv",
+    "floormod",
+    "truncdiv",
+    "truncmod",
+    "min",
+    "max",
+    "bitand",
+    "bitor",
+    "bitxor",
+)
+
+
+@functools.cache
+def narrow_integers(dtype: str, depth: int) -> st.SearchStrategy[Expr]:
+    low, high = (0, 255) if dtype == "uint8" else (-128, 127)
+    leaves = st.one_of(
+        st.sampled_from(NARROW_VARS[dtype]),
+        st.sampled_from([low, high, 0, 1, 2, 3, 7, 100]).map(lambda v: IntImm(v, dtype)),
+    )
+    if depth == 0:
+        return leaves
+    inner = narrow_integers(dtype, depth - 1)
+    selects = st.builds(Select, narrow_conditions(dtype, depth - 1), inner, inner)
+    unary = st.builds(UnaryOp, st.sampled_from(["neg", "bitnot"]), inner)
+    binary = st.builds(BinaryOp, st.sampled_from(NARROW_OPS), inner, inner)
+    return st.one_of(leaves, binary, binary, binary, unary, selects)
+
+
+@functools.cache
+def narrow_conditions(dtype: str, depth: int) -> st.SearchStrategy[Expr]:
+    inner = narrow_integers(dtype, depth)
+    compares = st.builds(Compare, st.sampled_from(COMPARES), inner, inner)
+    return st.one_of(compares, compares, st.builds(lambda a: UnaryOp("not", a), compares))
+
+
+NARROW_VARS = {dtype: [Var("a", dtype), Var("b", dtype)] for dtype in ("int8", "uint8")}
+
+
+@PROPERTY
+@given(st.sampled_from(["int8", "uint8"]), st.data())
+def test_types_that_wrap_are_simplified_only_by_what_holds_under_wrapping(dtype, data):
+    expr = data.draw(narrow_integers(dtype, 3))
+    condition = data.draw(narrow_conditions(dtype, 2))
+    analyzer = Analyzer()
+    low, high = (0, 255) if dtype == "uint8" else (-128, 127)
+    bounded = data.draw(st.booleans())
+    if bounded:
+        analyzer.bind(NARROW_VARS[dtype][0], 3, 9)
+    simplified, known, interval = analyzer.simplify(expr), analyzer.simplify(condition), analyzer.bounds(expr)
+    for _ in range(12):
+        a = data.draw(st.integers(3, 11) if bounded else st.integers(low, high))
+        env = dict(zip(NARROW_VARS[dtype], (a, data.draw(st.integers(low, high))), strict=True))
+        try:
+            value = evaluate(expr, env)
+        except UndefinedValueError:
+            continue
+        assert evaluate(simplified, env) == value
+        assert interval.contains(value)
+        try:
+            value = evaluate(condition, env)
+        except UndefinedValueError:
+            continue
+        assert evaluate(known, env) == value
