@@ -17,7 +17,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tilewright.tensorir.dtype import BOOL, FLOAT32, INT64, TENSOR_DTYPES, VOID, DataType
 from tilewright.tensorir.errors import ParseError
@@ -57,6 +57,8 @@ from tilewright.tensorir.stmt import (
 
 if TYPE_CHECKING:
     from lark import Lark
+
+T = TypeVar("T")
 
 _LOOP_KINDS = {"range": "serial", "parallel": "parallel", "vectorized": "vectorized", "unrolled": "unrolled"}
 _BINARY_FUNCTIONS = ("min", "max", "truncdiv", "truncmod")
@@ -101,8 +103,9 @@ def parse_all(text: str, first_line: int = 1) -> list[PrimFunc]:
     Raises:
         ParseError: the text is not a list of functions.
     """
-    builder = _Builder(text, first_line, {})
-    return [builder.primfunc(tree) for tree in builder.read("functions").children]
+    return _build(
+        lambda builder: [builder.primfunc(tree) for tree in builder.read("functions").children], text, first_line, {}
+    )
 
 
 def parse_stmt(text: str, names: Mapping[str, Var | Buffer] | None = None) -> Stmt:
@@ -111,8 +114,7 @@ def parse_stmt(text: str, names: Mapping[str, Var | Buffer] | None = None) -> St
     Raises:
         ParseError: the text is no statement, or uses an unknown name.
     """
-    builder = _Builder(text, 1, names or {})
-    return builder.statements(builder.read("statements").children)
+    return _build(lambda builder: builder.statements(builder.read("statements").children), text, 1, names or {})
 
 
 def parse_expr(text: str, names: Mapping[str, Var | Buffer] | None = None) -> Expr:
@@ -121,8 +123,7 @@ def parse_expr(text: str, names: Mapping[str, Var | Buffer] | None = None) -> Ex
     Raises:
         ParseError: the text is no expression, or uses an unknown name.
     """
-    builder = _Builder(text, 1, names or {})
-    return builder.expr(builder.read("expression").children[0])
+    return _build(lambda builder: builder.expr(builder.read("expression").children[0]), text, 1, names or {})
 
 
 def primfunc_end(text: str, start: int) -> int:
@@ -148,8 +149,17 @@ def primfunc_end(text: str, start: int) -> int:
     raise ParseError(f"line {line}: the text ends within the function that starts here")
 
 
+def _build(build: Callable[[_Builder], T], text: str, first_line: int, names: Mapping[str, Var | Buffer]) -> T:
+    """What ``build`` makes of ``text``. Trees that know their places take twice as long, so that only a text with an
+    error is read into them."""
+    try:
+        return build(_Builder(text, first_line, names, places=False))
+    except ParseError:
+        return build(_Builder(text, first_line, names, places=True))
+
+
 @functools.cache
-def _grammar() -> Lark:
+def _grammar(places: bool) -> Lark:
     from lark import Lark  # loaded when the first text is read: `import tilewright` must stay fast
 
     path = os.path.join(os.path.dirname(__file__), "grammar.lark")
@@ -157,7 +167,7 @@ def _grammar() -> Lark:
         path,
         parser="lalr",
         start=["functions", "statements", "expression"],
-        propagate_positions=True,
+        propagate_positions=places,
         maybe_placeholders=True,
     )
 
@@ -172,8 +182,9 @@ def _unquote(token: str) -> str:
 class _Builder:
     """Builds the nodes of one text; ``scope`` maps the names that are visible."""
 
-    def __init__(self, text: str, first_line: int, names: Mapping[str, Var | Buffer]) -> None:
+    def __init__(self, text: str, first_line: int, names: Mapping[str, Var | Buffer], places: bool) -> None:
         self.source = text
+        self.grammar = _grammar(places)
         self.first_line = first_line
         self.scope: dict[str, Var | Buffer] = dict(names)
         self.shadowed: list[tuple[str, Var | Buffer | None]] = []
@@ -184,7 +195,7 @@ class _Builder:
         from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
         try:
-            return _grammar().parse(self.source, start=start)
+            return self.grammar.parse(self.source, start=start)
         except UnexpectedToken as error:
             expected = set(error.accepts or error.expected)
             found = "the end of the text" if error.token.type == "$END" else f"{str(error.token)!r}"
@@ -198,14 +209,13 @@ class _Builder:
         except UnexpectedInput as error:
             raise ParseError(str(error)) from error
 
-    @staticmethod
-    def expected(terminals: Iterable[str]) -> str:
+    def expected(self, terminals: Iterable[str]) -> str:
         names = set()
         for terminal in terminals:
             if terminal in _TERMINALS:
                 names.add(_TERMINALS[terminal])
             else:
-                names.add(repr(_grammar().get_terminal(terminal).pattern.value))
+                names.add(repr(self.grammar.get_terminal(terminal).pattern.value))
         listed = sorted(names)
         return listed[0] if len(listed) == 1 else "one of " + ", ".join(listed)
 
