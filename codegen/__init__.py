@@ -1,1 +1,1 @@
-
+"""Scheduled loop IR to machine code."""

@@ -1,0 +1,58 @@
+"""Calling one compiled PrimFunc on NumPy arrays, for tests, tuning and benchmarks."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from tilewright.codegen.threads import parallel_lock
+from tilewright.tensorir.errors import InputError
+from tilewright.tensorir.expr import Buffer, IntImm
+from tilewright.tensorir.stmt import PrimFunc
+
+
+class HasAddresses(Protocol):
+    """What holds machine code."""
+
+    def packed_address(self, name: str) -> int: ...
+
+
+def check_arguments(func: PrimFunc, args: Sequence[Any]) -> None:
+    """Check number, types and constant extents of the arguments of ``func``: arrays for buffers, ints for variables.
+
+    Raises:
+        InputError: an argument does not fit: the message names it, what was expected and what was found.
+    """
+    if len(args) != len(func.params):
+        raise InputError(f"{func.name}: expected {len(func.params)} arguments, found {len(args)}")
+    for param, arg in zip(func.params, args, strict=True):
+        if not isinstance(param, Buffer):
+            if not isinstance(arg, (int, np.integer)):
+                raise InputError(f"{func.name}: {param.name}: expected an integer, found {type(arg).__name__}")
+            continue
+        if not isinstance(arg, np.ndarray) or arg.dtype != param.dtype.numpy:
+            found = str(arg.dtype) if isinstance(arg, np.ndarray) else type(arg).__name__
+            raise InputError(f"{func.name}: {param.name}: expected an array of {param.dtype!s}, found {found}")
+        if not param.strides and not arg.flags.c_contiguous:
+            raise InputError(f"{func.name}: {param.name}: expected a contiguous array, found strides {arg.strides}")
+        extents = [extent.value if isinstance(extent, IntImm) else None for extent in param.shape]
+        if None not in extents and not param.strides and arg.size != int(np.prod(extents)):
+            raise InputError(f"{func.name}: {param.name}: expected shape {tuple(extents)}, found {arg.shape}")
+
+
+def call_primfunc(compiled: HasAddresses, func: PrimFunc, *args: Any) -> None:
+    """Run ``func`` of ``compiled``; results are written into the arrays.
+
+    Raises:
+        InputError: an argument does not fit.
+    """
+    check_arguments(func, args)
+    packed = (ctypes.c_int64 * max(1, len(args)))(
+        *[arg.ctypes.data if isinstance(arg, np.ndarray) else int(arg) for arg in args]
+    )
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(compiled.packed_address(func.name))
+    with parallel_lock():
+        function(ctypes.addressof(packed))

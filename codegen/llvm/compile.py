@@ -1,0 +1,212 @@
+"""LLVM IR text to machine code: passes, object code, linking into this process."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import platform
+import sys
+import threading
+from collections.abc import Collection, Mapping, Sequence
+
+import llvmlite.binding as llvm
+
+from tilewright.codegen.llvm.intrinsics import library_symbols
+from tilewright.codegen.llvm.module import PACKED, PREFIX, emit_llvm_ir
+from tilewright.codegen.llvm.parallel import PARALLEL_FOR, THREAD_LIMIT
+from tilewright.codegen.threads import ensure_threads, thread_limit_address
+from tilewright.tensorir.errors import CodegenError
+from tilewright.tensorir.stmt import PrimFunc
+from tilewright.tensorir.target import Target
+
+_LIBRARY = "tilewright"
+_initialize_lock = threading.Lock()
+_initialized: set[str] = set()
+
+
+def _initialize(target: Target) -> None:
+    """Make LLVM's code generators known: this machine's alone, unless code for another is asked for."""
+    which = "native" if target.mtriple == llvm.get_process_triple() else "all"
+    with _initialize_lock:
+        if which in _initialized:
+            return
+        if which == "native":
+            llvm.initialize_native_target()
+            llvm.initialize_native_asmprinter()
+        else:
+            llvm.initialize_all_targets()
+            llvm.initialize_all_asmprinters()
+        _initialized.add(which)
+
+
+def create_target_machine(target: Target) -> llvm.TargetMachine:
+    """LLVM's description of ``target``, for code generation at level 2 (1 to 3 give equal code for scheduled loops).
+
+    Raises:
+        CodegenError: LLVM does not know the triple or the processor.
+    """
+    _initialize(target)
+    # For a named processor LLVM knows the features; this machine may lack some of those that its name stands for.
+    features = llvm.get_host_cpu_features().flatten() if target.is_host else ""
+    try:
+        found = llvm.Target.from_triple(target.mtriple)
+        return found.create_target_machine(
+            cpu=target.mcpu, features=features, opt=2, reloc="pic", codemodel="small", jit=False
+        )
+    except RuntimeError as error:
+        raise CodegenError(f"LLVM has no code generator for {target!s}: {error}") from error
+
+
+def _optimize(module: llvm.ModuleRef, machine: llvm.TargetMachine, full: bool) -> None:
+    """Promote stack slots to registers. Scheduled loops gain nothing from the rest of LLVM's passes, which double the
+    time; ``full`` runs them all, vectorizers included."""
+    options = llvm.create_pipeline_tuning_options(speed_level=3 if full else 1)
+    options.loop_vectorization = options.slp_vectorization = full
+    builder = llvm.create_pass_builder(machine, options)
+    if full:
+        builder.getModulePassManager().run(module, builder)
+        return
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_sroa_pass()
+    passes.run(module, builder)
+
+
+@functools.cache
+def _c_library() -> dict[str, int]:
+    """Addresses of the C library's functions that generated code may call."""
+    library = ctypes.CDLL("ucrtbase") if sys.platform == "win32" else ctypes.CDLL(None)
+    addresses = {}
+    for name in library_symbols():
+        function = getattr(library, name, None)
+        if function is not None:
+            addresses[name] = ctypes.cast(function, ctypes.c_void_p).value or 0
+    return addresses
+
+
+class CompiledModule:
+    """Machine code of some PrimFuncs. The addresses stay valid as long as this object lives.
+
+    Attributes:
+        target: what the code is for.
+        object_bytes: the object file; :meth:`from_object` takes it back.
+        llvm_ir: the text that it was made of; empty for a module made from object code.
+    """
+
+    def __init__(
+        self, object_bytes: bytes, target: Target, llvm_ir: str, externals: Mapping[str, int], optimized: bool
+    ) -> None:
+        self.target = target
+        self.object_bytes = object_bytes
+        self.llvm_ir = llvm_ir
+        self._externals = dict(externals)
+        self._full = optimized
+        self._lock = threading.Lock()
+        self._engine: llvm.LLJIT | None = None
+        self._trackers: dict[str, llvm.ResourceTracker] = {}
+
+    @classmethod
+    def from_object(
+        cls, object_bytes: bytes, target: Target, externals: Mapping[str, int] | None = None
+    ) -> CompiledModule:
+        """The module whose object code was kept, ready to run.
+
+        Args:
+            externals: addresses of the PrimFuncs that it calls but does not hold, by name.
+        """
+        return cls(object_bytes, target, "", externals or {}, optimized=False)
+
+    @property
+    def assembly(self) -> str:
+        """The machine code as assembly text (generated when asked for).
+
+        Raises:
+            CodegenError: the module was made from object code.
+        """
+        if not self.llvm_ir:
+            raise CodegenError("a module loaded from object code has no assembly text")
+        machine = create_target_machine(self.target)
+        module = _parse(self.llvm_ir, machine)
+        _optimize(module, machine, self._full)
+        return str(machine.emit_assembly(module))
+
+    def address(self, name: str) -> int:
+        """The address of the PrimFunc ``name``: ``void f(ptr..., i64...)``, its parameters in order."""
+        return self._lookup(PREFIX + name, name)
+
+    def packed_address(self, name: str) -> int:
+        """The address of ``void f(ptr)``, which takes the parameters of ``name`` as an array of 64-bit integers."""
+        return self._lookup(PREFIX + name + PACKED, name)
+
+    def _lookup(self, symbol: str, name: str) -> int:
+        with self._lock:
+            if self._engine is None:
+                self._engine = self._link()
+            tracker = self._trackers.get(symbol)
+            if tracker is None:
+                try:
+                    tracker = self._engine.lookup(_LIBRARY, symbol)
+                except RuntimeError as error:
+                    raise CodegenError(
+                        f"the function {name} is not in this module, or does not link: {error}"
+                    ) from None
+                self._trackers[symbol] = tracker
+            return int(tracker[symbol])
+
+    def _link(self) -> llvm.LLJIT:
+        if self.target.mtriple.split("-")[0] != llvm.get_process_triple().split("-")[0]:
+            raise CodegenError(f"code for {self.target.mtriple} does not run on this machine ({platform.machine()})")
+        engine = llvm.create_lljit_compiler(create_target_machine(self.target))
+        library = llvm.JITLibraryBuilder().add_object_img(self.object_bytes)
+        if PARALLEL_FOR.encode() in self.object_bytes:
+            ensure_threads()
+            library.import_symbol(PARALLEL_FOR, llvm.address_of_symbol(PARALLEL_FOR))
+        library.import_symbol(THREAD_LIMIT, thread_limit_address())
+        for name, address in _c_library().items():
+            if name.encode() in self.object_bytes:
+                library.import_symbol(name, address)
+        for name, address in self._externals.items():
+            library.import_symbol(PREFIX + name, address)
+        try:
+            self._trackers[""] = library.link(engine, _LIBRARY)
+        except RuntimeError as error:
+            raise CodegenError(f"the module does not link: {error}") from error
+        return engine
+
+
+def _parse(llvm_ir: str, machine: llvm.TargetMachine) -> llvm.ModuleRef:
+    """The module in a context of its own, so that several threads can compile at once.
+
+    Raises:
+        CodegenError: the text is wrong, which is a fault of the generator: the message shows LLVM's.
+    """
+    try:
+        module = llvm.parse_assembly(llvm_ir, llvm.create_context())
+        module.triple = machine.triple
+        module.data_layout = str(machine.target_data)
+        module.verify()
+    except RuntimeError as error:
+        raise CodegenError(f"LLVM refuses the generated code: {error}") from error
+    return module
+
+
+def compile_module(
+    functions: Sequence[PrimFunc],
+    target: Target,
+    entry_names: Collection[str] | None = None,
+    externals: Mapping[str, int] | None = None,
+) -> CompiledModule:
+    """Machine code for ``functions``, which are lowered: loops serial or parallel, no blocks.
+
+    Args:
+        entry_names: the functions that are called from outside (default: all).
+        externals: addresses of PrimFuncs that the functions call but that are compiled elsewhere, by name.
+
+    Raises:
+        CodegenError: a program holds something that cannot be expressed; the place is underlined.
+    """
+    llvm_ir = emit_llvm_ir(functions, target, entry_names)
+    machine = create_target_machine(target)
+    module = _parse(llvm_ir, machine)
+    full = any(func.attrs.get("llvm_vectorize") for func in functions)
+    _optimize(module, machine, full)
+    return CompiledModule(machine.emit_object(module), target, llvm_ir, externals or {}, full)

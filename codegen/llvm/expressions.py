@@ -1,0 +1,175 @@
+"""Scalar and vector expressions: from nodes to operands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from tilewright.codegen.llvm import arithmetic
+from tilewright.codegen.llvm.arithmetic import Operand
+from tilewright.codegen.llvm.bounds import Bounds
+from tilewright.codegen.llvm.memory import Memory, Slot
+from tilewright.codegen.llvm.text import Builder, constant, constant_vector, value_type
+from tilewright.tensorir.errors import CodegenError
+from tilewright.tensorir.expr import (
+    BinaryOp,
+    Broadcast,
+    Buffer,
+    BufferLoad,
+    Call,
+    Cast,
+    Compare,
+    Expr,
+    FloatImm,
+    IntImm,
+    Ramp,
+    Select,
+    UnaryOp,
+    Var,
+)
+from tilewright.tensorir.node import Node
+from tilewright.tensorir.printer import underline
+from tilewright.tensorir.stmt import PrimFunc
+from tilewright.tensorir.target import Target
+
+IntrinsicEmitter = Callable[["ExpressionEmitter", Call], str]
+
+#: How a call of each intrinsic is written; filled by ``intrinsics``.
+INTRINSIC_EMITTERS: dict[str, IntrinsicEmitter] = {}
+
+
+class ExpressionEmitter:
+    """Writes expressions into a builder.
+
+    Attributes:
+        root: the function that the expressions stand in, for messages.
+        values: the operand of each variable in scope.
+        slots: where each buffer in scope lies.
+    """
+
+    def __init__(self, root: PrimFunc, builder: Builder, target: Target) -> None:
+        self.root = root
+        self.builder = builder
+        self.target = target
+        self.bounds = Bounds()
+        self.values: dict[Var, str] = {}
+        self.slots: dict[Buffer, Slot] = {}
+        self.memory = Memory(self)
+        self._emitted: dict[Expr, str] = {}
+
+    def error(self, node: Node, message: str) -> NoReturn:
+        """Refuse ``node``, and show where it stands."""
+        raise CodegenError(f"{self.root.name}: {message}\n{underline(self.root, node)}")
+
+    def begin_statement(self) -> None:
+        """Forget the values of the statement before: memory may have changed, and they may not dominate."""
+        self._emitted.clear()
+        self.bounds.forget()
+
+    def expr(self, expr: Expr) -> str:
+        """The operand that holds the value of ``expr``. An operand that is shared in one statement is written once."""
+        found = self._emitted.get(expr)
+        if found is None:
+            emitter = _EMITTERS.get(type(expr))
+            if emitter is None:
+                self.error(expr, f"no code for expressions of class {type(expr).__name__}")
+            found = self._emitted[expr] = emitter(self, expr)
+        return found
+
+    def operand(self, expr: Expr) -> Operand:
+        """``expr`` with what is known of its value."""
+        text = self.expr(expr)
+        scalar = expr.value if isinstance(expr, Broadcast) else expr
+        if isinstance(scalar, (IntImm, FloatImm)):
+            value = scalar.value
+            return Operand(text, value, value, value)
+        if not expr.dtype.is_integer:
+            return Operand(text)
+        interval = self.bounds.of(expr)
+        return Operand(text, None, interval.lower, interval.upper)
+
+    def int64(self, expr: Expr) -> str:
+        """An integer as i64, as addresses and arguments take it."""
+        return arithmetic.cast(self.builder, expr.dtype, _INT64, self.expr(expr))
+
+    def variable(self, var: Var) -> str:
+        found = self.values.get(var)
+        if found is None:
+            self.error(var, f"variable {var.name} is not defined here")
+        return found
+
+    def slot(self, buffer: Buffer, node: Node) -> Slot:
+        """Where ``buffer``, which ``node`` uses, lies."""
+        found = self.slots.get(buffer)
+        if found is None:
+            self.error(node, f"buffer {buffer.name} is neither a parameter nor allocated here")
+        return found
+
+    def _immediate(self, expr: Any) -> str:
+        return constant(expr.value, expr.dtype)
+
+    def _binary(self, expr: BinaryOp) -> str:
+        x, y = self.operand(expr.a), self.operand(expr.b)
+        return arithmetic.binary(self.builder, expr.op, expr.dtype, x, y, self.bounds.exact(expr))
+
+    def _unary(self, expr: UnaryOp) -> str:
+        x = self.expr(expr.a)
+        if expr.op == "neg":
+            return arithmetic.negate(self.builder, expr.dtype, x)
+        ones = constant(1 if expr.op == "not" else -1, expr.dtype)
+        return self.builder.pure(f"xor {value_type(expr.dtype)} {x}, {ones}")
+
+    def _compare(self, expr: Compare) -> str:
+        return arithmetic.compare(self.builder, expr.op, expr.a.dtype, self.expr(expr.a), self.expr(expr.b))
+
+    def _select(self, expr: Select) -> str:
+        condition, true, false = self.expr(expr.condition), self.expr(expr.true_value), self.expr(expr.false_value)
+        return self.builder.select(condition, expr.dtype, true, false, expr.condition.dtype.lanes)
+
+    def _cast(self, expr: Cast) -> str:
+        return arithmetic.cast(self.builder, expr.value.dtype, expr.dtype, self.expr(expr.value))
+
+    def _ramp(self, expr: Ramp) -> str:
+        kind, element = value_type(expr.dtype), value_type(expr.dtype.element)
+        base = self.builder.splat(self.expr(expr.base), expr.dtype)
+        stride = self.expr(expr.stride)
+        if isinstance(expr.stride, IntImm):
+            steps = constant_vector([str(expr.stride.value * lane) for lane in range(expr.lanes)], element)
+        else:
+            lanes = constant_vector([str(lane) for lane in range(expr.lanes)], element)
+            steps = self.builder.pure(f"mul {kind} {self.builder.splat(stride, expr.dtype)}, {lanes}")
+        if isinstance(expr.base, IntImm) and expr.base.value == 0:
+            return steps
+        return self.builder.pure(f"add {kind} {base}, {steps}")
+
+    def _broadcast(self, expr: Broadcast) -> str:
+        return self.builder.splat(self.expr(expr.value), expr.dtype)
+
+    def _load(self, expr: BufferLoad) -> str:
+        return self.memory.load(expr)
+
+    def _call(self, expr: Call) -> str:
+        if expr.name.startswith("@"):
+            self.error(expr, "a PrimFunc has no value; it is called as a statement")
+        emitter = INTRINSIC_EMITTERS.get(expr.name)
+        if emitter is None:
+            self.error(expr, f"no code for the intrinsic {expr.name}")
+        return emitter(self, expr)
+
+
+_INT64 = IntImm(0).dtype
+
+_EMITTERS: dict[type[Node], Callable[[ExpressionEmitter, Any], str]] = {
+    Var: ExpressionEmitter.variable,
+    IntImm: ExpressionEmitter._immediate,
+    FloatImm: ExpressionEmitter._immediate,
+    BinaryOp: ExpressionEmitter._binary,
+    UnaryOp: ExpressionEmitter._unary,
+    Compare: ExpressionEmitter._compare,
+    Select: ExpressionEmitter._select,
+    Cast: ExpressionEmitter._cast,
+    Ramp: ExpressionEmitter._ramp,
+    Broadcast: ExpressionEmitter._broadcast,
+    BufferLoad: ExpressionEmitter._load,
+    Call: ExpressionEmitter._call,
+}

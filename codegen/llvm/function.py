@@ -1,0 +1,239 @@
+"""Statements of one function, and the functions that its parallel loops become."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tilewright.codegen.llvm import arithmetic
+from tilewright.codegen.llvm.analysis import pointer_attributes, written_buffers
+from tilewright.codegen.llvm.expressions import ExpressionEmitter
+from tilewright.codegen.llvm.memory import STACK_ALIGNMENT, Slot, row_major_strides
+from tilewright.codegen.llvm.parallel import emit_parallel_loop
+from tilewright.codegen.llvm.text import Builder, constant, memory_type, value_type
+from tilewright.tensorir.dtype import INT64
+from tilewright.tensorir.expr import Buffer, BufferLoad, Call, IntImm, Var, binary
+from tilewright.tensorir.functor import loads_and_stores
+from tilewright.tensorir.node import Node
+from tilewright.tensorir.stmt import (
+    Allocate,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    PrimFunc,
+    SeqStmt,
+    Stmt,
+)
+
+if TYPE_CHECKING:
+    from tilewright.codegen.llvm.module import ModuleEmitter
+
+#: An arena buffer that was not planned into a workspace may be this large; more belongs into the arena.
+STACK_BUFFER_BYTES = 64 << 10
+#: All stack buffers of one function: a thread's stack has 2 MiB or more, and calls nest.
+STACK_FRAME_BYTES = 512 << 10
+
+
+class FunctionEmitter(ExpressionEmitter):
+    """Writes the body of one LLVM function.
+
+    Attributes:
+        module: the module that it stands in.
+        symbol: its name there.
+        serial: parallel loops run as serial ones: the caller is one of several threads, or there is one thread.
+    """
+
+    def __init__(self, module: ModuleEmitter, root: PrimFunc, symbol: str, serial: bool) -> None:
+        super().__init__(root, Builder(module.text), module.target)
+        self.module = module
+        self.symbol = symbol
+        self.serial = serial
+        self.parallel_loops = 0
+        self._frame_bytes = 0
+
+    def statement(self, stmt: Stmt) -> None:
+        """Write ``stmt``."""
+        emitter = _STATEMENTS.get(type(stmt))
+        if emitter is None:
+            self.error(stmt, f"no code for statements of class {type(stmt).__name__}; LowerBlocks removes blocks")
+        self.begin_statement()
+        emitter(self, stmt)
+
+    def bind_buffer(self, buffer: Buffer, pointer: str, local: bool = False) -> None:
+        """``buffer`` lies at ``pointer``."""
+        self.slots[buffer] = Slot(pointer, local, row_major_strides(buffer))
+
+    def _sequence(self, stmt: SeqStmt) -> None:
+        for part in stmt.stmts:
+            self.statement(part)
+
+    def _store(self, stmt: BufferStore) -> None:
+        self.memory.store(stmt)
+
+    def _let(self, stmt: LetStmt) -> None:
+        self.values[stmt.var] = self.expr(stmt.value)
+        self.bounds.bind_value(stmt.var, stmt.value)
+        self.statement(stmt.body)
+
+    def _evaluate(self, stmt: Evaluate) -> None:
+        call = stmt.value
+        if isinstance(call, Call) and call.name.startswith("@"):
+            self._call_function(call)
+        else:
+            self.expr(call)
+
+    def _call_function(self, call: Call) -> None:
+        args = []
+        for arg in call.args:
+            if arg.dtype == "handle":
+                args.append(f"ptr {self.expr(arg)}")
+            elif arg.dtype.is_integer and arg.dtype.lanes == 1:
+                args.append(f"i64 {self.int64(arg)}")
+            else:
+                self.error(call, f"argument {arg!s}: expected an address or an integer, found {arg.dtype!s}")
+        kinds = [arg.split()[0] for arg in args]
+        callee = self.module.callee(call, kinds, self)
+        self.builder.emit(f"call void {callee}({', '.join(args)})")
+
+    def _if(self, stmt: IfThenElse) -> None:
+        b = self.builder
+        condition = self.expr(stmt.condition)
+        if stmt.condition.dtype.lanes != 1:
+            self.error(stmt, "if: expected a scalar condition; vectorized branches become masks before")
+        then, after = b.fresh("then"), b.fresh("endif")
+        otherwise = b.fresh("else") if stmt.else_body is not None else after
+        b.branch_if(condition, then, otherwise)
+        for label, body in ((then, stmt.then_body), (otherwise, stmt.else_body)):
+            if body is not None:
+                b.label(label)
+                with b.scope():
+                    self.statement(body)
+                b.branch(after)
+        b.label(after)
+
+    def _allocate(self, stmt: Allocate) -> None:
+        buffer = stmt.buffer
+        if not all(isinstance(extent, IntImm) for extent in buffer.shape):
+            self.error(stmt, f"buffer {buffer.name}: a {buffer.scope} buffer needs constant extents")
+        size = 1
+        for extent, stride in zip(buffer.shape, row_major_strides(buffer), strict=True):
+            assert isinstance(extent, IntImm)
+            if not isinstance(stride, IntImm):
+                self.error(stmt, f"buffer {buffer.name}: a {buffer.scope} buffer needs constant strides")
+            size = max(size, extent.value * stride.value)
+        total = size * buffer.dtype.bytes
+        if buffer.scope in ("global", "arena") and total > STACK_BUFFER_BYTES:
+            self.error(
+                stmt,
+                f"buffer {buffer.name}: {total} bytes of scope {buffer.scope} do not fit on the stack (limit "
+                f"{STACK_BUFFER_BYTES}); PlanMemory makes such a buffer a workspace parameter",
+            )
+        # A masked access touches all of its lanes (and selects), so there is room for them behind the last element.
+        size += max(
+            (access.buffer.dtype.with_lanes(_lanes(access)).lanes - 1 for access in _masked(stmt.body, buffer)),
+            default=0,
+        )
+        self._frame_bytes += size * buffer.dtype.bytes
+        if self._frame_bytes > STACK_FRAME_BYTES:
+            self.error(stmt, f"stack buffers of {self._frame_bytes} bytes in one function (limit {STACK_FRAME_BYTES})")
+        slot = self.builder.slot(f"[{size} x {memory_type(buffer.dtype)}]", STACK_ALIGNMENT, buffer.name)
+        self.bind_buffer(buffer, slot, local=True)
+        self.statement(stmt.body)
+
+    # Loops.
+
+    def _for(self, loop: For) -> None:
+        if loop.kind == "parallel" and not self.serial:
+            emit_parallel_loop(self, loop)
+            return
+        extent = loop.extent
+        self.bounds.bind_loop(loop.var, loop.min, extent)
+        if isinstance(extent, IntImm) and extent.value <= 1:
+            if extent.value == 1:
+                self.values[loop.var] = self.expr(loop.min)
+                self.statement(loop.body)
+            return
+        first = self.expr(loop.min)
+        end = self.expr(binary("add", loop.min, extent))
+        runs = isinstance(extent, IntImm)
+        self.loop(loop.var, first, end, runs, lambda: self.statement(loop.body))
+
+    def loop(self, var: Var, first: str, end: str, runs: bool, body: Callable[[], None]) -> None:
+        """A loop over ``[first, end)`` that tests at its end; ``runs``: there is at least one iteration."""
+        b, kind = self.builder, value_type(var.dtype)
+        less = f"icmp {'ult' if var.dtype.is_uint else 'slt'} {kind}"
+        head, after = b.fresh(f"loop_{var.name}"), b.fresh(f"end_{var.name}")
+        if runs:
+            before = b.block
+            b.branch(head)
+        else:
+            enters = b.pure(f"{less} {first}, {end}")
+            before = b.block
+            b.branch_if(enters, head, after)
+        b.label(head)
+        index, following = f"%{b.fresh(var.name)}", f"%{b.fresh(var.name)}"
+        place = len(b.lines)
+        b.lines.append("")
+        self.values[var] = index
+        with b.scope():
+            body()
+        wrap = "" if var.dtype.is_uint else " nsw"
+        b.emit(f"{following} = add{wrap} {kind} {index}, {constant(1, var.dtype)}")
+        again = b.value(f"{less} {following}, {end}")
+        b.lines[place] = f"  {index} = phi {kind} [ {first}, %{before} ], [ {following}, %{b.block} ]"
+        metadata = "" if self.root.attrs.get("llvm_vectorize") else self.module.text.loop_metadata()
+        b.branch_if(again, head, after, metadata)
+        b.label(after)
+
+    # Whole functions.
+
+    def child(self) -> FunctionEmitter:
+        """An emitter for the function that a parallel loop of this one becomes; inside, all loops are serial."""
+        symbol = f"{self.symbol}.parallel{self.parallel_loops}"
+        self.parallel_loops += 1
+        made = FunctionEmitter(self.module, self.root, symbol, serial=True)
+        made.bounds = self.bounds.copy()
+        return made
+
+    def finish(self, header: str) -> str:
+        """The text of the function."""
+        self.builder.emit("ret void")
+        return self.builder.function(header)
+
+
+_STATEMENTS: dict[type[Node], Callable[[FunctionEmitter, Any], None]] = {
+    SeqStmt: FunctionEmitter._sequence,
+    BufferStore: FunctionEmitter._store,
+    LetStmt: FunctionEmitter._let,
+    Evaluate: FunctionEmitter._evaluate,
+    IfThenElse: FunctionEmitter._if,
+    Allocate: FunctionEmitter._allocate,
+    For: FunctionEmitter._for,
+}
+
+
+def _lanes(access: BufferLoad | BufferStore) -> int:
+    return max((index.dtype.lanes for index in access.indices), default=1)
+
+
+def _masked(stmt: Stmt, buffer: Buffer) -> list[BufferLoad | BufferStore]:
+    return [found for found in loads_and_stores(stmt) if found.buffer is buffer and found.predicate is not None]
+
+
+def bind_parameters(emitter: FunctionEmitter, func: PrimFunc) -> list[str]:
+    """Give the parameters of ``func`` their operands; returns their declarations."""
+    written = written_buffers(func.body)
+    declarations: list[str] = []
+    for param in func.params:
+        name = f"%{emitter.builder.fresh(param.name)}"
+        if isinstance(param, Buffer):
+            declarations.append(f"{pointer_attributes(func, param, written)} {name}")
+            emitter.bind_buffer(param, name)
+        else:
+            declarations.append(f"i64 {name}")
+            emitter.values[param] = arithmetic.cast(emitter.builder, INT64, param.dtype, name)
+            if param.dtype.is_int:
+                emitter.bounds.bind_size(param)
+    return declarations

@@ -1,0 +1,225 @@
+"""The functions that expressions may call: instructions where there are any, else the C library lane by lane.
+
+The pass ``LowerIntrin`` writes what is hot (``exp``, ``tanh``) as arithmetic before code is generated. What still
+arrives here is computed in float64 by the C library and rounded once to the type, whatever the type is.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tilewright.codegen.llvm import arithmetic
+from tilewright.codegen.llvm.arithmetic import Operand, like, narrow, widen
+from tilewright.codegen.llvm.expressions import INTRINSIC_EMITTERS, ExpressionEmitter, IntrinsicEmitter
+from tilewright.codegen.llvm.text import Builder, constant, global_name, suffix, value_type
+from tilewright.tensorir.dtype import FLOAT32, FLOAT64, DataType
+from tilewright.tensorir.expr import BufferLoad, Call
+
+#: Intrinsics that are functions of the C library, with its name for the float64 version.
+LIBRARY_FUNCTIONS = {
+    "exp": "exp",
+    "exp2": "exp2",
+    "expm1": "expm1",
+    "log": "log",
+    "log2": "log2",
+    "log10": "log10",
+    "log1p": "log1p",
+    "tanh": "tanh",
+    "sinh": "sinh",
+    "cosh": "cosh",
+    "sin": "sin",
+    "cos": "cos",
+    "tan": "tan",
+    "asin": "asin",
+    "acos": "acos",
+    "atan": "atan",
+    "asinh": "asinh",
+    "acosh": "acosh",
+    "atanh": "atanh",
+    "erf": "erf",
+    "pow": "pow",
+    "fmod": "fmod",
+    "atan2": "atan2",
+}
+
+#: Names that LLVM itself may call for what a processor lacks (float64 versions have no suffix).
+_ROUNDINGS = ("fma", "floor", "ceil", "trunc", "rint", "roundeven", "sqrt")
+RUNTIME_FUNCTIONS = (*_ROUNDINGS, *(f"{name}f" for name in _ROUNDINGS), "memcpy", "memset", "memmove")
+
+
+def library_symbols() -> tuple[str, ...]:
+    """Every symbol of the C library that generated code may refer to."""
+    return (*sorted(set(LIBRARY_FUNCTIONS.values())), *RUNTIME_FUNCTIONS)
+
+
+def _emits(*names: str) -> object:
+    def register(emitter: IntrinsicEmitter) -> IntrinsicEmitter:
+        for name in names:
+            INTRINSIC_EMITTERS[name] = emitter
+        return emitter
+
+    return register
+
+
+def _double_call(b: Builder, name: str, dtype: DataType, args: list[str]) -> str:
+    """The C library's function on float64 values of ``dtype``, lane by lane, inside of a helper for vectors."""
+    count = len(args)
+    scalar = b.module.declare(name, "double", ["double"] * count, "nounwind willreturn memory(none)")
+    if dtype.lanes == 1:
+        return b.pure(f"call double {scalar}({', '.join(f'double {x}' for x in args)})")
+    kind = value_type(dtype)
+    helper = global_name(f"tilewright.{name}.v{dtype.lanes}")
+    if helper not in b.module.helpers:
+        inner = Builder(b.module)
+        names = "abc"[:count]
+        result = "poison"
+        for lane in range(dtype.lanes):
+            elements = [f"double {inner.element(f'%{x}', dtype, lane)}" for x in names]
+            value = inner.value(f"call double {scalar}({', '.join(elements)})")
+            result = inner.value(f"insertelement {kind} {result}, double {value}, i64 {lane}")
+        inner.emit(f"ret {kind} {result}")
+        params = ", ".join(f"{kind} %{x}" for x in names)
+        b.module.helpers[helper] = inner.function(
+            f"define internal {kind} {helper}({params}) noinline nounwind willreturn memory(none)"
+        )
+    return b.pure(f"call {kind} {helper}({', '.join(f'{kind} {x}' for x in args)})")
+
+
+@_emits(*LIBRARY_FUNCTIONS)
+def _library(e: ExpressionEmitter, call: Call) -> str:
+    double = like(call.dtype, FLOAT64)
+    args = [arithmetic.to_double(e.builder, arg.dtype, e.expr(arg)) for arg in call.args]
+    result = _double_call(e.builder, LIBRARY_FUNCTIONS[call.name], double, args)
+    return arithmetic.from_double(e.builder, call.dtype, result)
+
+
+@_emits("sigmoid")
+def _sigmoid(e: ExpressionEmitter, call: Call) -> str:
+    b, double = e.builder, like(call.dtype, FLOAT64)
+    kind, one = value_type(double), constant(1.0, double)
+    x = arithmetic.to_double(b, call.dtype, e.expr(call.args[0]))
+    power = _double_call(b, "exp", double, [b.pure(f"fneg {kind} {x}")])
+    quotient = b.pure(f"fdiv {kind} {one}, {b.pure(f'fadd {kind} {one}, {power}')}")
+    return arithmetic.from_double(b, call.dtype, quotient)
+
+
+def _float_intrinsic(e: ExpressionEmitter, call: Call, name: str) -> str:
+    """An instruction of LLVM on floats, in float32 for the half types."""
+    b = e.builder
+    dtype = like(call.dtype, FLOAT32) if arithmetic.is_half(call.dtype) else call.dtype
+    args = [(value_type(dtype), widen(b, arg.dtype, e.expr(arg))) for arg in call.args]
+    return narrow(b, call.dtype, b.call(f"llvm.{name}.{suffix(dtype)}", dtype, args))
+
+
+_INSTRUCTIONS = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "copysign": "copysign"}
+
+
+@_emits(*_INSTRUCTIONS)
+def _instruction(e: ExpressionEmitter, call: Call) -> str:
+    return _float_intrinsic(e, call, _INSTRUCTIONS[call.name])
+
+
+@_emits("round")
+def _round(e: ExpressionEmitter, call: Call) -> str:
+    return _float_intrinsic(e, call, "roundeven")
+
+
+@_emits("abs")
+def _abs(e: ExpressionEmitter, call: Call) -> str:
+    dtype, b = call.dtype, e.builder
+    if dtype.is_float:
+        return _float_intrinsic(e, call, "fabs")
+    x = e.expr(call.args[0])
+    if dtype.is_uint:
+        return x
+    return b.call(f"llvm.abs.{suffix(dtype)}", dtype, [(value_type(dtype), x), ("i1", "false")])
+
+
+@_emits("rsqrt")
+def _rsqrt(e: ExpressionEmitter, call: Call) -> str:
+    b, dtype = e.builder, call.dtype
+    # One rounding of the result: the reciprocal of a float32 root would have two.
+    double = like(dtype, FLOAT64)
+    x = arithmetic.to_double(b, dtype, e.expr(call.args[0]))
+    root = b.call(f"llvm.sqrt.{suffix(double)}", double, [(value_type(double), x)])
+    quotient = b.pure(f"fdiv {value_type(double)} {constant(1.0, double)}, {root}")
+    return arithmetic.from_double(b, dtype, quotient)
+
+
+@_emits("fma")
+def _fma(e: ExpressionEmitter, call: Call) -> str:
+    b, dtype = e.builder, call.dtype
+    if not arithmetic.is_half(dtype):
+        return _float_intrinsic(e, call, "fma")
+    # In float64 the product is exact and the sum has digits to spare: rounding it is rounding the exact result.
+    double = like(dtype, FLOAT64)
+    args = [(value_type(double), arithmetic.to_double(b, dtype, e.expr(arg))) for arg in call.args]
+    return arithmetic.from_double(b, dtype, b.call(f"llvm.fma.{suffix(double)}", double, args))
+
+
+@_emits("isnan", "isinf", "isfinite")
+def _classify(e: ExpressionEmitter, call: Call) -> str:
+    b, argument = e.builder, call.args[0]
+    x = widen(b, argument.dtype, e.expr(argument))
+    dtype = like(argument.dtype, FLOAT32) if arithmetic.is_half(argument.dtype) else argument.dtype
+    kind = value_type(dtype)
+    if call.name == "isnan":
+        return b.pure(f"fcmp uno {kind} {x}, {x}")
+    magnitude = b.call(f"llvm.fabs.{suffix(dtype)}", dtype, [(kind, x)])
+    condition = "oeq" if call.name == "isinf" else "one"
+    return b.pure(f"fcmp {condition} {kind} {magnitude}, {constant(math.inf, dtype)}")
+
+
+@_emits("reinterpret")
+def _reinterpret(e: ExpressionEmitter, call: Call) -> str:
+    source, target = call.args[0].dtype, call.dtype
+    if source.bits * source.lanes != target.bits * target.lanes or source.is_bool or target.is_bool:
+        e.error(call, f"reinterpret: {source!s} and {target!s} have different bits")
+    x = e.expr(call.args[0])
+    if value_type(source) == value_type(target):
+        return x
+    return e.builder.pure(f"bitcast {value_type(source)} {x} to {value_type(target)}")
+
+
+@_emits("popcount")
+def _popcount(e: ExpressionEmitter, call: Call) -> str:
+    dtype = call.dtype
+    return e.builder.call(f"llvm.ctpop.{suffix(dtype)}", dtype, [(value_type(dtype), e.expr(call.args[0]))])
+
+
+@_emits("count_leading_zeros")
+def _count_leading_zeros(e: ExpressionEmitter, call: Call) -> str:
+    dtype = call.dtype
+    args = [(value_type(dtype), e.expr(call.args[0])), ("i1", "false")]
+    return e.builder.call(f"llvm.ctlz.{suffix(dtype)}", dtype, args)
+
+
+@_emits("reduce_add", "reduce_mul", "reduce_min", "reduce_max")
+def _reduce(e: ExpressionEmitter, call: Call) -> str:
+    b, source = e.builder, call.args[0].dtype
+    op = call.name.removeprefix("reduce_")
+    x = widen(b, source, e.expr(call.args[0]))
+    wide = like(source, FLOAT32) if arithmetic.is_half(source) else source
+
+    def combine(dtype: DataType, low: str, high: str) -> str:
+        return arithmetic.binary(b, op, dtype, Operand(low), Operand(high))
+
+    return narrow(b, call.dtype, arithmetic.reduce_lanes(b, wide, x, combine))
+
+
+@_emits("address_of")
+def _address_of(e: ExpressionEmitter, call: Call) -> str:
+    access = call.args[0]
+    if not isinstance(access, BufferLoad):
+        e.error(call, "address_of: expected an element of a buffer")
+    return e.memory.address(access)
+
+
+@_emits("prefetch")
+def _prefetch(e: ExpressionEmitter, call: Call) -> str:
+    access, b = call.args[0], e.builder
+    if not isinstance(access, BufferLoad):
+        e.error(call, "prefetch: expected an element of a buffer")
+    operand = b.module.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"])
+    b.emit(f"call void {operand}(ptr {e.memory.address(access)}, i32 0, i32 3, i32 1)")
+    return ""

@@ -1,0 +1,284 @@
+"""Accesses to buffers: scalars, contiguous vectors, gathers and scatters, with and without masks."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from tilewright.codegen.llvm.text import constant, constant_vector, integer_type, memory_type
+from tilewright.tensorir.dtype import INT64, DataType
+from tilewright.tensorir.expr import (
+    BinaryOp,
+    Broadcast,
+    Buffer,
+    BufferLoad,
+    Cast,
+    Expr,
+    IntImm,
+    Ramp,
+    binary,
+    cast,
+)
+from tilewright.tensorir.stmt import BufferStore
+
+if TYPE_CHECKING:
+    from tilewright.codegen.llvm.expressions import ExpressionEmitter
+
+STACK_ALIGNMENT = 64
+
+
+class Slot(NamedTuple):
+    """Where a buffer lies.
+
+    Attributes:
+        pointer: the operand that is its address.
+        local: a stack slot of this function, large enough that a masked access may touch all of its lanes.
+        strides: of its dimensions, in elements.
+    """
+
+    pointer: str
+    local: bool
+    strides: tuple[Expr, ...]
+
+
+def row_major_strides(buffer: Buffer) -> tuple[Expr, ...]:
+    """The strides of ``buffer`` in elements: its own, or those of a dense array with the last dimension innermost."""
+    if buffer.strides:
+        return buffer.strides
+    strides: list[Expr] = [IntImm(1)] * len(buffer.shape)
+    for axis in range(len(buffer.shape) - 2, -1, -1):
+        strides[axis] = binary("mul", strides[axis + 1], cast(INT64, buffer.shape[axis + 1]))
+    return tuple(strides)
+
+
+class Memory:
+    """Writes the loads and stores of one function."""
+
+    def __init__(self, emitter: ExpressionEmitter) -> None:
+        self.emitter = emitter
+
+    def load(self, access: BufferLoad) -> str:
+        """The value of a load; a bool comes as bits."""
+        b = self.emitter.builder
+        place = self._place(access)
+        kind, dtype = memory_type(access.dtype), access.dtype
+        mask = self._mask(access)
+        if mask is not None and not place.local:
+            loaded = self._masked_load(place, dtype, mask)
+        elif place.vector:
+            loaded = self._gather(place, dtype, mask or constant(1, DataType("bool").with_lanes(dtype.lanes)))
+        elif place.uniform:
+            element = memory_type(dtype.element)
+            scalar = b.value(f"load {element}, ptr {place.pointer}, align {place.alignment}")
+            loaded = b.splat(scalar, DataType("uint8").with_lanes(dtype.lanes) if dtype.is_bool else dtype)
+        else:
+            loaded = b.value(f"load {kind}, ptr {place.pointer}, align {place.alignment}", access.buffer.name)
+            if mask is not None:
+                loaded = b.pure(f"select {self._mask_type(dtype)} {mask}, {kind} {loaded}, {kind} {_zero(dtype)}")
+        if dtype.is_bool:
+            return b.pure(f"icmp ne {kind} {loaded}, {_zero(dtype)}")
+        return loaded
+
+    def store(self, access: BufferStore) -> None:
+        """Write a store."""
+        b = self.emitter.builder
+        dtype = access.value.dtype
+        value = self.emitter.expr(access.value)
+        place = self._place(access)
+        kind = memory_type(dtype)
+        if dtype.is_bool:
+            value = b.pure(f"zext {integer_type(1, dtype.lanes)} {value} to {kind}")
+        mask = self._mask(access)
+        if mask is not None and place.local:
+            old = b.value(f"load {kind}, ptr {place.pointer}, align {place.alignment}")
+            value = b.pure(f"select {self._mask_type(dtype)} {mask}, {kind} {value}, {kind} {old}")
+        elif mask is not None or place.vector:
+            mask = mask or constant(1, DataType("bool").with_lanes(dtype.lanes))
+            self._masked_store(place, dtype, value, mask)
+            return
+        b.emit(f"store {kind} {value}, ptr {place.pointer}, align {place.alignment}")
+
+    def address(self, access: BufferLoad) -> str:
+        """The address of the (first) element of ``access``."""
+        if access.dtype.lanes != 1:
+            self.emitter.error(access, "the address of a vector access is not one address")
+        return self._place(access).pointer
+
+    # Addresses.
+
+    def _offset(self, access: BufferLoad | BufferStore, slot: Slot) -> Expr:
+        if not access.indices:
+            return IntImm(0)
+        lanes = max(index.dtype.lanes for index in access.indices)
+        offset: Expr | None = None
+        for index, stride in zip(access.indices, slot.strides, strict=True):
+            term = binary("mul", cast(INT64, index), cast(INT64, stride))
+            if term.dtype.lanes != lanes:
+                term = Broadcast(term, lanes)
+            offset = term if offset is None else binary("add", offset, term)
+        assert offset is not None
+        return offset
+
+    def _place(self, access: BufferLoad | BufferStore) -> _Place:
+        slot = self.emitter.slot(access.buffer, access)
+        dtype = access.buffer.dtype
+        offset = self._offset(access, slot)
+        lanes = offset.dtype.lanes
+        plain = access.predicate is None
+        if lanes == 1:
+            return self._scalar_place(slot, dtype, offset, plain)
+        affine = split_lanes(offset)
+        if affine is not None and affine[1] == 1:
+            return self._scalar_place(slot, dtype, affine[0], plain)
+        if affine is not None and affine[1] == 0 and plain and isinstance(access, BufferLoad):
+            return self._scalar_place(slot, dtype, affine[0], plain)._replace(uniform=True)
+        element = memory_type(dtype)
+        if affine is not None:
+            pointer = self._scalar_place(slot, dtype, affine[0], plain).pointer
+            steps = constant_vector([str(affine[1] * lane) for lane in range(lanes)], "i64")
+        else:
+            pointer, steps = slot.pointer, self.emitter.expr(offset)
+        pointers = self.emitter.builder.pure(f"getelementptr {element}, ptr {pointer}, <{lanes} x i64> {steps}")
+        return _Place(pointers, dtype.bytes, vector=True)
+
+    def _scalar_place(self, slot: Slot, dtype: DataType, offset: Expr, plain: bool) -> _Place:
+        """The address of one element: that of the variable part, which neighbours share, and then the constant."""
+        b, element = self.emitter.builder, memory_type(dtype)
+        # Lanes that a mask switches off may lie outside of the buffer, and so may the address of the first.
+        step = f"getelementptr inbounds {element}" if plain else f"getelementptr {element}"
+        variable, fixed = split_constant(offset)
+        pointer = slot.pointer
+        if variable is not None:
+            pointer = b.pure(f"{step}, ptr {pointer}, i64 {self.emitter.expr(variable)}")
+        if fixed:
+            pointer = b.pure(f"{step}, ptr {pointer}, i64 {fixed}")
+        alignment = dtype.bytes
+        if slot.local and variable is None:
+            alignment = math.gcd(STACK_ALIGNMENT, abs(fixed) * dtype.bytes) if fixed else STACK_ALIGNMENT
+        return _Place(pointer, alignment, local=slot.local)
+
+    # Masks.
+
+    def _mask(self, access: BufferLoad | BufferStore) -> str | None:
+        """The predicate as one bit for each lane; None where every lane is active."""
+        predicate = access.predicate
+        if predicate is None:
+            return None
+        scalar = predicate.value if isinstance(predicate, Broadcast) else predicate
+        if isinstance(scalar, IntImm) and scalar.value:
+            return None
+        mask = self.emitter.expr(predicate)
+        lanes = (access.dtype if isinstance(access, BufferLoad) else access.value.dtype).lanes
+        if predicate.dtype.lanes != lanes:
+            mask = self.emitter.builder.splat(mask, predicate.dtype.with_lanes(lanes))
+        return mask
+
+    @staticmethod
+    def _mask_type(dtype: DataType) -> str:
+        return integer_type(1, dtype.lanes)
+
+    def _as_vector(self, dtype: DataType, x: str, element: str) -> str:
+        """A scalar as a vector of one lane, which is what LLVM's masked operations take."""
+        if dtype.lanes != 1:
+            return x
+        return self.emitter.builder.pure(f"insertelement <1 x {element}> poison, {element} {x}, i64 0")
+
+    def _masked_load(self, place: _Place, dtype: DataType, mask: str) -> str:
+        if place.vector:
+            return self._gather(place, dtype, mask)
+        b, lanes, element = self.emitter.builder, dtype.lanes, memory_type(dtype.element)
+        kind = f"<{lanes} x {element}>"
+        name = f"llvm.masked.load.v{lanes}{_memory_suffix(dtype)}.p0"
+        operand = b.module.declare(name, kind, ["ptr", "i32", f"<{lanes} x i1>", kind])
+        mask = self._as_vector(dtype, mask, "i1")
+        loaded = b.value(
+            f"call {kind} {operand}(ptr {place.pointer}, i32 {place.alignment}, <{lanes} x i1> {mask}, "
+            f"{kind} zeroinitializer)"
+        )
+        return b.pure(f"extractelement {kind} {loaded}, i64 0") if lanes == 1 else loaded
+
+    def _gather(self, place: _Place, dtype: DataType, mask: str) -> str:
+        b, lanes, kind = self.emitter.builder, dtype.lanes, memory_type(dtype)
+        name = f"llvm.masked.gather.v{lanes}{_memory_suffix(dtype)}.v{lanes}p0"
+        operand = b.module.declare(name, kind, [f"<{lanes} x ptr>", "i32", f"<{lanes} x i1>", kind])
+        return b.value(
+            f"call {kind} {operand}(<{lanes} x ptr> {place.pointer}, i32 {place.alignment}, "
+            f"<{lanes} x i1> {mask}, {kind} zeroinitializer)"
+        )
+
+    def _masked_store(self, place: _Place, dtype: DataType, value: str, mask: str) -> None:
+        b, lanes, element = self.emitter.builder, dtype.lanes, memory_type(dtype.element)
+        kind = f"<{lanes} x {element}>"
+        what, pointers = ("scatter", f"<{lanes} x ptr>") if place.vector else ("store", "ptr")
+        name = f"llvm.masked.{what}.v{lanes}{_memory_suffix(dtype)}.{f'v{lanes}p0' if place.vector else 'p0'}"
+        operand = b.module.declare(name, "void", [kind, pointers, "i32", f"<{lanes} x i1>"])
+        value, mask = self._as_vector(dtype, value, element), self._as_vector(dtype, mask, "i1")
+        b.emit(
+            f"call void {operand}({kind} {value}, {pointers} {place.pointer}, i32 {place.alignment}, "
+            f"<{lanes} x i1> {mask})"
+        )
+
+
+class _Place(NamedTuple):
+    """An address; ``vector``: one for each lane; ``uniform``: one that all lanes read."""
+
+    pointer: str
+    alignment: int
+    vector: bool = False
+    uniform: bool = False
+    local: bool = False
+
+
+def _memory_suffix(dtype: DataType) -> str:
+    if dtype.is_float and dtype.element != "bfloat16":
+        return f"f{dtype.bits}"
+    return f"i{dtype.bits}"
+
+
+def _zero(dtype: DataType) -> str:
+    if dtype.lanes != 1:
+        return "zeroinitializer"
+    return "0" if dtype.is_bool or not dtype.is_float else constant(0.0, dtype)
+
+
+def split_constant(offset: Expr) -> tuple[Expr | None, int]:
+    """``offset`` as a variable part (None if there is none) plus a constant."""
+    if isinstance(offset, IntImm):
+        return None, offset.value
+    if isinstance(offset, BinaryOp) and offset.op in ("add", "sub"):
+        a, fixed_a = split_constant(offset.a)
+        b, fixed_b = split_constant(offset.b)
+        fixed = fixed_a + fixed_b if offset.op == "add" else fixed_a - fixed_b
+        if a is offset.a and b is offset.b:
+            return offset, 0
+        if b is None:
+            return a, fixed
+        if a is None and offset.op == "add":
+            return b, fixed
+        return binary(offset.op, a if a is not None else IntImm(0), b), fixed
+    return offset, 0
+
+
+def split_lanes(index: Expr) -> tuple[Expr, int] | None:
+    """A vector index as its value in lane 0 and the constant step from lane to lane; None if it has no such form."""
+    if isinstance(index, Ramp):
+        return (index.base, index.stride.value) if isinstance(index.stride, IntImm) else None
+    if isinstance(index, Broadcast):
+        return index.value, 0
+    if isinstance(index, Cast) and index.value.dtype.is_int:
+        inner = split_lanes(index.value)
+        return None if inner is None else (cast(index.dtype.element, inner[0]), inner[1])
+    if not isinstance(index, BinaryOp) or index.op not in ("add", "sub", "mul"):
+        return None
+    a, b = split_lanes(index.a), split_lanes(index.b)
+    if a is None or b is None:
+        return None
+    if index.op != "mul":
+        return binary(index.op, a[0], b[0]), a[1] + b[1] if index.op == "add" else a[1] - b[1]
+    if b[1] == 0 and isinstance(b[0], IntImm):
+        return binary("mul", a[0], b[0]), a[1] * b[0].value
+    if a[1] == 0 and isinstance(a[0], IntImm):
+        return binary("mul", a[0], b[0]), b[1] * a[0].value
+    if a[1] == 0 and b[1] == 0:
+        return binary("mul", a[0], b[0]), 0
+    return None

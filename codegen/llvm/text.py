@@ -1,0 +1,226 @@
+"""LLVM IR as text: type names, constants, and a builder that numbers values.
+
+A light builder of text is several times faster than an object for every instruction, and kernels that were unrolled
+have thousands of them. The builder keeps one instruction for equal pure instructions in a scope that dominates the
+place (local value numbering over structured control flow), so that no LLVM pass has to look for them.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+from tilewright.tensorir.dtype import DataType
+
+_ELEMENT_TYPES = {
+    "bool": "i1",
+    "float16": "half",
+    "bfloat16": "i16",  # arithmetic happens in float32, and LLVM's own conversion instruction flushes denormals
+    "float32": "float",
+    "float64": "double",
+    "handle": "ptr",
+    "void": "void",
+}
+_LOOP_METADATA = ('!0 = !{!"llvm.loop.unroll.disable"}', '!1 = !{!"llvm.loop.vectorize.width", i32 1}')
+_SUFFIXES = {"float16": "f16", "float32": "f32", "float64": "f64"}
+
+
+def value_type(dtype: DataType) -> str:
+    """LLVM's type of a value in registers: a bool is one bit there."""
+    element = _ELEMENT_TYPES.get(dtype.element) or f"i{dtype.bits}"
+    return element if dtype.lanes == 1 else f"<{dtype.lanes} x {element}>"
+
+
+def memory_type(dtype: DataType) -> str:
+    """LLVM's type of a value in memory: a bool is one byte there."""
+    if not dtype.is_bool:
+        return value_type(dtype)
+    return "i8" if dtype.lanes == 1 else f"<{dtype.lanes} x i8>"
+
+
+def integer_type(bits: int, lanes: int) -> str:
+    """The type of an integer, or of a vector of them."""
+    return f"i{bits}" if lanes == 1 else f"<{lanes} x i{bits}>"
+
+
+def suffix(dtype: DataType) -> str:
+    """The type as it stands in the name of an overloaded intrinsic: ``v16f32``, ``i64``."""
+    element = _SUFFIXES.get(dtype.element) or ("i1" if dtype.is_bool else f"i{dtype.bits}")
+    return element if dtype.lanes == 1 else f"v{dtype.lanes}{element}"
+
+
+def float_constant(value: float, dtype: DataType) -> str:
+    """A floating-point constant of the element type of ``dtype``, exact to the bit."""
+    name = str(dtype.element)
+    if name == "bfloat16":
+        return str(int(np.asarray(value, dtype.numpy).view(np.uint16)))
+    if name == "float16":
+        return f"0xH{int(np.asarray(value, np.float16).view(np.uint16)):04X}"
+    if name == "float32":
+        with np.errstate(over="ignore"):
+            value = float(np.float32(value))
+    return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
+
+
+def constant(value: float | int, dtype: DataType) -> str:
+    """A constant of any type; a vector gets the same value in every lane."""
+    if dtype.is_float:
+        text = float_constant(float(value), dtype)
+    elif dtype.is_bool:
+        text = "true" if value else "false"
+    else:
+        text = str(int(value))
+    if dtype.lanes == 1:
+        return text
+    return constant_vector([text] * dtype.lanes, value_type(dtype.element))
+
+
+def constant_vector(elements: Sequence[str], element_type: str) -> str:
+    """A vector constant of these elements."""
+    return "<" + ", ".join(f"{element_type} {element}" for element in elements) + ">"
+
+
+def global_name(name: str) -> str:
+    """``@name`` with quotes and escapes where LLVM's syntax needs them."""
+    if re.fullmatch(r"[A-Za-z$._][A-Za-z0-9$._]*", name):
+        return f"@{name}"
+    escaped = "".join(chr(b) if 32 <= b < 127 and chr(b) not in '"\\' else f"\\{b:02X}" for b in name.encode())
+    return f'@"{escaped}"'
+
+
+class Module:
+    """What the functions of one module share: declarations, metadata and helper functions."""
+
+    def __init__(self) -> None:
+        self.declarations: dict[str, str] = {}
+        self.helpers: dict[str, str] = {}
+        self.functions: list[str] = []
+        self.metadata: list[str] = [
+            '!0 = !{!"llvm.loop.unroll.disable"}',
+            '!1 = !{!"llvm.loop.vectorize.width", i32 1}',
+        ]
+
+    def declare(self, name: str, result: str, params: Sequence[str], attributes: str = "") -> str:
+        """Make an external function known, and return its name as an operand of ``call``."""
+        operand = global_name(name)
+        if operand not in self.declarations:
+            note = f" {attributes}" if attributes else ""
+            self.declarations[operand] = f"declare {result} {operand}({', '.join(params)}){note}"
+        return operand
+
+    def loop_metadata(self) -> str:
+        """A new loop identity that tells LLVM to leave the loop as it is: schedules decide."""
+        number = len(self.metadata)
+        self.metadata.append(f"!{number} = distinct !{{!{number}, !0, !1}}")
+        return f"!{number}"
+
+    def text(self) -> str:
+        """The whole module."""
+        parts = [*self.declarations.values(), "", *self.helpers.values(), *self.functions, *self.metadata]
+        return "\n".join(parts) + "\n"
+
+
+class Builder:
+    """Writes the instructions of one function.
+
+    Every method returns the operand (``%t7`` or a constant) that holds the result.
+    """
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.entry: list[str] = []  # stack slots: LLVM promotes those of the entry block
+        self.lines: list[str] = []
+        self.block = "entry"
+        self._count = 0
+        self._known: dict[str, str] = {}
+        self._scopes: list[list[str]] = []
+
+    def fresh(self, hint: str = "t") -> str:
+        """A new name for a value or a block, without its sigil."""
+        self._count += 1
+        return f"{re.sub('[^A-Za-z0-9_]', '_', hint)}.{self._count}"
+
+    def emit(self, instruction: str) -> None:
+        """An instruction without a result."""
+        self.lines.append(f"  {instruction}")
+
+    def value(self, instruction: str, hint: str = "t") -> str:
+        """An instruction with a result that is computed anew each time (loads, calls with effects)."""
+        name = f"%{self.fresh(hint)}"
+        self.lines.append(f"  {name} = {instruction}")
+        return name
+
+    def pure(self, instruction: str, hint: str = "t") -> str:
+        """An instruction whose result depends on its operands alone; an equal one that dominates is used again."""
+        found = self._known.get(instruction)
+        if found is None:
+            found = self._known[instruction] = self.value(instruction, hint)
+            if self._scopes:
+                self._scopes[-1].append(instruction)
+        return found
+
+    def slot(self, type_text: str, alignment: int, hint: str = "slot") -> str:
+        """Stack memory that lives as long as the function's frame."""
+        name = f"%{self.fresh(hint)}"
+        self.entry.append(f"  {name} = alloca {type_text}, align {alignment}")
+        return name
+
+    def label(self, name: str) -> None:
+        """Start the basic block ``name``."""
+        self.lines.append(f"{name}:")
+        self.block = name
+
+    def branch(self, target: str) -> None:
+        """Jump to the block ``target``."""
+        self.emit(f"br label %{target}")
+
+    def branch_if(self, condition: str, then: str, otherwise: str, metadata: str = "") -> None:
+        """Jump to one of two blocks."""
+        note = f", !llvm.loop {metadata}" if metadata else ""
+        self.emit(f"br i1 {condition}, label %{then}, label %{otherwise}{note}")
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Code that does not dominate what follows: its instructions are not used again afterwards."""
+        self._scopes.append([])
+        yield
+        for instruction in self._scopes.pop():
+            del self._known[instruction]
+
+    def call(self, name: str, result: DataType, args: Sequence[tuple[str, str]]) -> str:
+        """A call of one of LLVM's pure intrinsics: ``args`` are pairs of type and operand."""
+        kind = value_type(result)
+        operand = self.module.declare(name, kind, [t for t, _ in args])
+        return self.pure(f"call {kind} {operand}({', '.join(f'{t} {x}' for t, x in args)})")
+
+    def splat(self, scalar: str, dtype: DataType) -> str:
+        """A vector of type ``dtype`` with ``scalar`` in every lane."""
+        if not scalar.startswith("%"):
+            return constant_vector([scalar] * dtype.lanes, value_type(dtype.element))
+        kind = value_type(dtype)
+        first = self.pure(f"insertelement {kind} poison, {value_type(dtype.element)} {scalar}, i64 0")
+        return self.pure(f"shufflevector {kind} {first}, {kind} poison, <{dtype.lanes} x i32> zeroinitializer")
+
+    def element(self, vector: str, dtype: DataType, lane: int) -> str:
+        """Lane ``lane`` of a vector of type ``dtype``."""
+        return self.pure(f"extractelement {value_type(dtype)} {vector}, i64 {lane}")
+
+    def shuffle(self, vector: str, dtype: DataType, lanes: Sequence[int]) -> str:
+        """The chosen lanes of a vector of type ``dtype``."""
+        kind = value_type(dtype)
+        mask = constant_vector([str(lane) for lane in lanes], "i32")
+        return self.pure(f"shufflevector {kind} {vector}, {kind} poison, <{len(lanes)} x i32> {mask}")
+
+    def select(self, condition: str, dtype: DataType, true: str, false: str, lanes: int | None = None) -> str:
+        """``true if condition else false``; ``lanes`` is that of the condition where it differs from ``dtype``'s."""
+        kind = value_type(dtype)
+        bits = integer_type(1, dtype.lanes if lanes is None else lanes)
+        return self.pure(f"select {bits} {condition}, {kind} {true}, {kind} {false}")
+
+    def function(self, header: str) -> str:
+        """The finished function."""
+        return "\n".join([f"{header} {{", "entry:", *self.entry, *self.lines, "}", ""])

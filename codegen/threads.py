@@ -1,0 +1,91 @@
+"""The threads that parallel loops run on: numba's threading layer, TBB first.
+
+With another process keeping a core busy, a parallel loop under OpenMP waits for the thread that was descheduled, while
+TBB's others take over its work; workqueue takes 100 microseconds to start and lets only one thread of the program in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import os
+import sys
+import threading
+import warnings
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import llvmlite.binding as llvm
+
+PARALLEL_FOR = "numba_parallel_for"
+
+#: How many threads the pool has; generated code reads it before it asks for threads.
+_limit = ctypes.c_int32(1)
+_lock = threading.Lock()
+_workqueue_lock = threading.RLock()
+_layer: str | None = None
+
+
+def _load_tbb() -> None:
+    """Make the library of the ``tbb`` wheel known: numba does not look into a virtual environment for it."""
+    names = {"linux": "lib/libtbb.so.12", "darwin": "lib/libtbb.12.dylib", "win32": "Library/bin/tbb12.dll"}
+    name = names.get(sys.platform)
+    if name is None:
+        return
+    path = Path(sys.prefix, name)
+    if not path.exists():
+        return
+    try:
+        ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+    except OSError as error:
+        warnings.warn(f"the threading library {path} does not load: {error}", RuntimeWarning, stacklevel=3)
+
+
+def ensure_threads() -> str:
+    """Start the thread pool if it does not run yet, and name its layer: ``tbb``, ``omp`` or ``workqueue``.
+
+    Afterwards LLVM's JIT finds the symbol ``numba_parallel_for``. Several threads may call this at once.
+    The environment variables NUMBA_NUM_THREADS and NUMBA_THREADING_LAYER are respected.
+
+    Raises:
+        RuntimeError: no layer starts.
+    """
+    global _layer
+    with _lock:
+        if _layer is not None:
+            return _layer
+        if os.environ.get("NUMBA_THREADING_LAYER", "default") in ("default", "tbb"):
+            _load_tbb()
+        # numba takes a quarter of a second to import, which programs without parallel loops should not pay.
+        parallel = importlib.import_module("numba.np.ufunc.parallel")
+        parallel._launch_threads()
+        if llvm.address_of_symbol(PARALLEL_FOR) is None:
+            raise RuntimeError(f"numba's threading layer {parallel.threading_layer()} offers no {PARALLEL_FOR}")
+        layer = str(parallel.threading_layer())
+        _limit.value = int(parallel.NUM_THREADS)
+        if layer == "workqueue":
+            warnings.warn(
+                "numba's threading layer is workqueue: parallel loops start slowly and one at a time; "
+                "install tbb (pip install tbb)",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        _layer = layer
+        return layer
+
+
+def thread_limit() -> int:
+    """How many threads the pool has: 1 before it starts."""
+    return _limit.value
+
+
+def thread_limit_address() -> int:
+    """The address of the 32-bit integer that holds :func:`thread_limit`; generated code reads it."""
+    return ctypes.addressof(_limit)
+
+
+def parallel_lock() -> AbstractContextManager[object]:
+    """What to hold while code with parallel loops runs: workqueue ends the process if two threads of the program
+    start loops at once, the other layers need nothing."""
+    return _workqueue_lock if _layer == "workqueue" else contextlib.nullcontext()
