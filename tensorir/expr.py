@@ -392,7 +392,10 @@ def check_access(accessed: Buffer, indices: tuple[Expr, ...], predicate: Expr | 
 
 def binary(op: str, a: Any, b: Any) -> Expr:
     """``a op b`` with constants folded and the neutral elements of integer arithmetic dropped."""
-    a, b = match_operands(a, b)
+    return _fold_operation(op, *match_operands(a, b))
+
+
+def _fold_operation(op: str, a: Expr, b: Expr) -> Expr:
     if isinstance(a, (IntImm, FloatImm)) and isinstance(b, (IntImm, FloatImm)):
         folded = fold_binary(op, a.value, b.value, a.dtype) if a.dtype is b.dtype else None
         if folded is not None:
@@ -426,13 +429,13 @@ def compare(op: str, a: Any, b: Any) -> Expr:
 
 def cast(dtype: Any, value: Any) -> Expr:
     """``value`` converted to the element type ``dtype`` (lanes are kept); no node where nothing changes."""
-    value = as_expr(value)
-    dtype = as_dtype(dtype).with_lanes(value.dtype.lanes)
-    if dtype is value.dtype:
-        return value
-    if isinstance(value, IntImm) and (dtype.is_integer or dtype.is_bool):
-        return const(value.value, dtype)
-    return Cast(dtype, value)
+    source = as_expr(value)
+    dtype = as_dtype(dtype).with_lanes(source.dtype.lanes)
+    if dtype is source.dtype:
+        return source
+    if isinstance(source, IntImm) and (dtype.is_integer or dtype.is_bool):
+        return const(source.value, dtype)
+    return Cast(dtype, source)
 
 
 def minimum(a: Any, b: Any) -> Expr:

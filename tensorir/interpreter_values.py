@@ -149,7 +149,7 @@ def unary_operation(op: str, dtype: DataType) -> Operation:
         return operator.not_
     if dtype.is_float:
         return operator.neg
-    compute = {"neg": operator.neg, "bitnot": operator.invert}[op]
+    compute: Operation = operator.neg if op == "neg" else operator.invert
     return lambda a: wrap_integer(compute(a), dtype)
 
 

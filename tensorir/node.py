@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
@@ -56,9 +56,9 @@ def new_buffer(**kwargs: Any) -> Any:
     return dataclasses.field(metadata={"role": "new_buffer"}, **kwargs)
 
 
-def derived(**kwargs: Any) -> Any:
+def derived(*, init: Literal[False] = False, **kwargs: Any) -> Any:
     """A field computed from the others in ``__post_init__``; no part of the node's identity or text."""
-    return dataclasses.field(init=False, metadata={"role": "derived"}, **kwargs)
+    return dataclasses.field(init=init, metadata={"role": "derived"}, **kwargs)
 
 
 class Node:
