@@ -68,6 +68,13 @@ def _as_plain(value: Any) -> Any:
     return str(value) if isinstance(value, str) else value
 
 
+class _Deferred:
+    """Annotations on the stack: they come after the nodes that define what they mention."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
 class _Comparison:
     """One comparison: which definitions of the left stand for which of the right."""
 
@@ -88,7 +95,11 @@ class _Comparison:
                 continue
             if x is y and not self.renamed:
                 continue  # one object under the same names is equal to itself
-            reason = self.step(x, y, stack)
+            if isinstance(x, _Deferred):
+                reason = self.data(x.value, y.value, "")
+                x, y = parent_x, parent_y
+            else:
+                reason = self.step(x, y, stack)
             if reason is not None:
                 return x, y, reason
         return None
@@ -113,6 +124,8 @@ class _Comparison:
                 reason = self.use(p, q)
             elif role in ("definition", "new_buffer"):
                 reason = self.define(p, q)
+            elif isinstance(p, Mapping):
+                below.append((_Deferred(p), _Deferred(q), x, y))
             else:
                 reason = self.data(p, q, f"{name} ")
             if reason is not None:
@@ -172,12 +185,14 @@ class _Comparison:
         p, q = _as_plain(p), _as_plain(q)
         if isinstance(p, Mapping) and isinstance(q, Mapping):
             if set(p) != set(q):
-                return f"{what}have different keys: {sorted(map(str, p))} and {sorted(map(str, q))}"
-            return self.all_data([(p[key], q[key]) for key in p], what)
+                return f"{what}the keys {sorted(map(str, p))} and {sorted(map(str, q))}"
+            reasons = (self.data(p[key], q[key], f"{what}{key}: ") for key in p)
+            return next((reason for reason in reasons if reason is not None), None)
         if isinstance(p, (list, tuple)) and type(p) is type(q):
             if len(p) != len(q):
                 return f"{what}{p!r} and {q!r}"
-            return self.all_data(list(zip(p, q, strict=True)), what)
+            reasons = (self.data(s, t, what) for s, t in zip(p, q, strict=True))
+            return next((reason for reason in reasons if reason is not None), None)
         if isinstance(p, Node) and isinstance(q, Node):
             found = self.difference(p, q)
             return None if found is None else what + found[2]
@@ -186,9 +201,6 @@ class _Comparison:
         else:
             same = type(p) is type(q) and p == q
         return None if same else f"{what}{p!r} and {q!r}"
-
-    def all_data(self, pairs: list[tuple[Any, Any]], what: str) -> str | None:
-        return next((reason for p, q in pairs if (reason := self.data(p, q, what)) is not None), None)
 
 
 def _float_key(value: float) -> str:
@@ -210,20 +222,22 @@ class _Hasher:
             self.state.update(text)
 
     def run(self, node: Node) -> None:
-        stack: list[Node | None] = [node]
+        stack: list[Node | _Deferred | None] = [node]
         while stack:
             current = stack.pop()
             if current is None:
                 self.feed("none")
+            elif isinstance(current, _Deferred):
+                self.data(current.value)
             else:
                 self.step(current, stack)
 
-    def step(self, node: Node, stack: list[Node | None]) -> None:
+    def step(self, node: Node, stack: list[Node | _Deferred | None]) -> None:
         if isinstance(node, (Var, Buffer)):
             self.use(node)
             return
         self.feed(type(node).__name__)
-        below: list[Node | None] = []
+        below: list[Node | _Deferred | None] = []
         for name, role in node.node_fields:
             value = getattr(node, name)
             if role == "child":
@@ -235,6 +249,8 @@ class _Hasher:
                 self.use(value)
             elif role in ("definition", "new_buffer"):
                 self.define(value)
+            elif isinstance(value, Mapping):
+                below.append(_Deferred(value))
             else:
                 self.data(value)
         stack.extend(reversed(below))

@@ -191,6 +191,18 @@ def test_nesting_is_part_of_the_hash() -> None:
     assert len({structural_hash(stmt) for stmt in nested}) == 4
 
 
+def test_annotations_see_what_their_node_defines() -> None:
+    def block(offset: int) -> Node:
+        v = Var("v")
+        store = Evaluate(v)
+        return Block("b", (IterVar(v, 0, 4, "spatial", 0),), None, (), (), None, store, {"at": [v + offset]})
+
+    assert structural_equal(block(1), block(1))
+    assert structural_hash(block(1)) == structural_hash(block(1))
+    assert not structural_equal(block(1), block(2))
+    assert structural_hash(block(1)) != structural_hash(block(2))
+
+
 def test_one_statement_and_a_sequence_of_it_differ() -> None:
     stmt = Evaluate(IntImm(1))
     assert not structural_equal(stmt, SeqStmt((stmt,)))
