@@ -1,1 +1,7 @@
+"""How kernels are scheduled: rules that ask what a loop nest computes, never which operator it came from."""
 
+from __future__ import annotations
+
+from tilewright.passes.schedule.schedule_kernels import ScheduleKernels
+
+__all__ = ["ScheduleKernels"]

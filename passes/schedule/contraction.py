@@ -1,0 +1,287 @@
+"""How sums of products are scheduled: matrix products, dense layers, convolutions.
+
+The result is tiled so that a tile of accumulators stays in vector registers: ``rows`` elements along a dimension that
+only one operand has, by ``vectors`` vectors along a dimension that only the other has. Each step of the sum loads one
+vector for each of ``vectors`` and broadcasts one number for each of ``rows``; a tile of P rows by NV vectors needs
+P * NV + NV + 1 registers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tilewright.passes.schedule.elementwise import vector_lanes
+from tilewright.passes.schedule.facts import (
+    Contraction,
+    axis_of,
+    block_of,
+    constant,
+    contraction,
+    is_contiguous,
+    product_of_extents,
+    reductions,
+    spatial,
+    uses,
+)
+from tilewright.passes.schedule.reduction import epilogue_of, uses_loop
+from tilewright.tensorir.expr import BufferLoad, Expr, Var
+from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
+from tilewright.tensorir.stmt import Block, IterVar
+from tilewright.tensorir.target import Target
+
+#: Tiles of the left operand that one iteration of the parallel loop goes through with the same columns.
+_TILES_PER_TASK = 8
+#: From this many rows on, copying the vector operand into panels costs less than walking it with large strides.
+_ROWS_WORTH_PACKING = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class Tiling:
+    """The plan for one contraction.
+
+    Attributes:
+        column: the variable whose neighbouring values are the lanes of a vector.
+        row: the variable along which a tile has ``rows`` elements; None if no such variable exists.
+        block: a second variable of the vector operand along which a tile has ``vectors`` vectors (channel blocks);
+            None if the vectors lie along ``column``.
+    """
+
+    column: IterVar
+    row: IterVar | None
+    block: IterVar | None
+    lanes: int
+    rows: int
+    vectors: int
+    vector_operand: BufferLoad
+    packed: bool
+
+    @property
+    def width(self) -> int:
+        """Elements of a tile along ``column``."""
+        return self.lanes if self.block is not None else self.lanes * self.vectors
+
+
+def plan_tiling(block: Block, target: Target) -> Tiling | None:
+    """How to tile a contraction, None if neither operand has the last dimension of the result alone."""
+    found = contraction(block)
+    if found is None or not spatial(block):
+        return None
+    column = spatial(block)[-1]
+    operands = _operands(found, column)
+    if operands is None:
+        return None
+    vector, scalar = operands
+    rows = [item for item in spatial(block)[:-1] if uses(scalar, item.var) and not uses(vector, item.var)]
+    blocks = [item for item in spatial(block)[:-1] if uses(vector, item.var) and not uses(scalar, item.var)]
+    row = rows[-1] if rows else None
+    extent = constant(column.extent)
+    lanes = vector_lanes(block, target)
+    if extent is not None:
+        while lanes // 2 >= extent and lanes > 2:
+            lanes //= 2
+    channel_block = blocks[-1] if blocks and extent == lanes else None
+    row_extent = constant(row.extent) if row is not None else 1
+    columns = extent
+    if channel_block is not None:
+        block_extent = constant(channel_block.extent)
+        columns = None if block_extent is None else block_extent * lanes
+    height, vectors = choose_tile(row_extent, columns, lanes, target.vector_registers)
+    if channel_block is not None:
+        block_extent = constant(channel_block.extent)
+        while block_extent is not None and block_extent % vectors:
+            vectors -= 1
+    packed = False
+    if not is_contiguous(vector, column.var):
+        if axis_of(vector, column.var) is None:
+            return None
+        packed = True
+    elif channel_block is None and axis_of(vector, column.var) is not None:
+        packed = row_extent is None or row_extent >= _ROWS_WORTH_PACKING
+    return Tiling(column, row, channel_block, lanes, height, vectors, vector, packed)
+
+
+def _operands(found: Contraction, column: IterVar) -> tuple[BufferLoad, BufferLoad] | None:
+    """The operand that has ``column`` and the one that has not."""
+    left, right = uses(found.left, column.var), uses(found.right, column.var)
+    if left == right:
+        return None
+    return (found.left, found.right) if left else (found.right, found.left)
+
+
+def choose_tile(rows: int | None, columns: int | None, lanes: int, registers: int) -> tuple[int, int]:
+    """Rows and vectors of the register tile for a result of ``rows`` by ``columns`` (None: not known).
+
+    Among the tiles that fit the registers, the one with the least wasted work, then the least loads for each
+    multiply-add.
+    """
+    best = (-1.0, 1, 1)
+    for vectors in range(1, 7):
+        most = (registers - 1 - vectors) // vectors
+        if columns is not None and vectors > 1 and (vectors - 1) * lanes >= columns:
+            break
+        for limit in range(1, most + 1):
+            height = limit
+            if rows is not None:
+                if limit > rows:
+                    break
+                tiles = -(-rows // limit)
+                height = -(-rows // tiles)  # nearly equal tiles
+            used_rows = 1.0 if rows is None else rows / (-(-rows // height) * height)
+            width = vectors * lanes
+            used_columns = 1.0 if columns is None else columns / (-(-columns // width) * width)
+            if rows is None and height > 8:
+                continue  # the remainder of an unknown number of rows is handled row count by row count
+            accumulators = height * vectors
+            latency = min(1.0, accumulators / 8)
+            reuse = accumulators / (accumulators + height + vectors)
+            score = used_rows * used_columns * latency * reuse
+            if score > best[0] + 1e-9:
+                best = (score, height, vectors)
+    return best[1], best[2]
+
+
+def schedule_contraction(schedule: Schedule, ref: BlockRef, target: Target) -> bool:
+    """Tile a contraction and its epilogue into registers.
+
+    Returns:
+        False, with the schedule unchanged, if the block is none that can be tiled so.
+    """
+    block = block_of(schedule, ref)
+    tiling = plan_tiling(block, target)
+    if tiling is None or len(schedule.get_loops(ref)) != len(block.iters):
+        return False
+    if tiling.packed:
+        _pack(schedule, ref, tiling)
+    last = epilogue_of(schedule, ref)
+    if last is None:
+        last = schedule.cache_write(ref, 0, "register")
+    schedule.set_scope(ref, 0, "register")
+    outer, tile = _tile_result(schedule, last, block, tiling)
+    at = outer[-1]
+    schedule.compute_at(ref, at)
+    _accumulate(schedule, ref, block, at, tiling)
+    _mark_tile(schedule, [tile[name] for name in ("block", "row", "column") if name in tile], tiling)
+    _parallelize(schedule, outer, block, tiling, target)
+    return True
+
+
+def _pack(schedule: Schedule, ref: BlockRef, tiling: Tiling) -> None:
+    """Copy the vector operand into panels as wide as a tile, in the order in which the sum reads them; columns beyond
+    the operand's are zero. ``[.., k, j]`` and ``[.., j, k]`` both become ``[.., j // width, k, j % width]``."""
+    buffer = tiling.vector_operand.buffer
+    axis = axis_of(tiling.vector_operand, tiling.column.var)
+    assert axis is not None
+    width = tiling.width
+    panel = schedule.cache_read(ref, buffer, "arena")
+
+    def layout(*index: Var) -> tuple[Expr, ...]:
+        rest: list[Expr] = [value for position, value in enumerate(index) if position != axis]
+        return (*rest[:-1], index[axis] // width, *rest[-1:], index[axis] % width)
+
+    schedule.transform_layout(panel, 0, layout, pad_value=0)
+
+
+def _tile_result(
+    schedule: Schedule, ref: BlockRef, block: Block, tiling: Tiling
+) -> tuple[list[LoopRef], dict[str, LoopRef]]:
+    """Split the loops of the block that writes the result: the loops over tiles, outermost first, the one over rows of
+    tiles last; and by name the loops inside a tile."""
+    loops = dict(zip(spatial(block), schedule.get_loops(ref), strict=True))
+    tile: dict[str, LoopRef] = {}
+    outer: list[LoopRef] = []
+    last: LoopRef | None = None
+    for item, loop in loops.items():
+        if item is tiling.row:
+            last, tile["row"] = schedule.split(loop, [None, tiling.rows])
+        elif item is tiling.block:
+            over, tile["block"] = schedule.split(loop, [None, tiling.vectors])
+            outer.append(over)
+        elif item is tiling.column:
+            if constant(item.extent) == tiling.width:
+                tile["column"] = loop
+            else:
+                over, tile["column"] = schedule.split(loop, [None, tiling.width])
+                outer.append(over)
+        else:
+            outer.append(loop)
+    if last is not None:
+        outer.append(last)
+    inside = [tile[name] for name in ("block", "row", "column") if name in tile]
+    schedule.reorder(*outer, *inside)
+    return outer, tile
+
+
+def _accumulate(schedule: Schedule, ref: BlockRef, original: Block, at: LoopRef, tiling: Tiling) -> None:
+    """Order the loops of the sum inside a tile: reduction outside, then block, row and lanes; the latter unrolled."""
+    inside = schedule.get_loops(ref)
+    inside = inside[inside.index(at) + 1 :]
+    by_item = loops_by_item(schedule, ref, inside)
+    names = [item.var.name for item in original.iters]
+    reduced = [by_item[names.index(item.var.name)] for item in reductions(original)]
+    wanted = [item for item in (tiling.block, tiling.row, tiling.column) if item is not None]
+    tile = [by_item[names.index(item.var.name)] for item in wanted]
+    steps = [loop for loop in reduced if loop is not None]
+    elements = [loop for loop in tile if loop is not None]
+    rest = [loop for loop in inside if loop not in steps and loop not in elements]
+    schedule.reorder(*rest, *steps, *elements)
+    stages = [schedule.decompose_reduction(ref, steps[0])] if steps else []
+    for stage in (*stages, ref):
+        own = schedule.get_loops(stage)
+        _mark_tile(schedule, own[len(own) - len(elements) :], tiling)
+
+
+def loops_by_item(schedule: Schedule, ref: BlockRef, loops: list[LoopRef]) -> list[LoopRef | None]:
+    """For each iteration variable of a block, the one of ``loops`` that drives it; None if it does not vary."""
+    found: list[LoopRef | None] = []
+    for item in block_of(schedule, ref).iters:
+        driving = [loop for loop in loops if uses_loop(item.value, loop)]
+        found.append(driving[0] if driving else None)
+    return found
+
+
+def _mark_tile(schedule: Schedule, loops: list[LoopRef], tiling: Tiling) -> None:
+    """Unroll the loops inside a tile and make its lanes vectors; the last loop is the one over columns."""
+    if not loops:
+        return
+    *others, column = loops
+    if tiling.width > tiling.lanes:
+        vectors, column = schedule.split(column, [None, tiling.lanes])
+        others.append(vectors)
+    schedule.vectorize(column)
+    for loop in others:
+        schedule.unroll(loop)
+
+
+def _parallelize(schedule: Schedule, outer: list[LoopRef], block: Block, tiling: Tiling, target: Target) -> None:
+    """Run tiles in parallel. The tiles of one task are neighbours along the rows and share their columns."""
+    if tiling.row is not None:
+        *others, rows = outer
+        schedule.annotate(rows, "specialize_tail", True)
+        extent = constant(tiling.row.extent)
+        tiles = None if extent is None else -(-extent // tiling.rows)
+        task = _tiles_per_task(tiles, product_of_extents(_outer_items(block, tiling)), tiling, target)
+        if tiles is None or task < tiles:
+            chunk, _ = schedule.split(rows, [None, task])
+            others.append(chunk)
+    else:
+        others = outer
+    if others:
+        schedule.parallel(schedule.fuse(*others) if len(others) > 1 else others[0])
+
+
+def _outer_items(block: Block, tiling: Tiling) -> list[IterVar]:
+    return [item for item in spatial(block) if item is not tiling.row and item is not tiling.column]
+
+
+def _tiles_per_task(tiles: int | None, others: int | None, tiling: Tiling, target: Target) -> int:
+    """How many tiles along the rows one task takes: few enough that every thread gets several tasks, and a divisor of
+    their number, so that no task is short."""
+    if tiles is None:
+        return _TILES_PER_TASK
+    columns = constant(tiling.column.extent)
+    parts = (others or 1) * (1 if columns is None else -(-columns // tiling.width))
+    wanted = max(1, -(-4 * target.num_threads // parts))
+    for count in range(wanted, tiles + 1):
+        if tiles % count == 0:
+            return tiles // count
+    return 1

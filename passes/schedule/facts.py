@@ -1,0 +1,160 @@
+"""What schedule rules ask about a block: which variables index which buffers, where memory is contiguous."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Cast, Expr, IntImm, Var
+from tilewright.tensorir.functor import uses_var, walk
+from tilewright.tensorir.schedule import BlockRef, Schedule
+from tilewright.tensorir.stmt import Block, BufferStore, IterVar
+
+#: Intrinsics that cost about as much as a handful of additions or less.
+_CHEAP_CALLS = frozenset(
+    {"abs", "fma", "floor", "ceil", "trunc", "round", "isnan", "isinf", "isfinite", "copysign", "reinterpret"}
+)
+
+
+def constant(expr: Expr) -> int | None:
+    """The value of an integer constant, None for anything else."""
+    return expr.value if isinstance(expr, IntImm) else None
+
+
+def block_of(schedule: Schedule, ref: BlockRef) -> Block:
+    """The block that a handle stands for."""
+    found = schedule.get(ref)
+    assert isinstance(found, Block)
+    return found
+
+
+def spatial(block: Block) -> list[IterVar]:
+    """The iteration variables whose instances are independent."""
+    return [item for item in block.iters if item.kind == "spatial"]
+
+
+def reductions(block: Block) -> list[IterVar]:
+    """The iteration variables over which the block accumulates."""
+    return [item for item in block.iters if item.kind == "reduction"]
+
+
+def stores(block: Block) -> list[BufferStore]:
+    """The stores in the block's body."""
+    return [node for node in walk(block.body) if isinstance(node, BufferStore)]
+
+
+def loads(block: Block) -> list[BufferLoad]:
+    """The loads in the block's body that are not of what it writes."""
+    written = {store.buffer for store in stores(block)}
+    return [node for node in walk(block.body) if isinstance(node, BufferLoad) and node.buffer not in written]
+
+
+def is_expensive(block: Block) -> bool:
+    """Whether computing an element costs much more than loading it."""
+    return any(isinstance(node, Call) and node.name not in _CHEAP_CALLS for node in walk(block.body))
+
+
+def axis_of(access: BufferLoad | BufferStore, var: Var) -> int | None:
+    """The dimension whose index is exactly ``var``; None if there is none or ``var`` also occurs elsewhere."""
+    found = None
+    for axis, index in enumerate(access.indices):
+        if index is var:
+            if found is not None:
+                return None
+            found = axis
+        elif uses_var(index, {var}):
+            return None
+    return found
+
+
+def uses(access: BufferLoad | BufferStore, var: Var) -> bool:
+    """Whether the place of an access depends on ``var``."""
+    return any(uses_var(index, {var}) for index in access.indices)
+
+
+def mergeable(accesses: Iterable[BufferLoad | BufferStore], outer: IterVar, inner: IterVar) -> bool:
+    """Whether two neighbouring variables walk memory like one: in every access both are missing, or both are indices
+    of neighbouring dimensions of which the inner one is walked whole."""
+    for access in accesses:
+        if not uses(access, outer.var) and not uses(access, inner.var):
+            continue
+        first, second = axis_of(access, outer.var), axis_of(access, inner.var)
+        if first is None or second is None or second != first + 1 or access.buffer.strides:
+            return False
+        whole, walked = access.buffer.shape[second], inner.extent
+        if whole is not walked and (constant(whole) is None or constant(whole) != constant(walked)):
+            return False
+    return True
+
+
+def is_contiguous(access: BufferLoad | BufferStore, var: Var) -> bool:
+    """Whether neighbouring values of ``var`` access neighbouring elements."""
+    last = access.indices[-1] if access.indices else None
+    if last is None or any(uses_var(index, {var}) for index in access.indices[:-1]):
+        return False
+    return coefficient(last, var) == 1
+
+
+def coefficient(expr: Expr, var: Var) -> int | None:
+    """The factor of ``var`` in an index expression: 0 where it does not occur, None if it is not a constant."""
+    if expr is var:
+        return 1
+    if not uses_var(expr, {var}):
+        return 0
+    if isinstance(expr, BinaryOp):
+        a, b = coefficient(expr.a, var), coefficient(expr.b, var)
+        if a is None or b is None:
+            return None
+        if expr.op in ("add", "sub"):
+            return a + b if expr.op == "add" else a - b
+        if expr.op == "mul":
+            factor = constant(expr.b) if b == 0 else constant(expr.a)
+            return None if factor is None else (a or b) * factor
+    return None
+
+
+@dataclasses.dataclass(frozen=True)
+class Contraction:
+    """A block that sums products of two loads.
+
+    Attributes:
+        accumulator: the buffer that it sums into.
+        left, right: the two loads.
+    """
+
+    accumulator: Buffer
+    left: BufferLoad
+    right: BufferLoad
+
+
+def contraction(block: Block) -> Contraction | None:
+    """The block as a sum of products ``acc[..] = acc[..] + left[..] * right[..]``, None if it is something else."""
+    written = stores(block)
+    if len(written) != 1 or not reductions(block) or not isinstance(block.body, BufferStore):
+        return None
+    value = block.body.value
+    if not (isinstance(value, BinaryOp) and value.op == "add" and isinstance(value.a, BufferLoad)):
+        return None
+    if value.a.buffer is not block.body.buffer or not isinstance(value.b, BinaryOp) or value.b.op != "mul":
+        return None
+    left, right = _only_load(value.b.a), _only_load(value.b.b)
+    if left is None or right is None:
+        return None
+    return Contraction(block.body.buffer, left, right)
+
+
+def _only_load(expr: Expr) -> BufferLoad | None:
+    while isinstance(expr, Cast):
+        expr = expr.value
+    return expr if isinstance(expr, BufferLoad) else None
+
+
+def product_of_extents(items: Iterable[IterVar]) -> int | None:
+    """The number of instances, None if it depends on symbolic dimensions."""
+    total = 1
+    for item in items:
+        extent = constant(item.extent)
+        if extent is None:
+            return None
+        total *= extent
+    return total

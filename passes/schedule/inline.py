@@ -1,0 +1,48 @@
+"""Inlining: producers whose elements are cheaper to compute again than to store."""
+
+from __future__ import annotations
+
+from tilewright.passes.schedule.facts import block_of, is_expensive, loads, reductions, spatial, uses
+from tilewright.tensorir.errors import ScheduleError
+from tilewright.tensorir.schedule import BlockRef, Schedule
+from tilewright.tensorir.stmt import Block
+
+
+def inline_producers(schedule: Schedule) -> None:
+    """Inline every block that is no reduction into its consumers, last first, where that repeats no costly work.
+
+    A block stays where an element would be computed more than once and costs more than a load (an exponential read by
+    a sum and a division), or where a contraction would compute it again for each column of its other operand.
+    """
+    outputs = set(schedule.func.buffers)
+    for ref in reversed(schedule.get_blocks()):
+        block = block_of(schedule, ref)
+        if reductions(block) or any(region.buffer in outputs for region in block.writes):
+            continue
+        consumers = [block_of(schedule, consumer) for consumer in schedule.get_consumers(ref)]
+        if consumers and not _repeats_work(block, consumers):
+            try:
+                schedule.compute_inline(ref)
+            except ScheduleError:
+                continue  # not a plain formula of one element; it keeps its own loops
+
+
+def _repeats_work(block: Block, consumers: list[Block]) -> bool:
+    written = block.writes[0].buffer
+    is_formula_of_constants = not loads(block)
+    if is_formula_of_constants and not is_expensive(block):
+        return False
+    reads = 0
+    for consumer in consumers:
+        for load in loads(consumer):
+            if load.buffer is not written:
+                continue
+            reads += 1
+            if reductions(consumer) and not all(uses(load, item.var) for item in spatial(consumer)):
+                return True  # the same element is read for several results
+    return reads > 1 and is_expensive(block)
+
+
+def reduction_blocks(schedule: Schedule) -> list[BlockRef]:
+    """The blocks that reduce, in program order."""
+    return [ref for ref in schedule.get_blocks() if reductions(block_of(schedule, ref))]

@@ -1,0 +1,56 @@
+"""ScheduleKernels: each kernel gets loops that fit the machine.
+
+The rules, first match: a sum of products is tiled into registers (``contraction``); reductions along rows run row by
+row (``reduction.schedule_rows``); what is left is scheduled block by block. A rule that does not fit leaves a remark
+and the next one is tried, so that every kernel compiles, if not at its best.
+"""
+
+from __future__ import annotations
+
+from tilewright.graphir.module import IRModule
+from tilewright.passes.base import PrimFuncPass
+from tilewright.passes.context import PassContext
+from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.registry import register_pass
+from tilewright.passes.schedule.contraction import schedule_contraction
+from tilewright.passes.schedule.facts import block_of, contraction
+from tilewright.passes.schedule.inline import inline_producers, reduction_blocks
+from tilewright.passes.schedule.reduction import schedule_rest, schedule_rows
+from tilewright.tensorir.errors import ScheduleError
+from tilewright.tensorir.schedule import Schedule
+from tilewright.tensorir.stmt import PrimFunc
+from tilewright.tensorir.target import Target
+
+#: From this optimization level on, sums of floats may be added up in another order.
+_REASSOCIATE_FROM = 3
+
+
+@register_pass
+@primfunc_pass(opt_level=2, name="ScheduleKernels")
+class ScheduleKernels(PrimFuncPass):
+    """Tiles, vectorizes and parallelizes the loop nests of a kernel for the current target."""
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        """``func`` with scheduled loops."""
+        target = Target.current()
+        schedule = Schedule(func)
+        inline_producers(schedule)
+        contractions = [ref for ref in reduction_blocks(schedule) if contraction(block_of(schedule, ref)) is not None]
+        for ref in contractions:
+            schedule = self._try(schedule, ctx, "contraction", lambda s, ref=ref: schedule_contraction(s, ref, target))
+        if not contractions and reduction_blocks(schedule):
+            reassociate = ctx.opt_level >= _REASSOCIATE_FROM
+            schedule = self._try(schedule, ctx, "rows", lambda s: schedule_rows(s, target, reassociate))
+        return schedule_rest(schedule, target).func
+
+    def _try(self, schedule: Schedule, ctx: PassContext, rule: str, apply: object) -> Schedule:
+        """The schedule after a rule, or as it was where the rule does not fit."""
+        attempt = schedule.copy()
+        assert callable(apply)
+        try:
+            if apply(attempt):
+                ctx.remark(f"scheduled by the rule {rule!r}", kind="applied")
+                return attempt
+        except ScheduleError as error:
+            ctx.remark(f"the rule {rule!r} does not fit: {str(error).splitlines()[0]}", kind="missed")
+        return schedule
