@@ -26,7 +26,7 @@ from tilewright.graphir.expr import (
     var,
 )
 from tilewright.graphir.module import IRModule
-from tilewright.graphir.op import OPERATORS, Operator, get_operator, list_operators, register_operator
+from tilewright.graphir.op import ALIASES, OPERATORS, Operator, get_operator, list_operators, register_operator
 from tilewright.graphir.printer import large_constants, to_text
 from tilewright.graphir.types import FuncType, TensorType, TupleType, Type
 
@@ -75,7 +75,7 @@ class _Operators(_types.ModuleType):
 
 def _operator(name: str, module: str) -> Operator:
     try:
-        return OPERATORS[name]
+        return OPERATORS[name] if name in OPERATORS else ALIASES[name]
     except KeyError:
         raise AttributeError(f"module {module!r} has no operator {name!r}") from None
 

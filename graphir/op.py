@@ -33,6 +33,21 @@ class NoAttrs:
     """The attributes of an operator that has none."""
 
 
+@dataclasses.dataclass(frozen=True)
+class LayoutChoice:
+    """The layouts that an operator asks for.
+
+    Attributes:
+        plain: the layouts that it has now, one for each argument and, last, that of the result.
+        blocked: those that it asks for, in the same order.
+        attrs: its attributes then.
+    """
+
+    plain: tuple[str, ...]
+    blocked: tuple[str, ...]
+    attrs: Any
+
+
 class Operator:
     """Base of all operators.
 
@@ -97,6 +112,53 @@ class Operator:
     compute: ClassVar[Callable[..., Tensor | list[Tensor]] | None] = None
     #: Decomposition into other operators: ``decompose(args: list[Expr], attrs) -> Expr``.
     decompose: ClassVar[Callable[..., Expr] | None] = None
+
+    # Traits that passes ask for. The defaults say that the operator has none.
+
+    #: Whether ``op(x * s) == op(x) * s`` for factors ``s`` along the channels of the first argument: for ``"any"``
+    #: factor, for ``"positive"`` ones, or None: not known.
+    commutes_with_scale: ClassVar[str | None] = None
+
+    def simplify_inference(self, args: Sequence[Expr], attrs: Any) -> Expr | None:
+        """What a call means in a model that is only run, never trained, in simpler operators; None: it stays."""
+        return None
+
+    def channel_axis(self, argument: int, attrs: Any) -> int | None:
+        """Where the channels are that weights belong to: of the result (``argument`` -1), or of argument 0."""
+        return None
+
+    def scale_weights(self, args: Sequence[Expr], attrs: Any, scale: Expr, of_result: bool) -> list[Expr] | None:
+        """Arguments with which the result is multiplied by ``scale``, or is the one for argument 0 multiplied by it.
+
+        Args:
+            scale: a vector, one factor for each channel of the result (``of_result``) or of argument 0.
+
+        Returns:
+            the new arguments, None if weights cannot take the factors up.
+        """
+        return None
+
+    def prefer_layout(self, args: Sequence[Expr], attrs: Any, lanes: int) -> LayoutChoice | str:
+        """The layouts in which the operator runs fastest with vectors of ``lanes`` elements.
+
+        Returns:
+            the choice; or, where the operator stays as it is, the reason in words (empty: it has no layouts at all).
+        """
+        return ""
+
+    def in_layout(
+        self, args: Sequence[Expr], blocked: Sequence[Expr | None], attrs: Any, plain: str, target: str
+    ) -> Expr | None:
+        """A call whose result is that of ``op(*args)`` in layout ``target``, for an operator that takes a layout over.
+
+        Args:
+            args: the arguments in layout ``plain``.
+            blocked: for each argument, the same value in layout ``target`` where it is at hand (for one at least).
+
+        Returns:
+            the call (further operators may be around it), or None if the operator needs the plain layout.
+        """
+        return None
 
     # What users and passes call.
 
@@ -184,13 +246,28 @@ def register_operator(cls: type[O]) -> O:
     return instance
 
 
+#: Other names by which users may call operators; IR text has the operator's own name.
+ALIASES: dict[str, Operator] = {}
+
+
+def register_alias(name: str, operator: Operator) -> None:
+    """Make ``operator`` known by a second name.
+
+    Raises:
+        ValueError: the name is taken.
+    """
+    if name in OPERATORS or name in ALIASES:
+        raise ValueError(f"operator {name!r} is already registered")
+    ALIASES[name] = operator
+
+
 def get_operator(name: str) -> Operator:
     """The operator of that name.
 
     Raises:
         UnsupportedOperatorError: there is none; the closest names are suggested.
     """
-    found = OPERATORS.get(name)
+    found = OPERATORS.get(name) or ALIASES.get(name)
     if found is None:
         close = difflib.get_close_matches(name, OPERATORS, 3)
         hint = f"; did you mean {' or '.join(close)}?" if close else ""

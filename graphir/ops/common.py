@@ -227,19 +227,22 @@ class ReduceAttrs:
 class Reduce(Operator):
     """Base of reductions over axes.
 
-    A subclass states ``dtypes``, ``combine`` (a reduction of ``tensorir.tensor``) and ``function`` (NumPy's, which
-    takes ``axis`` and ``keepdims``). Half types accumulate in float32 and round once.
+    A subclass states ``dtypes``, ``combine`` (a reduction of ``tensorir.tensor``) and ``evaluate`` (NumPy's). Half
+    types accumulate in float32 and round once.
     """
 
     arguments = ("x",)
     kind = "reduction"
     Attrs = ReduceAttrs
     dtypes: ClassVar[Sequence[str]] = NUMBERS
-    function: ClassVar[Callable[..., Any]]
 
     def combine(self, source: Expr, axes: Sequence[Var]) -> te.Reduction:
         """The reduction of ``source`` over ``axes``."""
         raise NotImplementedError(f"operator {self.name} states no reduction")
+
+    def evaluate(self, x: np.ndarray[Any, Any], axes: tuple[int, ...], attrs: Any) -> Any:
+        """The result on a NumPy array (halves come as float32) before it is rounded to its type."""
+        raise NotImplementedError(f"operator {self.name} states no NumPy reference")
 
     def axes(self, ndim: int, attrs: ReduceAttrs) -> tuple[int, ...]:
         """The reduced axes, ascending.
@@ -255,7 +258,7 @@ class Reduce(Operator):
             raise self.error("axis", "different axes", attrs.axis)
         return tuple(axes)
 
-    def infer_type(self, args: Sequence[TensorType], attrs: ReduceAttrs) -> TensorType:
+    def infer_type(self, args: Sequence[TensorType], attrs: Any) -> TensorType:
         check_dtype(self, 0, args[0], self.dtypes)
         axes = self.axes(args[0].ndim, attrs)
         shape: list[Dim] = []
@@ -266,22 +269,28 @@ class Reduce(Operator):
                 shape.append(1)
         return TensorType(shape, args[0].dtype)
 
-    def reference(self, args: Sequence[Any], attrs: ReduceAttrs) -> Any:
+    def reference(self, args: Sequence[Any], attrs: Any) -> Any:
         (x,) = args
-        axes = self.axes(x.ndim, attrs)
         with np.errstate(all="ignore"):
-            result = type(self).function(widened(x), axis=axes, keepdims=attrs.keepdims)
+            result = self.evaluate(widened(x), self.axes(x.ndim, attrs), attrs)
         return np.asarray(result).astype(x.dtype, copy=False)
 
-    def compute(self, args: Sequence[Tensor], attrs: ReduceAttrs, out: TensorType) -> Tensor | list[Tensor]:
-        (x,) = args
-        axes = self.axes(x.ndim, attrs)
-        wide = compute_type(x.dtype)
+    def stage(
+        self,
+        x: Tensor,
+        axes: Sequence[int],
+        attrs: Any,
+        out: TensorType,
+        name: str,
+        source: Callable[[Sequence[Expr], Expr], Expr],
+        combine: Callable[[Expr, list[Var]], te.Reduction],
+    ) -> Tensor:
+        """The stage ``name`` of the result's shape that combines ``source(place, element of x)`` over ``axes``."""
         over = {axis: te.reduce_axis(x.shape[axis], f"k{axis}") for axis in axes}
 
         def element(*place: Var) -> te.Reduction | Expr:
-            kept = list(place)
-            indices = []
+            kept: list[Expr] = list(place)
+            indices: list[Expr] = []
             for axis in range(x.ndim):
                 if axis in over:
                     indices.append(over[axis])
@@ -289,10 +298,16 @@ class Reduce(Operator):
                         kept.pop(0)
                 else:
                     indices.append(kept.pop(0))
-            value = cast(wide, x[tuple(indices)])
-            return self.combine(value, list(over.values())) if over else value
+            value = source(place, x[tuple(indices)])
+            return combine(value, list(over.values())) if over else value
 
-        result = te.compute(out.shape, element, name=self.__name__)
+        return te.compute(out.shape, element, name=name)
+
+    def compute(self, args: Sequence[Tensor], attrs: Any, out: TensorType) -> Tensor | list[Tensor]:
+        (x,) = args
+        wide = compute_type(x.dtype)
+        axes = self.axes(x.ndim, attrs)
+        result = self.stage(x, axes, attrs, out, self.__name__, lambda place, value: cast(wide, value), self.combine)
         if result.dtype is not out.dtype:
             result = te.compute(out.shape, lambda *place: cast(out.dtype, result[place]), name=f"{self.__name__}_cast")
         return result

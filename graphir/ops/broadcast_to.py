@@ -1,0 +1,144 @@
+"""Elements repeated: along axes of extent 1, as whole tensors, or one by one."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.graphir.dims import as_dim, dim_equal, format_shape, simplify
+from tilewright.graphir.op import Operator, register_operator
+from tilewright.graphir.ops.common import axis_index, normalize, read_broadcast, sequence_of
+from tilewright.graphir.types import TensorType
+from tilewright.tensorir import tensor as te
+from tilewright.tensorir.expr import Expr, Var
+from tilewright.tensorir.tensor import Tensor
+
+
+@dataclasses.dataclass(frozen=True)
+class BroadcastToAttrs:
+    """``shape``: that of the result."""
+
+    shape: Any
+
+    def __post_init__(self) -> None:
+        normalize(self, shape=tuple(as_dim(dim) for dim in sequence_of(self.shape, "shape")))
+
+
+@register_operator
+class broadcast_to(Operator):
+    """``x`` repeated along new axes in front and along axes of extent 1."""
+
+    name = "broadcast_to"
+    arguments = ("x",)
+    kind = "broadcast"
+    Attrs = BroadcastToAttrs
+
+    def infer_type(self, args: Sequence[TensorType], attrs: BroadcastToAttrs) -> TensorType:
+        (x,) = args
+        offset = len(attrs.shape) - x.ndim
+        fits = offset >= 0
+        for position, dim in enumerate(x.shape if fits else ()):
+            is_one = isinstance(dim, int) and dim == 1
+            fits = fits and (is_one or dim_equal(dim, attrs.shape[offset + position]))
+        if not fits:
+            raise self.error("shape", f"a shape that {format_shape(x.shape)} broadcasts to", format_shape(attrs.shape))
+        return TensorType(attrs.shape, x.dtype)
+
+    def reference(self, args: Sequence[Any], attrs: BroadcastToAttrs) -> Any:
+        return np.broadcast_to(args[0], attrs.shape).copy()
+
+    def compute(self, args: Sequence[Tensor], attrs: BroadcastToAttrs, out: TensorType) -> Tensor:
+        return te.compute(out.shape, lambda *place: read_broadcast(args[0], place), name="broadcast_to")
+
+
+@dataclasses.dataclass(frozen=True)
+class TileAttrs:
+    """``reps``: how often the tensor is repeated along each of the last axes."""
+
+    reps: Any
+
+    def __post_init__(self) -> None:
+        reps = tuple(operator.index(count) for count in sequence_of(self.reps, "reps"))
+        if any(count < 0 for count in reps):
+            raise ValueError(f"reps: expected no negative count, found {reps}")
+        normalize(self, reps=reps)
+
+
+@register_operator
+class tile(Operator):
+    """``x`` as a whole repeated along axes, as ``numpy.tile``."""
+
+    name = "tile"
+    arguments = ("x",)
+    kind = "injective"
+    Attrs = TileAttrs
+
+    def infer_type(self, args: Sequence[TensorType], attrs: TileAttrs) -> TensorType:
+        (x,) = args
+        ndim = max(x.ndim, len(attrs.reps))
+        reps = (1,) * (ndim - len(attrs.reps)) + attrs.reps
+        shape = (1,) * (ndim - x.ndim) + x.shape
+        return TensorType([simplify(dim * count) for dim, count in zip(shape, reps, strict=True)], x.dtype)
+
+    def reference(self, args: Sequence[Any], attrs: TileAttrs) -> Any:
+        return np.tile(args[0], attrs.reps)
+
+    def compute(self, args: Sequence[Tensor], attrs: TileAttrs, out: TensorType) -> Tensor:
+        (x,) = args
+        reps = (1,) * (x.ndim - len(attrs.reps)) + attrs.reps[max(0, len(attrs.reps) - x.ndim) :]
+
+        def element(*place: Var) -> Expr:
+            last = place[len(place) - x.ndim :]
+            indices: list[Expr] = []
+            for index, extent, count in zip(last, x.shape, reps, strict=True):
+                empty = getattr(extent, "value", None) == 0
+                indices.append(index if count == 1 or empty else index % extent)
+            return x[tuple(indices)]
+
+        return te.compute(out.shape, element, name="tile")
+
+
+@dataclasses.dataclass(frozen=True)
+class RepeatAttrs:
+    """``repeats``: how often each element is repeated; ``axis``: along which axis."""
+
+    repeats: int
+    axis: int = 0
+
+    def __post_init__(self) -> None:
+        if type(self.repeats) is not int or self.repeats < 0:
+            raise ValueError(f"repeats: expected a count, found {self.repeats!r}")
+
+
+@register_operator
+class repeat(Operator):
+    """Each element of ``x`` repeated along an axis, as ``numpy.repeat``."""
+
+    name = "repeat"
+    arguments = ("x",)
+    kind = "injective"
+    Attrs = RepeatAttrs
+
+    def infer_type(self, args: Sequence[TensorType], attrs: RepeatAttrs) -> TensorType:
+        (x,) = args
+        axis = axis_index(self, attrs.axis, x.ndim)
+        shape = list(x.shape)
+        shape[axis] = simplify(shape[axis] * attrs.repeats)
+        return TensorType(shape, x.dtype)
+
+    def reference(self, args: Sequence[Any], attrs: RepeatAttrs) -> Any:
+        return np.repeat(args[0], attrs.repeats, attrs.axis)
+
+    def compute(self, args: Sequence[Tensor], attrs: RepeatAttrs, out: TensorType) -> Tensor:
+        (x,) = args
+        axis = attrs.axis % x.ndim
+        count = max(1, attrs.repeats)
+        return te.compute(
+            out.shape,
+            lambda *place: x[tuple(i // count if n == axis else i for n, i in enumerate(place))],
+            name="repeat",
+        )

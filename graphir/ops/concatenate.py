@@ -1,0 +1,102 @@
+"""Tensors joined along an axis."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.graphir import expr as graph
+from tilewright.graphir.dims import Dim, dim_equal, simplify
+from tilewright.graphir.op import Operator, register_operator
+from tilewright.graphir.ops.common import axis_index, guarded, same_dtype
+from tilewright.graphir.ops.expand_dims import expand_dims
+from tilewright.graphir.types import TensorType
+from tilewright.tensorir import tensor as te
+from tilewright.tensorir.expr import Expr, Var, all_of, as_expr, select
+from tilewright.tensorir.tensor import Tensor
+
+
+@dataclasses.dataclass(frozen=True)
+class JoinAttrs:
+    """``axis``: the axis along which tensors are joined."""
+
+    axis: int = 0
+
+
+@register_operator
+class concatenate(Operator):
+    """Tensors one behind the other along an axis that they have."""
+
+    name = "concatenate"
+    arguments = ("*data",)
+    kind = "injective"
+    Attrs = JoinAttrs
+
+    def infer_type(self, args: Sequence[TensorType], attrs: JoinAttrs) -> TensorType:
+        if not args:
+            raise self.error("data", "at least one tensor", "none")
+        first = args[0]
+        dtype = same_dtype(self, args)
+        axis = axis_index(self, attrs.axis, first.ndim)
+        total: Dim = 0
+        for number, arg in enumerate(args):
+            fits = arg.ndim == first.ndim and all(
+                n == axis or dim_equal(dim, first.shape[n]) for n, dim in enumerate(arg.shape)
+            )
+            if not fits:
+                raise self.error(number, f"the shape of data[0], {first}, but for axis {axis}", arg)
+            total = simplify(total + arg.shape[axis])
+        return TensorType((*first.shape[:axis], total, *first.shape[axis + 1 :]), dtype)
+
+    def reference(self, args: Sequence[Any], attrs: JoinAttrs) -> Any:
+        return np.concatenate(list(args), axis=attrs.axis)
+
+    def compute(self, args: Sequence[Tensor], attrs: JoinAttrs, out: TensorType) -> Tensor:
+        axis = attrs.axis % out.ndim
+        starts: list[Expr] = [as_expr(0)]
+        for arg in args:
+            starts.append(starts[-1] + arg.shape[axis])
+
+        def element(*place: Var) -> Expr:
+            at = place[axis]
+            result: Expr | None = None
+            for number in range(len(args) - 1, -1, -1):
+                above = at >= starts[number] if number else as_expr(True)
+                below = at < starts[number + 1] if number + 1 < len(args) else as_expr(True)
+                indices = (*place[:axis], at - starts[number], *place[axis + 1 :])
+                load = guarded(all_of(above, below), args[number][indices], 0)
+                result = load if result is None else select(below, load, result)
+            assert result is not None
+            return result
+
+        return te.compute(out.shape, element, name="concatenate")
+
+
+@register_operator
+class stack(Operator):
+    """Tensors of one shape side by side along a new axis, whose place in the result is ``axis``."""
+
+    name = "stack"
+    arguments = ("*data",)
+    kind = "injective"
+    Attrs = JoinAttrs
+
+    def infer_type(self, args: Sequence[TensorType], attrs: JoinAttrs) -> TensorType:
+        if not args:
+            raise self.error("data", "at least one tensor", "none")
+        first = args[0]
+        for number, arg in enumerate(args):
+            if arg != first:
+                raise self.error(number, f"the type of data[0], {first}", arg)
+        axis = axis_index(self, attrs.axis, first.ndim + 1)
+        return TensorType((*first.shape[:axis], len(args), *first.shape[axis:]), first.dtype)
+
+    def reference(self, args: Sequence[Any], attrs: JoinAttrs) -> Any:
+        return np.stack(list(args), axis=attrs.axis)
+
+    def decompose(self, args: Sequence[graph.Expr], attrs: JoinAttrs) -> graph.Expr:
+        axis = attrs.axis % (args[0].ndim + 1)
+        return concatenate(*[expand_dims(arg, axis=axis) for arg in args], axis=axis)

@@ -1,0 +1,52 @@
+"""The product of two batches of matrices."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright.graphir import expr as graph
+from tilewright.graphir.op import Operator, register_operator
+from tilewright.graphir.ops.matmul import matmul
+from tilewright.graphir.ops.transpose import transpose
+from tilewright.graphir.types import TensorType, Type
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchMatmulAttrs:
+    """Which of the factors are given with rows and columns exchanged."""
+
+    transpose_a: bool = False
+    transpose_b: bool = False
+
+
+@register_operator
+class batch_matmul(Operator):
+    """The matrix product for each item of a batch: a ``[batch, m, k]``, b ``[batch, k, n]``."""
+
+    name = "nn.batch_matmul"
+    arguments = ("a", "b")
+    kind = "contraction"
+    Attrs = BatchMatmulAttrs
+
+    def infer_type(self, args: Sequence[TensorType], attrs: BatchMatmulAttrs) -> Type:
+        for number, arg in enumerate(args):
+            if arg.ndim != 3:
+                raise self.error(number, "3 dimensions (batch, rows, columns)", arg)
+        flags = (attrs.transpose_a, attrs.transpose_b)
+        turned = [
+            TensorType((arg.shape[0], arg.shape[2], arg.shape[1]), arg.dtype) if flag else arg
+            for arg, flag in zip(args, flags, strict=True)
+        ]
+        return matmul.infer_type(turned, matmul.Attrs())
+
+    def reference(self, args: Sequence[Any], attrs: BatchMatmulAttrs) -> Any:
+        flags = (attrs.transpose_a, attrs.transpose_b)
+        turned = [arg.transpose(0, 2, 1) if flag else arg for arg, flag in zip(args, flags, strict=True)]
+        return matmul.reference(turned, matmul.Attrs())
+
+    def decompose(self, args: Sequence[graph.Expr], attrs: BatchMatmulAttrs) -> graph.Expr:
+        flags = (attrs.transpose_a, attrs.transpose_b)
+        turned = [transpose(arg, axes=(0, 2, 1)) if flag else arg for arg, flag in zip(args, flags, strict=True)]
+        return matmul(*turned)

@@ -1,0 +1,89 @@
+"""Batch normalization at inference."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.graphir import expr as graph
+from tilewright.graphir.dims import dim_equal
+from tilewright.graphir.op import Operator, register_operator
+from tilewright.graphir.ops.arithmetic import add, divide, multiply, subtract
+from tilewright.graphir.ops.common import FLOATS, axis_index, check_dtype, is_half, same_dtype, widened
+from tilewright.graphir.ops.expand_dims import expand_dims
+from tilewright.graphir.ops.unary import cast, sqrt
+from tilewright.graphir.types import TensorType
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchNormAttrs:
+    """How data are normalized.
+
+    Attributes:
+        axis: that of the channels.
+        epsilon: added to the variance.
+        center: whether ``beta`` is added.
+        scale: whether ``gamma`` is multiplied with.
+    """
+
+    axis: int = 1
+    epsilon: float = 1e-5
+    center: bool = True
+    scale: bool = True
+
+
+@register_operator
+class batch_norm(Operator):
+    """``(data - moving_mean) / sqrt(moving_var + epsilon) * gamma + beta`` for each channel: Ioffe and Szegedy,
+    "Batch Normalization", 2015.
+
+    This is the form for inference. TVM's operator of this name gives a tuple of the result and the moving mean and
+    variance; here the result is the tensor alone.
+    """
+
+    name = "nn.batch_norm"
+    arguments = ("data", "gamma", "beta", "moving_mean", "moving_var")
+    kind = "broadcast"
+    Attrs = BatchNormAttrs
+
+    def infer_type(self, args: Sequence[TensorType], attrs: BatchNormAttrs) -> TensorType:
+        data = args[0]
+        same_dtype(self, args)
+        check_dtype(self, 0, data, FLOATS)
+        axis = axis_index(self, attrs.axis, data.ndim)
+        for number, arg in enumerate(args[1:], 1):
+            if arg.ndim != 1 or not dim_equal(arg.shape[0], data.shape[axis]):
+                raise self.error(number, f"a shape ({data.shape[axis]},) to match axis {attrs.axis} of data", arg)
+        return data
+
+    def reference(self, args: Sequence[Any], attrs: BatchNormAttrs) -> Any:
+        data, gamma, beta, mean, variance = [widened(arg) for arg in args]
+        shape = [1] * data.ndim
+        shape[attrs.axis] = -1
+        with np.errstate(all="ignore"):
+            result = (data - mean.reshape(shape)) / np.sqrt(variance.reshape(shape) + data.dtype.type(attrs.epsilon))
+            if attrs.scale:
+                result = result * gamma.reshape(shape)
+            if attrs.center:
+                result = result + beta.reshape(shape)
+        return result.astype(args[0].dtype, copy=False)
+
+    def decompose(self, args: Sequence[graph.Expr], attrs: BatchNormAttrs) -> graph.Expr:
+        """One multiplication and one addition with vectors that fold where the statistics are constants."""
+        dtype = args[0].dtype
+        if is_half(dtype):
+            args = [cast(arg, dtype="float32") for arg in args]
+        data, gamma, beta, mean, variance = args
+        deviation = sqrt(add(variance, attrs.epsilon))
+        factor = divide(gamma if attrs.scale else graph.const(1.0, data.dtype), deviation)
+        shift = multiply(mean, factor)
+        shift = subtract(beta, shift) if attrs.center else subtract(graph.const(0.0, data.dtype), shift)
+        behind = data.ndim - 1 - attrs.axis % data.ndim
+        if behind:
+            factor = expand_dims(factor, axis=1, num_newaxis=behind)
+            shift = expand_dims(shift, axis=1, num_newaxis=behind)
+        result = add(multiply(data, factor), shift)
+        return cast(result, dtype=dtype) if is_half(dtype) else result

@@ -1,0 +1,56 @@
+"""A bias for each channel."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright.graphir.dims import dim_equal
+from tilewright.graphir.op import Operator, register_operator
+from tilewright.graphir.ops.common import NUMBERS, axis_index, check_dtype, compute_type, same_dtype, widened
+from tilewright.graphir.types import TensorType
+from tilewright.tensorir import tensor as te
+from tilewright.tensorir.expr import Expr, Var, cast
+from tilewright.tensorir.tensor import Tensor
+
+
+@dataclasses.dataclass(frozen=True)
+class BiasAddAttrs:
+    """``axis``: that of the channels."""
+
+    axis: int = 1
+
+
+@register_operator
+class bias_add(Operator):
+    """``data`` plus a vector along ``axis``."""
+
+    name = "nn.bias_add"
+    arguments = ("data", "bias")
+    kind = "broadcast"
+    Attrs = BiasAddAttrs
+
+    def infer_type(self, args: Sequence[TensorType], attrs: BiasAddAttrs) -> TensorType:
+        data, bias = args
+        same_dtype(self, args)
+        check_dtype(self, 0, data, NUMBERS)
+        axis = axis_index(self, attrs.axis, data.ndim)
+        if bias.ndim != 1 or not dim_equal(bias.shape[0], data.shape[axis]):
+            raise self.error(1, f"a shape ({data.shape[axis]},) to match axis {attrs.axis} of data", bias)
+        return data
+
+    def reference(self, args: Sequence[Any], attrs: BiasAddAttrs) -> Any:
+        data, bias = args
+        shape = [1] * data.ndim
+        shape[attrs.axis] = -1
+        return (widened(data) + widened(bias).reshape(shape)).astype(data.dtype, copy=False)
+
+    def compute(self, args: Sequence[Tensor], attrs: BiasAddAttrs, out: TensorType) -> Tensor:
+        data, bias = args
+        wide = compute_type(out.dtype)
+
+        def element(*place: Var) -> Expr:
+            return cast(out.dtype, cast(wide, data[place]) + cast(wide, bias[place[attrs.axis]]))
+
+        return te.compute(out.shape, element, name="bias_add")

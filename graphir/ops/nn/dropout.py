@@ -1,0 +1,42 @@
+"""Dropout, which does nothing once a model is trained."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.graphir.op import register_operator
+from tilewright.graphir.ops.common import Unary
+from tilewright.tensorir.expr import Expr
+
+
+@dataclasses.dataclass(frozen=True)
+class DropoutAttrs:
+    """``rate``: the share of elements that training would have dropped."""
+
+    rate: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.rate <= 1:
+            raise ValueError(f"rate: expected a share between 0 and 1, found {self.rate!r}")
+
+
+@register_operator
+class dropout(Unary):
+    """The same values: what dropout is at inference. ``SimplifyInference`` removes it by its decomposition."""
+
+    name = "nn.dropout"
+    arguments = ("data",)
+    Attrs = DropoutAttrs
+
+    def evaluate(self, arrays: Sequence[np.ndarray[Any, Any]], attrs: DropoutAttrs) -> Any:
+        return arrays[0].copy()
+
+    def scalar(self, x: Expr) -> Expr:
+        return x
+
+    def decompose(self, args: Sequence[Any], attrs: DropoutAttrs) -> Any:
+        return args[0]

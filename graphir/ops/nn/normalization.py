@@ -1,0 +1,162 @@
+"""Normalizations that are written in terms of other operators."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.graphir import expr as graph
+from tilewright.graphir.dims import product
+from tilewright.graphir.op import Operator, register_operator
+from tilewright.graphir.ops.arithmetic import add, divide, multiply, subtract
+from tilewright.graphir.ops.common import axis_index, is_half, widened
+from tilewright.graphir.ops.expand_dims import expand_dims
+from tilewright.graphir.ops.nn.layer_norm import LayerNormAttrs, check_vectors
+from tilewright.graphir.ops.reductions import mean
+from tilewright.graphir.ops.reshape import reshape
+from tilewright.graphir.ops.unary import cast, sqrt, square
+from tilewright.graphir.types import TensorType
+
+
+def _along(vector: graph.Expr, ndim: int, axis: int) -> graph.Expr:
+    """``vector`` with axes behind it, so that it broadcasts along ``axis`` of a tensor with ``ndim`` dimensions."""
+    behind = ndim - 1 - axis % ndim
+    return expand_dims(vector, axis=1, num_newaxis=behind) if behind else vector
+
+
+def _normalized(data: graph.Expr, axes: tuple[int, ...], epsilon: float) -> graph.Expr:
+    """``data`` with mean 0 and variance 1 over ``axes``."""
+    centred = subtract(data, mean(data, axis=axes, keepdims=True))
+    return divide(centred, sqrt(add(mean(square(centred), axis=axes, keepdims=True), epsilon)))
+
+
+def _normalized_array(data: np.ndarray[Any, Any], axes: tuple[int, ...], epsilon: float) -> Any:
+    centred = data - data.mean(axis=axes, keepdims=True)
+    return centred / np.sqrt(np.square(centred).mean(axis=axes, keepdims=True) + data.dtype.type(epsilon))
+
+
+def _widen(args: Sequence[graph.Expr]) -> list[graph.Expr]:
+    return [cast(arg, dtype="float32") if is_half(arg.dtype) else arg for arg in args]
+
+
+@register_operator
+class rms_norm(Operator):
+    """``data / sqrt(mean(data ** 2) + epsilon) * gamma`` along ``axis``: Zhang and Sennrich, "Root Mean Square Layer
+    Normalization", 2019."""
+
+    name = "nn.rms_norm"
+    arguments = ("data", "gamma")
+    kind = "reduction"
+    Attrs = LayerNormAttrs
+
+    def infer_type(self, args: Sequence[TensorType], attrs: LayerNormAttrs) -> TensorType:
+        check_vectors(self, args, attrs.axis)
+        return args[0]
+
+    def reference(self, args: Sequence[Any], attrs: LayerNormAttrs) -> Any:
+        data, gamma = [widened(arg) for arg in args]
+        shape = [1] * data.ndim
+        shape[attrs.axis] = -1
+        with np.errstate(all="ignore"):
+            size = np.sqrt(np.square(data).mean(axis=attrs.axis, keepdims=True) + data.dtype.type(attrs.epsilon))
+            return (data / size * gamma.reshape(shape)).astype(args[0].dtype, copy=False)
+
+    def decompose(self, args: Sequence[graph.Expr], attrs: LayerNormAttrs) -> graph.Expr:
+        data, gamma = _widen(args)
+        size = sqrt(add(mean(square(data), axis=attrs.axis, keepdims=True), attrs.epsilon))
+        return cast(multiply(divide(data, size), _along(gamma, data.ndim, attrs.axis)), dtype=args[0].dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupNormAttrs:
+    """``num_groups``: into how many groups the channels fall; ``axis``: the channels; ``epsilon``: added to the
+    variance."""
+
+    num_groups: int
+    axis: int = 1
+    epsilon: float = 1e-5
+
+
+@register_operator
+class group_norm(Operator):
+    """Each group of channels of each item normalized, then scaled and shifted for each channel: Wu and He, "Group
+    Normalization", 2018. Axis 0 is the batch, ``axis`` is 1."""
+
+    name = "nn.group_norm"
+    arguments = ("data", "gamma", "beta")
+    kind = "reduction"
+    Attrs = GroupNormAttrs
+
+    def infer_type(self, args: Sequence[TensorType], attrs: GroupNormAttrs) -> TensorType:
+        data = args[0]
+        check_vectors(self, args, attrs.axis)
+        if axis_index(self, attrs.axis, data.ndim) != 1:
+            raise self.error("axis", "axis 1 of a tensor with the batch first", attrs.axis)
+        channels = data.shape[1]
+        if not isinstance(channels, int) or attrs.num_groups < 1 or channels % attrs.num_groups:
+            raise self.error("num_groups", f"a divisor of {channels} channels", attrs.num_groups)
+        return data
+
+    def reference(self, args: Sequence[Any], attrs: GroupNormAttrs) -> Any:
+        data, gamma, beta = [widened(arg) for arg in args]
+        shape = [1] * data.ndim
+        shape[1] = -1
+        grouped = data.reshape(data.shape[0], attrs.num_groups, int(np.prod(data.shape[1:])) // attrs.num_groups)
+        with np.errstate(all="ignore"):
+            result = _normalized_array(grouped, (2,), attrs.epsilon).reshape(data.shape)
+            return (result * gamma.reshape(shape) + beta.reshape(shape)).astype(args[0].dtype, copy=False)
+
+    def decompose(self, args: Sequence[graph.Expr], attrs: GroupNormAttrs) -> graph.Expr:
+        data, gamma, beta = _widen(args)
+        channels = data.shape[1]
+        assert isinstance(channels, int)
+        size = product([channels // attrs.num_groups, *data.shape[2:]])
+        grouped = reshape(data, newshape=(data.shape[0], attrs.num_groups, size))
+        result = reshape(_normalized(grouped, (2,), attrs.epsilon), newshape=data.shape)
+        result = add(multiply(result, _along(gamma, data.ndim, 1)), _along(beta, data.ndim, 1))
+        return cast(result, dtype=args[0].dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class InstanceNormAttrs:
+    """``axis``: the channels; ``epsilon``: added to the variance."""
+
+    axis: int = 1
+    epsilon: float = 1e-5
+
+
+@register_operator
+class instance_norm(Operator):
+    """Each channel of each item normalized, then scaled and shifted: Ulyanov, Vedaldi and Lempitsky, "Instance
+    Normalization", 2016. Axis 0 is the batch."""
+
+    name = "nn.instance_norm"
+    arguments = ("data", "gamma", "beta")
+    kind = "reduction"
+    Attrs = InstanceNormAttrs
+
+    def _axes(self, ndim: int, attrs: InstanceNormAttrs) -> tuple[int, ...]:
+        return tuple(n for n in range(1, ndim) if n != attrs.axis % ndim)
+
+    def infer_type(self, args: Sequence[TensorType], attrs: InstanceNormAttrs) -> TensorType:
+        check_vectors(self, args, attrs.axis)
+        if args[0].ndim < 3:
+            raise self.error(0, "at least 3 dimensions (batch, channels, space)", args[0])
+        return args[0]
+
+    def reference(self, args: Sequence[Any], attrs: InstanceNormAttrs) -> Any:
+        data, gamma, beta = [widened(arg) for arg in args]
+        shape = [1] * data.ndim
+        shape[attrs.axis] = -1
+        with np.errstate(all="ignore"):
+            result = _normalized_array(data, self._axes(data.ndim, attrs), attrs.epsilon)
+            return (result * gamma.reshape(shape) + beta.reshape(shape)).astype(args[0].dtype, copy=False)
+
+    def decompose(self, args: Sequence[graph.Expr], attrs: InstanceNormAttrs) -> graph.Expr:
+        data, gamma, beta = _widen(args)
+        result = _normalized(data, self._axes(data.ndim, attrs), attrs.epsilon)
+        result = multiply(result, _along(gamma, data.ndim, attrs.axis))
+        return cast(add(result, _along(beta, data.ndim, attrs.axis)), dtype=args[0].dtype)

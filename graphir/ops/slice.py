@@ -1,0 +1,224 @@
+"""Parts of a tensor: slices and splits."""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.graphir import expr as graph
+from tilewright.graphir.dims import Dim, analyzer_for, as_dim, simplify
+from tilewright.graphir.op import Operator, register_alias, register_operator
+from tilewright.graphir.ops.common import axis_index, normalize, sequence_of
+from tilewright.graphir.types import TensorType, TupleType
+from tilewright.tensorir import tensor as te
+from tilewright.tensorir.expr import Expr, IntImm, as_expr, binary
+from tilewright.tensorir.tensor import Tensor
+
+
+def _bound(value: Any, name: str) -> int | Expr | None:
+    if value is None or isinstance(value, int):
+        return value
+    if isinstance(value, IntImm):
+        return value.value
+    if isinstance(value, (Expr, str)):
+        return as_dim(value)
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}: expected integers, symbolic dimensions or None, found {value!r}") from None
+
+
+@dataclasses.dataclass(frozen=True)
+class SliceAttrs:
+    """Where slices begin and end, with the meaning of Python's ``x[begin:end:stride]`` on each axis.
+
+    Attributes:
+        begin: for each axis an integer (negative: from the end), an expression over symbolic dimensions (which counts
+            from the front), or None.
+        end: the same; the first element that is not taken.
+        strides: integers, not zero; None: all 1.
+        axes: the axes that are meant; None: the first ones.
+    """
+
+    begin: Any
+    end: Any
+    strides: Any = None
+    axes: Any = None
+
+    def __post_init__(self) -> None:
+        begin = tuple(_bound(value, "begin") for value in sequence_of(self.begin, "begin"))
+        end = tuple(_bound(value, "end") for value in sequence_of(self.end, "end"))
+        strides = (1,) * len(begin) if self.strides is None else sequence_of(self.strides, "strides")
+        strides = tuple(1 if stride is None else operator.index(stride) for stride in strides)
+        axes = None if self.axes is None else tuple(operator.index(a) for a in sequence_of(self.axes, "axes"))
+        if len(strides) == 1 and len(begin) > 1:
+            strides = strides * len(begin)
+        for name, found in (("end", end), ("strides", strides), ("axes", axes)):
+            if found is not None and len(found) != len(begin):
+                raise ValueError(f"{name}: expected as many values as in begin, {len(begin)}, found {found}")
+        if 0 in strides:
+            raise ValueError(f"strides: expected no zero, found {strides}")
+        normalize(self, begin=begin, end=end, strides=strides, axes=axes)
+
+
+@register_operator
+class slice(Operator):
+    """``x[begin:end:strides]``. Bounds outside the tensor are moved to its borders, as in NumPy. On an axis of
+    symbolic extent only bounds that are provably inside, or missing, can be compared with it; the others are
+    limited when the program runs."""
+
+    name = "slice"
+    arguments = ("x",)
+    kind = "injective"
+    Attrs = SliceAttrs
+
+    def ranges(self, shape: Sequence[Dim], attrs: SliceAttrs) -> list[tuple[Dim, Dim, int]]:
+        """The first index, the number of elements and the stride for each axis.
+
+        Raises:
+            TypeInferenceError: there are more bounds than axes, or an axis twice.
+        """
+        ndim = len(shape)
+        if attrs.axes is None:
+            if len(attrs.begin) > ndim:
+                raise self.error("begin", f"bounds for {ndim} axes at most", attrs.begin)
+            axes = list(range(len(attrs.begin)))
+        else:
+            axes = [axis_index(self, axis, ndim, "axes") for axis in attrs.axes]
+            if len(set(axes)) != len(axes):
+                raise self.error("axes", "different axes", attrs.axes)
+        result: list[tuple[Dim, Dim, int]] = [(0, dim, 1) for dim in shape]
+        for axis, begin, end, stride in zip(axes, attrs.begin, attrs.end, attrs.strides, strict=True):
+            result[axis] = _range(shape[axis], begin, end, stride)
+        return result
+
+    def infer_type(self, args: Sequence[TensorType], attrs: SliceAttrs) -> TensorType:
+        (x,) = args
+        return TensorType([count for _, count, _ in self.ranges(x.shape, attrs)], x.dtype)
+
+    def reference(self, args: Sequence[Any], attrs: SliceAttrs) -> Any:
+        (x,) = args
+        indices = [_builtin_slice(None)] * x.ndim
+        axes = range(len(attrs.begin)) if attrs.axes is None else attrs.axes
+        for axis, begin, end, stride in zip(axes, attrs.begin, attrs.end, attrs.strides, strict=True):
+            indices[axis] = _builtin_slice(begin, end, stride)
+        return x[tuple(indices)].copy()
+
+    def compute(self, args: Sequence[Tensor], attrs: SliceAttrs, out: TensorType) -> Tensor:
+        (x,) = args
+        ranges = self.ranges([as_dim(extent) for extent in x.shape], attrs)
+        return te.compute(
+            out.shape,
+            lambda *place: x[
+                tuple(index * stride + first for index, (first, _, stride) in zip(place, ranges, strict=True))
+            ],
+            name="slice",
+        )
+
+
+_builtin_slice = builtins.slice
+
+
+def _range(extent: Dim, begin: int | Expr | None, end: int | Expr | None, stride: int) -> tuple[Dim, Dim, int]:
+    """The first index and the number of elements of ``begin:end:stride`` along an axis of ``extent``."""
+    if isinstance(extent, int) and not isinstance(begin, Expr) and not isinstance(end, Expr):
+        start, stop, step = _builtin_slice(begin, end, stride).indices(extent)
+        return start, len(range(start, stop, step)), step
+    size = as_expr(extent)
+    if stride > 0:
+        # No element is taken from a place behind the end: only the end needs the upper limit, the begin the lower.
+        first = as_expr(0) if begin is None else _from_front(begin, size, lower=0)
+        last = size if end is None else _from_front(end, size, upper=size)
+        distance = last - first
+    else:
+        first = size - 1 if begin is None else _from_front(begin, size, upper=size - 1)
+        last = as_expr(-1) if end is None else _from_front(end, size, lower=-1)
+        distance = first - last
+    step = stride if stride > 0 else -stride
+    count = (distance + (step - 1)) // step
+    return _proved(first, extent), _proved(binary("max", count, as_expr(0)), extent), stride
+
+
+def _from_front(bound: int | Expr, size: Expr, lower: int | None = None, upper: Expr | None = None) -> Expr:
+    """``bound``, counted from the end if it is a negative number, within the limit."""
+    place = size + bound if isinstance(bound, int) and bound < 0 else as_expr(bound)
+    if lower is not None and not (isinstance(bound, int) and bound >= 0):
+        place = binary("max", place, as_expr(lower))
+    if upper is not None and not (isinstance(bound, int) and bound < 0):
+        place = binary("min", place, upper)
+    return place
+
+
+def _proved(value: Expr, extent: Dim) -> Dim:
+    """``value`` simplified with all symbolic dimensions known not to be negative."""
+    found = analyzer_for(value, extent).simplify(value)
+    return found.value if isinstance(found, IntImm) else found
+
+
+@dataclasses.dataclass(frozen=True)
+class SplitAttrs:
+    """Where a tensor is cut.
+
+    Attributes:
+        indices_or_sections: a number of equal parts, or the indices at which parts begin.
+        axis: the axis that is cut.
+    """
+
+    indices_or_sections: Any
+    axis: int = 0
+
+    def __post_init__(self) -> None:
+        given = self.indices_or_sections
+        if isinstance(given, (tuple, list)):
+            normalize(self, indices_or_sections=tuple(_bound(value, "indices_or_sections") for value in given))
+        elif operator.index(given) < 1:
+            raise ValueError(f"indices_or_sections: expected a positive number of parts, found {given}")
+
+
+@register_operator
+class split(Operator):
+    """The parts of ``x`` along an axis, a tuple, as ``numpy.split``."""
+
+    name = "split"
+    arguments = ("x",)
+    kind = "injective"
+    Attrs = SplitAttrs
+    num_outputs = 0  # as many as attributes say
+
+    def _cuts(self, shape: Sequence[Dim], attrs: SplitAttrs) -> list[tuple[Any, Any]]:
+        axis = axis_index(self, attrs.axis, len(shape))
+        given = attrs.indices_or_sections
+        if isinstance(given, tuple):
+            return list(zip((0, *given), (*given, None), strict=True))
+        extent = shape[axis]
+        part = simplify(as_dim(as_expr(extent) // given))
+        if simplify(extent - part * given) != 0:
+            raise self.error("indices_or_sections", f"a number that divides axis {axis} of extent {extent}", given)
+        ends = [simplify(part * (number + 1)) for number in range(given)]
+        return list(zip([0, *ends[:-1]], ends, strict=True))
+
+    def infer_type(self, args: Sequence[TensorType], attrs: SplitAttrs) -> TupleType:
+        (x,) = args
+        parts = [_part(begin, end, attrs) for begin, end in self._cuts(x.shape, attrs)]
+        return TupleType([slice.infer_type([x], part) for part in parts])
+
+    def reference(self, args: Sequence[Any], attrs: SplitAttrs) -> Any:
+        return tuple(np.split(args[0], attrs.indices_or_sections, attrs.axis))
+
+    def decompose(self, args: Sequence[graph.Expr], attrs: SplitAttrs) -> graph.Expr:
+        (x,) = args
+        return graph.Tuple(
+            [graph.Call(slice, [x], _part(begin, end, attrs)) for begin, end in self._cuts(x.shape, attrs)]
+        )
+
+
+def _part(begin: Any, end: Any, attrs: SplitAttrs) -> Any:
+    return SliceAttrs((begin,), (end,), None, (attrs.axis,))
+
+
+register_alias("strided_slice", slice)
