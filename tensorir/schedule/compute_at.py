@@ -98,9 +98,7 @@ def _check_no_producers_below(state: State, block: Block, loop: For, what: str) 
                 )
 
 
-def place_for_consumers(
-    state: State, block: Block, loop_ref: LoopRef, consumers: Sequence[Block], what: str
-) -> State:
+def place_for_consumers(state: State, block: Block, loop_ref: LoopRef, consumers: Sequence[Block], what: str) -> State:
     """Put ``block``, which stands nowhere now, before the first of its consumers in the body of a loop."""
     path, loop = state.loop_path(loop_ref), state.loop(loop_ref)
     outer = loops_in(path)
@@ -111,10 +109,7 @@ def place_for_consumers(
         for other in blocks_in(later):
             if any(buffer in accesses(block).reads for buffer in accesses(other).writes):
                 state.fail(f"cannot {what}: block {other.name} computes what it reads only after that place", other)
-    boxes = {
-        buffer: needed_box(buffer, consumers, loop, analyzer)
-        for buffer in accesses(block).writes
-    }
+    boxes = {buffer: needed_box(buffer, consumers, loop, analyzer) for buffer in accesses(block).writes}
     nest = partial_nest(block, solve_parts(block, boxes), outer, analyzer)
     return insert(state, loop, nest, before)
 
@@ -140,9 +135,7 @@ def needed_box(
     return result if result is not None else [None] * buffer.ndim
 
 
-def _join(
-    a: tuple[Span, bool] | None, b: tuple[Span, bool] | None, analyzer: Analyzer
-) -> tuple[Span, bool] | None:
+def _join(a: tuple[Span, bool] | None, b: tuple[Span, bool] | None, analyzer: Analyzer) -> tuple[Span, bool] | None:
     if a is None or b is None:
         return None
     (a_low, a_extent), (b_low, b_extent) = a[0], b[0]
@@ -178,38 +171,46 @@ def reverse_compute_at(state: State, ref: BlockRef, loop_ref: LoopRef) -> State:
     end = state.position(blocks_in(loop.body)[-1])
     if state.position(block) < end:
         state.fail(f"cannot {what}: block {block.name} comes before that loop", block)
+    for buffer in accesses(block).reads:
+        for writer in state.writers(buffer):
+            if writer is not block and state.position(writer) > end:
+                state.fail(f"cannot {what}: {buffer.name} is computed later, by block {writer.name}", writer)
+    removed = state.replace({block: None})
+    made = place_for_producers(removed, block, loop_ref, len(body_parts(loop.body)), what)
+    _recheck(made, [*loops_in(old_path), *loops_in(path)])
+    return made
+
+
+def place_for_producers(state: State, block: Block, loop_ref: LoopRef, before: int, what: str) -> State:
+    """Put ``block``, which stands nowhere now, into the body of a loop, before its statement number ``before``, to run
+    on what its producers there have completed.
+
+    Raises:
+        ScheduleError: an element that it reads is not complete there.
+    """
+    path, loop = state.loop_path(loop_ref), state.loop(loop_ref)
     around = loops_in(path)
     analyzer = state.analyzer(around)
     limits: dict[Var, Span] = {}
-    conditions: list[Expr] = []
+    conditions: dict[Expr, None] = {}
     inside = 0
     for buffer, loads in accesses(block).reads.items():
         for writer in state.writers(buffer):
-            if writer is block:
-                continue
-            if state.position(writer) > end:
-                state.fail(f"cannot {what}: {buffer.name} is computed later, by block {writer.name}", writer)
             common = [outer for outer in around if holds(outer.body, writer)]
             if not common:
                 continue
             inside += common[-1] is loop
             box, guards = _completed_box(state, writer, buffer, common, analyzer, what)
-            conditions.extend(guards)
+            conditions.update(dict.fromkeys(guards))
             for load in loads:
                 _limit(state, block, load, box, limits, analyzer, what)
     if not inside:
         state.fail(f"cannot {what}: nothing in that loop computes what block {block.name} reads", loop)
-    varying = {var: bool(variables_of(extent)) or not _is_one(extent) for var, (_, extent) in limits.items()}
-    parts = {var: Part(low, extent, varying[var]) for var, (low, extent) in limits.items()}
+    parts = {var: Part(low, extent, not _is_one(extent)) for var, (low, extent) in limits.items()}
     for part in parts.values():
         if variables_of(part.extent) & {outer.var for outer in around}:
             state.fail(f"cannot {what}: its iterations complete ranges of different lengths", loop)
-    nest = partial_nest(block, parts, around, analyzer, conditions, exact=True)
-    removed = state.replace({block: None})
-    target = removed.loop(loop_ref)
-    made = insert(removed, target, nest, len(body_parts(target.body)))
-    _recheck(made, [*loops_in(old_path), *around])
-    return made
+    return insert(state, loop, partial_nest(block, parts, around, analyzer, conditions, exact=True), before)
 
 
 def _is_one(extent: Expr) -> bool:
@@ -317,4 +318,3 @@ def _limit(
         same = compare("eq", known[0], low), compare("eq", known[1], extent)
         if known[0] is not low and not all(analyzer.prove(condition) for condition in same):
             state.fail(f"cannot {what}: the producers of block {block.name} complete different ranges", load)
-

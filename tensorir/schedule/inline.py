@@ -29,9 +29,7 @@ class _LoadReplacer(Mutator):
         load = self.generic_mutate(load)
         if load.buffer is not self.buffer:
             return load
-        values = {
-            var: index for var, index in zip(self.variables, load.indices, strict=True) if isinstance(var, Var)
-        }
+        values = {var: index for var, index in zip(self.variables, load.indices, strict=True) if isinstance(var, Var)}
         return substitute(self.value, values)
 
 
@@ -68,9 +66,7 @@ def check_places(state: State, block: Block, buffer: Buffer, indices: Sequence[E
     Raises:
         ScheduleError: otherwise.
     """
-    variables = {
-        item.var for item in block.iters if item.kind == "spatial" and constant_value(item.extent) != 1
-    }
+    variables = {item.var for item in block.iters if item.kind == "spatial" and constant_value(item.extent) != 1}
     used: set[Var] = set()
     for index in indices:
         if isinstance(index, Var) and index not in used:
@@ -163,7 +159,9 @@ def reverse_compute_inline(state: State, ref: BlockRef) -> State:
         low, extent = (index, as_expr(1)) if written is None else (written.min, written.extent)
         read = of_block[outer]
         if not (analyzer.prove(compare("eq", low, read.min)) and analyzer.prove(compare("eq", extent, read.extent))):
-            state.fail(f"cannot {what}: block {block.name} computes another range of {outer.name} than its producer", block)
+            state.fail(
+                f"cannot {what}: block {block.name} computes another range of {outer.name} than its producer", block
+            )
         values[outer] = index
     place = state.position(producer)
     for buffer_read in accesses(block).reads:

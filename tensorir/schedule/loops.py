@@ -27,6 +27,7 @@ from tilewright.tensorir.schedule.state import (
     conjuncts,
     constant_value,
     loops_in,
+    shorter,
     substitute_loops,
     variables_of,
     with_loop_body,
@@ -87,7 +88,7 @@ def split(state: State, ref: LoopRef, factors: Sequence[Any]) -> tuple[State, li
         offset = binary("add", binary("mul", offset, extent), var)
     made = [For(var, as_expr(0), extent, "serial", loop.body) for var, extent in zip(variables, extents, strict=True)]
     inner = state.analyzer([*loops_in(path[:-1]), *made])
-    offset = inner.simplify(offset)
+    offset = shorter(offset, inner)
     body = substitute_loops(loop.body, {loop.var: binary("add", loop.min, offset)}, inner)
     if not analyzer.prove(compare("eq", total, loop.extent)):
         body = guard(body, compare("lt", offset, loop.extent))

@@ -8,9 +8,10 @@ from typing import Any, TypeVar, cast
 
 from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.expr import Buffer
-from tilewright.tensorir.schedule import compute_at, inline, loops, scope
+from tilewright.tensorir.schedule import cache, compute_at, inline, layout, loops, reduction, scope
+from tilewright.tensorir.schedule.dependence import loop_role
 from tilewright.tensorir.schedule.index_map import IndexMap
-from tilewright.tensorir.schedule.state import BlockRef, LoopRef, State, accesses, loops_in
+from tilewright.tensorir.schedule.state import BlockRef, LoopRef, State, accesses, blocks_in, loops_in
 from tilewright.tensorir.schedule.trace import Trace
 from tilewright.tensorir.stmt import Block, For, PrimFunc
 
@@ -24,14 +25,15 @@ _PRIMITIVES: set[str] = set()
 
 def _primitive(method: F) -> F:
     """Records the call in the trace once it has succeeded; a call that fails leaves the schedule as it was."""
-    _PRIMITIVES.add(method.__name__)
+    name = method.__name__.lstrip("_")
+    _PRIMITIVES.add(name)
 
     @functools.wraps(method)
     def recorded(self: Schedule, *args: Any, **kwargs: Any) -> Any:
         before = self._state
         try:
             result = method(self, *args, **kwargs)
-            self.trace.record(method.__name__, args, kwargs, result)
+            self.trace.record(name, args, kwargs, result)
         except BaseException:
             self._state = before
             raise
@@ -203,6 +205,70 @@ class Schedule:
     def set_scope(self, block: BlockRef, buffer: Which, scope_name: str) -> None:
         """See :func:`tilewright.tensorir.schedule.scope.set_scope`."""
         self._state = scope.set_scope(self._state, block, buffer, scope_name)
+
+    @_primitive
+    def cache_read(self, block: BlockRef, buffer: Which, scope_name: str) -> BlockRef:
+        """See :func:`tilewright.tensorir.schedule.cache.cache_read`."""
+        self._state, made = cache.cache_read(self._state, block, buffer, scope_name)
+        return made
+
+    @_primitive
+    def cache_write(self, block: BlockRef, buffer: Which, scope_name: str) -> BlockRef:
+        """See :func:`tilewright.tensorir.schedule.cache.cache_write`."""
+        self._state, made = cache.cache_write(self._state, block, buffer, scope_name)
+        return made
+
+    def transform_layout(
+        self,
+        block: BlockRef,
+        buffer: Which,
+        index_map: Callable[..., Any] | IndexMap,
+        pad_value: float | int | None = None,
+    ) -> None:
+        """See :func:`tilewright.tensorir.schedule.layout.transform_layout`.
+
+        Args:
+            buffer: one that the block writes, or else one that it reads.
+            index_map: such as ``lambda k, j: (j // 64, k, j % 64)``.
+        """
+        found = self._find_buffer(block, buffer)
+        self._transform_layout(block, found, IndexMap.of(index_map, found.ndim), pad_value)
+
+    @_primitive
+    def _transform_layout(
+        self, block: BlockRef, buffer: Which, index_map: IndexMap, pad_value: float | int | None
+    ) -> None:
+        found = self._find_buffer(block, buffer)
+        self._state = layout.transform_layout(self._state, block, found, index_map, pad_value)
+
+    def _find_buffer(self, block: BlockRef, buffer: Which) -> Buffer:
+        found = self._state.block(block)
+        written = [region.buffer for region in found.writes]
+        names = [other.name for other in written]
+        is_written = buffer in names if isinstance(buffer, str) else isinstance(buffer, int) or buffer in written
+        return scope.find_buffer(self._state, found, buffer, "writes" if is_written else "reads")
+
+    # -- reductions ----------------------------------------------------------------------------------------------
+
+    @_primitive
+    def decompose_reduction(self, block: BlockRef, loop: LoopRef) -> BlockRef:
+        """See :func:`tilewright.tensorir.schedule.reduction.decompose_reduction`."""
+        self._state, made = reduction.decompose_reduction(self._state, block, loop)
+        return made
+
+    @_primitive
+    def rfactor(self, loop: LoopRef, factor_axis: int = 0) -> BlockRef:
+        """See :func:`tilewright.tensorir.schedule.reduction.rfactor`; the reduction is the one block that the loop
+        drives a reduction variable of."""
+        found = [
+            block
+            for block in blocks_in(self._state.loop(loop).body)
+            if loop_role(self._state.loop(loop), block) == "reduction"
+        ]
+        if len(found) != 1:
+            raise ScheduleError(f"loop {loop.name} drives the reductions of {len(found)} blocks; expected one")
+        self._state, made = reduction.rfactor(self._state, BlockRef(found[0].name), loop, factor_axis)
+        return made
 
 
 __all__ = ["BlockRef", "IndexMap", "LoopRef", "Schedule"]

@@ -330,8 +330,9 @@ def substitute_loops(stmt: Stmt, values: Mapping[Var, Expr], analyzer: Analyzer 
         if isinstance(expr, IntImm):
             return expr
         new = substitute(expr, values)
-        plain = isinstance(expr, Var) or new is expr or analyzer is None
-        return new if plain else analyzer.simplify(new)  # type: ignore[union-attr]
+        if isinstance(expr, Var) or new is expr or analyzer is None:
+            return new
+        return shorter(new, analyzer)
 
     if isinstance(stmt, For):
         begin, extent, body = change(stmt.min), change(stmt.extent), substitute_loops(stmt.body, values, analyzer)
@@ -351,6 +352,13 @@ def substitute_loops(stmt: Stmt, values: Mapping[Var, Expr], analyzer: Analyzer 
     return stmt
 
 
+def shorter(expr: Expr, analyzer: Analyzer) -> Expr:
+    """``expr`` simplified, if that makes it shorter. The canonical form of quotients and remainders may be longer, and
+    hides how loops were split and fused: ``(i * 32 + j) // 21`` becomes ``i + (i * 11 + j) // 21``."""
+    simple = analyzer.simplify(expr)
+    return simple if sum(1 for _ in walk(simple)) < sum(1 for _ in walk(expr)) else expr
+
+
 def with_value(item: IterVar, value: Expr) -> IterVar:
     """The iteration variable with another binding."""
     return IterVar(item.var, item.min, item.extent, item.kind, value)
@@ -368,8 +376,8 @@ def change_block(
     *,
     name: str | None = None,
     iters: tuple[IterVar, ...] | None = None,
-    predicate: Expr | None | _Keep = _KEEP,
-    init: Stmt | None | _Keep = _KEEP,
+    predicate: Expr | _Keep | None = _KEEP,
+    init: Stmt | _Keep | None = _KEEP,
     body: Stmt | None = None,
     annotations: Mapping[str, object] | None = None,
 ) -> Block:
@@ -464,7 +472,6 @@ def variables_of(expr: Expr) -> set[Var]:
     if isinstance(expr, Var):
         return {expr}
     return {node for node in walk(expr) if isinstance(node, Var)}
-
 
 
 def structure(expr: Expr) -> object:

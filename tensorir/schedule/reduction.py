@@ -1,0 +1,223 @@
+"""Primitives on reductions: decompose_reduction and rfactor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, Var, binary, const
+from tilewright.tensorir.functor import substitute
+from tilewright.tensorir.schedule.dependence import combiner, is_reduction, loop_role
+from tilewright.tensorir.schedule.loops import check_kinds
+from tilewright.tensorir.schedule.state import (
+    BlockRef,
+    LoopRef,
+    State,
+    change_block,
+    conjunction,
+    conjuncts,
+    loops_in,
+    regions_of,
+    rewrite,
+    variables_of,
+)
+from tilewright.tensorir.stmt import Block, BufferStore, For, IfThenElse, IterVar, Stmt, sequence
+from tilewright.tensorir.tensor import highest, lowest
+
+
+def new_block(
+    name: str,
+    iters: Sequence[IterVar],
+    predicate: Expr | None,
+    init: Stmt | None,
+    body: Stmt,
+    annotations: Mapping[str, object] | None = None,
+) -> Block:
+    """A block with its reads and writes found from its body."""
+    bare = Block(name, tuple(iters), predicate, (), (), init, body, dict(annotations or {}))
+    reads, writes = regions_of(bare)
+    return Block(name, bare.iters, predicate, reads, writes, init, body, bare.annotations)
+
+
+def fresh_iters(items: Sequence[IterVar]) -> tuple[list[IterVar], dict[Var, Expr]]:
+    """The iteration variables with new identities, and the map from the old ones to them."""
+    renamed: dict[Var, Expr] = {}
+    made = []
+    for item in items:
+        var = Var(item.var.name, item.var.dtype)
+        renamed[item.var] = var
+        made.append(IterVar(var, item.min, item.extent, item.kind, item.value))
+    return made, renamed
+
+
+class _SpatialCopy:
+    """New loops for the loops from ``first`` on that drive spatial variables of a block: around a block that goes over
+    the same elements without the steps of the reduction."""
+
+    def __init__(self, state: State, block: Block, inside: Sequence[For], what: str) -> None:
+        self.roles = {loop.var: loop_role(loop, block) for loop in inside}
+        self.loops = [loop for loop in inside if self.roles[loop.var] == "spatial"]
+        self.values: dict[Var, Expr] = {loop.var: Var(loop.var.name, loop.var.dtype) for loop in self.loops}
+        dropped = self.roles.keys() - self.values.keys()
+        for loop in inside:
+            if self.roles[loop.var] == "both":
+                state.fail(
+                    f"cannot {what}: loop {loop.var.name} drives spatial and reduction variables of block {block.name}",
+                    loop,
+                )
+            if loop.var in self.values and (variables_of(loop.min) | variables_of(loop.extent)) & dropped:
+                state.fail(f"cannot {what}: the bounds of loop {loop.var.name} depend on a step of the reduction", loop)
+        self.conditions: list[Expr] = []
+        self.step_conditions: list[Expr] = []
+        for condition in conjuncts(block.predicate):
+            used = {self.roles[var] for var in variables_of(condition) if var in self.roles}
+            if "reduction" not in used:
+                self.conditions.append(condition)
+            elif used == {"reduction"}:
+                self.step_conditions.append(condition)
+            else:
+                state.fail(
+                    f"cannot {what}: the condition {condition!s} of block {block.name} is about elements and steps at once",
+                    block,
+                )
+
+    def predicate(self) -> Expr | None:
+        """The conditions about elements, for the new loops."""
+        return conjunction(substitute(condition, self.values) for condition in self.conditions)
+
+    def iters(self, block: Block) -> tuple[list[IterVar], dict[Var, Expr]]:
+        """New spatial iteration variables, bound to the new loops, and the map from the old ones."""
+        made, renamed = fresh_iters([item for item in block.iters if item.kind == "spatial"])
+        bound = [IterVar(i.var, i.min, i.extent, i.kind, substitute(i.value, self.values)) for i in made]
+        return bound, renamed
+
+    def around(self, stmt: Stmt) -> Stmt:
+        """The new loops around ``stmt``."""
+        for loop in reversed(self.loops):
+            var = self.values[loop.var]
+            assert isinstance(var, Var)
+            begin, extent = substitute(loop.min, self.values), substitute(loop.extent, self.values)
+            stmt = For(var, begin, extent, loop.kind, stmt, loop.annotations)
+        return stmt
+
+
+def decompose_reduction(state: State, ref: BlockRef, loop_ref: LoopRef) -> tuple[State, BlockRef]:
+    """Move the init of a reduction into a block of its own, right before a loop around all its steps.
+
+    Raises:
+        ScheduleError: the block has no init, the loop is not around it, or steps of the reduction run outside of it.
+    """
+    what = f"decompose the reduction at loop {loop_ref.name}"
+    block, path = state.block(ref), loops_in(state.block_path(ref))
+    loop = state.loop(loop_ref)
+    if block.init is None:
+        state.fail(f"cannot {what}: block {block.name} has no init", block)
+    if not any(found is loop for found in path):
+        state.fail(f"cannot {what}: block {block.name} is not in that loop", loop)
+    at = path.index(loop)
+    for outer in path[:at]:
+        if loop_role(outer, block) in ("reduction", "both"):
+            state.fail(f"cannot {what}: loop {outer.var.name} around it is a part of the reduction", outer)
+    copy = _SpatialCopy(state, block, path[at:], what)
+    iters, renamed = copy.iters(block)
+    name = state.unique_block_name(f"{block.name}_init")
+    init = new_block(name, iters, copy.predicate(), None, substitute(block.init, renamed), block.annotations)
+    update = rewrite(loop, {block: change_block(block, init=None)})
+    made = state.replace({loop: sequence(copy.around(init), update)})
+    return made, BlockRef(name)
+
+
+_IDENTITIES = {"add": 0, "mul": 1, "and": 1, "or": 0}
+
+
+def _identity(op: str, buffer: Buffer) -> Expr:
+    if op == "max":
+        return const(lowest(buffer.dtype), buffer.dtype)
+    return const(highest(buffer.dtype) if op == "min" else _IDENTITIES[op], buffer.dtype)
+
+
+def rfactor(state: State, ref: BlockRef, loop_ref: LoopRef, factor_axis: int = 0) -> tuple[State, BlockRef]:
+    """Let each iteration of a reduction loop accumulate apart, in a buffer with one more dimension, and combine these
+    partial results afterwards. Floating-point sums and products round differently then.
+
+    The new block is ``<name>_rf``; the loop drives a spatial variable of it. The old block combines, over a new loop.
+
+    Args:
+        factor_axis: the place of the new dimension.
+
+    Raises:
+        ScheduleError: the block is not of the form ``C[i] = C[i] op value`` with an init and an associative operation,
+            or the loop doesn't drive its reduction alone.
+    """
+    what = f"factor loop {loop_ref.name} out of the reduction"
+    block, path, loop = state.block(ref), loops_in(state.block_path(ref)), state.loop(loop_ref)
+    found = combiner(block)
+    if block.init is None or not is_reduction(block) or found is None:
+        state.fail(f"cannot {what}: block {block.name} is no reduction C[i] = C[i] op value with an init", block)
+    op, store, value = found
+    if not any(other is loop for other in path) or loop_role(loop, block) != "reduction":
+        state.fail(f"cannot {what}: it drives no reduction variable of block {block.name} alone", loop)
+    buffer = store.buffer
+    axis = factor_axis + buffer.ndim + 1 if factor_axis < 0 else factor_axis
+    if not 0 <= axis <= buffer.ndim:
+        state.fail(f"cannot {what}: factor_axis {factor_axis} is outside of the {buffer.ndim} dimensions")
+    if variables_of(loop.extent) & state.loops.keys():
+        state.fail(f"cannot {what}: its extent depends on other loops", loop)
+    first = next(number for number, other in enumerate(path) if loop_role(other, block) in ("reduction", "both"))
+    copy = _SpatialCopy(state, block, path[first:], what)
+    name = state.unique_block_name(f"{block.name}_rf")
+    shape = (*buffer.shape[:axis], loop.extent, *buffer.shape[axis:])
+    scope = "arena" if buffer.scope == "global" else buffer.scope
+    partial = Buffer(state.unique_buffer_name(f"{buffer.name}_rf"), shape, buffer.dtype, scope)
+    factored = _factored_block(state, block, path, loop, copy, (op, store, value), partial, axis, name)
+    iters, renamed = copy.iters(block)
+    step_loop = Var(loop.var.name, loop.var.dtype)
+    step = IterVar(Var(f"v{loop.var.name}", loop.var.dtype), loop.min, loop.extent, "reduction", step_loop)
+    place = tuple(substitute(index, renamed) for index in store.indices)
+    read = BufferLoad(partial, (*place[:axis], binary("sub", step.var, loop.min), *place[axis:]))
+    body = BufferStore(buffer, binary(op, BufferLoad(buffer, place), read), place)
+    init = substitute(block.init, renamed)
+    combine = new_block(block.name, [*iters, step], copy.predicate(), init, body, block.annotations)
+    combining = copy.around(For(step_loop, loop.min, loop.extent, "serial", combine))
+    outermost = path[first]
+    made = state.replace({outermost: sequence(rewrite(outermost, {block: factored}), combining)}).allocate(partial)
+    for outer in path[:first]:
+        check_kinds(made, made.loops[outer.var])
+    return made, BlockRef(name)
+
+
+def _factored_block(
+    state: State,
+    block: Block,
+    path: Sequence[For],
+    factor: For,
+    copy: _SpatialCopy,
+    update: tuple[str, BufferStore, Expr],
+    partial: Buffer,
+    axis: int,
+    name: str,
+) -> Block:
+    """The block that accumulates apart for each iteration of ``factor``."""
+    op, store, value = update
+    spatial, renamed = fresh_iters([item for item in block.iters if item.kind == "spatial"])
+    lane = IterVar(Var(f"v{factor.var.name}"), factor.min, factor.extent, "spatial", factor.var)
+    steps = [
+        IterVar(Var(f"v{loop.var.name}"), loop.min, loop.extent, "reduction", loop.var)
+        for loop in path
+        if loop is not factor and loop_role(loop, block) == "reduction"
+    ]
+    of_loops: dict[Var, Expr] = {factor.var: lane.var}
+    for step in steps:
+        assert isinstance(step.value, Var)
+        of_loops[step.value] = step.var
+    for item in block.iters:
+        if item.kind == "reduction":
+            renamed[item.var] = substitute(item.value, of_loops)
+    place = tuple(substitute(index, renamed) for index in store.indices)
+    place = (*place[:axis], binary("sub", lane.var, factor.min), *place[axis:])
+    accumulated = binary(op, BufferLoad(partial, place), substitute(value, renamed))
+    body: Stmt = BufferStore(partial, accumulated, place)
+    condition = conjunction(substitute(part, of_loops) for part in copy.step_conditions)
+    if condition is not None:  # in the body, because the init of every partial result must run
+        body = IfThenElse(condition, body)
+    init = BufferStore(partial, _identity(op, partial), place)
+    return new_block(name, [*spatial, lane, *steps], conjunction(copy.conditions), init, body, block.annotations)

@@ -1,0 +1,234 @@
+"""Schedules as kernels use them compute what the function computed, on odd sizes and symbolic dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tilewright.tensorir import tensor as te
+from tilewright.tensorir.expr import Var, all_of, call, maximum, minimum, select
+from tilewright.tensorir.schedule import Schedule
+from tilewright.tensorir.stmt import PrimFunc
+
+Make = Callable[..., PrimFunc]
+
+
+def symbolic(name: str) -> Var:
+    return Var(name)
+
+
+def schedule_matmul(func: PrimFunc, pack: bool) -> Schedule:
+    """Register tiles of 6 x 64, epilogue in the tile, B in packed panels."""
+    sch = Schedule(func)
+    c, d, e = (sch.get_block(name) for name in "CDE")
+    sch.compute_inline(d)
+    i, j = sch.get_loops(e)
+    io, ii = sch.split(i, [None, 6])
+    jo, ji = sch.split(j, [None, 64])
+    sch.reorder(jo, io, ii, ji)
+    sch.compute_at(c, io)
+    ci, cj, ck = sch.get_loops(c)[-3:]
+    sch.reorder(ck, ci, cj)
+    jv, jl = sch.split(cj, [4, 16])
+    sch.vectorize(jl)
+    sch.unroll(jv)
+    sch.unroll(ci)
+    sch.set_scope(c, 0, "register")
+    sch.decompose_reduction(c, ck)
+    if pack:
+        packed = sch.cache_read(c, "B", "arena")
+        sch.transform_layout(packed, 0, lambda k, j: (j // 64, k, j % 64), pad_value=0.0)
+        sch.parallel(sch.get_loops(packed)[0])
+    sch.parallel(jo)
+    return sch
+
+
+@pytest.mark.parametrize("pack", [False, True])
+def test_matmul_with_epilogue_on_odd_sizes(same: Callable[..., None], matmul_bias_relu: Make, pack: bool) -> None:
+    func = matmul_bias_relu(7, 70, 5)
+    same(func, schedule_matmul(func, pack))
+
+
+def test_matmul_with_symbolic_rows(same: Callable[..., None], matmul_bias_relu: Make) -> None:
+    func = matmul_bias_relu(symbolic("m"), 66, 3)
+    sch = schedule_matmul(func, True)
+    for m in (1, 6, 8):
+        same(func, sch, m=m)
+
+
+def test_matmul_with_all_dimensions_symbolic(same: Callable[..., None], matmul_bias_relu: Make) -> None:
+    func = matmul_bias_relu(symbolic("m"), symbolic("n"), symbolic("k"))
+    sch = schedule_matmul(func, True)
+    same(func, sch, m=7, n=65, k=4)
+
+
+def test_epilogue_moves_into_the_tiles_of_the_matmul(same: Callable[..., None], matmul_bias_relu: Make) -> None:
+    func = matmul_bias_relu(symbolic("m"), 66, 3)
+    sch = Schedule(func)
+    c, d, e = (sch.get_block(name) for name in "CDE")
+    sch.reverse_compute_inline(e)
+    i, j, k = sch.get_loops(c)
+    io, ii = sch.split(i, [None, 6])
+    jo, ji = sch.split(j, [None, 64])
+    sch.reorder(jo, io, k, ii, ji)
+    accumulator = sch.cache_write(c, 0, "register")
+    sch.compute_inline(accumulator)
+    sch.reverse_compute_at(d, io)
+    sch.parallel(jo)
+    for m in (1, 6, 8):
+        same(func, sch, m=m)
+
+
+def test_written_back_accumulator(same: Callable[..., None]) -> None:
+    a = te.placeholder((9, 5), name="A")
+    b = te.placeholder((5, 20), name="B")
+    step = te.reduce_axis(5, "k")
+    func = te.create_prim_func(
+        "mm", [a, b], [te.compute((9, 20), lambda i, j: te.sum(a[i, step] * b[step, j], axis=step), name="C")]
+    )
+    sch = Schedule(func)
+    c = sch.get_block("C")
+    i, j, k = sch.get_loops(c)
+    io, ii = sch.split(i, [None, 4])
+    jo, ji = sch.split(j, [None, 8])
+    sch.reorder(io, jo, k, ii, ji)
+    back = sch.cache_write(c, 0, "register")
+    sch.reverse_compute_at(back, jo)
+    sch.vectorize(sch.get_loops(back)[-1])
+    sch.parallel(io)
+    same(func, sch)
+
+
+def test_elementwise_chain_becomes_one_parallel_vector_loop(same: Callable[..., None]) -> None:
+    n = symbolic("n")
+    shape = (n, 3, 7)
+    x = te.placeholder(shape, name="x")
+    y = te.compute(shape, lambda *i: x[i] * 2.0, name="y")
+    z = te.compute(shape, lambda *i: call("exp", y[i]) + y[i], name="z")
+    w = te.compute(shape, lambda *i: z[i] + x[i], name="w")
+    func = te.create_prim_func("chain", [x], [w])
+    sch = Schedule(func)
+    sch.compute_inline(sch.get_block("y"))
+    sch.compute_inline(sch.get_block("z"))
+    flat = sch.fuse(*sch.get_loops(sch.get_block("w")))
+    outer, rest = sch.split(flat, [None, 32])
+    unrolled, lanes = sch.split(rest, [None, 16])
+    sch.parallel(outer)
+    sch.vectorize(lanes)
+    sch.unroll(unrolled)
+    assert len(sch.get_blocks()) == 1
+    for size in (0, 1, 5):
+        same(func, sch, n=size)
+
+
+def softmax(rows: object, cols: object) -> PrimFunc:
+    x = te.placeholder((rows, cols), name="x")
+    k, k2 = te.reduce_axis(cols, "k"), te.reduce_axis(cols, "k")
+    top = te.compute((rows,), lambda i: te.max(x[i, k], axis=k), name="top")
+    e = te.compute((rows, cols), lambda i, j: call("exp", x[i, j] - top[i]), name="e")
+    total = te.compute((rows,), lambda i: te.sum(e[i, k2], axis=k2), name="total")
+    out = te.compute((rows, cols), lambda i, j: e[i, j] / total[i], name="out")
+    return te.create_prim_func("softmax", [x], [out])
+
+
+@pytest.mark.parametrize("cols", [5, 37, "cols"])
+def test_softmax_row_by_row_with_vector_reductions(same: Callable[..., None], cols: object) -> None:
+    func = softmax(symbolic("rows"), symbolic("cols") if cols == "cols" else cols)
+    sch = Schedule(func)
+    row = sch.get_loops(sch.get_block("out"))[0]
+    for name in ("total", "e", "top"):
+        sch.compute_at(sch.get_block(name), row)
+    for name in ("top", "total"):
+        block = sch.get_block(name)
+        _, lane = sch.split(sch.get_loops(block)[-1], [None, 16])
+        partial = sch.rfactor(lane)
+        sch.vectorize(sch.get_loops(partial)[-1])
+    _, lane = sch.split(sch.get_loops(sch.get_block("out"))[-1], [None, 16])
+    sch.vectorize(lane)
+    sch.parallel(row)
+    same(func, sch, tolerance=1e-6, rows=3, cols=19)
+
+
+def padded_convolution() -> PrimFunc:
+    x = te.placeholder((3, 9, 10), name="x")
+    w = te.placeholder((4, 3, 3, 3), name="w")
+
+    def pad(c: Var, h: Var, v: Var) -> object:
+        inside = all_of(h >= 1, h < 10, v >= 1, v < 11)
+        return select(inside, x[c, clamp(h - 1, 9), clamp(v - 1, 10)], 0.0)
+
+    padded = te.compute((3, 11, 12), pad, name="pad")
+    c, r, s = te.reduce_axis(3, "c"), te.reduce_axis(3, "r"), te.reduce_axis(3, "s")
+    y = te.compute(
+        (4, 9, 10),
+        lambda o, h, v: te.sum(padded[c, h + r, v + s] * w[o, c, r, s], axis=[c, r, s]),
+        name="y",
+    )
+    return te.create_prim_func("conv", [x, w], [y])
+
+
+def clamp(index: object, extent: int) -> object:
+    return maximum(minimum(index, extent - 1), 0)
+
+
+def test_padding_is_computed_for_each_tile_of_a_convolution(same: Callable[..., None]) -> None:
+    func = padded_convolution()
+    sch = Schedule(func)
+    y = sch.get_block("y")
+    o, h, v, c, r, s = sch.get_loops(y)
+    ho, hi = sch.split(h, [None, 4])
+    sch.reorder(ho, o, hi, v, c, r, s)
+    sch.compute_at(sch.get_block("pad"), ho)
+    sch.parallel(ho)
+    same(func, sch)
+
+
+def test_padding_is_inlined_into_a_convolution(same: Callable[..., None]) -> None:
+    func = padded_convolution()
+    sch = Schedule(func)
+    sch.compute_inline(sch.get_block("pad"))
+    o, h, v, c, r, s = sch.get_loops(sch.get_block("y"))
+    sch.reorder(o, h, c, r, s, v)
+    sch.vectorize(v)
+    sch.decompose_reduction(sch.get_block("y"), c)
+    same(func, sch)
+
+
+def test_pooling_and_transposition(same: Callable[..., None]) -> None:
+    x = te.placeholder((5, 9, 4), name="x")
+    t = te.compute((4, 5, 9), lambda c, h, w: x[h, w, c], name="t")
+    r, s = te.reduce_axis(3, "r"), te.reduce_axis(3, "s")
+    pooled = te.compute((4, 2, 4), lambda c, h, w: te.max(t[c, h * 2 + r, w * 2 + s], axis=[r, s]), name="pooled")
+    out = te.compute((4, 2, 4), lambda c, h, w: pooled[c, h, w] + 1.0, name="out")
+    func = te.create_prim_func("pool", [x], [out])
+    sch = Schedule(func)
+    pool = sch.get_block("pooled")
+    c, h, w, r_loop, s_loop = sch.get_loops(pool)
+    sch.reorder(h, w, s_loop, r_loop, c)  # max: the order of its steps is free
+    sch.reverse_compute_at(sch.get_block("out"), h)
+    sch.compute_at(sch.get_block("t"), h)
+    sch.parallel(h)
+    same(func, sch)
+
+
+def test_argmax_over_rows(same: Callable[..., None]) -> None:
+    x = te.placeholder((6, 11), name="x")
+    k = te.reduce_axis(11, "k")
+    best = te.compute((6,), lambda i: te.argmax(x[i, k], axis=k), name="best")
+    out = te.compute((6,), lambda i: best[i] + 1, name="out")
+    func = te.create_prim_func("argmax", [x], [out])
+    sch = Schedule(func)
+    outer, _ = sch.split(sch.get_loops(sch.get_block("out"))[0], [None, 4])
+    sch.compute_at(sch.get_block("best"), outer)
+    sch.decompose_reduction(sch.get_block("best"), sch.get_loops(sch.get_block("best"))[-1])
+    sch.parallel(outer)
+    same(func, sch)
+
+
+def test_replay_on_other_extents(same: Callable[..., None], matmul_bias_relu: Make) -> None:
+    sch = schedule_matmul(matmul_bias_relu(7, 70, 5), True)
+    other = matmul_bias_relu(12, 64, 2)
+    again = Schedule(other)
+    sch.trace.apply(again)
+    same(other, again)
