@@ -22,6 +22,7 @@ from tilewright.tensorir.interpreter import interpret
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.parser import parse, parse_all
 from tilewright.tensorir.printer import to_text, underline
+from tilewright.tensorir.schedule import Schedule
 from tilewright.tensorir.stmt import (
     Allocate,
     Block,
@@ -66,6 +67,7 @@ __all__ = [
     "PrimFunc",
     "Ramp",
     "Range",
+    "Schedule",
     "Select",
     "SeqStmt",
     "Stmt",

@@ -92,8 +92,8 @@ def _check_no_producers_below(state: State, block: Block, loop: For, what: str) 
         for writer in state.writers(read):
             if writer is not block and holds(loop.body, writer):
                 state.fail(
-                    f"cannot {what}: block {writer.name} in that loop computes only what block {block.name} needs where "
-                    "it is now",
+                    f"cannot {what}: block {writer.name} in that loop computes only what block {block.name} needs "
+                    "where it is now",
                     writer,
                 )
 
@@ -128,10 +128,7 @@ def needed_box(
             spans = box_of(consumer, load.indices, inner, analyzer)
             varies = [bool(variables_of(substitute(index, values)) & variables) for index in load.indices]
             found = [None if span is None else (span, looped) for span, looped in zip(spans, varies, strict=True)]
-            if result is None:
-                result = found
-            else:
-                result = [_join(a, b, analyzer) for a, b in zip(result, found, strict=True)]
+            result = found if result is None else [_join(a, b, analyzer) for a, b in zip(result, found, strict=True)]
     return result if result is not None else [None] * buffer.ndim
 
 
@@ -220,8 +217,8 @@ def _is_one(extent: Expr) -> bool:
 def _completed_box(
     state: State, writer: Block, buffer: Buffer, common: Sequence[For], analyzer: Analyzer, what: str
 ) -> tuple[list[Span], list[Expr]]:
-    """The box of ``buffer`` that ``writer`` completes in one iteration of the last of the ``common`` loops, each element
-    of it; and under which conditions on the common loops.
+    """The box of ``buffer`` that ``writer`` completes in one iteration of the last of the ``common`` loops, each
+    element of it; and under which conditions on the common loops.
 
     Raises:
         ScheduleError: the elements are not complete, or are not known to fill a box.
@@ -253,7 +250,8 @@ def _completed_box(
         size = binary("mul", size, extent)
     if not exact or len(spans) != len(box) or not analyzer.prove(compare("eq", steps, size)):
         state.fail(
-            f"cannot {what}: the elements that block {writer.name} computes in one iteration are not known to fill a box",
+            f"cannot {what}: the elements that block {writer.name} computes in one iteration are not known to fill a "
+            "box",
             writer,
         )
     return spans, _guards(state, writer, {outer.var for outer in common}, inner, analyzer, what)
@@ -274,8 +272,8 @@ def _guards(
                 guards.append(condition)
             elif not (used <= reduction or _keeps_range(condition, writer, analyzer)):
                 state.fail(
-                    f"cannot {what}: block {writer.name} runs only where {condition!s}, which cannot be said of a block "
-                    "after it",
+                    f"cannot {what}: block {writer.name} runs only where {condition!s}, which cannot be said of a "
+                    "block after it",
                     writer,
                 )
     return guards
@@ -310,8 +308,8 @@ def _limit(
             continue
         if not isinstance(index, Var) or items[index].kind == "reduction":
             state.fail(
-                f"cannot {what}: block {block.name} reads {load.buffer.name} at {index!s}, which one iteration does not "
-                "complete",
+                f"cannot {what}: block {block.name} reads {load.buffer.name} at {index!s}, which one iteration does "
+                "not complete",
                 load,
             )
         known = limits.setdefault(index, (low, extent))

@@ -76,7 +76,8 @@ class _SpatialCopy:
                 self.step_conditions.append(condition)
             else:
                 state.fail(
-                    f"cannot {what}: the condition {condition!s} of block {block.name} is about elements and steps at once",
+                    f"cannot {what}: the condition {condition!s} of block {block.name} is about elements and steps at "
+                    "once",
                     block,
                 )
 
