@@ -26,11 +26,13 @@ from tilewright.passes.schedule.facts import (
 from tilewright.passes.schedule.reduction import epilogue_of, uses_loop
 from tilewright.tensorir.expr import BufferLoad, Expr, Var
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
-from tilewright.tensorir.stmt import Block, IterVar
+from tilewright.tensorir.stmt import Block, For, IterVar
 from tilewright.tensorir.target import Target
 
-#: Tiles of the left operand that one iteration of the parallel loop goes through with the same columns.
+#: Tiles that a task goes through where the number of rows is not known.
 _TILES_PER_TASK = 8
+#: Tasks for each thread, so that a thread that is late does not hold up the others for long.
+_TASKS_PER_THREAD = 4
 #: From this many rows on, copying the vector operand into panels costs less than walking it with large strides.
 _ROWS_WORTH_PACKING = 16
 
@@ -148,7 +150,7 @@ def schedule_contraction(schedule: Schedule, ref: BlockRef, target: Target) -> b
     """
     block = block_of(schedule, ref)
     tiling = plan_tiling(block, target)
-    if tiling is None or len(schedule.get_loops(ref)) != len(block.iters):
+    if tiling is None or len(schedule.get_loops(ref)) != len(block.iters) or len(spatial(block)) < 2:
         return False
     if tiling.packed:
         _pack(schedule, ref, tiling)
@@ -156,12 +158,14 @@ def schedule_contraction(schedule: Schedule, ref: BlockRef, target: Target) -> b
     if last is None:
         last = schedule.cache_write(ref, 0, "register")
     schedule.set_scope(ref, 0, "register")
-    outer, tile = _tile_result(schedule, last, block, tiling)
-    at = outer[-1]
+    tasks, rows, tile = _tile_result(schedule, last, block, tiling, target)
+    at = rows if rows is not None else tasks[-1]
     schedule.compute_at(ref, at)
     _accumulate(schedule, ref, block, at, tiling)
     _mark_tile(schedule, [tile[name] for name in ("block", "row", "column") if name in tile], tiling)
-    _parallelize(schedule, outer, block, tiling, target)
+    if rows is not None:
+        schedule.annotate(rows, "specialize_tail", True)
+    schedule.parallel(schedule.fuse(*tasks) if len(tasks) > 1 else tasks[0])
     return True
 
 
@@ -182,33 +186,38 @@ def _pack(schedule: Schedule, ref: BlockRef, tiling: Tiling) -> None:
 
 
 def _tile_result(
-    schedule: Schedule, ref: BlockRef, block: Block, tiling: Tiling
-) -> tuple[list[LoopRef], dict[str, LoopRef]]:
-    """Split the loops of the block that writes the result: the loops over tiles, outermost first, the one over rows of
-    tiles last; and by name the loops inside a tile."""
+    schedule: Schedule, ref: BlockRef, block: Block, tiling: Tiling, target: Target
+) -> tuple[list[LoopRef], LoopRef | None, dict[str, LoopRef]]:
+    """Split the loops of the block that writes the result.
+
+    Returns:
+        The loops over tasks, outermost first; the loop over a task's tiles along the rows (None without rows); and by
+        name the loops inside a tile.
+    """
     loops = dict(zip(spatial(block), schedule.get_loops(ref), strict=True))
     tile: dict[str, LoopRef] = {}
-    outer: list[LoopRef] = []
-    last: LoopRef | None = None
+    tasks: list[LoopRef] = []
+    chunk: LoopRef | None = None
+    rows: LoopRef | None = None
     for item, loop in loops.items():
+        extent = constant(item.extent)
         if item is tiling.row:
-            last, tile["row"] = schedule.split(loop, [None, tiling.rows])
+            chunk, rows, tile["row"] = schedule.split(loop, [None, _tiles_per_task(block, tiling, target), tiling.rows])
         elif item is tiling.block:
             over, tile["block"] = schedule.split(loop, [None, tiling.vectors])
-            outer.append(over)
-        elif item is tiling.column:
-            if constant(item.extent) == tiling.width:
-                tile["column"] = loop
-            else:
-                over, tile["column"] = schedule.split(loop, [None, tiling.width])
-                outer.append(over)
+            tasks.append(over)
+        elif item is not tiling.column:
+            tasks.append(loop)
+        elif extent is not None and extent <= tiling.width:
+            tile["column"] = loop
         else:
-            outer.append(loop)
-    if last is not None:
-        outer.append(last)
+            over, tile["column"] = schedule.split(loop, [None, tiling.width])
+            tasks.append(over)
+    if chunk is not None:
+        tasks.append(chunk)
     inside = [tile[name] for name in ("block", "row", "column") if name in tile]
-    schedule.reorder(*outer, *inside)
-    return outer, tile
+    schedule.reorder(*tasks, *([rows] if rows is not None else []), *inside)
+    return tasks, rows, tile
 
 
 def _accumulate(schedule: Schedule, ref: BlockRef, original: Block, at: LoopRef, tiling: Tiling) -> None:
@@ -244,44 +253,27 @@ def _mark_tile(schedule: Schedule, loops: list[LoopRef], tiling: Tiling) -> None
     if not loops:
         return
     *others, column = loops
-    if tiling.width > tiling.lanes:
+    loop = schedule.get(column)
+    assert isinstance(loop, For)
+    extent = constant(loop.extent)
+    if extent is None or extent > tiling.lanes:
         vectors, column = schedule.split(column, [None, tiling.lanes])
         others.append(vectors)
     schedule.vectorize(column)
-    for loop in others:
-        schedule.unroll(loop)
+    for other in others:
+        schedule.unroll(other)
 
 
-def _parallelize(schedule: Schedule, outer: list[LoopRef], block: Block, tiling: Tiling, target: Target) -> None:
-    """Run tiles in parallel. The tiles of one task are neighbours along the rows and share their columns."""
-    if tiling.row is not None:
-        *others, rows = outer
-        schedule.annotate(rows, "specialize_tail", True)
-        extent = constant(tiling.row.extent)
-        tiles = None if extent is None else -(-extent // tiling.rows)
-        task = _tiles_per_task(tiles, product_of_extents(_outer_items(block, tiling)), tiling, target)
-        if tiles is None or task < tiles:
-            chunk, _ = schedule.split(rows, [None, task])
-            others.append(chunk)
-    else:
-        others = outer
-    if others:
-        schedule.parallel(schedule.fuse(*others) if len(others) > 1 else others[0])
-
-
-def _outer_items(block: Block, tiling: Tiling) -> list[IterVar]:
-    return [item for item in spatial(block) if item is not tiling.row and item is not tiling.column]
-
-
-def _tiles_per_task(tiles: int | None, others: int | None, tiling: Tiling, target: Target) -> int:
-    """How many tiles along the rows one task takes: few enough that every thread gets several tasks, and a divisor of
-    their number, so that no task is short."""
-    if tiles is None:
+def _tiles_per_task(block: Block, tiling: Tiling, target: Target) -> int:
+    """How many tiles along the rows, sharing their columns, one task takes: few enough that every thread gets several
+    tasks, and a divisor of their number, so that no task is short."""
+    assert tiling.row is not None
+    extent = constant(tiling.row.extent)
+    if extent is None:
         return _TILES_PER_TASK
+    tiles = -(-extent // tiling.rows)
     columns = constant(tiling.column.extent)
+    others = product_of_extents(item for item in spatial(block) if item is not tiling.row and item is not tiling.column)
     parts = (others or 1) * (1 if columns is None else -(-columns // tiling.width))
-    wanted = max(1, -(-4 * target.num_threads // parts))
-    for count in range(wanted, tiles + 1):
-        if tiles % count == 0:
-            return tiles // count
-    return 1
+    wanted = -(-_TASKS_PER_THREAD * target.num_threads // parts)
+    return next(tiles // count for count in range(min(wanted, tiles), tiles + 1) if tiles % count == 0)

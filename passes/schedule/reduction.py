@@ -12,7 +12,6 @@ from tilewright.passes.schedule.elementwise import schedule_elementwise, vector_
 from tilewright.passes.schedule.facts import (
     block_of,
     constant,
-    is_contiguous,
     loads,
     reductions,
     spatial,
@@ -31,9 +30,10 @@ _PARTIAL_VECTORS = 4
 
 
 def is_row_reduction(block: Block) -> bool:
-    """Whether the innermost reduction variable walks contiguous memory in some operand."""
+    """Whether the innermost reduction variable alone walks the last dimension of some operand (a window does not: it
+    shares the dimension with a result's position)."""
     reduced = reductions(block)
-    return bool(reduced) and any(is_contiguous(load, reduced[-1].var) for load in loads(block))
+    return bool(reduced) and any(load.indices and load.indices[-1] is reduced[-1].var for load in loads(block))
 
 
 def schedule_rows(schedule: Schedule, target: Target, reassociate: bool) -> bool:
@@ -134,7 +134,7 @@ def _vectorize_stage(schedule: Schedule, ref: BlockRef, row: LoopRef | None, tar
         _accumulate_in_registers(schedule, ref, inner, int(lanes))
     elif not reductions(block):
         schedule.vectorize(inner[-1])
-    elif is_exact(block) or any("partial_results" in _producer_annotations(schedule, ref)):
+    elif is_exact(block) or "partial_results" in _producer_annotations(schedule, ref):
         schedule.vectorize(inner[-1], reassociate=True)
 
 
