@@ -1,0 +1,156 @@
+"""Runs operators three ways: their loop nests through the interpreter, their NumPy reference, and an oracle."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilewright import graphir as gi
+from tilewright.graphir.dims import simplify, symbol
+from tilewright.graphir.visitor import post_order, rewrite
+from tilewright.tensorir import PrimFunc
+from tilewright.tensorir import tensor as te
+from tilewright.tensorir.expr import Expr as Scalar
+from tilewright.tensorir.expr import const
+from tilewright.tensorir.functor import substitute
+from tilewright.tensorir.interpreter import interpret
+
+TOLERANCE = {"bfloat16": 1.6e-2, "float16": 2e-3, "float32": 2e-5, "float64": 1e-11}
+
+
+def bound(value: Any, sizes: Mapping[str, int]) -> Any:
+    """A dimension (or an attribute that holds some) with symbolic dimensions replaced by sizes."""
+    if isinstance(value, Scalar):
+        return simplify(substitute(value, {symbol(name): const(size, "int64") for name, size in sizes.items()}))
+    if isinstance(value, tuple):
+        return tuple(bound(item, sizes) for item in value)
+    return value
+
+
+def decomposed(expr: gi.Expr) -> gi.Expr:
+    """The expression with every operator that has no loop-level definition written in those that have one."""
+
+    def transform(old: gi.Expr, new: gi.Expr) -> gi.Expr:
+        if isinstance(new, gi.Call) and isinstance(new.op, gi.Operator) and new.op.compute is None:
+            assert new.op.decompose is not None, f"{new.op.name} has neither compute nor decompose"
+            return decomposed(new.op.decompose(list(new.args), new.attrs))
+        return new
+
+    return rewrite(expr, transform)
+
+
+def prim_func(call: gi.Call) -> PrimFunc:
+    """The loop nests of one call."""
+    inputs = [te.placeholder(arg.shape, arg.dtype, f"a{number}") for number, arg in enumerate(call.args)]
+    outputs = call.op.compute(inputs, call.attrs, call.type)  # type: ignore[union-attr]
+    return te.create_prim_func("main", inputs, outputs if isinstance(outputs, list) else [outputs])
+
+
+class Program:
+    """An expression, lowered once, that runs on arrays of any size that its symbolic dimensions take."""
+
+    def __init__(self, params: Sequence[gi.Var], body: gi.Expr) -> None:
+        self.params = params
+        self.body = decomposed(body)
+        self.order = post_order(self.body)
+        self.functions = {node: prim_func(node) for node in self.order if isinstance(node, gi.Call)}
+
+    def __call__(self, arrays: Sequence[np.ndarray], sizes: Mapping[str, int]) -> Any:
+        values: dict[gi.Expr, Any] = dict(zip(self.params, arrays, strict=True))
+        for node in self.order:
+            if isinstance(node, gi.Constant):
+                values[node] = node.data
+            elif isinstance(node, gi.Tuple):
+                values[node] = tuple(values[field] for field in node.fields)
+            elif isinstance(node, gi.TupleGetItem):
+                values[node] = values[node.value][node.index]
+            elif isinstance(node, gi.Call):
+                shape = bound(node.shape, sizes)
+                result = np.full(shape, 77).astype(node.dtype.numpy)  # what is not written shows
+                dims = [
+                    sizes[p.name] for p in self.functions[node].params if hasattr(p, "name") and not hasattr(p, "shape")
+                ]
+                interpret(self.functions[node], *[values[arg] for arg in node.args], result, *dims)
+                values[node] = result
+        return values[self.body]
+
+
+def close(found: Any, expected: Any, dtype: Any = None, scale: float = 1.0) -> None:
+    """Check type, shape and values; the tolerance is that of the element type."""
+    if isinstance(expected, tuple):
+        assert isinstance(found, tuple) and len(found) == len(expected)
+        for a, b in zip(found, expected, strict=True):
+            close(a, b, dtype, scale)
+        return
+    found, expected = np.asarray(found), np.asarray(expected)
+    assert found.shape == expected.shape
+    tolerance = scale * TOLERANCE.get(found.dtype.name, 0)
+    wide = np.float64 if tolerance else found.dtype
+    np.testing.assert_allclose(found.astype(wide), expected.astype(wide), rtol=tolerance, atol=tolerance)
+
+
+def float64(array: np.ndarray) -> np.ndarray:
+    """What an oracle computes with: floats in double precision, the rest as it is."""
+    return array if array.dtype.kind in "biu" else array.astype(np.float64)
+
+
+@dataclasses.dataclass
+class Checker:
+    """Compares loop nests, reference and oracle."""
+
+    def __call__(
+        self,
+        name: str,
+        types: Sequence[tuple[Sequence[Any], str]],
+        attrs: Mapping[str, Any],
+        oracle: Callable[..., Any],
+        values: Callable[[np.random.Generator, tuple[int, ...], np.dtype], np.ndarray] | None = None,
+        sizes: Sequence[Mapping[str, int]] = ({},),
+        scale: float = 1.0,
+    ) -> None:
+        op = gi.get_operator(name)
+        params = [gi.var(f"a{n}", shape=shape, dtype=dtype) for n, (shape, dtype) in enumerate(types)]
+        call = op(*params, **attrs)
+        assert isinstance(call, gi.Call)
+        program = Program(params, call)
+        rng = np.random.default_rng(7)
+        for sizes_now in sizes:
+            arrays = [(values or numbers)(rng, bound(param.shape, sizes_now), param.dtype.numpy) for param in params]
+            given = dataclasses.replace(
+                call.attrs, **{n: bound(getattr(call.attrs, n), sizes_now) for n in op.attr_names}
+            )
+            reference = op.reference(arrays, given)
+            outs = call.type.fields if isinstance(call.type, gi.TupleType) else [call.type]
+            got = reference if isinstance(reference, tuple) else [reference]
+            for out, array in zip(outs, got, strict=True):
+                assert bound(out.shape, sizes_now) == array.shape
+                assert out.dtype.numpy == array.dtype
+            with np.errstate(all="ignore"):
+                expected = oracle(*[float64(array) for array in arrays])
+            close(reference, expected, scale=scale)
+            close(program(arrays, sizes_now), reference, scale=scale)
+
+
+def numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Small numbers of any element type."""
+    if dtype.kind == "b":
+        return rng.integers(0, 2, shape).astype(bool)
+    if dtype.kind in "iu":
+        return rng.integers(0 if dtype.kind == "u" else -6, 7, shape).astype(dtype)
+    return rng.standard_normal(shape).astype(np.float32).astype(dtype)
+
+
+@pytest.fixture
+def check() -> Checker:
+    """Compares an operator's loop nests, reference and oracle: ``check(name, types, attrs, oracle, ...)``."""
+    return Checker()
+
+
+@pytest.fixture
+def run() -> Callable[..., Any]:
+    """Runs an expression on arrays: ``run(params, body, arrays, **sizes)``."""
+    return lambda params, body, arrays, **sizes: Program(params, body)(arrays, sizes)
