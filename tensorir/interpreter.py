@@ -103,6 +103,8 @@ class _Program:
         self.machine = machine
         self.slots: dict[Node, int] = {}
         self.shapes: dict[Buffer, list[Code]] = {}
+        self.strides: dict[Buffer, list[Code]] = {}
+        self.written: set[Buffer] = set()
         self.params = [self.slot(param) for param in func.params]
         self.body: Code = _nothing
 
@@ -111,6 +113,7 @@ class _Program:
         compiler = _Compiler(self)
         self.shapes = {buffer: [compiler.expr(extent) for extent in buffer.shape] for buffer in self.func.buffers}
         self.strides = {buffer: [compiler.expr(stride) for stride in buffer.strides] for buffer in self.func.buffers}
+        self.written = {node.buffer for node in walk(self.func.body) if isinstance(node, BufferStore)}
         self.body = compiler.stmt(self.func.body)
 
     def slot(self, node: Node) -> int:
@@ -139,11 +142,9 @@ class _Program:
         frame: Frame = [None] * len(self.slots)
         for var in variables:
             frame[self.slots[var]] = bound[var][0]
-        written = {node.buffer for node in walk(func.body) if isinstance(node, BufferStore)}
         for buffer, array in zip(buffers, arrays, strict=True):
             frame[self.slots[buffer]] = self._fit(buffer, array, frame)
-            if buffer in written and not array.flags.writeable:
-                raise InputError(f"{func.name}: {buffer.name} is written, but its array is read-only")
+            self._check_writable(buffer, array)
         self.body(frame)
 
     def _fit(self, buffer: Buffer, array: Any, frame: Frame) -> Any:
@@ -153,6 +154,10 @@ class _Program:
         if len(shape) == 1 and array.size == shape[0] and array.flags.c_contiguous:
             return array.reshape(-1)
         raise InputError(f"{self.func.name}: {buffer.name}: expected shape {shape}, found {array.shape}")
+
+    def _check_writable(self, buffer: Buffer, array: Any) -> None:
+        if buffer in self.written and not array.flags.writeable:
+            raise InputError(f"{self.func.name}: {buffer.name} is written, but its array is read-only")
 
     def call_with_pointers(self, args: Sequence[Any]) -> None:
         """Run with addresses for the buffers, as a call from another function does."""
@@ -169,6 +174,7 @@ class _Program:
             shape = [extent(frame) for extent in self.shapes[buffer]]
             strides = [stride(frame) for stride in self.strides[buffer]]
             frame[slot] = _view(func, buffer, frame[slot], shape, strides)
+            self._check_writable(buffer, frame[slot])
         self.body(frame)
 
 

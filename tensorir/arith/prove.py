@@ -122,7 +122,8 @@ class ProvingAlgebra(IndexAlgebra):
                 yield from self._by_other_quotients(form, term, coefficient)
             scale = divisor // math.gcd(coefficient, divisor)  # x - d + 1 <= d * (x // d) <= x
             bound = whole.shift(1 - divisor) if coefficient > 0 else whole
-            yield [rest.scale(scale).combine(bound, coefficient * scale // divisor)]
+            scaled = rest.scale(scale).combine(bound, coefficient * scale // divisor)
+            yield [scaled.shift(scale - 1)]  # scale * form > -scale suffices, as the form is an integer
         elif term.op == "floormod":
             whole = self.linear(term.a)
             if isinstance(term.b, IntImm) and term.b.value > 0 and self.is_exact(whole):
@@ -160,4 +161,5 @@ class ProvingAlgebra(IndexAlgebra):
             for term, part in fact.terms.items():
                 coefficient = form.terms.get(term, 0)
                 if coefficient * part > 0:  # |part| * form - |coefficient| * fact has no such term
-                    yield [form.scale(abs(part)).combine(fact, -abs(coefficient))]
+                    scale = abs(part)
+                    yield [form.scale(scale).combine(fact, -abs(coefficient)).shift(scale - 1)]

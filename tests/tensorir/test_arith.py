@@ -58,6 +58,8 @@ CASES = [
     ((I * 32 + K) // 16, I * 2 + K // 16),
     ((X * 16 + 8) // 4, X * 4 + 2),
     ((X % 32) % 8, X % 8),
+    ((X % 6) % 4, (X % 6) % 4),  # 6 is no multiple of 4
+    ((X // 4 + 3) // 8, (X + 12) // 32),
     ((X * 12 + 5) % 4, 1),
     (X * N - N * X, 0),
     ((X + 1) * (X - 1) - X * X, -1),
@@ -199,6 +201,15 @@ def test_assumptions_hold_inside_their_scope_only(analyzer):
             assert structural_equal(analyzer.simplify(X + 1), as_expr(4))
     assert not analyzer.prove(X * 2 < 15)
     assert not analyzer.bounds(X).is_finite
+
+
+def test_a_scaled_assumption_rounds_to_integers(analyzer):
+    with analyzer.assuming(X * 4 >= N - N + 6, K * 4 <= 6):
+        assert analyzer.bounds(X).lower == 2
+        assert analyzer.bounds(K).upper == 1
+    with analyzer.assuming(X * 3 + J >= 100):
+        assert analyzer.prove(X > 28)
+        assert not analyzer.prove(X > 29)
 
 
 def test_a_condition_on_memory_is_not_remembered(analyzer):
