@@ -5,7 +5,7 @@ One line for each expression, in order of evaluation; an expression that is used
     def @main(%x: Tensor[(batch, 784), float32]) -> Tensor[(batch, 10), float32] attrs {"SkipOptimization": True} {
       %0 = nn.dense(%x, const#0) : Tensor[(batch, 10), float32]
       %1 = multiply(%0, float32(0.5)) : Tensor[(batch, 10), float32]
-      let %v: Tensor[(batch, 10), float32] = %1             # Let(v, %1, ...), which holds in the rest of these braces
+      let %v: Tensor[(batch, 10), float32] = %1             # holds in the rest of these braces
       %2 = fn (%p: Tensor[(), bool]) -> Tensor[(), bool] attrs {"Primitive": True} {
         %p
       }
@@ -19,7 +19,7 @@ One line for each expression, in order of evaluation; an expression that is used
     const#0: Tensor[(10, 784), float32] sha256="5d4f..."    # a large constant
 
 * Types after a colon are checked when the text is read, not believed. ``-> ...`` declares a result type.
-* A constant of up to 16 elements stands where it is used: ``float32(0.5)``, ``const(int64, [1, 2])``. A larger one is
+* A constant of up to 8 elements stands where it is used: ``float32(0.5)``, ``const(int64, [1, 2])``. A larger one is
   named there and described below: by default by type and digest, and then :func:`parse` needs the arrays
   (``parse(text, constants=large_constants(module))``); with ``constants="inline"`` the text also holds the data.
 * Names that are no identifiers stand in backquotes, with JSON's escapes: ``%`conv/1 weight` ``. Symbolic dimensions in
@@ -66,7 +66,7 @@ from tilewright.tensorir.printer import to_text as loop_level_text
 #: How constants of more than ``INLINE_ELEMENTS`` elements are described: by digest, or with their data.
 Constants = Literal["digest", "inline"]
 
-INLINE_ELEMENTS = 16
+INLINE_ELEMENTS = 8
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _INDENT = "  "
@@ -292,6 +292,7 @@ class _GraphPrinter:
         self.opened: dict[Expr, list[_Region]] = {}
         self.region: dict[Expr, _Region] = {}
         self.let_of: dict[Var, Let] = {}
+        self.uses: dict[Expr, int] = {}
 
     def run(self, head: str | None, foot: str | None) -> list[str]:
         try:
@@ -323,7 +324,7 @@ class _GraphPrinter:
         """Find the region of each expression: the innermost that holds all its uses. Users come before their parts."""
         self.region[body] = self.top
         flat = {body}  # a Let that ends a region is written as a line of it
-        uses: dict[Expr, int] = {body: 1 if body is self.root else 0}
+        uses = self.uses = {body: 1 if body is self.root else 0}
         for node in order:
             for child in node.children:
                 uses[child] = uses.get(child, 0) + 1
@@ -385,9 +386,8 @@ class _GraphPrinter:
             let = self.let_of.get(node)
             name = self.bind(node)
             if let is not None:
-                typed = "" if node.type is None else f": {node.type}"
                 region = self.opened[let][0] if let in self.opened else self.region.get(let, self.top)
-                region.lines.append(f"let {name}{typed} = {self.use(let.value)}")
+                self.emit_let(name, let, region.lines)
             return
         if isinstance(node, (Constant, GlobalVar)) or (isinstance(node, Let) and node not in self.opened):
             return
@@ -410,6 +410,17 @@ class _GraphPrinter:
         regions[0].lines.append(self.use(node.body))
         head = f"fn {self.signature(node)} " if isinstance(node, Function) else ""
         lines.extend((f"{name} = {head}{{", regions[0], f"}}{span}"))
+
+    def emit_let(self, name: str, let: Let, lines: list[str | _Region]) -> None:
+        value = self.use(let.value)
+        before = lines[-1] if lines and self.uses.get(let.value) == 1 else None
+        if isinstance(before, str) and before.startswith(f"{value} = ") and not before.endswith("{"):
+            # What only the variable uses needs no line of its own.
+            self.numbered -= 1
+            lines[-1] = f"let {name}{before[len(value) :]}"
+        else:
+            typed = "" if let.var.type is None else f": {let.var.type}"
+            lines.append(f"let {name}{typed} = {value}")
 
     def line(self, node: Expr) -> str:
         """What stands behind the ``=``."""

@@ -1,1 +1,30 @@
+"""Passes over the graph-level IR, one in each module."""
 
+from __future__ import annotations
+
+from tilewright.passes.graph.a_normal_form import ToANormalForm, ToGraphNormalForm
+from tilewright.passes.graph.common_subexpr import EliminateCommonSubexpr
+from tilewright.passes.graph.dead_code import DeadCodeElimination
+from tilewright.passes.graph.fold_constant import FoldConstant
+from tilewright.passes.graph.fuse_ops import FuseOps
+from tilewright.passes.graph.infer_type import InferType
+from tilewright.passes.graph.inline_functions import InlineFunctions
+from tilewright.passes.graph.lambda_lift import LambdaLift
+from tilewright.passes.graph.remove_unused import RemoveUnusedFunctions
+from tilewright.passes.graph.simplify_expr import SimplifyExpr
+from tilewright.passes.graph.simplify_inference import SimplifyInference
+
+__all__ = [
+    "DeadCodeElimination",
+    "EliminateCommonSubexpr",
+    "FoldConstant",
+    "FuseOps",
+    "InferType",
+    "InlineFunctions",
+    "LambdaLift",
+    "RemoveUnusedFunctions",
+    "SimplifyExpr",
+    "SimplifyInference",
+    "ToANormalForm",
+    "ToGraphNormalForm",
+]

@@ -87,3 +87,6 @@ class batch_norm(Operator):
             shift = expand_dims(shift, axis=1, num_newaxis=behind)
         result = add(multiply(data, factor), shift)
         return cast(result, dtype=dtype) if is_half(dtype) else result
+
+    def simplify_inference(self, args: Sequence[graph.Expr], attrs: BatchNormAttrs) -> graph.Expr:
+        return self.decompose(args, attrs)

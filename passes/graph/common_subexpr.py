@@ -1,0 +1,93 @@
+"""``EliminateCommonSubexpr``: expressions that compute the same are computed once.
+
+Before::
+
+    %0 = tanh(%x)
+    %1 = tanh(%x)
+    %2 = add(%0, %1)
+
+After::
+
+    %0 = tanh(%x)
+    %1 = add(%0, %0)
+
+Works by hash-consing, in linear time. Functions inside are looked at one by one: they do not come to capture what is
+computed outside of them. Impure operators, and calls of functions, stay apart.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Hashable
+from typing import Any
+
+from tilewright.graphir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
+from tilewright.graphir.module import IRModule
+from tilewright.graphir.op import Operator
+from tilewright.graphir.printer import attribute_text
+from tilewright.passes.base import FunctionPass
+from tilewright.passes.context import PassContext
+from tilewright.passes.decorators import function_pass
+from tilewright.passes.graph.walk import map_functions, nested_functions, rewrite_graph
+from tilewright.passes.registry import register_pass
+
+#: Larger constants are compared by where their data lies: reading gigabytes of weights would cost more than it saves.
+_COMPARED_BYTES = 4096
+
+
+@register_pass
+@function_pass(opt_level=1, name="EliminateCommonSubexpr")
+class EliminateCommonSubexpr(FunctionPass):
+    """Merges equal calls of pure operators, equal tuples, fields and small constants."""
+
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        """``func`` with equal expressions shared."""
+        return map_functions(func, _merge)
+
+
+def _merge(func: Function) -> Function:
+    table: dict[Hashable, Expr] = {}
+    keys = _Keys()
+
+    def share(node: Expr) -> Expr:
+        key = keys.of(node)
+        return node if key is None else table.setdefault(key, node)
+
+    inside = {nested: nested for nested in nested_functions(func) if nested is not func}
+    return func.with_body(rewrite_graph(func.body, share, done=dict(inside)))
+
+
+class _Keys:
+    """What makes two expressions equal, given that their parts are shared already."""
+
+    def __init__(self) -> None:
+        self.attributes: dict[int, tuple[Any, Hashable]] = {}
+
+    def of(self, node: Expr) -> Hashable:
+        if type(node) is Call:
+            op = node.op
+            if not isinstance(op, Operator) or not op.pure:
+                return None
+            return (op, self.attrs_key(node.attrs), node.args) if op.attr_names else (op, node.args)
+        if type(node) is Constant:
+            return constant_key(node)
+        if type(node) is TupleGetItem:
+            return (node.value, node.index)
+        if type(node) is Tuple:
+            return ("tuple", node.fields)
+        return None
+
+    def attrs_key(self, attrs: Any) -> Hashable:
+        found = self.attributes.get(id(attrs))
+        if found is None:
+            # As text: values that compare equal may differ, as 1 and True do, and not all of them have a hash.
+            key = tuple(attribute_text(getattr(attrs, field.name)) for field in dataclasses.fields(attrs))
+            found = self.attributes[id(attrs)] = (attrs, key)  # holding attrs keeps its id from being used again
+        return found[1]
+
+
+def constant_key(node: Constant) -> Hashable:
+    """Equal for constants of equal value; for large ones only if they are the same memory."""
+    data = node.data
+    content: Hashable = data.tobytes() if data.nbytes <= _COMPARED_BYTES else (data.ctypes.data, data.strides)
+    return ("constant", str(node.dtype), data.shape, content)

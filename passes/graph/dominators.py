@@ -1,0 +1,67 @@
+"""Post-dominators of the expressions of a graph.
+
+An expression ``d`` post-dominates ``u`` if every way from ``u`` to the result leads through ``d``: if ``d`` is computed
+from everything that ``u`` serves. The tree of immediate post-dominators is built as in K. Cooper, T. Harvey and
+K. Kennedy, "A Simple, Fast Dominance Algorithm" (2001); on an acyclic graph one sweep suffices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.graphir.expr import Expr
+
+
+class PostDominators:
+    """The post-dominator tree of the expressions in ``order`` (a post order, the result last).
+
+    Attributes:
+        index: the place of each expression in ``order``.
+        users: for each place, the places of the expressions that are made of that one, once each, ascending.
+    """
+
+    def __init__(self, order: Sequence[Expr]) -> None:
+        self.order = order
+        self.index: dict[Expr, int] = {node: number for number, node in enumerate(order)}
+        self.users: list[list[int]] = [[] for _ in order]
+        for number, node in enumerate(order):
+            for child in dict.fromkeys(node.children):
+                self.users[self.index[child]].append(number)
+        exit_ = len(order)  # stands behind the result
+        self._parent: list[int] = [exit_] * (exit_ + 1)
+        self._depth: list[int] = [0] * (exit_ + 1)
+        for number in reversed(range(len(order))):
+            users = self.users[number]
+            found = users[-1] if users else exit_
+            for user in users:
+                found = self._common(found, user)
+            self._parent[number] = found
+            self._depth[number] = self._depth[found] + 1
+
+    def _common(self, a: int, b: int) -> int:
+        """The nearest common ancestor in the tree; users are numbered higher, so ancestors are too."""
+        while a != b:
+            if a < b:
+                a = self._parent[a]
+            else:
+                b = self._parent[b]
+        return a
+
+    def immediate(self, number: int) -> int | None:
+        """The place of the immediate post-dominator; None for the result, and for what only leads out of the graph."""
+        found = self._parent[number]
+        return found if found < len(self.order) else None
+
+    def between(self, start: int, end: int, limit: int) -> list[int] | None:
+        """The places on the ways from ``start`` to its post-dominator ``end``, both left out; None if there are more
+        than ``limit``."""
+        found: set[int] = set()
+        stack = [start]
+        while stack:
+            for user in self.users[stack.pop()]:
+                if user != end and user not in found:
+                    if len(found) >= limit:
+                        return None
+                    found.add(user)
+                    stack.append(user)
+        return sorted(found)

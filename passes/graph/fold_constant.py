@@ -1,0 +1,101 @@
+"""``FoldConstant``: computes at build time what depends on constants alone.
+
+Before::
+
+    %0 = transpose(const#0)
+    %1 = matmul(%x, %0)
+
+After: ``%0 = matmul(%x, const#1)``. Also a field of a tuple that is at hand, and the branch of an ``If`` whose
+condition is known. Operators are computed by their NumPy references; a call that is not pure stays, and so does one
+whose result would need more memory than ``max_bytes`` and more than twice what its arguments need.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from tilewright.graphir.expr import Call, Constant, Expr, Function, If, Tuple, TupleGetItem
+from tilewright.graphir.module import IRModule
+from tilewright.graphir.op import Operator
+from tilewright.graphir.printer import summary
+from tilewright.graphir.types import TensorType, TupleType, Type
+from tilewright.passes.base import FunctionPass
+from tilewright.passes.config import register_config_option
+from tilewright.passes.context import PassContext
+from tilewright.passes.decorators import function_pass
+from tilewright.passes.graph.walk import rewrite_graph
+from tilewright.passes.registry import register_pass
+from tilewright.tensorir.errors import add_note
+
+
+@register_config_option("graphir.FoldConstant")
+@dataclasses.dataclass(frozen=True)
+class FoldConstantConfig:
+    """Options of ``FoldConstant``."""
+
+    max_bytes: int = dataclasses.field(
+        default=1 << 20, metadata={"doc": "a result of at most this size is computed even if its arguments are smaller"}
+    )
+
+
+@register_pass
+@function_pass(opt_level=1, name="FoldConstant")
+class FoldConstant(FunctionPass):
+    """Evaluates calls of operators whose arguments are all constants."""
+
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        """``func`` with constant parts computed."""
+        config: FoldConstantConfig = ctx.get_config("graphir.FoldConstant")
+
+        def fold(node: Expr) -> Expr:
+            if type(node) is Call:
+                return _fold_call(node, config.max_bytes, ctx)
+            if type(node) is TupleGetItem and type(node.value) is Tuple:
+                return node.value.fields[node.index]
+            if type(node) is If and type(node.condition) is Constant:
+                return node.then_branch if bool(node.condition.data) else node.else_branch
+            return node
+
+        return func.with_body(rewrite_graph(func.body, fold, lambda value: type(value) is Constant))
+
+
+def _fold_call(node: Call, max_bytes: int, ctx: PassContext) -> Expr:
+    for arg in node.args:
+        if type(arg) is not Constant:
+            return node
+    op = node.op
+    if not isinstance(op, Operator) or not op.pure or node.type is None:
+        return node
+    size = type_bytes(node.type)
+    if size is None:
+        return node
+    given = sum(arg.data.nbytes for arg in node.args if isinstance(arg, Constant))
+    if size > max(max_bytes, 2 * given):
+        ctx.remark(f"{op.name} not computed: its result has {size} bytes", "missed", summary(node))
+        return node
+    try:
+        result = op.reference([arg.data for arg in node.args if isinstance(arg, Constant)], node.attrs)
+    except Exception as error:
+        add_note(error, f"while computing {summary(node)} at build time")
+        raise
+    if isinstance(node.type, TupleType):
+        return Tuple([Constant(np.ascontiguousarray(part), node.span) for part in result], node.span)
+    # ascontiguousarray would give a scalar one dimension
+    return Constant(np.asarray(result, order="C"), node.span)
+
+
+def type_bytes(found: Type) -> int | None:
+    """The memory that a value of that type needs; None if the shape is symbolic or it is no tensor."""
+    if isinstance(found, TupleType):
+        parts = [type_bytes(field) for field in found.fields]
+        return None if None in parts else sum(part for part in parts if part is not None)
+    if not isinstance(found, TensorType):
+        return None
+    size = found.dtype.bytes
+    for dim in found.shape:
+        if not isinstance(dim, int):
+            return None
+        size *= dim
+    return size

@@ -1,0 +1,293 @@
+"""``FuseOps``: groups operators that become one loop nest, so that what is between them never reaches memory.
+
+Before::
+
+    %0 = nn.dense(%x, const#0)
+    %1 = add(%0, const#1)
+    %2 = nn.relu(%1)
+
+After::
+
+    %0 = fn (%p0, %p1, %p2) attrs {"Primitive": True, "kind": "contraction"} {
+      %1 = nn.dense(%p0, %p1)
+      ...
+    }
+    %3 = %0(%x, const#0, const#1)
+
+A group has at most one anchor: a contraction or a reduction. In three rounds
+
+1. each contraction takes its epilogue: the elementwise and broadcast operators behind it, as long as the shape stays;
+2. each reduction does the same;
+3. elementwise, broadcast and injective operators join their consumer: another such operator, a reduction (which reads
+   them as its input), or an epilogue of the same shape.
+
+``u`` joins ``d`` only if ``d`` is its immediate post-dominator (see ``dominators``) and all operators on the ways
+between them join too, so that nothing of a group but its last result is used outside. Remarks say what stays apart.
+Constants of one element stay inside a group, others are its arguments. Lets are replaced by sharing first.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tilewright.graphir.dims import shape_equal
+from tilewright.graphir.expr import Call, Constant, Expr, Function, Let, Var
+from tilewright.graphir.module import IRModule
+from tilewright.graphir.op import FUSION_KINDS, Operator
+from tilewright.graphir.printer import summary
+from tilewright.graphir.types import TensorType
+from tilewright.graphir.visitor import post_order
+from tilewright.passes.base import FunctionPass
+from tilewright.passes.config import register_config_option
+from tilewright.passes.context import PassContext
+from tilewright.passes.decorators import function_pass
+from tilewright.passes.graph.dominators import PostDominators
+from tilewright.passes.graph.walk import always, identity, is_primitive, rewrite_graph
+from tilewright.passes.registry import register_pass
+
+_RANK = {kind: rank for rank, kind in enumerate(FUSION_KINDS)}
+_BROADCAST, _INJECTIVE = _RANK["broadcast"], _RANK["injective"]
+_REDUCTION, _CONTRACTION, _OPAQUE = _RANK["reduction"], _RANK["contraction"], _RANK["opaque"]
+
+
+@register_config_option("graphir.FuseOps")
+@dataclasses.dataclass(frozen=True)
+class FuseOpsConfig:
+    """Options of ``FuseOps``."""
+
+    max_depth: int = dataclasses.field(default=256, metadata={"doc": "the greatest number of operators in a group"})
+
+
+@register_pass
+@function_pass(opt_level=1, name="FuseOps")
+class FuseOps(FunctionPass):
+    """Makes primitive functions (attribute ``Primitive``) of groups of two and more operators."""
+
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        """``func`` with groups in place of operators."""
+        if is_primitive(func):
+            return func
+        config: FuseOpsConfig = ctx.get_config("graphir.FuseOps")
+        body = func.body
+        order = _order(body)
+        if any(isinstance(node, Let) for node in order):
+            body = rewrite_graph(body, identity, always)
+            order = _order(body)
+        fusion = _Fusion(order, config.max_depth, ctx)
+        fusion.run()
+        return func.with_body(fusion.rewrite(body))
+
+
+def _order(body: Expr) -> list[Expr]:
+    return post_order(body, children_of=lambda node: () if is_primitive(node) else node.children)
+
+
+class _Fusion:
+    """Groups as a disjoint-set forest over the places in ``order``."""
+
+    def __init__(self, order: list[Expr], max_depth: int, ctx: PassContext) -> None:
+        self.order = order
+        self.tree = PostDominators(order)
+        self.max_depth = max_depth
+        self.ctx = ctx
+        count = len(order)
+        self.rank = [_rank(node) for node in order]
+        self.shape = [node.type.shape if isinstance(node.type, TensorType) else None for node in order]
+        self.parent = list(range(count))
+        self.size = [1] * count
+        #: Of a group, by its representative: the anchor's place, and whether it is more than elementwise and broadcast
+        #: operators of one shape.
+        self.anchor: list[int | None] = [n if _REDUCTION <= self.rank[n] < _OPAQUE else None for n in range(count)]
+        self.mixed = [self.rank[n] > _BROADCAST for n in range(count)]
+        self.epilogue = [False] * count
+
+    def find(self, place: int) -> int:
+        """The representative of the group that ``place`` is in."""
+        root = place
+        while self.parent[root] != root:
+            root = self.parent[root]
+        while self.parent[place] != root:
+            self.parent[place], place = root, self.parent[place]
+        return root
+
+    def run(self) -> None:
+        """The three rounds."""
+        for anchor_rank in (_CONTRACTION, _REDUCTION):
+            for place, rank in enumerate(self.rank):
+                if rank == anchor_rank:
+                    self.take_epilogue(place)
+        for place, rank in enumerate(self.rank):
+            if rank <= _INJECTIVE and not self.epilogue[place]:
+                self.join_consumer(place)
+
+    def take_epilogue(self, anchor: int) -> None:
+        """Join what is behind ``anchor``, step by step along the post-dominator tree."""
+        last = anchor
+        while True:
+            consumer = self.tree.immediate(last)
+            if consumer is None or self.rank[consumer] == _OPAQUE:
+                self.escapes(last, consumer)
+                return
+            path = self.tree.between(last, consumer, self.max_depth)
+            members = [last, *(path or ()), consumer]
+            reason = "the group would be too large" if path is None else self.no_epilogue(anchor, members[1:])
+            if reason is None:
+                reason = self.union(members)
+            if reason is not None:
+                self.apart(last, consumer, reason)
+                return
+            for member in members[1:]:
+                self.epilogue[member] = True
+            last = consumer
+
+    def no_epilogue(self, anchor: int, members: list[int]) -> str | None:
+        """Why ``members`` cannot be an epilogue of ``anchor``."""
+        for member in members:
+            rank = self.rank[member]
+            if rank > _BROADCAST:
+                kind = FUSION_KINDS[rank]
+                if rank in (_REDUCTION, _CONTRACTION):
+                    return f"{self.name(member)} is a {kind} as well, and a group holds one"
+                return f"{self.name(member)} is {kind}, no elementwise epilogue"
+            if not self.same_shape(anchor, member):
+                return "the shape changes"
+        return None
+
+    def join_consumer(self, place: int) -> None:
+        consumer = self.tree.immediate(place)
+        if consumer is None or self.rank[consumer] == _OPAQUE:
+            self.escapes(place, consumer)
+            return
+        if self.find(place) == self.find(consumer):
+            return
+        path = self.tree.between(place, consumer, self.max_depth)
+        if path is None:
+            self.apart(place, consumer, "the group would be too large")
+            return
+        reason = self.no_producer(place, path, consumer) or self.union([place, *path, consumer])
+        if reason is not None:
+            self.apart(place, consumer, reason)
+
+    def no_producer(self, place: int, path: list[int], consumer: int) -> str | None:
+        """Why ``place`` and what is between cannot be computed inside the loops of ``consumer``."""
+        for member in path:
+            if self.rank[member] > _INJECTIVE:
+                return f"{self.name(member)} between them is {FUSION_KINDS[self.rank[member]]}"
+        own = self.find(place)
+        if self.anchor[own] is not None and not self.epilogue[place]:
+            return "a group holds one anchor"
+        if self.rank[consumer] == _CONTRACTION:
+            return "a contraction reads its inputs many times"
+        if self.epilogue[consumer]:
+            for member in (place, *path):
+                if self.mixed[self.find(member)] and not self.epilogue[member]:
+                    return "an epilogue takes elementwise inputs only"
+                if not self.same_shape(member, consumer):
+                    return "the shape changes"
+            return None
+        if self.rank[consumer] <= _BROADCAST:
+            for member in (place, *path):
+                # Reading a small tensor again is cheap, computing it again is not: only what moves data repeats.
+                moves_data = self.rank[member] == _INJECTIVE and self.size[self.find(member)] == 1
+                if not moves_data and not self.same_shape(member, consumer):
+                    return "it would be computed again for each repetition of its elements"
+        return None
+
+    def union(self, members: list[int]) -> str | None:
+        """Make one group of ``members``; the reason if that is impossible."""
+        groups = list(dict.fromkeys(self.find(member) for member in members))
+        anchors = [self.anchor[group] for group in groups if self.anchor[group] is not None]
+        if len(anchors) > 1:
+            return "both have an anchor, and a group holds one"
+        size = sum(self.size[group] for group in groups)
+        if size > self.max_depth:
+            return f"the group would hold {size} operators, more than max_depth = {self.max_depth}"
+        root = max(groups, key=lambda group: self.size[group])
+        mixed = any(self.mixed[group] for group in groups)
+        mixed = mixed or any(not self.same_shape(members[0], member) for member in members)
+        for group in groups:
+            self.parent[group] = root
+        self.size[root] = size
+        self.anchor[root] = anchors[0] if anchors else None
+        self.mixed[root] = mixed
+        return None
+
+    def same_shape(self, a: int, b: int) -> bool:
+        p, q = self.shape[a], self.shape[b]
+        return p is q or (p is not None and q is not None and shape_equal(p, q))
+
+    # Remarks.
+
+    def name(self, place: int) -> str:
+        node = self.order[place]
+        return node.op.name if isinstance(node, Call) and isinstance(node.op, Operator) else type(node).__name__
+
+    def apart(self, place: int, consumer: int, reason: str) -> None:
+        message = f"{self.name(place)} and {self.name(consumer)} not fused: {reason}"
+        self.ctx.remark(message, "missed", summary(self.order[consumer]))
+
+    def escapes(self, place: int, consumer: int | None) -> None:
+        """Say that the result is used where no group can hold it, if there are consumers that it might have joined."""
+        if any(self.rank[user] != _OPAQUE for user in self.tree.users[place]):
+            what = "in several places" if consumer is None else f"by {self.name(consumer)}"
+            message = f"{self.name(place)} not fused with its consumers: the output escapes, it is used {what}"
+            self.ctx.remark(message, "missed", summary(self.order[place]))
+
+    # Building the groups.
+
+    def rewrite(self, body: Expr) -> Expr:
+        members: dict[int, list[int]] = {}
+        for place, rank in enumerate(self.rank):
+            if rank != _OPAQUE:
+                members.setdefault(self.find(place), []).append(place)
+        groups = [group for group in members.values() if len(group) > 1]
+        if not groups:
+            return body
+        ends = {group[-1]: group for group in groups}
+        inside = {place for group in groups for place in group[:-1]}
+        done: dict[Expr, Expr] = {}
+        for place, node in enumerate(self.order):
+            if place in inside:
+                continue
+            if place in ends:
+                done[node] = self.group([self.order[member] for member in ends[place]], done)
+                continue
+            children = () if is_primitive(node) else node.children
+            if any(done[child] is not child for child in children):
+                done[node] = node.with_children([done[child] for child in children])
+            else:
+                done[node] = node
+        return done[body]
+
+    def group(self, nodes: list[Expr], done: dict[Expr, Expr]) -> Call:
+        """The call of the primitive function that computes ``nodes``, the last of which is its result."""
+        params: dict[Expr, Var] = {}
+        values: dict[Expr, Expr] = {}
+        for node in nodes:
+            assert isinstance(node, Call)
+            args: list[Expr] = []
+            for arg in node.args:
+                if arg in values:
+                    args.append(values[arg])
+                elif isinstance(arg, Constant) and arg.data.size == 1:
+                    args.append(arg)
+                else:
+                    outer = done[arg]
+                    if outer not in params:
+                        name = arg.name if isinstance(arg, Var) else f"p{len(params)}"
+                        params[outer] = Var(name, outer.type)
+                    args.append(params[outer])
+            values[node] = Call(node.op, args, node.attrs, node.type, node.span)
+        last = nodes[-1]
+        anchor = self.anchor[self.find(self.tree.index[last])]
+        rank = max(self.rank[self.tree.index[node]] for node in nodes) if anchor is None else self.rank[anchor]
+        attrs = {"Primitive": True, "kind": FUSION_KINDS[rank]}
+        self.ctx.remark(f"fused {len(nodes)} operators into one {attrs['kind']} group", "applied", summary(last))
+        return Call(Function(params.values(), values[last], attrs=attrs), tuple(params), None, last.type, last.span)
+
+
+def _rank(node: Expr) -> int:
+    """The fusion kind as a number; ``opaque`` for what is no call of an operator, or has several results."""
+    if type(node) is not Call or not isinstance(node.op, Operator) or not isinstance(node.type, TensorType):
+        return _OPAQUE
+    return _RANK[node.op.kind] if node.op.pure else _OPAQUE

@@ -1,0 +1,96 @@
+"""``InlineFunctions``: puts the bodies of functions in place of calls.
+
+Before::
+
+    def @main(%x) { %0 = @square(%x); %0 }
+    def @square(%p) attrs {"Inline": True} { %1 = multiply(%p, %p); %1 }
+
+After: ``def @main(%x) { %0 = multiply(%x, %x); %0 }`` (and ``@square``, until ``RemoveUnusedFunctions``).
+
+Inlined are calls of functions with attribute ``Inline``, of functions that the module calls only once, and of nested
+functions that are called where they are made. Recursive functions, fused groups and functions with
+``SkipOptimization`` are not.
+"""
+
+from __future__ import annotations
+
+from tilewright.graphir.expr import Call, Expr, Function, GlobalVar, Let, Var
+from tilewright.graphir.module import IRModule
+from tilewright.graphir.op import Operator
+from tilewright.graphir.visitor import post_order
+from tilewright.passes.base import SKIP_OPTIMIZATION, ModulePass
+from tilewright.passes.context import PassContext
+from tilewright.passes.decorators import module_pass
+from tilewright.passes.graph.call_graph import callees, callees_first, recursive_functions
+from tilewright.passes.graph.walk import is_primitive, rewrite_graph
+from tilewright.passes.registry import register_pass
+
+INLINE = "Inline"
+
+
+@register_pass
+@module_pass(opt_level=1, name="InlineFunctions")
+class InlineFunctions(ModulePass):
+    """Inlines calls of functions."""
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """``mod`` with calls inlined, callees before callers."""
+        functions = {gv.name: function for gv, function in mod.functions.items() if isinstance(function, Function)}
+        calls = {name: callees(function) for name, function in functions.items()}
+        recursive = recursive_functions(mod, calls)
+        uses: dict[str, int] = {}
+        for called in calls.values():
+            for name, count in called.items():
+                uses[name] = uses.get(name, 0) + count
+        inlined: dict[str, Function] = {}
+        updates = {}
+        for name in callees_first(calls):
+            function = functions[name]
+            if not function.attrs.get(SKIP_OPTIMIZATION):
+                with ctx.in_function(name):
+                    new = _inline(function, inlined, ctx)
+                if new is not function:
+                    updates[mod.get_global_var(name)] = function = new
+            wanted = function.attrs.get(INLINE) or uses.get(name) == 1
+            barred = name in recursive or function.attrs.get(SKIP_OPTIMIZATION) or is_primitive(function)
+            if function.attrs.get(INLINE) and name in recursive:
+                ctx.remark(f"@{name} not inlined: it calls itself", "missed", function=name)
+            if wanted and not barred:
+                inlined[name] = function
+        return mod.with_functions(updates) if updates else mod
+
+
+def _inline(function: Function, inlined: dict[str, Function], ctx: PassContext) -> Function:
+    seen: set[Function] = set()
+
+    def expand(node: Expr) -> Expr:
+        if type(node) is not Call or isinstance(node.op, Operator):
+            return node
+        callee = node.op
+        if isinstance(callee, GlobalVar) and callee.name in inlined:
+            ctx.remark(f"@{callee.name} inlined", "applied")
+            callee = inlined[callee.name]
+            return instantiate(callee, node.args)
+        if isinstance(callee, Function) and not is_primitive(callee) and not callee.attrs.get(SKIP_OPTIMIZATION):
+            first = callee not in seen
+            seen.add(callee)
+            # The first call may take the body itself; later ones need variables of their own.
+            return instantiate(callee, node.args, copy=not first)
+        return node
+
+    return function.with_body(rewrite_graph(function.body, expand))
+
+
+def instantiate(function: Function, args: tuple[Expr, ...], copy: bool = True) -> Expr:
+    """The body of ``function`` with ``args`` in place of its parameters.
+
+    Args:
+        copy: whether the variables that the body binds are made anew, as is needed if the body stays in use elsewhere.
+    """
+    done: dict[Expr, Expr] = dict(zip(function.params, args, strict=True))
+    if copy:
+        for node in post_order(function.body, known=done):
+            bound = node.params if isinstance(node, Function) else (node.var,) if isinstance(node, Let) else ()
+            for var in bound:
+                done[var] = Var(var.name, var.type, var.span)
+    return rewrite_graph(function.body, lambda node: node, done=done)

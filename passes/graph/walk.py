@@ -1,0 +1,103 @@
+"""What several graph passes share: rewriting that knows let variables, and the functions inside a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from tilewright.graphir.expr import Call, Constant, Expr, Function, GlobalVar, Let, Var
+from tilewright.graphir.op import Operator
+from tilewright.graphir.visitor import post_order
+
+Transform = Callable[[Expr], Expr]
+
+
+def never(_: Expr) -> bool:
+    """For ``rewrite_graph``: no let variable is replaced."""
+    return False
+
+
+def always(_: Expr) -> bool:
+    """For ``rewrite_graph``: every let variable is replaced by its value, which is then shared by its users."""
+    return True
+
+
+def rewrite_graph(
+    root: Expr,
+    transform: Transform,
+    inline: Callable[[Expr], bool] = never,
+    done: dict[Expr, Expr] | None = None,
+) -> Expr:
+    """``root`` rebuilt bottom-up, nested functions included, in linear time and without recursion.
+
+    Args:
+        transform: called once for each expression but variables, with its parts rewritten already; gives what takes
+            its place.
+        inline: asked for the rewritten value of each ``Let``: whether it takes the variable's place everywhere.
+        done: what is known to be rewritten; such expressions are not entered.
+    """
+    done = {} if done is None else done
+    order = post_order(root, known=done)
+    lets = {node.var: node for node in order if type(node) is Let}
+    for node in order:
+        kind = type(node)
+        if kind is Var:
+            let = lets.get(node)  # type: ignore[call-overload]  # it is a Var
+            value = done.get(let.value) if let is not None else None
+            done[node] = value if value is not None and inline(value) else node
+            continue
+        children = node.children
+        new = node
+        if kind is Let and not isinstance(done[node.var], Var):  # type: ignore[attr-defined]  # it is a Let
+            done[node] = done[node.body]  # type: ignore[attr-defined]
+            continue
+        for child in children:
+            if done[child] is not child:
+                new = node.with_children([done[part] for part in children])
+                break
+        done[node] = transform(new)
+    return done[root]
+
+
+def is_atom(node: Expr) -> bool:
+    """Whether an expression computes nothing."""
+    return isinstance(node, (Var, Constant, GlobalVar))
+
+
+def is_primitive(node: object) -> bool:
+    """Whether ``node`` is a fused group of operators."""
+    return isinstance(node, Function) and bool(node.attrs.get("Primitive"))
+
+
+def is_operator_call(node: Expr) -> bool:
+    """Whether ``node`` calls an operator (rather than a function)."""
+    return isinstance(node, Call) and isinstance(node.op, Operator)
+
+
+def nested_functions(root: Function) -> list[Function]:
+    """The functions inside ``root`` but fused groups, inner ones first, and ``root`` last."""
+
+    def children(node: Expr) -> Iterable[Expr]:
+        return () if node is not root and is_primitive(node) else node.children
+
+    order = post_order(root, children_of=children)
+    return [node for node in order if isinstance(node, Function) and (node is root or not is_primitive(node))]
+
+
+def map_functions(root: Function, transform: Callable[[Function], Function]) -> Function:
+    """``root`` with ``transform`` applied to each function inside but fused groups, inner ones first, then to ``root``.
+
+    ``transform`` sees functions whose nested functions are transformed already and need not enter those.
+    """
+    replaced: dict[Expr, Expr] = {}
+    for function in nested_functions(root):
+        rebuilt = rewrite_graph(function, identity, done=dict(replaced)) if replaced else function
+        assert isinstance(rebuilt, Function)
+        replaced[function] = transform(rebuilt)
+    result = replaced[root]
+    assert isinstance(result, Function)
+    return result
+
+
+def identity(node: Expr) -> Expr:
+    """For ``rewrite_graph``: nothing changes but what is known to be rewritten."""
+    return node
