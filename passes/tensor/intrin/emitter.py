@@ -1,0 +1,175 @@
+"""What the expansions of intrinsics are written with: bound values, polynomials, bits of floats."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilewright.passes.tensor.vector_arith import any_lane, vector_cast, vector_select
+from tilewright.tensorir.dtype import FLOAT32, FLOAT64, INT32, INT64, DataType
+from tilewright.tensorir.expr import (
+    Buffer,
+    BufferLoad,
+    Call,
+    Expr,
+    FloatImm,
+    IntImm,
+    Ramp,
+    Var,
+    binary,
+    call,
+    const,
+)
+from tilewright.tensorir.stmt import Allocate, BufferStore, IfThenElse, LetStmt, Stmt, sequence
+
+INFINITY = math.inf
+NAN = math.nan
+
+#: Adding this to a float32 (float64) n of moderate size puts the integer n into the low bits of the sum.
+_INTEGER_MAGIC = {FLOAT32: 12582912.0, FLOAT64: 6755399441055744.0}
+_BITS = {FLOAT32: INT32, FLOAT64: INT64}
+_MANTISSA = {FLOAT32: 23, FLOAT64: 52}
+_BIAS = {FLOAT32: 0x3F800000, FLOAT64: 0x3FF0000000000000}
+
+
+@dataclass(frozen=True)
+class _Store:
+    """A statement between the bindings, and the buffer that is to be allocated before it, if any."""
+
+    stmt: Stmt
+    buffer: Buffer | None = None
+
+
+class Emitter:
+    """Collects the bindings and statements that compute a value; ``wrap`` puts them in front of its use."""
+
+    def __init__(self, has_fma: bool = True) -> None:
+        self.has_fma = has_fma
+        self.items: list[tuple[Var, Expr] | _Store] = []
+
+    def let(self, name: str, value: Expr) -> Expr:
+        """``value``, computed once however often the result is used."""
+        if isinstance(value, (Var, FloatImm, IntImm)):
+            return value
+        var = Var(name, value.dtype)
+        self.items.append((var, value))
+        return var
+
+    def wrap(self, stmt: Stmt) -> Stmt:
+        """``stmt`` after all that it needs."""
+        for item in reversed(self.items):
+            if isinstance(item, _Store):
+                stmt = sequence(item.stmt, stmt)
+                if item.buffer is not None:
+                    stmt = Allocate(item.buffer, stmt)
+            else:
+                stmt = LetStmt(item[0], item[1], stmt)
+        return stmt
+
+    # Arithmetic.
+
+    def fma(self, a: Expr, b: Expr | float, c: Expr | float) -> Expr:
+        """``a * b + c`` with one rounding where the target has an instruction for it."""
+        if not self.has_fma:
+            return a * b + c
+        return call("fma", a, _like(b, a), _like(c, a))
+
+    def polynomial(self, x: Expr, coefficients: Sequence[float]) -> Expr:
+        """The polynomial with these coefficients, the constant one first, by Horner's rule."""
+        result = _like(coefficients[-1], x)
+        for coefficient in reversed(coefficients[:-1]):
+            result = self.fma(result, x, coefficient)
+        return self.let("polynomial", result)
+
+    def round(self, x: Expr) -> Expr:
+        """The nearest integer, as a float."""
+        return self.let("nearest", call("round", x))
+
+    def absolute(self, x: Expr) -> Expr:
+        """``|x|``."""
+        return self.let("absolute", call("abs", x))
+
+    def copysign(self, magnitude: Expr, sign: Expr) -> Expr:
+        """``magnitude`` with the sign of ``sign``."""
+        return call("copysign", magnitude, sign)
+
+    def select(self, condition: Expr, true_value: Expr | float, false_value: Expr | float) -> Expr:
+        """Per lane; at least one value is an expression."""
+        like = true_value if isinstance(true_value, Expr) else false_value
+        assert isinstance(like, Expr)
+        return vector_select(condition, _like(true_value, like), _like(false_value, like))
+
+    def clamp(self, x: Expr, low: float, high: float) -> Expr:
+        """``x`` within bounds; NaN stays."""
+        bounded = binary("min", binary("max", x, _like(low, x)), _like(high, x))
+        return self.let("clamped", bounded)
+
+    # Bits.
+
+    def bits(self, x: Expr) -> Expr:
+        """The bits of a float as a signed integer."""
+        return Call("reinterpret", (x,), _BITS[x.dtype.element].with_lanes(x.dtype.lanes))
+
+    def from_bits(self, bits: Expr, element: DataType) -> Expr:
+        """The float with these bits."""
+        return Call("reinterpret", (bits,), element.with_lanes(bits.dtype.lanes))
+
+    def integer_bits(self, n: Expr) -> Expr:
+        """An integer whose low bits (9 for float32, 12 for float64) are those of the integral float ``n``. Never
+        undefined, also for NaN, unlike a conversion."""
+        return self.let("integer", self.bits(n + _INTEGER_MAGIC[n.dtype.element]))
+
+    def power_of_two(self, integer: Expr, element: DataType) -> Expr:
+        """``2**k`` for the integer k in the low bits of ``integer``, in the range of normal floats."""
+        scaled = (integer << _MANTISSA[element]) + _BIAS[element]
+        return self.from_bits(scaled, element)
+
+    def scale(self, p: Expr, n: Expr) -> Expr:
+        """``p * 2**n`` for integral n up to twice the range of exponents, rounded once: in two steps, so that neither
+        factor overflows and results below the normal range are right."""
+        k = self.integer_bits(n)
+        half = self.let("half", k >> 1)
+        first = self.power_of_two(half, p.dtype.element)
+        second = self.power_of_two(k - half, p.dtype.element)
+        return p * first * second
+
+    # Conversions.
+
+    def widen(self, x: Expr) -> Expr:
+        """``x`` in float64."""
+        return self.let("wide", vector_cast(FLOAT64, x))
+
+    def narrow(self, x: Expr) -> Expr:
+        """``x`` in float32."""
+        return vector_cast(FLOAT32, x)
+
+    def to_int32(self, x: Expr) -> Expr:
+        """An integral float in the range of int32 as an integer."""
+        return vector_cast(INT32, x)
+
+    # Rare cases.
+
+    def rarely(self, condition: Expr, usual: Sequence[Expr], rare: Emitter, values: Sequence[Expr]) -> list[Expr]:
+        """``values`` (computed by the emitter ``rare``) in lanes where ``condition`` holds, ``usual`` elsewhere. Where it
+        holds in no lane, the values are not computed."""
+        buffers: list[Buffer] = []
+        lanes = condition.dtype.lanes
+        updates: list[Stmt] = []
+        index = _all_lanes(lanes)
+        for old, new in zip(usual, values, strict=True):
+            made = Buffer("chosen", (const(lanes, INT64),), old.dtype.element, "register", (), 64 if lanes > 1 else 0)
+            buffers.append(made)
+            self.items.append(_Store(BufferStore(made, old, index), made))
+            updates.append(BufferStore(made, vector_select(condition, new, BufferLoad(made, index)), index))
+        self.items.append(_Store(IfThenElse(any_lane(condition), rare.wrap(sequence(*updates)))))
+        return [self.let("chosen", BufferLoad(made, index)) for made in buffers]
+
+
+def _all_lanes(lanes: int) -> tuple[Expr, ...]:
+    zero = const(0, INT64)
+    return (zero,) if lanes == 1 else (Ramp(zero, const(1, INT64), lanes),)
+
+
+def _like(value: Expr | float, like: Expr) -> Expr:
+    return value if isinstance(value, Expr) else const(value, like.dtype)

@@ -1,0 +1,149 @@
+"""``LowerIntrin``: writes transcendental functions of float32 in terms of arithmetic that vector units have::
+
+    b[i] = tanh(a[i])          ->       let absolute: float32 = abs(a[i])
+                                        let square: float32 = absolute * absolute
+                                        ...
+                                        b[i] = copysign(select(absolute < 0.6, ...), a[i])
+
+The results are within 2 units in the last place of the exact value, and right at infinities, zeros and NaN. Functions of
+float64 stay calls. The arithmetic of float16 and bfloat16 becomes float32 arithmetic, rounded after each operation.
+Divisions whose operands are never negative become the machine's own. The forms are final: no float algebra should follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tilewright.graphir.module import IRModule
+from tilewright.passes.base import PrimFuncPass
+from tilewright.passes.context import PassContext
+from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.registry import register_pass
+from tilewright.passes.tensor.intrin import EXPANSIONS, Emitter
+from tilewright.passes.tensor.scoped import ScopedMutator, bind_value
+from tilewright.passes.tensor.vector_arith import vector_cast
+from tilewright.tensorir.dtype import FLOAT32, INT64, DataType
+from tilewright.tensorir.expr import BinaryOp, Call, Cast, Compare, Expr, UnaryOp
+from tilewright.tensorir.intrinsics import INTRINSICS
+from tilewright.tensorir.stmt import BufferStore, Evaluate, For, IfThenElse, LetStmt, PrimFunc, Stmt
+from tilewright.tensorir.target import Target
+
+_TRUNCATING = {"floordiv": "truncdiv", "floormod": "truncmod"}
+
+
+def is_half(dtype: DataType) -> bool:
+    """Whether it is a 16-bit float, which has no arithmetic of its own."""
+    return dtype.is_float and dtype.bits == 16
+
+
+class _IntrinLowerer(ScopedMutator):
+    """Rewrites the expressions of each statement; what they need goes in front of it."""
+
+    def __init__(self, func: PrimFunc, target: Target) -> None:
+        super().__init__(func)
+        self.has_fma = target.has_fma
+        self.emitter = Emitter(self.has_fma)
+
+    # Statements.
+
+    def _with_prelude(self, make: Callable[[], Stmt]) -> Stmt:
+        """The statement that ``make`` makes, after what its own expressions need."""
+        outer, self.emitter = self.emitter, Emitter(self.has_fma)
+        stmt = make()
+        result = self.emitter.wrap(stmt)
+        self.emitter = outer
+        return result
+
+    def mutate_BufferStore(self, op: BufferStore) -> Stmt:
+        return self._with_prelude(lambda: self.generic_mutate(op))
+
+    def mutate_Evaluate(self, op: Evaluate) -> Stmt:
+        return self._with_prelude(lambda: self.generic_mutate(op))
+
+    def mutate_For(self, loop: For) -> Stmt:
+        return self._with_prelude(lambda: super(_IntrinLowerer, self).mutate_For(loop))
+
+    def mutate_IfThenElse(self, op: IfThenElse) -> Stmt:
+        return self._with_prelude(lambda: super(_IntrinLowerer, self).mutate_IfThenElse(op))
+
+    def mutate_LetStmt(self, op: LetStmt) -> Stmt:
+        def make() -> Stmt:
+            value = self.mutate(op.value)
+            with self.analyzer.scope():
+                bind_value(self.analyzer, op.var, value)
+                body = self.mutate(op.body)
+            return op if value is op.value and body is op.body else LetStmt(op.var, value, body)
+
+        return self._with_prelude(make)
+
+    # Expressions.
+
+    def mutate_Call(self, op: Call) -> Expr:
+        args = self.mutate_all(op.args)
+        if args and is_half(args[0].dtype) and op.name in INTRINSICS and INTRINSICS[op.name].operands != "any":
+            wide = tuple(vector_cast(FLOAT32, arg) for arg in args)
+            result = INTRINSICS[op.name].result_type(wide)
+            lowered = self._call(op.name, wide, result)
+            return vector_cast(op.dtype, lowered) if result.is_float else lowered
+        if args is op.args:
+            args = op.args
+        return self._call(op.name, args, op.dtype, op)
+
+    def _call(self, name: str, args: tuple[Expr, ...], dtype: DataType, unchanged: Call | None = None) -> Expr:
+        expansion = EXPANSIONS.get(name)
+        if expansion is not None and dtype.element is FLOAT32:
+            bound = [self.emitter.let("argument", arg) for arg in args]
+            return self.emitter.let(name, expansion(self.emitter, *bound))
+        if unchanged is not None and unchanged.args is args:
+            return unchanged
+        return Call(name, args, dtype)
+
+    def mutate_BinaryOp(self, op: BinaryOp) -> Expr:
+        a, b = self.mutate(op.a), self.mutate(op.b)
+        if is_half(a.dtype):
+            return vector_cast(op.dtype, BinaryOp(op.op, vector_cast(FLOAT32, a), vector_cast(FLOAT32, b)))
+        name = _TRUNCATING.get(op.op, op.op)
+        if name is not op.op and not (a.dtype is INT64 and self._is_nonnegative(a) and self._is_nonnegative(b)):
+            name = op.op
+        if a is op.a and b is op.b and name is op.op:
+            return op
+        return BinaryOp(name, a, b)
+
+    def _is_nonnegative(self, expr: Expr) -> bool:
+        return self.analyzer.prove(expr >= 0)
+
+    def mutate_UnaryOp(self, op: UnaryOp) -> Expr:
+        a = self.mutate(op.a)
+        if is_half(a.dtype):
+            return vector_cast(op.dtype, UnaryOp(op.op, vector_cast(FLOAT32, a)))
+        return op if a is op.a else UnaryOp(op.op, a)
+
+    def mutate_Compare(self, op: Compare) -> Expr:
+        a, b = self.mutate(op.a), self.mutate(op.b)
+        if is_half(a.dtype):
+            return Compare(op.op, vector_cast(FLOAT32, a), vector_cast(FLOAT32, b))
+        return op if a is op.a and b is op.b else Compare(op.op, a, b)
+
+    def mutate_Cast(self, op: Cast) -> Expr:
+        value = self.mutate(op.value)
+        if is_half(value.dtype) and op.dtype.element is not FLOAT32:
+            return vector_cast(op.dtype, vector_cast(FLOAT32, value))  # exact, then as float32 converts
+        return op if value is op.value else Cast(op.dtype, value)
+
+
+def lower_intrinsics(func: PrimFunc, target: Target | None = None) -> PrimFunc:
+    """``func`` without calls of transcendental functions of float32 that have an expansion."""
+    lowerer = _IntrinLowerer(func, target if target is not None else Target.current())
+    return func.with_body(lowerer.mutate(func.body))
+
+
+@register_pass
+@primfunc_pass(opt_level=0, name="LowerIntrin")
+class LowerIntrin(PrimFuncPass):
+    """See the module."""
+
+    runs_on_skipped = True
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        """``func`` without calls of transcendental functions of float32 that have an expansion."""
+        return lower_intrinsics(func)
