@@ -1,0 +1,228 @@
+"""Loads and stores: contiguous, strided, gathered, masked; and nothing outside of what a mask allows."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+
+import numpy as np
+import pytest
+
+from tilewright.codegen.llvm import call_primfunc, compile_module
+from tilewright.tensorir.dtype import TENSOR_DTYPES, DataType
+from tilewright.tensorir.errors import CodegenError, InputError
+from tilewright.tensorir.expr import (
+    Broadcast,
+    Buffer,
+    BufferLoad,
+    Compare,
+    Expr,
+    IntImm,
+    Ramp,
+    Var,
+    as_expr,
+    cast,
+    const,
+)
+from tilewright.tensorir.stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt, sequence
+from tilewright.tensorir.target import Target
+
+TARGET = Target("llvm", num_threads=1)
+
+
+def ramp(base: object, stride: int = 1, lanes: int = 8) -> Ramp:
+    return Ramp(as_expr(base), as_expr(stride), lanes)
+
+
+def execute(func: PrimFunc, *args: object) -> None:
+    call_primfunc(compile_module([func], TARGET), func, *args)
+
+
+def values(dtype: DataType, size: int) -> np.ndarray:
+    rng = np.random.default_rng(size)
+    return rng.integers(0, 2 if dtype.is_bool else 100, size).astype(dtype.numpy)
+
+
+@pytest.mark.parametrize("name", TENSOR_DTYPES)
+@pytest.mark.parametrize("stride", [1, 2, -1, 0])
+def test_vectors_with_any_stride(name: str, stride: int) -> None:
+    dtype = DataType(name)
+    source, result = Buffer("x", (32,), dtype), Buffer("y", (32,), dtype)
+    x = values(dtype, 32)
+    start = 7 if stride < 0 else 0
+    load = BufferStore(result, BufferLoad(source, (ramp(start, stride),)), (ramp(0),))
+    y = np.zeros(32, dtype.numpy)
+    execute(PrimFunc("f", (source, result), load), x, y)
+    places = start + stride * np.arange(8)
+    assert (y[:8] == x[places]).all() and not y[8:].any()
+    store = BufferStore(result, BufferLoad(source, (ramp(3),)), (ramp(start, stride),))
+    y = np.zeros(32, dtype.numpy)
+    execute(PrimFunc("f", (source, result), store), x, y)
+    expected = np.zeros(32, dtype.numpy)
+    for lane, place in enumerate(places):
+        expected[place] = x[3 + lane]
+    assert (y == expected).all()
+
+
+@pytest.mark.parametrize("name", TENSOR_DTYPES)
+def test_gather_and_scatter_by_an_index_array(name: str) -> None:
+    dtype = DataType(name)
+    source, index, result = Buffer("x", (40,), dtype), Buffer("i", (8,), "int32"), Buffer("y", (40,), dtype)
+    x, order = values(dtype, 40), np.array([3, 39, 0, 7, 7, 12, 25, 1], np.int32)
+    places = cast("int64", BufferLoad(index, (ramp(0),)))
+    gathered, scattered = np.zeros(40, dtype.numpy), np.zeros(40, dtype.numpy)
+    params = (source, index, result)
+    execute(PrimFunc("f", params, BufferStore(result, BufferLoad(source, (places,)), (ramp(0),))), x, order, gathered)
+    assert (gathered[:8] == x[order]).all()
+    execute(PrimFunc("f", params, BufferStore(result, BufferLoad(source, (ramp(0),)), (places,))), x, order, scattered)
+    expected = np.zeros(40, dtype.numpy)
+    for lane, place in enumerate(order):
+        expected[place] = x[lane]
+    assert (scattered == expected).all()
+
+
+class GuardedPages:
+    """Memory whose end is followed by a page that must not be touched."""
+
+    def __init__(self) -> None:
+        self.page = mmap.PAGESIZE
+        self.memory = mmap.mmap(-1, 2 * self.page)
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
+        protect = ctypes.CDLL(None, use_errno=True).mprotect
+        protect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+        assert protect(self.address + self.page, self.page, 0) == 0
+
+    def at_end(self, size: int, dtype: DataType) -> np.ndarray:
+        """An array whose last element is the last before the forbidden page."""
+        count = size * dtype.bytes
+        raw = (ctypes.c_uint8 * count).from_address(self.address + self.page - count)
+        return np.frombuffer(raw, dtype.numpy)
+
+
+@pytest.mark.parametrize("name", TENSOR_DTYPES)
+def test_masked_access_stops_at_the_end_of_memory(name: str) -> None:
+    dtype, size = DataType(name), 11
+    i = Var("i")
+    source, result = Buffer("x", (size,), dtype), Buffer("y", (size,), dtype)
+    index = ramp(i * 8)
+    mask = Compare("lt", index, Broadcast(as_expr(size), 8))
+    load = BufferLoad(source, (index,), mask)
+    func = PrimFunc(
+        "f", (source, result), For(i, as_expr(0), as_expr(3), "serial", BufferStore(result, load, (index,), mask))
+    )
+    first, second = GuardedPages(), GuardedPages()
+    x, y = first.at_end(size, dtype), second.at_end(size, dtype)
+    x[:] = values(dtype, size)
+    execute(func, x, y)
+    assert (x == y).all()
+
+
+def test_lanes_off_read_as_zero_and_are_not_written() -> None:
+    source, result = Buffer("x", (8,)), Buffer("y", (8,))
+    mask = Compare("lt", ramp(0), Broadcast(as_expr(3), 8))
+    x = np.arange(1, 9, dtype=np.float32)
+    y = np.full(8, -1, np.float32)
+    execute(
+        PrimFunc("f", (source, result), BufferStore(result, BufferLoad(source, (ramp(0),), mask), (ramp(0),))), x, y
+    )
+    assert y.tolist() == [1, 2, 3, 0, 0, 0, 0, 0]
+    y = np.full(8, -1, np.float32)
+    execute(
+        PrimFunc("f", (source, result), BufferStore(result, BufferLoad(source, (ramp(0),)), (ramp(0),), mask)), x, y
+    )
+    assert y.tolist() == [1, 2, 3, -1, -1, -1, -1, -1]
+
+
+def test_predicates_of_scalars() -> None:
+    i = Var("i")
+    source, result = Buffer("x", (8,)), Buffer("y", (8,))
+    load = BufferLoad(source, (i,), i < 6)
+    body = For(i, as_expr(0), as_expr(8), "serial", BufferStore(result, load, (i,), i > 2))
+    x, y = np.arange(1, 9, dtype=np.float32), np.full(8, -1, np.float32)
+    execute(PrimFunc("f", (source, result), body), x, y)
+    assert y.tolist() == [-1, -1, -1, 4, 5, 6, 0, 0]
+
+
+@pytest.mark.parametrize("scope", ["register", "stack", "arena"])
+def test_masked_access_to_a_stack_buffer_that_ends_inside_of_a_vector(scope: str) -> None:
+    source, result, local = Buffer("x", (16,)), Buffer("y", (16,)), Buffer("t", (11,), scope=scope)
+    mask = Compare("lt", ramp(8), Broadcast(as_expr(11), 8))
+    zero = const(0.0, "float32x8")
+    body = sequence(
+        BufferStore(local, zero, (ramp(0),)),
+        BufferStore(local, zero, (ramp(8),), mask),
+        BufferStore(local, BufferLoad(source, (ramp(8),)), (ramp(8),), mask),
+        BufferStore(result, BufferLoad(local, (ramp(0),)), (ramp(0),)),
+        BufferStore(result, BufferLoad(local, (ramp(8),), mask), (ramp(8),)),
+    )
+    x, y = np.arange(16, dtype=np.float32), np.full(16, -1, np.float32)
+    execute(PrimFunc("f", (source, result), Allocate(local, body)), x, y)
+    assert y.tolist() == [0] * 8 + [8, 9, 10] + [0] * 5
+
+
+def test_dimensions_strides_and_symbolic_extents() -> None:
+    m, n, i, j = Var("m"), Var("n"), Var("i"), Var("j")
+    dense = Buffer("x", (m, n), "float64")
+    columns = Buffer("y", (m, n), "float64", strides=(IntImm(1), m))
+    body = For(
+        i, as_expr(0), m, "serial", For(j, as_expr(0), n, "serial", BufferStore(columns, dense[i, j] * 2.0, (i, j)))
+    )
+    func = PrimFunc("f", (dense, columns, m, n), body)
+    compiled = compile_module([func], TARGET)
+    for shape in [(3, 5), (1, 1), (0, 4), (4, 0)]:
+        x, y = np.random.default_rng(0).normal(size=shape), np.zeros(shape, order="F")
+        call_primfunc(compiled, func, x, y, *shape)
+        assert (y == 2 * x).all()
+
+
+@pytest.mark.parametrize("name", ["int32", "uint8", "int64", "uint64"])
+def test_loops_of_any_type_bindings_and_branches(name: str) -> None:
+    i, t, n = Var("i", name), Var("t", name), Var("n", name)
+    result = Buffer("y", (12,), name)
+    one, two = const(1, name), const(2, name)
+    body: Stmt = LetStmt(
+        t,
+        i % two,
+        IfThenElse(t.equal(one), BufferStore(result, i * two, (i,)), BufferStore(result, i + one, (i,))),
+    )
+    func = PrimFunc("f", (result, n), For(i, const(1, name), n - one, "unrolled", body))
+    y = np.zeros(12, name)
+    execute(func, y, 9)
+    assert y.tolist() == [0, 2, 3, 6, 5, 10, 7, 14, 9, 0, 0, 0]
+
+
+def test_shared_operands_are_written_once() -> None:
+    source, result = Buffer("x", (1,), "float64"), Buffer("y", (1,), "float64")
+    value: Expr = source[0]
+    for _ in range(60):
+        value = (value + value) * 0.5
+    y = np.zeros(1)
+    execute(PrimFunc("f", (source, result), BufferStore(result, value, (as_expr(0),))), np.array([0.1]), y)
+    assert y[0] == 0.1
+
+
+def test_errors_show_the_place() -> None:
+    n, i = Var("n"), Var("i")
+    result, local, stray = Buffer("y", (n,)), Buffer("t", (n,), scope="stack"), Buffer("z", (n,))
+    with pytest.raises(CodegenError, match="constant extents"):
+        compile_module(
+            [PrimFunc("f", (result, n), Allocate(local, BufferStore(local, const(0.0, "float32"), (n,))))], TARGET
+        )
+    with pytest.raises(CodegenError, match=r"z is neither a parameter nor allocated(.|\n)*\^"):
+        compile_module([PrimFunc("f", (result, n), BufferStore(result, stray[0], (as_expr(0),)))], TARGET)
+    with pytest.raises(CodegenError, match=r"variable i is not defined(.|\n)*\^"):
+        compile_module([PrimFunc("f", (result, n), BufferStore(result, const(0.0, "float32"), (i,)))], TARGET)
+    large = Buffer("t", (1 << 20,), scope="arena")
+    with pytest.raises(CodegenError, match="do not fit on the stack"):
+        compile_module(
+            [PrimFunc("f", (result, n), Allocate(large, BufferStore(large, const(0.0, "float32"), (n,))))], TARGET
+        )
+
+
+def test_arguments_are_checked() -> None:
+    source = Buffer("x", (4,))
+    func = PrimFunc("f", (source,), BufferStore(source, const(1.0, "float32"), (as_expr(0),)))
+    compiled = compile_module([func], TARGET)
+    for bad in (np.zeros(4), np.zeros(5, np.float32), np.zeros(8, np.float32)[::2], [0.0] * 4):
+        with pytest.raises(InputError, match="f: x: expected"):
+            call_primfunc(compiled, func, bad)
