@@ -19,6 +19,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 from tilewright.tensorir.dtype import BOOL, FLOAT32, INT64, TENSOR_DTYPES, VOID, DataType
 from tilewright.tensorir.errors import ParseError
 from tilewright.tensorir.expr import (
@@ -270,9 +272,13 @@ class _Builder:
             raise self.error(name_tree, f"expected a buffer, found the variable {found.name} of type {found.dtype!s}")
         return found
 
-    @staticmethod
-    def name(name_tree: Any) -> str:
-        return _unquote(name_tree.children[0])
+    def name(self, name_tree: Any) -> str:
+        name: str = self.make(name_tree, _unquote, name_tree.children[0])
+        return name
+
+    def global_name(self, token: Any) -> str:
+        name: str = self.make(token, _unquote, token[1:])
+        return name
 
     # Types.
 
@@ -299,7 +305,7 @@ class _Builder:
             self.dtype(dtype),
             str(scope or "global"),
             () if strides is None else self.extents(strides),
-            0 if align is None else int(align),
+            0 if align is None else self.make(tree, int, str(align)),
         )
         return made
 
@@ -327,7 +333,7 @@ class _Builder:
                 self.define(name_tree, param)
         values = {} if attrs is None else self.data(attrs)
         made = PrimFunc(
-            _unquote(name[1:]), tuple(params[position] for position in range(len(trees))), self.braces(body), values
+            self.global_name(name), tuple(params[position] for position in range(len(trees))), self.braces(body), values
         )
         self.restore(mark)
         return made
@@ -368,7 +374,7 @@ class _Builder:
     def bounds(self, tree: Any, dtype: DataType) -> tuple[Expr, Expr]:
         first, extent = tree.children
         if extent is None:
-            return IntImm(0, dtype), self.expr(first, dtype)
+            return self.make(tree, IntImm, 0, dtype), self.expr(first, dtype)
         return self.expr(first, dtype), self.expr(extent, dtype)
 
     def for_loop(self, tree: Any) -> Stmt:
@@ -495,12 +501,15 @@ class _Builder:
         if hint is not None and (hint.lanes != 1 or hint.is_bool):
             hint = None  # the operation around it will name the types that differ
         if token.type == "INT" and not (hint is not None and hint.is_float):
-            made: Expr = self.make(tree, IntImm, int(text), hint or INT64)
+            made: Expr = self.make(tree, IntImm, self.make(tree, int, text), hint or INT64)
             return made
         if hint is not None and not hint.is_float:
             raise self.error(tree, f"expected a constant of type {hint!s}, found {text}")
-        made = self.make(tree, FloatImm, float(text), hint or FLOAT32)
-        return made
+        with np.errstate(over="ignore"):
+            number: FloatImm = self.make(tree, FloatImm, float(text), hint or FLOAT32)
+        if not math.isfinite(number.value):
+            raise self.error(tree, f"{text} does not fit into {number.dtype!s}")
+        return number
 
     def prefix(self, tree: Any) -> Expr:
         made: Expr = self.make(tree, UnaryOp, str(tree.data), self.expr(tree.children[0]))
@@ -544,7 +553,7 @@ class _Builder:
         name = str(token)
         if name.startswith("@"):
             values = tuple(self.expr(arg) for arg in args)
-            return Call("@" + _unquote(name[1:]), values, VOID if dtype is None else dtype)
+            return Call("@" + self.global_name(token), values, VOID if dtype is None else dtype)
         special = _FUNCTIONS.get(name)
         if special is not None:
             arity, build = special
@@ -612,7 +621,8 @@ class _Builder:
     def lanes(self, tree: Any) -> int:
         if tree.data != "number" or tree.children[0].type != "INT":
             raise self.error(tree, "expected a number of lanes")
-        return int(tree.children[0])
+        lanes: int = self.make(tree, int, str(tree.children[0]))
+        return lanes
 
     # Plain data.
 
@@ -620,7 +630,7 @@ class _Builder:
         children = [child for child in tree.children if child is not None]
         kind = tree.data
         if kind == "mapping":
-            return {self.data(entry.children[0]): self.data(entry.children[1]) for entry in children}
+            return self.make(tree, dict, [[self.data(part) for part in entry.children] for entry in children])
         if kind in ("list", "tuple"):
             values = [self.data(child) for child in children]
             return values if kind == "list" else tuple(values)
@@ -630,7 +640,7 @@ class _Builder:
         if kind == "text":
             return self.make(tree, json.loads, str(children[0]))
         if kind in ("positive", "negative"):
-            number = int(children[0]) if children[0].type == "INT" else float(children[0])
+            number = self.make(tree, int if children[0].type == "INT" else float, str(children[0]))
             return number if kind == "positive" else -number
         return {"none": None, "true": True, "false": False}[kind]
 

@@ -328,6 +328,10 @@ class _Verifier:
                 self.problem(f"{call.name}: expected an element of a buffer", call)
             elif call.name == "prefetch":
                 hints.add(call.args[0])
+        elif call.name == "reinterpret":
+            source = call.args[0].dtype
+            if source.bits != call.dtype.bits or source.lanes != call.dtype.lanes:
+                self.problem(f"reinterpret: {source!s} and {call.dtype!s} have different widths", call)
 
     def invariants(self, node: Node) -> None:
         """Check again what a node's constructor checks, and that the derived type is that of the operands now."""

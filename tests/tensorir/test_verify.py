@@ -92,6 +92,12 @@ def test_random_correct_program_passes(func: PrimFunc) -> None:
         ("t[q] = 1.0", "t[q] = select(q < 1, t[q + 4], 0.0)", "index 4 to 19 is out of bounds", "t[q + 4]"),
         ("t[q] = 1.0", "A[q, 0] = 1.0", "buffer A is an input and must not be written", "A[q, 0] = 1.0"),
         ("t[q] = 1.0", "@f(1.0)", "@f: expected addresses and integers, found float32", "1.0"),
+        (
+            "t[q] = 1.0",
+            "evaluate reinterpret(q, dtype=float32)",
+            "reinterpret: int64 and float32 have different widths",
+            "reinterpret(q, dtype=float32)",
+        ),
         ("t[q] = 1.0", "prefetch(q)", "prefetch: expected an element of a buffer", "prefetch(q)"),
         ('{"num_outputs": 1}', '{"num_outputs": 3}', "3 outputs and workspaces, but 2 buffers", None),
         ('{"num_outputs": 1}', '{"num_outputs": "one"}', "num_outputs: expected a number, found 'one'", None),
