@@ -17,6 +17,7 @@ from tilewright.graphir.types import TensorType, TupleType, Type
 from tilewright.graphir.visitor import post_order, rewrite
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.errors import TypeInferenceError, UnsupportedOperatorError
+from tilewright.tensorir.expr import Expr as ScalarExpr
 from tilewright.tensorir.expr import const
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.tensor import Tensor
@@ -103,13 +104,24 @@ def _placeholder(name: str, found: Type | None, inputs: list[Tensor]) -> Value:
     return tensor
 
 
+class _Scalar(Tensor):
+    """A constant of one element inside a group: its value stands in the formulas that read it."""
+
+    def __init__(self, data: np.ndarray[Any, Any]) -> None:
+        found = TensorType(data.shape, data.dtype)
+        super().__init__(te.placeholder(found.shape, found.dtype, "constant").buffer)
+        scalar = data.reshape(())
+        self.value = const(scalar.item() if data.dtype.kind in "biu" else float(scalar.astype(np.float64)), found.dtype)
+
+    def __getitem__(self, indices: Any) -> ScalarExpr:
+        return self.value
+
+
 def _constant(data: np.ndarray[Any, Any]) -> Tensor:
-    """A constant inside a group: scalars (of any number of dimensions) only; larger ones are arguments of the group."""
+    """A constant inside a group: of one element only; larger ones are arguments of the group."""
     if data.size != 1:
         raise TypeInferenceError(f"a fused group holds scalar constants only, found one of shape {data.shape}")
-    value = data.reshape(()).item() if data.dtype.kind in "biuf" else float(data.reshape(()).astype(np.float64))
-    dtype = TensorType((), data.dtype).dtype
-    return te.compute(data.shape, lambda *place: const(value, dtype), name="constant")
+    return _Scalar(data)
 
 
 def _copy(source: Tensor) -> Tensor:
