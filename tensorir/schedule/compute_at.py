@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NoReturn
 
 from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.expr import Buffer, BufferLoad, Compare, Expr, Var, as_expr, binary, compare, maximum, minimum
@@ -188,7 +189,7 @@ def place_for_producers(state: State, block: Block, loop_ref: LoopRef, before: i
     path, loop = state.loop_path(loop_ref), state.loop(loop_ref)
     around = loops_in(path)
     analyzer = state.analyzer(around)
-    limits: dict[Var, Span] = {}
+    limits = _Limits(state, block, around, analyzer, what)
     conditions: dict[Expr, None] = {}
     inside = 0
     for buffer, loads in accesses(block).reads.items():
@@ -200,10 +201,10 @@ def place_for_producers(state: State, block: Block, loop_ref: LoopRef, before: i
             box, guards = _completed_box(state, writer, buffer, common, analyzer, what)
             conditions.update(dict.fromkeys(guards))
             for load in loads:
-                _limit(state, block, load, box, limits, analyzer, what)
+                limits.add(load, box)
     if not inside:
         state.fail(f"cannot {what}: nothing in that loop computes what block {block.name} reads", loop)
-    parts = {var: Part(low, extent, not _is_one(extent)) for var, (low, extent) in limits.items()}
+    parts = {var: Part(low, extent, not _is_one(extent)) for var, (low, extent) in limits.spans.items()}
     for part in parts.values():
         if variables_of(part.extent) & {outer.var for outer in around}:
             state.fail(f"cannot {what}: its iterations complete ranges of different lengths", loop)
@@ -291,28 +292,42 @@ def _keeps_range(condition: Expr, block: Block, analyzer: Analyzer) -> bool:
     return False
 
 
-def _limit(
-    state: State,
-    block: Block,
-    load: BufferLoad,
-    box: Sequence[Span],
-    limits: dict[Var, Span],
-    analyzer: Analyzer,
-    what: str,
-) -> None:
-    """Limit the iteration variables of ``block`` to where ``load`` stays in the box."""
-    items = {item.var: item for item in block.iters}
-    for index, (low, extent), whole in zip(load.indices, box, load.buffer.shape, strict=True):
-        covers = analyzer.prove(compare("le", low, 0)) and analyzer.prove(compare("ge", low + extent, whole))
-        if covers:
-            continue
-        if not isinstance(index, Var) or items[index].kind == "reduction":
-            state.fail(
-                f"cannot {what}: block {block.name} reads {load.buffer.name} at {index!s}, which one iteration does "
-                "not complete",
-                load,
-            )
-        known = limits.setdefault(index, (low, extent))
-        same = compare("eq", known[0], low), compare("eq", known[1], extent)
-        if known[0] is not low and not all(analyzer.prove(condition) for condition in same):
-            state.fail(f"cannot {what}: the producers of block {block.name} complete different ranges", load)
+class _Limits:
+    """To which values the iteration variables of a block are limited by what its producers complete."""
+
+    def __init__(self, state: State, block: Block, around: Sequence[For], analyzer: Analyzer, what: str) -> None:
+        self.state = state
+        self.block = block
+        self.items = {item.var: item for item in block.iters}
+        self.loops = {loop.var for loop in around}
+        self.analyzer = analyzer
+        self.what = what
+        self.spans: dict[Var, Span] = {}
+        self._of_dimension: dict[tuple[Buffer, int], Var] = {}
+
+    def fail(self, reason: str, load: BufferLoad) -> NoReturn:
+        """Raise a ScheduleError about a load of the block."""
+        self.state.fail(f"cannot {self.what}: {reason}", load)
+
+    def add(self, load: BufferLoad, box: Sequence[Span]) -> None:
+        """Keep ``load`` in the box.
+
+        All elements of the block must still be computed. So what limits two variables has to vary independently: they
+        are limited by different dimensions of one box, or by different loops.
+        """
+        buffer, prove = load.buffer, self.analyzer.prove
+        before = dict(self.spans)
+        for dim, (index, (low, extent), whole) in enumerate(zip(load.indices, box, buffer.shape, strict=True)):
+            if prove(compare("le", low, 0)) and prove(compare("ge", low + extent, whole)):
+                continue
+            if not isinstance(index, Var) or self.items[index].kind == "reduction":
+                self.fail(f"it reads {buffer.name} at {index!s}, which one iteration does not complete", load)
+            if self._of_dimension.setdefault((buffer, dim), index) is not index:
+                self.fail(f"it reads {buffer.name} at other places as well, which another iteration completes", load)
+            known = self.spans.setdefault(index, (low, extent))
+            if known[0] is low:
+                for other, (other_low, _) in before.items():
+                    if variables_of(other_low) & variables_of(low) & self.loops:
+                        self.fail(f"{other.name} and {index.name} would only run together", load)
+            elif not (prove(compare("eq", known[0], low)) and prove(compare("eq", known[1], extent))):
+                self.fail(f"the producers of block {self.block.name} complete different ranges", load)

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, Var, binary, const
 from tilewright.tensorir.functor import substitute
-from tilewright.tensorir.schedule.dependence import combiner, is_reduction, loop_role
+from tilewright.tensorir.schedule.dependence import combiner, is_reduction, loop_role, spatial_values
 from tilewright.tensorir.schedule.loops import check_kinds
+from tilewright.tensorir.schedule.regions import is_injective
 from tilewright.tensorir.schedule.state import (
     BlockRef,
     LoopRef,
@@ -66,11 +67,19 @@ class _SpatialCopy:
                 )
             if loop.var in self.values and (variables_of(loop.min) | variables_of(loop.extent)) & dropped:
                 state.fail(f"cannot {what}: the bounds of loop {loop.var.name} depend on a step of the reduction", loop)
+        repeated = [loop for loop in inside if self.roles[loop.var] in ("spatial", "none")]
+        around = loops_in(state.block_path(BlockRef(block.name)))
+        if not is_injective(spatial_values(block), repeated, state.analyzer(around)):
+            state.fail(
+                f"cannot {what}: the loops inside compute elements of block {block.name} again, which starts with its "
+                "init each time",
+                block,
+            )
         self.conditions: list[Expr] = []
         self.step_conditions: list[Expr] = []
         for condition in conjuncts(block.predicate):
             used = {self.roles[var] for var in variables_of(condition) if var in self.roles}
-            if "reduction" not in used:
+            if used <= {"spatial"}:
                 self.conditions.append(condition)
             elif used == {"reduction"}:
                 self.step_conditions.append(condition)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
 
 from tilewright.tensorir import tensor as te
-from tilewright.tensorir.expr import IntImm
+from tilewright.tensorir.arith import Analyzer
+from tilewright.tensorir.expr import Expr, IntImm, Var, as_expr
+from tilewright.tensorir.functor import substitute
 from tilewright.tensorir.interpreter import interpret
 from tilewright.tensorir.schedule import Schedule, Trace
 from tilewright.tensorir.stmt import PrimFunc
@@ -20,9 +22,10 @@ def run(func: PrimFunc, sizes: dict[str, int]) -> list[np.ndarray]:
     """The results of ``func`` on reproducible inputs; results start as NaN, so that every element must be written."""
     rng = np.random.default_rng(7)
     arrays = []
+    values = {var: as_expr(sizes[var.name]) for var in func.variables}
     count = func.attrs["num_outputs"]
     for number, buffer in enumerate(func.buffers):
-        shape = tuple(e.value if isinstance(e, IntImm) else sizes[e.name] for e in buffer.shape)
+        shape = tuple(extent_value(extent, values) for extent in buffer.shape)
         is_output = number >= len(func.buffers) - count
         if is_output:
             arrays.append(np.full(shape, np.nan if buffer.dtype.is_float else 0, buffer.dtype.numpy))
@@ -30,8 +33,15 @@ def run(func: PrimFunc, sizes: dict[str, int]) -> list[np.ndarray]:
             arrays.append(rng.standard_normal(shape).astype(buffer.dtype.numpy))
         else:
             arrays.append(rng.integers(-9, 9, shape).astype(buffer.dtype.numpy))
-    interpret(func, *arrays)
+    interpret(func, *arrays, *[sizes[var.name] for var in func.variables])
     return arrays[-count:]
+
+
+def extent_value(extent: Expr, values: Mapping[Var, Expr]) -> int:
+    """An extent once the symbolic dimensions have values."""
+    value = Analyzer().simplify(substitute(extent, values))
+    assert isinstance(value, IntImm)
+    return value.value
 
 
 def check_same(before: PrimFunc, schedule: Schedule, tolerance: float = 0.0, **sizes: int) -> None:
