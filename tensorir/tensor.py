@@ -8,6 +8,7 @@ pipelines", PLDI 2013.
 
 from __future__ import annotations
 
+import builtins
 import dataclasses
 import inspect
 import math
@@ -242,6 +243,8 @@ def compute(
     body = formula(*axes)
     if not isinstance(body, Reduction):
         body = as_expr(body)
+    elif builtins.any(getattr(_axis_ranges[axis][1], "value", 1) <= 0 for axis in body.axes):
+        body = body.identities[body.result]  # nothing is taken in, and a block that never runs stores no start value
     sources = body.sources if isinstance(body, Reduction) else (body,)
     inputs: dict[Tensor, None] = {}
     for source in sources:
