@@ -22,7 +22,8 @@ def _cache_buffer(state: State, buffer: Buffer, scope: str) -> Buffer:
 
 def _copy_block(state: State, source: Buffer, target: Buffer, name: str) -> Block:
     """The block that copies ``source`` to ``target``, of the same shape."""
-    iters = [IterVar(Var(f"vax{n}"), as_expr(0), extent, "spatial", 0) for n, extent in enumerate(source.shape)]
+    zero = as_expr(0)
+    iters = [IterVar(Var(f"vax{n}"), zero, extent, "spatial", zero) for n, extent in enumerate(source.shape)]
     place = tuple(item.var for item in iters)
     body = BufferStore(target, BufferLoad(source, place), place)
     return new_block(state.unique_block_name(name), iters, None, None, body)

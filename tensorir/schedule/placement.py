@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from tilewright.tensorir.arith import Analyzer
-from tilewright.tensorir.expr import Expr, IntImm, Var, as_expr, compare
+from tilewright.tensorir.expr import Buffer, Expr, IntImm, Var, as_expr, compare
 from tilewright.tensorir.schedule.regions import Span
 from tilewright.tensorir.schedule.state import (
     State,
@@ -17,7 +17,7 @@ from tilewright.tensorir.schedule.state import (
     with_loop_body,
     with_value,
 )
-from tilewright.tensorir.stmt import Block, BufferStore, For, SeqStmt, Stmt, sequence
+from tilewright.tensorir.stmt import Allocate, Block, For, SeqStmt, Stmt, sequence
 
 
 class Part:
@@ -111,7 +111,7 @@ def _fitted(part: Part | None, low: Expr, extent: Expr, fixed: set[Var], analyze
     return Part(part.low, size, part.looped)
 
 
-def solve_parts(block: Block, boxes: Mapping[object, Sequence[tuple[Span, bool] | None]]) -> dict[Var, Part]:
+def solve_parts(block: Block, boxes: Mapping[Buffer, Sequence[tuple[Span, bool] | None]]) -> dict[Var, Part]:
     """For each iteration variable of ``block`` the values that write the boxes of its buffers.
 
     Args:
@@ -149,10 +149,10 @@ def insert(state: State, scope: For | None, nest: Stmt, before: int) -> State:
 
 
 def _below_allocations(state: State) -> Stmt:
-    from_top = state.func.body
-    while hasattr(from_top, "buffer") and not isinstance(from_top, BufferStore):
-        from_top = from_top.body
-    return from_top
+    stmt = state.func.body
+    while isinstance(stmt, Allocate):
+        stmt = stmt.body
+    return stmt
 
 
 def scope_parts(state: State, scope: For | None) -> tuple[Stmt, ...]:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.expr import Buffer
-from tilewright.tensorir.schedule import cache, compute_at, inline, layout, loops, reduction, scope
+from tilewright.tensorir.schedule import cache, compute_at, inline, layout, loops, reduction, scope, tiling
 from tilewright.tensorir.schedule.dependence import loop_role
 from tilewright.tensorir.schedule.index_map import IndexMap
 from tilewright.tensorir.schedule.state import BlockRef, LoopRef, State, accesses, blocks_in, loops_in
@@ -151,6 +151,18 @@ class Schedule:
     def reorder(self, *refs: LoopRef, reassociate: bool = False) -> None:
         """See :func:`tilewright.tensorir.schedule.loops.reorder`."""
         self._state = loops.reorder(self._state, refs, reassociate)
+
+    @_primitive
+    def tile(self, what: BlockRef | Sequence[LoopRef], factors: Sequence[Any]) -> list[LoopRef]:
+        """See :func:`tilewright.tensorir.schedule.tiling.tile`."""
+        self._state, made = tiling.tile(self._state, what, factors)
+        return made
+
+    @_primitive
+    def peel(self, loop: LoopRef, multiple: Any) -> list[LoopRef]:
+        """See :func:`tilewright.tensorir.schedule.tiling.peel`."""
+        self._state, made = tiling.peel(self._state, loop, multiple)
+        return made
 
     @_primitive
     def parallel(self, loop: LoopRef) -> None:

@@ -28,8 +28,10 @@ def find_buffer(state: State, block: Block, which: int | str | Buffer, side: str
     elif isinstance(which, str):
         if which in found:
             return found[which]
-    elif any(which is buffer for buffer in buffers):
-        return which
+    else:
+        for buffer in buffers:
+            if buffer is which:
+                return buffer
     wanted = which.name if isinstance(which, Buffer) else which
     names = ", ".join(f"{number}: {buffer.name}" for number, buffer in enumerate(buffers)) or "nothing"
     raise ScheduleError(f"block {block.name}: there is no buffer {wanted!r} among what it {side}; it {side} {names}")

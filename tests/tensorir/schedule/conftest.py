@@ -64,6 +64,12 @@ def same() -> Callable[..., None]:
 
 
 @pytest.fixture
+def results() -> Callable[..., list[np.ndarray]]:
+    """:func:`run`."""
+    return run
+
+
+@pytest.fixture
 def matmul_bias_relu() -> Callable[..., PrimFunc]:
     """Makes ``E = relu(A @ B + bias)`` as blocks C, D and E, for any extents (also symbolic)."""
 

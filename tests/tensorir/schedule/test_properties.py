@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable
 from typing import Any
 
 import hypothesis.strategies as st
+import numpy as np
 from hypothesis import HealthCheck, given, settings
+
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.expr import Var, maximum
 from tilewright.tensorir.schedule import Schedule
-from tilewright.tensorir.stmt import PrimFunc
+from tilewright.tensorir.schedule.state import substitute_loops
+from tilewright.tensorir.stmt import Allocate, For, PrimFunc, SeqStmt, Stmt
 
 EXTENTS = (1, 2, 3, 5, 8)
 
@@ -99,6 +103,8 @@ def random_step(rng: random.Random, sch: Schedule) -> None:
         "rfactor": lambda: sch.rfactor(rng.choice(loops), rng.choice((0, 1, 2, -1))),
         "swap_layout": lambda: sch.transform_layout(block, 0, lambda i, j: (j, i)),
         "tile_layout": lambda: sch.transform_layout(block, 0, lambda i, j: (j // factor, i, j % factor), 7),
+        "tile": lambda: sch.tile(block, [factor, 2]),
+        "peel": lambda: sch.peel(rng.choice(loops), factor),
         "set_scope": lambda: sch.set_scope(block, 0, "stack"),
     }
     steps[rng.choice(list(steps))]()
@@ -125,3 +131,35 @@ def test_accepted_steps_keep_the_results_and_replay(same: Callable[..., None], s
             assert str(sch.trace).startswith(steps)
             assert sch.func is before
     same(func, sch, n=rng.choice((1, 3, 6)))
+
+
+def backwards(stmt: Stmt) -> Stmt:
+    """The iterations of parallel and vectorized loops in the opposite order."""
+    if isinstance(stmt, For):
+        body = backwards(stmt.body)
+        if stmt.kind in ("parallel", "vectorized"):
+            body = substitute_loops(body, {stmt.var: stmt.min + stmt.min + stmt.extent - 1 - stmt.var})
+        return For(stmt.var, stmt.min, stmt.extent, stmt.kind, body, stmt.annotations)
+    if isinstance(stmt, SeqStmt):
+        return SeqStmt(tuple(backwards(part) for part in stmt.stmts))
+    if isinstance(stmt, Allocate):
+        return Allocate(stmt.buffer, backwards(stmt.body))
+    return stmt
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(seed=st.integers(0, 1 << 40))
+def test_parallel_iterations_run_in_any_order(results: Callable[..., Any], seed: int) -> None:
+    rng = random.Random(seed)
+    func = random_program(rng)
+    sch = Schedule(func)
+    for _ in range(rng.randint(4, 14)):
+        with contextlib.suppress(ScheduleError):
+            random_step(rng, sch)
+    for ref in sch.get_loops(rng.choice(sch.get_blocks())):
+        with contextlib.suppress(ScheduleError):
+            sch.parallel(ref)
+    sizes = {"n": 3}
+    other = sch.func.with_body(backwards(sch.func.body))
+    for expected, found in zip(results(func, sizes), results(other, sizes), strict=True):
+        np.testing.assert_array_equal(found, expected)
