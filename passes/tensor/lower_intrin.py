@@ -39,16 +39,16 @@ def is_half(dtype: DataType) -> bool:
 class _IntrinLowerer(ScopedMutator):
     """Rewrites the expressions of each statement; what they need goes in front of it."""
 
-    def __init__(self, func: PrimFunc, target: Target) -> None:
+    def __init__(self, func: PrimFunc, target: Target, is_fast: bool) -> None:
         super().__init__(func)
-        self.has_fma = target.has_fma
-        self.emitter = Emitter(self.has_fma)
+        self.has_fma, self.is_fast = target.has_fma, is_fast
+        self.emitter = Emitter(self.has_fma, self.is_fast)
 
     # Statements.
 
     def _with_prelude(self, make: Callable[[], Stmt]) -> Stmt:
         """The statement that ``make`` makes, after what its own expressions need."""
-        outer, self.emitter = self.emitter, Emitter(self.has_fma)
+        outer, self.emitter = self.emitter, Emitter(self.has_fma, self.is_fast)
         stmt = make()
         result = self.emitter.wrap(stmt)
         self.emitter = outer
@@ -131,19 +131,22 @@ class _IntrinLowerer(ScopedMutator):
         return op if value is op.value else Cast(op.dtype, value)
 
 
-def lower_intrinsics(func: PrimFunc, target: Target | None = None) -> PrimFunc:
+def lower_intrinsics(func: PrimFunc, target: Target | None = None, *, is_fast: bool = False) -> PrimFunc:
     """``func`` without calls of transcendental functions of float32 that have an expansion."""
-    lowerer = _IntrinLowerer(func, target if target is not None else Target.current())
+    lowerer = _IntrinLowerer(func, target if target is not None else Target.current(), is_fast)
     return func.with_body(lowerer.mutate(func.body))
 
 
 @register_pass
 @primfunc_pass(opt_level=0, name="LowerIntrin")
 class LowerIntrin(PrimFuncPass):
-    """See the module."""
+    """See the module. ``target``: default :meth:`Target.current`."""
 
     runs_on_skipped = True
 
+    def __init__(self, target: Target | None = None) -> None:
+        self.target = target
+
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         """``func`` without calls of transcendental functions of float32 that have an expansion."""
-        return lower_intrinsics(func)
+        return lower_intrinsics(func, self.target, is_fast=ctx.opt_level >= 3)

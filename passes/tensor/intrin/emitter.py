@@ -42,10 +42,16 @@ class _Store:
 
 
 class Emitter:
-    """Collects the bindings and statements that compute a value; ``wrap`` puts them in front of its use."""
+    """Collects the bindings and statements that compute a value; ``wrap`` puts them in front of its use.
 
-    def __init__(self, has_fma: bool = True) -> None:
+    Args:
+        has_fma: the target has an instruction for ``a * b + c``.
+        is_fast: 4 units in the last place are enough where that saves work (optimization level 3).
+    """
+
+    def __init__(self, has_fma: bool = True, is_fast: bool = False) -> None:
         self.has_fma = has_fma
+        self.is_fast = is_fast
         self.items: list[tuple[Var, Expr] | _Store] = []
 
     def let(self, name: str, value: Expr) -> Expr:

@@ -68,8 +68,15 @@ def tanh(e: Emitter, x: Expr) -> Expr:
 
 def sigmoid(e: Emitter, x: Expr) -> Expr:
     """``1 / (1 + exp(-x))``, also where that is below the normal range."""
-    fading = e.let("fading", exp(e, e.let("negative", -e.absolute(x)), precise=True))
-    return e.select(x < 0.0, fading, 1.0) / (fading + 1.0)
+    fading = e.let("fading", exp(e, e.let("negative", -e.absolute(x))))
+    whole = e.let("whole", fading + 1.0)
+    is_negative = e.let("is_negative", x < 0.0)
+    ratio = e.let("ratio", e.select(is_negative, fading, 1.0) / whole)
+    if e.is_fast:
+        return ratio
+    # ``whole`` was rounded; what it lost, divided by it, is what the ratio is off by.
+    lost = fading - e.let("kept", whole - 1.0)
+    return e.fma(-(ratio * lost), e.select(is_negative, 1.0 - ratio, ratio), ratio)
 
 
 def sinh(e: Emitter, x: Expr) -> Expr:

@@ -10,7 +10,6 @@ method) in 40 digits on 1500 Chebyshev nodes, rounded to float32. Errors against
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 
 from tilewright.passes.tensor.intrin.emitter import INFINITY, NAN, Emitter
@@ -128,13 +127,26 @@ def log(e: Emitter, x: Expr) -> Expr:
     return _outside(e, x, e.fma(exponent, LN_2, _log1p_fraction(e, f)))
 
 
-def _log_in_base(e: Emitter, x: Expr, high: float, low: float, factor: float) -> Expr:
-    """A logarithm to another base: ``1 / log(base) = high + low``, and what an exponent counts."""
+def log2(e: Emitter, x: Expr) -> Expr:
+    """``log2(x)``."""
+    return _log_in_base(e, x, (1.4426950216293335, 1.9259629911266175e-08), (1.0, 0.0))
+
+
+def log10(e: Emitter, x: Expr) -> Expr:
+    """``log10(x)``."""
+    return _log_in_base(e, x, (0.4342944920063019, -1.0103049952192578e-08), (0.301025390625, 4.605038981195214e-06))
+
+
+def _log_in_base(e: Emitter, x: Expr, factor: tuple[float, float], unit: tuple[float, float]) -> Expr:
+    """``factor * log(1 + f) + unit * exponent``, with both numbers as a high and a low part; the high part of the unit has so
+    few bits that its product with an exponent is exact."""
     f, exponent = _split(e, x)
-    factor_of_tail, square = _log1p_tail(e, f)
-    # f times the factor comes last, so that log(1 + f) is not rounded before it is multiplied.
-    rest = e.fma(f, low, e.fma(factor_of_tail * square, high, exponent * factor))
-    return _outside(e, x, e.fma(f, high, rest))
+    tail, square = _log1p_tail(e, f)
+    small = exponent * unit[1] if unit[1] else None
+    rest = tail * square * factor[0] if small is None else e.fma(tail * square, factor[0], small)
+    # f comes late, so that log(1 + f) is not rounded before it is multiplied
+    fraction = e.fma(f, factor[0], e.fma(f, factor[1], rest))
+    return _outside(e, x, e.fma(exponent, unit[0], fraction))
 
 
 def log1p(e: Emitter, x: Expr) -> Expr:
@@ -159,10 +171,8 @@ EXPANSIONS: dict[str, Callable[..., Expr]] = {
     "exp2": exp2,
     "expm1": expm1,
     "log": log,
-    "log2": functools.partial(_log_in_base, high=1.4426950216293335, low=1.9259629911266175e-08, factor=1.0),
-    "log10": functools.partial(
-        _log_in_base, high=0.4342944920063019, low=-1.0103049952192578e-08, factor=0.30102999566398120
-    ),
+    "log2": log2,
+    "log10": log10,
     "log1p": log1p,
     "rsqrt": rsqrt,
 }

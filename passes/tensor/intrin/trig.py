@@ -75,7 +75,7 @@ def _reduce(e: Emitter, x: Expr) -> tuple[Expr, Expr]:
     is_large = e.let("is_large", binary("and", size > _QUICK_LIMIT, size < INFINITY))
     wide = e.widen(x)
     usual = _reduce_quickly(e, e.let("bounded", e.select(e.widen(size) <= _QUICK_LIMIT, wide, 0.0)))
-    slow = Emitter(e.has_fma)
+    slow = Emitter(e.has_fma, e.is_fast)
     # Lanes that are not large are set to zero as well: they may hold inf or NaN.
     rare = _reduce_any(slow, slow.let("large", slow.select(is_large, wide, 0.0)))
     r, quarters = e.rarely(is_large, usual, slow, rare)
