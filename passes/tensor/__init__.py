@@ -1,25 +1,35 @@
 """Passes over loop-level functions: from scheduled loop nests to what code generators read."""
 
+from tilewright.passes.tensor.common_subexpr_elim import CommonSubexprElim
 from tilewright.passes.tensor.compact_buffer import CompactBuffer
 from tilewright.passes.tensor.flatten_buffer import FlattenBuffer
+from tilewright.passes.tensor.hoist_invariant import HoistInvariant
 from tilewright.passes.tensor.loop_partition import LoopPartition
 from tilewright.passes.tensor.lower_blocks import LowerBlocks
 from tilewright.passes.tensor.lower_intrin import LowerIntrin
+from tilewright.passes.tensor.parallelize_loop import ParallelizeLoop
 from tilewright.passes.tensor.pipeline import tensor_pipeline
+from tilewright.passes.tensor.remove_no_op import RemoveNoOp
 from tilewright.passes.tensor.simplify import Simplify
 from tilewright.passes.tensor.storage_rewrite import StorageRewrite
 from tilewright.passes.tensor.unroll_loop import UnrollLoop
 from tilewright.passes.tensor.vectorize_loop import VectorizeLoop
+from tilewright.passes.tensor.verify_memory import VerifyMemory
 
 __all__ = [
+    "CommonSubexprElim",
     "CompactBuffer",
     "FlattenBuffer",
+    "HoistInvariant",
     "LoopPartition",
     "LowerBlocks",
     "LowerIntrin",
+    "ParallelizeLoop",
+    "RemoveNoOp",
     "Simplify",
     "StorageRewrite",
     "UnrollLoop",
     "VectorizeLoop",
+    "VerifyMemory",
     "tensor_pipeline",
 ]

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 from tilewright.passes.sequential import Sequential
+from tilewright.passes.tensor.common_subexpr_elim import CommonSubexprElim
 from tilewright.passes.tensor.compact_buffer import CompactBuffer
 from tilewright.passes.tensor.flatten_buffer import FlattenBuffer
+from tilewright.passes.tensor.hoist_invariant import HoistInvariant
 from tilewright.passes.tensor.loop_partition import LoopPartition
 from tilewright.passes.tensor.lower_blocks import LowerBlocks
 from tilewright.passes.tensor.lower_intrin import LowerIntrin
+from tilewright.passes.tensor.parallelize_loop import ParallelizeLoop
+from tilewright.passes.tensor.remove_no_op import RemoveNoOp
 from tilewright.passes.tensor.simplify import Simplify
 from tilewright.passes.tensor.storage_rewrite import StorageRewrite
 from tilewright.passes.tensor.unroll_loop import UnrollLoop
 from tilewright.passes.tensor.vectorize_loop import VectorizeLoop
+from tilewright.passes.tensor.verify_memory import VerifyMemory
+from tilewright.tensorir.target import Target
 
 
-def tensor_pipeline() -> Sequential:
-    """The tensor passes in order.
+def tensor_pipeline(target: Target | None = None) -> Sequential:
+    """The tensor passes in order; ``target`` is the machine, by default :meth:`Target.current` when they run.
 
     Buffers are compacted right after blocks are gone, while loops still show who carries what. Loops are split before
-    vectors are made, so that main loops have no masks. ``LowerIntrin`` comes after the last ``Simplify``: the forms
-    that it writes depend on their rounding, which float algebra (opt_level 3) would change.
+    vectors are made, so that main loops have no masks. What is parallel is decided on vectors, before unrolling hides
+    the work and before storage is planned, which gives each iteration of a parallel loop its own workspace.
+    ``LowerIntrin`` comes after the last ``Simplify``: the forms that it writes depend on their rounding, which float
+    algebra (opt_level 3) would change.
     """
     return Sequential(
         [
@@ -28,13 +36,18 @@ def tensor_pipeline() -> Sequential:
             Simplify(),
             LoopPartition(),
             Simplify(),
-            VectorizeLoop(),
+            VectorizeLoop(target),
+            ParallelizeLoop(target),
             UnrollLoop(),
             Simplify(),
+            CommonSubexprElim(),
+            HoistInvariant(),
             FlattenBuffer(),
             StorageRewrite(),
             Simplify(),
-            LowerIntrin(),
+            LowerIntrin(target),
+            RemoveNoOp(),
+            VerifyMemory(),
         ],
         name="tensor_pipeline",
     )

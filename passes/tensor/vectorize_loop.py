@@ -338,10 +338,13 @@ def vectorize_loops(func: PrimFunc, ctx: PassContext | None = None, target: Targ
 @register_pass
 @primfunc_pass(opt_level=0, name="VectorizeLoop")
 class VectorizeLoop(PrimFuncPass):
-    """See the module."""
+    """See the module. ``target``: default :meth:`Target.current`."""
 
     runs_on_skipped = True
 
+    def __init__(self, target: Target | None = None) -> None:
+        self.target = target
+
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         """``func`` without vectorized loops."""
-        return vectorize_loops(func, ctx)
+        return vectorize_loops(func, ctx, self.target)

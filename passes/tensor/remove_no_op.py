@@ -1,0 +1,144 @@
+"""``RemoveNoOp``: drops what has no effect::
+
+    let x: float32 = a[0]                           b[0] = 1.0
+    allocate t: Buffer[(4,), float32, stack]
+    t[0] = 2.0                               ->
+    b[0] = b[0]
+    b[0] = 1.0
+
+That is: lets and buffers that are never read, stores of an element to its own place, evaluations of pure calls, and loops
+and conditions around nothing.
+"""
+
+from __future__ import annotations
+
+from tilewright.graphir.module import IRModule
+from tilewright.passes.base import PrimFuncPass
+from tilewright.passes.context import PassContext
+from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.registry import register_pass
+from tilewright.passes.tensor.simplify import is_empty
+from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, Var
+from tilewright.tensorir.functor import Mutator, walk
+from tilewright.tensorir.intrinsics import INTRINSICS
+from tilewright.tensorir.stmt import (
+    Allocate,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    PrimFunc,
+    SeqStmt,
+    Stmt,
+    sequence,
+)
+from tilewright.tensorir.structural import structural_equal
+
+
+def has_effect(expr: Expr) -> bool:
+    """Whether evaluating ``expr`` does more than give a value."""
+    return any(
+        isinstance(node, Call) and (node.name.startswith("@") or not INTRINSICS[node.name].pure) for node in walk(expr)
+    )
+
+
+class _Remover(Mutator):
+    """Works from the inside out; ``used`` counts what the statements after the present one (in text) read."""
+
+    def __init__(self) -> None:
+        self.used_vars: set[Var] = set()
+        self.read_buffers: set[Buffer] = set()
+
+    def mutate_Var(self, var: Var) -> Expr:
+        self.used_vars.add(var)
+        return var
+
+    def mutate_BufferLoad(self, op: BufferLoad) -> Expr:
+        self.read_buffers.add(op.buffer)
+        return self.generic_mutate(op)  # type: ignore[no-any-return]
+
+    def mutate_buffer(self, buffer: Buffer) -> Buffer:
+        for extent in (*buffer.shape, *buffer.strides):
+            self.mutate(extent)
+        return buffer
+
+    def mutate_BufferStore(self, op: BufferStore) -> Stmt:
+        value = op.value
+        if (
+            isinstance(value, BufferLoad)
+            and value.buffer is op.buffer
+            and value.predicate is None
+            and all(structural_equal(a, b) for a, b in zip(value.indices, op.indices, strict=True))
+        ):
+            return sequence()
+        return self.generic_mutate(op)  # type: ignore[no-any-return]
+
+    def mutate_SeqStmt(self, op: SeqStmt) -> Stmt:
+        stmts = self.mutate_all(op.stmts)
+        kept = [stmt for stmt in stmts if not is_empty(stmt)]
+        if len(kept) == len(op.stmts) and stmts is op.stmts and len(kept) != 1:
+            return op
+        return sequence(*kept)
+
+    def mutate_For(self, op: For) -> Stmt:
+        new: For = self.generic_mutate(op)
+        for value in op.annotations.values():
+            if isinstance(value, Expr):
+                self.mutate(value)
+        return sequence() if is_empty(new.body) else new
+
+    def mutate_IfThenElse(self, op: IfThenElse) -> Stmt:
+        new: IfThenElse = self.generic_mutate(op)
+        else_body = None if new.else_body is None or is_empty(new.else_body) else new.else_body
+        if is_empty(new.then_body) and else_body is None and not has_effect(new.condition):
+            return sequence()
+        return new if else_body is new.else_body else IfThenElse(new.condition, new.then_body, else_body)
+
+    def mutate_Evaluate(self, op: Evaluate) -> Stmt:
+        return self.generic_mutate(op) if has_effect(op.value) else sequence()  # type: ignore[no-any-return]
+
+    def mutate_LetStmt(self, op: LetStmt) -> Stmt:
+        body = self.mutate(op.body)
+        if op.var not in self.used_vars and not has_effect(op.value):
+            return body  # type: ignore[no-any-return]
+        value = self.mutate(op.value)
+        return op if body is op.body and value is op.value else LetStmt(op.var, value, body)
+
+    def mutate_Allocate(self, op: Allocate) -> Stmt:
+        body = self.mutate(op.body)
+        if op.buffer not in self.read_buffers:
+            body = _StoreRemover(op.buffer).mutate(body)
+            return body  # type: ignore[no-any-return]
+        self.mutate_buffer(op.buffer)
+        return op if body is op.body else Allocate(op.buffer, body)
+
+
+class _StoreRemover(Mutator):
+    """Drops all stores to a buffer that nobody reads."""
+
+    def __init__(self, buffer: Buffer) -> None:
+        self.buffer = buffer
+
+    def mutate_BufferStore(self, op: BufferStore) -> Stmt:
+        return sequence() if op.buffer is self.buffer else op
+
+
+def remove_no_ops(func: PrimFunc) -> PrimFunc:
+    """``func`` without statements that have no effect, to a fixed point."""
+    body = func.body
+    while True:
+        new = _Remover().mutate(body)
+        if new is body:
+            return func.with_body(body)
+        body = new
+
+
+@register_pass
+@primfunc_pass(opt_level=1, name="RemoveNoOp")
+class RemoveNoOp(PrimFuncPass):
+    """See the module."""
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        """``func`` without statements that have no effect."""
+        return remove_no_ops(func)

@@ -1,0 +1,172 @@
+"""``VerifyMemory``: refuses a lowered function that would touch memory wrongly.
+
+Nothing is changed. It is an error (``VerifyError``, with the place underlined) if
+
+* a block is left, or an allocation outside of the stack and registers,
+* a buffer is used where it is not defined,
+* an index is provably outside of its buffer, for at least one run of the statement,
+* the stack buffers of a function need more than ``max_stack_bytes``,
+* iterations of a parallel loop provably write the same element.
+
+Example: in ``for i in range(8) { b[i + 1] = 0.0 }`` with ``b: Buffer[(8,), float32]``, the store is underlined.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from tilewright.graphir.module import IRModule
+from tilewright.passes.base import PrimFuncPass
+from tilewright.passes.config import register_config_option
+from tilewright.passes.context import PassContext
+from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.registry import register_pass
+from tilewright.passes.tensor.parallelize_loop import shared_element
+from tilewright.passes.tensor.scoped import ScopedMutator
+from tilewright.passes.tensor.storage_rewrite import constant_bytes
+from tilewright.tensorir.arith.region import lower_bound_expr, upper_bound_expr
+from tilewright.tensorir.dtype import INT64
+from tilewright.tensorir.errors import VerifyError
+from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Expr, IntImm, Ramp, Var
+from tilewright.tensorir.node import Node
+from tilewright.tensorir.printer import underline
+from tilewright.tensorir.stmt import Allocate, Block, BufferStore, For, IfThenElse, PrimFunc, Stmt
+
+
+@register_config_option("tensorir.VerifyMemory")
+@dataclass(frozen=True)
+class VerifyMemoryConfig:
+    """Options of ``VerifyMemory``."""
+
+    max_stack_bytes: int = dataclasses.field(
+        default=256 << 10, metadata={"doc": "bytes of stack that the buffers of one function may take"}
+    )
+
+
+class _MemoryVerifier(ScopedMutator):
+    """A mutator for the sake of its scopes; it returns everything as it is."""
+
+    def __init__(self, func: PrimFunc, max_stack_bytes: int) -> None:
+        super().__init__(func)
+        self.func, self.max_stack_bytes = func, max_stack_bytes
+        self.defined: set[Buffer] = set(func.buffers)
+        self.stack_bytes = 0
+        self.ranges: dict[Var, tuple[Expr, Expr]] = {}
+        #: Whether the present place is not inside a condition, nor a loop that may not run.
+        self.surely_runs = True
+
+    def fail(self, place: Node, message: str) -> None:
+        raise VerifyError(f"@{self.func.name}: {message}\n{underline(self.func, place)}")
+
+    def mutate_Block(self, op: Block) -> Stmt:
+        self.fail(op, f"block {op.name} is left; run LowerBlocks first")
+        return op
+
+    def mutate_Allocate(self, op: Allocate) -> Stmt:
+        if op.buffer.scope not in ("stack", "register"):
+            self.fail(op, f"buffer {op.buffer.name} is still to be placed in scope {op.buffer.scope}")
+        size = constant_bytes(op.buffer)
+        if size is None:
+            self.fail(op, f"buffer {op.buffer.name} on the stack has no constant size")
+        else:
+            self.stack_bytes += size
+            if self.stack_bytes > self.max_stack_bytes:
+                self.fail(op, f"the stack buffers need {self.stack_bytes} bytes, more than {self.max_stack_bytes}")
+        self.defined.add(op.buffer)
+        result: Stmt = self.generic_mutate(op)
+        self.defined.discard(op.buffer)
+        return result
+
+    def mutate_For(self, loop: For) -> Stmt:
+        if loop.kind == "parallel":
+            shared = shared_element(loop)
+            if shared is not None:
+                self.fail(loop, f"all iterations of parallel loop {loop.var.name} write one element of {shared.name}")
+        runs = self.surely_runs
+        self.surely_runs = runs and loop.var.dtype is INT64 and self.analyzer.prove(loop.extent >= 1)
+        self.ranges[loop.var] = (loop.min, loop.extent)
+        result = super().mutate_For(loop)
+        del self.ranges[loop.var]
+        self.surely_runs = runs
+        return result
+
+    def mutate_IfThenElse(self, op: IfThenElse) -> Stmt:
+        runs, self.surely_runs = self.surely_runs, False
+        result = super().mutate_IfThenElse(op)
+        self.surely_runs = runs
+        return result
+
+    def mutate_BufferLoad(self, op: BufferLoad) -> Expr:
+        self._check(op)
+        return self.generic_mutate(op)  # type: ignore[no-any-return]
+
+    def mutate_BufferStore(self, op: BufferStore) -> Stmt:
+        self._check(op)
+        return self.generic_mutate(op)  # type: ignore[no-any-return]
+
+    def _check(self, op: BufferLoad | BufferStore) -> None:
+        if op.buffer not in self.defined:
+            self.fail(op, f"buffer {op.buffer.name} is not defined here")
+        if op.predicate is not None or not self.surely_runs:
+            return  # the access may be one that never happens
+        for index, extent in zip(op.indices, op.buffer.shape, strict=True):
+            first, last = _ends(index)
+            if first is None or last is None:
+                continue
+            # The extremes are reached: all loops around run, and their bounds are exact for affine indices.
+            highest = upper_bound_expr(last, self.ranges, self.analyzer)
+            lowest = lower_bound_expr(first, self.ranges, self.analyzer)
+            if highest is not None and _is_affine(last) and self.analyzer.prove(highest >= extent):
+                self.fail(op, f"index {index!s} of {op.buffer.name} reaches {highest!s}, its extent is {extent!s}")
+            if lowest is not None and _is_affine(first) and self.analyzer.prove(lowest < 0):
+                self.fail(op, f"index {index!s} of {op.buffer.name} reaches {lowest!s}")
+
+
+def _ends(index: Expr) -> tuple[Expr | None, Expr | None]:
+    """The least and greatest lane of an index, if they can be told."""
+    if index.dtype is INT64:
+        return index, index
+    if isinstance(index, Ramp) and index.base.dtype is INT64:
+        last = index.base + index.stride * (index.lanes - 1)
+        return index.base, last
+    return None, None
+
+
+def _is_affine(index: Expr) -> bool:
+    """Whether the index is a sum of terms with one variable each, each variable in one term: then the box of its range is
+    reached at the corners."""
+    from_terms: list[Var] = []
+    stack = [index]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Var):
+            from_terms.append(node)
+        elif isinstance(node, BinaryOp) and node.op in ("add", "sub", "mul"):
+            stack.extend((node.a, node.b))
+        elif not isinstance(node, IntImm):
+            return False
+    return len(from_terms) == len(set(from_terms))
+
+
+def verify_memory(func: PrimFunc, max_stack_bytes: int = 256 << 10) -> None:
+    """Check the lowered function ``func``.
+
+    Raises:
+        VerifyError: it breaks one of the rules above.
+    """
+    _MemoryVerifier(func, max_stack_bytes).mutate(func.body)
+
+
+@register_pass
+@primfunc_pass(opt_level=0, name="VerifyMemory")
+class VerifyMemory(PrimFuncPass):
+    """See the module."""
+
+    runs_on_skipped = True
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        """``func`` itself, if it keeps the rules."""
+        config: VerifyMemoryConfig = ctx.get_config("tensorir.VerifyMemory")
+        verify_memory(func, config.max_stack_bytes)
+        return func
