@@ -22,8 +22,6 @@ def graph_pipeline(target: Target | None = None) -> Sequential:
             graph.SimplifyInference(),
             graph.FoldConstant(),
             graph.SimplifyExpr(),
-            graph.FoldScaleAxis(),
-            graph.AlterOpLayout(),
             graph.FoldConstant(),
             graph.SimplifyExpr(),
             graph.EliminateCommonSubexpr(),
@@ -46,7 +44,7 @@ def schedule_pipeline(target: Target | None = None) -> Sequential:
 
 def kernel_pipeline(target: Target | None = None) -> Sequential:
     """Scheduled loop nests become what code generators take, and the model one function on planned memory."""
-    return Sequential([tensor_pipeline(target), PlanMemory()], name="kernels")
+    return Sequential([tensor_pipeline(), PlanMemory()], name="kernels")
 
 
 #: The stages of compilation in order: their name, and what leads to them.

@@ -10,12 +10,10 @@ from typing import Protocol
 
 from tilewright.codegen import llvm as llvm_codegen
 from tilewright.codegen import numba_ as numba_codegen
-from tilewright.codegen.threads import ensure_threads
 from tilewright.runtime.executable import Array, Runner
 from tilewright.runtime.runners import MachineCodeRunner, python_runner
 from tilewright.tensorir.errors import CodegenError
-from tilewright.tensorir.functor import walk
-from tilewright.tensorir.stmt import For, PrimFunc
+from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.structural import structural_hash
 from tilewright.tensorir.target import Target
 
@@ -37,13 +35,10 @@ class MachineCode:
     """Code of the target ``llvm``."""
 
     def __init__(self, functions: Sequence[PrimFunc], target: Target) -> None:
-        if any(isinstance(node, For) and node.kind == "parallel" for function in functions for node in walk(function)):
-            ensure_threads()
-        self._module = llvm_codegen.compile_module(functions, target)
+        self._module = llvm_codegen.compile_module(functions, target, ("main",))
 
     def runner(self, main: PrimFunc, constants: Sequence[Array]) -> Runner:
-        address = self._module.address("main__packed")
-        return MachineCodeRunner(address, constants, len(main.params))
+        return MachineCodeRunner(self._module.packed_address("main"), constants, len(main.params))
 
     def stages(self) -> Mapping[str, Callable[[], str]]:
         module = self._module

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from tilewright.codegen.threads import parallel_lock
 from tilewright.runtime.executable import Array, Runner
 
 
@@ -39,7 +40,9 @@ class MachineCodeRunner:
         values = [array.ctypes.data for array in inputs]
         values += self._addresses
         values += [array.ctypes.data for array in outputs]
-        self._entry(self._pack(*values, arena[0], *sizes))
+        packed = self._pack(*values, arena[0], *sizes)
+        with parallel_lock():
+            self._entry(packed)
 
 
 def python_runner(entry: Callable[..., None], constants: Sequence[Array]) -> Runner:
