@@ -58,19 +58,22 @@ def peel(state: State, ref: LoopRef, multiple: Any) -> tuple[State, list[LoopRef
     the first one splits without a remainder.
 
     The blocks of the second loop are copies, named ``<name>_tail``, and so are the buffers that only the loop uses. A
-    buffer with two writers can no longer be moved or inlined, so this comes last in a schedule. The init of a reduction
-    runs where its variables are least: in the second loop only if the first one has no iterations.
+    buffer with two writers can no longer be moved or inlined, so this comes last in a schedule.
 
     Returns:
         the main loop and the loop over the rest.
 
     Raises:
-        ScheduleError: ``multiple`` may be less than one.
+        ScheduleError: ``multiple`` may be less than one, or the loop drives a reduction that has its init still (the
+            copy must go on from where the first loop ends; decompose the reduction first).
     """
     loop = state.loop(ref)
     path = state.loop_path(ref)
     if not state.analyzer(loops_in(path[:-1])).prove(as_expr(multiple) > 0):
         state.fail(f"cannot peel loop {ref.name}: {multiple} is not known to be positive", loop)
+    for block in blocks_in(loop.body):
+        if block.init is not None and loop_role(loop, block) in ("reduction", "both"):
+            state.fail(f"cannot peel loop {ref.name}: decompose the reduction of block {block.name} first", loop)
     analyzer = state.analyzer(loops_in(path[:-1]))
     main = analyzer.simplify(binary("mul", binary("floordiv", loop.extent, multiple), multiple))
     rest = analyzer.simplify(binary("sub", loop.extent, main))
