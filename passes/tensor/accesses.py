@@ -1,7 +1,7 @@
 """Where each buffer of a function is read and written: the statements around every access, in order.
 
-``covers`` decides whether a read only sees what a given write stored within one run of a surrounding statement, which is
-what placing a buffer inside a loop needs.
+``covers`` decides whether a read only sees what a given write stored within one run of a surrounding statement, which
+is what placing a buffer inside a loop needs.
 """
 
 from __future__ import annotations

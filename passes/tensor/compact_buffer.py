@@ -8,11 +8,11 @@
             ... reads T[i, j * 64 : j * 64 + 64]                T[0, jj] = ...
 
 (The step in the middle is left out.) The new place is the innermost statement around all accesses that never reads what
-an earlier run of itself left behind: an accumulator stays outside of the loop that adds to it. A dimension shrinks to the
-range of indices used there if that range has constant size, or is a smaller expression over symbolic dimensions.
+an earlier run of itself left behind: an accumulator stays outside of the loop that adds to it. A dimension shrinks to
+the range of indices used there if that range has constant size, or is a smaller expression over symbolic dimensions.
 
-Scopes ``register`` and ``stack`` stay. An ``arena`` or ``global`` buffer that lands inside a loop with a constant size of
-at most ``max_stack_bytes`` moves to the stack.
+Scopes ``register`` and ``stack`` stay. An ``arena`` or ``global`` buffer that lands inside a loop with a constant size
+of at most ``max_stack_bytes`` moves to the stack.
 """
 
 from __future__ import annotations

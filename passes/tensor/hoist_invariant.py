@@ -5,10 +5,10 @@
                                                     for i in range(n):
                                                         b[i] = a[i] / invariant
 
-Only what costs something moves: divisions, calls, and loads where they are part of it or stand alone, of scalars that do
-not change in the loop. An expression that reads memory, or divides integers, moves only out of a loop that surely runs,
-and never out of a condition, so that nothing is evaluated that was not evaluated before. Lets inside the loop that do not
-depend on it move with the same rules. Index arithmetic stays: code generators do that themselves.
+Only what costs something moves: divisions, calls, and loads where they are part of it or stand alone, of scalars that
+do not change in the loop. An expression that reads memory, or divides integers, moves only out of a loop that surely
+runs, and never out of a condition, so that nothing is evaluated that was not evaluated before. Lets inside the loop
+that do not depend on it move with the same rules. Index arithmetic stays: code generators do that themselves.
 """
 
 from __future__ import annotations
@@ -43,9 +43,7 @@ class _LoopFacts:
         for node in walk(loop.body):
             if isinstance(node, (For, LetStmt)):
                 self.variables.add(node.var)
-            elif isinstance(node, Allocate):
-                self.buffers.add(node.buffer)
-            elif isinstance(node, BufferStore):
+            elif isinstance(node, Allocate) or isinstance(node, BufferStore):
                 self.buffers.add(node.buffer)
             elif isinstance(node, Call) and node.name.startswith("@"):
                 self.calls_functions = True

@@ -12,8 +12,8 @@ A parallel loop stays one loop, with both forms of its body under a condition. T
 starts the accumulator, is split off as well. A loop whose body is one condition on its variable runs only where that
 holds.
 
-With the annotation ``{"specialize_tail": True}`` the rest of a division into tiles is written out for each remainder, so
-that inner loops keep constant extents (``n % 6 == 1``: ``for j in range(1)``, else ``n % 6 == 2``: ...).
+With the annotation ``{"specialize_tail": True}`` the rest of a division into tiles is written out for each remainder,
+so that inner loops keep constant extents (``n % 6 == 1``: ``for j in range(1)``, else ``n % 6 == 2``: ...).
 """
 
 from __future__ import annotations

@@ -5,9 +5,10 @@
                                         ...
                                         b[i] = copysign(select(absolute < 0.6, ...), a[i])
 
-The results are within 2 units in the last place of the exact value, and right at infinities, zeros and NaN. Functions of
-float64 stay calls. The arithmetic of float16 and bfloat16 becomes float32 arithmetic, rounded after each operation.
-Divisions whose operands are never negative become the machine's own. The forms are final: no float algebra should follow.
+The results are within 2 units in the last place of the exact value, and right at infinities, zeros and NaN. Functions
+of float64 stay calls. The arithmetic of float16 and bfloat16 becomes float32 arithmetic, rounded after each operation.
+Divisions whose operands are never negative become the machine's own. The forms are final: no float algebra should
+follow.
 """
 
 from __future__ import annotations

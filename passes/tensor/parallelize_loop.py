@@ -5,9 +5,9 @@
     for i in parallel(n):                           for i in parallel(n) annotations {"parallel_if": n * 4 >= 80000}:
         b[i] = a[i]                                     b[i] = a[i]
 
-The work of a loop is estimated in scalar instructions. Loops of constant work below ``min_work`` become serial; for symbolic
-work the decision is an annotation that code generators evaluate. A parallel loop inside another one becomes serial, as
-does one whose iterations provably write the same element, and all of them if the target has one thread.
+The work of a loop is estimated in scalar instructions. Loops of constant work below ``min_work`` become serial; for
+symbolic work the decision is an annotation that code generators evaluate. A parallel loop inside another one becomes
+serial, as does one whose iterations provably write the same element, and all of them if the target has one thread.
 """
 
 from __future__ import annotations
@@ -57,10 +57,8 @@ class ParallelizeLoopConfig:
     min_work: int = dataclasses.field(
         default=80_000,
         metadata={
-            "doc": "scalar operations below which a loop runs on one thread; the default takes about 20 microseconds at "
-            "4 GHz, an order of magnitude more than starting and joining threads"
-        },
-    )
+            "doc": "scalar operations below which a loop runs on one thread; the default takes about 20 microseconds at
+            " "4 GHz, an order of magnitude more than starting and joining threads" }, )
 
 
 def expression_cost(expr: Expr) -> int:

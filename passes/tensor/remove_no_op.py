@@ -6,8 +6,8 @@
     b[0] = b[0]
     b[0] = 1.0
 
-That is: lets and buffers that are never read, stores of an element to its own place, evaluations of pure calls, and loops
-and conditions around nothing.
+That is: lets and buffers that are never read, stores of an element to its own place, evaluations of pure calls, and
+loops and conditions around nothing.
 """
 
 from __future__ import annotations

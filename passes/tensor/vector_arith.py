@@ -1,7 +1,7 @@
 """Expressions over the lanes of a vector: what a scalar operation becomes when some operands are vectors.
 
-Index arithmetic stays in the form ``Ramp`` wherever it can, since code generators turn an access at ``Ramp(base, 1)`` into
-one contiguous load or store and everything else into a gather or scatter.
+Index arithmetic stays in the form ``Ramp`` wherever it can, since code generators turn an access at ``Ramp(base, 1)``
+into one contiguous load or store and everything else into a gather or scatter.
 """
 
 from __future__ import annotations
@@ -118,7 +118,8 @@ def vector_unary(op: str, a: Expr) -> Expr:
 
 
 def vector_cast(dtype: DataType, a: Expr) -> Expr:
-    """``a`` converted, per lane. Truncating an even rise is exact modulo the type, extending it is not (it may wrap)."""
+    """``a`` converted, per lane. Truncating an even rise is exact modulo the type, extending it is not (it may
+    wrap)."""
     target = dtype.element
     if isinstance(a, Broadcast):
         return Broadcast(cast(target, a.value), a.lanes)

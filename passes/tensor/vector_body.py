@@ -1,8 +1,8 @@
 """The body of a loop, executed for several values of its variable at once.
 
 ``VectorBody`` rewrites statements for the lanes ``base, base + 1, ...`` of a loop variable. Two conditions say which
-lanes count: ``tail`` (lanes that the loop has at all) and ``mask`` (lanes for which the conditions of the enclosing ``if``
-statements hold). Both become predicates of loads and stores; arithmetic runs in all lanes.
+lanes count: ``tail`` (lanes that the loop has at all) and ``mask`` (lanes for which the conditions of the enclosing
+``if`` statements hold). Both become predicates of loads and stores; arithmetic runs in all lanes.
 """
 
 from __future__ import annotations

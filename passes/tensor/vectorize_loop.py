@@ -1,7 +1,7 @@
 """``VectorizeLoop``: executes the iterations of vectorized loops in the lanes of vectors.
 
-An extent that is a small power of two becomes one vector; any other extent becomes a loop over vectors and a tail, which
-is one more vector with a mask, or a scalar loop::
+An extent that is a small power of two becomes one vector; any other extent becomes a loop over vectors and a tail,
+which is one more vector with a mask, or a scalar loop::
 
     for i in vectorized(n):               for io in range(n // 16):
         b[i] = a[i] * 2.0        ->           b[ramp(io * 16, 1, 16)] = a[ramp(io * 16, 1, 16)] * broadcast(2.0, 16)
@@ -10,8 +10,8 @@ is one more vector with a mask, or a scalar loop::
 
 The number of lanes is what one register of the target holds of the widest element type that the body computes with
 (float16 and bfloat16 count as float32, in which they are computed). Buffers allocated in the loop get one element for
-each lane; conditions that differ from lane to lane become predicates; a sum over the loop becomes a sum of vectors, whose
-lanes are added at the end, if rounding may change. A loop that has no vector form becomes serial, with a remark.
+each lane; conditions that differ from lane to lane become predicates; a sum over the loop becomes a sum of vectors,
+whose lanes are added at the end, if rounding may change. A loop that has no vector form becomes serial, with a remark.
 """
 
 from __future__ import annotations

@@ -134,8 +134,8 @@ def _ends(index: Expr) -> tuple[Expr | None, Expr | None]:
 
 
 def _is_affine(index: Expr) -> bool:
-    """Whether the index is a sum of terms with one variable each, each variable in one term: then the box of its range is
-    reached at the corners."""
+    """Whether the index is a sum of terms with one variable each, each variable in one term: then the box of its range
+    is reached at the corners."""
     from_terms: list[Var] = []
     stack = [index]
     while stack:

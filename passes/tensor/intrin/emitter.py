@@ -26,11 +26,13 @@ from tilewright.tensorir.stmt import Allocate, BufferStore, IfThenElse, LetStmt,
 INFINITY = math.inf
 NAN = math.nan
 
-#: Adding this to a float32 (float64) n of moderate size puts the integer n into the low bits of the sum.
+#: 1.5 * 2**23 (1.5 * 2**52): added to a number of moderate size, the sum has the nearest integer in its low bits.
 _INTEGER_MAGIC = {FLOAT32: 12582912.0, FLOAT64: 6755399441055744.0}
 _BITS = {FLOAT32: INT32, FLOAT64: INT64}
 _MANTISSA = {FLOAT32: 23, FLOAT64: 52}
-_BIAS = {FLOAT32: 0x3F800000, FLOAT64: 0x3FF0000000000000}
+
+#: What the exponent fields of floats are biased by.
+EXPONENT_BIAS = {FLOAT32: 127, FLOAT64: 1023}
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,10 @@ class Emitter:
     # Arithmetic.
 
     def fma(self, a: Expr, b: Expr | float, c: Expr | float) -> Expr:
-        """``a * b + c`` with one rounding where the target has an instruction for it."""
-        if not self.has_fma:
+        """``a * b + c``, in float32 with one rounding where the target has an instruction for it: said explicitly, so that
+        nothing is left to a code generator that may contract or not. In float64, which serves as a wider float32 here,
+        nothing depends on whether the product is rounded."""
+        if not self.has_fma or a.dtype.element is FLOAT64:
             return a * b + c
         return call("fma", a, _like(b, a), _like(c, a))
 
@@ -121,23 +125,23 @@ class Emitter:
         """The float with these bits."""
         return Call("reinterpret", (bits,), element.with_lanes(bits.dtype.lanes))
 
-    def integer_bits(self, n: Expr) -> Expr:
-        """An integer whose low bits (9 for float32, 12 for float64) are those of the integral float ``n``. Never
-        undefined, also for NaN, unlike a conversion."""
-        return self.let("integer", self.bits(n + _INTEGER_MAGIC[n.dtype.element]))
+    def nearest(self, x: Expr, factor: float, bias: int = 0) -> tuple[Expr, Expr]:
+        """``n``, the integer nearest to ``x * factor`` as a float, and an integer whose low bits (22 for float32, 51 for
+        float64) are ``n + bias``. A magic number is added: no conversion, nothing undefined, also not for NaN."""
+        magic = _INTEGER_MAGIC[x.dtype.element] + bias
+        sum_ = self.let("magic_sum", x + magic if factor == 1.0 else self.fma(x, factor, magic))
+        return self.let("nearest", sum_ - magic), self.let("integer", self.bits(sum_))
 
-    def power_of_two(self, integer: Expr, element: DataType) -> Expr:
-        """``2**k`` for the integer k in the low bits of ``integer``, in the range of normal floats."""
-        scaled = (integer << _MANTISSA[element]) + _BIAS[element]
-        return self.from_bits(scaled, element)
+    def power_of_two(self, biased: Expr, element: DataType) -> Expr:
+        """``2**k`` for ``k`` plus the bias of exponents in the low bits of ``biased``, in the range of normal floats."""
+        return self.from_bits(biased << _MANTISSA[element], element)
 
-    def scale(self, p: Expr, n: Expr) -> Expr:
-        """``p * 2**n`` for integral n up to twice the range of exponents, rounded once: in two steps, so that neither
-        factor overflows and results below the normal range are right."""
-        k = self.integer_bits(n)
-        half = self.let("half", k >> 1)
-        first = self.power_of_two(half, p.dtype.element)
-        second = self.power_of_two(k - half, p.dtype.element)
+    def scale(self, p: Expr, integer: Expr) -> Expr:
+        """``p * 2**n`` for ``n + 2 * 127`` in the low bits of ``integer`` (float32), rounded once: in two steps, so that
+        neither factor leaves the normal range and results below and above it are right."""
+        half = self.let("half", integer >> 1)
+        first = self.power_of_two(half, FLOAT32)
+        second = self.power_of_two(integer - half, FLOAT32)
         return p * first * second
 
     # Conversions.
@@ -157,8 +161,8 @@ class Emitter:
     # Rare cases.
 
     def rarely(self, condition: Expr, usual: Sequence[Expr], rare: Emitter, values: Sequence[Expr]) -> list[Expr]:
-        """``values`` (computed by the emitter ``rare``) in lanes where ``condition`` holds, ``usual`` elsewhere. Where it
-        holds in no lane, the values are not computed."""
+        """``values`` (computed by the emitter ``rare``) in lanes where ``condition`` holds, ``usual`` elsewhere. Where
+        it holds in no lane, the values are not computed."""
         buffers: list[Buffer] = []
         lanes = condition.dtype.lanes
         updates: list[Stmt] = []

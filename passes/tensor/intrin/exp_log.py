@@ -1,18 +1,19 @@
 """Exponentials and logarithms of float32.
 
-``exp(x) = 2**n * exp(r)`` with ``n = round(x / ln 2)`` and ``|r| <= ln(2) / 2`` (Cody and Waite's reduction in two steps), a
-polynomial for ``exp(r)``. ``log(x) = e * ln 2 + log(1 + f)`` with ``x = 2**e * (1 + f)`` and ``-1/3 <= f < 1/3``.
+``exp(x) = 2**n * exp(r)`` with ``n = round(x / ln 2)`` and ``|r| <= ln(2) / 2`` (Cody and Waite's reduction in two
+steps), a polynomial for ``exp(r)``. ``log(x) = e * ln 2 + log(1 + f)`` with ``x = 2**e * (1 + f)`` and ``-1/3 <= f <
+1/3``.
 
-The coefficients are minimax fits in the relative error of the function, by iteratively reweighted least squares (Lawson's
-method) in 40 digits on 1500 Chebyshev nodes, rounded to float32. Errors against float64 are below 2 units in the last place
-(tests sample all of float32).
+The coefficients are minimax fits in the relative error of the function, by iteratively reweighted least squares
+(Lawson's method) in 40 digits on 1500 Chebyshev nodes, rounded to float32. Errors against float64 are below 2 units in
+the last place (tests sample all of float32).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from tilewright.passes.tensor.intrin.emitter import INFINITY, NAN, Emitter
+from tilewright.passes.tensor.intrin.emitter import EXPONENT_BIAS, INFINITY, NAN, Emitter
 from tilewright.tensorir.dtype import FLOAT32
 from tilewright.tensorir.expr import Expr, binary, call, const
 
@@ -25,6 +26,12 @@ _LN_2_LOW = -2.1219444005469057e-4
 
 # (exp(r) - 1 - r) / r**2 for |r| <= 0.3466; error 2**-28.3 of exp(r)
 _EXP = (0.4999999345095652, 0.1666652067888664, 0.04166838749349952, 0.00836871114739077, 0.0013814610281094118)
+
+# The same with one term less; error 2**-23.2
+_EXP_FAST = (0.4999922811985016, 0.16667115688323975, 0.041890550404787064, 0.008312477730214596)
+
+# exp(x) rounds to 0 from here on down
+_EXP_LEAST = -104.0
 
 # (2**f - 1) / f for |f| <= 0.5; error 2**-28.9 of 2**f
 _EXP2 = (
@@ -53,44 +60,40 @@ _TWO_THIRDS_BITS = 0x3F2AAAAB
 _EXPONENT_MASK = -0x800000  # sign and exponent
 
 
-def reduced_exp(e: Emitter, x: Expr, *, precise: bool = False) -> tuple[Expr, Expr]:
-    """``exp(r) - 1`` and n for ``x = n * ln 2 + r``; x must be in a range where n has at most 9 bits.
-
-    ``precise`` takes the rounding of r into account, at the cost of two instructions.
-    """
-    n = e.round(x * LOG2_E)
-    first = e.let("first", e.fma(n, -_LN_2_HIGH, x))
-    r = e.let("reduced", e.fma(n, -_LN_2_LOW, first))
-    tail = e.polynomial(r, _EXP)
-    if precise:
-        rest = e.fma(n, -_LN_2_LOW, first - r)
-        return e.let("grown", r + e.fma(tail, r * r, rest)), n
-    return e.let("grown", e.fma(tail, r * r, r)), n
+def reduced_exp(e: Emitter, x: Expr, bias: int) -> tuple[Expr, Expr]:
+    """``exp(r) - 1`` for ``x = n * ln 2 + r``, and an integer with ``n + bias`` in its low bits."""
+    n, integer = e.nearest(x, LOG2_E, bias)
+    r = e.let("reduced", e.fma(n, -_LN_2_LOW, e.fma(n, -_LN_2_HIGH, x)))
+    tail = e.polynomial(r, _EXP_FAST if e.is_fast else _EXP)
+    return e.let("grown", e.fma(tail, r * r, r)), integer
 
 
-def exp(e: Emitter, x: Expr, *, precise: bool = False) -> Expr:
+def exp(e: Emitter, x: Expr) -> Expr:
     """``exp(x)``."""
-    bounded = e.clamp(x, -104.0, 89.0)  # beyond: 0 and inf
-    grown, n = reduced_exp(e, bounded, precise=precise)
-    return e.scale(e.let("mantissa", grown + 1.0), n)
+    return exp_bounded(e, e.clamp(x, _EXP_LEAST, 89.0))
+
+
+def exp_bounded(e: Emitter, x: Expr) -> Expr:
+    """``exp(x)`` for x of -104 (where it is 0) to 89 (where it is infinite)."""
+    grown, integer = reduced_exp(e, x, 2 * EXPONENT_BIAS[FLOAT32])
+    return e.scale(e.let("mantissa", grown + 1.0), integer)
 
 
 def exp2(e: Emitter, x: Expr) -> Expr:
     """``2**x``."""
     bounded = e.clamp(x, -151.0, 129.0)
-    n = e.round(bounded)
+    n, integer = e.nearest(bounded, 1.0, 2 * EXPONENT_BIAS[FLOAT32])
     f = e.let("fraction", bounded - n)
-    return e.scale(e.let("mantissa", e.fma(f, e.polynomial(f, _EXP2), 1.0)), n)
+    return e.scale(e.let("mantissa", e.fma(f, e.polynomial(f, _EXP2_FAST if e.is_fast else _EXP2), 1.0)), integer)
 
 
 def expm1(e: Emitter, x: Expr) -> Expr:
     """``exp(x) - 1``, without cancellation for small x."""
     bounded = e.clamp(x, -20.0, 89.0)
-    grown, n = reduced_exp(e, bounded)
-    half = e.let("half_scale", e.power_of_two(e.integer_bits(n - 1.0), FLOAT32))  # 2**n itself may overflow
+    grown, integer = reduced_exp(e, bounded, EXPONENT_BIAS[FLOAT32] - 1)
+    half = e.let("half_scale", e.power_of_two(integer, FLOAT32))  # 2**(n - 1), as 2**n may overflow
     result = e.let("half_result", e.fma(half, grown, half - 0.5))
-    small = e.absolute(x) < 1e-8
-    return e.select(small, x, result + result)
+    return e.copysign(result + result, x)
 
 
 def _split(e: Emitter, x: Expr) -> tuple[Expr, Expr]:
@@ -138,8 +141,8 @@ def log10(e: Emitter, x: Expr) -> Expr:
 
 
 def _log_in_base(e: Emitter, x: Expr, factor: tuple[float, float], unit: tuple[float, float]) -> Expr:
-    """``factor * log(1 + f) + unit * exponent``, with both numbers as a high and a low part; the high part of the unit has so
-    few bits that its product with an exponent is exact."""
+    """``factor * log(1 + f) + unit * exponent``, with both numbers as a high and a low part; the high part of the unit
+    has so few bits that its product with an exponent is exact."""
     f, exponent = _split(e, x)
     tail, square = _log1p_tail(e, f)
     small = exponent * unit[1] if unit[1] else None

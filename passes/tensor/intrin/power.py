@@ -1,7 +1,7 @@
 """``pow`` of float32: ``2**(y * log2(|x|))`` in float64, and the special cases of C99 (ISO/IEC 9899, F.10.4.4).
 
-Intermediate errors are about 2**-40, far below float32's rounding, so the result is off by half a unit in the last place and
-very little. Coefficients are minimax fits as in :mod:`.exp_log`.
+Intermediate errors are about 2**-40, far below float32's rounding, so the result is off by half a unit in the last
+place and very little. Coefficients are minimax fits as in :mod:`.exp_log`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from tilewright.passes.tensor.intrin.emitter import INFINITY, NAN, Emitter
+from tilewright.passes.tensor.intrin.emitter import EXPONENT_BIAS, INFINITY, NAN, Emitter
 from tilewright.tensorir.dtype import FLOAT64
 from tilewright.tensorir.expr import Expr, UnaryOp, binary, call, const
 
@@ -41,9 +41,9 @@ _EXPONENT_MASK = -0x10000000000000  # sign and exponent
 
 def exp2_wide(e: Emitter, t: Expr) -> Expr:
     """``2**t`` in float64, for ``|t| < 1000``; relative error 2**-40."""
-    n = e.round(t)
+    n, integer = e.nearest(t, 1.0, EXPONENT_BIAS[FLOAT64])
     f = e.let("fraction", t - n)
-    return e.fma(f, e.polynomial(f, _EXP2), 1.0) * e.power_of_two(e.integer_bits(n), FLOAT64)
+    return e.fma(f, e.polynomial(f, _EXP2), 1.0) * e.power_of_two(integer, FLOAT64)
 
 
 def exp_wide(e: Emitter, x: Expr) -> Expr:

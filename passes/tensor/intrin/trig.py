@@ -1,9 +1,10 @@
 """``sin``, ``cos`` and ``tan`` of float32.
 
-The argument is reduced to ``x = q * pi / 2 + r`` in float64. Up to 1e8 two parts of pi / 2 suffice, the first of which has so
-few bits that its product with q is exact. Beyond, ``x * 2 / pi`` is formed part by part, modulo 4 (Payne and Hanek,
-"Radian reduction for trigonometric functions", SIGNUM 1983): 2 / pi is cut into parts of 28 bits, so that every product with
-the 24 bits of x is exact. That takes about a hundred instructions and is jumped over unless some lane needs it.
+The argument is reduced to ``x = q * pi / 2 + r`` in float64. Up to 1e8 two parts of pi / 2 suffice, the first of which
+has so few bits that its product with q is exact. Beyond, ``x * 2 / pi`` is formed part by part, modulo 4 (Payne and
+Hanek, "Radian reduction for trigonometric functions", SIGNUM 1983): 2 / pi is cut into parts of 28 bits, so that every
+product with the 24 bits of x is exact. That takes about a hundred instructions and is jumped over unless some lane
+needs it.
 
 Coefficients are minimax fits as in :mod:`.exp_log`.
 """
@@ -16,8 +17,8 @@ from collections.abc import Callable
 from tilewright.passes.tensor.intrin.emitter import INFINITY, NAN, Emitter
 from tilewright.tensorir.expr import Expr, binary, call, const
 
-# (sin(r) / r - 1) / r**2 and (cos(r) - 1 + r**2 / 2) / r**4 in r**2, for |r| <= pi / 4; errors 2**-37 and 2**-33 (float32:
-# the cosine with one term less), 2**-43 for the wide cosine
+# (sin(r) / r - 1) / r**2 and (cos(r) - 1 + r**2 / 2) / r**4 in r**2, for |r| <= pi / 4; errors 2**-37 and 2**-33
+# (float32: the cosine with one term less), 2**-43 for the wide cosine
 _SIN = (-0.1666666664058816, 0.008333329280520402, -0.00019839304414594753, 2.7180464657952157e-06)
 _COS = (0.04166664555443247, -0.0013887309865131942, 2.443241283676149e-05)
 _COS_WIDE = (0.04166666661910649, -0.0013888883467232046, 2.4799451544318484e-05, -2.720504584476681e-07)
