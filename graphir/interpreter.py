@@ -86,7 +86,7 @@ def _checked(param: Var, value: Any, wide: Any) -> Value:
     for found, dim in zip(array.shape, param.type.shape, strict=True):
         if isinstance(dim, int) and dim != found:
             raise InputError(f"input {param.name!r}: expected {param.type}, found shape {array.shape}")
-    return array
+    return array if wide is None or not expected.is_float else array.astype(wide, copy=False)
 
 
 class _Scope:

@@ -9,7 +9,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from tilewright.graphir import expr as graph
 from tilewright.graphir.dims import Dim, dim_equal, format_shape
+from tilewright.graphir.layout_rewrite import operands_in_layout
 from tilewright.graphir.op import Operator
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
@@ -175,6 +177,11 @@ class Elementwise(Operator):
         result = (self.result_dtype or DataType(args[0].dtype.name)).numpy
         with np.errstate(all="ignore"):
             return np.asarray(self.evaluate([widened(arg) for arg in args], attrs)).astype(result, copy=False)
+
+    def in_layout(self, args: Sequence[Any], blocked: Sequence[Any], attrs: Any, plain: str, target: str) -> Any:
+        """Each element comes from those that broadcasting brings there, so the layout does not matter."""
+        operands = operands_in_layout(args, blocked, plain, target)
+        return None if operands is None else graph.Call(self, operands, attrs)
 
     def compute(self, args: Sequence[Tensor], attrs: Any, out: TensorType) -> Tensor:
         wide = compute_type(args[0].dtype)

@@ -10,6 +10,8 @@ import numpy as np
 
 from tilewright.graphir import expr as graph
 from tilewright.graphir.dims import Dim, dim_equal, simplify
+from tilewright.graphir.layout import parse_layout
+from tilewright.graphir.layout_rewrite import divides, operands_in_layout
 from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.common import axis_index, guarded, same_dtype
 from tilewright.graphir.ops.expand_dims import expand_dims
@@ -53,6 +55,22 @@ class concatenate(Operator):
 
     def reference(self, args: Sequence[Any], attrs: JoinAttrs) -> Any:
         return np.concatenate(list(args), axis=attrs.axis)
+
+    def in_layout(
+        self,
+        args: Sequence[graph.Expr],
+        blocked: Sequence[graph.Expr | None],
+        attrs: JoinAttrs,
+        plain: str,
+        target: str,
+    ) -> graph.Expr | None:
+        if args[0].ndim != parse_layout(plain).ndim or parse_layout(plain).primal != parse_layout(target).primal:
+            return None
+        if not all(divides(arg.tensor_type, plain, target) for arg in args):
+            return None
+        operands = operands_in_layout(args, blocked, plain, target)
+        axis = attrs.axis % args[0].ndim
+        return None if operands is None else graph.Call(self, operands, JoinAttrs(axis))
 
     def compute(self, args: Sequence[Tensor], attrs: JoinAttrs, out: TensorType) -> Tensor:
         axis = attrs.axis % out.ndim

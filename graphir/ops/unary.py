@@ -85,6 +85,7 @@ class negative(Unary):
     """``-x``; integers wrap."""
 
     name = "negative"
+    commutes_with_scale = "any"
     dtypes = NUMBERS
     function = np.negative
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from tilewright.passes.graph.a_normal_form import ToANormalForm, ToGraphNormalForm
+from tilewright.passes.graph.alter_op_layout import AlterOpLayout
 from tilewright.passes.graph.common_subexpr import EliminateCommonSubexpr
 from tilewright.passes.graph.dead_code import DeadCodeElimination
 from tilewright.passes.graph.fold_constant import FoldConstant
+from tilewright.passes.graph.fold_scale_axis import BackwardFoldScaleAxis, FoldScaleAxis, ForwardFoldScaleAxis
 from tilewright.passes.graph.fuse_ops import FuseOps
 from tilewright.passes.graph.infer_type import InferType
 from tilewright.passes.graph.inline_functions import InlineFunctions
@@ -15,9 +17,13 @@ from tilewright.passes.graph.simplify_expr import SimplifyExpr
 from tilewright.passes.graph.simplify_inference import SimplifyInference
 
 __all__ = [
+    "AlterOpLayout",
+    "BackwardFoldScaleAxis",
     "DeadCodeElimination",
     "EliminateCommonSubexpr",
     "FoldConstant",
+    "FoldScaleAxis",
+    "ForwardFoldScaleAxis",
     "FuseOps",
     "InferType",
     "InlineFunctions",

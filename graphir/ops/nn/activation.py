@@ -23,6 +23,7 @@ class relu(Unary):
     """``max(x, 0)``; NaN stays NaN."""
 
     name = "nn.relu"
+    commutes_with_scale = "positive"
     dtypes = NUMBERS
 
     def evaluate(self, arrays: Sequence[np.ndarray[Any, Any]], attrs: Any) -> Any:
@@ -44,6 +45,7 @@ class leaky_relu(Unary):
     """``x`` above 0, ``alpha * x`` below."""
 
     name = "nn.leaky_relu"
+    commutes_with_scale = "positive"
     Attrs = LeakyReluAttrs
 
     def evaluate(self, arrays: Sequence[np.ndarray[Any, Any]], attrs: LeakyReluAttrs) -> Any:
@@ -70,6 +72,9 @@ class prelu(Unary):
     arguments = ("data", "alpha")
     kind = "broadcast"
     Attrs = PreluAttrs
+
+    def in_layout(self, args: Sequence[Any], blocked: Sequence[Any], attrs: Any, plain: str, target: str) -> Any:
+        return None  # the slopes go with an axis of the plain layout
 
     def infer_type(self, args: Sequence[TensorType], attrs: PreluAttrs) -> TensorType:
         data, alpha = args

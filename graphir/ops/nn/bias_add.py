@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright.graphir.dims import dim_equal
+from tilewright.graphir.layout_rewrite import broadcast_operand, reshape
 from tilewright.graphir.op import Operator, register_operator
+from tilewright.graphir.ops.arithmetic import add
 from tilewright.graphir.ops.common import NUMBERS, axis_index, check_dtype, compute_type, same_dtype, widened
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
@@ -45,6 +47,16 @@ class bias_add(Operator):
         shape = [1] * data.ndim
         shape[attrs.axis] = -1
         return (widened(data) + widened(bias).reshape(shape)).astype(data.dtype, copy=False)
+
+    def in_layout(
+        self, args: Sequence[Any], blocked: Sequence[Any], attrs: BiasAddAttrs, plain: str, target: str
+    ) -> Any:
+        if blocked[0] is None:
+            return None
+        shape: list[Any] = [1] * args[0].ndim
+        shape[attrs.axis] = args[1].shape[0]
+        bias = broadcast_operand(reshape(args[1], shape), plain, target)
+        return None if bias is None else add(blocked[0], bias)
 
     def compute(self, args: Sequence[Tensor], attrs: BiasAddAttrs, out: TensorType) -> Tensor:
         data, bias = args

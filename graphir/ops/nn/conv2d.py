@@ -8,9 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graphir import expr as graph
 from tilewright.graphir.dims import Dim, as_dim, dim_equal, simplify
 from tilewright.graphir.layout import Layout, parse_layout
-from tilewright.graphir.op import Operator, register_operator
+from tilewright.graphir.layout_rewrite import reshape
+from tilewright.graphir.op import LayoutChoice, Operator, register_operator
+from tilewright.graphir.ops.arithmetic import multiply
 from tilewright.graphir.ops.common import NUMBERS, check_dtype, compute_type, guarded, normalize, same_dtype, widened
 from tilewright.graphir.ops.layout_transform import layout_transform
 from tilewright.graphir.ops.nn.window import borders, pair, window_count
@@ -121,6 +124,44 @@ class conv2d(Operator):
                 result += np.einsum("ngihw,goi->ngohw", window, kernel[..., y, x], dtype=result.dtype)
         out = layout_transform.reference([result.reshape(n, o, oh, ow)], _to("NCHW", attrs.out_layout))
         return out.astype(args[0].dtype, copy=False)
+
+    def channel_axis(self, argument: int, attrs: Conv2dAttrs) -> int | None:
+        layout = parse_layout(attrs.out_layout if argument == -1 else attrs.data_layout)
+        return layout.position("C") if layout.block("C") == 1 else None
+
+    def scale_weights(
+        self, args: Sequence[graph.Expr], attrs: Conv2dAttrs, scale: graph.Expr, of_result: bool
+    ) -> list[graph.Expr] | None:
+        data, weight = args
+        kernel = parse_layout(attrs.kernel_layout)
+        if kernel.ndim != 4:
+            return None
+        extents = kernel.extents(weight.shape)
+        depthwise = attrs.groups == extents["O"] and extents["I"] == 1
+        if not of_result and attrs.groups > 1 and not depthwise:
+            return None  # the factors of a group's channels belong to that group's part of the weight
+        axis = "O" if of_result or attrs.groups > 1 else "I"
+        factors = reshape(scale, [scale.shape[0] if name == axis else 1 for name in kernel.primal])
+        return [data, multiply(weight, factors)]
+
+    def prefer_layout(self, args: Sequence[graph.Expr], attrs: Conv2dAttrs, lanes: int) -> LayoutChoice | str:
+        plain = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout)
+        if plain != ("NCHW", "OIHW", "NCHW"):
+            return f"its layouts are {', '.join(plain)}, and not NCHW, OIHW"
+        if attrs.groups != 1:
+            return f"it has {attrs.groups} groups"
+        if lanes == 1:
+            return "vectors have one element"
+        outputs, inputs = args[1].shape[:2]
+        if not isinstance(outputs, int) or outputs % lanes:
+            return f"{outputs} output channels are no whole blocks of {lanes}"
+        target = f"NCHW{lanes}c"
+        if isinstance(inputs, int) and inputs % lanes == 0:
+            blocked = (target, f"OIHW{lanes}i{lanes}o", target)
+        else:
+            blocked = ("NCHW", f"OIHW{lanes}o", target)  # an image's few channels stay as they are
+        names = dict(zip(("data_layout", "kernel_layout", "out_layout"), blocked, strict=True))
+        return LayoutChoice(plain, blocked, dataclasses.replace(attrs, **names))
 
     def compute(self, args: Sequence[Tensor], attrs: Conv2dAttrs, out: TensorType) -> Tensor:
         data, weight = args

@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graphir import expr as graph
 from tilewright.graphir.dims import dim_equal
+from tilewright.graphir.layout_rewrite import reshape
 from tilewright.graphir.op import Operator, register_operator
+from tilewright.graphir.ops.arithmetic import multiply
 from tilewright.graphir.ops.common import NUMBERS, check_dtype, compute_type, same_dtype, widened
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
@@ -50,6 +53,16 @@ class dense(Operator):
     def reference(self, args: Sequence[Any], attrs: DenseAttrs) -> Any:
         data, weight = args
         return np.asarray(np.matmul(widened(data), widened(weight).T)).astype(data.dtype, copy=False)
+
+    def channel_axis(self, argument: int, attrs: DenseAttrs) -> int | None:
+        return -1
+
+    def scale_weights(
+        self, args: Sequence[graph.Expr], attrs: DenseAttrs, scale: graph.Expr, of_result: bool
+    ) -> list[graph.Expr] | None:
+        data, weight = args
+        factors = reshape(scale, (weight.shape[0], 1) if of_result else (1, weight.shape[1]))
+        return [data, multiply(weight, factors)]
 
     def compute(self, args: Sequence[Tensor], attrs: DenseAttrs, out: TensorType) -> Tensor:
         data, weight = args

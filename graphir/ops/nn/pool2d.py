@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from tilewright.graphir import expr as graph
 from tilewright.graphir.dims import as_dim
 from tilewright.graphir.layout import parse_layout
 from tilewright.graphir.op import Operator, register_operator
@@ -91,6 +92,14 @@ class Pool2d(Operator):
             )
         return TensorType(shape, data.dtype)
 
+    def channel_axis(self, argument: int, attrs: PoolAttrs) -> int | None:
+        return parse_layout(attrs.layout).position("C")
+
+    def in_layout(self, args: Sequence[Any], blocked: Sequence[Any], attrs: PoolAttrs, plain: str, target: str) -> Any:
+        if attrs.layout != plain:
+            return None
+        return graph.Call(self, [blocked[0]], dataclasses.replace(attrs, layout=target))
+
     def windows(self, data: np.ndarray[Any, Any], attrs: PoolAttrs, fill: Any) -> np.ndarray[Any, Any]:
         """The pixels of every window of an NCHW image in a last axis; ``fill`` stands for those outside."""
         (kh, kw), (sh, sw), (dh, dw) = attrs.pool_size, attrs.strides, attrs.dilation
@@ -141,6 +150,7 @@ class max_pool2d(Pool2d):
     """The greatest value in each window; padding never wins. NaN propagates."""
 
     name = "nn.max_pool2d"
+    commutes_with_scale = "positive"
     Attrs = PoolAttrs
 
     def pooled(self, data: np.ndarray[Any, Any], attrs: PoolAttrs) -> np.ndarray[Any, Any]:
@@ -166,6 +176,7 @@ class avg_pool2d(Pool2d):
     The part of a last window that ``ceil_mode`` lets stand out beyond the padding never counts."""
 
     name = "nn.avg_pool2d"
+    commutes_with_scale = "any"
     dtypes = FLOATS
     Attrs = AvgPoolAttrs
 
@@ -248,6 +259,16 @@ class GlobalPool2d(Operator):
             shape[layout.position(axis)] = 1
         return TensorType(shape, data.dtype)
 
+    def channel_axis(self, argument: int, attrs: GlobalPoolAttrs) -> int | None:
+        return parse_layout(attrs.layout).position("C")
+
+    def in_layout(
+        self, args: Sequence[Any], blocked: Sequence[Any], attrs: GlobalPoolAttrs, plain: str, target: str
+    ) -> Any:
+        if attrs.layout != plain:
+            return None
+        return graph.Call(self, [blocked[0]], dataclasses.replace(attrs, layout=target))
+
     def spatial(self, attrs: GlobalPoolAttrs) -> tuple[int, int]:
         """The dimensions that are pooled."""
         layout = parse_layout(attrs.layout)
@@ -271,6 +292,7 @@ class global_max_pool2d(GlobalPool2d):
     """The greatest value of each channel of an image; NaN propagates."""
 
     name = "nn.global_max_pool2d"
+    commutes_with_scale = "positive"
 
     def reference(self, args: Sequence[Any], attrs: GlobalPoolAttrs) -> Any:
         return widened(args[0]).max(axis=self.spatial(attrs), keepdims=True).astype(args[0].dtype, copy=False)
@@ -288,6 +310,7 @@ class global_avg_pool2d(GlobalPool2d):
     """The mean of each channel of an image."""
 
     name = "nn.global_avg_pool2d"
+    commutes_with_scale = "any"
     dtypes = FLOATS
 
     def reference(self, args: Sequence[Any], attrs: GlobalPoolAttrs) -> Any:

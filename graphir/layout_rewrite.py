@@ -1,0 +1,77 @@
+"""Expressions in another layout, with which operators say how they work on blocked tensors (``in_layout``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.graphir.dims import dim_equal
+from tilewright.graphir.expr import Call, Expr
+from tilewright.graphir.layout import parse_layout
+from tilewright.graphir.op import get_operator
+from tilewright.graphir.types import TensorType
+
+
+def transform(x: Expr, source: str, target: str) -> Expr:
+    """``x``, which is in layout ``source``, in layout ``target``."""
+    if source == target:
+        return x
+    attrs = {"src_layout": source, "dst_layout": target}
+    return Call(get_operator("layout_transform"), (x,), attrs, None, x.span)
+
+
+def reshape(x: Expr, shape: Sequence[object]) -> Expr:
+    """``x`` with another shape; itself if it has it."""
+    if x.ndim == len(shape) and all(map(dim_equal, x.shape, shape)):  # type: ignore[arg-type]
+        return x
+    return Call(get_operator("reshape"), (x,), {"newshape": tuple(shape)}, None, x.span)
+
+
+def divides(found: TensorType, plain: str, target: str) -> bool:
+    """Whether the axes that ``target`` blocks are whole blocks of a tensor in layout ``plain``."""
+    source, blocked = parse_layout(plain), parse_layout(target)
+    if found.ndim != source.ndim or sorted(source.primal) != sorted(blocked.primal):
+        return False
+    for axis in source.primal:
+        extent, block = found.shape[source.position(axis)], blocked.block(axis)
+        if block > 1 and not (isinstance(extent, int) and extent % block == 0 and extent > 0):
+            return False
+    return True
+
+
+def broadcast_operand(x: Expr, plain: str, target: str) -> Expr | None:
+    """An operand of a broadcasting operator, where the others are in ``target`` instead of ``plain``.
+
+    Returns:
+        the operand so that broadcasting brings the same elements together; None if blocks stand in the way.
+    """
+    source, blocked = parse_layout(plain), parse_layout(target)
+    found = x.tensor_type
+    if found.ndim == 0:
+        return x
+    if found.ndim > source.ndim:
+        return None
+    shape = (1,) * (source.ndim - found.ndim) + found.shape
+    whole = reshape(x, shape)
+    if divides(TensorType(shape), plain, target):
+        return transform(whole, plain, target)
+    extents = source.extents(shape)
+    for axis in source.primal:
+        if blocked.block(axis) > 1 and not (isinstance(extents[axis], int) and extents[axis] == 1):
+            return None
+    # Along blocked axes there is one element for all: a dimension of extent 1 for the block as well.
+    if blocked.primal != source.primal:
+        return None
+    return reshape(whole, [1 if size else extents[axis] for axis, size in blocked.axes])
+
+
+def operands_in_layout(
+    args: Sequence[Expr], blocked: Sequence[Expr | None], plain: str, target: str
+) -> list[Expr] | None:
+    """All operands of a broadcasting operator in layout ``target``; None if one cannot be."""
+    result: list[Expr] = []
+    for arg, at_hand in zip(args, blocked, strict=True):
+        operand = at_hand if at_hand is not None else broadcast_operand(arg, plain, target)
+        if operand is None:
+            return None
+        result.append(operand)
+    return result

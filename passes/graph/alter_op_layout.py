@@ -1,0 +1,130 @@
+"""``AlterOpLayout``: convolutions work on blocks of channels, which lie in one vector register.
+
+Before::
+
+    %0 = nn.conv2d(%x, const#0)                     # 32 channels, vectors of 16
+    %1 = nn.relu(%0)
+    %2 = nn.conv2d(%1, const#1)
+
+After::
+
+    %0 = layout_transform(%x, src_layout="NCHW", dst_layout="NCHW16c")
+    %1 = layout_transform(const#0, src_layout="OIHW", dst_layout="OIHW16i16o")      # FoldConstant computes this
+    %2 = nn.conv2d(%0, %1, data_layout="NCHW16c", kernel_layout="OIHW16i16o")
+    %3 = nn.relu(%2)
+    ...
+    %6 = layout_transform(%5, src_layout="NCHW16c", dst_layout="NCHW")
+
+An operator says which layouts it wants (``Operator.prefer_layout``), and one that does not care takes those of its
+arguments over (``Operator.in_layout``), so that between convolutions nothing is transformed. The plain layout is made
+where something needs it, once.
+"""
+
+from __future__ import annotations
+
+from tilewright.graphir.expr import Call, Expr, Function
+from tilewright.graphir.layout_rewrite import transform
+from tilewright.graphir.module import IRModule
+from tilewright.graphir.op import LayoutChoice, Operator
+from tilewright.graphir.printer import summary
+from tilewright.graphir.types import TensorType
+from tilewright.graphir.visitor import post_order
+from tilewright.passes.base import FunctionPass
+from tilewright.passes.context import PassContext
+from tilewright.passes.decorators import function_pass
+from tilewright.passes.graph.walk import is_primitive
+from tilewright.passes.registry import register_pass
+from tilewright.tensorir.target import Target
+
+
+@register_pass
+@function_pass(opt_level=2, name="AlterOpLayout")
+class AlterOpLayout(FunctionPass):
+    """Gives operators the layouts that they ask for, with vectors as wide as those of the current target."""
+
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        """``func`` with blocked layouts where operators want them."""
+        return func if is_primitive(func) else func.with_body(_Layouts(ctx).run(func.body))
+
+
+class _Layouts:
+    """Rewrites a graph; a value may be known in its plain layout, in a blocked one, or in both."""
+
+    def __init__(self, ctx: PassContext) -> None:
+        self.ctx = ctx
+        self.target = Target.current()
+        self.plain: dict[Expr, Expr] = {}
+        #: ``(plain layout, blocked layout, value)`` of an expression of the old graph.
+        self.blocked: dict[Expr, tuple[str, str, Expr]] = {}
+
+    def run(self, body: Expr) -> Expr:
+        order = post_order(body, children_of=lambda node: () if is_primitive(node) else node.children)
+        for node in order:
+            if type(node) is Call and isinstance(node.op, Operator) and isinstance(node.type, TensorType):
+                self.call(node, node.op)
+            else:
+                self.keep(node)
+        return self.in_plain(body)
+
+    def in_plain(self, node: Expr) -> Expr:
+        """The new value of ``node`` in its plain layout."""
+        found = self.plain.get(node)
+        if found is None:
+            source, layout, value = self.blocked[node]
+            found = self.plain[node] = transform(value, layout, source)
+        return found
+
+    def in_layout(self, node: Expr, source: str, layout: str) -> Expr:
+        """The new value of ``node``, whose plain layout is ``source``, in ``layout``."""
+        known = self.blocked.get(node)
+        if source == layout:
+            return self.in_plain(node)
+        if known is not None and known[:2] == (source, layout):
+            return known[2]
+        made = transform(self.in_plain(node), source, layout)
+        if known is None:
+            self.blocked[node] = (source, layout, made)  # others who want it share it
+        return made
+
+    def keep(self, node: Expr) -> None:
+        children = () if is_primitive(node) else node.children
+        new = [self.in_plain(child) for child in children]
+        same = all(a is b for a, b in zip(new, children, strict=True))
+        self.plain[node] = node if same else node.with_children(new)
+
+    def call(self, node: Call, op: Operator) -> None:
+        tensor = next((arg for arg in node.args if isinstance(arg.type, TensorType)), None)
+        choice: LayoutChoice | str = ""
+        if tensor is not None:
+            choice = op.prefer_layout(node.args, node.attrs, self.target.lanes(tensor.dtype))
+        if isinstance(choice, LayoutChoice):
+            *sources, result = zip(choice.plain, choice.blocked, strict=True)
+            args = [self.in_layout(arg, *names) for arg, names in zip(node.args, sources, strict=True)]
+            self.settle(node, Call(op, args, choice.attrs, None, node.span), *result)
+            self.ctx.remark(f"{op.name} works in {', '.join(choice.blocked)}", "applied", summary(node))
+            return
+        if choice:
+            self.ctx.remark(f"{op.name} keeps its layout: {choice}", "missed", summary(node))
+        self.follow(node, op)
+
+    def settle(self, node: Call, value: Expr, plain: str, layout: str) -> None:
+        if plain == layout:
+            self.plain[node] = value
+        else:
+            self.blocked[node] = (plain, layout, value)
+
+    def follow(self, node: Call, op: Operator) -> None:
+        """Take the layout of the arguments over if the operator can, and if its result comes from an operator."""
+        # Where the plain layout is at hand as well (a graph's input), there is nothing to gain.
+        layouts = {self.blocked[arg][:2] for arg in node.args if arg in self.blocked and arg not in self.plain}
+        if len(layouts) == 1:
+            ((plain, layout),) = layouts
+            known = [self.blocked.get(arg, ("", "", None)) for arg in node.args]
+            at_hand = [value if names == [plain, layout] else None for *names, value in known]
+            pairs = zip(node.args, at_hand, strict=True)
+            args = [self.in_plain(arg) if value is None else arg for arg, value in pairs]
+            result = op.in_layout(args, at_hand, node.attrs, plain, layout)
+            if result is not None:
+                self.blocked[node] = (plain, layout, result)
+                return
+        self.keep(node)

@@ -1,0 +1,310 @@
+"""``FoldScaleAxis``: multiplications with one constant factor per channel move into the weights beside them.
+
+``BackwardFoldScaleAxis``, a factor behind the operator with weights::
+
+    %0 = nn.conv2d(%x, %w)                      %0 = multiply(%w, reshaped s)        # FoldConstant computes this
+    %1 = add(%0, %b)                     ->     %1 = nn.conv2d(%x, %0)
+    %2 = nn.relu(%1)                            %2 = add(%1, %b * s)
+    %3 = multiply(%2, %s)   # s > 0             %3 = nn.relu(%2)
+
+``ForwardFoldScaleAxis``, a factor before it: ``nn.conv2d(multiply(%x, %s), %w)`` becomes ``nn.conv2d(%x, %w * s)``.
+
+Factors pass through operators that commute with scaling (``Operator.commutes_with_scale``), through additions of
+constants (backward), and through other factors. Everything on the way must have no other user. Weights that are
+scaled round differently, hence opt_level 3.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tilewright.graphir.expr import Call, Constant, Expr, Function
+from tilewright.graphir.module import IRModule
+from tilewright.graphir.op import Operator
+from tilewright.graphir.ops.arithmetic import add, multiply
+from tilewright.graphir.ops.nn.bias_add import bias_add
+from tilewright.graphir.printer import summary
+from tilewright.graphir.types import TensorType
+from tilewright.graphir.visitor import post_order
+from tilewright.passes.base import FunctionPass
+from tilewright.passes.context import PassContext
+from tilewright.passes.decorators import function_pass
+from tilewright.passes.registry import register_pass
+from tilewright.passes.sequential import Sequential
+
+Vector = np.ndarray[Any, Any]
+
+
+class _Way(NamedTuple):
+    """Where factors can go from an expression: along which axis of it, and whether they must be positive."""
+
+    axis: int
+    positive: bool
+
+
+@register_pass
+@function_pass(opt_level=3, name="BackwardFoldScaleAxis")
+class BackwardFoldScaleAxis(FunctionPass):
+    """Moves factors into the weights of the operator before them."""
+
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        """``func`` with factors folded backward."""
+        return func.with_body(_Backward(func.body, ctx).run())
+
+
+@register_pass
+@function_pass(opt_level=3, name="ForwardFoldScaleAxis")
+class ForwardFoldScaleAxis(FunctionPass):
+    """Moves factors into the weights of the operator behind them."""
+
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        """``func`` with factors folded forward."""
+        return func.with_body(_Forward(func.body, ctx).run())
+
+
+@register_pass
+class FoldScaleAxis(Sequential):
+    """Both, backward first: what stands behind a convolution is mostly a batch normalization's factor."""
+
+    def __init__(self) -> None:
+        super().__init__([BackwardFoldScaleAxis(), ForwardFoldScaleAxis()], opt_level=3, name="FoldScaleAxis")
+
+
+def _factor(node: Expr) -> tuple[Expr, Constant] | None:
+    """``(x, s)`` for ``x * s`` or ``s * x`` with a constant ``s`` that x is not broadcast to."""
+    if type(node) is not Call or node.op is not multiply:
+        return None
+    for x, s in (node.args, node.args[::-1]):
+        if type(s) is Constant and type(x) is not Constant and x.type == node.type and s.dtype.is_float:
+            return x, s
+    return None
+
+
+def along_axis(constant: Constant, like: TensorType, axis: int) -> Vector | None:
+    """The constant as a vector along ``axis`` of a tensor of type ``like``, if it is that after broadcasting."""
+    extent = like.shape[axis]
+    data = constant.data
+    if not isinstance(extent, int) or data.ndim > like.ndim:
+        return None
+    shape = (1,) * (like.ndim - data.ndim) + data.shape
+    if any(size != 1 for number, size in enumerate(shape) if number != axis % like.ndim):
+        return None
+    return np.broadcast_to(data.reshape(-1), (extent,))
+
+
+def _shaped(vector: Vector, ndim: int, axis: int) -> Constant:
+    shape = [1] * ndim
+    shape[axis] = -1
+    return Constant(np.ascontiguousarray(vector.reshape(shape)))
+
+
+class _Scaling:
+    """What both directions share: the order, and who uses what."""
+
+    def __init__(self, body: Expr, ctx: PassContext) -> None:
+        self.body = body
+        self.ctx = ctx
+        self.order = post_order(body)
+        self.uses: dict[Expr, int] = {body: 1}
+        for node in self.order:
+            for child in node.children:
+                self.uses[child] = self.uses.get(child, 0) + 1
+        #: The factors that an expression's value is multiplied with in the rewritten graph, as one vector.
+        self.pending: dict[Expr, Vector] = {}
+        self.done: dict[Expr, Expr] = {}
+
+    def commuting(self, node: Expr) -> tuple[Call, str] | None:
+        """A call that factors pass through (from or to argument 0), and which ones."""
+        if type(node) is not Call or not isinstance(node.op, Operator) or not isinstance(node.type, TensorType):
+            return None
+        kind = node.op.commutes_with_scale
+        return None if kind is None or node.args[0].type is None else (node, kind)
+
+    def rebuilt(self, node: Expr) -> Expr:
+        children = node.children
+        new = [self.done[child] for child in children]
+        return node if all(a is b for a, b in zip(new, children, strict=True)) else node.with_children(new)
+
+    def accept(self, way: _Way | None, source: Expr, constant: Constant) -> Vector | None:
+        """The vector of factors if they can go that way."""
+        if way is None or not isinstance(source.type, TensorType):
+            return None
+        vector = along_axis(constant, source.type, way.axis)
+        if vector is None or not np.all(np.isfinite(vector)) or (way.positive and not np.all(vector > 0)):
+            return None
+        return vector
+
+    def scaled_call(self, node: Call, vector: Vector, of_result: bool) -> Expr:
+        assert isinstance(node.op, Operator)
+        args = [self.done[arg] for arg in node.args]
+        scaled = node.op.scale_weights(args, node.attrs, Constant(np.ascontiguousarray(vector)), of_result)
+        assert scaled is not None  # it was asked before
+        where = "behind" if of_result else "before"
+        self.ctx.remark(f"the factor {where} {node.op.name} is folded into its weights", "applied", summary(node))
+        return Call(node.op, scaled, node.attrs, node.type, node.span)
+
+    def takes_up(self, node: Expr, of_result: bool) -> int | None:
+        """The channel axis of an operator whose weights can take factors up."""
+        if type(node) is not Call or not isinstance(node.op, Operator):
+            return None
+        axis = node.op.channel_axis(-1 if of_result else 0, node.attrs)
+        tensor = node if of_result else node.args[0]
+        if axis is None or not isinstance(tensor.type, TensorType) or not tensor.dtype.is_float:
+            return None
+        extent = tensor.shape[axis]
+        if not isinstance(extent, int):
+            return None
+        ones = Constant(np.ones((extent,), tensor.dtype.numpy))
+        possible = node.op.scale_weights(node.args, node.attrs, ones, of_result) is not None
+        return axis % tensor.ndim if possible else None
+
+    def times(self, node: Expr, vector: Vector) -> None:
+        known = self.pending.get(node)
+        self.pending[node] = vector if known is None else known * vector
+
+
+class _Backward(_Scaling):
+    """Factors go from users to what they use."""
+
+    def run(self) -> Expr:
+        ways = self.find_ways()
+        absorbed: set[Expr] = set()
+        for node in reversed(self.order):
+            factor = _factor(node)
+            if factor is not None and self.uses[factor[0]] == 1:
+                vector = self.accept(ways.get(factor[0]), factor[0], factor[1])
+                if vector is not None:
+                    absorbed.add(node)
+                    self.times(factor[0], vector)
+            passed_on = self.pending.get(node)
+            if passed_on is not None:
+                source = self.source(node)
+                if source is not None:
+                    self.times(source, passed_on)
+        if not absorbed:
+            return self.body
+        for node in self.order:
+            self.done[node] = self.rewrite(node, node in absorbed, ways)
+        return self.done[self.body]
+
+    def find_ways(self) -> dict[Expr, _Way]:
+        ways: dict[Expr, _Way] = {}
+        for node in self.order:
+            axis = self.takes_up(node, True)
+            if axis is not None:
+                ways[node] = _Way(axis, False)
+                continue
+            source = self.source(node)
+            if source is None or source not in ways or self.uses[source] != 1:
+                continue
+            way = ways[source]
+            call = self.commuting(node)
+            if call is None:
+                assert isinstance(node.type, TensorType)
+                addend = self.addend(node)
+                if addend is None or along_axis(addend[1], node.type, way.axis) is not None:
+                    ways[node] = way
+                continue
+            own = call[0].op.channel_axis(0, call[0].attrs)  # type: ignore[union-attr]  # it is an operator's call
+            if own is None or own % node.ndim == way.axis:
+                ways[node] = _Way(way.axis, way.positive or call[1] == "positive")
+        return ways
+
+    def source(self, node: Expr) -> Expr | None:
+        """The argument to which factors of ``node`` pass on."""
+        if self.commuting(node) is not None:
+            return node.children[0]
+        if _factor(node) is not None:
+            return _factor(node)[0]  # type: ignore[index]
+        found = self.addend(node)
+        return None if found is None else found[0]
+
+    @staticmethod
+    def addend(node: Expr) -> tuple[Expr, Constant] | None:
+        """``(x, b)`` for ``x + b`` with a constant ``b``, which comes in the shape that it is broadcast from."""
+        if type(node) is not Call or not isinstance(node.type, TensorType):
+            return None
+        if node.op is bias_add:
+            x, bias = node.args
+            return (x, _shaped(bias.data, node.ndim, node.attrs.axis)) if type(bias) is Constant else None
+        if node.op is add:
+            for x, b in (node.args, node.args[::-1]):
+                if type(b) is Constant and type(x) is not Constant and x.type == node.type:
+                    return x, b
+        return None
+
+    def rewrite(self, node: Expr, absorbed: bool, ways: dict[Expr, _Way]) -> Expr:
+        if absorbed:
+            factor = _factor(node)
+            assert factor is not None
+            return self.done[factor[0]]
+        vector = self.pending.get(node)
+        if vector is None:
+            return self.rebuilt(node)
+        if self.takes_up(node, True) is not None:
+            assert isinstance(node, Call)
+            return self.scaled_call(node, vector, True)
+        addend = self.addend(node)
+        if addend is not None and _factor(node) is None:
+            assert isinstance(node, Call)
+            assert isinstance(node.type, TensorType)
+            own = along_axis(addend[1], node.type, ways[node].axis)
+            assert own is not None
+            scaled = _shaped(own * vector, node.ndim, ways[node].axis)
+            return Call(add, (self.done[addend[0]], scaled), None, node.type, node.span)
+        return self.rebuilt(node)
+
+
+class _Forward(_Scaling):
+    """Factors go from what is used to its user."""
+
+    def run(self) -> Expr:
+        ways = self.find_ways()
+        absorbed: set[Expr] = set()
+        for node in self.order:
+            factor = _factor(node)
+            vector = None if factor is None else self.accept(ways.get(node), node, factor[1])
+            if factor is not None and vector is not None:
+                absorbed.add(node)
+                self.times(node, vector)
+                if factor[0] in self.pending:
+                    self.times(node, self.pending[factor[0]])
+                self.done[node] = self.done[factor[0]]
+                continue
+            before = self.pending.get(node.children[0]) if node.children and self.passes(node) else None
+            if before is not None and self.takes_up(node, False) is not None:
+                assert isinstance(node, Call)
+                self.done[node] = self.scaled_call(node, before, False)
+                continue
+            if before is not None:
+                self.pending[node] = before
+            self.done[node] = self.rebuilt(node)
+        return self.done[self.body] if absorbed else self.body
+
+    def passes(self, node: Expr) -> bool:
+        return isinstance(node, Call) and isinstance(node.op, Operator) and bool(node.args)
+
+    def find_ways(self) -> dict[Expr, _Way]:
+        """For each expression, where factors of it can go: into its only user."""
+        ways: dict[Expr, _Way] = {}
+        for node in reversed(self.order):
+            if type(node) is not Call or not node.args or self.uses[node.args[0]] != 1:
+                continue
+            argument = node.args[0]
+            axis = self.takes_up(node, False)
+            if axis is not None:
+                ways[argument] = _Way(axis, False)
+                continue
+            call, way = self.commuting(node), ways.get(node)
+            if way is None:
+                continue
+            factor = _factor(node)
+            if factor is not None and self.uses[factor[0]] == 1 and factor[0] is argument:
+                ways[argument] = way
+            elif call is not None:
+                own = call[0].op.channel_axis(0, call[0].attrs)  # type: ignore[union-attr]
+                if own is None or own % node.ndim == way.axis:
+                    ways[argument] = _Way(way.axis, way.positive or call[1] == "positive")
+        return ways
