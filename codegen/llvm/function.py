@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from tilewright.codegen.analysis import unique_nodes, written_buffers
 from tilewright.codegen.llvm import arithmetic
-from tilewright.codegen.llvm.analysis import pointer_attributes, written_buffers
 from tilewright.codegen.llvm.expressions import ExpressionEmitter
-from tilewright.codegen.llvm.memory import STACK_ALIGNMENT, Slot, row_major_strides
+from tilewright.codegen.llvm.memory import STACK_ALIGNMENT, Slot, pointer_attributes, row_major_strides
 from tilewright.codegen.llvm.parallel import emit_parallel_loop
 from tilewright.codegen.llvm.text import Builder, constant, memory_type, value_type
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import Buffer, BufferLoad, Call, IntImm, Var, binary
-from tilewright.tensorir.functor import loads_and_stores
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import (
     Allocate,
@@ -219,7 +218,8 @@ def _lanes(access: BufferLoad | BufferStore) -> int:
 
 
 def _masked(stmt: Stmt, buffer: Buffer) -> list[BufferLoad | BufferStore]:
-    return [found for found in loads_and_stores(stmt) if found.buffer is buffer and found.predicate is not None]
+    accesses = (node for node in unique_nodes(stmt) if isinstance(node, (BufferLoad, BufferStore)))
+    return [access for access in accesses if access.buffer is buffer and access.predicate is not None]
 
 
 def bind_parameters(emitter: FunctionEmitter, func: PrimFunc) -> list[str]:

@@ -19,7 +19,7 @@ from tilewright.tensorir.expr import (
     binary,
     cast,
 )
-from tilewright.tensorir.stmt import BufferStore
+from tilewright.tensorir.stmt import BufferStore, PrimFunc
 
 if TYPE_CHECKING:
     from tilewright.codegen.llvm.expressions import ExpressionEmitter
@@ -282,3 +282,15 @@ def split_lanes(index: Expr) -> tuple[Expr, int] | None:
     if a[1] == 0 and b[1] == 0:
         return binary("mul", a[0], b[0]), 0
     return None
+
+
+def pointer_attributes(root: PrimFunc, buffer: Buffer, written: set[Buffer]) -> str:
+    """What LLVM may assume of the address of ``buffer`` as a parameter of ``root``."""
+    facts = ["ptr", "nonnull"]
+    if not root.attrs.get("may_alias"):
+        facts.append("noalias")
+    if buffer not in written:
+        facts.append("readonly")
+    alignment = max(buffer.alignment, buffer.dtype.bytes)
+    facts.append(f"align {alignment}")
+    return " ".join(facts)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from tilewright.codegen.analysis import called_names, has_parallel_loop
 from tilewright.codegen.llvm import intrinsics as intrinsics  # registers how each intrinsic is written
 from tilewright.codegen.llvm.function import FunctionEmitter, bind_parameters
 from tilewright.codegen.llvm.text import Module, global_name
 from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.expr import Buffer, Call
-from tilewright.tensorir.functor import walk
-from tilewright.tensorir.stmt import For, PrimFunc
+from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.target import Target
 
 #: Before the names of generated functions: a kernel called "exp" must not be taken for the C library's.
@@ -38,7 +38,7 @@ class ModuleEmitter:
         missing = sorted(self.entry_names - self.functions.keys())
         if missing:
             raise CodegenError(f"no function is called {', '.join(missing)}; found {', '.join(sorted(self.functions))}")
-        self._parallel = {name: _has_parallel_loop(func) for name, func in self.functions.items()}
+        self._parallel = {name: has_parallel_loop(func.body) for name, func in self.functions.items()}
         self._emitted: set[tuple[str, bool]] = set()
 
     @property
@@ -76,7 +76,7 @@ class ModuleEmitter:
         if name in seen or name not in self.functions:
             return False
         seen.add(name)
-        called = (node.name[1:] for node in walk(self.functions[name].body) if isinstance(node, Call))
+        called = called_names(self.functions[name].body)
         return self._parallel[name] or any(self._calls_threads(other, seen) for other in called)
 
     def _function(self, func: PrimFunc, serial: bool) -> None:
@@ -106,10 +106,6 @@ class ModuleEmitter:
         call = f"  call void {global_name(PREFIX + func.name)}({', '.join(args)})"
         head = f"define void {name}(ptr %args) {self.attributes} {{"
         return "\n".join([head, *lines, call, "  ret void", "}", ""])
-
-
-def _has_parallel_loop(func: PrimFunc) -> bool:
-    return any(isinstance(node, For) and node.kind == "parallel" for node in walk(func.body))
 
 
 def emit_llvm_ir(functions: Sequence[PrimFunc], target: Target, entry_names: Collection[str] | None = None) -> str:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tilewright.codegen.analysis import captured, written_buffers
 from tilewright.codegen.llvm import arithmetic
-from tilewright.codegen.llvm.analysis import captured, pointer_attributes, written_buffers
-from tilewright.codegen.llvm.memory import STACK_ALIGNMENT
+from tilewright.codegen.llvm.memory import STACK_ALIGNMENT, pointer_attributes
 from tilewright.codegen.llvm.text import global_name, value_type
 from tilewright.tensorir.dtype import INT32, INT64
 from tilewright.tensorir.expr import Expr, as_expr

@@ -1,0 +1,196 @@
+"""Parallel loops under every threading layer, and functions that call one another."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tilewright.codegen.llvm import CompiledModule, call_primfunc, compile_module, emit_llvm_ir
+from tilewright.codegen.threads import ensure_threads
+from tilewright.tensorir.errors import CodegenError
+from tilewright.tensorir.expr import Broadcast, Buffer, BufferLoad, Call, Ramp, Var, address_of, as_expr, call, const
+from tilewright.tensorir.stmt import Allocate, BufferStore, Evaluate, For, LetStmt, PrimFunc, sequence
+from tilewright.tensorir.target import Target
+
+TARGET = Target("llvm", num_threads=2)
+
+
+def scale_rows(annotations: dict[str, object] | None = None, kind: str = "parallel", dtype: str = "int64") -> PrimFunc:
+    """y[i + 3, :] = x[i + 3, :] * 2 + s[0] for i in [0, n), with a captured vector, stack buffer and scalar."""
+    n, i, j, t = Var("n", dtype), Var("i", dtype), Var("j", dtype), Var("t", "float32x4")
+    x, y = Buffer("x", (64, 8)), Buffer("y", (64, 8))
+    s, row = Buffer("s", (1,)), Buffer("row", (8,), scope="stack")
+    three, eight = const(3, dtype), const(8, dtype)
+    lanes = Ramp(as_expr(0), as_expr(1), 4)
+    body = Allocate(
+        row,
+        sequence(
+            For(j, const(0, dtype), eight, kind, BufferStore(row, x[i, j] * 2.0, (j,))),
+            BufferStore(y, BufferLoad(row, (lanes,)) + t, (i, lanes)),
+            For(j, const(4, dtype), const(4, dtype), "serial", BufferStore(y, row[j] + s[0], (i, j))),
+        ),
+    )
+    loop = For(i, three, n, "parallel", body, annotations or {})
+    return PrimFunc("rows", (x, y, s, n), LetStmt(t, Broadcast(s[0], 4), loop))
+
+
+def check_rows(compiled: CompiledModule, func: PrimFunc) -> None:
+    rng = np.random.default_rng(1)
+    for count in (0, 1, 2, 3, 7, 40, 61):
+        x, y, s = rng.normal(size=(64, 8)).astype(np.float32), np.zeros((64, 8), np.float32), np.ones(1, np.float32)
+        call_primfunc(compiled, func, x, y, s, count)
+        expected = np.zeros_like(y)
+        expected[3 : 3 + count] = x[3 : 3 + count] * 2 + 1
+        assert (y == expected).all(), count
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32"])
+def test_iterations_run_once_each(dtype: str) -> None:
+    n = Var("n", dtype)
+    for notes in ({}, {"grain": 5}, {"parallel_if": False}, {"grain": as_expr(1)}):
+        func = scale_rows(notes, dtype=dtype)
+        check_rows(compile_module([func], TARGET), func)
+    func = scale_rows({}, dtype=dtype)
+    n = func.variables[0]
+    assert isinstance(func.body, LetStmt)
+    loop = func.body.body
+    assert isinstance(loop, For)
+    wish = For(loop.var, loop.min, loop.extent, "parallel", loop.body, {"parallel_if": n > 10})
+    func = PrimFunc("rows", func.params, LetStmt(func.body.var, func.body.value, wish))
+    check_rows(compile_module([func], TARGET), func)
+
+
+LAYER_SCRIPT = """
+import importlib.util, sys, threading
+spec = importlib.util.spec_from_file_location("cases", sys.argv[1])
+cases = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(cases)
+print(cases.ensure_threads())
+func = cases.scale_rows()
+compiled = cases.compile_module([func], cases.Target("llvm", num_threads=64))
+cases.check_rows(compiled, func)
+cases.run_from_several_threads(compiled, func)
+print("right")
+"""
+
+
+def run_from_several_threads(compiled: CompiledModule, func: PrimFunc) -> None:
+    """Call one function from four Python threads at once, many times."""
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            for _ in range(20):
+                check_rows(compiled, func)
+        except BaseException as error:
+            failures.append(error)
+
+    workers = [threading.Thread(target=work) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not failures, failures[0]
+
+
+@pytest.mark.parametrize("layer", ["tbb", "omp", "workqueue", "default"])
+def test_every_threading_layer(layer: str) -> None:
+    has_tbb = Path(sys.prefix, "lib", "libtbb.so.12").exists()
+    if layer == "tbb" and not has_tbb:
+        pytest.skip("TBB is not installed")
+    environment = {**os.environ, "NUMBA_THREADING_LAYER": layer, "NUMBA_NUM_THREADS": "2"}
+    done = subprocess.run(
+        [sys.executable, "-c", LAYER_SCRIPT, __file__], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    expected = layer if layer != "default" else "tbb" if has_tbb else "omp"
+    assert done.stdout.split() == [expected, "right"]
+
+
+def test_several_python_threads_share_one_function() -> None:
+    func = scale_rows()
+    run_from_several_threads(compile_module([func], TARGET), func)
+
+
+def test_starting_threads_again_changes_nothing() -> None:
+    assert ensure_threads() == ensure_threads()
+
+
+def test_object_code_runs_without_compiling() -> None:
+    func = scale_rows()
+    again = CompiledModule.from_object(compile_module([func], TARGET).object_bytes, TARGET)
+    check_rows(again, func)
+
+
+def add_one() -> PrimFunc:
+    """y[i] = x[i] + k over a parallel loop."""
+    x, y, n, k, i = Buffer("x", (Var("n"),)), Buffer("y", (Var("n"),)), Var("n"), Var("k", "int32"), Var("i")
+    x, y = Buffer("x", (n,)), Buffer("y", (n,))
+    body = For(i, as_expr(0), n, "parallel", BufferStore(y, x[i] + k.astype("float32"), (i,)))
+    return PrimFunc("exp", (x, y, n, k), body)
+
+
+def caller(kind: str) -> PrimFunc:
+    """Calls ``exp`` on each row of an array, in the order of the parameters."""
+    x, y, i = Buffer("x", (6, 10)), Buffer("y", (6, 10)), Var("i")
+    args = (address_of(x, i, 0), address_of(y, i, 0), as_expr(10), i.astype("int32"))
+    return PrimFunc("main", (x, y), For(i, as_expr(0), as_expr(6), kind, Evaluate(Call("@exp", args, "void"))))
+
+
+@pytest.mark.parametrize("kind", ["serial", "parallel"])
+def test_functions_call_functions_with_addresses_and_integers(kind: str) -> None:
+    x, y = np.arange(60, dtype=np.float32).reshape(6, 10), np.zeros((6, 10), np.float32)
+    func = caller(kind)
+    call_primfunc(compile_module([func, add_one()], TARGET, ["main"]), func, x, y)
+    assert (y == x + np.arange(6)[:, None]).all()
+
+
+def test_functions_call_functions_of_other_modules() -> None:
+    x, y = np.arange(60, dtype=np.float32).reshape(6, 10), np.zeros((6, 10), np.float32)
+    func = caller("serial")
+    callee = compile_module([add_one()], TARGET)
+    call_primfunc(compile_module([func], TARGET, externals={"exp": callee.address("exp")}), func, x, y)
+    assert (y == x + np.arange(6)[:, None]).all()
+    with pytest.raises(CodegenError, match=r"materialize|not found"):
+        call_primfunc(compile_module([func], TARGET), func, x, y)
+
+
+def test_a_loop_inside_of_a_parallel_loop_does_not_fork_again() -> None:
+    text = emit_llvm_ir([caller("parallel"), add_one()], TARGET, ["main"])
+    serial = text[text.index("define internal void @tw.exp.serial(") :]
+    assert "numba_parallel_for" not in serial[: serial.index("\n}")]
+    assert "call void @tw.exp.serial(" in text
+    assert emit_llvm_ir([scale_rows(kind="parallel")], TARGET).count("call void @numba_parallel_for") == 1
+
+
+def test_one_thread_needs_no_layer() -> None:
+    assert "numba_parallel_for" not in emit_llvm_ir([scale_rows()], Target("llvm", num_threads=1))
+
+
+def test_compiling_in_several_threads() -> None:
+    failures: list[BaseException] = []
+
+    def work(number: int) -> None:
+        x, i = Buffer("x", (8,)), Var("i")
+        value = call("fma", x[i], const(float(number), "float32"), const(1.0, "float32"))
+        func = PrimFunc("f", (x,), For(i, as_expr(0), as_expr(8), "serial", BufferStore(x, value, (i,))))
+        try:
+            for _ in range(5):
+                data = np.arange(8, dtype=np.float32)
+                call_primfunc(compile_module([func], TARGET), func, data)
+                assert (data == np.arange(8) * number + 1).all()
+        except BaseException as error:
+            failures.append(error)
+
+    workers = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not failures, failures[0]
