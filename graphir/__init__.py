@@ -8,6 +8,7 @@ from __future__ import annotations
 import types as _types
 from typing import Any
 
+from tilewright.graphir import numpy_protocol as numpy_protocol
 from tilewright.graphir import ops as ops
 from tilewright.graphir.dims import symbol
 from tilewright.graphir.expr import (

@@ -20,6 +20,12 @@ def _call(name: str, *args: Any, **attrs: Any) -> Expr:
     return get_operator(name)(*args, **attrs)
 
 
+def _bitwise(operand: Expr, logical: str, bitwise: str) -> str:
+    """The operator that ``&`` and its like stand for: on integers the bits are meant."""
+    found = operand.type
+    return bitwise if isinstance(found, TensorType) and found.dtype.is_integer else logical
+
+
 class Expr:
     """Base of all graph-level expressions.
 
@@ -114,6 +120,34 @@ class Expr:
         """The least value over ``axis`` (all axes without it)."""
         return _call("min", self, axis=axis, keepdims=keepdims)
 
+    def prod(self, axis: Any = None, keepdims: bool = False) -> Expr:
+        """The product over ``axis`` (all axes without it)."""
+        return _call("prod", self, axis=axis, keepdims=keepdims)
+
+    def any(self, axis: Any = None, keepdims: bool = False) -> Expr:
+        """Whether a bool holds anywhere over ``axis`` (all axes without it)."""
+        return _call("any", self, axis=axis, keepdims=keepdims)
+
+    def all(self, axis: Any = None, keepdims: bool = False) -> Expr:
+        """Whether a bool holds everywhere over ``axis`` (all axes without it)."""
+        return _call("all", self, axis=axis, keepdims=keepdims)
+
+    def argmax(self, axis: Any = None, keepdims: bool = False) -> Expr:
+        """Where the greatest value along ``axis`` is (in row-major order without it)."""
+        return _call("argmax", self, axis=axis, keepdims=keepdims)
+
+    def argmin(self, axis: Any = None, keepdims: bool = False) -> Expr:
+        """Where the least value along ``axis`` is (in row-major order without it)."""
+        return _call("argmin", self, axis=axis, keepdims=keepdims)
+
+    def squeeze(self, axis: Any = None) -> Expr:
+        """The tensor without axes of extent 1."""
+        return _call("squeeze", self, axis=axis)
+
+    def clip(self, a_min: Any, a_max: Any) -> Expr:
+        """The tensor with its elements limited to ``[a_min, a_max]``."""
+        return _call("clip", self, a_min=a_min, a_max=a_max)
+
     def __add__(self, other: Any) -> Expr:
         return _call("add", self, other)
 
@@ -169,13 +203,37 @@ class Expr:
         return _call("abs", self)
 
     def __and__(self, other: Any) -> Expr:
-        return _call("logical_and", self, other)
+        return _call(_bitwise(self, "logical_and", "bitwise_and"), self, other)
+
+    def __rand__(self, other: Any) -> Expr:
+        return _call(_bitwise(self, "logical_and", "bitwise_and"), other, self)
 
     def __or__(self, other: Any) -> Expr:
-        return _call("logical_or", self, other)
+        return _call(_bitwise(self, "logical_or", "bitwise_or"), self, other)
+
+    def __ror__(self, other: Any) -> Expr:
+        return _call(_bitwise(self, "logical_or", "bitwise_or"), other, self)
+
+    def __xor__(self, other: Any) -> Expr:
+        return _call(_bitwise(self, "logical_xor", "bitwise_xor"), self, other)
+
+    def __rxor__(self, other: Any) -> Expr:
+        return _call(_bitwise(self, "logical_xor", "bitwise_xor"), other, self)
 
     def __invert__(self) -> Expr:
-        return _call("logical_not", self)
+        return _call(_bitwise(self, "logical_not", "bitwise_not"), self)
+
+    def __lshift__(self, other: Any) -> Expr:
+        return _call("left_shift", self, other)
+
+    def __rlshift__(self, other: Any) -> Expr:
+        return _call("left_shift", other, self)
+
+    def __rshift__(self, other: Any) -> Expr:
+        return _call("right_shift", self, other)
+
+    def __rrshift__(self, other: Any) -> Expr:
+        return _call("right_shift", other, self)
 
     def __lt__(self, other: Any) -> Expr:
         return _call("less", self, other)
