@@ -57,8 +57,10 @@ class ParallelizeLoopConfig:
     min_work: int = dataclasses.field(
         default=80_000,
         metadata={
-            "doc": "scalar operations below which a loop runs on one thread; the default takes about 20 microseconds at
-            " "4 GHz, an order of magnitude more than starting and joining threads" }, )
+            "doc": "scalar operations below which a loop runs on one thread; the default takes about 20 microseconds, "
+            "ten times what starting and joining threads takes"
+        },
+    )
 
 
 def expression_cost(expr: Expr) -> int:
