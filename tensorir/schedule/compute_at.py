@@ -193,6 +193,7 @@ def place_for_producers(state: State, block: Block, loop_ref: LoopRef, before: i
     conditions: dict[Expr, None] = {}
     inside = 0
     for buffer, loads in accesses(block).reads.items():
+        first: list[Span] | None = None  # the box of the first writer; init and update of a reduction share theirs
         for writer in state.writers(buffer):
             common = [outer for outer in around if holds(outer.body, writer)]
             if not common:
@@ -200,6 +201,9 @@ def place_for_producers(state: State, block: Block, loop_ref: LoopRef, before: i
             inside += common[-1] is loop
             box, guards = _completed_box(state, writer, buffer, common, analyzer, what)
             conditions.update(dict.fromkeys(guards))
+            first = box if first is None else first
+            if not all(_same_span(a, b, analyzer) for a, b in zip(first, box, strict=True)):
+                state.fail(f"cannot {what}: several blocks write parts of {buffer.name}", writer)
             for load in loads:
                 limits.add(load, box)
     if not inside:
@@ -209,6 +213,11 @@ def place_for_producers(state: State, block: Block, loop_ref: LoopRef, before: i
         if variables_of(part.extent) & {outer.var for outer in around}:
             state.fail(f"cannot {what}: its iterations complete ranges of different lengths", loop)
     return insert(state, loop, partial_nest(block, parts, around, analyzer, conditions, exact=True), before)
+
+
+def _same_span(a: Span, b: Span, analyzer: Analyzer) -> bool:
+    same = compare("eq", a[0], b[0]), compare("eq", a[1], b[1])
+    return a is b or all(analyzer.prove(condition) for condition in same)
 
 
 def _is_one(extent: Expr) -> bool:

@@ -16,6 +16,7 @@ from tilewright.tensorir.schedule.state import (
     change_block,
     conjunction,
     conjuncts,
+    constant_value,
     loops_in,
     regions_of,
     rewrite,
@@ -69,10 +70,11 @@ class _SpatialCopy:
                 state.fail(f"cannot {what}: the bounds of loop {loop.var.name} depend on a step of the reduction", loop)
         repeated = [loop for loop in inside if self.roles[loop.var] in ("spatial", "none")]
         around = loops_in(state.block_path(BlockRef(block.name)))
-        if not is_injective(spatial_values(block), repeated, state.analyzer(around)):
+        idle = [loop for loop in repeated if self.roles[loop.var] == "none" and constant_value(loop.extent) != 1]
+        if idle or not is_injective(spatial_values(block), repeated, state.analyzer(around)):
             state.fail(
-                f"cannot {what}: the loops inside compute elements of block {block.name} again, which starts with its "
-                "init each time",
+                f"cannot {what}: the loops inside may compute elements of block {block.name} again or not at all; each "
+                "time starts with its init",
                 block,
             )
         self.conditions: list[Expr] = []

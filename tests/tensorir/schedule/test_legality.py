@@ -109,7 +109,7 @@ def test_what_is_computed_again_does_not_move_inside_its_reduction() -> None:
     )
     again, k, i = twice.get_loops(twice.get_block("total"))
     refused(twice, lambda: twice.reorder(k, again), "accumulate them twice")
-    refused(twice, lambda: twice.decompose_reduction(twice.get_block("total"), again), "starts with its init each time")
+    refused(twice, lambda: twice.decompose_reduction(twice.get_block("total"), again), "time starts with its init")
     refused(twice, lambda: twice.parallel(again), "two iterations may write the same elements")
 
 
