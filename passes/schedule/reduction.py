@@ -135,7 +135,9 @@ def _vectorize_stage(schedule: Schedule, ref: BlockRef, row: LoopRef | None, tar
     elif not reductions(block):
         schedule.vectorize(inner[-1])
     elif is_exact(block) or "partial_results" in _producer_annotations(schedule, ref):
-        schedule.vectorize(inner[-1], reassociate=True)
+        kinds = loop_kinds(schedule, ref, inner)
+        schedule.decompose_reduction(ref, next(loop for loop in inner if kinds[loop] == "reduction"))
+        schedule.vectorize(schedule.get_loops(ref)[-1], reassociate=True)
 
 
 def _producer_annotations(schedule: Schedule, ref: BlockRef) -> list[str]:
