@@ -26,10 +26,14 @@ from tilewright.graphir.expr import (
     const,
     var,
 )
+from tilewright.graphir.interpreter import evaluate
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import ALIASES, OPERATORS, Operator, get_operator, list_operators, register_operator
+from tilewright.graphir.parser import parse
 from tilewright.graphir.printer import large_constants, to_text
+from tilewright.graphir.structural import assert_structural_equal, structural_equal, structural_hash
 from tilewright.graphir.types import FuncType, TensorType, TupleType, Type
+from tilewright.graphir.verify import verify
 
 __all__ = [
     "Call",
@@ -49,14 +53,20 @@ __all__ = [
     "TupleType",
     "Type",
     "Var",
+    "assert_structural_equal",
     "const",
+    "evaluate",
     "get_operator",
     "large_constants",
     "list_operators",
+    "parse",
     "register_operator",
+    "structural_equal",
+    "structural_hash",
     "symbol",
     "to_text",
     "var",
+    "verify",
 ]
 
 

@@ -1,0 +1,186 @@
+"""Whether a module keeps the rules of the graph-level IR; a pass that breaks one is found here, not in what follows.
+
+The rules: the graph has no cycle; every variable is used inside the function or let that binds it, and bound once;
+called functions exist and take as many arguments; every expression has the type that follows from its parts; a fused
+group holds calls of operators only and captures nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tilewright.graphir.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    GlobalVar,
+    Let,
+    Tuple,
+    TupleGetItem,
+    Var,
+    infer_call_type,
+)
+from tilewright.graphir.module import IRModule
+from tilewright.graphir.op import Operator
+from tilewright.graphir.printer import summary
+from tilewright.graphir.types import FuncType
+from tilewright.graphir.visitor import free_vars, post_order
+from tilewright.tensorir.errors import TypeInferenceError, VerifyError
+from tilewright.tensorir.stmt import PrimFunc
+from tilewright.tensorir.verify import verify as verify_loop_level
+
+_MAX_SHOWN = 20
+
+
+def verify(mod: IRModule) -> None:
+    """Check all functions of ``mod``, those of the loop-level IR included.
+
+    Raises:
+        VerifyError: rules are broken; the message lists all places (the first 20), each with its line of text.
+    """
+    problems: list[str] = []
+    for gv, function in mod.functions.items():
+        if isinstance(function, PrimFunc):
+            try:
+                verify_loop_level(function)
+            except VerifyError as error:
+                problems.append(f"@{gv.name}: {error}")
+        else:
+            problems.extend(f"@{gv.name}: {problem}" for problem in _Verifier(mod).problems(function))
+    if problems:
+        shown = problems[:_MAX_SHOWN]
+        if len(problems) > _MAX_SHOWN:
+            shown.append(f"... and {len(problems) - _MAX_SHOWN} more")
+        raise VerifyError("the module breaks rules of the graph-level IR:\n" + "\n".join(shown))
+
+
+class _Verifier:
+    """Collects the problems of one function."""
+
+    def __init__(self, mod: IRModule) -> None:
+        self.mod = mod
+        self.found: list[str] = []
+
+    def problems(self, function: Function) -> list[str]:
+        try:
+            order = post_order(function)
+        except VerifyError as error:
+            return [str(error)]
+        self.variables(function, order)
+        for node in order:
+            self.expression(node)
+        return self.found
+
+    def report(self, node: Expr, message: str) -> None:
+        self.found.append(f"{message}\n    {summary(node)}")
+
+    def variables(self, function: Function, order: list[Expr]) -> None:
+        """Every variable is bound, once, and used inside its binder."""
+        binders: dict[Var, list[Expr]] = {}
+        for node in order:
+            bound: Iterable[Var] = node.params if isinstance(node, Function) else ()
+            if isinstance(node, Let):
+                bound = (node.var,)
+            for var in bound:
+                binders.setdefault(var, []).append(node)
+        for var, places in binders.items():
+            if len(places) > 1:
+                self.report(places[1], f"variable %{var.name} is bound {len(places)} times")
+        for var in free_vars(function):
+            self.report(var, f"variable %{var.name} is used, but nothing binds it")
+        self.scopes(function, order, binders)
+
+    def scopes(self, function: Function, order: list[Expr], binders: dict[Var, list[Expr]]) -> None:
+        """Every way from the root to a variable leads through its binder."""
+        users: dict[Expr, list[Expr]] = {}
+        for node in order:
+            for child in node.children:
+                users.setdefault(child, []).append(node)
+        for var, places in binders.items():
+            if len(places) != 1 or places[0] is function:
+                continue
+            escaped = self.escape(var, places[0], users, function)
+            if escaped is not None:
+                self.report(escaped, f"variable %{var.name} is used outside of what binds it")
+
+    @staticmethod
+    def escape(var: Var, binder: Expr, users: dict[Expr, list[Expr]], function: Function) -> Expr | None:
+        """An expression that needs ``var`` and that a way from the root reaches without passing through ``binder``."""
+        seen: set[Expr] = {var}
+        stack: list[Expr] = [var]
+        while stack:
+            node = stack.pop()
+            for user in users.get(node, ()):
+                if user is binder:
+                    if isinstance(binder, Let) and node is binder.value:
+                        return node
+                    continue
+                if user is function:
+                    return node
+                if user not in seen:
+                    seen.add(user)
+                    stack.append(user)
+        return None
+
+    def expression(self, node: Expr) -> None:
+        if isinstance(node, (Constant, Var)):
+            return
+        if isinstance(node, GlobalVar):
+            self.global_function(node, node)
+            return
+        if isinstance(node, Function):
+            if node.attrs.get("Primitive"):
+                self.group(node)
+            return
+        try:
+            if isinstance(node, Call):
+                self.call(node)
+            elif isinstance(node, (Tuple, TupleGetItem)):
+                self.compare(node, node.with_children(node.children))
+            else:
+                node.with_children(node.children)  # the constructor checks the types of the parts
+        except TypeInferenceError as error:
+            self.report(node, str(error))
+
+    def compare(self, node: Expr, again: Expr) -> None:
+        if node.type is not None and again.type is not None and node.type != again.type:
+            self.report(node, f"the type is {node.type}, but follows as {again.type}")
+
+    def call(self, node: Call) -> None:
+        if isinstance(node.op, Operator):
+            found = infer_call_type(node.op, node.args, node.attrs)
+            if found is not None and node.type is not None and found is not node.type and found != node.type:
+                self.report(node, f"the type is {node.type}, but follows as {found}")
+            return
+        callee: Expr = node.op
+        if isinstance(callee, GlobalVar):
+            signature = self.global_function(callee, node)
+            if signature is None:
+                return
+            callee = GlobalVar(callee.name, signature)
+        elif callee.type is not None and not isinstance(callee.type, FuncType):
+            self.report(node, f"what is called has type {callee.type}, which is no function's")
+            return
+        self.compare(node, Call(callee, node.args, node.attrs, None))
+
+    def global_function(self, gv: GlobalVar, place: Expr) -> FuncType | None:
+        """The signature of a function of the module, if that is known."""
+        if gv not in self.mod:
+            names = ", ".join(f"@{other.name}" for other in self.mod) or "none"
+            self.report(place, f"function @{gv.name} does not exist (the module has: {names})")
+            return None
+        function = self.mod[gv]
+        if isinstance(function, Function):
+            return function.type if isinstance(function.type, FuncType) else None
+        return None
+
+    def group(self, function: Function) -> None:
+        captured = free_vars(function)
+        if captured:
+            names = ", ".join(f"%{var.name}" for var in captured)
+            self.report(function, f"a fused group captures {names}; what it uses must be its parameters")
+        for node in post_order(function.body):
+            fine = isinstance(node, (Var, Constant, Tuple, TupleGetItem))
+            if not fine and not (isinstance(node, Call) and isinstance(node.op, Operator)):
+                self.report(node, f"a fused group holds a {type(node).__name__}; expected calls of operators only")
