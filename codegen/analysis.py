@@ -11,7 +11,7 @@ from tilewright.tensorir.stmt import Allocate, BufferStore, For, LetStmt, Stmt
 
 
 def unique_nodes(root: Node) -> Iterator[Node]:
-    """All nodes below and including ``root``, each once: expressions are graphs, with very many paths to one operand."""
+    """All nodes below and including ``root``, each once: expressions are graphs with very many paths to an operand."""
     seen: set[Node] = {root}
     stack = [root]
     while stack:

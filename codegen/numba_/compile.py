@@ -1,0 +1,96 @@
+"""Generated Python source to functions that run."""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.codegen.llvm.call import check_arguments
+from tilewright.codegen.numba_.expressions import is_half
+from tilewright.codegen.numba_.source import emit_source, python_names
+from tilewright.codegen.threads import ensure_threads, parallel_lock
+from tilewright.tensorir.errors import InputError
+from tilewright.tensorir.expr import Buffer, IntImm, Var
+from tilewright.tensorir.functor import substitute
+from tilewright.tensorir.stmt import PrimFunc
+from tilewright.tensorir.target import Target
+
+_numbers = itertools.count(1)
+
+
+class NumbaModule:
+    """Python functions of some PrimFuncs, each compiled by numba when it is first called.
+
+    Attributes:
+        source: the text; a debugger shows its lines.
+        functions: the Python functions by the names of the PrimFuncs.
+    """
+
+    def __init__(self, functions: Sequence[PrimFunc], target: Target) -> None:
+        self.target = target
+        self.source = emit_source(functions)
+        self._primfuncs = {func.name: func for func in functions}
+        filename = f"<tilewright {next(_numbers)}>"
+        lines = self.source.splitlines(keepends=True)
+        linecache.cache[filename] = (len(self.source), None, lines, filename)
+        ensure_threads()  # before numba is imported below: afterwards it would not find TBB
+        namespace: dict[str, Any] = {"__name__": filename}
+        exec(compile(self.source, filename, "exec"), namespace)
+        self.functions = {name: namespace[python] for name, python in python_names(functions).items()}
+
+    def call(self, name: str, *args: Any) -> None:
+        """Run the PrimFunc ``name`` on arrays and integers; results are written into the arrays.
+
+        Raises:
+            InputError: an argument does not fit.
+        """
+        func = self._primfuncs[name]
+        check_arguments(func, args)
+        sizes = {
+            param: IntImm(int(arg), param.dtype)
+            for param, arg in zip(func.params, args, strict=True)
+            if isinstance(param, Var)
+        }
+        passed = [
+            _as_parameter(param, arg, sizes) if isinstance(param, Buffer) else int(arg)
+            for param, arg in zip(func.params, args, strict=True)
+        ]
+        with parallel_lock():
+            self.functions[name](*passed)
+
+
+def _as_parameter(param: Buffer, array: np.ndarray[Any, Any], sizes: dict[Var, IntImm]) -> np.ndarray[Any, Any]:
+    """``array`` as the generated function takes it: half types as bits, in the parameter's shape."""
+    if is_half(param.dtype):
+        array = array.view(np.uint16)
+    if param.strides:
+        end = max(
+            1, 1 + sum((extent - 1) * abs(stride) for extent, stride in zip(array.shape, array.strides, strict=True))
+        )
+        count = 1 + (end - 1) // array.itemsize
+        return np.lib.stride_tricks.as_strided(array, (count,), (array.itemsize,))
+    shape = []
+    for extent in param.shape:
+        value = substitute(extent, sizes)
+        shape.append(value.value if isinstance(value, IntImm) else -1)
+    if shape.count(-1) > 1 or 0 in shape:
+        shape = list(array.shape)
+    if len(shape) != array.ndim or -1 in shape or tuple(shape) != array.shape:
+        try:
+            array = array.reshape(shape)
+        except ValueError as error:
+            raise InputError(f"{param.name}: expected shape {tuple(shape)}, found {array.shape}") from error
+    return array
+
+
+def compile_module(functions: Sequence[PrimFunc], target: Target) -> NumbaModule:
+    """``functions`` as Python functions that numba compiles when they are first called.
+
+    Raises:
+        CodegenError: a program holds something that cannot be expressed; the place is underlined.
+    """
+    return NumbaModule(functions, target)

@@ -1,0 +1,362 @@
+"""Expressions as Python source that numba compiles to the same numbers as the loop-level IR defines.
+
+numba computes integers in 64 bits, so that narrower results are converted back; half types are kept as float32 values
+that are rounded after each operation. A vector expression is written for one lane, whose number is ``lane``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from tilewright.codegen.analysis import unique_nodes
+from tilewright.codegen.numba_.names import Names
+from tilewright.tensorir.dtype import DataType
+from tilewright.tensorir.errors import CodegenError
+from tilewright.tensorir.expr import (
+    BinaryOp,
+    Broadcast,
+    Buffer,
+    BufferLoad,
+    Call,
+    Cast,
+    Compare,
+    Expr,
+    FloatImm,
+    IntImm,
+    Ramp,
+    Select,
+    UnaryOp,
+    Var,
+)
+from tilewright.tensorir.node import Node
+from tilewright.tensorir.printer import underline
+from tilewright.tensorir.stmt import PrimFunc, Stmt
+
+HALF_TYPES = ("float16", "bfloat16")
+_SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "bitand": "&", "bitor": "|", "bitxor": "^"}
+_COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+_DIVISIONS = {"floordiv": "floor_div", "floormod": "floor_mod", "truncdiv": "trunc_div", "truncmod": "trunc_mod"}
+
+#: Functions of floats, computed in float64.
+_FUNCTIONS = {
+    **{name: f"math.{name}" for name in ("exp", "expm1", "log", "log10", "log1p", "sqrt", "tanh", "sinh", "cosh")},
+    **{name: f"math.{name}" for name in ("sin", "cos", "tan", "asin", "acos", "atan", "asinh", "acosh", "atanh")},
+    **{name: f"math.{name}" for name in ("erf", "pow", "fmod", "atan2", "copysign")},
+    **{"exp2": "np.exp2", "log2": "np.log2"},
+    **{"floor": "np.floor", "ceil": "np.ceil", "trunc": "np.trunc", "round": "np.rint"},
+}
+
+
+def storage(dtype: DataType) -> str:
+    """The NumPy type of an element in memory: half types are kept as their bits."""
+    if dtype.element in HALF_TYPES:
+        return "uint16"
+    return "bool_" if dtype.is_bool else str(dtype.element)
+
+
+def is_half(dtype: DataType) -> bool:
+    """Whether values of ``dtype`` are float32 values that fit 16 bits."""
+    return dtype.element in HALF_TYPES
+
+
+class ExpressionWriter:
+    """Writes expressions of one function.
+
+    Attributes:
+        before: lines of code that must run before the statement whose expressions are written.
+        inside: lines that must run for each lane before it.
+        helpers: names of the helper functions in use.
+    """
+
+    def __init__(self, root: PrimFunc, helpers: set[str]) -> None:
+        self.root = root
+        self.helpers = helpers
+        self.names = Names()
+        self.variables: dict[Var, str] = {}
+        self.buffers: dict[Buffer, str] = {}
+        self.before: list[str] = []
+        self.inside: list[str] = []
+        self._shared: set[Expr] = set()
+        self._known: dict[Expr, str] = {}
+
+    def error(self, node: Node, message: str) -> NoReturn:
+        """Refuse ``node``, and show where it stands."""
+        raise CodegenError(f"{self.root.name}: {message}\n{underline(self.root, node)}")
+
+    def begin_statement(self, stmt: Stmt, parts: list[Expr]) -> None:
+        """Find the operands that several expressions of a statement share; they are computed once."""
+        self.before, self.inside = [], []
+        self._known = {}
+        counts: dict[Expr, int] = {}
+        sizes: dict[Expr, int] = {}
+        for part in parts:
+            for node in unique_nodes(part):
+                for child in _operands(node):
+                    counts[child] = counts.get(child, 0) + 1
+        self._shared = {node for node, count in counts.items() if count > 1 and _size(node, sizes) > 3}
+
+    def helper(self, name: str) -> str:
+        """A helper function, which will stand at the top of the source."""
+        self.helpers.add(name)
+        return name
+
+    def expr(self, expr: Expr) -> str:
+        """The source of ``expr``; for a vector, of one lane."""
+        found = self._known.get(expr)
+        if found is not None:
+            return found
+        writer = _WRITERS.get(type(expr))
+        if writer is None:
+            self.error(expr, f"no code for expressions of class {type(expr).__name__}")
+        text = writer(self, expr)
+        if expr in self._shared and expr.dtype not in ("handle", "void"):
+            name = self.names.fresh("t")
+            (self.before if expr.dtype.lanes == 1 else self.inside).append(f"{name} = {text}")
+            self._known[expr] = text = name
+        return text
+
+    def index(self, expr: Expr) -> str:
+        """An index as a signed integer without the parentheses around it."""
+        text = self.expr(expr)
+        if expr.dtype.element != "int64":
+            return f"np.int64({bare(text)})"
+        return bare(text)
+
+    def element(self, access: Any) -> str:
+        """``buffer[indices]``; a buffer with strides is an array of one dimension."""
+        name = self.buffers.get(access.buffer)
+        if name is None:
+            self.error(access, f"buffer {access.buffer.name} is neither a parameter nor allocated here")
+        indices = [self.index(index) for index in access.indices]
+        if access.buffer.strides:
+            terms = zip(indices, access.buffer.strides, strict=True)
+            return f"{name}[{' + '.join(f'({index}) * {self.expr(stride)}' for index, stride in terms)}]"
+        return f"{name}[{', '.join(indices) or '()'}]"
+
+    def convert(self, dtype: DataType, text: str) -> str:
+        """The result of an operation, of which numba knows too wide a type, as a value of ``dtype``."""
+        element = str(dtype.element)
+        if is_half(dtype):
+            to_bits, to_float = self.helper(f"to_{element}_bits"), self.helper(f"{element}_to_float32")
+            return f"{to_float}({to_bits}({bare(text)}))"
+        if element in ("int64", "float64", "bool"):
+            return text
+        return f"np.{element}({bare(text)})"
+
+    def from_memory(self, dtype: DataType, text: str) -> str:
+        """An element as a value."""
+        return f"{self.helper(f'{dtype.element!s}_to_float32')}({text})" if is_half(dtype) else text
+
+    def to_memory(self, dtype: DataType, text: str) -> str:
+        """A value as an element."""
+        return f"{self.helper(f'to_{dtype.element!s}_bits')}({text})" if is_half(dtype) else bare(text)
+
+    # One method for each class of expression.
+
+    def _var(self, expr: Var) -> str:
+        name = self.variables.get(expr)
+        if name is None:
+            self.error(expr, f"variable {expr.name} is not defined here")
+        return name if expr.dtype.lanes == 1 else f"{name}[lane]"
+
+    def _integer(self, expr: IntImm) -> str:
+        if expr.dtype.is_bool:
+            return str(bool(expr.value))
+        return f"np.uint64({expr.value})" if expr.dtype == "uint64" else str(expr.value)
+
+    def _float(self, expr: FloatImm) -> str:
+        value = expr.value
+        text = (
+            "np.nan" if math.isnan(value) else f"{'-' if value < 0 else ''}np.inf" if math.isinf(value) else repr(value)
+        )
+        return text if expr.dtype == "float64" else f"np.float32({text})"
+
+    def _binary(self, expr: BinaryOp) -> str:
+        op, dtype = expr.op, expr.dtype
+        a, b = self.expr(expr.a), self.expr(expr.b)
+        if op in ("and", "or"):
+            return f"({a} {op} {b})"
+        if dtype.is_bool:
+            symbol = {"min": "and", "max": "or", "bitand": "and", "bitor": "or", "bitxor": "!="}[op]
+            return f"({a} {symbol} {b})"
+        if op in ("min", "max"):
+            name = ("np.minimum" if op == "min" else "np.maximum") if dtype.is_float else op
+            text = f"{name}({bare(a)}, {bare(b)})"
+            return text if dtype.is_float else self.convert(dtype, text)  # a half is one of the operands: no rounding
+        if op in ("shl", "shr"):
+            return self._shift(expr, a, b)
+        if op in _DIVISIONS:
+            return self._division(expr, a, b)
+        text = f"({a} {_SYMBOLS[op]} {b})"
+        return text if dtype.element == "float32" else self.convert(dtype, text)
+
+    def _division(self, expr: BinaryOp, a: str, b: str) -> str:
+        divisor = expr.b.value if isinstance(expr.b, Broadcast) else expr.b
+        positive = isinstance(divisor, IntImm) and divisor.value > 0
+        if positive and (expr.op.startswith("floor") or expr.dtype.is_uint):
+            return self.convert(expr.dtype, f"({a} {'//' if expr.op.endswith('div') else '%'} {b})")
+        if expr.dtype.is_uint:
+            name = "unsigned_div" if expr.op.endswith("div") else "unsigned_mod"
+        else:
+            name = _DIVISIONS[expr.op]
+        return self.convert(expr.dtype, f"{self.helper(name)}({bare(a)}, {bare(b)})")
+
+    def _shift(self, expr: BinaryOp, a: str, b: str) -> str:
+        amount, bits = expr.b.value if isinstance(expr.b, Broadcast) else expr.b, expr.dtype.bits
+        symbol = "<<" if expr.op == "shl" else ">>"
+        if isinstance(amount, IntImm) and 0 <= amount.value < bits:
+            return self.convert(expr.dtype, f"({a} {symbol} {b})")
+        name = "shift_left" if expr.op == "shl" else "shift_right"
+        if name == "shift_right" and expr.dtype.is_uint:
+            name = "shift_right_unsigned"
+        return self.convert(expr.dtype, f"{self.helper(name)}({bare(a)}, {bare(b)}, {bits})")
+
+    def _unary(self, expr: UnaryOp) -> str:
+        a = self.expr(expr.a)
+        if expr.op == "not":
+            return f"(not {a})"
+        text = f"({'-' if expr.op == 'neg' else '~'}{a})"
+        return text if expr.dtype.is_float else self.convert(expr.dtype, text)
+
+    def _compare(self, expr: Compare) -> str:
+        return f"({self.expr(expr.a)} {_COMPARISONS[expr.op]} {self.expr(expr.b)})"
+
+    def _select(self, expr: Select) -> str:
+        text = f"({self.expr(expr.true_value)} if {bare(self.expr(expr.condition))} else {self.expr(expr.false_value)})"
+        return text if expr.dtype.is_float else self.convert(expr.dtype, text)
+
+    def _cast(self, expr: Cast) -> str:
+        source, target, text = expr.value.dtype, expr.dtype, self.expr(expr.value)
+        if source is target:
+            return text
+        if target.is_bool:
+            return f"({text} != 0)"
+        if source.is_float and target.is_integer:
+            return f"{self.helper(f'to_{target.element!s}')}({bare(text)})"
+        if is_half(target):
+            if source.is_integer and target.element == "bfloat16":
+                text = f"np.float32({bare(text)})"
+            elif not source.is_float:
+                text = f"np.float64({bare(text)})"
+            return self.convert(target, text)
+        return f"np.{target.element!s}({bare(text)})"
+
+    def _ramp(self, expr: Ramp) -> str:
+        base, stride = self.expr(expr.base), self.expr(expr.stride)
+        step = "lane" if isinstance(expr.stride, IntImm) and expr.stride.value == 1 else f"lane * {stride}"
+        if isinstance(expr.base, IntImm) and expr.base.value == 0:
+            return step if step == "lane" else f"({step})"
+        return self.convert(expr.dtype, f"({base} + {step})")
+
+    def _broadcast(self, expr: Broadcast) -> str:
+        return self.expr(expr.value)
+
+    def _load(self, expr: BufferLoad) -> str:
+        text = self.from_memory(expr.dtype, self.element(expr))
+        if expr.predicate is None:
+            return text
+        zero = (
+            "False"
+            if expr.dtype.is_bool
+            else "np.float32(0)"
+            if is_half(expr.dtype)
+            else f"np.{expr.dtype.element!s}(0)"
+        )
+        return f"({text} if {bare(self.expr(expr.predicate))} else {zero})"
+
+    def _call(self, expr: Call) -> str:
+        name, dtype = expr.name, expr.dtype
+        if name.startswith("reduce_"):
+            return self._reduction(expr)
+        if name.startswith("@") or name in ("address_of", "prefetch"):
+            self.error(expr, f"{name} has no value")
+        args = [bare(self.expr(arg)) for arg in expr.args]
+        source = expr.args[0].dtype
+        if name in _FUNCTIONS:
+            wide = [f"np.float64({arg})" if source.element != "float64" else arg for arg in args]
+            return self.convert(dtype, f"{_FUNCTIONS[name]}({', '.join(wide)})")
+        if name in ("isnan", "isinf", "isfinite"):
+            return f"math.{name}({args[0]})"
+        if name == "abs":
+            return args[0] if dtype.is_uint else self.convert(dtype, f"abs({args[0]})")
+        if name in ("popcount", "count_leading_zeros"):
+            return self.convert(dtype, f"{self.helper(name)}({args[0]}, {dtype.bits})")
+        if name == "reinterpret":
+            return self._reinterpret(source, dtype, args[0])
+        x = [f"np.float64({arg})" if source.element != "float64" else f"({arg})" for arg in args]
+        formulas = {
+            "rsqrt": "(1.0 / math.sqrt({0}))",
+            "sigmoid": "(1.0 / (1.0 + math.exp(-{0})))",
+            "fma": "({0} * {1} + {2})" if len(x) == 3 else "",
+        }
+        if name not in formulas:
+            self.error(expr, f"no code for the intrinsic {name}")
+        return self.convert(dtype, formulas[name].format(*x))
+
+    def _reinterpret(self, source: DataType, target: DataType, text: str) -> str:
+        bits = self.to_memory(source, text) if is_half(source) else f"np.{source.element!s}({text})"
+        if storage(source) != storage(target):
+            bits = f"{bits}.view(np.{storage(target)})"
+        return self.from_memory(target, bits)
+
+    def _reduction(self, expr: Call) -> str:
+        operand = expr.args[0]
+        outer, self.inside = self.inside, []
+        known = dict(self._known)
+        text = self.expr(operand)
+        lines, self.inside, self._known = self.inside, outer, known
+        name = self.names.fresh("lanes")
+        kind = "float32" if is_half(operand.dtype) else storage(operand.dtype)
+        self.before += [f"{name} = np.empty({operand.dtype.lanes}, np.{kind})"]
+        self.before += [f"for lane in range({operand.dtype.lanes}):", *[f"    {line}" for line in lines]]
+        self.before += [f"    {name}[lane] = {bare(text)}"]
+        return self.convert(expr.dtype, f"{self.helper(expr.name)}({name})")
+
+
+def bare(text: str) -> str:
+    """``text`` without parentheses around the whole of it."""
+    if not (text.startswith("(") and text.endswith(")")):
+        return text
+    depth = 0
+    for position, character in enumerate(text):
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if depth == 0 and position < len(text) - 1:
+            return text
+    return text[1:-1]
+
+
+def _operands(node: Node) -> list[Expr]:
+    found: list[Expr] = []
+    for name, role in node.node_fields:
+        value = getattr(node, name)
+        if role == "children":
+            found.extend(value)
+        elif role == "child" and value is not None:
+            found.append(value)
+    return found
+
+
+def _size(expr: Expr, known: dict[Expr, int]) -> int:
+    """How many operations ``expr`` has, counting shared ones each time."""
+    found = known.get(expr)
+    if found is None:
+        found = known[expr] = 1 + sum(_size(child, known) for child in _operands(expr))
+    return found
+
+
+_WRITERS: dict[type[Node], Callable[[ExpressionWriter, Any], str]] = {
+    Var: ExpressionWriter._var,
+    IntImm: ExpressionWriter._integer,
+    FloatImm: ExpressionWriter._float,
+    BinaryOp: ExpressionWriter._binary,
+    UnaryOp: ExpressionWriter._unary,
+    Compare: ExpressionWriter._compare,
+    Select: ExpressionWriter._select,
+    Cast: ExpressionWriter._cast,
+    Ramp: ExpressionWriter._ramp,
+    Broadcast: ExpressionWriter._broadcast,
+    BufferLoad: ExpressionWriter._load,
+    Call: ExpressionWriter._call,
+}

@@ -1,0 +1,330 @@
+"""PrimFuncs to readable Python source that numba compiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tilewright.codegen.analysis import has_parallel_loop, unique_nodes
+from tilewright.codegen.numba_.expressions import ExpressionWriter, bare, storage
+from tilewright.codegen.numba_.names import Names
+from tilewright.codegen.numba_.prologue import HEADER, HELPERS
+from tilewright.tensorir.errors import CodegenError
+from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, IntImm, Var, binary, cast
+from tilewright.tensorir.functor import substitute
+from tilewright.tensorir.node import Node
+from tilewright.tensorir.stmt import (
+    Allocate,
+    Block,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    PrimFunc,
+    SeqStmt,
+    Stmt,
+)
+from tilewright.tensorir.structural import structural_equal
+
+
+class FunctionWriter(ExpressionWriter):
+    """Writes one function."""
+
+    def __init__(
+        self, root: PrimFunc, helpers: set[str], functions: Mapping[str, PrimFunc], python_names: Mapping[str, str]
+    ) -> None:
+        super().__init__(root, helpers)
+        self.functions = functions
+        self.python_names = python_names
+        self.lines: list[str] = []
+        self.depth = 1
+        self._in_parallel = False
+        for name in python_names.values():
+            self.names.fresh(name)
+
+    def line(self, text: str) -> None:
+        """A line at the current depth."""
+        self.lines.append("    " * self.depth + text)
+
+    def begin(self, stmt: Stmt, *parts: Expr | None) -> None:
+        """Start a statement with these expressions."""
+        self.begin_statement(stmt, [part for part in parts if part is not None])
+
+    def flush(self, *lines: str) -> None:
+        """The statement itself, after what its scalar expressions need."""
+        for text in (*self.before, *lines):
+            self.line(text)
+        self.before = []
+
+    def body(self, stmt: Stmt | None) -> None:
+        """An indented block."""
+        self.depth += 1
+        count = len(self.lines)
+        if stmt is not None:
+            self.statement(stmt)
+        if len(self.lines) == count:
+            self.line("pass")
+        self.depth -= 1
+
+    def statement(self, stmt: Stmt) -> None:
+        """Write ``stmt``."""
+        writer = _STATEMENTS.get(type(stmt))
+        if writer is None:
+            self.error(stmt, f"no code for statements of class {type(stmt).__name__}")
+        writer(self, stmt)
+
+    def function(self) -> str:
+        """The whole function."""
+        params = []
+        for param in self.root.params:
+            name = self.names.fresh(param.name)
+            params.append(name)
+            if isinstance(param, Buffer):
+                self.buffers[param] = name
+            else:
+                self.variables[param] = name
+                if param.dtype != "int64":
+                    self.line(f"{name} = np.{param.dtype!s}({name})")
+        self.statement(self.root.body)
+        if not self.lines:
+            self.line("pass")
+        parallel = "parallel=True, " if has_parallel_loop(self.root.body) else ""
+        head = f'@numba.njit({parallel}fastmath={{"contract"}}, error_model="numpy")'
+        return "\n".join([head, f"def {self.python_names[self.root.name]}({', '.join(params)}):", *self.lines, ""])
+
+    def _sequence(self, stmt: SeqStmt) -> None:
+        for part in stmt.stmts:
+            self.statement(part)
+
+    def _for(self, loop: For) -> None:
+        self.begin(loop, loop.min, loop.extent)
+        first = bare(self.expr(loop.min))
+        end = bare(self.expr(binary("add", loop.min, loop.extent)))
+        bounds = end if first == "0" else f"{first}, {end}"
+        name = self.names.fresh(loop.var.name)
+        parallel = loop.kind == "parallel" and not self._in_parallel
+        # numba takes the index of a parallel loop for unsigned, which makes floats of sums with signed integers.
+        convert = parallel or loop.var.dtype != "int64"
+        raw = self.names.fresh(f"{name}_") if convert else name
+        note = f"  # {loop.kind}" if loop.kind in ("vectorized", "unrolled") else ""
+        self.flush(f"for {raw} in {'numba.prange' if parallel else 'range'}({bounds}):{note}")
+        self.variables[loop.var] = name
+        outer, self._in_parallel = self._in_parallel, self._in_parallel or parallel
+        if convert:
+            self.lines.append("    " * (self.depth + 1) + f"{name} = np.{loop.var.dtype!s}({raw})")
+        self.body(loop.body)
+        self._in_parallel = outer
+
+    def _store(self, stmt: BufferStore) -> None:
+        self.begin(stmt, stmt.value, *stmt.indices, stmt.predicate)
+        dtype = stmt.value.dtype
+        value = self.to_memory(dtype, self.expr(stmt.value))
+        condition = None if stmt.predicate is None else bare(self.expr(stmt.predicate))
+        place = self.element(stmt)
+        if dtype.lanes == 1:
+            if condition is None:
+                self.flush(f"{place} = {value}")
+            else:
+                self.flush(f"if {condition}:", f"    {place} = {value}")
+            return
+        inside = [f"    {line}" for line in self.inside]
+        guard = [f"    if {condition}:"] if condition is not None else []
+        indent = "        " if guard else "    "
+        head = f"for lane in range({dtype.lanes}):"
+        if self._reads_other_lanes(stmt):
+            # All lanes are read before the first is written.
+            name = self.names.fresh("lanes")
+            self.flush(
+                f"{name} = np.empty({dtype.lanes}, np.{storage(dtype)})", head, *inside, f"    {name}[lane] = {value}"
+            )
+            self.flush(head, *inside, *guard, f"{indent}{place} = {name}[lane]")
+        else:
+            self.flush(head, *inside, *guard, f"{indent}{place} = {value}")
+
+    @staticmethod
+    def _reads_other_lanes(stmt: BufferStore) -> bool:
+        loads = [
+            node
+            for part in (stmt.value, *stmt.indices, *([stmt.predicate] if stmt.predicate is not None else []))
+            for node in unique_nodes(part)
+            if isinstance(node, BufferLoad) and node.buffer is stmt.buffer
+        ]
+        return any(
+            not all(structural_equal(a, b) for a, b in zip(load.indices, stmt.indices, strict=True)) for load in loads
+        )
+
+    def _let(self, stmt: LetStmt) -> None:
+        self.begin(stmt, stmt.value)
+        value, dtype = bare(self.expr(stmt.value)), stmt.value.dtype
+        name = self.names.fresh(stmt.var.name)
+        if dtype.lanes == 1:
+            self.flush(f"{name} = {value}")
+        else:
+            kind = "float32" if storage(dtype) == "uint16" and dtype.is_float else storage(dtype)
+            inside = [f"    {line}" for line in self.inside]
+            head = f"for lane in range({dtype.lanes}):"
+            self.flush(f"{name} = np.empty({dtype.lanes}, np.{kind})", head, *inside, f"    {name}[lane] = {value}")
+        self.variables[stmt.var] = name
+        self.statement(stmt.body)
+
+    def _if(self, stmt: IfThenElse) -> None:
+        self.begin(stmt, stmt.condition)
+        self.flush(f"if {bare(self.expr(stmt.condition))}:")
+        self.body(stmt.then_body)
+        if stmt.else_body is not None:
+            self.line("else:")
+            self.body(stmt.else_body)
+
+    def _allocate(self, stmt: Allocate) -> None:
+        buffer = stmt.buffer
+        self.begin(stmt, *buffer.shape)
+        shape = ", ".join(bare(self.expr(extent)) for extent in buffer.shape)
+        name = self.names.fresh(buffer.name)
+        self.buffers[buffer] = name
+        shape = f"({shape})" if len(buffer.shape) != 1 else shape
+        if buffer.strides:
+            shape = bare(self.expr(_span(buffer)))
+        note = f"  # {buffer.scope}" if buffer.scope in ("register", "stack") else ""
+        self.flush(f"{name} = np.empty({shape}, np.{storage(buffer.dtype)}){note}")
+        self.statement(stmt.body)
+
+    def _evaluate(self, stmt: Evaluate) -> None:
+        call = stmt.value
+        if isinstance(call, Call) and call.name == "prefetch":
+            return  # a hint to the processor that Python cannot express
+        if not (isinstance(call, Call) and call.name.startswith("@")):
+            self.begin(stmt, call)
+            self.flush(self.expr(call))
+            return
+        self.begin(stmt)
+        callee = self.functions.get(call.name[1:])
+        if callee is None:
+            self.error(call, f"the function {call.name} is not in this module")
+        if len(callee.params) != len(call.args):
+            self.error(call, f"{call.name} takes {len(callee.params)} arguments, found {len(call.args)}")
+        pairs = list(zip(callee.params, call.args, strict=True))
+        sizes = {
+            param: cast(param.dtype, arg) for param, arg in pairs if isinstance(param, Var) and arg.dtype.is_integer
+        }
+        args = [self._argument(call, param, arg, sizes) for param, arg in pairs]
+        self.flush(f"{self.python_names[callee.name]}({', '.join(args)})")
+
+    def _argument(self, call: Call, param: Any, arg: Expr, sizes: Mapping[Var, Expr]) -> str:
+        """An argument: an integer, or a part of an array with the shape and the type that the callee has for it."""
+        if isinstance(param, Var):
+            return bare(self.expr(arg))
+        if not (isinstance(arg, Call) and arg.name == "address_of" and isinstance(arg.args[0], BufferLoad)):
+            self.error(call, f"parameter {param.name}: expected the address of an element")
+        access = arg.args[0]
+        name = self.buffers.get(access.buffer)
+        if name is None:
+            self.error(access, f"buffer {access.buffer.name} is neither a parameter nor allocated here")
+        flat = name if len(access.buffer.shape) == 1 or access.buffer.strides else f"{name}.reshape(-1)"
+        offset: Expr = IntImm(0)
+        for index, stride in zip(access.indices, _strides(access.buffer), strict=True):
+            offset = binary("add", offset, binary("mul", cast("int64", index), cast("int64", stride)))
+        shape = [substitute(extent, sizes) for extent in param.shape]
+        count = _span(param) if param.strides else _product(shape)
+        count = substitute(count, sizes)
+        source, target = access.buffer.dtype.bytes, param.dtype.bytes
+        if source != target:
+            # Whole elements of the source, rounded up, hold the callee's array.
+            size = binary("mul", count, IntImm(target))
+            count = binary("floordiv", binary("add", size, IntImm(source - 1)), IntImm(source))
+        start = bare(self.expr(offset))
+        text = f"{flat}[{start} : {bare(self.expr(binary('add', offset, count)))}]"
+        if storage(access.buffer.dtype) != storage(param.dtype):
+            text = f"{text}.view(np.{storage(param.dtype)})"
+        if len(shape) != 1 and not param.strides:
+            extents = ", ".join(bare(self.expr(extent)) for extent in shape)
+            text = f"{text}.reshape({f'({extents})' if extents else '()'})"
+        return text
+
+    def _block(self, block: Block) -> None:
+        self.line(f"# {block.name}")
+        for item in block.iters:
+            self.begin(block, item.value)
+            name = self.names.fresh(item.var.name)
+            value = bare(self.expr(item.value))
+            self.flush(f"{name} = {value}")
+            self.variables[item.var] = name
+        depth = self.depth
+        if block.predicate is not None:
+            self.begin(block, block.predicate)
+            self.flush(f"if {bare(self.expr(block.predicate))}:")
+            self.depth += 1
+        if block.init is not None:
+            first = [item for item in block.iters if item.kind == "reduction"]
+            tests = [f"{self.variables[item.var]} == {self.expr(item.min)}" for item in first]
+            self.line(f"if {' and '.join(tests) or 'True'}:")
+            self.body(block.init)
+        self.statement(block.body)
+        self.depth = depth
+
+
+def _strides(buffer: Buffer) -> list[Expr]:
+    if buffer.strides:
+        return list(buffer.strides)
+    strides: list[Expr] = [IntImm(1)]
+    for extent in reversed(buffer.shape[1:]):
+        strides.insert(0, binary("mul", strides[0], cast("int64", extent)))
+    return strides[: len(buffer.shape)]
+
+
+def _product(extents: Sequence[Expr]) -> Expr:
+    count: Expr = IntImm(1)
+    for extent in extents:
+        count = binary("mul", count, cast("int64", extent))
+    return count
+
+
+def _span(buffer: Buffer) -> Expr:
+    """How many elements a buffer with strides stretches over."""
+    span: Expr = IntImm(1)
+    for extent, stride in zip(buffer.shape, _strides(buffer), strict=True):
+        span = binary(
+            "add", span, binary("mul", binary("sub", cast("int64", extent), IntImm(1)), cast("int64", stride))
+        )
+    return span
+
+
+_STATEMENTS: dict[type[Node], Callable[[FunctionWriter, Any], None]] = {
+    SeqStmt: FunctionWriter._sequence,
+    For: FunctionWriter._for,
+    BufferStore: FunctionWriter._store,
+    LetStmt: FunctionWriter._let,
+    IfThenElse: FunctionWriter._if,
+    Allocate: FunctionWriter._allocate,
+    Evaluate: FunctionWriter._evaluate,
+    Block: FunctionWriter._block,
+}
+
+
+def python_names(functions: Sequence[PrimFunc]) -> dict[str, str]:
+    """The Python name of each function.
+
+    Raises:
+        CodegenError: two functions have one name.
+    """
+    names, taken = {}, Names()
+    for func in functions:
+        if func.name in names:
+            raise CodegenError(f"two functions are called {func.name}")
+        names[func.name] = taken.fresh(func.name)
+    return names
+
+
+def emit_source(functions: Sequence[PrimFunc]) -> str:
+    """Python source of ``functions``: buffers are arrays of their shapes (of one dimension if they have strides, of
+    uint16 for half types), variables are integers.
+
+    Raises:
+        CodegenError: a program holds something that cannot be expressed; the place is underlined.
+    """
+    names = python_names(functions)
+    by_name = {func.name: func for func in functions}
+    helpers: set[str] = set()
+    written = [FunctionWriter(func, helpers, by_name, names).function() for func in functions]
+    parts = [HEADER, *[HELPERS[name] for name in sorted(helpers)], *written]
+    return "\n\n".join(parts)

@@ -1,0 +1,221 @@
+"""The numba target computes what the LLVM target computes, from source that a reader can follow."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tilewright.codegen import llvm, numba_
+from tilewright.tensorir.dtype import TENSOR_DTYPES, DataType
+from tilewright.tensorir.errors import CodegenError
+from tilewright.tensorir.expr import (
+    BinaryOp,
+    Broadcast,
+    Buffer,
+    BufferLoad,
+    Call,
+    Cast,
+    Compare,
+    Expr,
+    IntImm,
+    Ramp,
+    Select,
+    UnaryOp,
+    Var,
+    address_of,
+    as_expr,
+    cast,
+    const,
+)
+from tilewright.tensorir.stmt import Allocate, BufferStore, Evaluate, For, LetStmt, PrimFunc, Stmt, sequence
+from tilewright.tensorir.target import Target
+
+LLVM, NUMBA = Target("llvm", num_threads=2), Target("numba", num_threads=2)
+SIZE = 240
+
+
+def both_targets(functions: list[PrimFunc], entry: str, arguments: Callable[[], list[object]]) -> None:
+    """Run ``entry`` on both targets with equal arguments, and compare all arrays afterwards."""
+    func = next(func for func in functions if func.name == entry)
+    first, second = arguments(), arguments()
+    llvm.call_primfunc(llvm.compile_module(functions, LLVM), func, *first)
+    numba_.compile_module(functions, NUMBA).call(entry, *second)
+    for param, a, b in zip(func.params, first, second, strict=True):
+        if isinstance(a, np.ndarray):
+            same = (a == b) | ((a != a) & (b != b))
+            assert same.all(), f"{param.name}: llvm {a[~same][:5]}, numba {b[~same][:5]}"
+
+
+def edge_values(dtype: DataType, seed: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    if dtype.is_bool:
+        return rng.integers(0, 2, SIZE).astype(bool)
+    if dtype.is_integer:
+        info = np.iinfo(dtype.numpy)
+        fixed = np.array([info.min, info.min + 1, info.max, 0, 1, 2, 3, 7], dtype.numpy)
+        return np.where(
+            rng.random(SIZE) < 0.5, rng.choice(fixed, SIZE), rng.integers(info.min, info.max, SIZE, dtype.numpy)
+        ).astype(dtype.numpy)
+    fixed = np.array([0.0, -0.0, 1.0, -1.0, 2.5, np.inf, -np.inf, np.nan, 1e-7, 300.0, -6e4])
+    return np.where(rng.random(SIZE) < 0.5, rng.choice(fixed, SIZE), rng.normal(size=SIZE) * 10).astype(dtype.numpy)
+
+
+def formulas(dtype: DataType, a: Expr, b: Expr) -> list[Expr]:
+    """Every operation that ``dtype`` has, on two values."""
+    made: list[Expr] = [Compare(op, a, b) for op in ("eq", "ne", "lt", "le", "gt", "ge")]
+    boolean = DataType("bool").with_lanes(a.dtype.lanes)
+    made += [Cast(DataType(target).with_lanes(a.dtype.lanes), a) for target in TENSOR_DTYPES]
+    made.append(Select(Compare("lt", a, b), a, b))
+    if dtype.is_bool:
+        made += [BinaryOp(op, a, b) for op in ("and", "or", "bitxor", "min", "max")]
+        return [*made, UnaryOp("not", a)]
+    made += [BinaryOp(op, a, b) for op in ("add", "sub", "mul", "min", "max")]
+    made += [UnaryOp("neg", a), Call("abs", (a,), a.dtype)]
+    if dtype.is_float:
+        made += [BinaryOp("div", a, b), BinaryOp("max", const(0.0, a.dtype), a)]
+        made += [
+            Call(name, (a,), a.dtype) for name in ("floor", "ceil", "trunc", "round", "sqrt", "exp", "erf", "sigmoid")
+        ]
+        made += [Call(name, (a,), boolean) for name in ("isnan", "isinf", "isfinite")]
+        made.append(Call("copysign", (a, b), a.dtype))
+        return made
+    made += [BinaryOp(op, a, b) for op in ("floordiv", "floormod", "truncdiv", "truncmod", "bitand", "bitor", "bitxor")]
+    made += [BinaryOp(op, a, b) for op in ("shl", "shr")]
+    made += [
+        BinaryOp(op, a, const(3, a.dtype)) for op in ("floordiv", "floormod", "truncdiv", "truncmod", "shl", "shr")
+    ]
+    return [*made, UnaryOp("bitnot", a), Call("popcount", (a,), a.dtype), Call("count_leading_zeros", (a,), a.dtype)]
+
+
+# A sample of the types, each with all operations: numba takes seconds to compile one.
+@pytest.mark.parametrize("name", ["bool", "int8", "int32", "uint64", "float16", "bfloat16", "float32"])
+def test_every_operation_is_equal_on_both_targets(name: str) -> None:
+    dtype, i = DataType(name), Var("i")
+    a, b = Buffer("a", (SIZE,), dtype), Buffer("b", (SIZE,), dtype)
+    results, stores = [], []
+    lanes = 8 if dtype.bits != 32 else 1
+    index = Ramp(i * lanes, as_expr(1), lanes) if lanes > 1 else i
+    for k, value in enumerate(formulas(dtype, BufferLoad(a, (index,)), BufferLoad(b, (index,)))):
+        result = Buffer(f"y{k}", (SIZE,), value.dtype.element)
+        results.append(result)
+        stores.append(BufferStore(result, value, (index,)))
+    loop = For(i, as_expr(0), as_expr(SIZE // lanes), "serial", sequence(*stores))
+
+    def arguments() -> list[object]:
+        inputs: list[object] = [edge_values(dtype, 1), edge_values(dtype, 2)]
+        return inputs + [np.zeros(SIZE, result.dtype.numpy) for result in results]
+
+    both_targets([PrimFunc("operations", (a, b, *results), loop)], "operations", arguments)
+
+
+def test_masks_gathers_bindings_and_reductions_are_equal_on_both_targets() -> None:
+    x, y, order = Buffer("x", (11,)), Buffer("y", (32,)), Buffer("order", (8,), "int32")
+    index, t = Ramp(as_expr(8), as_expr(1), 8), Var("t", "float32x8")
+    mask = Compare("lt", index, Broadcast(as_expr(11), 8))
+    first = Ramp(as_expr(0), as_expr(1), 8)
+    whole = BufferLoad(x, (first,))
+    body: Stmt = sequence(
+        BufferStore(y, BufferLoad(x, (index,), mask), (first,)),
+        BufferStore(y, BufferLoad(x, (cast("int64", BufferLoad(order, (first,))),)), (index,), mask),
+        LetStmt(
+            t, BinaryOp("mul", whole, whole), BufferStore(y, BinaryOp("add", t, t), (Ramp(as_expr(16), as_expr(1), 8),))
+        ),
+        BufferStore(y, Call("reduce_add", (BinaryOp("mul", whole, whole),), DataType("float32")), (as_expr(24),)),
+        BufferStore(y, Call("reduce_max", (whole,), DataType("float32")), (as_expr(25),)),
+        BufferStore(y, BufferLoad(y, (Ramp(as_expr(7), as_expr(-1), 8),)), (first,)),
+    )
+    rng = np.random.default_rng(0)
+    data = rng.normal(size=11).astype(np.float32)
+
+    def arguments() -> list[object]:
+        return [data.copy(), np.zeros(32, np.float32), np.array([3, 10, 0, 7, 7, 2, 5, 1], np.int32)]
+
+    both_targets([PrimFunc("vectors", (x, y, order), body)], "vectors", arguments)
+
+
+def matmul(m: int, n: int, k: int) -> PrimFunc:
+    a, b, c = Buffer("a", (m, k)), Buffer("b", (k, n)), Buffer("c", (m, n))
+    row, column, depth = Var("row"), Var("column"), Var("depth")
+    acc = Buffer("acc", (1,), scope="register")
+    zero = as_expr(0)
+    step = BufferStore(acc, acc[0] + a[row, depth] * b[depth, column], (zero,))
+    inner = sequence(
+        BufferStore(acc, const(0.0, "float32"), (zero,)),
+        For(depth, zero, as_expr(k), "serial", step),
+        BufferStore(c, acc[0], (row, column)),
+    )
+    columns = For(column, zero, as_expr(n), "serial", Allocate(acc, inner))
+    return PrimFunc("matmul", (a, b, c), For(row, zero, as_expr(m), "parallel", columns))
+
+
+def test_a_model_calls_its_kernels_with_parts_of_an_arena() -> None:
+    kernel = matmul(6, 5, 7)
+    x, w, y = Buffer("x", (6, 7)), Buffer("w", (7, 5)), Buffer("y", (6, 5))
+    arena, n, i = Buffer("arena", (4096,), "uint8"), Var("n"), Var("i")
+    vector = Buffer("v", (n,))
+    scale = PrimFunc("scale", (vector, n), For(i, as_expr(0), n, "serial", BufferStore(vector, vector[i] * 2.0, (i,))))
+
+    def run(callee: PrimFunc, *args: Expr) -> Evaluate:
+        return Evaluate(Call(f"@{callee.name}", args, "void"))
+
+    copy = For(
+        i,
+        as_expr(0),
+        as_expr(30),
+        "serial",
+        BufferStore(y, y[i // 5, i % 5] + 1.0, (i // 5, i % 5)),
+    )
+    body = sequence(
+        run(kernel, address_of(x, 0, 0), address_of(w, 0, 0), address_of(arena, 256)),
+        run(scale, address_of(arena, 256), IntImm(30)),
+        run(kernel, address_of(x, 0, 0), address_of(w, 0, 0), address_of(y, 0, 0)),
+        run(scale, address_of(y, 1, 0), IntImm(10)),
+        copy,
+    )
+    main = PrimFunc("main", (x, w, y, arena), body)
+
+    def arguments() -> list[object]:
+        rng = np.random.default_rng(0)
+        shapes = [(6, 7), (7, 5), (6, 5)]
+        return [*(rng.integers(-9, 9, s).astype(np.float32) for s in shapes), np.zeros(4096, np.uint8)]
+
+    both_targets([main, kernel, scale], "main", arguments)
+
+
+def test_symbolic_dimensions_strides_and_empty_arrays() -> None:
+    m, n, i, j = Var("m"), Var("n"), Var("i"), Var("j")
+    dense, columns = Buffer("x", (m, n), "float64"), Buffer("y", (m, n), "float64", strides=(IntImm(1), m))
+    body = For(
+        i, as_expr(0), m, "parallel", For(j, as_expr(0), n, "serial", BufferStore(columns, dense[i, j] * 2.0, (i, j)))
+    )
+    compiled = numba_.compile_module([PrimFunc("f", (dense, columns, m, n), body)], NUMBA)
+    for shape in [(3, 5), (0, 4)]:
+        x, y = np.random.default_rng(0).normal(size=shape), np.zeros(shape, order="F")
+        compiled.call("f", x, y, *shape)
+        assert (y == 2 * x).all()
+
+
+def test_source_reads_like_the_formula() -> None:
+    source = numba_.emit_source([matmul(6, 5, 7)])
+    ast.parse(source)
+    assert "acc[0] = acc[0] + a[row, depth] * b[depth, column]" in source.replace("(a[", "a[").replace(
+        "column])", "column]"
+    )
+    assert "numba.prange(6)" in source
+
+
+def test_names_that_python_keeps_for_itself_are_changed() -> None:
+    x, i = Buffer("lambda", (4,)), Var("np")
+    func = PrimFunc("class", (x,), For(i, as_expr(0), as_expr(4), "serial", BufferStore(x, x[i] + 1.0, (i,))))
+    data = np.zeros(4, np.float32)
+    numba_.compile_module([func], NUMBA).call("class", data)
+    assert (data == 1).all()
+
+
+def test_errors_show_the_place() -> None:
+    x, stray = Buffer("x", (4,)), Buffer("z", (4,))
+    with pytest.raises(CodegenError, match=r"z is neither a parameter nor allocated(.|\n)*\^"):
+        numba_.emit_source([PrimFunc("f", (x,), BufferStore(x, stray[0], (as_expr(0),)))])
