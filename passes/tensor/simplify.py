@@ -19,9 +19,9 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.scoped import ScopedMutator
-from tilewright.tensorir.expr import BinaryOp, BufferLoad, Call, Compare, Expr, IntImm, all_of, const
+from tilewright.tensorir.expr import BinaryOp, Broadcast, BufferLoad, Call, Compare, Expr, IntImm, all_of, const
 from tilewright.tensorir.functor import substitute, walk
-from tilewright.tensorir.stmt import Block, For, IfThenElse, PrimFunc, SeqStmt, Stmt, sequence
+from tilewright.tensorir.stmt import Block, BufferStore, For, IfThenElse, PrimFunc, SeqStmt, Stmt, sequence
 
 INTEGER_DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
 
@@ -47,6 +47,13 @@ class _Simplifier(ScopedMutator):
         if stmts is op.stmts and len(stmts) != 1 and not any(isinstance(stmt, SeqStmt) for stmt in stmts):
             return op
         return sequence(*stmts)
+
+    def mutate_BufferStore(self, op: BufferStore) -> Stmt:
+        result = self.generic_mutate(op)
+        known = result.predicate.value if isinstance(result.predicate, Broadcast) else result.predicate
+        if not isinstance(known, IntImm):
+            return result  # type: ignore[no-any-return]
+        return BufferStore(result.buffer, result.value, result.indices) if known.value else sequence()
 
     def mutate_For(self, loop: For) -> Stmt:
         low, extent = self.mutate(loop.min), self.mutate(loop.extent)
@@ -74,9 +81,8 @@ class _Simplifier(ScopedMutator):
             else_body = None
         if is_empty(then_body) and else_body is None:
             return sequence()
-        if isinstance(then_body, IfThenElse) and else_body is None and then_body.else_body is None:
-            if not _reads(then_body.condition):
-                return IfThenElse(all_of(result.condition, then_body.condition), then_body.then_body)
+        if else_body is None and isinstance(then_body, IfThenElse) and _may_merge(then_body):
+            return IfThenElse(all_of(result.condition, then_body.condition), then_body.then_body)
         if then_body is result.then_body and else_body is result.else_body:
             return result
         return IfThenElse(result.condition, then_body, else_body)
@@ -86,6 +92,11 @@ class _Simplifier(ScopedMutator):
             for item in op.iters:
                 self.analyzer.bind(item.var, item.min, item.extent)
             return self.generic_mutate(op)  # type: ignore[no-any-return]
+
+
+def _may_merge(inner: IfThenElse) -> bool:
+    """Whether the condition may be evaluated where the one around it does not hold, and nothing else hangs on it."""
+    return inner.else_body is None and not _reads(inner.condition)
 
 
 def _with_condition(op: IfThenElse, condition: Expr) -> IfThenElse:

@@ -18,6 +18,7 @@ from tilewright.tensorir.expr import (
     Ramp,
     Select,
     UnaryOp,
+    all_of,
     binary,
     call,
     cast,
@@ -152,9 +153,35 @@ def _is_true(condition: Expr) -> bool:
     return isinstance(scalar, IntImm) and bool(scalar.value)
 
 
+def is_lane_limit(mask: Expr) -> bool:
+    """Whether the mask compares ascending lane positions with a limit, so that it holds for the first lanes only. Such
+    a mask costs one instruction, and once loops are unrolled it is often decided."""
+    if isinstance(mask, BinaryOp) and mask.op == "and":
+        return is_lane_limit(mask.a) and is_lane_limit(mask.b)
+    if isinstance(mask, Broadcast):
+        return True
+    if not isinstance(mask, Compare) or mask.op not in ("lt", "le"):
+        return False
+    positions, limit = mask.a, mask.b
+    if not isinstance(positions, Ramp) or not isinstance(limit, Broadcast):
+        return False
+    return isinstance(positions.stride, IntImm) and positions.stride.value > 0
+
+
 def any_lane(mask: Expr) -> Expr:
     """Whether the condition holds in at least one lane."""
     if mask.dtype.lanes == 1:
         return mask
+    if is_lane_limit(mask):
+        return _first_lane(mask)
     flags = Cast(DataType("int8").with_lanes(mask.dtype.lanes), mask)
     return compare("ne", call("reduce_max", flags), const(0, "int8"))
+
+
+def _first_lane(mask: Expr) -> Expr:
+    if isinstance(mask, Broadcast):
+        return mask.value
+    if isinstance(mask, BinaryOp):
+        return all_of(_first_lane(mask.a), _first_lane(mask.b))
+    assert isinstance(mask, Compare) and isinstance(mask.a, Ramp) and isinstance(mask.b, Broadcast)
+    return compare(mask.op, mask.a.base, mask.b.value)

@@ -13,6 +13,7 @@ from tilewright.passes.tensor.vector_arith import (
     any_lane,
     common_lanes,
     conjunction,
+    is_lane_limit,
     lane_numbers,
     ramp,
     vector_binary,
@@ -114,9 +115,10 @@ class VectorBody(Mutator):
     def _integer_division(self, op: str, a: Expr, b: Expr) -> Expr:
         divisor = b.value if isinstance(b, Broadcast) else b
         if isinstance(divisor, IntImm) and divisor.value > 0:
-            if isinstance(a, Ramp) and isinstance(a.stride, IntImm) and a.stride.value == 1:
-                if op.startswith("floor") and self.in_block(a.base, a.lanes, divisor.value):
-                    base = vector_binary(op, a.base, divisor)
+            is_row = isinstance(a, Ramp) and isinstance(a.stride, IntImm) and a.stride.value == 1
+            if isinstance(a, Ramp) and is_row and op.startswith("floor"):
+                base = vector_binary(op, a.base, divisor)
+                if self.in_block(a.base, a.lanes, divisor.value):
                     return Broadcast(base, a.lanes) if op == "floordiv" else ramp(base, a.stride, a.lanes)
             return vector_binary(op, a, b)
         # Lanes that do not count may hold a zero here, and an integer division by it would trap.
@@ -144,7 +146,8 @@ class VectorBody(Mutator):
     def mutate_Ramp(self, op: Ramp) -> Expr:
         raise CannotVectorizeError("the body is made of vectors already")
 
-    mutate_Broadcast = mutate_Ramp
+    def mutate_Broadcast(self, op: Broadcast) -> Expr:
+        raise CannotVectorizeError("the body is made of vectors already")
 
     def mutate_Call(self, op: Call) -> Expr:
         if op.name.startswith("@"):
@@ -232,13 +235,15 @@ class VectorBody(Mutator):
             otherwise = self.mutate(op.else_body) if op.else_body is not None else None
             return IfThenElse(condition, self.mutate(op.then_body), otherwise)
         outer = self.mask
-        name = Var("lane_mask", BOOL.with_lanes(self.lanes))
+        name: Expr = condition if is_lane_limit(condition) else Var("lane_mask", BOOL.with_lanes(self.lanes))
         self.mask = name if outer is None else vector_binary("and", outer, name)
         branches = [self.mutate(op.then_body)]
         if op.else_body is not None:
             self.mask = conjunction(outer, UnaryOp("not", name))
             branches.append(self.mutate(op.else_body))
         self.mask = outer
+        if not isinstance(name, Var):
+            return sequence(*branches)
         return LetStmt(name, condition, sequence(*branches))
 
     def mutate_LetStmt(self, op: LetStmt) -> Stmt:
