@@ -1,8 +1,7 @@
 """``HoistInvariant``: computes before a loop what is the same in all of its iterations::
 
-    for i in range(n):                              if n > 0: (not written out)
-        b[i] = a[i] / sqrt(v[0])             ->     let invariant: float32 = sqrt(v[0])
-                                                    for i in range(n):
+    for i in range(8):                              let invariant: float32 = sqrt(v[0])
+        b[i] = a[i] / sqrt(v[0])             ->     for i in range(8):
                                                         b[i] = a[i] / invariant
 
 Only what costs something moves: divisions, calls, and loads where they are part of it or stand alone, of scalars that
@@ -43,7 +42,7 @@ class _LoopFacts:
         for node in walk(loop.body):
             if isinstance(node, (For, LetStmt)):
                 self.variables.add(node.var)
-            elif isinstance(node, Allocate) or isinstance(node, BufferStore):
+            elif isinstance(node, (Allocate, BufferStore)):
                 self.buffers.add(node.buffer)
             elif isinstance(node, Call) and node.name.startswith("@"):
                 self.calls_functions = True

@@ -160,10 +160,13 @@ class _Parallelizer(ScopedMutator):
         if isinstance(work, IntImm):
             if work.value < self.config.min_work:
                 return f"{work.value} operations are less than min_work = {self.config.min_work}"
-        elif set(free_vars(work)) <= self.known and not any(isinstance(node, BufferLoad) for node in walk(work)):
-            if not self.analyzer.prove(work >= self.config.min_work):
-                annotations[PARALLEL_IF] = compare("ge", work, const(self.config.min_work, INT64))
+        elif self._is_known(work) and not self.analyzer.prove(work >= self.config.min_work):
+            annotations[PARALLEL_IF] = compare("ge", work, const(self.config.min_work, INT64))
         return None
+
+    def _is_known(self, work: Expr) -> bool:
+        """Whether ``work`` is made of symbolic dimensions, which no later pass renames."""
+        return set(free_vars(work)) <= self.known and not any(isinstance(node, BufferLoad) for node in walk(work))
 
 
 def shared_element(loop: For) -> Buffer | None:
@@ -171,9 +174,7 @@ def shared_element(loop: For) -> Buffer | None:
     defined: set[Var] = {loop.var}
     local: set[Buffer] = set()
     for node in walk(loop.body):
-        if isinstance(node, For):
-            defined.add(node.var)
-        elif isinstance(node, LetStmt):
+        if isinstance(node, (For, LetStmt)):
             defined.add(node.var)
         elif isinstance(node, Allocate):
             local.add(node.buffer)

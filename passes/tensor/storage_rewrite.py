@@ -4,9 +4,10 @@ It runs after ``FlattenBuffer``. Buffers in the arena (or of global scope) becom
 outputs, which the caller provides. In a parallel loop each iteration gets a part of its own, a whole number of cache
 lines long::
 
-    primfunc @f(A: ..., B: ..., n: int64)            primfunc @f(A: ..., B: ..., T: Buffer[(n * 64,), float32], n:
-    int64) for i in parallel(n) {                            for i in parallel(n) { allocate T: Buffer[(60,), arena]
-    -> T[j] = ...                                        T[i * 64 + j] = ...
+    primfunc @f(A: ..., n: int64) {                 primfunc @f(A: ..., T: Buffer[(n * 64,), float32], n: int64) {
+      for i in parallel(n) {                          for i in parallel(n) {
+        allocate T: Buffer[(60,), arena]      ->        T[i * 64 + j] = ...
+        T[j] = ...
 
 Buffers on the stack that are never alive at the same time share their memory, if they have one element type. Those that
 are too large for the stack, or whose size is not constant, become workspaces as well. Register buffers stay.

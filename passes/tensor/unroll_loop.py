@@ -52,9 +52,9 @@ class _Unroller(Mutator):
             if steps > self.config.max_unroll:
                 return self._keep(loop, body, f"{steps} statements are more than max_unroll = {self.config.max_unroll}")
             return unroll(loop.var, loop.min, extent.value, body)
-        if loop.kind == "serial" and innermost and isinstance(extent, IntImm):
-            if 0 < extent.value * count_steps(body) <= self.config.auto_max_step:
-                return unroll(loop.var, loop.min, extent.value, body)
+        short = isinstance(extent, IntImm) and 0 < extent.value * count_steps(body) <= self.config.auto_max_step
+        if isinstance(extent, IntImm) and loop.kind == "serial" and innermost and short:
+            return unroll(loop.var, loop.min, extent.value, body)
         if body is loop.body:
             return loop
         return For(loop.var, loop.min, extent, loop.kind, body, loop.annotations)

@@ -84,9 +84,10 @@ def match_reduction(store: BufferStore) -> LaneReduction | None:
             if isinstance(old, BufferLoad) and is_target(old):
                 found = LaneReduction(value.op, (term,), old)
                 break
-    elif isinstance(value, Call) and value.name == "fma" and isinstance(value.args[2], BufferLoad):
-        if is_target(value.args[2]):
-            found = LaneReduction("add", value.args[:2], value.args[2])
+    elif isinstance(value, Call) and value.name == "fma":
+        old = value.args[2]
+        if isinstance(old, BufferLoad) and is_target(old):
+            found = LaneReduction("add", value.args[:2], old)
     if found is None or store.buffer.dtype.is_bool:
         return None
     for term in found.terms:
