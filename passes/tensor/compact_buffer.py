@@ -11,8 +11,8 @@
 an earlier run of itself left behind: an accumulator stays outside of the loop that adds to it. A dimension shrinks to
 the range of indices used there if that range has constant size, or is a smaller expression over symbolic dimensions.
 
-Scopes ``register`` and ``stack`` stay. An ``arena`` or ``global`` buffer that lands inside a loop with a constant size
-of at most ``max_stack_bytes`` moves to the stack.
+Scopes ``register`` and ``stack`` stay; the rows of a register buffer are made of whole vectors. An ``arena`` or
+``global`` buffer that lands inside a loop with a constant size of at most ``max_stack_bytes`` moves to the stack.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, const
 from tilewright.tensorir.functor import Mutator, free_vars
 from tilewright.tensorir.stmt import Allocate, BufferStore, PrimFunc, Stmt
+from tilewright.tensorir.target import Target
 
 
 @register_config_option("tensorir.CompactBuffer")
@@ -86,6 +87,8 @@ class _Planner:
         origin = tuple(low for low, _ in dimensions)
         old = usage.buffer
         scope = self._scope(old, shape, place)
+        if scope == "register" and shape:
+            shape = (*shape[:-1], self._whole_vectors(shape[-1], old))
         return _Plan(Buffer(old.name, shape, old.dtype, scope, (), old.alignment), place, origin)
 
     def _place(self, usage: Usage) -> Place | None:
@@ -135,6 +138,14 @@ class _Planner:
             return whole if isinstance(old, IntImm) and old.value <= int(upper) else (low, size)
         smaller = prove(size <= old) and not prove(size.equal(old))
         return (low, size) if smaller and set(free_vars(size)) <= self.known else whole
+
+    def _whole_vectors(self, extent: Expr, buffer: Buffer) -> Expr:
+        """The extent rounded up to whole vectors if it is longer than one: a row's last vector, of which only some
+        lanes are wanted, must not reach into the next row, or the rows cannot become registers."""
+        lanes = Target.current().lanes(buffer.dtype)
+        if not isinstance(extent, IntImm) or extent.value <= lanes:
+            return extent
+        return const(-(-extent.value // lanes) * lanes, INT64)
 
     def _scope(self, buffer: Buffer, shape: tuple[Expr, ...], place: Place) -> str:
         if buffer.scope not in ("arena", "global") or not any(p.loop is not None for p in place.chain()):
