@@ -22,6 +22,8 @@ def graph_pipeline(target: Target | None = None) -> Sequential:
             graph.SimplifyInference(),
             graph.FoldConstant(),
             graph.SimplifyExpr(),
+            graph.FoldScaleAxis(),
+            graph.AlterOpLayout(),
             graph.FoldConstant(),
             graph.SimplifyExpr(),
             graph.EliminateCommonSubexpr(),
