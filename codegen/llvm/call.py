@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -38,8 +39,9 @@ def check_arguments(func: PrimFunc, args: Sequence[Any]) -> None:
             raise InputError(f"{func.name}: {param.name}: expected an array of {param.dtype!s}, found {found}")
         if not param.strides and not arg.flags.c_contiguous:
             raise InputError(f"{func.name}: {param.name}: expected a contiguous array, found strides {arg.strides}")
-        extents = [extent.value if isinstance(extent, IntImm) else None for extent in param.shape]
-        if None not in extents and not param.strides and arg.size != int(np.prod(extents)):
+        extents = [extent.value for extent in param.shape if isinstance(extent, IntImm)]
+        known = len(extents) == len(param.shape) and not param.strides
+        if known and arg.size != math.prod(extents):
             raise InputError(f"{func.name}: {param.name}: expected shape {tuple(extents)}, found {arg.shape}")
 
 

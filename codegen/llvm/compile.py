@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import llvmlite.binding as llvm
 
+from tilewright.codegen.analysis import called_names
 from tilewright.codegen.llvm.intrinsics import library_symbols
 from tilewright.codegen.llvm.module import PACKED, PREFIX, emit_llvm_ir
 from tilewright.codegen.llvm.parallel import PARALLEL_FOR, THREAD_LIMIT
@@ -90,6 +91,7 @@ class CompiledModule:
         target: what the code is for.
         object_bytes: the object file; :meth:`from_object` takes it back.
         llvm_ir: the text that it was made of; empty for a module made from object code.
+        unresolved: the PrimFuncs that it calls without an address given for them: it cannot run.
     """
 
     def __init__(
@@ -99,6 +101,7 @@ class CompiledModule:
         self.object_bytes = object_bytes
         self.llvm_ir = llvm_ir
         self._externals = dict(externals)
+        self.unresolved: tuple[str, ...] = ()
         self._full = optimized
         self._lock = threading.Lock()
         self._engine: llvm.LLJIT | None = None
@@ -155,6 +158,8 @@ class CompiledModule:
     def _link(self) -> llvm.LLJIT:
         if self.target.mtriple.split("-")[0] != llvm.get_process_triple().split("-")[0]:
             raise CodegenError(f"code for {self.target.mtriple} does not run on this machine ({platform.machine()})")
+        if self.unresolved:
+            raise CodegenError(f"the module calls {', '.join(self.unresolved)}; pass their addresses as externals")
         engine = llvm.create_lljit_compiler(create_target_machine(self.target))
         library = llvm.JITLibraryBuilder().add_object_img(self.object_bytes)
         if PARALLEL_FOR.encode() in self.object_bytes:
@@ -209,4 +214,7 @@ def compile_module(
     module = _parse(llvm_ir, machine)
     full = any(func.attrs.get("llvm_vectorize") for func in functions)
     _optimize(module, machine, full)
-    return CompiledModule(machine.emit_object(module), target, llvm_ir, externals or {}, full)
+    compiled = CompiledModule(machine.emit_object(module), target, llvm_ir, externals or {}, full)
+    called = set[str]().union(*(called_names(func.body) for func in functions))
+    compiled.unresolved = tuple(sorted(called - {func.name for func in functions} - set(externals or {})))
+    return compiled

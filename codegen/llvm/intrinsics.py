@@ -7,6 +7,7 @@ arrives here is computed in float64 by the C library and rounded once to the typ
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from tilewright.codegen.llvm import arithmetic
 from tilewright.codegen.llvm.arithmetic import Operand, like, narrow, widen
@@ -52,7 +53,7 @@ def library_symbols() -> tuple[str, ...]:
     return (*sorted(set(LIBRARY_FUNCTIONS.values())), *RUNTIME_FUNCTIONS)
 
 
-def _emits(*names: str) -> object:
+def _emits(*names: str) -> Callable[[IntrinsicEmitter], IntrinsicEmitter]:
     def register(emitter: IntrinsicEmitter) -> IntrinsicEmitter:
         for name in names:
             INTRINSIC_EMITTERS[name] = emitter

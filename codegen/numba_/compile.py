@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import linecache
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,10 @@ class NumbaModule:
         namespace: dict[str, Any] = {"__name__": filename}
         exec(compile(self.source, filename, "exec"), namespace)
         self.functions = {name: namespace[python] for name, python in python_names(functions).items()}
+
+    def function(self, name: str) -> Callable[..., None]:
+        """What runs the PrimFunc ``name`` on arrays and integers, as :meth:`call` does."""
+        return functools.partial(self.call, name)
 
     def call(self, name: str, *args: Any) -> None:
         """Run the PrimFunc ``name`` on arrays and integers; results are written into the arrays.
