@@ -1,0 +1,73 @@
+"""LowerBlocks: blocks become statements, with the conditions that they stood for."""
+
+from __future__ import annotations
+
+from tilewright.passes.tensor.lower_blocks import lower_blocks
+
+SUM = """
+primfunc @sum(A: Buffer[(n, 8), float32], B: Buffer[(n,), float32], n: int64) attrs {"num_outputs": 1} {
+  for i in range(n) {
+    for ko in range(2) {
+      for ki in range(4) {
+        block sum(vi: spatial(n) = i, vk: reduction(8) = ko * 4 + ki) {
+          reads A[vi, vk]
+          writes B[vi]
+          init {
+            B[vi] = 0.0
+          }
+          B[vi] = B[vi] + A[vi, vk]
+        }
+      }
+    }
+  }
+}
+"""
+
+
+def test_init_runs_at_the_least_value_of_the_reduction(rewrites):
+    expected = """
+    primfunc @sum(A: Buffer[(n, 8), float32], B: Buffer[(n,), float32], n: int64) attrs {"num_outputs": 1} {
+      for i in range(n) {
+        for ko in range(2) {
+          for ki in range(4) {
+            if ko * 4 + ki == 0 {
+              B[i] = 0.0
+            }
+            B[i] = B[i] + A[i, ko * 4 + ki]
+          }
+        }
+      }
+    }
+    """
+    rewrites(lower_blocks, SUM, expected)
+
+
+def test_predicate_becomes_a_condition_around_init_and_body(rewrites):
+    before = """
+    primfunc @f(A: Buffer[(n,), float32], n: int64) {
+      for io in range((n + 3) // 4) {
+        for ii in range(4) {
+          block b(v: spatial(n) = io * 4 + ii) where io * 4 + ii < n {
+            writes A[v]
+            A[v] = 1.0
+          }
+        }
+      }
+    }
+    """
+    expected = """
+    primfunc @f(A: Buffer[(n,), float32], n: int64) {
+      for io in range((n + 3) // 4) {
+        for ii in range(4) {
+          if io * 4 + ii < n {
+            A[io * 4 + ii] = 1.0
+          }
+        }
+      }
+    }
+    """
+    rewrites(lower_blocks, before, expected)
+
+
+def test_results_stay(keeps_results):
+    keeps_results(lower_blocks, SUM, n=5)
