@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tilewright.passes import graph
+from tilewright.passes import graph, tensor
 from tilewright.passes.lower import LowerToTensorIR, PlanMemory
 from tilewright.passes.schedule import ScheduleKernels
 from tilewright.passes.sequential import Sequential
@@ -46,7 +46,26 @@ def schedule_pipeline(target: Target | None = None) -> Sequential:
 
 def kernel_pipeline(target: Target | None = None) -> Sequential:
     """Scheduled loop nests become what code generators take, and the model one function on planned memory."""
-    return Sequential([tensor_pipeline(), PlanMemory()], name="kernels")
+    readable = target is not None and target.kind == "numba"
+    return Sequential([readable_pipeline() if readable else tensor_pipeline(target), PlanMemory()], name="kernels")
+
+
+def readable_pipeline() -> Sequential:
+    """The tensor passes for code that people read: loops and indices stay as they are written, and the compiler behind
+    (numba) makes vectors of them."""
+    return Sequential(
+        [
+            tensor.LowerBlocks(),
+            tensor.CompactBuffer(),
+            tensor.Simplify(),
+            tensor.ParallelizeLoop(),
+            tensor.StorageRewrite(),
+            tensor.Simplify(),
+            tensor.RemoveNoOp(),
+            tensor.VerifyMemory(),
+        ],
+        name="tensor_pipeline",
+    )
 
 
 #: The stages of compilation in order: their name, and what leads to them.

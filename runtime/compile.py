@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -52,7 +53,7 @@ class PythonCode:
         self._module = numba_codegen.compile_module(functions, target)
 
     def runner(self, main: PrimFunc, constants: Sequence[Array]) -> Runner:
-        return python_runner(self._module.function("main"), constants)
+        return python_runner(functools.partial(self._module.call, "main"), constants)
 
     def stages(self) -> Mapping[str, Callable[[], str]]:
         module = self._module

@@ -1,8 +1,9 @@
 """ScheduleKernels: each kernel gets loops that fit the machine.
 
-The rules, first match: a sum of products is tiled into registers (``contraction``); reductions along rows run row by
-row (``reduction.schedule_rows``); what is left is scheduled block by block. A rule that does not fit leaves a remark
-and the next one is tried, so that every kernel compiles, if not at its best.
+For the target ``numba``, whose source is there to be read, only the outermost loops change: they run in parallel.
+Otherwise the rules are, first match: a sum of products is tiled into registers (``contraction``); reductions along rows
+run row by row (``reduction.schedule_rows``); what is left is scheduled block by block. A rule that does not fit leaves
+a remark and the next one is tried, so that every kernel compiles, if not at its best.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from tilewright.passes.registry import register_pass
 from tilewright.passes.schedule.contraction import schedule_contraction
 from tilewright.passes.schedule.facts import block_of, contraction
 from tilewright.passes.schedule.inline import inline_producers, reduction_blocks
+from tilewright.passes.schedule.plain import schedule_plainly
 from tilewright.passes.schedule.reduction import schedule_rest, schedule_rows
 from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.schedule import Schedule
@@ -35,6 +37,8 @@ class ScheduleKernels(PrimFuncPass):
         target = Target.current()
         schedule = Schedule(func)
         inline_producers(schedule)
+        if target.kind == "numba":
+            return schedule_plainly(schedule).func
         contractions = [ref for ref in reduction_blocks(schedule) if contraction(block_of(schedule, ref)) is not None]
         for ref in contractions:
             schedule = self._try(schedule, ctx, "contraction", lambda s, ref=ref: schedule_contraction(s, ref, target))

@@ -48,10 +48,20 @@ class StorageRewriteConfig:
 
 @dataclass(frozen=True)
 class _Workspace:
-    """A parameter that takes the place of an allocation; ``offset`` is where the part of this iteration begins."""
+    """A parameter that takes the place of an allocation; ``offset`` is where the part of this iteration begins.
+
+    A buffer of several dimensions (not flattened) gets leading ones for the parallel loops, at indices ``prefix``.
+    """
 
     buffer: Buffer
     offset: Expr
+    prefix: tuple[Expr, ...] = ()
+
+    def place(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """Where the element at ``indices`` of the allocation is in the parameter."""
+        if len(indices) == 1 and not self.prefix:
+            return (vector_binary("add", self.offset, indices[0]),)
+        return (*self.prefix, *indices)
 
 
 def constant_bytes(buffer: Buffer) -> int | None:
@@ -81,8 +91,26 @@ class _WorkspacePlanner(Mutator):
     def mutate_Allocate(self, op: Allocate) -> Stmt:
         if not self._needs_workspace(op.buffer):
             return self.generic_mutate(op)  # type: ignore[no-any-return]
-        size = element_count(op.buffer)
-        line = max(1, CACHE_LINE // op.buffer.dtype.bytes)
+        made = self._unflattened(op.buffer) if op.buffer.ndim != 1 else self._flat(op.buffer)
+        for extent in made.buffer.shape:
+            unknown = [var.name for var in free_vars(extent) if var not in self.known]
+            if unknown:
+                raise VerifyError(
+                    f"workspace {op.buffer.name}: its size {extent!s} depends on {', '.join(unknown)}, "
+                    "which the caller does not know; expected symbolic dimensions only"
+                )
+        self.planned[op.buffer] = made
+        return self.mutate(op.body)  # type: ignore[no-any-return]
+
+    def _unflattened(self, buffer: Buffer) -> _Workspace:
+        extents = [loop.extent.astype(INT64) for loop in self.parallel]
+        prefix = tuple((loop.var - loop.min).astype(INT64) for loop in self.parallel)
+        made = Buffer(buffer.name, (*extents, *buffer.shape), buffer.dtype, "global", (), CACHE_LINE)
+        return _Workspace(made, const(0, INT64), prefix)
+
+    def _flat(self, buffer: Buffer) -> _Workspace:
+        size = element_count(buffer)
+        line = max(1, CACHE_LINE // buffer.dtype.bytes)
         offset: Expr = const(0, INT64)
         total = size
         if self.parallel:
@@ -91,15 +119,7 @@ class _WorkspacePlanner(Mutator):
             offset = offset + (loop.var - loop.min).astype(INT64) * total
             total = total * loop.extent.astype(INT64)
         total, offset = self.analyzer.simplify(total), self.analyzer.simplify(offset)
-        unknown = [var.name for var in free_vars(total) if var not in self.known]
-        if unknown:
-            raise VerifyError(
-                f"workspace {op.buffer.name}: its size {total!s} depends on {', '.join(unknown)}, "
-                "which the caller does not know; expected symbolic dimensions only"
-            )
-        made = Buffer(op.buffer.name, (total,), op.buffer.dtype, "global", (), CACHE_LINE)
-        self.planned[op.buffer] = _Workspace(made, offset)
-        return self.mutate(op.body)  # type: ignore[no-any-return]
+        return _Workspace(Buffer(buffer.name, (total,), buffer.dtype, "global", (), CACHE_LINE), offset)
 
     def _needs_workspace(self, buffer: Buffer) -> bool:
         if buffer.scope in ("arena", "global"):
@@ -116,16 +136,14 @@ class _WorkspacePlanner(Mutator):
         if place is None:
             return self.generic_mutate(op)  # type: ignore[no-any-return]
         predicate = self.mutate(op.predicate) if op.predicate is not None else None
-        index = vector_binary("add", place.offset, self.mutate(op.indices[0]))
-        return BufferLoad(place.buffer, (index,), predicate)
+        return BufferLoad(place.buffer, place.place(self.mutate_all(op.indices)), predicate)
 
     def mutate_BufferStore(self, op: BufferStore) -> Stmt:
         place = self.planned.get(op.buffer)
         if place is None:
             return self.generic_mutate(op)  # type: ignore[no-any-return]
         predicate = self.mutate(op.predicate) if op.predicate is not None else None
-        index = vector_binary("add", place.offset, self.mutate(op.indices[0]))
-        return BufferStore(place.buffer, self.mutate(op.value), (index,), predicate)
+        return BufferStore(place.buffer, self.mutate(op.value), place.place(self.mutate_all(op.indices)), predicate)
 
 
 @dataclass
