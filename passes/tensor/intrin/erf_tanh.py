@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tilewright.passes.tensor.intrin.emitter import Emitter
-from tilewright.passes.tensor.intrin.exp_log import exp, reduced_exp
+from tilewright.passes.tensor.intrin.emitter import EXPONENT_BIAS, Emitter
+from tilewright.passes.tensor.intrin.exp_log import EXP_LEAST, exp_bounded, reduced_exp
 from tilewright.passes.tensor.intrin.power import exp_wide
 from tilewright.tensorir.dtype import FLOAT32
 from tilewright.tensorir.expr import Expr, binary, const
@@ -26,7 +26,7 @@ _ERF_SMALL = (
 
 # (1 - erf(x))**(1/4) for 1 <= x <= 3.925, where erf(x) rounds to 1; weighted by its effect on erf(x): error 2**-26.8.
 # The fourth power costs two multiplications, and the fourth root needs no exponential.
-_ERF_LARGE = (
+_ERF_FOURTH_ROOT = (
     1.0021138191223145,
     -0.2932777404785156,
     -0.09395027905702591,
@@ -37,6 +37,17 @@ _ERF_LARGE = (
     0.00018622992502059788,
     -2.2794760297983885e-05,
 )
+
+# (1 - erf(x))**(1/8), which needs fewer terms, but errs by the rounding of the root eight times: error 2**-25.9
+_ERF_EIGHTH_ROOT = (
+    1.0008347034454346,
+    -0.14506052434444427,
+    -0.061426468193531036,
+    -0.01137345191091299,
+    0.012925811111927032,
+    -0.0024697179906070232,
+    0.00014984796871431172,
+)
 _ERF_END = 3.925
 
 # (tanh(x) / x - 1) / x**2 in x**2, for |x| <= 0.6; error 2**-28.4
@@ -44,39 +55,44 @@ _TANH = (-0.3333329800204334, 0.13331924125066622, -0.05378383015301411, 0.02079
 
 
 def erf(e: Emitter, x: Expr) -> Expr:
-    """The error function, in 22 vector instructions: it is the heart of ``gelu``."""
+    """The error function, in 22 vector instructions without a division: it is the heart of ``gelu``."""
     size = e.absolute(x)
     square = e.let("square", size * size)
     small = e.fma(e.polynomial(square, _ERF_SMALL), size, size)
-    root = e.polynomial(e.let("bounded", binary("min", size, const(_ERF_END, x.dtype))), _ERF_LARGE)
-    complement = e.let("root_squared", root * root)
-    large = e.fma(-complement, complement, 1.0)
-    return e.copysign(e.select(size < 1.0, small, large), x)
+    bounded = e.let("bounded", binary("min", size, const(_ERF_END, x.dtype)))
+    root = e.polynomial(bounded, _ERF_EIGHTH_ROOT if e.is_fast else _ERF_FOURTH_ROOT)
+    if e.is_fast:
+        root = e.let("fourth_root", root * root)
+    squared = e.let("root_squared", root * root)
+    return e.copysign(e.select(size < 1.0, small, e.fma(-squared, squared, 1.0)), x)
 
 
 def tanh(e: Emitter, x: Expr) -> Expr:
-    """``tanh(x)``: a polynomial near 0, ``1 - 2 / (exp(2 |x|) + 1)`` elsewhere."""
+    """``tanh(x)``: a polynomial near 0, ``1 - 2 / (exp(2 |x|) + 1)`` elsewhere, where less and less of the error of the
+    exponential arrives in the result."""
     size = e.absolute(x)
     square = e.let("square", size * size)
     small = e.fma(e.polynomial(square, _TANH) * square, size, size)
     doubled = e.let("doubled", binary("min", size, const(10.0, x.dtype)) * 2.0)
-    grown, n = reduced_exp(e, doubled)
-    scale = e.let("scale", e.power_of_two(e.integer_bits(n), FLOAT32))
+    grown, integer = reduced_exp(e, doubled, EXPONENT_BIAS[FLOAT32], is_short=e.is_fast, is_damped=True)
+    scale = e.let("scale", e.power_of_two(integer, FLOAT32))
     large = 1.0 - 2.0 / (e.fma(scale, grown, scale) + 1.0)
     return e.copysign(e.select(size < 0.6, small, large), x)
 
 
 def sigmoid(e: Emitter, x: Expr) -> Expr:
-    """``1 / (1 + exp(-x))``, also where that is below the normal range."""
-    fading = e.let("fading", exp(e, e.let("negative", -e.absolute(x))))
+    """``1 / (1 + exp(-x))``, as ``exp(x) / (1 + exp(x))`` for negative x: also right below the normal range."""
+    fading = e.let("fading", exp_bounded(e, e.let("bounded", binary("max", -e.absolute(x), const(EXP_LEAST, x.dtype)))))
     whole = e.let("whole", fading + 1.0)
-    is_negative = e.let("is_negative", x < 0.0)
-    ratio = e.let("ratio", e.select(is_negative, fading, 1.0) / whole)
+    part = e.let("part", e.select(x < 0.0, fading, 1.0))
+    ratio = e.let("ratio", part / whole)
     if e.is_fast:
         return ratio
-    # ``whole`` was rounded; what it lost, divided by it, is what the ratio is off by.
+    # One step of Newton's method for the quotient, with what was lost when ``whole`` was rounded; 1 / whole is about
+    # 1 - fading / 2, which is enough for a correction.
     lost = fading - e.let("kept", whole - 1.0)
-    return e.fma(-(ratio * lost), e.select(is_negative, 1.0 - ratio, ratio), ratio)
+    rest = e.fma(-ratio, lost, e.fma(-ratio, whole, part))
+    return e.fma(rest, e.fma(fading, -0.5, 1.0), ratio)
 
 
 def sinh(e: Emitter, x: Expr) -> Expr:

@@ -24,14 +24,14 @@ LN_2 = 0.6931471805599453
 _LN_2_HIGH = 0.693359375
 _LN_2_LOW = -2.1219444005469057e-4
 
-# (exp(r) - 1 - r) / r**2 for |r| <= 0.3466; error 2**-28.3 of exp(r)
+# (exp(r) - 1 - r) / r**2 for |r| <= 0.3466; error 2**-28.2 of exp(r), 2**-26.1 of exp(r) - 1
 _EXP = (0.4999999345095652, 0.1666652067888664, 0.04166838749349952, 0.00836871114739077, 0.0013814610281094118)
 
-# The same with one term less; error 2**-23.2
-_EXP_FAST = (0.4999922811985016, 0.16667115688323975, 0.041890550404787064, 0.008312477730214596)
+# The same with one term less; error 2**-23.2 of exp(r)
+_EXP_SHORT = (0.4999922811985016, 0.16667115688323975, 0.041890550404787064, 0.008312477730214596)
 
 # exp(x) rounds to 0 from here on down
-_EXP_LEAST = -104.0
+EXP_LEAST = -104.0
 
 # (2**f - 1) / f for |f| <= 0.5; error 2**-28.9 of 2**f
 _EXP2 = (
@@ -42,6 +42,9 @@ _EXP2 = (
     0.0013398900239750475,
     0.00015353341047536352,
 )
+
+# The same with one term less; error 2**-23.4
+_EXP2_SHORT = (0.6931470036506653, 0.24022242426872253, 0.05550733581185341, 0.009671512991189957, 0.001326472731307149)
 
 # (log(1 + f) - f + f**2 / 2) / f**3 for |f| <= 1/3; error 2**-27.7 of log(1 + f)
 _LOG = (
@@ -60,22 +63,32 @@ _TWO_THIRDS_BITS = 0x3F2AAAAB
 _EXPONENT_MASK = -0x800000  # sign and exponent
 
 
-def reduced_exp(e: Emitter, x: Expr, bias: int) -> tuple[Expr, Expr]:
-    """``exp(r) - 1`` for ``x = n * ln 2 + r``, and an integer with ``n + bias`` in its low bits."""
+def reduced_exp(
+    e: Emitter, x: Expr, bias: int, *, is_short: bool = False, is_damped: bool = False
+) -> tuple[Expr, Expr]:
+    """``exp(r) - 1`` for ``x = n * ln 2 + r``, and an integer with ``n + bias`` in its low bits.
+
+    Args:
+        is_short: one term of the polynomial less, which makes the error 2 units in the last place of ``exp(r)``.
+        is_damped: n is at most 30 and the result counts the less the larger it is, so that ln 2 needs no second part.
+    """
     n, integer = e.nearest(x, LOG2_E, bias)
-    r = e.let("reduced", e.fma(n, -_LN_2_LOW, e.fma(n, -_LN_2_HIGH, x)))
-    tail = e.polynomial(r, _EXP_FAST if e.is_fast else _EXP)
+    if is_damped and e.has_fma:
+        r = e.let("reduced", e.fma(n, -LN_2, x))
+    else:
+        r = e.let("reduced", e.fma(n, -_LN_2_LOW, e.fma(n, -_LN_2_HIGH, x)))
+    tail = e.polynomial(r, _EXP_SHORT if is_short else _EXP)
     return e.let("grown", e.fma(tail, r * r, r)), integer
 
 
 def exp(e: Emitter, x: Expr) -> Expr:
     """``exp(x)``."""
-    return exp_bounded(e, e.clamp(x, _EXP_LEAST, 89.0))
+    return exp_bounded(e, e.clamp(x, EXP_LEAST, 89.0))
 
 
 def exp_bounded(e: Emitter, x: Expr) -> Expr:
-    """``exp(x)`` for x of -104 (where it is 0) to 89 (where it is infinite)."""
-    grown, integer = reduced_exp(e, x, 2 * EXPONENT_BIAS[FLOAT32])
+    """``exp(x)`` for x of ``EXP_LEAST`` (where it is 0) to 89 (where it is infinite)."""
+    grown, integer = reduced_exp(e, x, 2 * EXPONENT_BIAS[FLOAT32], is_short=e.is_fast)
     return e.scale(e.let("mantissa", grown + 1.0), integer)
 
 
@@ -84,7 +97,7 @@ def exp2(e: Emitter, x: Expr) -> Expr:
     bounded = e.clamp(x, -151.0, 129.0)
     n, integer = e.nearest(bounded, 1.0, 2 * EXPONENT_BIAS[FLOAT32])
     f = e.let("fraction", bounded - n)
-    return e.scale(e.let("mantissa", e.fma(f, e.polynomial(f, _EXP2_FAST if e.is_fast else _EXP2), 1.0)), integer)
+    return e.scale(e.let("mantissa", e.fma(f, e.polynomial(f, _EXP2_SHORT if e.is_fast else _EXP2), 1.0)), integer)
 
 
 def expm1(e: Emitter, x: Expr) -> Expr:
