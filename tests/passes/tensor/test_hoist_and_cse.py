@@ -1,0 +1,85 @@
+"""HoistInvariant and CommonSubexprElim: what is computed once."""
+
+from __future__ import annotations
+
+from tilewright.passes.tensor.common_subexpr_elim import eliminate_common_subexpressions
+from tilewright.passes.tensor.hoist_invariant import hoist_invariants
+
+
+def test_an_invariant_call_moves_in_front_of_a_loop_that_surely_runs(rewrites):
+    before = """
+    primfunc @f(A: Buffer[(8,), float32], V: Buffer[(1,), float32], B: Buffer[(8,), float32]) {
+      for i in range(8) {
+        B[i] = A[i] / sqrt(V[0])
+      }
+    }
+    """
+    expected = """
+    primfunc @f(A: Buffer[(8,), float32], V: Buffer[(1,), float32], B: Buffer[(8,), float32]) {
+      let invariant: float32 = sqrt(V[0])
+      for i in range(8) {
+        B[i] = A[i] / invariant
+      }
+    }
+    """
+    rewrites(hoist_invariants, before, expected)
+
+
+def test_a_load_does_not_leave_a_loop_that_may_not_run_nor_a_condition(rewrites):
+    before = """
+    primfunc @f(V: Buffer[(n,), float32], B: Buffer[(8,), float32], n: int64) {
+      for i in range(n) {
+        B[i] = sqrt(V[0])
+      }
+      for i in range(8) {
+        if i < n {
+          B[i] = sqrt(V[0])
+        }
+      }
+    }
+    """
+    rewrites(hoist_invariants, before, before)
+
+
+def test_a_load_of_what_the_loop_writes_stays(rewrites):
+    before = """
+    primfunc @f(B: Buffer[(8,), float32]) {
+      for i in range(8) {
+        B[i] = sqrt(B[0])
+      }
+    }
+    """
+    rewrites(hoist_invariants, before, before)
+
+
+def test_a_repeated_call_is_bound_once(rewrites):
+    before = """
+    primfunc @f(A: Buffer[(8,), float32], B: Buffer[(8,), float32], C: Buffer[(8,), float32]) {
+      for i in range(8) {
+        B[i] = exp(A[i]) + 1.0
+        C[i] = exp(A[i]) * exp(A[i])
+      }
+    }
+    """
+    expected = """
+    primfunc @f(A: Buffer[(8,), float32], B: Buffer[(8,), float32], C: Buffer[(8,), float32]) {
+      for i in range(8) {
+        let common: float32 = exp(A[i])
+        B[i] = common + 1.0
+        C[i] = common * common
+      }
+    }
+    """
+    rewrites(eliminate_common_subexpressions, before, expected)
+
+
+def test_no_value_is_used_beyond_a_store_to_what_it_read(rewrites):
+    before = """
+    primfunc @f(A: Buffer[(8,), float32], B: Buffer[(8,), float32]) {
+      for i in range(8) {
+        A[i] = exp(A[i]) + 1.0
+        B[i] = exp(A[i])
+      }
+    }
+    """
+    rewrites(eliminate_common_subexpressions, before, before)

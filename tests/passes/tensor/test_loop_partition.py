@@ -1,0 +1,141 @@
+"""LoopPartition: loops are split where their conditions turn."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewright.passes.tensor.loop_partition import partition_loops
+from tilewright.passes.tensor.simplify import simplify
+from tilewright.tensorir.functor import walk
+from tilewright.tensorir.stmt import IfThenElse
+
+TILES = """
+primfunc @f(B: Buffer[(n,), float32], n: int64) attrs {"num_outputs": 1} {
+  for i in range((n + 5) // 6)ANNOTATIONS {
+    for j in range(6) {
+      if i * 6 + j < n {
+        B[i * 6 + j] = float32(i * 6 + j)
+      }
+    }
+  }
+}
+"""
+
+
+def test_the_main_loop_has_no_condition(rewrites):
+    before = """
+    primfunc @f(B: Buffer[(n,), float32], n: int64) attrs {"num_outputs": 1} {
+      for i in range((n + 5) // 6) {
+        for j in range(6) {
+          B[0] = 1.0
+          if i * 6 + j < n {
+            B[i * 6 + j] = 0.0
+          }
+        }
+      }
+    }
+    """
+    expected = """
+    primfunc @f(B: Buffer[(n,), float32], n: int64) attrs {"num_outputs": 1} {
+      for i in range(n // 6) {
+        for j in range(6) {
+          B[0] = 1.0
+          B[i * 6 + j] = 0.0
+        }
+      }
+      for i in range(n // 6, extent=(n + 5) // 6 - n // 6) {
+        for j in range(6) {
+          B[0] = 1.0
+          if i * 6 + j < n {
+            B[i * 6 + j] = 0.0
+          }
+        }
+      }
+    }
+    """
+    rewrites(lambda func: simplify(partition_loops(func)), before, expected)
+
+
+@pytest.mark.parametrize("annotations", ["", ' annotations {"specialize_tail": True}'])
+@pytest.mark.parametrize("n", [0, 1, 5, 6, 7, 12, 17])
+def test_tiles_cover_every_size(keeps_results, annotations, n):
+    keeps_results(partition_loops, TILES.replace("ANNOTATIONS", annotations), n=n)
+
+
+def test_a_specialized_tail_has_constant_extents_only(keeps_results):
+    after = keeps_results(
+        lambda func: simplify(partition_loops(func)),
+        TILES.replace("ANNOTATIONS", ' annotations {"specialize_tail": True}'),
+        n=16,
+    )
+    conditions = [str(node.condition) for node in walk(after.body) if isinstance(node, IfThenElse)]
+    assert conditions == [f"n % 6 == {remainder}" for remainder in range(1, 6)]
+
+
+def test_the_start_of_a_reduction_is_split_off(rewrites):
+    before = """
+    primfunc @f(A: Buffer[(8,), float32], C: Buffer[(1,), float32]) attrs {"num_outputs": 1} {
+      for k in range(8) {
+        if k == 0 {
+          C[0] = 0.0
+        }
+        C[0] = C[0] + A[k]
+      }
+    }
+    """
+    expected = """
+    primfunc @f(A: Buffer[(8,), float32], C: Buffer[(1,), float32]) attrs {"num_outputs": 1} {
+      C[0] = 0.0
+      C[0] = C[0] + A[0]
+      for k in range(1, extent=7) {
+        C[0] = C[0] + A[k]
+      }
+    }
+    """
+    rewrites(lambda func: simplify(partition_loops(func)), before, expected)
+
+
+def test_a_condition_that_is_the_body_limits_the_range(rewrites):
+    before = """
+    primfunc @f(B: Buffer[(8,), float32]) attrs {"num_outputs": 1} {
+      for i in range(10) {
+        if i >= 2 and i < 7 {
+          B[i] = 0.0
+        }
+      }
+    }
+    """
+    expected = """
+    primfunc @f(B: Buffer[(8,), float32]) attrs {"num_outputs": 1} {
+      for i in range(2, extent=5) {
+        B[i] = 0.0
+      }
+    }
+    """
+    rewrites(partition_loops, before, expected)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 9])
+def test_borders_of_a_stencil(keeps_results, n):
+    keeps_results(
+        partition_loops,
+        """
+        primfunc @f(A: Buffer[(n,), float32], B: Buffer[(n,), float32], n: int64) attrs {"num_outputs": 1} {
+          for i in range(n) {
+            for r in range(3) {
+              if i + r >= 1 {
+                if i + r - 1 < n {
+                  B[i] = B[i] + A[i + r - 1]
+                }
+              }
+            }
+          }
+        }
+        """,
+        n=n,
+    )
+
+
+def test_a_parallel_loop_stays_one_loop(keeps_results):
+    after = keeps_results(partition_loops, TILES.replace("range((n", "parallel((n").replace("ANNOTATIONS", ""), n=20)
+    assert str(after).count("parallel") == 1

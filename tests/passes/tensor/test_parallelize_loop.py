@@ -1,0 +1,69 @@
+"""ParallelizeLoop: which loops are worth threads."""
+
+from __future__ import annotations
+
+import functools
+
+from tilewright.passes.context import PassContext
+from tilewright.passes.tensor.parallelize_loop import PARALLEL_IF, parallelize_loops
+from tilewright.tensorir import parse
+from tilewright.tensorir.functor import walk
+from tilewright.tensorir.stmt import For
+from tilewright.tensorir.target import Target
+
+COPY = """
+primfunc @f(A: Buffer[(SIZE,), float32], B: Buffer[(SIZE,), float32], n: int64) attrs {"num_outputs": 1} {
+  for i in parallel(SIZE) {
+    B[i] = A[i]
+  }
+}
+"""
+two_threads = functools.partial(parallelize_loops, target=Target("llvm", num_threads=2))
+
+
+def loops(func):
+    return [node for node in walk(func.body) if isinstance(node, For)]
+
+
+def test_little_work_is_serial_and_much_is_parallel():
+    assert loops(two_threads(parse(COPY.replace("SIZE", "100"))))[0].kind == "serial"
+    assert loops(two_threads(parse(COPY.replace("SIZE", "1000000"))))[0].kind == "parallel"
+
+
+def test_symbolic_work_is_decided_at_run_time():
+    func = parse(COPY.replace("SIZE", "n"))
+    with PassContext(config={"tensorir.ParallelizeLoop": {"min_work": 1000}}):
+        (loop,) = loops(two_threads(func))
+    assert loop.kind == "parallel"
+    assert str(loop.annotations[PARALLEL_IF]) == "n * 2 >= 1000"
+
+
+def test_one_thread_needs_no_parallel_loops():
+    func = parse(COPY.replace("SIZE", "1000000"))
+    assert loops(parallelize_loops(func, target=Target("llvm", num_threads=1)))[0].kind == "serial"
+
+
+def test_a_parallel_loop_in_another_is_serial():
+    func = parse("""
+    primfunc @f(B: Buffer[(1000, 1000), float32]) attrs {"num_outputs": 1} {
+      for i in parallel(1000) {
+        for j in parallel(1000) {
+          B[i, j] = 1.0
+        }
+      }
+    }
+    """)
+    assert [loop.kind for loop in loops(two_threads(func))] == ["parallel", "serial"]
+
+
+def test_iterations_that_write_one_element_are_serial_with_a_remark():
+    func = parse("""
+    primfunc @f(A: Buffer[(1000000,), float32], B: Buffer[(1,), float32]) attrs {"num_outputs": 1} {
+      for i in parallel(1000000) {
+        B[0] = B[0] + A[i]
+      }
+    }
+    """)
+    with PassContext() as ctx:
+        assert loops(two_threads(func))[0].kind == "serial"
+    assert any("same element of B" in remark.message for remark in ctx.remarks)

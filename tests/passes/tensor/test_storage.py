@@ -1,0 +1,74 @@
+"""FlattenBuffer and StorageRewrite: one-dimensional buffers, workspaces, shared stack memory."""
+
+from __future__ import annotations
+
+from tilewright.passes.tensor.flatten_buffer import flatten_buffers
+from tilewright.passes.tensor.storage_rewrite import rewrite_storage
+from tilewright.tensorir.functor import walk
+from tilewright.tensorir.stmt import Allocate
+
+
+def test_row_major_and_strided_buffers_become_offsets(rewrites):
+    before = """
+    primfunc @f(A: Buffer[(n, 8), float32, strides=(16, 1)], B: Buffer[(n, 8), float32], n: int64) {
+      for i in range(n) {
+        B[i, ramp(0, 1, 8)] = A[i, ramp(0, 1, 8)]
+      }
+    }
+    """
+    expected = """
+    primfunc @f(A: Buffer[(n * 16 - 8,), float32], B: Buffer[(n * 8,), float32], n: int64) {
+      for i in range(n) {
+        B[ramp(i * 8, 1, 8)] = A[ramp(i * 16, 1, 8)]
+      }
+    }
+    """
+    rewrites(flatten_buffers, before, expected)
+
+
+PARALLEL = """
+primfunc @f(A: Buffer[(n, 60), float32], B: Buffer[(n, 60), float32], n: int64) attrs {"num_outputs": 1} {
+  for i in parallel(n) {
+    allocate T: Buffer[(60,), float32, arena]
+    for j in range(60) {
+      T[j] = A[i, j] * 2.0
+    }
+    for j in range(60) {
+      B[i, j] = T[59 - j]
+    }
+  }
+}
+"""
+
+
+def test_each_parallel_iteration_has_whole_cache_lines_of_the_workspace(keeps_results):
+    after = keeps_results(lambda func: rewrite_storage(flatten_buffers(func)), PARALLEL, n=5)
+    assert after.attrs["num_workspaces"] == 1
+    assert [str(extent) for extent in after.buffers[-1].shape] == ["n * 64"]
+    assert not any(isinstance(node, Allocate) for node in walk(after.body))
+
+
+def test_stack_buffers_that_live_one_after_the_other_share_memory(keeps_results):
+    after = keeps_results(
+        rewrite_storage,
+        """
+        primfunc @f(A: Buffer[(8,), float32], B: Buffer[(8,), float32]) attrs {"num_outputs": 1} {
+          allocate S: Buffer[(8,), float32, stack]
+          allocate T: Buffer[(8,), float32, stack]
+          allocate U: Buffer[(8,), float32, stack]
+          for i in range(8) {
+            S[i] = A[i] + 1.0
+          }
+          for i in range(8) {
+            T[i] = S[7 - i]
+          }
+          for i in range(8) {
+            U[i] = T[i] * 2.0
+          }
+          for i in range(8) {
+            B[i] = U[i]
+          }
+        }
+        """,
+    )
+    assert sum(isinstance(node, Allocate) for node in walk(after.body)) == 2

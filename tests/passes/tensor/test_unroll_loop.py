@@ -1,0 +1,58 @@
+"""UnrollLoop: which loops are written out."""
+
+from __future__ import annotations
+
+from tilewright.passes.context import PassContext
+from tilewright.passes.tensor.unroll_loop import unroll_loops
+from tilewright.tensorir import parse
+from tilewright.tensorir.functor import walk
+from tilewright.tensorir.stmt import For
+
+SHORT = """
+primfunc @f(A: Buffer[(3,), float32], B: Buffer[(3,), float32]) attrs {"num_outputs": 1} {
+  for i in KIND(3) {
+    let x: float32 = A[i]
+    B[i] = x
+  }
+}
+"""
+WRITTEN_OUT = """
+primfunc @f(A: Buffer[(3,), float32], B: Buffer[(3,), float32]) attrs {"num_outputs": 1} {
+  {
+    let x: float32 = A[0]
+    B[0] = x
+  }
+  {
+    let x: float32 = A[1]
+    B[1] = x
+  }
+  {
+    let x: float32 = A[2]
+    B[2] = x
+  }
+}
+"""
+
+
+def test_each_copy_has_its_own_definitions(rewrites):
+    rewrites(unroll_loops, SHORT.replace("KIND", "unrolled"), WRITTEN_OUT)
+
+
+def test_short_serial_loops_are_unrolled_when_the_option_says_so(rewrites):
+    serial = SHORT.replace("KIND", "range")
+    rewrites(unroll_loops, serial, serial)
+    with PassContext(config={"tensorir.UnrollLoop": {"auto_max_step": 3}}):
+        rewrites(unroll_loops, serial, WRITTEN_OUT)
+    with PassContext(config={"tensorir.UnrollLoop": {"auto_max_step": 2}}):
+        rewrites(unroll_loops, serial, serial)
+
+
+def test_what_would_be_too_long_stays_a_loop_and_says_so():
+    with PassContext(config={"tensorir.UnrollLoop": {"max_unroll": 2}}) as ctx:
+        after = unroll_loops(parse(SHORT.replace("KIND", "unrolled")))
+    assert [node.kind for node in walk(after.body) if isinstance(node, For)] == ["serial"]
+    assert any("max_unroll" in remark.message for remark in ctx.remarks)
+
+
+def test_results_stay(keeps_results):
+    keeps_results(unroll_loops, SHORT.replace("KIND", "unrolled"))

@@ -1,0 +1,43 @@
+"""VerifyMemory: what a lowered function must not do."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewright.passes.tensor.verify_memory import verify_memory
+from tilewright.tensorir import parse
+from tilewright.tensorir.errors import VerifyError
+
+HEAD = "primfunc @f(A: Buffer[(8,), float32], n: int64) {\n"
+
+
+@pytest.mark.parametrize(
+    "body, message",
+    [
+        ("block b(v: spatial(8) = 0) { writes A[v] A[v] = 1.0 }", "block b is left"),
+        ("allocate T: Buffer[(8,), float32, arena]\nT[0] = 1.0", "scope arena"),
+        ("allocate T: Buffer[(n,), float32, stack]\nT[0] = 1.0", "no constant size"),
+        ("allocate T: Buffer[(100000,), float32, stack]\nT[0] = 1.0", "400000 bytes"),
+        ("for i in range(8) { A[i + 1] = 0.0 }", "reaches 8"),
+        ("for i in range(8) { A[i - 1] = 0.0 }", "reaches -1"),
+        ("A[ramp(4, 1, 8)] = broadcast(0.0, 8)", "reaches 11"),
+        ("for i in parallel(8) { A[3] = 0.0 }", "write one element of A"),
+    ],
+)
+def test_what_is_refused_is_named_and_underlined(body, message):
+    with pytest.raises(VerifyError) as error:
+        verify_memory(parse(HEAD + body + "\n}"))
+    assert message in str(error.value) and "^" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for i in range(8) { A[i] = 0.0 }",
+        "for i in range(n) { A[i] = 0.0 }",
+        "for i in range(9) { if i < 8 { A[i] = 0.0 } }",
+        "allocate T: Buffer[(8,), float32, stack]\nT[7] = 1.0",
+    ],
+)
+def test_what_may_be_right_is_accepted(body):
+    verify_memory(parse(HEAD + body + "\n}"))
