@@ -194,9 +194,12 @@ def place_for_producers(state: State, block: Block, loop_ref: LoopRef, before: i
     inside = 0
     for buffer, loads in accesses(block).reads.items():
         first: list[Span] | None = None  # the box of the first writer; init and update of a reduction share theirs
-        for writer in state.writers(buffer):
+        writers = state.writers(buffer)
+        for writer in writers:
             common = [outer for outer in around if holds(outer.body, writer)]
             if not common:
+                if any(holds(around[0].body, other) for other in writers):
+                    state.fail(f"cannot {what}: several blocks write parts of {buffer.name}", writer)
                 continue
             inside += common[-1] is loop
             box, guards = _completed_box(state, writer, buffer, common, analyzer, what)

@@ -22,14 +22,12 @@ EXTENTS = (1, 2, 3, 5, 8)
 
 
 def random_program(rng: random.Random) -> PrimFunc:
-    """A few stages over two-dimensional integer tensors: elementwise, stencils, broadcasts, transposes, reductions.
-
-    Integers, so that every order of a sum gives the same bits.
-    """
+    """A few stages over two-dimensional tensors: elementwise, stencils, transposes, reductions."""
+    dtype = rng.choice(("int64", "float32"))
     n = Var("n")
     rows: Any = rng.choice((*EXTENTS, n))
     cols = rng.choice(EXTENTS)
-    x = te.placeholder((rows, cols), "int64", "x")
+    x = te.placeholder((rows, cols), dtype, "x")
     tensors = [x]
     for number in range(rng.randint(1, 4)):
         a, b = rng.choice(tensors), rng.choice(tensors)
@@ -59,7 +57,7 @@ def random_stage(rng: random.Random, a: te.Tensor, b: te.Tensor, name: str) -> t
         return te.compute((rows, 1), lambda i, j: te.sum(a[i, k], axis=k), name)
     if kind == "column_max":
         k = te.reduce_axis(rows, "k")
-        return te.compute((2, cols), lambda i, j: te.max(a[k, j] * (i + 1), axis=k), name)
+        return te.compute((2, cols), lambda i, j: te.max(a[k, j] * (i + 1).astype(a.dtype), axis=k), name)
     if kind == "matmul":
         k = te.reduce_axis(cols, "k")
         return te.compute((rows, rows), lambda i, j: te.sum(a[i, k] * a[j, k], axis=k), name)
@@ -130,7 +128,13 @@ def test_accepted_steps_keep_the_results_and_replay(same: Callable[..., None], s
             assert len([name for name in str(before).split() if name == "block"]) == len(blocks)
             assert str(sch.trace).startswith(steps)
             assert sch.func is before
-    same(func, sch, n=rng.choice((1, 3, 6)))
+    same(func, sch, tolerance(func, sch), n=rng.choice((1, 3, 6)))
+
+
+def tolerance(func: PrimFunc, sch: Schedule) -> float:
+    """Results agree to the last bit, unless rfactor changed the order of floating-point steps."""
+    factored = any(step.name == "rfactor" for step in sch.trace.instructions)
+    return 1e-4 if factored and func.buffers[0].dtype.is_float else 0.0
 
 
 def backwards(stmt: Stmt) -> Stmt:
@@ -162,4 +166,4 @@ def test_parallel_iterations_run_in_any_order(results: Callable[..., Any], seed:
     sizes = {"n": 3}
     other = sch.func.with_body(backwards(sch.func.body))
     for expected, found in zip(results(func, sizes), results(other, sizes), strict=True):
-        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_allclose(found, expected, rtol=tolerance(func, sch), atol=tolerance(func, sch))
