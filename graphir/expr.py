@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.graphir.base import Expr, FrozenExpr, new_fields
+from tilewright.graphir.base import Expr as Expr
+from tilewright.graphir.base import FrozenExpr, new_fields
 from tilewright.graphir.op import NoAttrs, Operator, get_operator, set_call_maker
 from tilewright.graphir.types import FuncType, TensorType, TupleType, Type
 from tilewright.tensorir.dtype import BOOL, DataType, as_dtype

@@ -223,7 +223,9 @@ def _is_required(field: dataclasses.Field[Any]) -> bool:
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:
-    return field.default if field.default is not dataclasses.MISSING else field.default_factory()  # type: ignore[misc]
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default
 
 
 OPERATORS: dict[str, Operator] = {}

@@ -14,7 +14,8 @@ from tilewright.runtime.executable import Array, Runner
 
 def contiguous(constant: Array) -> Array:
     """A constant as the kernels read it: row-major, of native byte order."""
-    return np.ascontiguousarray(constant, constant.dtype.newbyteorder("=")).reshape(constant.shape)
+    result: Array = np.ascontiguousarray(constant, constant.dtype.newbyteorder("=")).reshape(constant.shape)
+    return result
 
 
 class MachineCodeRunner:

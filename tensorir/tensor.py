@@ -294,7 +294,7 @@ def _nest(tensor: Tensor, buffers: Mapping[Buffer, Buffer], block_name: str) -> 
         iters.append(IterVar(Var(f"v{axis.name}"), begin, extent, kind, loop))
     from_axis = {axis: item.var for (axis, _, _, _), item in zip((*spatial, *reduction), iters, strict=True)}
     place = tuple(from_axis[axis] for axis in tensor.axes)
-    stmt = _block(tensor, buffers, block_name, iters, place, from_axis)
+    stmt: Stmt = _block(tensor, buffers, block_name, iters, place, from_axis)
     for loop, begin, extent in reversed(loops):
         stmt = For(loop, begin, extent, "serial", stmt)
     return stmt

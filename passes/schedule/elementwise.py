@@ -4,6 +4,7 @@ elements become vectors, and the rest runs in parallel."""
 from __future__ import annotations
 
 from tilewright.passes.schedule.facts import (
+    Access,
     block_of,
     loads,
     mergeable,
@@ -26,7 +27,7 @@ def schedule_elementwise(schedule: Schedule, ref: BlockRef, target: Target) -> N
     items = spatial(block)
     if not loops or len(loops) != len(items):
         return
-    accesses = [*stores(block), *loads(block)]
+    accesses: list[Access] = [*stores(block), *loads(block)]
     first = len(items) - 1
     while first > 0 and mergeable(accesses, items[first - 1], items[first]):
         first -= 1
@@ -68,6 +69,7 @@ def _finish(schedule: Schedule, outer: LoopRef | None, inner: LoopRef | None) ->
 
 def vector_lanes(block: Block, target: Target) -> int:
     """Lanes of a vector for a block: of its widest element type, so that no value needs two registers."""
-    bits = [access.buffer.dtype.bits for access in (*stores(block), *loads(block))]
+    accesses: list[Access] = [*stores(block), *loads(block)]
+    bits = [access.buffer.dtype.bits for access in accesses]
     widest = max((bits_ for bits_ in bits if bits_ > 8), default=32)
     return max(2, target.vector_bits // widest)

@@ -10,6 +10,9 @@ from tilewright.tensorir.functor import uses_var, walk
 from tilewright.tensorir.schedule import BlockRef, Schedule
 from tilewright.tensorir.stmt import Block, BufferStore, IterVar
 
+#: A load from or a store to a buffer.
+Access = BufferLoad | BufferStore
+
 #: Intrinsics that cost about as much as a handful of additions or less.
 _CHEAP_CALLS = frozenset(
     {"abs", "fma", "floor", "ceil", "trunc", "round", "isnan", "isinf", "isfinite", "copysign", "reinterpret"}
@@ -72,7 +75,7 @@ def uses(access: BufferLoad | BufferStore, var: Var) -> bool:
     return any(uses_var(index, {var}) for index in access.indices)
 
 
-def mergeable(accesses: Iterable[BufferLoad | BufferStore], outer: IterVar, inner: IterVar) -> bool:
+def mergeable(accesses: Iterable[Access], outer: IterVar, inner: IterVar) -> bool:
     """Whether two neighbouring variables walk memory like one: in every access both are missing, or both are indices
     of neighbouring dimensions of which the inner one is walked whole."""
     for access in accesses:
