@@ -1,0 +1,78 @@
+"""AlterOpLayout: convolutions and what is between them work on blocks of channels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tilewright import graphir as gi
+from tilewright.graphir.visitor import call_nodes
+from tilewright.passes import PassContext, Sequential
+from tilewright.passes.graph import AlterOpLayout, FoldConstant
+from tilewright.tensorir.target import Target
+
+RNG = np.random.default_rng(3)
+PIPELINE = Sequential([AlterOpLayout(), FoldConstant()])
+
+
+@pytest.fixture(autouse=True)
+def target():
+    """Vectors of eight float32, whatever the machine has."""
+    with Target("llvm", mcpu="x86-64-v3") as target:
+        yield target
+
+
+def conv(x: gi.Expr, channels: int, size: int = 3) -> gi.Expr:
+    shape = (channels, x.shape[1], size, size)
+    return gi.nn.conv2d(x, gi.const(RNG.standard_normal(shape).astype(np.float32)), padding=(size // 2, size // 2))
+
+
+def transforms(mod: gi.IRModule) -> list[tuple[str, str]]:
+    calls = [call for call in call_nodes(mod["main"].body) if call.op.name == "layout_transform"]
+    return [
+        (call.attrs.src_layout, call.attrs.dst_layout) for call in calls if not isinstance(call.args[0], gi.Constant)
+    ]
+
+
+BETWEEN = {
+    "relu": gi.nn.relu,
+    "residual": lambda y: gi.nn.relu(y) + y,
+    "bias": lambda y: gi.nn.bias_add(y, RNG.standard_normal(16).astype(np.float32)),
+    "channel factors": lambda y: y * gi.const(RNG.standard_normal((16, 1, 1)).astype(np.float32)),
+    "scalar": lambda y: y * 2.0,
+    "pooling": lambda y: gi.nn.avg_pool2d(gi.nn.max_pool2d(y, pool_size=(2, 2)), pool_size=(2, 2)),
+    "concatenate": lambda y: gi.concatenate([y, gi.nn.relu(y)], axis=1),
+    "map of one channel": lambda y: y * gi.const(RNG.standard_normal((1, 1, 8, 8)).astype(np.float32)),
+}
+
+
+@pytest.mark.parametrize("name", BETWEEN)
+def test_nothing_is_transformed_between_two_convolutions(keeps_values, name):
+    x = gi.var("x", shape=("n", 8, 8, 8))
+    mod = gi.IRModule({"main": gi.Function([x], conv(BETWEEN[name](conv(x, 16)), 8))})
+    after = keeps_values(PIPELINE, mod, RNG.standard_normal((2, 8, 8, 8)).astype(np.float32))
+    assert transforms(after) == [("NCHW", "NCHW8c"), ("NCHW8c", "NCHW")]
+
+
+def test_an_image_of_three_channels_is_read_as_it_is(keeps_values):
+    x = gi.var("x", shape=(1, 3, 8, 8))
+    mod = gi.IRModule({"main": gi.Function([x], conv(x, 16))})
+    after = keeps_values(PIPELINE, mod, RNG.standard_normal((1, 3, 8, 8)).astype(np.float32))
+    assert transforms(after) == [("NCHW8c", "NCHW")]
+
+
+def test_an_operator_that_needs_the_plain_layout_gets_it(keeps_values):
+    x = gi.var("x", shape=(1, 8, 4, 4))
+    mod = gi.IRModule({"main": gi.Function([x], conv(gi.nn.softmax(conv(x, 8), axis=1), 8))})
+    after = keeps_values(PIPELINE, mod, RNG.standard_normal((1, 8, 4, 4)).astype(np.float32))
+    assert transforms(after) == [("NCHW", "NCHW8c"), ("NCHW8c", "NCHW")] * 2
+
+
+@pytest.mark.parametrize(("channels", "groups", "reason"), [(10, 1, "no whole blocks"), (8, 8, "groups")])
+def test_a_convolution_that_stays_says_why(channels, groups, reason):
+    x = gi.var("x", shape=(1, 8, 4, 4))
+    weight = gi.const(np.ones((channels, 8 // groups, 1, 1), np.float32))
+    mod = gi.IRModule({"main": gi.Function([x], gi.nn.conv2d(x, weight, groups=groups))})
+    with PassContext() as ctx:
+        assert AlterOpLayout()(mod) is mod
+    assert any(reason in remark.message for remark in ctx.remarks)

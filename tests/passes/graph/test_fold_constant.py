@@ -1,0 +1,40 @@
+"""FoldConstant computes what depends on constants alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewright import graphir as gi
+from tilewright.passes import PassContext
+from tilewright.passes.graph import FoldConstant
+
+HEAD = "def @main(%x: Tensor[(2,), float32]) {"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("%0 = add(float32(1.0), float32(2.0)) %1 = add(%x, %0) %1", "%1 = add(%x, float32(3.0)) %1"),
+        ("%0 = transpose(const(int64, [[1, 2]])) %0", "const(int64, [[1], [2]])"),
+        ("%0 = (%x, float32(1.0)) %1 = %0.0 %1", "%x"),
+        ("%0 = less(int64(1), int64(2)) %1 = if %0 { %x } else { %2 = tanh(%x) %2 } %1", "%x"),
+        ("let %v = negative(float32(1.0)) %1 = add(%x, %v) %1", "%1 = add(%x, float32(-1.0)) %1"),
+        ("%0 = tanh(%x) %0", "%0 = tanh(%x) %0"),
+    ],
+)
+def test_rewrites(rewrites, before, after):
+    rewrites(FoldConstant(), f"{HEAD} {before} }}", f"{HEAD} {after} }}")
+
+
+def test_results_far_larger_than_their_arguments_stay(rewrites):
+    mod = gi.IRModule.from_expr(gi.broadcast_to(gi.const(1.0), (1 << 30,)))
+    ctx = rewrites(FoldConstant(), mod, mod)
+    assert any("not computed" in remark.message for remark in ctx.remarks)
+
+
+def test_the_limit_is_an_option():
+    mod = gi.IRModule.from_expr(gi.broadcast_to(gi.const(1.0), (100,)))
+    with PassContext(config={"graphir.FoldConstant": {"max_bytes": 399}}):
+        assert FoldConstant()(mod) is mod
+    with PassContext(config={"graphir.FoldConstant": {"max_bytes": 400}}):
+        assert isinstance(FoldConstant()(mod)["main"].body, gi.Constant)

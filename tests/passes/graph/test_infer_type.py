@@ -1,0 +1,56 @@
+"""InferType fills in types and says which one is wrong or missing."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewright import graphir as gi
+from tilewright.passes.graph import InferType
+from tilewright.tensorir.errors import TypeInferenceError
+
+
+def test_calls_of_functions_get_the_type_of_the_module_s_function():
+    x, p = gi.var("x", shape=("n", 4)), gi.var("p", shape=("n", 4))
+    call = gi.tanh(gi.Call(gi.GlobalVar("f"), [x]))
+    assert call.type is None
+    mod = InferType()(gi.IRModule({"main": gi.Function([x], call), "f": gi.Function([p], gi.sum(p, axis=1))}))
+    assert mod["main"].body.type == gi.TensorType(("n",))
+
+
+def test_lets_without_a_type_get_that_of_their_value():
+    x, v = gi.var("x", shape=(4,)), gi.var("v")
+    mod = InferType()(gi.IRModule({"main": gi.Function([x], gi.Let(v, gi.less(x, 0.0), v))}))
+    assert mod["main"].body.var.type == gi.TensorType((4,), "bool")
+
+
+def test_a_typed_module_stays_the_same_object(network):
+    mod, _ = network
+    assert InferType()(mod) is mod
+
+
+def test_a_declared_recursive_function_is_typed():
+    f, n = gi.GlobalVar("f"), gi.var("n", shape=(), dtype="int64")
+    body = gi.If(gi.greater(n, 0), gi.Call(f, [n - 1]), n)
+    mod = InferType()(gi.IRModule({f: gi.Function([n], body, n.type)}))
+    assert mod["f"].body.then_branch.type == n.type
+
+
+def test_an_undeclared_recursive_function_is_an_error():
+    f, n = gi.GlobalVar("f"), gi.var("n", shape=(), dtype="int64")
+    with pytest.raises(TypeInferenceError, match="declare its result type"):
+        InferType()(gi.IRModule({f: gi.Function([n], gi.Call(f, [n - 1]))}))
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (lambda x: x + gi.var("y"), "variable %y has no type"),
+        (lambda x: gi.Call(gi.GlobalVar("g"), [x]), "no function @g"),
+        (lambda x: gi.Call("tanh", [x], type=gi.TensorType((9,))), "declared as"),
+        (lambda x: gi.Call(gi.GlobalVar("main"), [x, x], type=x.type), "expected 1 arguments, found 2"),
+    ],
+)
+def test_errors_name_what_is_wrong(body, message):
+    x = gi.var("x", shape=(4,))
+    with pytest.raises(TypeInferenceError, match=message):
+        InferType()(gi.IRModule({"main": gi.Function([x], body(x))}))

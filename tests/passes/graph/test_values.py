@@ -1,0 +1,40 @@
+"""Every graph pass, alone and after all others, leaves the values of a network as they are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tilewright import graphir as gi
+from tilewright.passes import PassContext, get_pass, list_passes
+from tilewright.passes import graph as graph_passes
+
+PASSES = [cls for name in graph_passes.__all__ if isinstance(cls := getattr(graph_passes, name), type)]
+
+
+@pytest.mark.parametrize("pass_class", PASSES, ids=lambda cls: cls.__name__)
+def test_alone(pass_class, network, keeps_values):
+    keeps_values(pass_class(), *network)
+
+
+def test_one_after_the_other(network, keeps_values):
+    mod, x = network
+    for pass_class in PASSES:
+        mod = keeps_values(pass_class(), mod, x)
+
+
+@pytest.mark.parametrize("pass_class", PASSES, ids=lambda cls: cls.__name__)
+def test_each_is_registered_by_its_name(pass_class):
+    assert pass_class.__name__ in list_passes()
+    assert isinstance(get_pass(pass_class.__name__), pass_class)
+
+
+@pytest.mark.parametrize("pass_class", PASSES, ids=lambda cls: cls.__name__)
+def test_none_recurses_over_deep_graphs(pass_class):
+    x = y = gi.var("x", shape=("n", 4))
+    for step in range(5000):
+        y = gi.add(y, y) if step % 2 else gi.tanh(y)
+    with PassContext(opt_level=3):
+        after = pass_class()(gi.IRModule({"main": gi.Function([x], y)}))
+    values = np.zeros((2, 4), np.float32)
+    np.testing.assert_array_equal(gi.evaluate(after, values), values)
