@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tilewright.passes.tensor.compact_buffer import compact_buffers
 from tilewright.tensorir import parse
 from tilewright.tensorir.functor import walk
-from tilewright.tensorir.stmt import Allocate
+from tilewright.tensorir.stmt import Allocate, For
 
 TILED = """
 primfunc @f(A: Buffer[(n, 64), float32], C: Buffer[(n, 64), float32], n: int64) attrs {"num_outputs": 1} {
@@ -116,6 +118,31 @@ def test_a_buffer_that_carries_values_between_iterations_stays(rewrites):
     }
     """
     rewrites(compact_buffers, before, before)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        # read before it is written, so it is the value of the iteration before
+        "if i > 0 { C[i] = T[0] }  T[0] = A[i]",
+        # written in the even iterations only
+        "if i % 2 == 0 { T[0] = A[i] }  C[i] = T[0]",
+        # four elements are written in each iteration, the fifth in the first one
+        "if i == 0 { T[4] = 1.0 }  for j in range(4) { T[j] = A[j] }  for j in range(5) { C[i] = C[i] + T[j] }",
+    ],
+)
+def test_what_an_iteration_does_not_write_before_reading_is_not_its_own(keeps_results, body):
+    program = f"""
+    primfunc @f(A: Buffer[(8,), float32], C: Buffer[(8,), float32]) attrs {{"num_outputs": 1}} {{
+      allocate T: Buffer[(5,), float32, arena]
+      for i in range(8) {{
+        {body}
+      }}
+    }}
+    """
+    after = keeps_results(compact_buffers, program)
+    (loop,) = (node for node in walk(after.body) if isinstance(node, For) and node.var.name == "i")
+    assert not any(isinstance(node, Allocate) for node in walk(loop))
 
 
 def test_a_sliding_window_keeps_its_rows(keeps_results):
