@@ -31,7 +31,7 @@ from tilewright.tensorir.dtype import as_dtype
 from tilewright.tensorir.errors import InputError, VerifyError, add_note
 
 #: A value: an array, a tuple of values, or a function with the variables around it.
-Value = Union[np.ndarray, tuple["Value", ...], "_Closure"]  # type: ignore[type-arg]  # arrays of any element type
+Value = Union[np.ndarray, tuple["Value", ...], "_Closure"]
 
 
 def evaluate(node: IRModule | Expr, *inputs: Any, dtype: str | None = None, **named: Any) -> Any:

@@ -224,7 +224,7 @@ class _Region:
 
     def __init__(self, parent: _Region | None) -> None:
         self.parent = parent
-        self.depth = 0 if parent is None else parent.depth + 1
+        self.depth: int = 0 if parent is None else parent.depth + 1
         self.lines: list[str | _Region] = []
 
 
@@ -463,5 +463,5 @@ def _flatten(region: _Region, lines: list[str], depth: int) -> None:
             stack.pop()
 
 
-Expr.to_text = to_text  # type: ignore[assignment]  # constants= has a default
-IRModule.to_text = to_text  # type: ignore[assignment]
+Expr.to_text = to_text
+IRModule.to_text = to_text

@@ -216,7 +216,7 @@ class _Comparison:
             if x.op is not y.op:
                 return "different operators"
             if x.attrs is not y.attrs and not data_equal(x.attrs, y.attrs):
-                return f"{x.op.name}: attributes {x.attrs} and {y.attrs}"
+                return f"attributes {x.attrs} and {y.attrs}"
         elif global_name(x.op) != global_name(y.op):  # a callee that is a GlobalVar is none of the children
             return "different functions are called"
         return self.below(x, y, "arguments")

@@ -49,7 +49,7 @@ class _Scope:
 
     def __init__(self, outer: _Scope | None) -> None:
         self.outer = outer
-        self.depth = 0 if outer is None else outer.depth + 1
+        self.depth: int = 0 if outer is None else outer.depth + 1
         self.bound: list[tuple[Var, Expr]] = []
 
     def close(self, result: Expr) -> Expr:

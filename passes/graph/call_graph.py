@@ -22,8 +22,8 @@ def callees(function: AnyFunction) -> dict[str, int]:
                 found[callee.name] = found.get(callee.name, 0) + 1
     else:
         for item in walk(function):
-            if isinstance(item, ScalarCall) and item.op.startswith("@"):
-                found[item.op[1:]] = found.get(item.op[1:], 0) + 1
+            if isinstance(item, ScalarCall) and item.name.startswith("@"):
+                found[item.name[1:]] = found.get(item.name[1:], 0) + 1
     return found
 
 

@@ -53,8 +53,8 @@ def _merge(func: Function) -> Function:
         key = keys.of(node)
         return node if key is None else table.setdefault(key, node)
 
-    inside = {nested: nested for nested in nested_functions(func) if nested is not func}
-    return func.with_body(rewrite_graph(func.body, share, done=dict(inside)))
+    inside: dict[Expr, Expr] = {nested: nested for nested in nested_functions(func) if nested is not func}
+    return func.with_body(rewrite_graph(func.body, share, done=inside))
 
 
 class _Keys:

@@ -22,9 +22,7 @@ import numpy as np
 
 from tilewright.graphir.expr import Call, Constant, Expr, Function
 from tilewright.graphir.module import IRModule
-from tilewright.graphir.op import Operator
-from tilewright.graphir.ops.arithmetic import add, multiply
-from tilewright.graphir.ops.nn.bias_add import bias_add
+from tilewright.graphir.op import Operator, get_operator
 from tilewright.graphir.printer import summary
 from tilewright.graphir.types import TensorType
 from tilewright.graphir.visitor import post_order
@@ -35,6 +33,9 @@ from tilewright.passes.registry import register_pass
 from tilewright.passes.sequential import Sequential
 
 Vector = np.ndarray[Any, Any]
+
+#: What this pass is about: factors are multiplications, and they pass through additions.
+MULTIPLY, ADD, BIAS_ADD = get_operator("multiply"), get_operator("add"), get_operator("nn.bias_add")
 
 
 class _Way(NamedTuple):
@@ -74,7 +75,7 @@ class FoldScaleAxis(Sequential):
 
 def _factor(node: Expr) -> tuple[Expr, Constant] | None:
     """``(x, s)`` for ``x * s`` or ``s * x`` with a constant ``s`` that x is not broadcast to."""
-    if type(node) is not Call or node.op is not multiply:
+    if type(node) is not Call or node.op is not MULTIPLY:
         return None
     for x, s in (node.args, node.args[::-1]):
         if type(s) is Constant and type(x) is not Constant and x.type == node.type and s.dtype.is_float:
@@ -226,10 +227,10 @@ class _Backward(_Scaling):
         """``(x, b)`` for ``x + b`` with a constant ``b``, which comes in the shape that it is broadcast from."""
         if type(node) is not Call or not isinstance(node.type, TensorType):
             return None
-        if node.op is bias_add:
+        if node.op is BIAS_ADD:
             x, bias = node.args
             return (x, _shaped(bias.data, node.ndim, node.attrs.axis)) if type(bias) is Constant else None
-        if node.op is add:
+        if node.op is ADD:
             for x, b in (node.args, node.args[::-1]):
                 if type(b) is Constant and type(x) is not Constant and x.type == node.type:
                     return x, b
@@ -253,7 +254,7 @@ class _Backward(_Scaling):
             own = along_axis(addend[1], node.type, ways[node].axis)
             assert own is not None
             scaled = _shaped(own * vector, node.ndim, ways[node].axis)
-            return Call(add, (self.done[addend[0]], scaled), None, node.type, node.span)
+            return Call(ADD, (self.done[addend[0]], scaled), None, node.type, node.span)
         return self.rebuilt(node)
 
 

@@ -60,9 +60,9 @@ class _Lifting:
         for node in order:
             children = () if is_primitive(node) else node.children
             if isinstance(node, Call) and node.op in self.captured:
-                captured = self.captured[node.op]  # type: ignore[index]  # what is captured from is an expression
+                captured = self.captured[node.op]
                 args = [*(self.done[var] for var in captured), *(self.done[arg] for arg in node.args)]
-                self.done[node] = Call(self.done[node.op], args, None, node.type, node.span)  # type: ignore[index]
+                self.done[node] = Call(self.done[node.op], args, None, node.type, node.span)
                 continue
             new = node
             if any(self.done[child] is not child for child in children):

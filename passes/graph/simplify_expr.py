@@ -82,7 +82,7 @@ def _transpose_twice(match: Match) -> Expr:
     first = _transpose_axes(inner, x.ndim)
     second = _transpose_axes(match["self"].attrs, x.ndim)
     axes = tuple(first[axis] for axis in second)
-    return x if axes == tuple(range(x.ndim)) else _again(match, x, axes=axes)  # type: ignore[no-any-return]
+    return x if axes == tuple(range(x.ndim)) else _again(match, x, axes=axes)
 
 
 def _transpose_nothing(match: Match) -> Expr | None:

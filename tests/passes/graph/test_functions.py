@@ -6,6 +6,8 @@ import pytest
 
 from tilewright import graphir as gi
 from tilewright.passes.graph import InlineFunctions, LambdaLift, RemoveUnusedFunctions
+from tilewright.tensorir.expr import Call, IntImm
+from tilewright.tensorir.stmt import Evaluate, PrimFunc
 
 T = "Tensor[(2,), float32]"
 
@@ -76,3 +78,14 @@ def test_without_an_entry_point_nothing_is_removed(rewrites):
     text = f"def @f(%p: {T}) {{ %p }} def @g(%p: {T}) {{ %p }}"
     rewrites(RemoveUnusedFunctions(), text, text)
     rewrites(RemoveUnusedFunctions(["g"]), text, f"def @g(%p: {T}) {{ %p }}")
+
+
+def test_loop_level_functions_count_as_callers():
+    inner = PrimFunc("inner", (), Evaluate(IntImm(0)))
+    outer = PrimFunc("outer", (), Evaluate(Call("@inner", (), "void")))
+    unused = PrimFunc("unused", (), Evaluate(IntImm(0)))
+    main = gi.parse(f"def @main(%x: {T}) {{ %0 = @outer(%x) : {T} %0 }}")["main"]
+    functions = {"main": main, "outer": outer, "inner": inner}
+    before = gi.IRModule({**functions, "unused": unused})
+    after = RemoveUnusedFunctions()(before)
+    assert [gv.name for gv in after] == ["main", "outer", "inner"]
