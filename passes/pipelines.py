@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tilewright.passes import graph, tensor
 from tilewright.passes.lower import LowerToTensorIR, PlanMemory
-from tilewright.passes.schedule import ScheduleKernels
+from tilewright.passes.schedule import DecomposeReductions, ScheduleKernels
 from tilewright.passes.sequential import Sequential
 from tilewright.passes.tensor.pipeline import tensor_pipeline
 from tilewright.tensorir.target import Target
@@ -41,7 +41,7 @@ def lowering_pipeline(target: Target | None = None) -> Sequential:
 
 def schedule_pipeline(target: Target | None = None) -> Sequential:
     """Loop nests are tiled, vectorized and made parallel."""
-    return Sequential([ScheduleKernels()], name="schedule")
+    return Sequential([ScheduleKernels(), DecomposeReductions()], name="schedule")
 
 
 def kernel_pipeline(target: Target | None = None) -> Sequential:

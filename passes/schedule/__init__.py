@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilewright.passes.schedule.decompose_reductions import DecomposeReductions
 from tilewright.passes.schedule.schedule_kernels import ScheduleKernels
 
-__all__ = ["ScheduleKernels"]
+__all__ = ["DecomposeReductions", "ScheduleKernels"]

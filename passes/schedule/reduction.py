@@ -133,11 +133,20 @@ def _vectorize_stage(schedule: Schedule, ref: BlockRef, row: LoopRef | None, tar
     if lanes is not None:
         _accumulate_in_registers(schedule, ref, inner, int(lanes))
     elif not reductions(block):
-        schedule.vectorize(inner[-1])
+        vectorize_loop(schedule, inner[-1], vector_lanes(block, target))
     elif is_exact(block) or "partial_results" in _producer_annotations(schedule, ref):
         kinds = loop_kinds(schedule, ref, inner)
         schedule.decompose_reduction(ref, next(loop for loop in inner if kinds[loop] == "reduction"))
-        schedule.vectorize(schedule.get_loops(ref)[-1], reassociate=True)
+        vectorize_loop(schedule, schedule.get_loops(ref)[-1], vector_lanes(block, target), reassociate=True)
+
+
+def vectorize_loop(schedule: Schedule, loop: LoopRef, lanes: int, reassociate: bool = False) -> None:
+    """Make a loop one of vectors: itself if its extent is constant, else its inner part of ``lanes`` iterations."""
+    found = schedule.get(loop)
+    assert isinstance(found, For)
+    if constant(found.extent) is None:
+        _, loop = schedule.split(loop, [None, lanes])
+    schedule.vectorize(loop, reassociate=reassociate)
 
 
 def _producer_annotations(schedule: Schedule, ref: BlockRef) -> list[str]:

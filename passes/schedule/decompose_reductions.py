@@ -1,0 +1,54 @@
+"""DecomposeReductions: a reduction starts before its loops, not in their first step.
+
+Before::
+
+    for i: for k: block C(vi, vk) { init { C[vi] = 0 }  C[vi] = C[vi] + A[vi, vk] }
+
+After::
+
+    for i: { block C_init(vi) { C[vi] = 0 }  for k: block C(vi, vk) { C[vi] = C[vi] + A[vi, vk] } }
+
+So a reduction over nothing gives its start value, and no step asks whether it is the first.
+"""
+
+from __future__ import annotations
+
+from tilewright.graphir.module import IRModule
+from tilewright.passes.base import PrimFuncPass
+from tilewright.passes.context import PassContext
+from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.registry import register_pass
+from tilewright.passes.schedule.facts import block_of
+from tilewright.passes.schedule.inline import reduction_blocks
+from tilewright.passes.schedule.reduction import loop_kinds
+from tilewright.tensorir.errors import ScheduleError
+from tilewright.tensorir.schedule import Schedule
+from tilewright.tensorir.stmt import PrimFunc
+
+
+@register_pass
+@primfunc_pass(opt_level=0, name="DecomposeReductions")
+class DecomposeReductions(PrimFuncPass):
+    """Gives the start of every reduction a statement of its own, before the outermost loop of the reduction."""
+
+    runs_on_skipped = True
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        """``func`` without blocks that start a reduction in their first step, where a schedule can move the start."""
+        schedule = Schedule(func)
+        for ref in reduction_blocks(schedule):
+            if block_of(schedule, ref).init is None:
+                continue
+            loops = schedule.get_loops(ref)
+            kinds = loop_kinds(schedule, ref, loops)
+            reduced = [loop for loop in loops if kinds[loop] == "reduction"]
+            if not reduced:
+                continue
+            attempt = schedule.copy()
+            try:
+                attempt.decompose_reduction(ref, reduced[0])
+            except ScheduleError as error:
+                ctx.remark(f"{ref.name} starts in its first step: {str(error).splitlines()[0]}", kind="missed")
+                continue
+            schedule = attempt
+        return schedule.func
