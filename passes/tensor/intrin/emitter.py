@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tilewright.passes.tensor.vector_arith import any_lane, vector_cast, vector_select
 from tilewright.tensorir.dtype import FLOAT32, FLOAT64, INT32, INT64, DataType
 from tilewright.tensorir.expr import (
+    Broadcast,
     Buffer,
     BufferLoad,
     Call,
@@ -55,10 +56,12 @@ class Emitter:
         self.has_fma = has_fma
         self.is_fast = is_fast
         self.items: list[tuple[Var, Expr] | _Store] = []
+        #: Calls that were expanded already, and their values.
+        self.known: dict[Call, Expr] = {}
 
     def let(self, name: str, value: Expr) -> Expr:
         """``value``, computed once however often the result is used."""
-        if isinstance(value, (Var, FloatImm, IntImm)):
+        if isinstance(value, (Var, FloatImm, IntImm)) or constant_value(value) is not None:
             return value
         var = Var(name, value.dtype)
         self.items.append((var, value))
@@ -78,9 +81,9 @@ class Emitter:
     # Arithmetic.
 
     def fma(self, a: Expr, b: Expr | float, c: Expr | float) -> Expr:
-        """``a * b + c``, in float32 with one rounding where the target has an instruction for it: said explicitly, so that
-        nothing is left to a code generator that may contract or not. In float64, which serves as a wider float32 here,
-        nothing depends on whether the product is rounded."""
+        """``a * b + c``, in float32 with one rounding where the target has an instruction for it: said explicitly, so
+        that nothing is left to a code generator that may contract or not. In float64, which serves as a wider float32
+        here, nothing depends on whether the product is rounded."""
         if not self.has_fma or a.dtype.element is FLOAT64:
             return a * b + c
         return call("fma", a, _like(b, a), _like(c, a))
@@ -126,19 +129,19 @@ class Emitter:
         return Call("reinterpret", (bits,), element.with_lanes(bits.dtype.lanes))
 
     def nearest(self, x: Expr, factor: float, bias: int = 0) -> tuple[Expr, Expr]:
-        """``n``, the integer nearest to ``x * factor`` as a float, and an integer whose low bits (22 for float32, 51 for
-        float64) are ``n + bias``. A magic number is added: no conversion, nothing undefined, also not for NaN."""
+        """``n``, the integer nearest to ``x * factor`` as a float, and an integer whose low bits (22 for float32, 51
+        for float64) are ``n + bias``. A magic number is added: no conversion, nothing undefined, also not for NaN."""
         magic = _INTEGER_MAGIC[x.dtype.element] + bias
         sum_ = self.let("magic_sum", x + magic if factor == 1.0 else self.fma(x, factor, magic))
         return self.let("nearest", sum_ - magic), self.let("integer", self.bits(sum_))
 
     def power_of_two(self, biased: Expr, element: DataType) -> Expr:
-        """``2**k`` for ``k`` plus the bias of exponents in the low bits of ``biased``, in the range of normal floats."""
+        """``2**k`` for ``k`` plus the bias of exponents in the low bits of ``biased``, in the normal range."""
         return self.from_bits(biased << _MANTISSA[element], element)
 
     def scale(self, p: Expr, integer: Expr) -> Expr:
-        """``p * 2**n`` for ``n + 2 * 127`` in the low bits of ``integer`` (float32), rounded once: in two steps, so that
-        neither factor leaves the normal range and results below and above it are right."""
+        """``p * 2**n`` for ``n + 2 * 127`` in the low bits of ``integer`` (float32), rounded once: in two steps, so
+        that neither factor leaves the normal range and results below and above it are right."""
         half = self.let("half", integer >> 1)
         first = self.power_of_two(half, FLOAT32)
         second = self.power_of_two(integer - half, FLOAT32)
@@ -153,10 +156,6 @@ class Emitter:
     def narrow(self, x: Expr) -> Expr:
         """``x`` in float32."""
         return vector_cast(FLOAT32, x)
-
-    def to_int32(self, x: Expr) -> Expr:
-        """An integral float in the range of int32 as an integer."""
-        return vector_cast(INT32, x)
 
     # Rare cases.
 
@@ -174,6 +173,12 @@ class Emitter:
             updates.append(BufferStore(made, vector_select(condition, new, BufferLoad(made, index)), index))
         self.items.append(_Store(IfThenElse(any_lane(condition), rare.wrap(sequence(*updates)))))
         return [self.let("chosen", BufferLoad(made, index)) for made in buffers]
+
+
+def constant_value(value: Expr) -> float | None:
+    """The number that a constant, or a vector of copies of one, is; None for anything else."""
+    scalar = value.value if isinstance(value, Broadcast) else value
+    return float(scalar.value) if isinstance(scalar, (FloatImm, IntImm)) else None
 
 
 def _all_lanes(lanes: int) -> tuple[Expr, ...]:

@@ -1,4 +1,6 @@
-"""``pow`` of float32: ``2**(y * log2(|x|))`` in float64, and the special cases of C99 (ISO/IEC 9899, F.10.4.4).
+"""``pow``, ``fmod`` and inverse hyperbolic functions of float32, in float64.
+
+``pow`` is ``2**(y * log2(|x|))`` in float64, and the special cases of C99 (ISO/IEC 9899, F.10.4.4).
 
 Intermediate errors are about 2**-40, far below float32's rounding, so the result is off by half a unit in the last
 place and very little. Coefficients are minimax fits as in :mod:`.exp_log`.
@@ -9,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from tilewright.passes.tensor.intrin.emitter import EXPONENT_BIAS, INFINITY, NAN, Emitter
+from tilewright.passes.tensor.intrin.emitter import EXPONENT_BIAS, INFINITY, NAN, Emitter, constant_value
 from tilewright.tensorir.dtype import FLOAT64
 from tilewright.tensorir.expr import Expr, UnaryOp, binary, call, const
 
@@ -66,8 +68,41 @@ def log2_wide(e: Emitter, x: Expr) -> Expr:
     return e.fma(series, 2.0 / math.log(2.0), k)
 
 
+def log_wide(e: Emitter, x: Expr) -> Expr:
+    """``log(x)`` in float64 for positive normal x."""
+    return log2_wide(e, x) * math.log(2.0)
+
+
+def _power_of_constant(e: Emitter, x: Expr, y: float) -> Expr | None:
+    """``x**y`` for exponents that take a few multiplications, a division or a root."""
+    if y == 0.0:
+        return const(1.0, x.dtype)
+    if y == 1.0:
+        return x
+    if y == 2.0:
+        return x * x
+    if y == 3.0:
+        return e.let("square", x * x) * x
+    if y == 4.0:
+        square = e.let("square", x * x)
+        return square * square
+    if y == -1.0:
+        return 1.0 / x
+    if y in (0.5, -0.5):
+        # Unlike the root of them, -0 to the power of 1/2 is 0 and -inf is inf.
+        root = e.select(x.equal(const(-INFINITY, x.dtype)), INFINITY, e.absolute(call("sqrt", x)))
+        return root if y == 0.5 else 1.0 / root
+    return None
+
+
 def power(e: Emitter, x: Expr, y: Expr) -> Expr:
     """``x**y``."""
+    exponent = constant_value(y)
+    cheap = _power_of_constant(e, x, exponent) if exponent is not None else None
+    return cheap if cheap is not None else _power(e, x, y)
+
+
+def _power(e: Emitter, x: Expr, y: Expr) -> Expr:
     size = e.absolute(x)
     logarithm = log2_wide(e, e.widen(size))
     logarithm = e.select(size.equal(const(0.0, x.dtype)), -INFINITY, logarithm)
@@ -89,4 +124,61 @@ def power(e: Emitter, x: Expr, y: Expr) -> Expr:
     return e.select(always_one, 1.0, result)
 
 
-EXPANSIONS: dict[str, Callable[..., Expr]] = {"pow": power}
+# 2**28: below, a quotient times a divisor is exact in float64
+_QUOTIENT_BITS = 28
+
+
+def _subtract_multiples(e: Emitter, x: Expr, divisor: Expr) -> Expr:
+    """``fmod(x, divisor)`` in float64 for numbers of 24 bits, not negative, whose quotient is below 2**28."""
+    quotient = e.let("quotient", call("trunc", x / divisor))
+    rest = e.let("rest", x - quotient * divisor)  # exact; negative if the quotient was rounded up
+    return e.let("rest", e.select(rest < 0.0, rest + divisor, rest))
+
+
+def fmod(e: Emitter, x: Expr, y: Expr) -> Expr:
+    """The remainder of a division that truncates, exact. Quotients of 2**28 and more are reduced step by step."""
+    size, divisor = e.widen(e.absolute(x)), e.widen(e.absolute(y))
+    is_long = e.let("is_long", binary("and", size >= divisor * 2.0**_QUOTIENT_BITS, size < INFINITY))
+    usual = _subtract_multiples(e, size, divisor)
+    rare = Emitter(e.has_fma, e.is_fast)
+    rest = size
+    for step in reversed(range(10)):  # quotients of float32 are below 2**277
+        rest = _subtract_multiples(rare, rest, rare.let("multiple", divisor * 2.0 ** (_QUOTIENT_BITS * step)))
+    (chosen,) = e.rarely(is_long, [e.narrow(usual)], rare, [rare.narrow(rest)])
+    is_infinite = binary("and", e.absolute(y).equal(const(INFINITY, y.dtype)), e.absolute(x) < INFINITY)
+    return e.copysign(e.select(is_infinite, x, chosen), x)
+
+
+def asinh(e: Emitter, x: Expr) -> Expr:
+    """``log(|x| + sqrt(x**2 + 1))`` in float64; a polynomial below 0.01, where that cancels."""
+    size = e.absolute(x)
+    wide = e.widen(size)
+    result = e.narrow(log_wide(e, e.let("sum", wide + call("sqrt", wide * wide + 1.0))))
+    cubic = e.fma(size * (-1.0 / 6.0), size * size, size)
+    return e.copysign(e.select(size < 1e-2, cubic, e.select(size < INFINITY, result, size)), x)
+
+
+def acosh(e: Emitter, x: Expr) -> Expr:
+    """``log(x + sqrt(x**2 - 1))`` in float64."""
+    wide = e.widen(x)
+    result = e.narrow(log_wide(e, e.let("sum", wide + call("sqrt", wide * wide - 1.0))))
+    return e.select(x >= 1.0, e.select(x < INFINITY, result, x), NAN)
+
+
+def atanh(e: Emitter, x: Expr) -> Expr:
+    """``log((1 + |x|) / (1 - |x|)) / 2`` in float64; a polynomial below 0.01, where that cancels."""
+    size = e.absolute(x)
+    wide = e.widen(size)
+    result = e.narrow(log_wide(e, e.let("ratio", (wide + 1.0) / (1.0 - wide))) * 0.5)
+    cubic = e.fma(size * (1.0 / 3.0), size * size, size)
+    edge = e.select(size.equal(const(1.0, x.dtype)), const(INFINITY, x.dtype), NAN)
+    return e.copysign(e.select(size < 1e-2, cubic, e.select(size < 1.0, result, edge)), x)
+
+
+EXPANSIONS: dict[str, Callable[..., Expr]] = {
+    "pow": power,
+    "fmod": fmod,
+    "asinh": asinh,
+    "acosh": acosh,
+    "atanh": atanh,
+}
