@@ -16,7 +16,8 @@ from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.errors import TypeInferenceError
 
 
-def _call(name: str, *args: Any, **attrs: Any) -> Expr:
+def call_operator(name: str, *args: Any, **attrs: Any) -> Expr:
+    """A call of the operator of that name, as its function builds it."""
     return get_operator(name)(*args, **attrs)
 
 
@@ -88,172 +89,172 @@ class Expr:
     @property
     def T(self) -> Expr:
         """The tensor with its axes reversed."""
-        return _call("transpose", self)
+        return call_operator("transpose", self)
 
     def astype(self, dtype: Any) -> Expr:
         """The tensor converted to ``dtype``."""
-        return _call("cast", self, dtype=dtype)
+        return call_operator("cast", self, dtype=dtype)
 
     def reshape(self, *newshape: Any) -> Expr:
         """The tensor with another shape of as many elements."""
         shape = newshape[0] if len(newshape) == 1 and isinstance(newshape[0], (tuple, list)) else newshape
-        return _call("reshape", self, newshape=tuple(shape))
+        return call_operator("reshape", self, newshape=tuple(shape))
 
     def transpose(self, *axes: Any) -> Expr:
         """The tensor with its axes permuted (reversed without arguments)."""
         order = axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
-        return _call("transpose", self, axes=tuple(order) or None)
+        return call_operator("transpose", self, axes=tuple(order) or None)
 
     def sum(self, axis: Any = None, keepdims: bool = False) -> Expr:
         """The sum over ``axis`` (all axes without it)."""
-        return _call("sum", self, axis=axis, keepdims=keepdims)
+        return call_operator("sum", self, axis=axis, keepdims=keepdims)
 
     def mean(self, axis: Any = None, keepdims: bool = False) -> Expr:
         """The mean over ``axis`` (all axes without it)."""
-        return _call("mean", self, axis=axis, keepdims=keepdims)
+        return call_operator("mean", self, axis=axis, keepdims=keepdims)
 
     def max(self, axis: Any = None, keepdims: bool = False) -> Expr:
         """The greatest value over ``axis`` (all axes without it)."""
-        return _call("max", self, axis=axis, keepdims=keepdims)
+        return call_operator("max", self, axis=axis, keepdims=keepdims)
 
     def min(self, axis: Any = None, keepdims: bool = False) -> Expr:
         """The least value over ``axis`` (all axes without it)."""
-        return _call("min", self, axis=axis, keepdims=keepdims)
+        return call_operator("min", self, axis=axis, keepdims=keepdims)
 
     def prod(self, axis: Any = None, keepdims: bool = False) -> Expr:
         """The product over ``axis`` (all axes without it)."""
-        return _call("prod", self, axis=axis, keepdims=keepdims)
+        return call_operator("prod", self, axis=axis, keepdims=keepdims)
 
     def any(self, axis: Any = None, keepdims: bool = False) -> Expr:
         """Whether a bool holds anywhere over ``axis`` (all axes without it)."""
-        return _call("any", self, axis=axis, keepdims=keepdims)
+        return call_operator("any", self, axis=axis, keepdims=keepdims)
 
     def all(self, axis: Any = None, keepdims: bool = False) -> Expr:
         """Whether a bool holds everywhere over ``axis`` (all axes without it)."""
-        return _call("all", self, axis=axis, keepdims=keepdims)
+        return call_operator("all", self, axis=axis, keepdims=keepdims)
 
     def argmax(self, axis: Any = None, keepdims: bool = False) -> Expr:
         """Where the greatest value along ``axis`` is (in row-major order without it)."""
-        return _call("argmax", self, axis=axis, keepdims=keepdims)
+        return call_operator("argmax", self, axis=axis, keepdims=keepdims)
 
     def argmin(self, axis: Any = None, keepdims: bool = False) -> Expr:
         """Where the least value along ``axis`` is (in row-major order without it)."""
-        return _call("argmin", self, axis=axis, keepdims=keepdims)
+        return call_operator("argmin", self, axis=axis, keepdims=keepdims)
 
     def squeeze(self, axis: Any = None) -> Expr:
         """The tensor without axes of extent 1."""
-        return _call("squeeze", self, axis=axis)
+        return call_operator("squeeze", self, axis=axis)
 
     def clip(self, a_min: Any, a_max: Any) -> Expr:
         """The tensor with its elements limited to ``[a_min, a_max]``."""
-        return _call("clip", self, a_min=a_min, a_max=a_max)
+        return call_operator("clip", self, a_min=a_min, a_max=a_max)
 
     def __add__(self, other: Any) -> Expr:
-        return _call("add", self, other)
+        return call_operator("add", self, other)
 
     def __radd__(self, other: Any) -> Expr:
-        return _call("add", other, self)
+        return call_operator("add", other, self)
 
     def __sub__(self, other: Any) -> Expr:
-        return _call("subtract", self, other)
+        return call_operator("subtract", self, other)
 
     def __rsub__(self, other: Any) -> Expr:
-        return _call("subtract", other, self)
+        return call_operator("subtract", other, self)
 
     def __mul__(self, other: Any) -> Expr:
-        return _call("multiply", self, other)
+        return call_operator("multiply", self, other)
 
     def __rmul__(self, other: Any) -> Expr:
-        return _call("multiply", other, self)
+        return call_operator("multiply", other, self)
 
     def __truediv__(self, other: Any) -> Expr:
-        return _call("divide", self, other)
+        return call_operator("divide", self, other)
 
     def __rtruediv__(self, other: Any) -> Expr:
-        return _call("divide", other, self)
+        return call_operator("divide", other, self)
 
     def __floordiv__(self, other: Any) -> Expr:
-        return _call("floor_divide", self, other)
+        return call_operator("floor_divide", self, other)
 
     def __rfloordiv__(self, other: Any) -> Expr:
-        return _call("floor_divide", other, self)
+        return call_operator("floor_divide", other, self)
 
     def __mod__(self, other: Any) -> Expr:
-        return _call("floor_mod", self, other)
+        return call_operator("floor_mod", self, other)
 
     def __rmod__(self, other: Any) -> Expr:
-        return _call("floor_mod", other, self)
+        return call_operator("floor_mod", other, self)
 
     def __pow__(self, other: Any) -> Expr:
-        return _call("power", self, other)
+        return call_operator("power", self, other)
 
     def __rpow__(self, other: Any) -> Expr:
-        return _call("power", other, self)
+        return call_operator("power", other, self)
 
     def __matmul__(self, other: Any) -> Expr:
-        return _call("matmul", self, other)
+        return call_operator("matmul", self, other)
 
     def __rmatmul__(self, other: Any) -> Expr:
-        return _call("matmul", other, self)
+        return call_operator("matmul", other, self)
 
     def __neg__(self) -> Expr:
-        return _call("negative", self)
+        return call_operator("negative", self)
 
     def __abs__(self) -> Expr:
-        return _call("abs", self)
+        return call_operator("abs", self)
 
     def __and__(self, other: Any) -> Expr:
-        return _call(_bitwise(self, "logical_and", "bitwise_and"), self, other)
+        return call_operator(_bitwise(self, "logical_and", "bitwise_and"), self, other)
 
     def __rand__(self, other: Any) -> Expr:
-        return _call(_bitwise(self, "logical_and", "bitwise_and"), other, self)
+        return call_operator(_bitwise(self, "logical_and", "bitwise_and"), other, self)
 
     def __or__(self, other: Any) -> Expr:
-        return _call(_bitwise(self, "logical_or", "bitwise_or"), self, other)
+        return call_operator(_bitwise(self, "logical_or", "bitwise_or"), self, other)
 
     def __ror__(self, other: Any) -> Expr:
-        return _call(_bitwise(self, "logical_or", "bitwise_or"), other, self)
+        return call_operator(_bitwise(self, "logical_or", "bitwise_or"), other, self)
 
     def __xor__(self, other: Any) -> Expr:
-        return _call(_bitwise(self, "logical_xor", "bitwise_xor"), self, other)
+        return call_operator(_bitwise(self, "logical_xor", "bitwise_xor"), self, other)
 
     def __rxor__(self, other: Any) -> Expr:
-        return _call(_bitwise(self, "logical_xor", "bitwise_xor"), other, self)
+        return call_operator(_bitwise(self, "logical_xor", "bitwise_xor"), other, self)
 
     def __invert__(self) -> Expr:
-        return _call(_bitwise(self, "logical_not", "bitwise_not"), self)
+        return call_operator(_bitwise(self, "logical_not", "bitwise_not"), self)
 
     def __lshift__(self, other: Any) -> Expr:
-        return _call("left_shift", self, other)
+        return call_operator("left_shift", self, other)
 
     def __rlshift__(self, other: Any) -> Expr:
-        return _call("left_shift", other, self)
+        return call_operator("left_shift", other, self)
 
     def __rshift__(self, other: Any) -> Expr:
-        return _call("right_shift", self, other)
+        return call_operator("right_shift", self, other)
 
     def __rrshift__(self, other: Any) -> Expr:
-        return _call("right_shift", other, self)
+        return call_operator("right_shift", other, self)
 
     def __lt__(self, other: Any) -> Expr:
-        return _call("less", self, other)
+        return call_operator("less", self, other)
 
     def __le__(self, other: Any) -> Expr:
-        return _call("less_equal", self, other)
+        return call_operator("less_equal", self, other)
 
     def __gt__(self, other: Any) -> Expr:
-        return _call("greater", self, other)
+        return call_operator("greater", self, other)
 
     def __ge__(self, other: Any) -> Expr:
-        return _call("greater_equal", self, other)
+        return call_operator("greater_equal", self, other)
 
     def equal(self, other: Any) -> Expr:
         """``self == other`` for each element (``==`` itself asks whether two nodes are one)."""
-        return _call("equal", self, other)
+        return call_operator("equal", self, other)
 
     def not_equal(self, other: Any) -> Expr:
         """``self != other`` for each element."""
-        return _call("not_equal", self, other)
+        return call_operator("not_equal", self, other)
 
     def __bool__(self) -> bool:
         raise TypeError("the value of a graph expression is not known while the graph is built; use gi.where or gi.If")

@@ -9,9 +9,8 @@ import numpy as np
 
 from tilewright.graphir.dims import Dim
 from tilewright.graphir.expr import Expr, TupleGetItem, const
-from tilewright.graphir.ops.expand_dims import expand_dims, squeeze
-from tilewright.graphir.ops.slice import slice as slice_of
-from tilewright.graphir.ops.take import take
+from tilewright.graphir.ops.calls import expand_dims, squeeze, take
+from tilewright.graphir.ops.calls import slice as slice_of
 from tilewright.graphir.types import TupleType
 from tilewright.tensorir.expr import Expr as ScalarExpr
 

@@ -108,7 +108,7 @@ class floor_divide(Binary):
         opposite = remainder.not_equal(0.0) & (rhs < 0.0).not_equal(remainder < 0.0)
         exact = (lhs - remainder) / rhs
         quotient = select(opposite, exact - 1.0, exact)
-        floor = call("floor", quotient)
+        floor: Expr = call("floor", quotient)
         floor = select(quotient - floor > 0.5, floor + 1.0, floor)
         signed_zero = call("copysign", const(0, lhs.dtype), lhs / rhs)
         return select(rhs.equal(0.0), lhs / rhs, select(quotient.equal(0.0), signed_zero, floor))
@@ -150,11 +150,9 @@ class minimum(Binary):
         return scalar_minimum(lhs, rhs)
 
 
-def _integer_power(base: Any, exponent: Any) -> int:
-    """``base ** exponent`` for Python integers; a negative exponent rounds the reciprocal toward zero."""
-    if exponent >= 0:
-        return int(base) ** int(exponent)
-    return {1: 1, -1: -1 if exponent % 2 else 1}.get(int(base), 0)
+def _reciprocal(base: int, exponent: int) -> int:
+    """``base ** exponent`` for a negative exponent, rounded toward zero."""
+    return {1: 1, -1: -1 if exponent % 2 else 1}.get(base, 0)
 
 
 @register_operator
@@ -173,9 +171,11 @@ class power(Binary):
         bits = 8 * base.dtype.itemsize
 
         def wrapped(one: Any, other: Any) -> int:
-            if other >= 0:
-                return pow(int(one), int(other), 1 << bits)
-            return _integer_power(one, other) % (1 << bits)
+            modulus = 1 << int(bits)
+            value: int = (
+                pow(int(one), int(other), modulus) if other >= 0 else _reciprocal(int(one), int(other)) % modulus
+            )
+            return value
 
         values = np.vectorize(wrapped, otypes=[object])(base, exponent) if base.size and exponent.size else None
         if values is None:

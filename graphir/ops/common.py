@@ -66,7 +66,7 @@ def broadcast_shapes(op: Operator, types: Sequence[TensorType]) -> tuple[Dim, ..
     for number, found in enumerate(types):
         shape = found.shape
         if len(shape) > len(result):
-            result = [1] * (len(shape) - len(result)) + result
+            result[:0] = [1] * (len(shape) - len(result))
         offset = len(result) - len(shape)
         for position, dim in enumerate(shape):
             known = result[offset + position]
@@ -196,8 +196,8 @@ class Elementwise(Operator):
 class Unary(Elementwise):
     """Base of elementwise operators of one argument."""
 
-    arguments = ("x",)
-    dtypes = FLOATS
+    arguments: ClassVar[tuple[str, ...]] = ("x",)
+    dtypes: ClassVar[Sequence[str]] = FLOATS
 
 
 class Binary(Elementwise):
@@ -210,7 +210,7 @@ class Binary(Elementwise):
 class Comparison(Binary):
     """Base of comparisons: two arguments of one type, a bool result."""
 
-    dtypes = ANY
+    dtypes: ClassVar[Sequence[str]] = ANY
     result_dtype = BOOL
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.graphir import expr as graph
+from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.dims import Dim, dim_equal, simplify
 from tilewright.graphir.layout import parse_layout
 from tilewright.graphir.layout_rewrite import divides, operands_in_layout
 from tilewright.graphir.op import Operator, register_operator
+from tilewright.graphir.ops import calls
 from tilewright.graphir.ops.common import axis_index, guarded, same_dtype
-from tilewright.graphir.ops.expand_dims import expand_dims
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.expr import Expr, Var, all_of, as_expr, select
@@ -58,19 +58,19 @@ class concatenate(Operator):
 
     def in_layout(
         self,
-        args: Sequence[graph.Expr],
-        blocked: Sequence[graph.Expr | None],
+        args: Sequence[GraphExpr],
+        blocked: Sequence[GraphExpr | None],
         attrs: JoinAttrs,
         plain: str,
         target: str,
-    ) -> graph.Expr | None:
+    ) -> GraphExpr | None:
         if args[0].ndim != parse_layout(plain).ndim or parse_layout(plain).primal != parse_layout(target).primal:
             return None
         if not all(divides(arg.tensor_type, plain, target) for arg in args):
             return None
         operands = operands_in_layout(args, blocked, plain, target)
         axis = attrs.axis % args[0].ndim
-        return None if operands is None else graph.Call(self, operands, JoinAttrs(axis))
+        return None if operands is None else calls.concatenate(*operands, axis=axis)
 
     def compute(self, args: Sequence[Tensor], attrs: JoinAttrs, out: TensorType) -> Tensor:
         axis = attrs.axis % out.ndim
@@ -115,6 +115,6 @@ class stack(Operator):
     def reference(self, args: Sequence[Any], attrs: JoinAttrs) -> Any:
         return np.stack(list(args), axis=attrs.axis)
 
-    def decompose(self, args: Sequence[graph.Expr], attrs: JoinAttrs) -> graph.Expr:
+    def decompose(self, args: Sequence[GraphExpr], attrs: JoinAttrs) -> GraphExpr:
         axis = attrs.axis % (args[0].ndim + 1)
-        return concatenate(*[expand_dims(arg, axis=axis) for arg in args], axis=axis)
+        return calls.concatenate(*[calls.expand_dims(arg, axis=axis) for arg in args], axis=axis)

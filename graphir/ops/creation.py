@@ -54,7 +54,7 @@ class Creation(Operator):
     """Base of tensors with one value everywhere."""
 
     kind = "elementwise"
-    Attrs = ShapeAttrs
+    Attrs: ClassVar[type] = ShapeAttrs
     fill: ClassVar[int] = 0
 
     def value(self, attrs: Any) -> float:
@@ -153,7 +153,8 @@ def _number(value: Any, name: str) -> int | float | Expr:
     if hasattr(value, "item") and getattr(value, "shape", None) == ():
         value = value.item()
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return value
+        number: int | float = value
+        return number
     if isinstance(value, (str, Expr)):
         return as_dim(value)
     raise TypeError(f"{name}: expected a number or a symbolic dimension, found {value!r}")
@@ -173,7 +174,8 @@ class arange(Operator):
             if step < 0:
                 step, distance = -step, as_expr(attrs.start) - as_expr(attrs.stop)
             return simplify(binary("max", (distance + (step - 1)) // step, as_expr(0)))
-        return max(0, math.ceil((attrs.stop - attrs.start) / attrs.step))
+        count: int = math.ceil((attrs.stop - attrs.start) / attrs.step)
+        return max(0, count)
 
     def infer_type(self, args: Sequence[TensorType], attrs: ArangeAttrs) -> TensorType:
         return TensorType((self._count(attrs),), attrs.dtype)

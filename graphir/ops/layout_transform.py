@@ -75,9 +75,7 @@ class layout_transform(Operator):
 
     def reference(self, args: Sequence[Any], attrs: LayoutTransformAttrs) -> Any:
         (x,) = args
-        source, target = parse_layout(attrs.src_layout), parse_layout(attrs.dst_layout)
-        dense = _unblock(x, source)[tuple(slice(dict(attrs.extents).get(axis)) for axis in source.primal)]
-        return _block(dense.transpose([source.primal.index(axis) for axis in target.primal]), target)
+        return change_layout(x, attrs.src_layout, attrs.dst_layout, dict(attrs.extents))
 
     def compute(self, args: Sequence[Tensor], attrs: LayoutTransformAttrs, out: TensorType) -> Tensor:
         (x,) = args
@@ -95,11 +93,21 @@ class layout_transform(Operator):
         return te.compute(out.shape, element, name="layout_transform")
 
 
+def change_layout(
+    x: np.ndarray[Any, Any], src_layout: str, dst_layout: str, extents: Mapping[str, int] | None = None
+) -> np.ndarray[Any, Any]:
+    """``layout_transform`` of a NumPy array."""
+    source, target = parse_layout(src_layout), parse_layout(dst_layout)
+    dense = _unblock(x, source)[tuple(slice((extents or {}).get(axis)) for axis in source.primal)]
+    return _block(dense.transpose([source.primal.index(axis) for axis in target.primal]), target)
+
+
 def _unblock(x: np.ndarray[Any, Any], layout: Layout) -> np.ndarray[Any, Any]:
     """The array with one dimension for each axis, in the order of ``layout.primal``."""
     order = [n for axis in layout.primal for n, (name, _) in enumerate(layout.axes) if name == axis]
     shape = [x.shape[layout.position(axis)] * layout.block(axis) for axis in layout.primal]
-    return x.transpose(order).reshape(shape)
+    result: np.ndarray[Any, Any] = x.transpose(order).reshape(shape)
+    return result
 
 
 def _block(x: np.ndarray[Any, Any], layout: Layout) -> np.ndarray[Any, Any]:
@@ -115,4 +123,5 @@ def _block(x: np.ndarray[Any, Any], layout: Layout) -> np.ndarray[Any, Any]:
     order: list[int] = []
     for axis_of in layout.axes:
         order.append(next(n for n, label in enumerate(labels) if label == axis_of and n not in order))
-    return x.reshape(split).transpose(order)
+    result: np.ndarray[Any, Any] = x.reshape(split).transpose(order)
+    return result

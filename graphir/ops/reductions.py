@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.graphir import expr as graph
+from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.op import Operator, register_operator
-from tilewright.graphir.ops.arithmetic import add, subtract
+from tilewright.graphir.ops import calls
 from tilewright.graphir.ops.common import (
     FLOATS,
     NUMBERS,
@@ -22,11 +22,6 @@ from tilewright.graphir.ops.common import (
     is_half,
     widened,
 )
-from tilewright.graphir.ops.expand_dims import squeeze
-from tilewright.graphir.ops.unary import cast as cast_to
-from tilewright.graphir.ops.unary import exp, isinf, log
-from tilewright.graphir.ops.unary import sqrt as square_root
-from tilewright.graphir.ops.where import where
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.dtype import INT64
@@ -171,6 +166,13 @@ class VarianceAttrs(ReduceAttrs):
     unbiased: bool = False
 
 
+def _variance(x: np.ndarray[Any, Any], axes: tuple[int, ...], attrs: VarianceAttrs) -> Any:
+    count = np.prod([x.shape[axis] for axis in axes], dtype=np.int64)
+    centre = np.sum(x, axis=axes, keepdims=True) / x.dtype.type(count)
+    squares = np.sum(np.square(x - centre), axis=axes, keepdims=attrs.keepdims)
+    return squares / x.dtype.type(count - attrs.unbiased)
+
+
 @register_operator
 class variance(Reduce):
     """The mean squared distance of floats from their mean over axes, computed from the distances, so that a large
@@ -181,10 +183,7 @@ class variance(Reduce):
     Attrs = VarianceAttrs
 
     def evaluate(self, x: np.ndarray[Any, Any], axes: tuple[int, ...], attrs: Any) -> Any:
-        count = np.prod([x.shape[axis] for axis in axes], dtype=np.int64)
-        centre = np.sum(x, axis=axes, keepdims=True) / x.dtype.type(count)
-        squares = np.sum(np.square(x - centre), axis=axes, keepdims=attrs.keepdims)
-        return squares / x.dtype.type(count - attrs.unbiased)
+        return _variance(x, axes, attrs)
 
     def compute(self, args: Sequence[Tensor], attrs: VarianceAttrs, out: TensorType) -> Tensor:
         (x,) = args
@@ -210,17 +209,17 @@ class std(Reduce):
     name = "std"
     dtypes = FLOATS
     Attrs = VarianceAttrs
-    compute = None
+    compute = None  # type: ignore[assignment]  # what it is made of is written in decompose
 
     def evaluate(self, x: np.ndarray[Any, Any], axes: tuple[int, ...], attrs: Any) -> Any:
-        return np.sqrt(variance.evaluate(x, axes, attrs))
+        return np.sqrt(_variance(x, axes, attrs))
 
-    def decompose(self, args: Sequence[graph.Expr], attrs: VarianceAttrs) -> graph.Expr:
+    def decompose(self, args: Sequence[GraphExpr], attrs: VarianceAttrs) -> GraphExpr:
         (x,) = args
         dtype = x.dtype
-        wide = cast_to(x, dtype="float32") if is_half(dtype) else x
-        result = square_root(variance(wide, axis=attrs.axis, keepdims=attrs.keepdims, unbiased=attrs.unbiased))
-        return cast_to(result, dtype=dtype) if is_half(dtype) else result
+        wide = calls.cast(x, dtype="float32") if is_half(dtype) else x
+        result = calls.sqrt(calls.variance(wide, axis=attrs.axis, keepdims=attrs.keepdims, unbiased=attrs.unbiased))
+        return calls.cast(result, dtype=dtype) if is_half(dtype) else result
 
 
 @register_operator
@@ -229,7 +228,7 @@ class logsumexp(NonEmptyReduce):
 
     name = "logsumexp"
     dtypes = FLOATS
-    compute = None
+    compute = None  # type: ignore[assignment]  # what it is made of is written in decompose
 
     def evaluate(self, x: np.ndarray[Any, Any], axes: tuple[int, ...], attrs: Any) -> Any:
         greatest = np.max(x, axis=axes, keepdims=True)
@@ -237,16 +236,18 @@ class logsumexp(NonEmptyReduce):
         result = np.log(np.sum(np.exp(x - greatest), axis=axes, keepdims=True)) + greatest
         return result if attrs.keepdims else np.squeeze(result, axes)
 
-    def decompose(self, args: Sequence[graph.Expr], attrs: ReduceAttrs) -> graph.Expr:
+    def decompose(self, args: Sequence[GraphExpr], attrs: ReduceAttrs) -> GraphExpr:
         (x,) = args
         dtype, axes = x.dtype, self.axes(x.ndim, attrs)
-        wide = cast_to(x, dtype="float32") if is_half(dtype) else x
-        greatest = max(wide, axis=axes, keepdims=True)
-        greatest = where(isinf(greatest), 0.0, greatest)  # infinity less infinity is no number
-        result = add(log(sum(exp(subtract(wide, greatest)), axis=axes, keepdims=True)), greatest)
+        wide = calls.cast(x, dtype="float32") if is_half(dtype) else x
+        greatest = calls.max(wide, axis=axes, keepdims=True)
+        greatest = calls.where(calls.isinf(greatest), 0.0, greatest)  # infinity less infinity is no number
+        result = calls.add(
+            calls.log(calls.sum(calls.exp(calls.subtract(wide, greatest)), axis=axes, keepdims=True)), greatest
+        )
         if not attrs.keepdims:
-            result = squeeze(result, axis=axes)
-        return cast_to(result, dtype=dtype) if is_half(dtype) else result
+            result = calls.squeeze(result, axis=axes)
+        return calls.cast(result, dtype=dtype) if is_half(dtype) else result
 
 
 @dataclasses.dataclass(frozen=True)

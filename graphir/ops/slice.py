@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.graphir import expr as graph
+from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.dims import Dim, analyzer_for, as_dim, simplify
-from tilewright.graphir.op import Operator, register_alias, register_operator
+from tilewright.graphir.expr import Call, Tuple
+from tilewright.graphir.op import Operator, get_operator, register_alias, register_operator
 from tilewright.graphir.ops.common import axis_index, normalize, sequence_of
 from tilewright.graphir.types import TensorType, TupleType
 from tilewright.tensorir import tensor as te
@@ -205,20 +206,18 @@ class split(Operator):
     def infer_type(self, args: Sequence[TensorType], attrs: SplitAttrs) -> TupleType:
         (x,) = args
         parts = [_part(begin, end, attrs) for begin, end in self._cuts(x.shape, attrs)]
-        return TupleType([slice.infer_type([x], part) for part in parts])
+        return TupleType([get_operator("slice").infer_type([x], part) for part in parts])
 
     def reference(self, args: Sequence[Any], attrs: SplitAttrs) -> Any:
         return tuple(np.split(args[0], attrs.indices_or_sections, attrs.axis))
 
-    def decompose(self, args: Sequence[graph.Expr], attrs: SplitAttrs) -> graph.Expr:
+    def decompose(self, args: Sequence[GraphExpr], attrs: SplitAttrs) -> GraphExpr:
         (x,) = args
-        return graph.Tuple(
-            [graph.Call(slice, [x], _part(begin, end, attrs)) for begin, end in self._cuts(x.shape, attrs)]
-        )
+        return Tuple([Call("slice", [x], _part(begin, end, attrs)) for begin, end in self._cuts(x.shape, attrs)])
 
 
 def _part(begin: Any, end: Any, attrs: SplitAttrs) -> Any:
     return SliceAttrs((begin,), (end,), None, (attrs.axis,))
 
 
-register_alias("strided_slice", slice)
+register_alias("strided_slice", get_operator("slice"))

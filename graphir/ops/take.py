@@ -61,7 +61,7 @@ class take(Operator):
             if indices.dtype.is_int:
                 index = select(index < 0, index + extent, index)
             index = maximum(minimum(index, extent - 1), 0)
-            load = x[(*place[:axis], index, *place[axis + indices.ndim :])]
+            load = x(*place[:axis], index, *place[axis + indices.ndim :])
             is_known = isinstance(getattr(extent, "value", None), int) and extent.value > 0  # type: ignore[attr-defined]
             return load if is_known else guarded(extent > 0, load, 0)
 

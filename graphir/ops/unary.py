@@ -39,7 +39,7 @@ def _function(
     Function.result_dtype = result
     Function.__name__ = Function.__qualname__ = name
     Function.__doc__ = meaning
-    return register_operator(Function)  # type: ignore[return-value]
+    return register_operator(Function)
 
 
 def _sigmoid(x: Any) -> Any:

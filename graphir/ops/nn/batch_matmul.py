@@ -6,10 +6,9 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from tilewright.graphir import expr as graph
-from tilewright.graphir.op import Operator, register_operator
-from tilewright.graphir.ops.matmul import matmul
-from tilewright.graphir.ops.transpose import transpose
+from tilewright.graphir.base import Expr as GraphExpr
+from tilewright.graphir.op import NoAttrs, Operator, get_operator, register_operator
+from tilewright.graphir.ops.calls import matmul, transpose
 from tilewright.graphir.types import TensorType, Type
 
 
@@ -39,14 +38,14 @@ class batch_matmul(Operator):
             TensorType((arg.shape[0], arg.shape[2], arg.shape[1]), arg.dtype) if flag else arg
             for arg, flag in zip(args, flags, strict=True)
         ]
-        return matmul.infer_type(turned, matmul.Attrs())
+        return get_operator("matmul").infer_type(turned, NoAttrs())
 
     def reference(self, args: Sequence[Any], attrs: BatchMatmulAttrs) -> Any:
         flags = (attrs.transpose_a, attrs.transpose_b)
         turned = [arg.transpose(0, 2, 1) if flag else arg for arg, flag in zip(args, flags, strict=True)]
-        return matmul.reference(turned, matmul.Attrs())
+        return get_operator("matmul").reference(turned, NoAttrs())
 
-    def decompose(self, args: Sequence[graph.Expr], attrs: BatchMatmulAttrs) -> graph.Expr:
+    def decompose(self, args: Sequence[GraphExpr], attrs: BatchMatmulAttrs) -> GraphExpr:
         flags = (attrs.transpose_a, attrs.transpose_b)
         turned = [transpose(arg, axes=(0, 2, 1)) if flag else arg for arg, flag in zip(args, flags, strict=True)]
         return matmul(*turned)

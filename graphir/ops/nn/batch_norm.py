@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.graphir import expr as graph
+from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.dims import dim_equal
+from tilewright.graphir.expr import const
 from tilewright.graphir.op import Operator, register_operator
-from tilewright.graphir.ops.arithmetic import add, divide, multiply, subtract
+from tilewright.graphir.ops.calls import add, cast, divide, expand_dims, multiply, sqrt, subtract
 from tilewright.graphir.ops.common import FLOATS, axis_index, check_dtype, is_half, same_dtype, widened
-from tilewright.graphir.ops.expand_dims import expand_dims
-from tilewright.graphir.ops.unary import cast, sqrt
 from tilewright.graphir.types import TensorType
 
 
@@ -71,16 +70,16 @@ class batch_norm(Operator):
                 result = result + beta.reshape(shape)
         return result.astype(args[0].dtype, copy=False)
 
-    def decompose(self, args: Sequence[graph.Expr], attrs: BatchNormAttrs) -> graph.Expr:
+    def decompose(self, args: Sequence[GraphExpr], attrs: BatchNormAttrs) -> GraphExpr:
         """One multiplication and one addition with vectors that fold where the statistics are constants."""
         dtype = args[0].dtype
         if is_half(dtype):
             args = [cast(arg, dtype="float32") for arg in args]
         data, gamma, beta, mean, variance = args
         deviation = sqrt(add(variance, attrs.epsilon))
-        factor = divide(gamma if attrs.scale else graph.const(1.0, data.dtype), deviation)
+        factor = divide(gamma if attrs.scale else const(1.0, data.dtype), deviation)
         shift = multiply(mean, factor)
-        shift = subtract(beta, shift) if attrs.center else subtract(graph.const(0.0, data.dtype), shift)
+        shift = subtract(beta, shift) if attrs.center else subtract(const(0.0, data.dtype), shift)
         behind = data.ndim - 1 - attrs.axis % data.ndim
         if behind:
             factor = expand_dims(factor, axis=1, num_newaxis=behind)
@@ -88,5 +87,5 @@ class batch_norm(Operator):
         result = add(multiply(data, factor), shift)
         return cast(result, dtype=dtype) if is_half(dtype) else result
 
-    def simplify_inference(self, args: Sequence[graph.Expr], attrs: BatchNormAttrs) -> graph.Expr:
+    def simplify_inference(self, args: Sequence[GraphExpr], attrs: BatchNormAttrs) -> GraphExpr:
         return self.decompose(args, attrs)

@@ -9,7 +9,7 @@ from typing import Any
 from tilewright.graphir.dims import dim_equal
 from tilewright.graphir.layout_rewrite import broadcast_operand, reshape
 from tilewright.graphir.op import Operator, register_operator
-from tilewright.graphir.ops.arithmetic import add
+from tilewright.graphir.ops.calls import add
 from tilewright.graphir.ops.common import NUMBERS, axis_index, check_dtype, compute_type, same_dtype, widened
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.graphir import expr as graph
+from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.dims import Dim, as_dim, dim_equal, simplify
 from tilewright.graphir.layout import Layout, parse_layout
 from tilewright.graphir.layout_rewrite import reshape
 from tilewright.graphir.op import LayoutChoice, Operator, register_operator
-from tilewright.graphir.ops.arithmetic import multiply
+from tilewright.graphir.ops.calls import multiply
 from tilewright.graphir.ops.common import NUMBERS, check_dtype, compute_type, guarded, normalize, same_dtype, widened
-from tilewright.graphir.ops.layout_transform import layout_transform
+from tilewright.graphir.ops.layout_transform import change_layout
 from tilewright.graphir.ops.nn.window import borders, pair, window_count
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
@@ -105,8 +105,8 @@ class conv2d(Operator):
         return TensorType(shape, dtype)
 
     def reference(self, args: Sequence[Any], attrs: Conv2dAttrs) -> Any:
-        data = layout_transform.reference([widened(args[0])], _to(attrs.data_layout, "NCHW"))
-        weight = layout_transform.reference([widened(args[1])], _to(attrs.kernel_layout, "OIHW"))
+        data = change_layout(widened(args[0]), attrs.data_layout, "NCHW")
+        weight = change_layout(widened(args[1]), attrs.kernel_layout, "OIHW")
         top, left, bottom, right = attrs.padding
         data = np.pad(data, ((0, 0), (0, 0), (top, bottom), (left, right)))
         n, _, h, w = data.shape
@@ -122,7 +122,7 @@ class conv2d(Operator):
                     ..., y * dh : y * dh + (oh - 1) * sh + 1 : sh, x * dw : x * dw + (ow - 1) * sw + 1 : sw
                 ]
                 result += np.einsum("ngihw,goi->ngohw", window, kernel[..., y, x], dtype=result.dtype)
-        out = layout_transform.reference([result.reshape(n, o, oh, ow)], _to("NCHW", attrs.out_layout))
+        out = change_layout(result.reshape(n, o, oh, ow), "NCHW", attrs.out_layout)
         return out.astype(args[0].dtype, copy=False)
 
     def channel_axis(self, argument: int, attrs: Conv2dAttrs) -> int | None:
@@ -130,8 +130,8 @@ class conv2d(Operator):
         return layout.position("C") if layout.block("C") == 1 else None
 
     def scale_weights(
-        self, args: Sequence[graph.Expr], attrs: Conv2dAttrs, scale: graph.Expr, of_result: bool
-    ) -> list[graph.Expr] | None:
+        self, args: Sequence[GraphExpr], attrs: Conv2dAttrs, scale: GraphExpr, of_result: bool
+    ) -> list[GraphExpr] | None:
         data, weight = args
         kernel = parse_layout(attrs.kernel_layout)
         if kernel.ndim != 4:
@@ -144,7 +144,7 @@ class conv2d(Operator):
         factors = reshape(scale, [scale.shape[0] if name == axis else 1 for name in kernel.primal])
         return [data, multiply(weight, factors)]
 
-    def prefer_layout(self, args: Sequence[graph.Expr], attrs: Conv2dAttrs, lanes: int) -> LayoutChoice | str:
+    def prefer_layout(self, args: Sequence[GraphExpr], attrs: Conv2dAttrs, lanes: int) -> LayoutChoice | str:
         plain = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout)
         if plain != ("NCHW", "OIHW", "NCHW"):
             return f"its layouts are {', '.join(plain)}, and not NCHW, OIHW"
@@ -160,7 +160,7 @@ class conv2d(Operator):
             blocked = (target, f"OIHW{lanes}i{lanes}o", target)
         else:
             blocked = ("NCHW", f"OIHW{lanes}o", target)  # an image's few channels stay as they are
-        names = dict(zip(("data_layout", "kernel_layout", "out_layout"), blocked, strict=True))
+        names: dict[str, Any] = dict(zip(("data_layout", "kernel_layout", "out_layout"), blocked, strict=True))
         return LayoutChoice(plain, blocked, dataclasses.replace(attrs, **names))
 
     def compute(self, args: Sequence[Tensor], attrs: Conv2dAttrs, out: TensorType) -> Tensor:
@@ -187,10 +187,6 @@ class conv2d(Operator):
         if wide is out.dtype:
             return result
         return te.compute(out.shape, lambda *place: cast(out.dtype, result[place]), name="conv2d_cast")
-
-
-def _to(source: str, target: str) -> Any:
-    return layout_transform.Attrs(source, target)
 
 
 def pad_image(data: Tensor, layout: Layout, padding: Sequence[int], value: int | float) -> Tensor:

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.graphir import expr as graph
+from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.dims import dim_equal
 from tilewright.graphir.layout_rewrite import reshape
 from tilewright.graphir.op import Operator, register_operator
-from tilewright.graphir.ops.arithmetic import multiply
+from tilewright.graphir.ops.calls import multiply
 from tilewright.graphir.ops.common import NUMBERS, check_dtype, compute_type, same_dtype, widened
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
@@ -58,8 +58,8 @@ class dense(Operator):
         return -1
 
     def scale_weights(
-        self, args: Sequence[graph.Expr], attrs: DenseAttrs, scale: graph.Expr, of_result: bool
-    ) -> list[graph.Expr] | None:
+        self, args: Sequence[GraphExpr], attrs: DenseAttrs, scale: GraphExpr, of_result: bool
+    ) -> list[GraphExpr] | None:
         data, weight = args
         factors = reshape(scale, (weight.shape[0], 1) if of_result else (1, weight.shape[1]))
         return [data, multiply(weight, factors)]
@@ -71,7 +71,7 @@ class dense(Operator):
 
         def element(*place: Var) -> te.Reduction:
             *row, unit = place
-            return te.sum(cast(wide, data[(*row, k)]) * cast(wide, weight[unit, k]), axis=k)
+            return te.sum(cast(wide, data(*row, k)) * cast(wide, weight[unit, k]), axis=k)
 
         product = te.compute(out.shape, element, name="dense")
         if wide is out.dtype:

@@ -76,7 +76,7 @@ class layer_norm(Operator):
         kept = [extent for number, extent in enumerate(data.shape) if number != axis]
 
         def at(row: Sequence[Expr], k: Expr) -> Expr:
-            return cast(wide, data[(*row[:axis], k, *row[axis:])])
+            return cast(wide, data(*row[:axis], k, *row[axis:]))
 
         k = te.reduce_axis(data.shape[axis], "k")
         total = te.compute(kept, lambda *row: te.sum(at(row, k), axis=k), name="layer_norm_sum")

@@ -8,26 +8,33 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.graphir import expr as graph
+from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.dims import product
 from tilewright.graphir.op import Operator, register_operator
-from tilewright.graphir.ops.arithmetic import add, divide, multiply, subtract
+from tilewright.graphir.ops.calls import (
+    add,
+    cast,
+    divide,
+    expand_dims,
+    mean,
+    multiply,
+    reshape,
+    sqrt,
+    square,
+    subtract,
+)
 from tilewright.graphir.ops.common import axis_index, is_half, widened
-from tilewright.graphir.ops.expand_dims import expand_dims
 from tilewright.graphir.ops.nn.layer_norm import LayerNormAttrs, check_vectors
-from tilewright.graphir.ops.reductions import mean
-from tilewright.graphir.ops.reshape import reshape
-from tilewright.graphir.ops.unary import cast, sqrt, square
 from tilewright.graphir.types import TensorType
 
 
-def _along(vector: graph.Expr, ndim: int, axis: int) -> graph.Expr:
+def _along(vector: GraphExpr, ndim: int, axis: int) -> GraphExpr:
     """``vector`` with axes behind it, so that it broadcasts along ``axis`` of a tensor with ``ndim`` dimensions."""
     behind = ndim - 1 - axis % ndim
     return expand_dims(vector, axis=1, num_newaxis=behind) if behind else vector
 
 
-def _normalized(data: graph.Expr, axes: tuple[int, ...], epsilon: float) -> graph.Expr:
+def _normalized(data: GraphExpr, axes: tuple[int, ...], epsilon: float) -> GraphExpr:
     """``data`` with mean 0 and variance 1 over ``axes``."""
     centred = subtract(data, mean(data, axis=axes, keepdims=True))
     return divide(centred, sqrt(add(mean(square(centred), axis=axes, keepdims=True), epsilon)))
@@ -38,7 +45,7 @@ def _normalized_array(data: np.ndarray[Any, Any], axes: tuple[int, ...], epsilon
     return centred / np.sqrt(np.square(centred).mean(axis=axes, keepdims=True) + data.dtype.type(epsilon))
 
 
-def _widen(args: Sequence[graph.Expr]) -> list[graph.Expr]:
+def _widen(args: Sequence[GraphExpr]) -> list[GraphExpr]:
     return [cast(arg, dtype="float32") if is_half(arg.dtype) else arg for arg in args]
 
 
@@ -64,7 +71,7 @@ class rms_norm(Operator):
             size = np.sqrt(np.square(data).mean(axis=attrs.axis, keepdims=True) + data.dtype.type(attrs.epsilon))
             return (data / size * gamma.reshape(shape)).astype(args[0].dtype, copy=False)
 
-    def decompose(self, args: Sequence[graph.Expr], attrs: LayerNormAttrs) -> graph.Expr:
+    def decompose(self, args: Sequence[GraphExpr], attrs: LayerNormAttrs) -> GraphExpr:
         data, gamma = _widen(args)
         size = sqrt(add(mean(square(data), axis=attrs.axis, keepdims=True), attrs.epsilon))
         return cast(multiply(divide(data, size), _along(gamma, data.ndim, attrs.axis)), dtype=args[0].dtype)
@@ -109,7 +116,7 @@ class group_norm(Operator):
             result = _normalized_array(grouped, (2,), attrs.epsilon).reshape(data.shape)
             return (result * gamma.reshape(shape) + beta.reshape(shape)).astype(args[0].dtype, copy=False)
 
-    def decompose(self, args: Sequence[graph.Expr], attrs: GroupNormAttrs) -> graph.Expr:
+    def decompose(self, args: Sequence[GraphExpr], attrs: GroupNormAttrs) -> GraphExpr:
         data, gamma, beta = _widen(args)
         channels = data.shape[1]
         assert isinstance(channels, int)
@@ -155,7 +162,7 @@ class instance_norm(Operator):
             result = _normalized_array(data, self._axes(data.ndim, attrs), attrs.epsilon)
             return (result * gamma.reshape(shape) + beta.reshape(shape)).astype(args[0].dtype, copy=False)
 
-    def decompose(self, args: Sequence[graph.Expr], attrs: InstanceNormAttrs) -> graph.Expr:
+    def decompose(self, args: Sequence[GraphExpr], attrs: InstanceNormAttrs) -> GraphExpr:
         data, gamma, beta = _widen(args)
         result = _normalized(data, self._axes(data.ndim, attrs), attrs.epsilon)
         result = multiply(result, _along(gamma, data.ndim, attrs.axis))

@@ -13,7 +13,7 @@ from tilewright.graphir.dims import as_dim
 from tilewright.graphir.layout import parse_layout
 from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.common import FLOATS, NUMBERS, check_dtype, compute_type, guarded, normalize, widened
-from tilewright.graphir.ops.layout_transform import layout_transform
+from tilewright.graphir.ops.layout_transform import change_layout
 from tilewright.graphir.ops.nn.window import borders, pair, window_count
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
@@ -117,11 +117,10 @@ class Pool2d(Operator):
         raise NotImplementedError(f"operator {self.name} states no NumPy reference")
 
     def reference(self, args: Sequence[Any], attrs: Any) -> Any:
-        data = layout_transform.reference([widened(args[0])], layout_transform.Attrs(attrs.layout, "NCHW"))
+        data = change_layout(widened(args[0]), attrs.layout, "NCHW")
         with np.errstate(all="ignore"):
             result = self.pooled(data, attrs)
-        back = layout_transform.Attrs("NCHW", attrs.layout)
-        return layout_transform.reference([result], back).astype(args[0].dtype, copy=False)
+        return change_layout(result, "NCHW", attrs.layout).astype(args[0].dtype, copy=False)
 
 
 def _window(data: Tensor, attrs: PoolAttrs, place: Sequence[Expr], axes: Sequence[Var]) -> tuple[list[Expr], Expr]:
@@ -189,7 +188,8 @@ class avg_pool2d(Pool2d):
             plain = dataclasses.replace(attrs, padding=(0, 0, 0, 0))
         number = self.windows(counted, plain, 0).sum(axis=-1)
         total: np.ndarray[Any, Any] = self.windows(data, attrs, 0).sum(axis=-1)
-        return total / np.maximum(number, 1)
+        result: np.ndarray[Any, Any] = total / np.maximum(number, 1)
+        return result
 
     def compute(self, args: Sequence[Tensor], attrs: AvgPoolAttrs, out: TensorType) -> Tensor:
         (data,) = args

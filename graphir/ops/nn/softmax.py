@@ -42,7 +42,7 @@ class Softmax(Operator):
         k = te.reduce_axis(x.shape[axis], "k")
         kept = [extent for number, extent in enumerate(x.shape) if number != axis]
         return axis, te.compute(
-            kept, lambda *row: te.max(cast(wide, x[(*row[:axis], k, *row[axis:])]), axis=k), name=f"{name}_max"
+            kept, lambda *row: te.max(cast(wide, x(*row[:axis], k, *row[axis:])), axis=k), name=f"{name}_max"
         )
 
 
@@ -75,7 +75,7 @@ class softmax(Softmax):
         k = te.reduce_axis(x.shape[axis], "k")
         total = te.compute(
             greatest.shape,
-            lambda *row: te.sum(powers[(*row[:axis], k, *row[axis:])], axis=k),
+            lambda *row: te.sum(powers(*row[:axis], k, *row[axis:]), axis=k),
             name="softmax_sum",
         )
         return te.compute(
@@ -103,7 +103,7 @@ class log_softmax(Softmax):
         k = te.reduce_axis(x.shape[axis], "k")
 
         def power(*row: Var) -> te.Reduction:
-            value = cast(wide, x[(*row[:axis], k, *row[axis:])])
+            value = cast(wide, x(*row[:axis], k, *row[axis:]))
             return te.sum(call("exp", value - greatest[row]), axis=k)
 
         total = te.compute(greatest.shape, power, name="log_softmax_sum")
