@@ -2,7 +2,10 @@
 
 An expression ``d`` post-dominates ``u`` if every way from ``u`` to the result leads through ``d``: if ``d`` is computed
 from everything that ``u`` serves. The tree of immediate post-dominators is built as in K. Cooper, T. Harvey and
-K. Kennedy, "A Simple, Fast Dominance Algorithm" (2001); on an acyclic graph one sweep suffices.
+K. Kennedy, "A Simple, Fast Dominance Algorithm" (2001); on an acyclic graph one sweep suffices. Their climb to the
+common ancestor takes as many steps as the ways are long, which is quadratic where every operator reads one input. Here
+each node also knows a farther ancestor, by E. Myers' skew-binary jump pointers ("An applicative random-access stack",
+Information Processing Letters 17, 1983), so that a climb takes logarithmic time.
 """
 
 from __future__ import annotations
@@ -29,22 +32,36 @@ class PostDominators:
                 self.users[self.index[child]].append(number)
         exit_ = len(order)  # stands behind the result
         self._parent: list[int] = [exit_] * (exit_ + 1)
+        self._jump: list[int] = [exit_] * (exit_ + 1)
         self._depth: list[int] = [0] * (exit_ + 1)
         for number in reversed(range(len(order))):
             users = self.users[number]
             found = users[-1] if users else exit_
             for user in users:
                 found = self._common(found, user)
-            self._parent[number] = found
-            self._depth[number] = self._depth[found] + 1
+            self._insert(number, found)
+
+    def _insert(self, number: int, parent: int) -> None:
+        """Hang a node below its parent, which is in the tree already."""
+        jump, depth = self._jump, self._depth
+        self._parent[number] = parent
+        depth[number] = depth[parent] + 1
+        ahead = jump[parent]
+        equal = depth[parent] - depth[ahead] == depth[ahead] - depth[jump[ahead]]
+        jump[number] = jump[ahead] if equal else parent
 
     def _common(self, a: int, b: int) -> int:
-        """The nearest common ancestor in the tree; users are numbered higher, so ancestors are too."""
-        while a != b:
-            if a < b:
-                a = self._parent[a]
+        """The nearest common ancestor in the tree."""
+        parent, jump, depth = self._parent, self._jump, self._depth
+        if depth[a] < depth[b]:
+            a, b = b, a
+        while depth[a] > depth[b]:
+            a = jump[a] if depth[jump[a]] >= depth[b] else parent[a]
+        while a != b:  # equally deep nodes jump equally far
+            if jump[a] != jump[b]:
+                a, b = jump[a], jump[b]
             else:
-                b = self._parent[b]
+                a, b = parent[a], parent[b]
         return a
 
     def immediate(self, number: int) -> int | None:
