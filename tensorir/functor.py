@@ -67,7 +67,7 @@ class Mutator:
         super().__init_subclass__()
         cls._methods = {}
 
-    def mutate(self, node: N) -> Any:
+    def mutate(self, node: Any) -> Any:
         """The new form of ``node``: by ``mutate_<class>`` if defined, else field by field."""
         methods = type(self)._methods
         kind = type(node)
@@ -77,7 +77,7 @@ class Mutator:
             method = methods[kind] = getattr(type(self), f"mutate_{kind.__name__}", None)
         return self.generic_mutate(node) if method is None else method(self, node)
 
-    def generic_mutate(self, node: N) -> Any:
+    def generic_mutate(self, node: Any) -> Any:
         """``node`` with its owned nodes and buffers mutated; ``node`` itself if none changed."""
         changed = False
         values: list[Any] = []

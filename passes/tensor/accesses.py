@@ -14,6 +14,7 @@ from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, IntImm, UnaryOp, Var
 from tilewright.tensorir.functor import Visitor, substitute, uses_var
+from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt
 
 
@@ -78,11 +79,11 @@ class AccessCollector(Visitor):
         super().visit(stmt)
         self.place = outer
 
-    def visit(self, node: object) -> None:  # type: ignore[override]
+    def visit(self, node: Node) -> None:
         if isinstance(node, Stmt):
             self._enter(node)
         else:
-            super().visit(node)  # type: ignore[arg-type]
+            super().visit(node)
 
     def _resolved(self, expr: Expr) -> Expr:
         return substitute(expr, self.lets) if self.lets else expr

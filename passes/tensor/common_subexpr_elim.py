@@ -104,11 +104,11 @@ class _Eliminator(Mutator):
         """An item with its own expressions replaced, and its inner lists of statements done."""
         if isinstance(item, LetStmt):
             value = ExprReplacer(replaced).mutate(item.value) if replaced else item.value
-            return item if value is item.value else LetStmt(item.var, value, item.body)  # type: ignore[arg-type]
+            return item if value is item.value else LetStmt(item.var, value, item.body)
         if isinstance(item, Allocate):
             return item
         if isinstance(item, (BufferStore, Evaluate)):
-            return ExprReplacer(replaced).mutate(item) if replaced else item  # type: ignore[return-value]
+            return ExprReplacer(replaced).mutate(item) if replaced else item
         return self.mutate(item)  # type: ignore[no-any-return]
 
     def _groups(self, items: list[Stmt]) -> list[_Group]:
@@ -172,7 +172,7 @@ def _rebuild(items: list[Stmt], bound: dict[int, list[tuple[Var, Expr]]], replac
             result = sequence(item, result)
         for var, expr in bound.get(position, ()):  # the largest first, so that it comes last
             inner = {known: other for known, other in replaced.items() if other is not var}
-            result = LetStmt(var, ExprReplacer(inner).mutate(expr), result)  # type: ignore[arg-type]
+            result = LetStmt(var, ExprReplacer(inner).mutate(expr), result)
     return result
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
 from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
@@ -166,8 +167,8 @@ class _Rewriter(Mutator):
         for plan in plans.values():
             self.starts.setdefault(id(plan.place.stmt), []).append(plan.buffer)
 
-    def mutate(self, node: object) -> object:  # type: ignore[override]
-        new = super().mutate(node)  # type: ignore[type-var]
+    def mutate(self, node: Any) -> Any:
+        new = super().mutate(node)
         for buffer in reversed(self.starts.get(id(node), ())):
             assert isinstance(new, Stmt)
             new = Allocate(buffer, new)
@@ -180,8 +181,7 @@ class _Rewriter(Mutator):
 
     def _rebased(self, plan: _Plan, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         return tuple(
-            self.analyzer.simplify(self.mutate(index) - low)  # type: ignore[operator]
-            for index, low in zip(indices, plan.origin, strict=True)
+            self.analyzer.simplify(self.mutate(index) - low) for index, low in zip(indices, plan.origin, strict=True)
         )
 
     def mutate_BufferLoad(self, op: BufferLoad) -> object:
@@ -189,7 +189,7 @@ class _Rewriter(Mutator):
         if plan is None:
             return self.generic_mutate(op)
         predicate = self.mutate(op.predicate) if op.predicate is not None else None
-        return BufferLoad(plan.buffer, self._rebased(plan, op.indices), predicate)  # type: ignore[arg-type]
+        return BufferLoad(plan.buffer, self._rebased(plan, op.indices), predicate)
 
     def mutate_BufferStore(self, op: BufferStore) -> object:
         plan = self.plans.get(op.buffer)
@@ -197,7 +197,7 @@ class _Rewriter(Mutator):
             return self.generic_mutate(op)
         predicate = self.mutate(op.predicate) if op.predicate is not None else None
         indices = self._rebased(plan, op.indices)
-        return BufferStore(plan.buffer, self.mutate(op.value), indices, predicate)  # type: ignore[arg-type]
+        return BufferStore(plan.buffer, self.mutate(op.value), indices, predicate)
 
 
 def compact_buffers(func: PrimFunc, max_stack_bytes: int = 16 << 10) -> PrimFunc:
@@ -208,7 +208,7 @@ def compact_buffers(func: PrimFunc, max_stack_bytes: int = 16 << 10) -> PrimFunc
         plan = planner.plan(usage)
         if plan is not None:
             plans[buffer] = plan
-    return func.with_body(_Rewriter(plans).mutate(func.body)) if plans else func  # type: ignore[arg-type]
+    return func.with_body(_Rewriter(plans).mutate(func.body)) if plans else func
 
 
 @register_pass

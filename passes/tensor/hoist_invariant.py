@@ -13,6 +13,7 @@ that do not depend on it move with the same rules. Index arithmetic stays: code 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
@@ -149,9 +150,9 @@ class ExprReplacer(Mutator):
     def __init__(self, replaced: dict[Expr, Var]) -> None:
         self.replaced = replaced
 
-    def mutate(self, node: object) -> object:  # type: ignore[override]
+    def mutate(self, node: Any) -> Any:
         found = self.replaced.get(node) if isinstance(node, Expr) else None
-        return found if found is not None else super().mutate(node)  # type: ignore[type-var]
+        return found if found is not None else super().mutate(node)
 
 
 def hoist_invariants(func: PrimFunc) -> PrimFunc:

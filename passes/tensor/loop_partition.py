@@ -21,6 +21,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
@@ -141,7 +142,7 @@ def conjuncts(condition: Expr) -> list[Expr]:
 class _Replacer(Mutator):
     """Replaces conditions by what they are known to be, and takes the branches that follow from it."""
 
-    def __init__(self, known: Mapping[Expr, Expr]) -> None:
+    def __init__(self, known: Mapping[Any, Expr]) -> None:
         self.known = known
 
     def mutate_Compare(self, op: Compare) -> Expr:
@@ -157,7 +158,7 @@ class _Replacer(Mutator):
         condition = self.mutate(op.condition)
         if isinstance(condition, IntImm):
             chosen = op.then_body if condition.value else op.else_body
-            return sequence() if chosen is None else self.mutate(chosen)  # type: ignore[no-any-return]
+            return sequence() if chosen is None else self.mutate(chosen)
         else_body = self.mutate(op.else_body) if op.else_body is not None else None
         return IfThenElse(condition, self.mutate(op.then_body), else_body)
 
@@ -341,8 +342,8 @@ class _Partitioner(ScopedMutator):
         if loop.kind == "parallel":
             with self.analyzer.scope():
                 self.analyzer.bind(loop.var, loop.min, loop.extent)
-                body = IfThenElse(loop.var < whole, self.mutate(main), tail(loop.var))
-            return For(loop.var, loop.min, loop.extent, loop.kind, body, annotations)
+                both = IfThenElse(loop.var < whole, self.mutate(main), tail(loop.var))
+            return For(loop.var, loop.min, loop.extent, loop.kind, both, annotations)
         body = self.mutate_in_loop(loop.var, loop.min, whole, main)
         return sequence(For(loop.var, loop.min, whole, loop.kind, body, annotations), tail(None))
 

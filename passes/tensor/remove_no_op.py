@@ -96,7 +96,7 @@ class _Remover(Mutator):
         return new if else_body is new.else_body else IfThenElse(new.condition, new.then_body, else_body)
 
     def mutate_Evaluate(self, op: Evaluate) -> Stmt:
-        return self.generic_mutate(op) if has_effect(op.value) else sequence()  # type: ignore[no-any-return]
+        return self.generic_mutate(op) if has_effect(op.value) else sequence()
 
     def mutate_LetStmt(self, op: LetStmt) -> Stmt:
         body = self.mutate(op.body)

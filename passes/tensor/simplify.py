@@ -72,7 +72,7 @@ class _Simplifier(ScopedMutator):
         condition = self.mutate(op.condition)
         if isinstance(condition, IntImm):
             chosen = op.then_body if condition.value else op.else_body
-            return sequence() if chosen is None else self.mutate(chosen)  # type: ignore[no-any-return]
+            return sequence() if chosen is None else self.mutate(chosen)
         result = super().mutate_IfThenElse(op if condition is op.condition else _with_condition(op, condition))
         if not isinstance(result, IfThenElse):
             return result

@@ -43,7 +43,15 @@ from tilewright.tensorir.expr import (
     compare,
     const,
 )
-from tilewright.tensorir.functor import Mutator, Visitor, copy_with_fresh_definitions, substitute, uses_var, walk
+from tilewright.tensorir.functor import (
+    Mutator,
+    Visitor,
+    copy_with_fresh_definitions,
+    loads_and_stores,
+    substitute,
+    uses_var,
+    walk,
+)
 from tilewright.tensorir.stmt import (
     Allocate,
     BufferStore,
@@ -205,7 +213,8 @@ class _OneLoop:
             self.may_reassociate,
             self._stays_in_block,
         )
-        return vector.mutate(body)
+        result: Stmt = vector.mutate(body)
+        return result
 
     def _stays_in_block(self, base: Expr, lanes: int, divisor: int) -> bool:
         remainder = base % divisor
@@ -255,7 +264,7 @@ class _OneLoop:
             return self.config.tail == "peel"
         if "avx512f" in self.target.features:
             return False
-        narrowest = min((node.buffer.dtype.bits for node in walk(self.loop.body) if _is_access(node)), default=32)
+        narrowest = min((access.buffer.dtype.bits for access in loads_and_stores(self.loop.body)), default=32)
         return "avx2" not in self.target.features or narrowest < 32
 
     def _allocate_accumulators(self, lanes: int) -> None:
@@ -304,10 +313,6 @@ class _NamedAccumulators(Mutator):
         if vector is None:
             return self.generic_mutate(op)  # type: ignore[no-any-return]
         return BufferStore(vector, self.mutate(op.value), (const(0, "int64"),))
-
-
-def _is_access(node: object) -> bool:
-    return isinstance(node, (BufferLoad, BufferStore))
 
 
 def _is_power_of_two(value: int) -> bool:
