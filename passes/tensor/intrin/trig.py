@@ -1,8 +1,8 @@
 """``sin``, ``cos`` and ``tan`` of float32, and their inverses.
 
-The argument is reduced to ``|x| = q * pi / 2 + r``. In float32 that takes three fused multiply-adds with pi / 2 in three
-parts (Cody and Waite's reduction): the first is exact, since the difference has no more digits than the part. Without
-fused multiply-add, and for ``tan``, it is done in float64, where q times the first part (25 bits) is exact.
+The argument is reduced to ``|x| = q * pi / 2 + r``. In float32 that takes three fused multiply-adds with pi / 2 in
+three parts (Cody and Waite's reduction): the first is exact, since the difference has no more digits than the part.
+Without fused multiply-add, and for ``tan``, it is done in float64, where q times the first part (25 bits) is exact.
 
 Beyond a limit, ``x * 2 / pi`` is formed part by part, modulo 4 (Payne and Hanek, "Radian reduction for trigonometric
 functions", SIGNUM 1983): 2 / pi is cut into parts of 28 bits, so that every product with the 24 bits of x is exact.
