@@ -29,6 +29,7 @@ from tilewright.tensorir.arith.region import lower_bound_expr, upper_bound_expr
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.errors import VerifyError
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Expr, IntImm, Ramp, Var
+from tilewright.tensorir.functor import uses_var
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.printer import underline
 from tilewright.tensorir.stmt import Allocate, Block, BufferStore, For, IfThenElse, PrimFunc, Stmt
@@ -112,7 +113,7 @@ class _MemoryVerifier(ScopedMutator):
             return  # the access may be one that never happens
         for index, extent in zip(op.indices, op.buffer.shape, strict=True):
             first, last = _ends(index)
-            if first is None or last is None:
+            if first is None or last is None or not self._is_over_a_box(index):
                 continue
             # The extremes are reached: all loops around run, and their bounds are exact for affine indices.
             highest = upper_bound_expr(last, self.ranges, self.analyzer)
@@ -121,6 +122,13 @@ class _MemoryVerifier(ScopedMutator):
                 self.fail(op, f"index {index!s} of {op.buffer.name} reaches {highest!s}, its extent is {extent!s}")
             if lowest is not None and _is_affine(first) and self.analyzer.prove(lowest < 0):
                 self.fail(op, f"index {index!s} of {op.buffer.name} reaches {lowest!s}")
+
+    def _is_over_a_box(self, index: Expr) -> bool:
+        """Whether the loops that drive an index have bounds that no other loop changes: only then do they all reach
+        their ends together."""
+        loops = set(self.ranges)
+        driving = [bounds for var, bounds in self.ranges.items() if uses_var(index, {var})]
+        return not any(uses_var(bound, loops) for bounds in driving for bound in bounds)
 
 
 def _ends(index: Expr) -> tuple[Expr | None, Expr | None]:

@@ -41,3 +41,16 @@ def test_what_is_refused_is_named_and_underlined(body, message):
 )
 def test_what_may_be_right_is_accepted(body):
     verify_memory(parse(HEAD + body + "\n}"))
+
+
+def test_loop_whose_bounds_depend_on_another_loop_is_accepted() -> None:
+    func = parse("""
+primfunc @skewed(b: Buffer[(3,), float32]) {
+  for i in range(2) {
+    for j in range(i * -1 // 2 + 3) {
+      b[i + j] = 0.0
+    }
+  }
+}
+""")
+    verify_memory(func)
