@@ -1,0 +1,146 @@
+"""Kernels, each built as a model of one or a few operators at optimization level 3."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from machine import aligned
+from measure import COPY, FMA, Run, Work, compare
+from references import conv2d, gelu, gelu_float64, layer_norm, softmax
+
+import tilewright as tw
+from tilewright import graphir as gi
+
+FloatArray = npt.NDArray[np.float32]
+
+THREADS = sorted({1, tw.Target("llvm").num_threads})
+EPSILON = 1e-5
+
+
+def compiled(inputs: dict[str, tuple[int, ...]], formula: Callable[..., Any], threads: int) -> tw.Executable:
+    """A model of float32 inputs at optimization level 3."""
+    params = [gi.var(name, shape=shape, dtype="float32") for name, shape in inputs.items()]
+    with tw.PassContext(opt_level=3):
+        return tw.build(gi.Function(params, formula(*params)), target=tw.Target("llvm", num_threads=threads))
+
+
+def normal(*shape: int, seed: int = 0) -> FloatArray:
+    """Normally distributed numbers in memory that starts at a page."""
+    array = aligned(int(np.prod(shape))).reshape(shape)
+    array[...] = np.random.default_rng(seed).standard_normal(shape, np.float32)
+    return array
+
+
+def check(found: Any, expected: npt.NDArray[np.float64], tolerance: float) -> None:
+    """Every element within ``tolerance`` of the reference in double precision, relative to its largest element."""
+    assert found.shape == expected.shape
+    error = float(np.abs(found - expected).max() / np.abs(expected).max())
+    assert error <= tolerance, f"largest error {error:.2e} of the largest element"
+
+
+def kernels_of(model: tw.Executable) -> list[str]:
+    """The names of the loop-level functions that the model calls."""
+    heads = [line for line in model.ir("lowered").splitlines() if line.startswith("primfunc @")]
+    return [head.split("@")[1].split("(")[0] for head in heads if not head.startswith("primfunc @main(")]
+
+
+def call(model: tw.Executable, *arrays: FloatArray) -> Run:
+    return lambda: model(*arrays)
+
+
+@pytest.mark.parametrize("threads", THREADS)
+@pytest.mark.parametrize("size", [512, 1024])
+def test_matmul(benchmark: Any, size: int, threads: int) -> None:
+    a, b = normal(size, size), normal(size, size, seed=1)
+    model = compiled({"a": a.shape, "b": b.shape}, gi.matmul, threads)
+    check(model(a, b), a.astype(np.float64) @ b.astype(np.float64), 1e-5)
+    compare(
+        benchmark,
+        call(model, a, b),
+        title=f"matmul {size}",
+        threads=threads,
+        numpy=lambda: a @ b,
+        work=Work(FMA, 2 * size**3),
+        goals={"share": 0.6} if size == 1024 and threads == 1 else None,
+    )
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_elementwise_chain(benchmark: Any, threads: int) -> None:
+    """``gelu(x * a + b) + y``: reads x and y, writes the result, each once; nothing in between goes to memory."""
+    scale, shift, size = 0.75, 0.125, 1 << 24
+    x, y = normal(size), normal(size, seed=1)
+    factor, offset = np.float32(scale), np.float32(shift)
+
+    def formula(x: Any, y: Any) -> Any:
+        return gi.nn.gelu(x * gi.const(scale, "float32") + gi.const(shift, "float32")) + y
+
+    model = compiled({"x": x.shape, "y": y.shape}, formula, threads)
+    part = slice(0, 1 << 18)  # the reference takes a microsecond for each element
+    check(model(x, y)[part], gelu_float64(x[part].astype(np.float64) * scale + shift) + y[part], 1e-6)
+    kernels = kernels_of(model)
+    assert len(kernels) == 1, f"the chain is not one pass over memory: {kernels}"
+    benchmark.extra_info["kernels"] = kernels
+    benchmark.extra_info["bytes"] = 3 * x.nbytes
+    compare(
+        benchmark,
+        call(model, x, y),
+        title="gelu(x * a + b) + y, 16 Mi elements",
+        threads=threads,
+        numpy=lambda: gelu(x * factor + offset) + y,
+        work=Work(COPY, 3 * x.nbytes),
+        goals={"share": 0.8, "kernels": 1} if threads == THREADS[-1] else None,
+    )
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_softmax(benchmark: Any, threads: int) -> None:
+    x = normal(4096, 1024)
+    model = compiled({"x": x.shape}, gi.nn.softmax, threads)
+    check(model(x), softmax(x.astype(np.float64)), 1e-6)
+    compare(
+        benchmark,
+        call(model, x),
+        title="softmax 4096x1024",
+        threads=threads,
+        numpy=lambda: softmax(x),
+        work=Work(COPY, 2 * x.nbytes),
+        goals={"vs_numpy": 3.0} if threads == THREADS[-1] else None,
+    )
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_layer_norm(benchmark: Any, threads: int) -> None:
+    x, gamma, beta = normal(4096, 1024), normal(1024, seed=1), normal(1024, seed=2)
+    shapes = {"x": x.shape, "gamma": gamma.shape, "beta": beta.shape}
+    model = compiled(shapes, lambda x, gamma, beta: gi.nn.layer_norm(x, gamma, beta, epsilon=EPSILON), threads)
+    wide = [array.astype(np.float64) for array in (x, gamma, beta)]
+    check(model(x, gamma, beta), layer_norm(wide[0], wide[1], wide[2], EPSILON), 1e-6)
+    compare(
+        benchmark,
+        call(model, x, gamma, beta),
+        title="layer norm 4096x1024",
+        threads=threads,
+        numpy=lambda: layer_norm(x, gamma, beta, EPSILON),
+        work=Work(COPY, 2 * x.nbytes),
+    )
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_conv2d(benchmark: Any, threads: int) -> None:
+    """3x3, 64 to 64 channels, 56x56 pixels, batch 1; the weights are constants, as in a network."""
+    x, weight = normal(1, 64, 56, 56), normal(64, 64, 3, 3, seed=1)
+    model = compiled({"x": x.shape}, lambda x: gi.nn.conv2d(x, gi.const(weight), padding=(1, 1)), threads)
+    check(model(x), conv2d(x.astype(np.float64), weight.astype(np.float64)), 1e-5)
+    compare(
+        benchmark,
+        call(model, x),
+        title="conv2d 3x3 64->64 at 56x56",
+        threads=threads,
+        numpy=lambda: conv2d(x, weight),
+        work=Work(FMA, 2 * 64 * 64 * 9 * 56 * 56),
+    )

@@ -1,0 +1,136 @@
+"""Measuring a callable next to NumPy's version of it and next to the machine's limit, in turns.
+
+The machine may be shared: its speed changes from one second to the next. So one round calls NumPy, the probe of the
+limit and ours right after one another, and what is reported is the median over the rounds of the *ratio* within a
+round, next to the plain medians.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import threadpoolctl
+from machine import machine
+
+if TYPE_CHECKING:
+    from pytest_benchmark.fixture import BenchmarkFixture
+
+Run = Callable[[], object]
+
+#: Seconds that one benchmark measures, and the least and most rounds that it takes.
+BUDGET = 3.0
+MIN_ROUNDS, MAX_ROUNDS = 7, 2000
+#: Calls shorter than this (seconds) are made once untimed first: what ran before has filled the caches.
+SHORT = 3e-3
+
+FMA, COPY = "FMA peak", "copy"
+
+
+class Work(NamedTuple):
+    """What a call has to do: the limit that it is compared with, and how much of that.
+
+    Attributes:
+        limit: ``FMA`` or ``COPY``.
+        amount: floating-point operations (a multiply-add is two), or bytes read and written.
+    """
+
+    limit: str
+    amount: float
+
+    @property
+    def unit(self) -> str:
+        """The unit of a rate."""
+        return "GFLOP/s" if self.limit == FMA else "GB/s"
+
+    def probe(self, threads: int) -> tuple[Run, float]:
+        """A call that does about as much at the machine's limit, and how much it does exactly."""
+        probes = machine(threads)
+        return probes.fma(self.amount) if self.limit == FMA else probes.copy(self.amount)
+
+
+def seconds(run: Run) -> float:
+    """Wall time of one call; a short one is made once before."""
+    start = time.perf_counter()
+    run()
+    elapsed = time.perf_counter() - start
+    if elapsed > SHORT:
+        return elapsed
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def settled(run: Run) -> float:
+    """About how long a call takes once everything is loaded: the best of a few."""
+    return min(seconds(run) for _ in range(3))
+
+
+def _rounds(runs: list[Run], budget: float) -> int:
+    per_round = sum((2 if (once := settled(run)) < SHORT else 1) * once for run in runs)
+    return max(MIN_ROUNDS, min(MAX_ROUNDS, int(budget / max(per_round, 1e-9))))
+
+
+def compare(
+    benchmark: BenchmarkFixture,
+    ours: Run,
+    *,
+    title: str,
+    threads: int,
+    numpy: Run | None = None,
+    work: Work | None = None,
+    goals: dict[str, Any] | None = None,
+    budget: float = BUDGET,
+) -> dict[str, Any]:
+    """Benchmark ``ours`` with NumPy and the limit in turns; what was found is in ``benchmark.extra_info``.
+
+    Args:
+        title: what the row is called.
+        threads: how many NumPy's linear algebra and the probe may use; ``ours`` is compiled for as many.
+        numpy: the same computation in NumPy.
+        work: what the call does, for the rate and the share of the limit.
+        goals: for the list of figures: ``vs_numpy``, ``share`` (at least) or ``median`` (seconds, at most).
+
+    Returns:
+        ``benchmark.extra_info``: title, threads; ``numpy_median`` (seconds) and ``vs_numpy`` (times faster);
+        ``achieved`` in ``unit``, ``limit``, ``limit_rate`` and ``share`` of it (1 is the limit). ``share`` and
+        ``vs_numpy`` are medians of the ratios of one round; ``best_share`` compares the fastest calls of both.
+    """
+    info: dict[str, Any] = benchmark.extra_info
+    info.update(title=title, threads=threads, goals=goals or {})
+    others: dict[str, Run] = {} if numpy is None else {"numpy": numpy}
+    exact = 0.0
+    if work is not None:
+        others["limit"], exact = work.probe(threads)
+    times: dict[str, list[float]] = {name: [] for name in others}
+
+    def turn() -> None:
+        for name, run in others.items():
+            times[name].append(seconds(run))
+        if short:
+            ours()
+
+    with threadpoolctl.threadpool_limits(threads, user_api="blas"):
+        rounds = _rounds([ours, *others.values()], budget)
+        short = settled(ours) < SHORT
+        benchmark.pedantic(ours, setup=turn, rounds=rounds, iterations=1)
+    if benchmark.disabled:
+        return info
+    own = benchmark.stats.stats.data
+    info["median"] = statistics.median(own)
+    if numpy is not None:
+        info["numpy_median"] = statistics.median(times["numpy"])
+        info["vs_numpy"] = statistics.median(b / a for a, b in zip(own, times["numpy"], strict=True))
+    if work is not None:
+        rate = [work.amount / exact * probe for probe in times["limit"]]  # seconds for our amount at the limit
+        info.update(
+            unit=work.unit,
+            limit=work.limit,
+            achieved=work.amount / statistics.median(own) / 1e9,
+            limit_rate=exact / statistics.median(times["limit"]) / 1e9,
+            share=statistics.median(b / a for a, b in zip(own, rate, strict=True)),
+            best_share=min(rate) / min(own),
+        )
+    return info
