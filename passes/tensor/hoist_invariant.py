@@ -7,7 +7,8 @@
 Only what costs something moves: divisions, calls, and loads where they are part of it or stand alone, of scalars that
 do not change in the loop. An expression that reads memory, or divides integers, moves only out of a loop that surely
 runs, and never out of a condition, so that nothing is evaluated that was not evaluated before. Lets inside the loop
-that do not depend on it move with the same rules. Index arithmetic stays: code generators do that themselves.
+that do not depend on it move with the same rules. Index arithmetic stays, as code generators move that themselves, but
+for divisions by numbers that are not constant, which take longer than what they would be repeated for.
 """
 
 from __future__ import annotations
@@ -127,7 +128,8 @@ def _largest(expr: Expr, facts: _LoopFacts) -> Iterator[Expr]:
         return
     if isinstance(expr, Call) and expr.name in ("address_of", "prefetch"):
         return
-    if expr.dtype.is_float and expression_cost(expr) >= _MIN_COST and facts.is_invariant(expr):
+    costly = expression_cost(expr) >= _MIN_COST if expr.dtype.is_float else _is_division(expr)
+    if costly and facts.is_invariant(expr):
         if not _is_constant(expr):
             yield expr
         return
@@ -138,6 +140,13 @@ def _largest(expr: Expr, facts: _LoopFacts) -> Iterator[Expr]:
         elif role == "children":
             for item in value:
                 yield from _largest(item, facts)
+
+
+def _is_division(expr: Expr) -> bool:
+    """Whether ``expr`` is a division of scalar integers by what is not constant."""
+    if not isinstance(expr, BinaryOp) or expr.op not in INTEGER_DIVISIONS or expr.dtype.lanes > 1:
+        return False
+    return not isinstance(expr.b, IntImm)
 
 
 def _is_constant(expr: Expr) -> bool:

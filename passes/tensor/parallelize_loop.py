@@ -37,7 +37,7 @@ from tilewright.tensorir.expr import (
     const,
     maximum,
 )
-from tilewright.tensorir.functor import free_vars, uses_var, walk
+from tilewright.tensorir.functor import free_vars, substitute, uses_var, walk
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, PrimFunc, SeqStmt, Stmt
 from tilewright.tensorir.target import Target
 
@@ -121,7 +121,7 @@ class _WorkEstimator:
         del self.ranges[loop.var]
         if uses_var(body, {loop.var}):
             bounded = upper_bound_expr(body, {loop.var: (low, extent)})
-            body = bounded if bounded is not None else const(1, INT64)
+            body = bounded if bounded is not None else substitute(body, {loop.var: loop.min})  # the first iteration's
         return extent * body
 
 
