@@ -30,6 +30,9 @@ from tilewright.tensorir.intrinsics import INTRINSICS
 from tilewright.tensorir.stmt import BufferStore, Evaluate, For, IfThenElse, LetStmt, PrimFunc, Stmt
 from tilewright.tensorir.target import Target
 
+#: Statements that need more bindings than this get them in parts: what walks over programs recurses over their depth.
+_MAX_CHAIN = 100
+
 _TRUNCATING = {"floordiv": "truncdiv", "floormod": "truncmod"}
 
 
@@ -98,8 +101,12 @@ class _IntrinLowerer(ScopedMutator):
     def _call(self, name: str, args: tuple[Expr, ...], dtype: DataType, unchanged: Call | None = None) -> Expr:
         expansion = EXPANSIONS.get(name)
         if expansion is not None and dtype.element is FLOAT32:
-            bound = [self.emitter.let("argument", arg) for arg in args]
-            return self.emitter.let(name, expansion(self.emitter, *bound))
+            emitter = self.emitter
+            bound = [emitter.let("argument", arg) for arg in args]
+            if len(emitter.items) < _MAX_CHAIN:
+                return emitter.let(name, expansion(emitter, *bound))
+            inner = Emitter(self.has_fma, self.is_fast)
+            return emitter.enclose(inner, name, expansion(inner, *bound))
         if unchanged is not None and unchanged.args is args:
             return unchanged
         return Call(name, args, dtype)

@@ -78,6 +78,14 @@ class Emitter:
                 stmt = LetStmt(item[0], item[1], stmt)
         return stmt
 
+    def enclose(self, inner: Emitter, name: str, value: Expr) -> Expr:
+        """``value``, computed by the emitter ``inner``, whose bindings end with it: it goes through a register buffer.
+        So a statement with many calls does not become one chain of bindings as deep as all of them need."""
+        buffer = _register(name, value)
+        index = _all_lanes(value.dtype.lanes)
+        self.items.append(_Store(inner.wrap(BufferStore(buffer, value, index)), buffer))
+        return self.let(name, BufferLoad(buffer, index))
+
     # Arithmetic.
 
     def fma(self, a: Expr, b: Expr | float, c: Expr | float) -> Expr:
@@ -167,7 +175,7 @@ class Emitter:
         updates: list[Stmt] = []
         index = _all_lanes(lanes)
         for old, new in zip(usual, values, strict=True):
-            made = Buffer("chosen", (const(lanes, INT64),), old.dtype.element, "register", (), 64 if lanes > 1 else 0)
+            made = _register("chosen", old)
             buffers.append(made)
             self.items.append(_Store(BufferStore(made, old, index), made))
             updates.append(BufferStore(made, vector_select(condition, new, BufferLoad(made, index)), index))
@@ -179,6 +187,12 @@ def constant_value(value: Expr) -> float | None:
     """The number that a constant, or a vector of copies of one, is; None for anything else."""
     scalar = value.value if isinstance(value, Broadcast) else value
     return float(scalar.value) if isinstance(scalar, (FloatImm, IntImm)) else None
+
+
+def _register(name: str, value: Expr) -> Buffer:
+    """A buffer for ``value``."""
+    lanes = value.dtype.lanes
+    return Buffer(name, (const(lanes, INT64),), value.dtype.element, "register", (), 64 if lanes > 1 else 0)
 
 
 def _all_lanes(lanes: int) -> tuple[Expr, ...]:

@@ -243,6 +243,22 @@ def test_an_argument_and_a_shared_call_are_computed_once() -> None:
     assert sum(1 for _ in walk(shared.body)) - sum(1 for _ in walk(once.body)) <= 4
 
 
+@pytest.mark.parametrize("lanes", [1, LANES])
+def test_long_chains_of_calls_do_not_nest_deeply(lanes: int) -> None:
+    def chain(a: Expr) -> Expr:
+        for _ in range(60):
+            a = call("sin", a)
+        return a
+
+    x = np.linspace(-3, 3, 4 * LANES, dtype=np.float32)
+    func = _lower(_kernel(chain, 1, len(x), lanes))
+    exact = x.astype(np.float64)
+    for _ in range(60):
+        exact = np.sin(exact)
+    np.testing.assert_allclose(_run(func, x), exact, rtol=1e-5)
+    assert str(parse(str(func))) == str(func)
+
+
 def test_conditions_bounds_and_lets_may_hold_calls(keeps_results: Callable[..., PrimFunc]) -> None:
     text = """
     primfunc @f(A: Buffer[(8,), float32], B: Buffer[(8,), float32]) {
