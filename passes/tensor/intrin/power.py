@@ -124,15 +124,15 @@ def _power(e: Emitter, x: Expr, y: Expr) -> Expr:
     return e.select(always_one, 1.0, result)
 
 
-# 2**28: below, a quotient times a divisor is exact in float64
+# Quotients of numbers of 24 bits below 2**28: rounded to float64 they never reach the next integer, from which they are
+# at least 2**-24 away, and an integer of 28 bits times a divisor is exact.
 _QUOTIENT_BITS = 28
 
 
 def _subtract_multiples(e: Emitter, x: Expr, divisor: Expr) -> Expr:
     """``fmod(x, divisor)`` in float64 for numbers of 24 bits, not negative, whose quotient is below 2**28."""
     quotient = e.let("quotient", call("trunc", x / divisor))
-    rest = e.let("rest", x - quotient * divisor)  # exact; negative if the quotient was rounded up
-    return e.let("rest", e.select(rest < 0.0, rest + divisor, rest))
+    return e.let("rest", x - quotient * divisor)
 
 
 def fmod(e: Emitter, x: Expr, y: Expr) -> Expr:

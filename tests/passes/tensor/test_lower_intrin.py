@@ -90,15 +90,18 @@ def _samples(stride: int = 9973) -> np.ndarray:
 
 
 def _sample_pairs() -> list[np.ndarray]:
-    """All pairs of special values, pairs with moderate results, and pairs of any bit patterns."""
+    """All pairs of special values, pairs with moderate powers, of any bit patterns, and with large quotients."""
     rng = np.random.default_rng(4)
     first, second = (grid.ravel() for grid in np.meshgrid(SPECIAL, SPECIAL))
     count = 100_000
     bases = rng.lognormal(0, 3, count) * rng.choice([-1.0, 1.0], count)
     exponents = np.where(rng.random(count) < 0.5, rng.normal(0, 10, count), rng.integers(-40, 40, count))
     anything = rng.integers(0, 2**32, (2, count), dtype=np.uint64).astype(np.uint32).view(np.float32)
-    x = np.concatenate([first, bases, anything[0]]).astype(np.float32)
-    y = np.concatenate([second, exponents, anything[1]]).astype(np.float32)
+    divisors = np.ldexp(rng.uniform(1, 2, count), rng.integers(-149, -20, count)).astype(np.float32)
+    multiples = divisors * np.floor(np.exp2(rng.uniform(0, 60, count)))  # remainders close to 0 and to the divisor
+    largest, smallest = np.full(16, 3.4028235e38), np.arange(1, 17) * 2.0**-149
+    x = np.concatenate([first, largest, bases, anything[0], multiples]).astype(np.float32)
+    y = np.concatenate([second, smallest, exponents, anything[1], divisors]).astype(np.float32)
     size = len(x) // LANES * LANES
     return [x[:size].copy(), y[:size].copy()]
 
