@@ -9,6 +9,7 @@ P * NV + NV + 1 registers.
 from __future__ import annotations
 
 import dataclasses
+import math
 
 from tilewright.passes.schedule.elementwise import vector_lanes
 from tilewright.passes.schedule.facts import (
@@ -18,6 +19,7 @@ from tilewright.passes.schedule.facts import (
     constant,
     contraction,
     is_contiguous,
+    panel_width,
     product_of_extents,
     reductions,
     spatial,
@@ -87,13 +89,18 @@ def plan_tiling(block: Block, target: Target) -> Tiling | None:
     if channel_block is not None:
         block_extent = constant(channel_block.extent)
         columns = None if block_extent is None else block_extent * lanes
-    height, vectors = choose_tile(row_extent, columns, lanes, target.vector_registers)
+    panel = panel_width(vector, column.var)
+    if panel is not None:
+        lanes = math.gcd(lanes, panel)
+    height, vectors = choose_tile(
+        row_extent, columns, lanes, target.vector_registers, None if panel is None else panel // lanes
+    )
     if channel_block is not None:
         block_extent = constant(channel_block.extent)
         while block_extent is not None and block_extent % vectors:
             vectors -= 1
     packed = False
-    if not is_contiguous(vector, column.var):
+    if panel is None and not is_contiguous(vector, column.var):
         if axis_of(vector, column.var) is None:
             return None
         packed = True
@@ -110,16 +117,20 @@ def _operands(found: Contraction, column: IterVar) -> tuple[BufferLoad, BufferLo
     return (found.left, found.right) if left else (found.right, found.left)
 
 
-def choose_tile(rows: int | None, columns: int | None, lanes: int, registers: int) -> tuple[int, int]:
+def choose_tile(
+    rows: int | None, columns: int | None, lanes: int, registers: int, panel: int | None = None
+) -> tuple[int, int]:
     """Rows and vectors of the register tile for a result of ``rows`` by ``columns`` (None: not known).
+
+    ``panel``: the number of vectors, where the operand is packed in panels of so many already.
 
     Among the tiles that fit the registers, the one with the least wasted work, then the least loads for each
     multiply-add.
     """
     best = (-1.0, 1, 1)
-    for vectors in range(1, 7):
+    for vectors in range(1, 7) if panel is None else (panel,):
         most = (registers - 1 - vectors) // vectors
-        if columns is not None and vectors > 1 and (vectors - 1) * lanes >= columns:
+        if panel is None and columns is not None and vectors > 1 and (vectors - 1) * lanes >= columns:
             break
         for limit in range(1, most + 1):
             height = limit

@@ -98,6 +98,19 @@ def is_contiguous(access: BufferLoad | BufferStore, var: Var) -> bool:
     return coefficient(last, var) == 1
 
 
+def panel_width(access: BufferLoad | BufferStore, var: Var) -> int | None:
+    """The width ``w`` of the panels that ``var`` walks in an access ``[.., var // w, .., var % w]``: within a panel
+    neighbouring values are neighbours in memory. None for any other access."""
+    *outer, last = access.indices
+    if not isinstance(last, BinaryOp) or last.op != "floormod" or last.a is not var:
+        return None
+    width = constant(last.b)
+    whole = [index for index in outer if uses_var(index, {var})]
+    if len(whole) != 1 or not isinstance(whole[0], BinaryOp) or whole[0].op != "floordiv" or whole[0].a is not var:
+        return None
+    return width if constant(whole[0].b) == width else None
+
+
 def coefficient(expr: Expr, var: Var) -> int | None:
     """The factor of ``var`` in an index expression: 0 where it does not occur, None if it is not a constant."""
     if expr is var:

@@ -322,8 +322,13 @@ class _Partitioner(ScopedMutator):
         factor, total = tile
         whole = self.simplify(total // factor)
         rest = self.simplify(total % factor)
+        has_tail: Expr = _TRUE
         if not self.analyzer.prove(loop.extent.equal((total + (factor - 1)) // factor)):
-            return None
+            if loop.kind == "parallel":
+                return None
+            # One of several parts of the tiles: it may end before the last one, or begin behind it.
+            whole = self.simplify(maximum(minimum(whole, loop.extent), 0))
+            has_tail = self.simplify(all_of(compare("lt", whole, loop.extent), compare("gt", total, 0)))
         main = _Replacer(dict.fromkeys(offsets, _TRUE)).mutate(loop.body)
 
         def tail(var: Var | None) -> Stmt:
@@ -333,7 +338,9 @@ class _Partitioner(ScopedMutator):
                 body = copy_with_fresh_definitions(_Replacer(known).mutate(loop.body))
                 body = body if var is not None else substitute(body, {loop.var: whole})
                 chain = IfThenElse(rest.equal(remainder), self.mutate(body), chain)
-            return chain if chain is not None else sequence()
+            if chain is None:
+                return sequence()
+            return chain if has_tail is _TRUE else IfThenElse(has_tail, chain)
 
         return self._with_tail(loop, whole, main, tail)
 

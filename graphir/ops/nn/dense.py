@@ -9,28 +9,34 @@ from typing import Any
 import numpy as np
 
 from tilewright.graphir.base import Expr as GraphExpr
-from tilewright.graphir.dims import dim_equal
+from tilewright.graphir.dims import Dim, dim_equal
+from tilewright.graphir.expr import Constant
+from tilewright.graphir.layout import parse_layout
 from tilewright.graphir.layout_rewrite import reshape
-from tilewright.graphir.op import Operator, register_operator
+from tilewright.graphir.op import LayoutChoice, Operator, register_operator
 from tilewright.graphir.ops.calls import multiply
 from tilewright.graphir.ops.common import NUMBERS, check_dtype, compute_type, same_dtype, widened
+from tilewright.graphir.ops.layout_transform import change_layout
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.expr import Var, cast
+from tilewright.tensorir.target import Target
 from tilewright.tensorir.tensor import Tensor
 
 
 @dataclasses.dataclass(frozen=True)
 class DenseAttrs:
-    """``units``: the number of outputs; checked against the weight if given."""
+    """``units``: the number of outputs; checked against the weight if given, and needed where the weight's layout pads
+    it. ``weight_layout``: ``OI``, or panels of outputs such as ``OI64o``: ``[ceil(units / 64), in, 64]``."""
 
     units: int | None = None
+    weight_layout: str = "OI"
 
 
 @register_operator
 class dense(Operator):
-    """``data @ weight.T``: data ``[..., in]``, weight ``[units, in]``, result ``[..., units]``. Half types accumulate
-    in float32."""
+    """``data @ weight.T``: data ``[..., in]``, weight ``[units, in]`` (in ``weight_layout``), result ``[..., units]``.
+    Half types accumulate in float32."""
 
     name = "nn.dense"
     arguments = ("data", "weight")
@@ -43,15 +49,24 @@ class dense(Operator):
         check_dtype(self, 0, data, NUMBERS)
         if data.ndim == 0:
             raise self.error(0, "at least one dimension", data)
-        if weight.ndim != 2 or not dim_equal(weight.shape[1], data.shape[-1]):
-            units = "units" if attrs.units is None else attrs.units
-            raise self.error(1, f"a shape ({units}, {data.shape[-1]}) to match data of {data}", weight)
-        if attrs.units is not None and not dim_equal(attrs.units, weight.shape[0]):
-            raise self.error("units", f"{weight.shape[0]}, the rows of weight", attrs.units)
-        return TensorType((*data.shape[:-1], weight.shape[0]), dtype)
+        layout = parse_layout(attrs.weight_layout)
+        expected = "OI" if layout.block("O") == 1 else f"{attrs.weight_layout}, with units given"
+        if not layout.matches(weight.shape) or (layout.block("O") > 1 and attrs.units is None):
+            raise self.error(1, f"a shape of layout {expected}", weight)
+        extents = layout.extents(weight.shape)
+        units: Dim = extents["O"] if attrs.units is None else attrs.units
+        if not dim_equal(extents["I"], data.shape[-1]):
+            wanted = "units" if attrs.units is None else units
+            raise self.error(1, f"a shape ({wanted}, {data.shape[-1]}) to match data of {data}", weight)
+        if not dim_equal(layout.shape({**extents, "O": units})[0], weight.shape[0]):
+            raise self.error("units", f"{extents['O']}, the rows of weight", attrs.units)
+        return TensorType((*data.shape[:-1], units), dtype)
 
     def reference(self, args: Sequence[Any], attrs: DenseAttrs) -> Any:
         data, weight = args
+        if attrs.weight_layout != "OI":
+            assert attrs.units is not None
+            weight = change_layout(weight, attrs.weight_layout, "OI", {"O": attrs.units})
         return np.asarray(np.matmul(widened(data), widened(weight).T)).astype(data.dtype, copy=False)
 
     def channel_axis(self, argument: int, attrs: DenseAttrs) -> int | None:
@@ -61,17 +76,34 @@ class dense(Operator):
         self, args: Sequence[GraphExpr], attrs: DenseAttrs, scale: GraphExpr, of_result: bool
     ) -> list[GraphExpr] | None:
         data, weight = args
+        if attrs.weight_layout != "OI":
+            return None
         factors = reshape(scale, (weight.shape[0], 1) if of_result else (1, weight.shape[1]))
         return [data, multiply(weight, factors)]
+
+    def prefer_layout(self, args: Sequence[GraphExpr], attrs: DenseAttrs, lanes: int) -> LayoutChoice | str:
+        """Panels of as many outputs as a register tile is wide, for weights that are known when the model is built:
+        they are then packed once, and each step of the sum reads the next cache lines of a panel."""
+        weight = args[1]
+        if attrs.weight_layout != "OI" or not isinstance(weight, Constant):
+            return "its weight is not constant" if attrs.weight_layout == "OI" else ""
+        if lanes == 1 or weight.dtype is not compute_type(weight.dtype) or not weight.dtype.is_float:
+            return f"its weight has elements of type {weight.dtype!s}"
+        units = weight.data.shape[0]
+        vectors = min(4 if Target.current().vector_registers >= 32 else 2, max(1, -(-units // lanes)))
+        target = f"OI{lanes * vectors}o"
+        blocked = dataclasses.replace(attrs, units=units, weight_layout=target)
+        return LayoutChoice(("", "OI", ""), ("", target, ""), blocked)
 
     def compute(self, args: Sequence[Tensor], attrs: DenseAttrs, out: TensorType) -> Tensor:
         data, weight = args
         wide = compute_type(data.dtype)
-        k = te.reduce_axis(weight.shape[1], "k")
+        layout = parse_layout(attrs.weight_layout)
+        k = te.reduce_axis(weight.shape[layout.position("I")], "k")
 
         def element(*place: Var) -> te.Reduction:
             *row, unit = place
-            return te.sum(cast(wide, data(*row, k)) * cast(wide, weight[unit, k]), axis=k)
+            return te.sum(cast(wide, data(*row, k)) * cast(wide, weight[layout.place({"O": unit, "I": k})]), axis=k)
 
         product = te.compute(out.shape, element, name="dense")
         if wide is out.dtype:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tilewright.passes.tensor.loop_partition import partition_loops
 from tilewright.passes.tensor.simplify import simplify
+from tilewright.tensorir import interpret, parse
 from tilewright.tensorir.functor import walk
 from tilewright.tensorir.stmt import IfThenElse
 
@@ -139,3 +141,25 @@ def test_borders_of_a_stencil(keeps_results, n):
 def test_a_parallel_loop_stays_one_loop(keeps_results):
     after = keeps_results(partition_loops, TILES.replace("range((n", "parallel((n").replace("ANNOTATIONS", ""), n=20)
     assert str(after).count("parallel") == 1
+
+
+@pytest.mark.parametrize("n", [0, 1, 5, 6, 7, 11, 12, 13, 23, 24, 25, 40])
+def test_specialized_tail_of_tiles_in_parts_computes_the_same(n: int) -> None:
+    func = parse("""
+primfunc @parts(a: Buffer[(n,), float32], b: Buffer[(n,), float32], n: int64) {
+  for part in range((n + 11) // 12) {
+    for tile in range(2) annotations {"specialize_tail": True} {
+      for i in unrolled(6) {
+        if part * 12 + tile * 6 + i < n {
+          b[part * 12 + tile * 6 + i] = a[part * 12 + tile * 6 + i] + 1.0
+        }
+      }
+    }
+  }
+}
+""")
+    partitioned = partition_loops(func)
+    assert "if n % 6 == 5" in str(partitioned) or "n % 6 == 1" in str(partitioned)
+    values, out = np.arange(n, dtype="f4"), np.zeros(n, "f4")
+    interpret(partitioned, values, out, n)
+    np.testing.assert_array_equal(out, values + 1)

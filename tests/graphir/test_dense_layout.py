@@ -1,0 +1,54 @@
+"""Dense layers whose weight lies in panels of outputs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import graphir as gi
+from tilewright.graphir.ops.layout_transform import change_layout
+from tilewright.tensorir.errors import TypeInferenceError
+
+RNG = np.random.default_rng(3)
+
+
+@pytest.mark.parametrize("units", [1, 7, 8, 20])
+def test_reference_in_panels_equals_the_plain_product(units: int) -> None:
+    data, weight = RNG.standard_normal((3, 5)).astype("f4"), RNG.standard_normal((units, 5)).astype("f4")
+    call = gi.nn.dense(gi.const(data), gi.const(change_layout(weight, "OI", "OI8o")), units=units, weight_layout="OI8o")
+    assert call.shape == (3, units)
+    found = call.op.reference([data, call.args[1].data], call.attrs)
+    np.testing.assert_allclose(found, data.astype("f8") @ weight.T, rtol=1e-5, atol=1e-6)
+
+
+def test_panels_need_the_number_of_outputs() -> None:
+    with pytest.raises(TypeInferenceError, match="with units given"):
+        gi.nn.dense(gi.var("x", shape=(2, 5)), gi.var("w", shape=(3, 5, 8)), weight_layout="OI8o")
+
+
+def test_panels_must_hold_the_outputs() -> None:
+    with pytest.raises(TypeInferenceError, match="units"):
+        gi.nn.dense(gi.var("x", shape=(2, 5)), gi.var("w", shape=(3, 5, 8)), units=16, weight_layout="OI8o")
+
+
+@pytest.mark.parametrize("units", [1, 10, 33, 100])
+def test_constant_weight_is_packed_when_the_model_is_built(units: int) -> None:
+    weight = RNG.standard_normal((units, 12)).astype("f4")
+    x = gi.var("x", shape=("n", 12))
+    with tw.PassContext(opt_level=2):
+        model = tw.build(gi.Function([x], gi.nn.dense(x, gi.const(weight))))
+    assert "weight_layout=" in model.ir("optimized")
+    assert "layout_transform" not in model.ir("optimized")
+    for rows in (0, 1, 5, 6, 50, 97):
+        data = RNG.standard_normal((rows, 12)).astype("f4")
+        np.testing.assert_allclose(model(data), data.astype("f8") @ weight.T, rtol=1e-5, atol=1e-5)
+
+
+def test_weight_that_is_an_input_keeps_its_layout() -> None:
+    x, w = gi.var("x", shape=("n", 12)), gi.var("w", shape=(10, 12))
+    with tw.PassContext(opt_level=2):
+        model = tw.build(gi.Function([x, w], gi.nn.dense(x, w)))
+    assert "weight_layout=" not in model.ir("optimized")
+    data, weight = RNG.standard_normal((7, 12)).astype("f4"), RNG.standard_normal((10, 12)).astype("f4")
+    np.testing.assert_allclose(model(data, weight), data.astype("f8") @ weight.T, rtol=1e-5, atol=1e-5)
