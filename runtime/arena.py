@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.runtime.address import data_address
+
 #: Blocks begin at a cache line, which is also the widest vector.
 ALIGNMENT = 64
 
@@ -14,7 +16,7 @@ ALIGNMENT = 64
 def aligned_bytes(size: int) -> np.ndarray[Any, Any]:
     """``size`` bytes of fresh memory, aligned to :data:`ALIGNMENT`."""
     raw = np.empty(size + ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % ALIGNMENT
+    start = -data_address(raw) % ALIGNMENT
     return raw[start : start + size]
 
 
@@ -32,7 +34,7 @@ class ArenaPool:
             block = (0, _NOTHING)
         if block[1].size < size or block[0] == 0:
             memory = aligned_bytes(max(size, ALIGNMENT))
-            block = (memory.ctypes.data, memory)
+            block = (data_address(memory), memory)
         return block
 
     def give_back(self, block: tuple[int, np.ndarray[Any, Any]]) -> None:

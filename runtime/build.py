@@ -48,7 +48,8 @@ def build(
         mod = IRModule.from_expr(mod)
     if not isinstance(mod, IRModule):
         raise TypeError(f"build takes an IRModule or a Function, found {type(mod).__name__}")
-    target = Target.current() if target is None else Target(target)
+    # A target of its own: as a context, one object must not be entered by two threads.
+    target = Target(Target.current() if target is None else target)
     if params:
         mod = bind_params(mod, params)
     context = PassContext.current()

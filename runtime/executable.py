@@ -16,9 +16,9 @@ from tilewright.tensorir.target import Target
 
 Array = np.ndarray[Any, Any]
 
-#: Runs the model's entry point on inputs, outputs, the arena (its address and the bytes) and the sizes of the symbolic
-#: dimensions. The constants are bound already.
-Runner = Callable[[Sequence[Array], Sequence[Array], tuple[int, Array], Sequence[int]], None]
+#: Runs the model's entry point on inputs, outputs, the arena (its address and the memory, and how many bytes of it are
+#: to be used) and the sizes of the symbolic dimensions. The constants are bound already.
+Runner = Callable[[Sequence[Array], Sequence[Array], tuple[int, Array], int, Sequence[int]], None]
 
 #: How many different sizes of the symbolic dimensions an executable remembers the resulting shapes of.
 _REMEMBERED_SIZES = 256
@@ -72,7 +72,7 @@ class Executable:
         outputs = [np.empty(shape, dtype) for shape, dtype in zip(shapes, self._dtypes, strict=True)]
         block = self._arenas.take(arena_bytes)
         try:
-            self._run(inputs, outputs, block, sizes)
+            self._run(inputs, outputs, block, arena_bytes, sizes)
         finally:
             self._arenas.give_back(block)
         return signature.restructure(outputs)
@@ -82,8 +82,8 @@ class Executable:
         (arena_bytes,) = self._arena_bytes(*sizes)
         if len(self._shapes) >= _REMEMBERED_SIZES:
             self._shapes.clear()
-        self._shapes[sizes] = (shapes, arena_bytes)
-        return self._shapes[sizes]
+        known = self._shapes[sizes] = (shapes, arena_bytes)
+        return known  # not read back: another thread may have cleared what is remembered
 
     def arena_bytes(self, **sizes: int) -> int:
         """Bytes of memory for intermediate values, for these sizes of the symbolic dimensions.

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tilewright.codegen.threads import parallel_lock
+from tilewright.runtime.address import data_address
 from tilewright.runtime.executable import Array, Runner
 
 
@@ -25,23 +26,28 @@ class MachineCodeRunner:
         address: of the packed entry point.
         constants: kept alive by the runner.
         num_values: how many values the entry point takes in all.
+        owner: what keeps the machine code alive.
     """
 
-    __slots__ = ("_addresses", "_constants", "_entry", "_pack")
+    __slots__ = ("_addresses", "_constants", "_entry", "_owner", "_pack")
 
-    def __init__(self, address: int, constants: Sequence[Array], num_values: int) -> None:
+    def __init__(self, address: int, constants: Sequence[Array], num_values: int, owner: object) -> None:
         self._entry: Callable[[bytes], None] = ctypes.CFUNCTYPE(None, ctypes.c_char_p)(address)
         self._pack = struct.Struct(f"{num_values}q").pack
         self._constants = [contiguous(constant) for constant in constants]
-        self._addresses = [constant.ctypes.data for constant in self._constants]
+        self._addresses = [data_address(constant) for constant in self._constants]
+        self._owner = owner
 
     def __call__(
-        self, inputs: Sequence[Array], outputs: Sequence[Array], arena: tuple[int, Array], sizes: Sequence[int]
+        self,
+        inputs: Sequence[Array],
+        outputs: Sequence[Array],
+        arena: tuple[int, Array],
+        arena_bytes: int,
+        sizes: Sequence[int],
     ) -> None:
-        values = [array.ctypes.data for array in inputs]
-        values += self._addresses
-        values += [array.ctypes.data for array in outputs]
-        packed = self._pack(*values, arena[0], *sizes)
+        values = [*map(data_address, inputs), *self._addresses, *map(data_address, outputs), arena[0], *sizes]
+        packed = self._pack(*values)
         with parallel_lock():
             self._entry(packed)
 
@@ -50,7 +56,13 @@ def python_runner(entry: Callable[..., None], constants: Sequence[Array]) -> Run
     """A runner of a function that takes the arrays themselves."""
     held = [contiguous(constant) for constant in constants]
 
-    def run(inputs: Sequence[Array], outputs: Sequence[Array], arena: tuple[int, Array], sizes: Sequence[int]) -> None:
-        entry(*inputs, *held, *outputs, arena[1], *sizes)
+    def run(
+        inputs: Sequence[Array],
+        outputs: Sequence[Array],
+        arena: tuple[int, Array],
+        arena_bytes: int,
+        sizes: Sequence[int],
+    ) -> None:
+        entry(*inputs, *held, *outputs, arena[1][:arena_bytes], *sizes)
 
     return run
