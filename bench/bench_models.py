@@ -94,7 +94,8 @@ print(time.perf_counter() - start)
 
 def _fresh(script: str) -> float:
     """The seconds that a script prints, run by a new interpreter."""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, f"the fresh process failed:\n{done.stderr}"
     return float(done.stdout)
 
 
