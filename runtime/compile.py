@@ -8,17 +8,19 @@ are not known yet are compiled as one module, which is faster than a module each
 from __future__ import annotations
 
 import collections
+import concurrent.futures
+import contextlib
 import dataclasses
 import functools
-import hashlib
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from tilewright.codegen import llvm as llvm_codegen
 from tilewright.codegen import numba_ as numba_codegen
-from tilewright.codegen.analysis import called_names
+from tilewright.codegen.analysis import called_names, has_parallel_loop
 from tilewright.codegen.llvm.compile import CompiledModule
+from tilewright.codegen.threads import ensure_threads
 from tilewright.runtime.executable import Array, Runner
 from tilewright.runtime.runners import MachineCodeRunner, python_runner
 from tilewright.tensorir.errors import CodegenError
@@ -33,6 +35,9 @@ _KEPT_KERNELS = 1024
 #: The name that every kernel has in the cache, where its own does not matter.
 _ANY_NAME = "kernel"
 
+#: The target that a function is compiled for, and the hash of what it computes; different functions may share it.
+Key = tuple[Target, int]
+
 
 class Code(Protocol):
     """Compiled functions, with one entry point ``main``."""
@@ -45,10 +50,25 @@ class Code(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
+class Named:
+    """A function of a model: what it computes, whatever its name (``unnamed``), and a key for that."""
+
+    function: PrimFunc
+    unnamed: PrimFunc
+    key: Key
+
+    @classmethod
+    def of(cls, function: PrimFunc, target: Target) -> Named:
+        """``function`` with its key."""
+        unnamed = PrimFunc(_ANY_NAME, function.params, function.body, function.attrs)
+        return cls(function, unnamed, (target, structural_hash(unnamed)))
+
+
+@dataclasses.dataclass(frozen=True)
 class Kernel:
     """A compiled kernel: its function under the name that all have, and the module that holds it as ``symbol``."""
 
-    function: PrimFunc
+    unnamed: PrimFunc
     symbol: str
     module: CompiledModule
 
@@ -64,31 +84,27 @@ class KernelCache:
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._kernels: collections.OrderedDict[str, Kernel] = collections.OrderedDict()
+        self._kernels: collections.OrderedDict[Key, Kernel] = collections.OrderedDict()
 
-    def kernels(self, functions: Iterable[PrimFunc], target: Target) -> dict[str, Kernel]:
-        """The kernel of each of ``functions``, which call none of each other, by name. New ones are compiled."""
-        keys: dict[str, str] = {}
-        wanted: dict[str, PrimFunc] = {}
-        missing: dict[str, PrimFunc] = {}
-        for function in functions:
-            unnamed = PrimFunc(_ANY_NAME, function.params, function.body, function.attrs)
-            key = _key((unnamed,), target)
-            known = self._kernels.get(key)
-            first = known.function if known is not None else wanted.get(key)
-            if first is not None and not structural_equal(first, unnamed):
-                key += function.name  # another function with the same hash, or one that a hash cannot tell apart
-                known = None
-            keys[function.name] = key
-            wanted.setdefault(key, unnamed)
+    def kernels(self, functions: Sequence[Named], target: Target) -> dict[str, Kernel]:
+        """The kernel of each of ``functions``, none of which calls others, by name. New ones are compiled."""
+        keys: dict[str, Key] = {}
+        missing: dict[Key, Named] = {}
+        for named in functions:
+            key = named.key
+            known = self._kernels.get(key) or missing.get(key)
+            while known is not None and not structural_equal(known.unnamed, named.unnamed):
+                key = (target, key[1] + 1)  # a hash that two functions share: take the next
+                known = self._kernels.get(key) or missing.get(key)
             if known is None:
-                missing.setdefault(key, function)
+                missing[key] = named
+            keys[named.function.name] = key
         if missing:
-            module = llvm_codegen.compile_module(list(missing.values()), target)
-            for key, function in missing.items():
-                self._kernels[key] = Kernel(wanted[key], function.name, module)
+            module = llvm_codegen.compile_module([named.function for named in missing.values()], target)
+            for key, named in missing.items():
+                self._kernels[key] = Kernel(named.unnamed, named.function.name, module)
         found = {name: self._kernels[key] for name, key in keys.items()}
-        for key in wanted:
+        for key in keys.values():
             self._kernels.move_to_end(key)
         while len(self._kernels) > self._capacity:
             self._kernels.popitem(last=False)
@@ -98,18 +114,22 @@ class KernelCache:
 class MachineCode:
     """Code of the target ``llvm``: kernels that may be shared with other models, and the entry that calls them."""
 
-    def __init__(self, functions: Sequence[PrimFunc], target: Target) -> None:
-        self._functions = list(functions)
+    def __init__(self, functions: Sequence[Named], target: Target) -> None:
+        self._functions = [named.function for named in functions]
         self._target = target
-        inner = {name for function in functions if function.name != "main" for name in called_names(function.body)}
-        shared, own = [], []
-        for function in functions:  # what calls others, or is called by others than main, stays together with main
-            alone = function.name != "main" and function.name not in inner and not called_names(function.body)
-            (shared if alone else own).append(function)
-        kernels = _kernels.kernels(shared, target)
-        # Kept alive for as long as main may jump to them.
-        self._kernels = kernels
-        addresses = {name: kernel.address for name, kernel in kernels.items()}
+        calls = {function.name: called_names(function.body) for function in self._functions}
+        inner = {name for caller, called in calls.items() if caller != "main" for name in called}
+        shared: list[Named] = []
+        own: list[PrimFunc] = []
+        for named in functions:  # what calls others, or is called by others than main, stays together with main
+            name = named.function.name
+            if name == "main" or name in inner or calls[name]:
+                own.append(named.function)
+            else:
+                shared.append(named)
+        with _threads_starting(self._functions):
+            self._kernels = _kernels.kernels(shared, target)  # kept alive for as long as main may jump to them
+        addresses = {name: kernel.address for name, kernel in self._kernels.items()}
         self._module = llvm_codegen.compile_module(own, target, ("main",), addresses)
 
     def runner(self, main: PrimFunc, constants: Sequence[Array]) -> Runner:
@@ -126,11 +146,24 @@ class MachineCode:
         return llvm_codegen.compile_module(self._functions, self._target, ("main",)).assembly
 
 
+@contextlib.contextmanager
+def _threads_starting(functions: Sequence[PrimFunc]) -> Iterator[None]:
+    """The threads of parallel loops start meanwhile, if ``functions`` have such loops: numba's import takes as long as
+    LLVM, which lets other threads run."""
+    if not any(has_parallel_loop(function.body) for function in functions):
+        yield
+        return
+    with concurrent.futures.ThreadPoolExecutor(1, "tilewright-start") as starter:
+        started = starter.submit(ensure_threads)
+        yield
+        started.result()
+
+
 class PythonCode:
     """Code of the target ``numba``."""
 
-    def __init__(self, functions: Sequence[PrimFunc], target: Target) -> None:
-        self._module = numba_codegen.compile_module(functions, target)
+    def __init__(self, functions: Sequence[Named], target: Target) -> None:
+        self._module = numba_codegen.compile_module([named.function for named in functions], target)
 
     def runner(self, main: PrimFunc, constants: Sequence[Array]) -> Runner:
         return python_runner(functools.partial(self._module.call, "main"), constants)
@@ -140,10 +173,10 @@ class PythonCode:
         return {"numba": lambda: str(module.source)}
 
 
-_GENERATORS: dict[str, Callable[[Sequence[PrimFunc], Target], Code]] = {"llvm": MachineCode, "numba": PythonCode}
+_GENERATORS: dict[str, Callable[[Sequence[Named], Target], Code]] = {"llvm": MachineCode, "numba": PythonCode}
 
 _kernels = KernelCache(_KEPT_KERNELS)
-_models: collections.OrderedDict[str, tuple[Sequence[PrimFunc], Code]] = collections.OrderedDict()
+_models: collections.OrderedDict[tuple[tuple[str, Key], ...], tuple[Sequence[Named], Code]] = collections.OrderedDict()
 _lock = threading.Lock()
 
 
@@ -155,25 +188,17 @@ def compile_functions(functions: Sequence[PrimFunc], target: Target) -> Code:
     """
     if not target.is_runnable:
         raise CodegenError(f"code for {target} cannot run on this machine; use codegen.llvm.emit_llvm_ir to read it")
-    key = _key(functions, target)
+    named = [Named.of(function, target) for function in functions]
+    key = tuple((each.function.name, each.key) for each in named)
     with _lock:  # held while compiling: another thread that builds the same model waits for this one's code
         found = _models.get(key)
-        if found is not None and _all_equal(found[0], functions):
+        if found is not None and all(
+            structural_equal(a.unnamed, b.unnamed) for a, b in zip(found[0], named, strict=True)
+        ):
             _models.move_to_end(key)
             return found[1]
-        made = _GENERATORS[target.kind](functions, target)
-        _models[key] = (functions, made)
+        made = _GENERATORS[target.kind](named, target)
+        _models[key] = (named, made)
         while len(_models) > _KEPT_MODELS:
             _models.popitem(last=False)
         return made
-
-
-def _all_equal(left: Sequence[PrimFunc], right: Sequence[PrimFunc]) -> bool:
-    return len(left) == len(right) and all(structural_equal(a, b) for a, b in zip(left, right, strict=True))
-
-
-def _key(functions: Sequence[PrimFunc], target: Target) -> str:
-    digest = hashlib.blake2b(repr(target.key()).encode(), digest_size=16)
-    for function in functions:
-        digest.update(f"{function.name}:{structural_hash(function):x};".encode())
-    return digest.hexdigest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from tilewright.graphir.dims import Dim
 from tilewright.runtime.arena import ArenaPool
 from tilewright.runtime.dims import compile_dims
+from tilewright.runtime.results import SMALLEST, ResultPool
 from tilewright.runtime.signature import Signature
 from tilewright.tensorir.errors import ExecutionError
 from tilewright.tensorir.target import Target
@@ -19,6 +21,10 @@ Array = np.ndarray[Any, Any]
 #: Runs the model's entry point on inputs, outputs, the arena (its address and the memory, and how many bytes of it are
 #: to be used) and the sizes of the symbolic dimensions. The constants are bound already.
 Runner = Callable[[Sequence[Array], Sequence[Array], tuple[int, Array], int, Sequence[int]], None]
+
+#: What follows from the sizes of the symbolic dimensions: the shapes of the results, the bytes of the arena, and whether
+#: any result is large enough for the pool.
+_Sizes = tuple[list[tuple[int, ...]], int, bool]
 
 #: How many different sizes of the symbolic dimensions an executable remembers the resulting shapes of.
 _REMEMBERED_SIZES = 256
@@ -51,7 +57,8 @@ class Executable:
         self._stages = dict(stages)
         self._arenas = ArenaPool()
         self._dtypes = [output.dtype.numpy for output in signature.outputs]
-        self._shapes: dict[tuple[int, ...], tuple[list[tuple[int, ...]], int]] = {}
+        self._results = ResultPool()
+        self._shapes: dict[tuple[int, ...], _Sizes] = {}
 
     def __call__(self, *args: Any, convert: bool = False, **named: Any) -> Any:
         """Run the model.
@@ -68,8 +75,11 @@ class Executable:
         known = self._shapes.get(sizes)
         if known is None:
             known = self._remember(sizes)
-        shapes, arena_bytes = known
-        outputs = [np.empty(shape, dtype) for shape, dtype in zip(shapes, self._dtypes, strict=True)]
+        shapes, arena_bytes, large = known
+        if large:
+            outputs = [self._empty(shape, dtype) for shape, dtype in zip(shapes, self._dtypes, strict=True)]
+        else:
+            outputs = [np.empty(shape, dtype) for shape, dtype in zip(shapes, self._dtypes, strict=True)]
         block = self._arenas.take(arena_bytes)
         try:
             self._run(inputs, outputs, block, arena_bytes, sizes)
@@ -77,12 +87,17 @@ class Executable:
             self._arenas.give_back(block)
         return signature.restructure(outputs)
 
-    def _remember(self, sizes: tuple[int, ...]) -> tuple[list[tuple[int, ...]], int]:
+    def _empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        size = math.prod(shape) * dtype.itemsize
+        return self._results.empty(shape, dtype, size) if size >= SMALLEST else np.empty(shape, dtype)
+
+    def _remember(self, sizes: tuple[int, ...]) -> _Sizes:
         shapes = self.signature.output_shapes(sizes)
+        bytes_ = [math.prod(shape) * dtype.itemsize for shape, dtype in zip(shapes, self._dtypes, strict=True)]
         (arena_bytes,) = self._arena_bytes(*sizes)
         if len(self._shapes) >= _REMEMBERED_SIZES:
             self._shapes.clear()
-        known = self._shapes[sizes] = (shapes, arena_bytes)
+        known = self._shapes[sizes] = (shapes, arena_bytes, max(bytes_, default=0) >= SMALLEST)
         return known  # not read back: another thread may have cleared what is remembered
 
     def arena_bytes(self, **sizes: int) -> int:
