@@ -80,6 +80,10 @@ class Operator:
             self.required = len(self.arguments) - 1
         self.__doc__ = type(self).__doc__
         self.__name__ = self.name.rpartition(".")[2]
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """The arguments and attributes, as ``help`` and editors show them."""
         kind = inspect.Parameter
         parameters: list[inspect.Parameter] = []
         for argument in self.arguments:
@@ -89,10 +93,10 @@ class Operator:
                 parameters.append(kind(argument[:-1], kind.POSITIONAL_OR_KEYWORD, default=None))
             else:
                 parameters.append(kind(argument, kind.POSITIONAL_OR_KEYWORD))
-        for field in fields:
+        for field in dataclasses.fields(self.Attrs):
             default = inspect.Parameter.empty if _is_required(field) else _default(field)
             parameters.append(kind(field.name, kind.KEYWORD_ONLY, default=default))
-        self.__signature__ = inspect.Signature(parameters)
+        return inspect.Signature(parameters)
 
     # What an operator's class states.
 

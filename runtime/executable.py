@@ -22,8 +22,8 @@ Array = np.ndarray[Any, Any]
 #: to be used) and the sizes of the symbolic dimensions. The constants are bound already.
 Runner = Callable[[Sequence[Array], Sequence[Array], tuple[int, Array], int, Sequence[int]], None]
 
-#: What follows from the sizes of the symbolic dimensions: the shapes of the results, the bytes of the arena, and whether
-#: any result is large enough for the pool.
+#: What follows from the sizes of the symbolic dimensions: the shapes of the results, the bytes of the arena, and
+#: whether any result is large enough for the pool.
 _Sizes = tuple[list[tuple[int, ...]], int, bool]
 
 #: How many different sizes of the symbolic dimensions an executable remembers the resulting shapes of.

@@ -1,0 +1,51 @@
+"""Memory for large results, used again once the caller has dropped them.
+
+Fresh memory of many megabytes costs more than the computation that fills it: the system maps and zeroes every page
+when it is first touched. So the memory of a large result goes back to a pool when its array, and every view of it, is
+gone, as in PyTorch's caching allocator.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+
+from tilewright.runtime.arena import aligned_bytes
+
+#: Smaller results come from NumPy's own allocator, which keeps such blocks at hand.
+SMALLEST = 1 << 20
+#: Bytes of dropped results that a pool keeps for later calls.
+_MOST_KEPT = 256 << 20
+
+
+class ResultPool:
+    """Blocks of dropped results, by their size."""
+
+    def __init__(self) -> None:
+        self._free: dict[int, list[np.ndarray[Any, Any]]] = {}
+        self._kept = 0
+        self._lock = threading.RLock()  # a collection inside of a call may drop a result and come back here
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], size: int) -> np.ndarray[Any, Any]:
+        """An array of ``size`` bytes with undefined contents, in memory that comes back when it is dropped."""
+        with self._lock:
+            blocks = self._free.get(size)
+            block = blocks.pop() if blocks else None
+            if block is not None:
+                self._kept -= size
+        if block is None:
+            block = aligned_bytes(size)
+        # Views of an array refer to what owns its memory. A memoryview stands in between, so that they refer to this
+        # array and not to the block, and the array's end is the end of them all.
+        owner = np.frombuffer(memoryview(block), dtype)
+        weakref.finalize(owner, self._give_back, block).atexit = False
+        return owner.reshape(shape)
+
+    def _give_back(self, block: np.ndarray[Any, Any]) -> None:
+        with self._lock:
+            if self._kept + block.size <= _MOST_KEPT:
+                self._free.setdefault(block.size, []).append(block)
+                self._kept += block.size
