@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
@@ -270,3 +271,26 @@ def test_after_a_failure_the_pipeline_is_forgotten(mod: IRModule, ran: list[str]
         Sequential([Step("OnlyThere", ran), module_pass(fail, opt_level=0)])(mod)
     with pytest.raises(UnknownPassError):
         Sequential([Step("A", ran, required=("OnlyThere",))])(mod)
+
+
+def test_cyclic_garbage_is_not_searched_while_a_pipeline_runs(mod: IRModule) -> None:
+    seen: list[bool] = []
+
+    @module_pass(opt_level=0)
+    def look(mod: IRModule, ctx: PassContext) -> IRModule:
+        seen.append(gc.isenabled())
+        return mod
+
+    Sequential([look, Sequential([look])])(mod)
+    assert seen == [False, False]
+    assert gc.isenabled()
+
+
+def test_search_for_garbage_goes_on_after_a_pipeline_failed(mod: IRModule) -> None:
+    @module_pass(opt_level=0)
+    def fail(mod: IRModule, ctx: PassContext) -> IRModule:
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError):
+        Sequential([fail])(mod)
+    assert gc.isenabled()
