@@ -40,7 +40,7 @@ class ResultPool:
             block = aligned_bytes(size)
         # Views of an array refer to what owns its memory. A memoryview stands in between, so that they refer to this
         # array and not to the block, and the array's end is the end of them all.
-        owner = np.frombuffer(memoryview(block), dtype)
+        owner = np.frombuffer(block.data, dtype)
         weakref.finalize(owner, self._give_back, block).atexit = False
         return owner.reshape(shape)
 

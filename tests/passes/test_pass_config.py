@@ -135,7 +135,7 @@ def test_an_unknown_field_lists_the_fields_nearest_first() -> None:
         PassContext(config={KEY: {"auto_max_stp": 16}})
 
 
-@pytest.mark.parametrize("value", [16, None, "fast", object()], ids=str)
+@pytest.mark.parametrize("value", [16, None, "fast", object()], ids=["int", "none", "str", "object"])
 def test_a_value_that_is_no_mapping_and_no_instance_is_refused(value: Any) -> None:
     with pytest.raises(TypeError, match="expected a mapping or UnrollConfig, found"):
         PassContext(config={KEY: value})

@@ -214,7 +214,7 @@ def test_disabled_beats_required_beats_level(settings: dict[str, Any], level: in
         {"instruments": object()},
         {"trace": 3},
     ],
-    ids=str,
+    ids=["level", "bool_level", "disabled", "required", "instruments", "instrument", "trace"],
 )
 def test_arguments_of_the_wrong_type_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(TypeError):
