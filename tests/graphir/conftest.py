@@ -1,4 +1,5 @@
-"""Runs operators three ways: their loop nests through the interpreter, their NumPy reference, and an oracle."""
+"""Runs operators four ways: their loop nests through the interpreter and as machine code, their NumPy reference, and
+an oracle."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tilewright as tw
 from tilewright import graphir as gi
 from tilewright.graphir.dims import simplify, symbol
 from tilewright.graphir.visitor import post_order, rewrite
@@ -18,6 +20,9 @@ from tilewright.tensorir.expr import Expr as Scalar
 from tilewright.tensorir.expr import const
 from tilewright.tensorir.functor import substitute
 from tilewright.tensorir.interpreter import interpret
+
+#: Optimization levels at which operators are compiled: plain loops, and everything.
+LEVELS = (0, 3)
 
 TOLERANCE = {"bfloat16": 1.6e-2, "float16": 2e-3, "float32": 2e-5, "float64": 1e-11}
 
@@ -79,6 +84,12 @@ class Program:
         return values[self.body]
 
 
+def compiled(params: Sequence[gi.Var], body: gi.Expr, opt_level: int) -> tw.Executable:
+    """The expression as machine code."""
+    with tw.PassContext(opt_level=opt_level):
+        return tw.build(gi.Function(params, body), target="llvm")
+
+
 def close(found: Any, expected: Any, dtype: Any = None, scale: float = 1.0) -> None:
     """Check type, shape and values; the tolerance is that of the element type."""
     if isinstance(expected, tuple):
@@ -117,6 +128,9 @@ class Checker:
         call = op(*params, **attrs)
         assert isinstance(call, gi.Call)
         program = Program(params, call)
+        # A size that only the attributes mention is not known to a model, which learns sizes from its inputs.
+        levels = LEVELS if all(any(symbol(name) in param.shape for param in params) for name in sizes[0]) else ()
+        models = [compiled(params, call, opt_level) for opt_level in levels]
         rng = np.random.default_rng(7)
         for sizes_now in sizes:
             arrays = [(values or numbers)(rng, bound(param.shape, sizes_now), param.dtype.numpy) for param in params]
@@ -133,6 +147,8 @@ class Checker:
                 expected = oracle(*[float64(array) for array in arrays])
             close(reference, expected, scale=scale)
             close(program(arrays, sizes_now), reference, scale=scale)
+            for model in models:
+                close(model(*arrays), reference, scale=scale)
 
 
 def numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
