@@ -7,6 +7,7 @@ runs (unless an instrument vetoes it); only a ``Sequential`` asks the context wh
 from __future__ import annotations
 
 import abc
+import gc
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
@@ -57,6 +58,11 @@ class Pass(abc.ABC):
         running = RUNNING
         outer_info, outer_function = running.info, running.function
         running.info, running.function = self.info, None
+        # IR is made of trees, which go when they are dropped. Python's search for cyclic garbage through the hundreds
+        # of thousands of nodes of a large module would find nothing, again and again.
+        searching = gc.isenabled()
+        if searching:
+            gc.disable()
         try:
             result = self._transform(mod, ctx)
             if not isinstance(result, IRModule):
@@ -68,6 +74,8 @@ class Pass(abc.ABC):
             note_pass_failure(error, self.info, running.function, mod)
             raise
         finally:
+            if searching:
+                gc.enable()
             running.info, running.function = outer_info, outer_function
 
     def _run_instrumented(self, mod: IRModule, ctx: PassContext) -> IRModule:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tilewright.graphir.module import IRModule
@@ -58,29 +56,14 @@ class Sequential(Pass):
         steps = [step for child in self.passes if ctx.pass_enabled(child.info) for step in plan.steps(child)]
         RUNNING.pipeline = known
         try:
-            with _paused_collector():
-                for step in steps:
-                    mod = step(mod, ctx)
+            for step in steps:
+                mod = step(mod, ctx)
         finally:
             RUNNING.pipeline = outer
         return mod
 
     def __repr__(self) -> str:
         return f"Sequential([{', '.join(child.info.name for child in self.passes)}], name={self.info.name!r})"
-
-
-@contextlib.contextmanager
-def _paused_collector() -> Iterator[None]:
-    """Without Python's search for cyclic garbage inside: IR is made of trees, which go when they are dropped, and a
-    search through the hundreds of thousands of nodes of a large module finds nothing, again and again."""
-    if not gc.isenabled():
-        yield  # paused by a pipeline around this one, or for good by the user
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 class _Plan:
