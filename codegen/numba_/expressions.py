@@ -43,7 +43,8 @@ _DIVISIONS = {"floordiv": "floor_div", "floormod": "floor_mod", "truncdiv": "tru
 _FUNCTIONS = {
     **{name: f"math.{name}" for name in ("exp", "expm1", "log", "log10", "log1p", "sqrt", "tanh", "sinh", "cosh")},
     **{name: f"math.{name}" for name in ("sin", "cos", "tan", "asin", "acos", "atan", "asinh", "acosh", "atanh")},
-    **{name: f"math.{name}" for name in ("erf", "pow", "fmod", "atan2", "copysign")},
+    **{name: f"math.{name}" for name in ("erf", "pow", "atan2", "copysign")},
+    "fmod": "np.fmod",  # numba has no math.fmod
     **{"exp2": "np.exp2", "log2": "np.log2"},
     **{"floor": "np.floor", "ceil": "np.ceil", "trunc": "np.trunc", "round": "np.rint"},
 }
