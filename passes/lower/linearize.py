@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Union
 
-from tilewright.graphir.dims import Dim
+from tilewright.graphir.dims import Dim, dim_equal, product, symbol
 from tilewright.graphir.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, Loop, Tuple, TupleGetItem, Var
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.types import TensorType
@@ -273,16 +273,34 @@ def _kernel_call(kernel: PrimFunc, args: list[Value], results: list[Value]) -> K
             f"kernel {kernel.name} takes {len(buffers) - count} buffers, but is called with {len(args)} arguments "
             f"and {len(results)} results"
         )
-    known: dict[tir.Var, tir.Expr] = {}
-    for buffer, value in zip(buffers, [*args, *results], strict=False):
-        for extent, dim in zip(buffer.shape, value.type.shape, strict=False):
-            if isinstance(extent, tir.Var) and len(buffer.shape) == len(value.type.shape):
-                known.setdefault(extent, tir.as_expr(dim))
-    variables = [known.get(var, var) for var in kernel.variables]
+    pairs = list(zip(buffers, [*args, *results], strict=False))
+    known = {var: _value_of(var, kernel, pairs) for var in kernel.variables}
     workspaces = [
         Value(TensorType([substitute(extent, known) for extent in buffer.shape], buffer.dtype)) for buffer in scratch
     ]
-    return KernelCall(kernel.name, args, results, workspaces, list(variables))
+    return KernelCall(kernel.name, args, results, workspaces, list(known.values()))
+
+
+def _value_of(var: tir.Var, kernel: PrimFunc, pairs: Sequence[tuple[tir.Buffer, Value]]) -> tir.Expr:
+    """What a kernel's symbolic dimension is in a call: itself where it is one of the model's, else the dimension of an
+    argument that gives the parameter as many elements as the argument has.
+
+    Raises:
+        CodegenError: no argument tells.
+    """
+    if var.name.isidentifier() and symbol(var.name) is var:
+        return var
+    for buffer, value in pairs:
+        extent = product(buffer.shape)
+        if not isinstance(extent, tir.Expr) or var not in free_vars(extent):
+            continue
+        for dim in value.type.shape:
+            candidate = tir.as_expr(dim)
+            if dim_equal(
+                product(substitute(part, {var: candidate}) for part in buffer.shape), product(value.type.shape)
+            ):
+                return candidate
+    raise CodegenError(f"kernel {kernel.name}: the arguments of a call do not tell its dimension {var.name}")
 
 
 def _fresh(found: object, into: list[Value]) -> Meaning:
