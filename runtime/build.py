@@ -52,6 +52,8 @@ def build(
     target = Target(Target.current() if target is None else target)
     if params:
         mod = bind_params(mod, params)
+    if isinstance(mod["main"], Function):
+        _arguments(mod["main"], partial=True)  # before any pass: its errors would speak of what is inside
     context = PassContext.current()
     modules: dict[str, IRModule] = {"graph": mod}
     with target:
@@ -107,7 +109,15 @@ def _fits(found: TensorType, expected: TensorType) -> bool:
     return found == expected and not symbols_of(expected.shape)
 
 
-def _arguments(function: Function) -> list[Argument]:
+def _arguments(function: Function, partial: bool = False) -> list[Argument]:
+    """What a call takes: a tensor for each parameter, and for each field of a parameter that is a tuple.
+
+    Args:
+        partial: whether types may be unknown so far.
+
+    Raises:
+        TypeInferenceError: a parameter is no tensor, or two have one name.
+    """
     arguments: list[Argument] = []
 
     def add(name: str, found: Type | None) -> None:
@@ -116,7 +126,7 @@ def _arguments(function: Function) -> list[Argument]:
                 add(f"{name}_{number}", field)
         elif isinstance(found, TensorType):
             arguments.append(Argument(name, found))
-        else:
+        elif not (found is None and partial):
             raise TypeInferenceError(f"parameter {name!r} of main: expected a tensor, found {found}")
 
     for param in function.params:
