@@ -9,7 +9,8 @@ from tilewright.graphir.expr import Call, Expr, Function, Let, Var
 from tilewright.tensorir.errors import VerifyError
 
 
-def _children(node: Expr) -> Iterable[Expr]:
+def children(node: Expr) -> Iterable[Expr]:
+    """What an expression is made of: the default of walks that may leave some parts out."""
     return node.children
 
 
@@ -17,7 +18,7 @@ def post_order(
     *roots: Expr,
     enter_functions: bool = True,
     known: Container[Expr] = (),
-    children_of: Callable[[Expr], Iterable[Expr]] = _children,
+    children_of: Callable[[Expr], Iterable[Expr]] = children,
 ) -> list[Expr]:
     """Every expression below ``roots``, once each, after the expressions that it is made of.
 
@@ -38,10 +39,10 @@ def post_order(
         status = state.get(node)
         if status is None:
             state[node] = False
-            children = children_of(node)
+            parts = children_of(node)
             if not enter_functions and isinstance(node, Function) and node not in top:
-                children = ()
-            for child in reversed(tuple(children)):
+                parts = ()
+            for child in reversed(tuple(parts)):
                 found = state.get(child)
                 if found is None:
                     if child not in known:
@@ -75,10 +76,10 @@ def rewrite(
         if node in done:
             continue
         new = node
-        children = node.children
-        if children and (enter_functions or node is root or not isinstance(node, Function)):
-            replaced = [done[child] for child in children]
-            for before, after in zip(children, replaced, strict=True):
+        parts = node.children
+        if parts and (enter_functions or node is root or not isinstance(node, Function)):
+            replaced = [done[child] for child in parts]
+            for before, after in zip(parts, replaced, strict=True):
                 if before is not after:
                     new = node.with_children(replaced)
                     break

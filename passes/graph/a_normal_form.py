@@ -18,7 +18,7 @@ from tilewright.graphir.visitor import post_order
 from tilewright.passes.base import FunctionPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass
-from tilewright.passes.graph.walk import always, identity, is_atom, is_primitive, rewrite_graph
+from tilewright.passes.graph.walk import always, children_outside_groups, identity, is_atom, is_primitive, rewrite_graph
 from tilewright.passes.registry import register_pass
 
 
@@ -69,12 +69,8 @@ def _common(a: _Scope | None, b: _Scope) -> _Scope:
     return b
 
 
-def _children(node: Expr) -> tuple[Expr, ...]:
-    return () if is_primitive(node) else node.children
-
-
 def _normalize(body: Expr) -> Expr:
-    order = post_order(body, children_of=_children)
+    order = post_order(body, children_of=children_outside_groups)
     top = _Scope(None)
     scopes, opened = _find_scopes(order, body, top)
     done: dict[Expr, Expr] = {}
@@ -85,7 +81,7 @@ def _normalize(body: Expr) -> Expr:
             continue
         inner = opened.get(node)
         if inner is None:
-            value = node.with_children([done[child] for child in _children(node)])
+            value = node.with_children([done[child] for child in children_outside_groups(node)])
         elif isinstance(node, If):
             branches = [inner[0].close(done[node.then_branch]), inner[1].close(done[node.else_branch])]
             value = node.with_children([done[node.condition], *branches])
@@ -119,14 +115,14 @@ def _find_scopes(order: list[Expr], body: Expr, top: _Scope) -> tuple[dict[Expr,
             for param in node.params:
                 use(param, inside)
         else:
-            for child in _children(node):
+            for child in children_outside_groups(node):
                 use(child, scope)
     return scopes, opened
 
 
 def is_a_normal_form(body: Expr) -> bool:
     """Whether every part of a call, tuple, field or condition is an atom (or the function that is called)."""
-    for node in post_order(body, children_of=_children):
+    for node in post_order(body, children_of=children_outside_groups):
         parts = node.args if isinstance(node, Call) else () if isinstance(node, (Let, Function, If)) else node.children
         if not all(map(is_atom, parts)):
             return False

@@ -32,7 +32,7 @@ from tilewright.graphir.visitor import post_order
 from tilewright.passes.base import FunctionPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass
-from tilewright.passes.graph.walk import is_primitive
+from tilewright.passes.graph.walk import children_outside_groups, is_primitive
 from tilewright.passes.registry import register_pass
 from tilewright.tensorir.target import Target
 
@@ -58,7 +58,7 @@ class _Layouts:
         self.blocked: dict[Expr, tuple[str, str, Expr]] = {}
 
     def run(self, body: Expr) -> Expr:
-        order = post_order(body, children_of=lambda node: () if is_primitive(node) else node.children)
+        order = post_order(body, children_of=children_outside_groups)
         for node in order:
             if type(node) is Call and isinstance(node.op, Operator) and isinstance(node.type, TensorType):
                 self.call(node, node.op)
@@ -87,7 +87,7 @@ class _Layouts:
         return made
 
     def keep(self, node: Expr) -> None:
-        children = () if is_primitive(node) else node.children
+        children = children_outside_groups(node)
         new = [self.in_plain(child) for child in children]
         same = all(a is b for a, b in zip(new, children, strict=True))
         self.plain[node] = node if same else node.with_children(new)

@@ -10,25 +10,29 @@ Information Processing Letters 17, 1983), so that a climb takes logarithmic time
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from tilewright.graphir.expr import Expr
+from tilewright.graphir.visitor import children
 
 
 class PostDominators:
     """The post-dominator tree of the expressions in ``order`` (a post order, the result last).
+
+    Args:
+        children_of: what an expression is made of, as for the walk that gave ``order``.
 
     Attributes:
         index: the place of each expression in ``order``.
         users: for each place, the places of the expressions that are made of that one, once each, ascending.
     """
 
-    def __init__(self, order: Sequence[Expr]) -> None:
+    def __init__(self, order: Sequence[Expr], children_of: Callable[[Expr], Iterable[Expr]] = children) -> None:
         self.order = order
         self.index: dict[Expr, int] = {node: number for number, node in enumerate(order)}
         self.users: list[list[int]] = [[] for _ in order]
         for number, node in enumerate(order):
-            for child in dict.fromkeys(node.children):
+            for child in dict.fromkeys(children_of(node)):
                 self.users[self.index[child]].append(number)
         exit_ = len(order)  # stands behind the result
         self._parent: list[int] = [exit_] * (exit_ + 1)

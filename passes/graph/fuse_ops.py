@@ -42,7 +42,7 @@ from tilewright.passes.config import register_config_option
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass
 from tilewright.passes.graph.dominators import PostDominators
-from tilewright.passes.graph.walk import always, identity, is_primitive, rewrite_graph
+from tilewright.passes.graph.walk import always, children_outside_groups, identity, is_primitive, rewrite_graph
 from tilewright.passes.registry import register_pass
 
 _RANK = {kind: rank for rank, kind in enumerate(FUSION_KINDS)}
@@ -79,7 +79,7 @@ class FuseOps(FunctionPass):
 
 
 def _order(body: Expr) -> list[Expr]:
-    return post_order(body, children_of=lambda node: () if is_primitive(node) else node.children)
+    return post_order(body, children_of=children_outside_groups)
 
 
 class _Fusion:
@@ -87,7 +87,7 @@ class _Fusion:
 
     def __init__(self, order: list[Expr], max_depth: int, ctx: PassContext) -> None:
         self.order = order
-        self.tree = PostDominators(order)
+        self.tree = PostDominators(order, children_outside_groups)
         self.max_depth = max_depth
         self.ctx = ctx
         count = len(order)
@@ -252,7 +252,7 @@ class _Fusion:
             if place in ends:
                 done[node] = self.group([self.order[member] for member in ends[place]], done)
                 continue
-            children = () if is_primitive(node) else node.children
+            children = children_outside_groups(node)
             if any(done[child] is not child for child in children):
                 done[node] = node.with_children([done[child] for child in children])
             else:

@@ -27,7 +27,7 @@ from tilewright.graphir.visitor import free_vars, post_order, substitute
 from tilewright.passes.base import SKIP_OPTIMIZATION, ModulePass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import module_pass
-from tilewright.passes.graph.walk import is_primitive
+from tilewright.passes.graph.walk import children_outside_groups, is_primitive
 from tilewright.passes.registry import register_pass
 
 
@@ -55,10 +55,10 @@ class _Lifting:
         self.captured: dict[Expr, list[Var]] = {}
 
     def run(self, function: Function) -> IRModule:
-        order = post_order(function.body, children_of=lambda node: () if is_primitive(node) else node.children)
+        order = post_order(function.body, children_of=children_outside_groups)
         passed_on = _passed_on(order, function.body)
         for node in order:
-            children = () if is_primitive(node) else node.children
+            children = children_outside_groups(node)
             if isinstance(node, Call) and node.op in self.captured:
                 captured = self.captured[node.op]
                 args = [*(self.done[var] for var in captured), *(self.done[arg] for arg in node.args)]

@@ -68,6 +68,11 @@ def is_primitive(node: object) -> bool:
     return isinstance(node, Function) and bool(node.attrs.get("Primitive"))
 
 
+def children_outside_groups(node: Expr) -> tuple[Expr, ...]:
+    """What an expression is made of; nothing for a fused group."""
+    return () if is_primitive(node) else node.children
+
+
 def is_operator_call(node: Expr) -> bool:
     """Whether ``node`` calls an operator (rather than a function)."""
     return isinstance(node, Call) and isinstance(node.op, Operator)

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from tilewright import graphir as gi
+from tilewright.graphir.visitor import post_order
 from tilewright.passes import PassContext, get_pass, list_passes
 from tilewright.passes import graph as graph_passes
+from tilewright.passes.pipelines import graph_pipeline
 
 PASSES = [cls for name in graph_passes.__all__ if isinstance(cls := getattr(graph_passes, name), type)]
 
@@ -21,6 +23,23 @@ def test_one_after_the_other(network, keeps_values):
     mod, x = network
     for pass_class in PASSES:
         mod = keeps_values(pass_class(), mod, x)
+
+
+@pytest.mark.parametrize("pass_class", PASSES, ids=lambda cls: cls.__name__)
+def test_on_what_the_graph_pipeline_made(pass_class, network, keeps_values):
+    mod, x = network
+    with PassContext(opt_level=3):
+        fused = graph_pipeline()(mod)
+    assert any("Primitive" in node.attrs for node in post_order(fused["main"]) if isinstance(node, gi.Function))
+    keeps_values(pass_class(), fused, x)
+
+
+@pytest.mark.parametrize("pass_class", PASSES, ids=lambda cls: cls.__name__)
+def test_a_second_run_finds_nothing_more_to_do(pass_class, network):
+    with PassContext(opt_level=3):
+        once = pass_class()(network[0])
+        twice = pass_class()(once)
+    gi.assert_structural_equal(once, twice)
 
 
 @pytest.mark.parametrize("pass_class", PASSES, ids=lambda cls: cls.__name__)
