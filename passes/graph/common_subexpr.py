@@ -46,36 +46,43 @@ class EliminateCommonSubexpr(FunctionPass):
 
 
 def _merge(func: Function) -> Function:
-    table: dict[Hashable, Expr] = {}
-    keys = _Keys()
-
-    def share(node: Expr) -> Expr:
-        key = keys.of(node)
-        return node if key is None else table.setdefault(key, node)
-
+    table = _Table()
     inside: dict[Expr, Expr] = {nested: nested for nested in nested_functions(func) if nested is not func}
-    return func.with_body(rewrite_graph(func.body, share, done=inside))
+    return func.with_body(rewrite_graph(func.body, table.share, done=inside))
 
 
-class _Keys:
-    """What makes two expressions equal, given that their parts are shared already."""
+class _Table:
+    """The first expression of each value, given that the parts of expressions are shared already.
+
+    One dictionary for each operator with its attributes: its keys are the tuples of arguments, which exist already.
+    """
 
     def __init__(self) -> None:
+        self.plain: dict[Operator, dict[Hashable, Expr]] = {}
+        self.with_attrs: dict[Hashable, dict[Hashable, Expr]] = {}
+        self.constants: dict[Hashable, Expr] = {}
+        self.tuples: dict[Hashable, Expr] = {}
+        self.fields: dict[Hashable, Expr] = {}
         self.attributes: dict[int, tuple[Any, Hashable]] = {}
 
-    def of(self, node: Expr) -> Hashable:
-        if type(node) is Call:
+    def share(self, node: Expr) -> Expr:
+        """The first expression that computes what ``node`` computes."""
+        if isinstance(node, Call):
             op = node.op
             if not isinstance(op, Operator) or not op.pure:
-                return None
-            return (op, self.attrs_key(node.attrs), node.args) if op.attr_names else (op, node.args)
-        if type(node) is Constant:
-            return constant_key(node)
-        if type(node) is TupleGetItem:
-            return (node.value, node.index)
-        if type(node) is Tuple:
-            return ("tuple", node.fields)
-        return None
+                return node
+            if op.attr_names:
+                calls = self.with_attrs.setdefault((op, self.attrs_key(node.attrs)), {})
+            else:
+                calls = self.plain.setdefault(op, {})
+            return calls.setdefault(node.args, node)
+        if isinstance(node, Constant):
+            return self.constants.setdefault(constant_key(node), node)
+        if isinstance(node, TupleGetItem):
+            return self.fields.setdefault((node.value, node.index), node)
+        if isinstance(node, Tuple):
+            return self.tuples.setdefault(node.fields, node)
+        return node
 
     def attrs_key(self, attrs: Any) -> Hashable:
         found = self.attributes.get(id(attrs))
