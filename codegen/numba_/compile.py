@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import itertools
 import linecache
@@ -12,6 +13,7 @@ import numpy as np
 
 from tilewright.codegen.llvm.call import check_arguments
 from tilewright.codegen.numba_.expressions import is_half
+from tilewright.codegen.numba_.prologue import HEADER, HELPERS
 from tilewright.codegen.numba_.source import emit_source, python_names
 from tilewright.codegen.threads import ensure_threads, parallel_lock
 from tilewright.tensorir.errors import InputError
@@ -40,7 +42,11 @@ class NumbaModule:
         linecache.cache[filename] = (len(self.source), None, lines, filename)
         ensure_threads()  # before numba is imported below: afterwards it would not find TBB
         namespace: dict[str, Any] = {"__name__": filename}
-        exec(compile(self.source, filename, "exec"), namespace)
+        tree = ast.parse(self.source, filename)
+        helpers = [node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name in HELPERS]
+        tree.body = [node for node in tree.body if not (isinstance(node, ast.FunctionDef) and node.name in HELPERS)]
+        namespace |= {name: _helper(name) for name in helpers}
+        exec(compile(tree, filename, "exec"), namespace)
         self.functions = {name: namespace[python] for name, python in python_names(functions).items()}
 
     def function(self, name: str) -> Callable[..., None]:
@@ -66,6 +72,18 @@ class NumbaModule:
         ]
         with parallel_lock():
             self.functions[name](*passed)
+
+
+@functools.cache
+def _helper(name: str) -> Callable[..., Any]:
+    """A helper function, which numba compiles once in a process, whatever number of modules have it in their source."""
+    filename = f"<tilewright {name}>"
+    text = f"{HEADER}\n\n{HELPERS[name]}"
+    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+    namespace: dict[str, Any] = {"__name__": filename}
+    exec(compile(text, filename, "exec"), namespace)
+    function: Callable[..., Any] = namespace[name]
+    return function
 
 
 def _as_parameter(param: Buffer, array: np.ndarray[Any, Any], sizes: dict[Var, IntImm]) -> np.ndarray[Any, Any]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tilewright.codegen.analysis import has_parallel_loop, unique_nodes
+from tilewright.codegen.analysis import called_names, has_parallel_loop, unique_nodes
 from tilewright.codegen.numba_.expressions import ExpressionWriter, bare, storage
 from tilewright.codegen.numba_.names import Names
 from tilewright.codegen.numba_.prologue import HEADER, HELPERS
+from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, IntImm, Var, binary, cast
 from tilewright.tensorir.functor import substitute
@@ -91,7 +93,19 @@ class FunctionWriter(ExpressionWriter):
             self.line("pass")
         parallel = "parallel=True, " if has_parallel_loop(self.root.body) else ""
         head = f'@numba.njit({parallel}fastmath={{"contract"}}, error_model="numpy")'
-        return "\n".join([head, f"def {self.python_names[self.root.name]}({', '.join(params)}):", *self.lines, ""])
+        lines = [f"def {self.python_names[self.root.name]}({', '.join(params)}):", *self.lines, ""]
+        return "\n".join(lines if self._only_passes_on(params) else [head, *lines])
+
+    def _only_passes_on(self, params: Sequence[str]) -> bool:
+        """Whether the function calls another one with what it was given, and that is all: Python can do that. numba
+        would take as long to compile it as the other, and it is the entry of every model of one kernel."""
+        if not (isinstance(self.root.body, Evaluate) and called_names(self.root.body)):
+            return False
+        if any(self.root.name in called_names(func.body) for func in self.functions.values()):
+            return False  # compiled code can call compiled code only
+        line = ast.parse(self.lines[-1].strip()).body[0]
+        call = line.value if isinstance(line, ast.Expr) else None
+        return isinstance(call, ast.Call) and all(isinstance(arg, ast.Name) and arg.id in params for arg in call.args)
 
     def _sequence(self, stmt: SeqStmt) -> None:
         for part in stmt.stmts:
@@ -220,11 +234,13 @@ class FunctionWriter(ExpressionWriter):
         name = self.buffers.get(access.buffer)
         if name is None:
             self.error(access, f"buffer {access.buffer.name} is neither a parameter nor allocated here")
-        flat = name if len(access.buffer.shape) == 1 or access.buffer.strides else f"{name}.reshape(-1)"
         offset: Expr = IntImm(0)
         for index, stride in zip(access.indices, _strides(access.buffer), strict=True):
             offset = binary("add", offset, binary("mul", cast("int64", index), cast("int64", stride)))
-        shape = [substitute(extent, sizes) for extent in param.shape]
+        shape = tuple(substitute(extent, sizes) for extent in param.shape)
+        if _is_whole(access.buffer, offset, param, shape):
+            return name
+        flat = name if len(access.buffer.shape) == 1 or access.buffer.strides else f"{name}.reshape(-1)"
         count = _span(param) if param.strides else _product(shape)
         count = substitute(count, sizes)
         source, target = access.buffer.dtype.bytes, param.dtype.bytes
@@ -270,6 +286,15 @@ def _strides(buffer: Buffer) -> list[Expr]:
     for extent in reversed(buffer.shape[1:]):
         strides.insert(0, binary("mul", strides[0], cast("int64", extent)))
     return strides[: len(buffer.shape)]
+
+
+def _is_whole(buffer: Buffer, offset: Expr, param: Buffer, shape: tuple[Expr, ...]) -> bool:
+    """Whether an argument that begins at ``offset`` is all of ``buffer``, as the callee has it in ``param``."""
+    if buffer.strides or param.strides or buffer.dtype != param.dtype or len(buffer.shape) != len(shape):
+        return False
+    pairs = [(offset, IntImm(0)), *zip(buffer.shape, shape, strict=True)]
+    simplify = Analyzer().simplify
+    return all(structural_equal(simplify(cast("int64", a)), simplify(cast("int64", b))) for a, b in pairs)
 
 
 def _product(extents: Sequence[Expr]) -> Expr:
