@@ -71,13 +71,8 @@ def build(
     constants = [constant.data for constant in model_constants(function, signature_source)]
     functions = [kernel for kernel in mod.functions.values() if isinstance(kernel, PrimFunc)]
     code = compile_functions(functions, target)
-    stages = {stage: (lambda module=module: str(module)) for stage, module in modules.items()}
     return Executable(
-        signature,
-        main.attrs["arena_bytes"],
-        code.runner(main, constants),
-        target,
-        {**stages, **code.stages()},
+        signature, main.attrs["arena_bytes"], code.runner(main, constants), target, modules, code.stages()
     )
 
 

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from tilewright.graphir.dims import Dim
+from tilewright.graphir.module import IRModule
+from tilewright.graphir.printer import Constants, to_text
 from tilewright.runtime.arena import ArenaPool
 from tilewright.runtime.dims import compile_dims
 from tilewright.runtime.results import SMALLEST, ResultPool
@@ -48,13 +50,15 @@ class Executable:
         arena_bytes: Dim,
         runner: Runner,
         target: Target,
-        stages: Mapping[str, Callable[[], str]],
+        modules: Mapping[str, IRModule],
+        code: Mapping[str, Callable[[], str]],
     ) -> None:
         self.signature = signature
         self.target = target
         self._arena_bytes = compile_dims([arena_bytes], signature.symbols)
         self._run = runner
-        self._stages = dict(stages)
+        self._modules = dict(modules)
+        self._code = dict(code)
         self._arenas = ArenaPool()
         self._dtypes = [output.dtype.numpy for output in signature.outputs]
         self._results = ResultPool()
@@ -115,22 +119,26 @@ class Executable:
     @property
     def stages(self) -> tuple[str, ...]:
         """The stages whose text :meth:`ir` gives, in order of compilation."""
-        return tuple(self._stages)
+        return (*self._modules, *self._code)
 
-    def ir(self, stage: str) -> str:
+    def ir(self, stage: str, constants: Constants = "digest") -> str:
         """The model as text after a stage of its compilation.
 
         Args:
             stage: one of :attr:`stages`: ``graph`` (as given), ``optimized`` (after the graph passes), ``tensor``
                 (loop nests), ``scheduled``, ``lowered`` (what code is generated from), and then ``llvm`` and
                 ``assembly``, or ``numba``.
+            constants: ``"digest"`` names large constants by their hashes, ``"inline"`` writes their data too, so that
+                :func:`tilewright.graphir.parse` reads the text of a graph back without them.
 
         Raises:
             ValueError: there is no such stage.
         """
-        if stage not in self._stages:
-            raise ValueError(f"unknown stage {stage!r}; expected one of {', '.join(self._stages)}")
-        return self._stages[stage]()
+        if stage in self._modules:
+            return to_text(self._modules[stage], constants)
+        if stage in self._code:
+            return self._code[stage]()
+        raise ValueError(f"unknown stage {stage!r}; expected one of {', '.join(self.stages)}")
 
     @property
     def source(self) -> str:
