@@ -4,6 +4,7 @@ an oracle."""
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -21,8 +22,10 @@ from tilewright.tensorir.expr import const
 from tilewright.tensorir.functor import substitute
 from tilewright.tensorir.interpreter import interpret
 
-#: Optimization levels at which operators are compiled: plain loops, and everything.
-LEVELS = (0, 3)
+#: How operators are compiled: plain loops, and everything, as machine code; and as Python source through numba (on one
+#: thread: numba takes three times as long to compile a parallel loop; test_numba_target.py has those).
+LLVM_BUILDS = ((tw.Target("llvm"), 0), (tw.Target("llvm"), 3))
+NUMBA_BUILDS = ((tw.Target("numba", num_threads=1), 3),)
 
 TOLERANCE = {"bfloat16": 1.6e-2, "float16": 2e-3, "float32": 2e-5, "float64": 1e-11}
 
@@ -84,10 +87,10 @@ class Program:
         return values[self.body]
 
 
-def compiled(params: Sequence[gi.Var], body: gi.Expr, opt_level: int) -> tw.Executable:
-    """The expression as machine code."""
+def compiled(params: Sequence[gi.Var], body: gi.Expr, target: tw.Target, opt_level: int) -> tw.Executable:
+    """The expression as a model."""
     with tw.PassContext(opt_level=opt_level):
-        return tw.build(gi.Function(params, body), target="llvm")
+        return tw.build(gi.Function(params, body), target=target)
 
 
 def close(found: Any, expected: Any, dtype: Any = None, scale: float = 1.0) -> None:
@@ -111,7 +114,27 @@ def float64(array: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass
 class Checker:
-    """Compares loop nests, reference and oracle."""
+    """Compares loop nests, reference and oracle.
+
+    numba takes a fifth of a second for the smallest kernel, LLVM a hundredth. So what is compiled with numba is what
+    adds something: an operator with element types that it did not have before in this test file, or with attributes and
+    shapes that differ from earlier ones in more than their numbers.
+
+    Attributes:
+        all_combinations: whether numba compiles every case.
+        known: what numba had before.
+    """
+
+    all_combinations: bool = False
+    known: set[object] = dataclasses.field(default_factory=set)
+
+    def builds(self, call: gi.Call) -> list[tuple[tw.Target, int]]:
+        """How to compile ``call``."""
+        types = (call.op, *(str(arg.dtype) for arg in call.args))
+        case = (call.op, re.sub(r"\d+", "0", repr(call.attrs)), *(arg.ndim for arg in call.args))
+        new = not {types, case} <= self.known
+        self.known |= {types, case}
+        return [*LLVM_BUILDS, *(NUMBA_BUILDS if new or self.all_combinations else ())]
 
     def __call__(
         self,
@@ -129,8 +152,8 @@ class Checker:
         assert isinstance(call, gi.Call)
         program = Program(params, call)
         # A size that only the attributes mention is not known to a model, which learns sizes from its inputs.
-        levels = LEVELS if all(any(symbol(name) in param.shape for param in params) for name in sizes[0]) else ()
-        models = [compiled(params, call, opt_level) for opt_level in levels]
+        known = all(any(symbol(name) in param.shape for param in params) for name in sizes[0])
+        models = [compiled(params, call, *build) for build in self.builds(call)] if known else []
         rng = np.random.default_rng(7)
         for sizes_now in sizes:
             arrays = [(values or numbers)(rng, bound(param.shape, sizes_now), param.dtype.numpy) for param in params]
@@ -160,10 +183,10 @@ def numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -
     return rng.standard_normal(shape).astype(np.float32).astype(dtype)
 
 
-@pytest.fixture
-def check() -> Checker:
+@pytest.fixture(scope="module")
+def check(request: pytest.FixtureRequest) -> Checker:
     """Compares an operator's loop nests, reference and oracle: ``check(name, types, attrs, oracle, ...)``."""
-    return Checker()
+    return Checker(request.config.getoption("--all-combinations"))
 
 
 @pytest.fixture

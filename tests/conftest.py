@@ -1,0 +1,14 @@
+"""Options of the test run."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--all-combinations``: what is too slow for every run."""
+    parser.addoption(
+        "--all-combinations",
+        action="store_true",
+        help="operators through numba with every element type in every case, rather than each type and each case once",
+    )

@@ -1,0 +1,166 @@
+"""Code is generated once in a process: for equal models, for equal kernels of different models, in several threads."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import graphir as gi
+from tilewright.codegen import llvm as llvm_codegen
+from tilewright.codegen.llvm.compile import CompiledModule
+from tilewright.passes.tensor.pipeline import tensor_pipeline
+from tilewright.runtime import compile as cache
+from tilewright.tensorir import PrimFunc
+from tilewright.tensorir import tensor as te
+
+TARGET = tw.Target("llvm", num_threads=1)
+VALUES = np.random.default_rng(3).standard_normal((5, 12)).astype("f4")
+
+
+def network(width: int = 12, operators: Sequence[str] = ("exp",), seed: int = 0) -> gi.IRModule:
+    """A dense layer, and operators that its kernel does not take in: a transposition lies between."""
+    x = gi.var("x", shape=("n", width))
+    weight = np.random.default_rng(seed).standard_normal((9, width)).astype("f4")
+    value = gi.nn.softmax(gi.nn.dense(x, gi.const(weight)), axis=0)
+    for operator in operators:
+        value = gi.nn.softmax(gi.get_operator(operator)(value), axis=0)
+    return tw.IRModule.from_expr(gi.Function([x], value))
+
+
+def expected(mod: gi.IRModule, values: np.ndarray) -> np.ndarray:
+    return gi.evaluate(mod["main"], values, dtype="float64")
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The names of the functions that machine code is generated for from now on; the caches start empty."""
+    names: list[str] = []
+    compile_module = llvm_codegen.compile_module
+
+    def counting(functions: Sequence[PrimFunc], *args: object, **named: object) -> CompiledModule:
+        names.extend(function.name for function in functions)
+        return compile_module(functions, *args, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(llvm_codegen, "compile_module", counting)
+    monkeypatch.setattr(cache, "_kernels", cache.KernelCache(cache._KEPT_KERNELS))
+    cache._models.clear()
+    yield names
+    cache._models.clear()
+
+
+def test_building_the_same_module_twice_generates_code_once(compiled: list[str]) -> None:
+    first = tw.build(network())
+    count = len(compiled)
+    second = tw.build(network())
+    assert count >= 2
+    assert len(compiled) == count
+    np.testing.assert_array_equal(first(VALUES), second(VALUES))
+
+
+def test_another_target_is_other_code(compiled: list[str]) -> None:
+    tw.build(network(), target=tw.Target("llvm", num_threads=1))
+    count = len(compiled)
+    tw.build(network(), target=tw.Target("llvm", num_threads=2))
+    assert len(compiled) == 2 * count
+
+
+def test_models_share_the_kernels_that_they_have_in_common(compiled: list[str]) -> None:
+    first = tw.build(network())
+    before = len(compiled)
+    second = tw.build(network(operators=("exp", "tanh")))
+    added = compiled[before:]
+    assert "main" in added
+    assert not any("dense" in name for name in added)
+    assert any("tanh" in name for name in added)
+    np.testing.assert_allclose(first(VALUES), expected(network(), VALUES), rtol=1e-5)
+    np.testing.assert_allclose(second(VALUES), expected(network(operators=("exp", "tanh")), VALUES), rtol=1e-5)
+
+
+def test_threads_that_build_one_module_generate_code_once(compiled: list[str]) -> None:
+    tw.build(network(operators=("tanh",)))
+    alone = len(compiled)
+    cache._models.clear()
+    cache._kernels._kernels.clear()
+    together = threading.Barrier(6)
+
+    def build(_: int) -> np.ndarray:
+        together.wait()
+        return tw.build(network(operators=("tanh",)))(VALUES)
+
+    with ThreadPoolExecutor(6) as pool:
+        results = list(pool.map(build, range(6)))
+    assert len(compiled) == 2 * alone
+    for result in results:
+        np.testing.assert_allclose(result, expected(network(operators=("tanh",)), VALUES), rtol=1e-5)
+
+
+def test_models_are_told_apart_where_all_hashes_are_equal(compiled: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "structural_hash", lambda function: 7)
+    modules = [network(operators=names) for names in (("exp",), ("tanh",), ("exp", "tanh"), ("sigmoid",), ("exp",))]
+    models = [tw.build(mod) for mod in modules]
+    for mod, model in zip(modules, models, strict=True):
+        np.testing.assert_allclose(model(VALUES), expected(mod, VALUES), rtol=1e-5)
+
+
+def scaling(name: str, factor: float) -> PrimFunc:
+    x = te.placeholder((4,), "float32", "x")
+    return te.create_prim_func(name, [x], [te.compute((4,), lambda i: x[i] * factor, "y")])
+
+
+def run(kernel: cache.Kernel) -> list[float]:
+    values, result = np.arange(4, dtype="f4"), np.zeros(4, "f4")
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(kernel.address)
+    function(values.ctypes.data, result.ctypes.data)
+    return result.tolist()
+
+
+def lowered(function: PrimFunc) -> PrimFunc:
+    with tw.PassContext(), TARGET:
+        mod = tw.IRModule({gi.GlobalVar(function.name): function})
+        return tensor_pipeline()(mod)[function.name]
+
+
+def test_kernels_of_one_hash_are_told_apart() -> None:
+    kernels = cache.KernelCache(8)
+    functions = [lowered(scaling(f"f{n}", factor)) for n, factor in enumerate((2.0, 3.0, 2.0))]
+    named = [cache.Named(f, cache.Named.of(f, TARGET).unnamed, (TARGET, 0)) for f in functions]
+    found = kernels.kernels(named[:2], TARGET) | kernels.kernels(named[2:], TARGET)
+    assert run(found["f0"]) == run(found["f2"]) == [0, 2, 4, 6]
+    assert run(found["f1"]) == [0, 3, 6, 9]
+    assert found["f2"] is found["f0"]
+
+
+def test_the_kernels_used_longest_ago_are_forgotten_first() -> None:
+    kernels = cache.KernelCache(2)
+    named = [cache.Named.of(lowered(scaling("f", factor)), TARGET) for factor in (2.0, 3.0, 4.0)]
+    first = kernels.kernels(named[:1], TARGET)["f"]
+    second = kernels.kernels(named[1:2], TARGET)["f"]
+    assert kernels.kernels(named[:1], TARGET)["f"] is first
+    kernels.kernels(named[2:], TARGET)
+    assert kernels.kernels(named[:1], TARGET)["f"] is first
+    assert kernels.kernels(named[1:2], TARGET)["f"] is not second
+
+
+def test_code_lives_as_long_as_a_model_that_runs_it(compiled: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "_kernels", cache.KernelCache(1))
+    monkeypatch.setattr(cache, "_KEPT_MODELS", 1)
+    model = tw.build(network())
+    (code,) = [code for _, code in cache._models.values()]
+    modules = [weakref.ref(kernel.module) for kernel in code._kernels.values()]  # type: ignore[attr-defined]
+    del code
+    x = gi.var("x", shape=(3,))
+    tw.build(gi.Function([x], gi.negative(x)))  # the caches forget the first model's code and kernels for this one's
+    gc.collect()
+    assert modules and all(module() is not None for module in modules)
+    np.testing.assert_allclose(model(VALUES), expected(network(), VALUES), rtol=1e-5)
+    del model
+    gc.collect()
+    assert all(module() is None for module in modules)
