@@ -30,6 +30,9 @@ class DeadCodeElimination(FunctionPass):
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """``func`` without dead parts."""
+        order = post_order(func.body)
+        if not any(type(node) is Let or type(node) is TupleGetItem for node in order):
+            return func
         body = rewrite_graph(func.body, _take_field, lambda value: isinstance(value, Tuple))
         order = post_order(body)
         if not any(isinstance(node, Let) for node in order):
