@@ -7,12 +7,12 @@ declared with ``"batch"`` have provably equal first dimensions.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tilewright.tensorir.arith import Analyzer
-from tilewright.tensorir.expr import Expr, IntImm, Var
-from tilewright.tensorir.functor import free_vars
+from tilewright.tensorir.expr import Expr, IntImm, Var, const
+from tilewright.tensorir.functor import free_vars, substitute
 
 Dim = int | Expr
 
@@ -96,6 +96,16 @@ def product(dims: Iterable[Dim]) -> Dim:
     for dim in dims:
         result = result * dim
     return simplify(result)
+
+
+def bind_dims(value: Any, sizes: Mapping[Expr, int]) -> Any:
+    """A dimension, or tuples of them, with symbolic variables replaced by sizes; anything else as it is."""
+    if isinstance(value, tuple):
+        return tuple(bind_dims(item, sizes) for item in value)
+    if isinstance(value, Expr):
+        known = {var: const(sizes[var], "int64") for var in free_vars(value) if var in sizes}
+        return simplify(substitute(value, known))
+    return value
 
 
 def symbols_of(dims: Iterable[Dim]) -> list[Var]:

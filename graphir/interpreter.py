@@ -5,11 +5,13 @@ Nothing recurses over the depth of the graph, nor over the depth of calls betwee
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Union
 
 import numpy as np
 
+from tilewright.graphir.dims import bind_dims
 from tilewright.graphir.expr import (
     Call,
     Constant,
@@ -29,6 +31,8 @@ from tilewright.graphir.printer import summary
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir.dtype import as_dtype
 from tilewright.tensorir.errors import InputError, VerifyError, add_note
+from tilewright.tensorir.expr import Expr as ScalarExpr
+from tilewright.tensorir.expr import Var as ScalarVar
 
 #: A value: an array, a tuple of values, or a function with the variables around it.
 Value = Union[np.ndarray, tuple["Value", ...], "_Closure"]
@@ -92,11 +96,13 @@ def _checked(param: Var, value: Any, wide: Any) -> Value:
 class _Scope:
     """The values known in one run of a function's body; those around it are in ``outer``."""
 
-    __slots__ = ("outer", "values")
+    __slots__ = ("outer", "sizes", "values")
 
     def __init__(self, outer: _Scope | None) -> None:
         self.outer = outer
         self.values: dict[Expr, Value] = {}
+        #: Of the symbolic dimensions that parameters have here or around.
+        self.sizes: dict[ScalarExpr, int] = {} if outer is None else dict(outer.sizes)
 
     def find(self, node: Expr) -> Value | None:
         scope: _Scope | None = self
@@ -116,6 +122,16 @@ class _Closure:
     def __init__(self, function: Function, scope: _Scope) -> None:
         self.function = function
         self.scope = scope
+
+
+def _with_sizes(attrs: Any, sizes: Mapping[ScalarExpr, int]) -> Any:
+    """Attributes with the sizes of symbolic dimensions put in; references compute with numbers."""
+    if not sizes or attrs is None:
+        return attrs
+    known = {field.name: getattr(attrs, field.name) for field in dataclasses.fields(attrs)}
+    bound = {name: bind_dims(value, sizes) for name, value in known.items()}
+    changed = {name: value for name, value in bound.items() if value is not known[name]}
+    return dataclasses.replace(attrs, **changed) if changed else attrs
 
 
 _Run = Generator[tuple["_Closure", Sequence[Value]], Value, Value]
@@ -148,7 +164,11 @@ class _Machine:
         if len(args) != len(function.params):
             raise VerifyError(f"a function of {len(function.params)} parameters is called with {len(args)} arguments")
         scope = _Scope(closure.scope)
-        scope.values.update(zip(function.params, args, strict=True))
+        for param, value in zip(function.params, args, strict=True):
+            scope.values[param] = value
+            if isinstance(param.type, TensorType) and isinstance(value, np.ndarray):
+                pairs = zip(param.type.shape, value.shape, strict=False)
+                scope.sizes |= {dim: size for dim, size in pairs if isinstance(dim, ScalarVar)}
         stack: list[Expr] = [function.body]
         while stack:
             node = stack[-1]
@@ -192,7 +212,8 @@ class _Machine:
         if isinstance(node, Call):
             assert isinstance(node.op, Operator)
             try:
-                result = node.op.reference([self.get(arg, scope) for arg in node.args], node.attrs)
+                attrs = _with_sizes(node.attrs, scope.sizes)
+                result = node.op.reference([self.get(arg, scope) for arg in node.args], attrs)
             except Exception as error:
                 add_note(error, f"in the NumPy reference of {summary(node)}")
                 raise

@@ -13,13 +13,10 @@ import pytest
 
 import tilewright as tw
 from tilewright import graphir as gi
-from tilewright.graphir.dims import simplify, symbol
+from tilewright.graphir.dims import bind_dims, symbol
 from tilewright.graphir.visitor import post_order, rewrite
 from tilewright.tensorir import PrimFunc
 from tilewright.tensorir import tensor as te
-from tilewright.tensorir.expr import Expr as Scalar
-from tilewright.tensorir.expr import const
-from tilewright.tensorir.functor import substitute
 from tilewright.tensorir.interpreter import interpret
 
 #: How operators are compiled: plain loops, and everything, as machine code; and as Python source through numba (on one
@@ -32,11 +29,7 @@ TOLERANCE = {"bfloat16": 1.6e-2, "float16": 2e-3, "float32": 2e-5, "float64": 1e
 
 def bound(value: Any, sizes: Mapping[str, int]) -> Any:
     """A dimension (or an attribute that holds some) with symbolic dimensions replaced by sizes."""
-    if isinstance(value, Scalar):
-        return simplify(substitute(value, {symbol(name): const(size, "int64") for name, size in sizes.items()}))
-    if isinstance(value, tuple):
-        return tuple(bound(item, sizes) for item in value)
-    return value
+    return bind_dims(value, {symbol(name): size for name, size in sizes.items()})
 
 
 def decomposed(expr: gi.Expr) -> gi.Expr:

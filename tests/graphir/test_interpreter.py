@@ -85,3 +85,11 @@ def test_an_error_in_a_reference_names_the_call():
     with pytest.raises((ValueError, TilewrightError)) as found:
         gi.evaluate(gi.Function([X], bad), VALUES)
     assert any("reshape" in note for note in found.value.__notes__)
+
+
+def test_sizes_of_symbolic_dimensions_reach_attributes() -> None:
+    x = gi.var("x", shape=("n", "m"))
+    n, m = x.shape
+    body = gi.broadcast_to(gi.reshape(x, newshape=(n * m,)), shape=(2, n * m))
+    values = np.arange(12, dtype="f4").reshape(4, 3)
+    np.testing.assert_array_equal(gi.evaluate(gi.Function([x], body), values), [values.reshape(-1)] * 2)
