@@ -53,7 +53,9 @@ def build(
     if params:
         mod = bind_params(mod, params)
     if isinstance(mod["main"], Function):
-        _arguments(mod["main"], partial=True)  # before any pass: its errors would speak of what is inside
+        # Before any pass: its errors would speak of what is inside.
+        _arguments(mod["main"], partial=True)
+        _check_result(mod["main"].body.type)
     context = PassContext.current()
     modules: dict[str, IRModule] = {"graph": mod}
     with target:
@@ -135,4 +137,14 @@ def _arguments(function: Function, partial: bool = False) -> list[Argument]:
 def _result(function: Function) -> Type:
     if not isinstance(function.type, FuncType):
         raise TypeInferenceError("the type of main is not known; a parameter lacks its type")
+    _check_result(function.type.result)
     return function.type.result
+
+
+def _check_result(found: Type | None) -> None:
+    """Raises a TypeInferenceError if a result, or a part of it, is no tensor."""
+    if isinstance(found, TupleType):
+        for field in found.fields:
+            _check_result(field)
+    elif not (found is None or isinstance(found, TensorType)):
+        raise TypeInferenceError(f"result of main: expected tensors, found {found}")

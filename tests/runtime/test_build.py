@@ -84,6 +84,14 @@ def test_parameter_without_type_is_named() -> None:
         tw.build(gi.Function([x], gi.tanh(x)))
 
 
+def test_result_that_is_a_function_is_refused() -> None:
+    x, y = gi.var("x", shape=(2,)), gi.var("y", shape=(2,))
+    with pytest.raises(
+        TypeInferenceError, match=r"result of main: expected tensors, found .*Tensor\[\(2,\), float32\]"
+    ):
+        tw.build(gi.Function([x], gi.Tuple([x, gi.Function([y], gi.add(x, y))])))
+
+
 def test_size_that_no_input_tells_is_an_error() -> None:
     x = gi.var("x", shape=(gi.symbol("n") * 2,))
     with pytest.raises(CodegenError, match="'n'"):
