@@ -131,11 +131,12 @@ def model_constants(function: Function, mod: IRModule) -> list[Constant]:
     pending: list[Function] = [function]
     while pending:
         for node in post_order(pending.pop(0)):
+            named = node.op if isinstance(node, Call) else node  # a loop's body may be a function of the module too
             if isinstance(node, Constant):
                 found[node] = None
-            elif isinstance(node, Call) and isinstance(node.op, GlobalVar) and node.op not in seen:
-                seen.add(node.op)
-                callee = mod[node.op]
+            elif isinstance(named, GlobalVar) and named not in seen:
+                seen.add(named)
+                callee = mod[named]
                 if isinstance(callee, Function):
                     pending.append(callee)
     return list(found)
@@ -206,13 +207,7 @@ class _Linearizer:
             into.append(_kernel_call(callee, [value for arg in args for value in _flatten(arg)], made))
             return result
         if isinstance(callee, Function):
-            self.depth += 1
-            if self.depth > _MAX_CALL_DEPTH:
-                raise CodegenError(f"function {call.op} calls itself; recursion has no code")
-            scope = known if callee is call.op else {}
-            result = self.emit(callee.body, {**scope, **dict(zip(callee.params, args, strict=True))}, into)
-            self.depth -= 1
-            return result
+            return self._emit_function(call.op, args, known, into)
         raise CodegenError(f"a call of {call.op} was not lowered; run the pass LowerToTensorIR first")
 
     def _emit_if(self, node: If, known: Mapping[Expr, Meaning], into: list[Instruction]) -> Meaning:
@@ -256,12 +251,19 @@ class _Linearizer:
         return list(meanings)
 
     def _emit_function(
-        self, function: Expr, args: list[Meaning], known: Mapping[Expr, Meaning], into: list[Instruction]
+        self, function: object, args: list[Meaning], known: Mapping[Expr, Meaning], into: list[Instruction]
     ) -> Meaning:
-        callee = self.mod[function] if isinstance(function, GlobalVar) else function
+        """The code of a function where it is called. One of the module sees nothing of what is around the call."""
+        callee: object = self.mod[function] if isinstance(function, GlobalVar) else function
         if not isinstance(callee, Function):
             raise CodegenError(f"a loop's body must be a function, found {type(callee).__name__}")
-        return self.emit(callee.body, {**known, **dict(zip(callee.params, args, strict=True))}, into)
+        self.depth += 1
+        if self.depth > _MAX_CALL_DEPTH:
+            raise CodegenError(f"function {function} calls itself; recursion has no code")
+        scope = known if callee is function else {}
+        result = self.emit(callee.body, {**scope, **dict(zip(callee.params, args, strict=True))}, into)
+        self.depth -= 1
+        return result
 
 
 def _kernel_call(kernel: PrimFunc, args: list[Value], results: list[Value]) -> KernelCall:
