@@ -170,8 +170,8 @@ def test_value_from_outside_lives_through_every_iteration() -> None:
     i, a = gi.var("i", shape=(), dtype="int64"), gi.var("a", shape=(3,))
     outside = gi.add(x, 1.0)
     body = gi.Function([i, a], gi.Tuple([gi.negative(gi.multiply(gi.add(a, outside), 2.0))]))
-    (found,) = run(gi.Function([x], gi.Loop(gi.const(3), None, body, [x])), np.array([0, 1, 2], "f4"))
-    expected = np.array([0, 1, 2], "f4")
+    (found,) = run(gi.Function([x], gi.Loop(gi.const(3), None, body, [outside])), np.array([0, 1, 2], "f4"))
+    expected = np.array([1, 2, 3], "f4")
     for _ in range(3):
         expected = -2 * (expected + np.array([1, 2, 3], "f4"))
     np.testing.assert_array_equal(found, expected)
@@ -269,12 +269,11 @@ def test_chain_in_a_branch_needs_the_memory_of_two_values() -> None:
 
 
 def test_memory_of_what_a_loop_reads_is_used_again_after_it() -> None:
-    """Two values live in the loop (what it reads, and what the body makes), and two of the chain after it."""
     x = gi.var("x", shape=(16,))
     i, a = gi.var("i", shape=(), dtype="int64"), gi.var("a", shape=(16,))
     outside = gi.add(x, 1.0)
     body = gi.Function([i, a], gi.Tuple([gi.add(a, outside)]))
-    looped = gi.Loop(gi.const(3), None, body, [x])[0]
+    looped = gi.Loop(gi.const(3), None, body, [outside])[0]
     alone = arena_bytes(gi.Function([x], gi.tanh(looped)))
     assert arena_bytes(gi.Function([x], chain(looped, 5))) == alone
 
@@ -284,6 +283,15 @@ def test_workspaces_of_a_chain_share_their_memory() -> None:
     main = mod["main"]
     assert isinstance(main, gi.Function)
     assert plan(linearize(main, mod)).static_bytes == 4096 + 2 * ALIGNMENT
+
+
+def test_workspaces_in_a_branch_share_their_memory() -> None:
+    text = WITH_WORKSPACE.replace("(%x:", "(%c: Tensor[(), bool], %x:")
+    mod = gi.parse(text)
+    main = mod["main"]
+    assert isinstance(main, gi.Function)
+    branch = gi.Function(main.params, gi.If(main.params[0], main.body, main.params[1]))
+    assert plan(linearize(branch, mod)).static_bytes == 4096 + 2 * ALIGNMENT
 
 
 def test_workspace_is_apart_from_arguments_and_results() -> None:
