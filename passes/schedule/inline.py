@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.passes.schedule.facts import block_of, is_expensive, loads, reductions, spatial, uses
+from tilewright.passes.schedule.facts import block_of, is_expensive, loads, reductions, spatial, stores, uses
 from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.schedule import BlockRef, Schedule
 from tilewright.tensorir.stmt import Block
@@ -17,7 +17,7 @@ def inline_producers(schedule: Schedule) -> None:
     outputs = set(schedule.func.buffers)
     for ref in reversed(schedule.get_blocks()):
         block = block_of(schedule, ref)
-        if reductions(block) or any(region.buffer in outputs for region in block.writes):
+        if reductions(block) or any(store.buffer in outputs for store in stores(block)):
             continue
         consumers = [block_of(schedule, consumer) for consumer in schedule.get_consumers(ref)]
         if consumers and not _repeats_work(block, consumers):
@@ -28,14 +28,14 @@ def inline_producers(schedule: Schedule) -> None:
 
 
 def _repeats_work(block: Block, consumers: list[Block]) -> bool:
-    written = block.writes[0].buffer
+    written = {store.buffer for store in stores(block)}
     is_formula_of_constants = not loads(block)
     if is_formula_of_constants and not is_expensive(block):
         return False
     reads = 0
     for consumer in consumers:
         for load in loads(consumer):
-            if load.buffer is not written:
+            if load.buffer not in written:
                 continue
             reads += 1
             if reductions(consumer) and not all(uses(load, item.var) for item in spatial(consumer)):

@@ -1,0 +1,107 @@
+"""Which producers are computed again for every use, and which keep loops of their own."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewright.passes.schedule.inline import inline_producers
+from tilewright.tensorir import parse
+from tilewright.tensorir import tensor as te
+from tilewright.tensorir.expr import as_expr, call
+from tilewright.tensorir.schedule import Schedule
+from tilewright.tensorir.stmt import PrimFunc
+
+
+def blocks_after(func: PrimFunc) -> list[str]:
+    schedule = Schedule(func)
+    inline_producers(schedule)
+    return [ref.name for ref in schedule.get_blocks()]
+
+
+def test_chain_of_formulas_becomes_one_block() -> None:
+    x = te.placeholder((4, 5), name="x")
+    first = te.compute((4, 5), lambda i, j: x[i, j] * 2.0, name="first")
+    second = te.compute((4, 5), lambda i, j: first[i, j] + 1.0, name="second")
+    last = te.compute((4, 5), lambda i, j: call("tanh", second[i, j]), name="last")
+    assert blocks_after(te.create_prim_func("f", [x], [last])) == ["last"]
+
+
+@pytest.mark.parametrize(("name", "left"), [("exp", ["powers", "last"]), ("abs", ["last"])])
+def test_value_that_is_read_twice_is_computed_again_only_if_it_is_cheap(name: str, left: list[str]) -> None:
+    x = te.placeholder((4,), name="x")
+    powers = te.compute((4,), lambda i: call(name, x[i]), name="powers")
+    last = te.compute((4,), lambda i: powers[i] + powers[3 - i], name="last")
+    assert blocks_after(te.create_prim_func("f", [x], [last])) == left
+
+
+def test_value_that_is_read_once_is_inlined_however_costly() -> None:
+    x = te.placeholder((4,), name="x")
+    powers = te.compute((4,), lambda i: call("exp", x[i]), name="powers")
+    assert blocks_after(te.create_prim_func("f", [x], [te.compute((4,), lambda i: powers[i] + 1.0, name="last")])) == [
+        "last"
+    ]
+
+
+def row_sum_of(element: object) -> PrimFunc:
+    x = te.placeholder((4, 5), name="x")
+    k = te.reduce_axis(5, "k")
+    made = te.compute((4, 5), lambda i, j: element(x[i, j]), name="made")  # type: ignore[operator]
+    return te.create_prim_func("f", [x], [te.compute((4,), lambda i: te.sum(made[i, k], axis=k), name="total")])
+
+
+def test_operand_that_a_reduction_reads_once_is_inlined() -> None:
+    assert blocks_after(row_sum_of(lambda value: call("exp", value))) == ["total"]
+
+
+def product_of(left: object) -> PrimFunc:
+    """A matrix product whose left operand is computed."""
+    a, b = te.placeholder((4, 5), name="a"), te.placeholder((5, 6), name="b")
+    k = te.reduce_axis(5, "k")
+    made = te.compute((4, 5), lambda i, j: left(a, i, j), name="made")  # type: ignore[operator]
+    product = te.compute((4, 6), lambda i, j: te.sum(made[i, k] * b[k, j], axis=k), name="product")
+    return te.create_prim_func("f", [a, b], [product])
+
+
+def test_operand_that_a_product_reads_for_every_column_is_computed_once() -> None:
+    assert blocks_after(product_of(lambda a, i, j: a[i, j] + 1.0)) == ["made", "product"]
+
+
+def test_formula_of_constants_is_inlined_even_into_a_product() -> None:
+    assert blocks_after(product_of(lambda a, i, j: (as_expr(i) + j).astype("float32"))) == ["product"]
+
+
+def test_costly_formula_of_constants_is_computed_once() -> None:
+    assert blocks_after(product_of(lambda a, i, j: call("exp", (as_expr(i) + j).astype("float32")))) == [
+        "made",
+        "product",
+    ]
+
+
+def test_result_of_the_function_keeps_its_block() -> None:
+    x = te.placeholder((4,), name="x")
+    first = te.compute((4,), lambda i: x[i] * 2.0, name="first")
+    second = te.compute((4,), lambda i: first[i] + 1.0, name="second")
+    assert blocks_after(te.create_prim_func("f", [x], [first, second])) == ["first", "second"]
+
+
+def test_block_that_is_no_formula_of_one_element_keeps_its_loops() -> None:
+    func = parse("""
+primfunc @f(x: Buffer[(4,), float32], y: Buffer[(4,), float32]) attrs {"num_outputs": 1} {
+  allocate t: Buffer[(4,), float32] {
+    for i in range(4) {
+      block t(vi: spatial(4) = i) {
+        t[vi] = x[vi]
+        if vi < 2 {
+          t[vi] = 0.0
+        }
+      }
+    }
+    for i in range(4) {
+      block y(vi: spatial(4) = i) {
+        y[vi] = t[vi]
+      }
+    }
+  }
+}
+""")
+    assert blocks_after(func) == ["t", "y"]
