@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+import operator
+
 from tilewright.passes.schedule.elementwise import schedule_elementwise, vector_lanes
 from tilewright.passes.schedule.facts import (
     block_of,
@@ -238,7 +240,9 @@ def epilogue_of(schedule: Schedule, ref: BlockRef) -> BlockRef | None:
     target = stores(block)[0].buffer
     place = [item.var for item in spatial(consumer)]
     for load in loads(consumer):
-        if load.buffer is target and not all(index is var for index, var in zip(load.indices, place, strict=True)):
+        if load.buffer is not target:
+            continue
+        if len(load.indices) != len(place) or not all(map(operator.is_, load.indices, place)):
             return None
     return consumers[0]
 

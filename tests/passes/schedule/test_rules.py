@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
 from tilewright.graphir.module import IRModule
 from tilewright.passes.context import PassContext
-from tilewright.passes.schedule import ScheduleKernels
+from tilewright.passes.schedule import ScheduleKernels, reduction, schedule_kernels
 from tilewright.passes.schedule.contraction import choose_tile
-from tilewright.tensorir import interpret
+from tilewright.passes.schedule.facts import block_of
+from tilewright.passes.schedule.reduction import epilogue_of, is_row_reduction, schedule_rest, schedule_rows
+from tilewright.tensorir import assert_structural_equal, interpret, parse
 from tilewright.tensorir import tensor as te
-from tilewright.tensorir.expr import Var, call, maximum, select
+from tilewright.tensorir.errors import ScheduleError
+from tilewright.tensorir.expr import IntImm, Var, call, maximum, select
 from tilewright.tensorir.functor import walk
-from tilewright.tensorir.stmt import For, PrimFunc
+from tilewright.tensorir.schedule import BlockRef, Schedule
+from tilewright.tensorir.stmt import Block, BufferStore, For, PrimFunc
 from tilewright.tensorir.target import Target
 
 RNG = np.random.default_rng(7)
+TARGET = Target("llvm", mcpu="x86-64-v3", num_threads=2)
 
 
 def scheduled(func: PrimFunc, opt_level: int = 3) -> tuple[PrimFunc, PassContext]:
@@ -30,8 +38,25 @@ def run(func: PrimFunc, inputs: list[np.ndarray], shape: tuple[int, ...], **size
     return out
 
 
+def loops_of(func: PrimFunc) -> list[For]:
+    return [node for node in walk(func.body) if isinstance(node, For)]
+
+
 def loop_kinds(func: PrimFunc) -> set[str]:
-    return {node.kind for node in walk(func.body) if isinstance(node, For)}
+    return {loop.kind for loop in loops_of(func)}
+
+
+def outermost(func: PrimFunc) -> list[For]:
+    inner = {id(node) for loop in loops_of(func) for node in walk(loop.body)}
+    return [loop for loop in loops_of(func) if id(loop) not in inner]
+
+
+def innermost(func: PrimFunc) -> list[For]:
+    return [loop for loop in loops_of(func) if not any(isinstance(node, For) for node in walk(loop.body))]
+
+
+def extents(func: PrimFunc) -> list[int]:
+    return [loop.extent.value for loop in loops_of(func) if isinstance(loop.extent, IntImm)]
 
 
 def dense(m: object, n: int, k: int, transposed: bool = False) -> PrimFunc:
@@ -173,3 +198,282 @@ def test_elementwise_chain_is_one_nest(shape: tuple[int, ...]) -> None:
     a, b = RNG.standard_normal(shape).astype("f4"), RNG.standard_normal(shape[-1:]).astype("f4")
     np.testing.assert_allclose(run(func, [a, b], shape), np.tanh(a.astype("f8") * 2 + b), rtol=1e-5, atol=1e-6)
     assert str(func).count("block ") == 1
+
+
+def row_sums(columns: int, dtype: str = "float32") -> PrimFunc:
+    x = te.placeholder((6, columns), dtype, name="x")
+    k = te.reduce_axis(columns, "k")
+    return te.create_prim_func("row_sum", [x], [te.compute((6,), lambda i: te.sum(x[i, k], axis=k), name="s")])
+
+
+def column_sums(columns: int) -> PrimFunc:
+    x = te.placeholder((6, columns), name="x")
+    k = te.reduce_axis(6, "k")
+    return te.create_prim_func("sum", [x], [te.compute((columns,), lambda i: te.sum(x[k, i], axis=k), name="s")])
+
+
+def chain(*shape: int, small: bool) -> PrimFunc:
+    """``x + y`` where ``y`` is as large as ``x`` or holds one row."""
+    x, y = te.placeholder(shape, name="x"), te.placeholder(shape[-1:] if small else shape, name="y")
+    result = te.compute(shape, lambda *i: x[i] + y[i[-1:] if small else i], name="sum")
+    return te.create_prim_func("chain", [x, y], [result])
+
+
+@pytest.mark.parametrize(
+    "func",
+    [
+        dense(64, 64, 64),
+        softmax(40, 200),
+        softmax(Var("m"), Var("n")),
+        row_sums(64),
+        column_sums(40),
+        chain(6, 50, small=True),
+        chain(6, 50, small=False),
+    ],
+    ids=["dense", "softmax", "symbolic softmax", "row sums", "column sums", "rows", "plane"],
+)
+def test_every_nest_is_parallel_outside_and_of_vectors_inside(func: PrimFunc) -> None:
+    found, _ = scheduled(func)
+    assert {loop.kind for loop in outermost(found)} == {"parallel"}
+    assert {loop.kind for loop in innermost(found)} <= {"vectorized"}
+
+
+def test_sums_of_floats_are_vectors_of_partial_results_from_level_3_on() -> None:
+    """The interpreter adds up in the order of the loops, so that below only the loops can tell."""
+    assert "vectorized" not in loop_kinds(scheduled(row_sums(64), 2)[0])
+    assert {"vectorized", "unrolled"} <= loop_kinds(scheduled(row_sums(512), 3)[0])
+
+
+@pytest.mark.parametrize("columns", [64, 512])
+def test_partial_results_are_in_registers(columns: int) -> None:
+    found, _ = scheduled(row_sums(columns))
+    sums = {node.buffer for node in walk(found.body) if isinstance(node, BufferStore)} - set(found.buffers)
+    assert {buffer.scope for buffer in sums} == {"register"}
+
+
+def test_sums_of_integers_are_vectors_of_partial_results_at_every_level() -> None:
+    found, _ = scheduled(row_sums(64, "int32"), 2)
+    assert "vectorized" in loop_kinds(found)
+    values = RNG.integers(-9, 9, (6, 64)).astype("i4")
+    out = np.zeros(6, "i4")
+    interpret(found, values, out)
+    np.testing.assert_array_equal(out, values.sum(axis=1))
+
+
+def test_sum_of_everything_is_scheduled_as_one_row() -> None:
+    x = te.placeholder((200,), name="x")
+    k = te.reduce_axis(200, "k")
+    func, ctx = scheduled(te.create_prim_func("f", [x], [te.compute((), lambda: te.sum(x[k], axis=k), name="s")]))
+    assert any("'rows'" in remark.message and remark.kind == "applied" for remark in ctx.remarks)
+    assert "vectorized" in loop_kinds(func)
+    values = RNG.standard_normal(200).astype("f4")
+    np.testing.assert_allclose(run(func, [values], ()), values.astype("f8").sum(), rtol=1e-5)
+
+
+def test_kept_dimension_of_a_row_reduction_is_no_row() -> None:
+    x = te.placeholder((4, 40), name="x")
+    k = te.reduce_axis(40, "k")
+    total = te.compute((4, 1), lambda i, j: te.sum(x[i, k], axis=k), name="total")
+    func, ctx = scheduled(
+        te.create_prim_func("f", [x], [te.compute((4, 40), lambda i, j: x[i, j] / total[i, 0], name="out")])
+    )
+    assert any("'rows'" in remark.message and remark.kind == "applied" for remark in ctx.remarks)
+    values = RNG.uniform(1, 2, (4, 40)).astype("f4")
+    np.testing.assert_allclose(run(func, [values], (4, 40)), values / values.sum(axis=1, keepdims=True), rtol=1e-5)
+
+
+def rows_fit(inputs: list[te.Tensor], *results: te.Tensor) -> bool:
+    schedule = Schedule(te.create_prim_func("f", inputs, results))
+    return schedule_rows(schedule, TARGET, True)
+
+
+def test_stages_of_other_rows_are_not_computed_row_by_row() -> None:
+    x, y = te.placeholder((4, 40), name="x"), te.placeholder((7, 4), name="y")
+    k = te.reduce_axis(40, "k")
+    total = te.compute((4,), lambda i: te.sum(x[i, k], axis=k), name="total")
+    assert rows_fit([x], te.compute((4, 7), lambda i, j: total[i] + 1.0, name="out"))
+    assert not rows_fit([x, y], te.compute((7, 4), lambda j, i: total[i] + y[j, i], name="out"))
+
+
+def test_function_of_two_results_is_not_computed_row_by_row() -> None:
+    x = te.placeholder((4, 40), name="x")
+    k = te.reduce_axis(40, "k")
+    total = te.compute((4,), lambda i: te.sum(x[i, k], axis=k), name="total")
+    assert not rows_fit([x], total, te.compute((4,), lambda i: total[i] + 1.0, name="out"))
+
+
+def reducing_block(shape: tuple[int, ...], index: Callable[..., Any]) -> Block:
+    x = te.placeholder((9, 9), name="x")
+    k = te.reduce_axis(3, "k")
+    made = te.compute(shape, lambda *i: te.sum(x[index(*i, k)], axis=k), name="total")
+    schedule = Schedule(te.create_prim_func("f", [x], [made]))
+    return block_of(schedule, schedule.get_block("total"))
+
+
+@pytest.mark.parametrize(
+    ("index", "expected"),
+    [
+        (lambda i, k: (i, k), True),
+        (lambda i, k: (k, i), False),
+        (lambda i, k: (0, i + k), False),
+        (lambda i, k: (i, k * 2), False),
+    ],
+)
+def test_row_reduction_walks_the_last_dimension_of_an_operand(index: Callable[..., Any], expected: bool) -> None:
+    assert is_row_reduction(reducing_block((4,), index)) is expected
+
+
+@pytest.mark.parametrize(
+    ("element", "found"),
+    [
+        (lambda total, x, i: maximum(total[i] + x[i, 0], 0.0), True),
+        (lambda total, x, i: x[8 - i, 0] + total[i], True),
+        (lambda total, x, i: total[3 - i], False),
+        (lambda total, x, i: total[i] + total[0], False),
+    ],
+)
+def test_epilogue_reads_the_result_at_its_own_place(element: Callable[..., Any], found: bool) -> None:
+    x = te.placeholder((9, 9), name="x")
+    k = te.reduce_axis(9, "k")
+    total = te.compute((4,), lambda i: te.sum(x[i, k], axis=k), name="total")
+    out = te.compute((4,), lambda i: element(total, x, i), name="out")
+    schedule = Schedule(te.create_prim_func("f", [x], [out]))
+    epilogue = epilogue_of(schedule, schedule.get_block("total"))
+    assert (epilogue is not None and epilogue.name == "out") is found
+
+
+def test_reduction_is_no_epilogue() -> None:
+    x = te.placeholder((4, 9), name="x")
+    k, k2 = te.reduce_axis(9, "k"), te.reduce_axis(3, "k2")
+    total = te.compute((4,), lambda i: te.sum(x[i, k], axis=k), name="total")
+    out = te.compute((4,), lambda i: te.sum(total[i] + x[i, k2], axis=k2), name="out")
+    schedule = Schedule(te.create_prim_func("f", [x], [out]))
+    assert epilogue_of(schedule, schedule.get_block("total")) is None
+
+
+def test_consumer_of_a_column_of_the_result_is_no_epilogue() -> None:
+    """The result has two dimensions, of which its block and its consumer walk one."""
+    func = parse("""
+primfunc @f(x: Buffer[(4, 9), float32], y: Buffer[(4,), float32]) attrs {"num_outputs": 1} {
+  allocate t: Buffer[(4, 2), float32] {
+    for i in range(4) {
+      for k in range(9) {
+        block t(vi: spatial(4) = i, vk: reduction(9) = k) {
+          reads x[vi, vk]
+          writes t[vi, 1]
+          init { t[vi, 1] = 0.0 }
+          t[vi, 1] = t[vi, 1] + x[vi, vk]
+        }
+      }
+    }
+    for i in range(4) {
+      block y(vi: spatial(4) = i) {
+        reads t[vi, 1]
+        writes y[vi]
+        y[vi] = exp(t[vi, 1])
+      }
+    }
+  }
+}
+""")
+    schedule = Schedule(func)
+    assert epilogue_of(schedule, schedule.get_block("t")) is None
+    values = RNG.standard_normal((4, 9)).astype("f4")
+    np.testing.assert_allclose(run(scheduled(func)[0], [values], (4,)), np.exp(values.sum(axis=1)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("opt_level", [2, 3])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_place_of_the_greatest_is_found_along_any_axis(axis: int, opt_level: int) -> None:
+    x = te.placeholder((20, 20), name="x")
+    k = te.reduce_axis(20, "k")
+    place = te.compute((20,), lambda i: te.argmax(x[(k, i) if axis == 0 else (i, k)], axis=k), name="place")
+    func, _ = scheduled(te.create_prim_func("f", [x], [place]), opt_level)
+    values = RNG.standard_normal((20, 20)).astype("f4")
+    out = np.zeros(20, place.buffer.dtype.numpy)
+    interpret(func, values, out)
+    np.testing.assert_array_equal(out, values.argmax(axis))
+
+
+def test_vectors_of_neighbouring_results_fill_one_register() -> None:
+    assert {loop.extent.value for loop in loops_of(scheduled(column_sums(40))[0]) if loop.kind == "vectorized"} == {8}
+
+
+def test_dimensions_that_lie_in_memory_like_one_are_one_loop() -> None:
+    assert extents(scheduled(chain(6, 50, small=False))[0]) == [-(-6 * 50 // 8), 8]
+
+
+def test_row_that_every_row_reads_keeps_its_loop() -> None:
+    assert extents(scheduled(chain(200, 50, small=True))[0]) == [200, -(-50 // 8), 8]
+
+
+def test_few_long_rows_are_cut_for_the_threads() -> None:
+    func, _ = scheduled(chain(2, 10000, small=True))
+    (loop,) = outermost(func)
+    assert loop.kind == "parallel"
+    assert loop.extent.value > 2
+
+
+@pytest.mark.parametrize(("length", "vectors"), [(1, []), (7, [7]), (8, [8]), (20, [8])])
+def test_row_shorter_than_a_vector_is_one_shorter_vector(length: int, vectors: list[int]) -> None:
+    func, _ = scheduled(chain(length, small=False))
+    assert [loop.extent.value for loop in loops_of(func) if loop.kind == "vectorized"] == vectors
+
+
+def test_block_of_one_variable_under_two_loops_keeps_its_value() -> None:
+    func = parse("""
+primfunc @f(x: Buffer[(12,), float32], y: Buffer[(12,), float32]) attrs {"num_outputs": 1} {
+  for i in range(3) {
+    for j in range(4) {
+      block y(v: spatial(12) = i * 4 + j) {
+        reads x[v]
+        writes y[v]
+        y[v] = x[v] * 2.0
+      }
+    }
+  }
+}
+""")
+    values = RNG.standard_normal(12).astype("f4")
+    np.testing.assert_array_equal(run(scheduled(func)[0], [values], (12,)), values * 2)
+
+
+def test_every_product_of_a_function_is_tiled() -> None:
+    a, b, c = (te.placeholder(shape, name=name) for name, shape in (("a", (9, 8)), ("b", (8, 16)), ("c", (16, 24))))
+    k, k2 = te.reduce_axis(8, "k"), te.reduce_axis(16, "k2")
+    first = te.compute((9, 16), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="first")
+    second = te.compute((9, 24), lambda i, j: te.sum(first[i, k2] * c[k2, j], axis=k2), name="second")
+    func, ctx = scheduled(te.create_prim_func("f", [a, b, c], [second]))
+    assert sum("'contraction'" in remark.message and remark.kind == "applied" for remark in ctx.remarks) == 2
+    arrays = [RNG.standard_normal(shape).astype("f4") for shape in ((9, 8), (8, 16), (16, 24))]
+    expected = arrays[0].astype("f8") @ arrays[1] @ arrays[2]
+    np.testing.assert_allclose(run(func, arrays, (9, 24)), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_rule_that_fails_half_way_leaves_the_kernel_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(schedule: Schedule, ref: BlockRef, target: Target) -> bool:
+        schedule.split(schedule.get_loops(ref)[0], [None, 3])
+        raise ScheduleError("no tile\nfits here")
+
+    monkeypatch.setattr(schedule_kernels, "schedule_contraction", lambda schedule, ref, target: False)
+    expected, _ = scheduled(dense(6, 8, 4))
+    monkeypatch.setattr(schedule_kernels, "schedule_contraction", fails)
+    found, ctx = scheduled(dense(6, 8, 4))
+    assert_structural_equal(found, expected)
+    assert [remark.message for remark in ctx.remarks] == ["the rule 'contraction' does not fit: no tile"]
+    assert ctx.remarks[0].kind == "missed"
+
+
+def test_block_that_cannot_be_scheduled_keeps_its_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(schedule: Schedule, ref: BlockRef, target: Target) -> None:
+        schedule.parallel(schedule.get_loops(ref)[0])
+        raise ScheduleError("no")
+
+    monkeypatch.setattr(reduction, "schedule_elementwise", fails)
+    assert loop_kinds(scheduled(chain(6, 50, small=True))[0]) == {"serial"}
+
+
+def test_scheduled_loops_stay_as_they_are() -> None:
+    func, _ = scheduled(dense(64, 64, 64))
+    schedule = Schedule(func)
+    assert schedule_rest(schedule, TARGET).func is func

@@ -1,0 +1,231 @@
+"""The plan of a register tile: along which variables, how large, and whether an operand is packed first."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from tilewright.passes.schedule.contraction import (
+    Tiling,
+    _tiles_per_task,
+    choose_tile,
+    plan_tiling,
+    schedule_contraction,
+)
+from tilewright.passes.schedule.facts import block_of
+from tilewright.passes.schedule.inline import reduction_blocks
+from tilewright.tensorir import interpret
+from tilewright.tensorir import tensor as te
+from tilewright.tensorir.functor import walk
+from tilewright.tensorir.schedule import Schedule
+from tilewright.tensorir.stmt import For, PrimFunc
+from tilewright.tensorir.target import Target
+
+TARGET = Target("llvm", mcpu="x86-64-v3", num_threads=2)  # 8 lanes of float32, 16 registers
+
+
+def sum_of_products(shape: tuple[int, ...], left: object, right: object, steps: int = 5) -> PrimFunc:
+    """``left`` and ``right``: shape, and the indices for a place of the result and a step of the sum."""
+    (a_shape, a_at), (b_shape, b_at) = left, right  # type: ignore[misc]
+    a, b = te.placeholder(a_shape, name="a"), te.placeholder(b_shape, name="b")
+    k = te.reduce_axis(steps, "k")
+    result = te.compute(shape, lambda *at: te.sum(a[a_at(*at, k)] * b[b_at(*at, k)], axis=k), name="product")
+    return te.create_prim_func("f", [a, b], [result])
+
+
+def matrix_product(rows: int, columns: int, transposed: bool = False) -> PrimFunc:
+    right = ((columns, 5), lambda i, j, k: (j, k)) if transposed else ((5, columns), lambda i, j, k: (k, j))
+    return sum_of_products((rows, columns), ((rows, 5), lambda i, j, k: (i, k)), right)
+
+
+def plan(func: PrimFunc) -> Tiling | None:
+    schedule = Schedule(func)
+    (ref,) = reduction_blocks(schedule)
+    return plan_tiling(block_of(schedule, ref), TARGET)
+
+
+def planned(func: PrimFunc) -> Tiling:
+    tiling = plan(func)
+    assert tiling is not None
+    return tiling
+
+
+@pytest.mark.parametrize("operands", [1, -1])
+def test_vectors_lie_along_the_last_dimension_and_rows_along_one_of_the_other_operand(operands: int) -> None:
+    left, right = [((12, 5), lambda i, j, k: (i, k)), ((5, 64), lambda i, j, k: (k, j))][::operands]
+    tiling = planned(sum_of_products((12, 64), left, right))
+    assert tiling.row is not None
+    assert (tiling.column.var.name, tiling.row.var.name) == ("vi1", "vi0")
+    assert tiling.vector_operand.buffer.name == ("b" if operands == 1 else "a")
+    assert tiling.block is None
+
+
+def test_dimension_of_both_operands_is_no_row() -> None:
+    """``a[i, k] * b[i, k, j]``: another row needs other vectors."""
+    func = sum_of_products((12, 64), ((12, 5), lambda i, j, k: (i, k)), ((12, 5, 64), lambda i, j, k: (i, k, j)))
+    assert planned(func).row is None
+
+
+def test_vectors_of_a_channel_block_lie_along_the_blocks_of_one_operand() -> None:
+    """``a[n, k, x] * b[n, o, k, c]``: results of as many channels as a vector has lanes, in blocks of 6."""
+    func = sum_of_products(
+        (6, 2, 10, 8), ((2, 5, 10), lambda o, n, x, c, k: (n, k, x)), ((2, 6, 5, 8), lambda o, n, x, c, k: (n, o, k, c))
+    )
+    tiling = planned(func)
+    assert tiling.block is not None and tiling.row is not None
+    assert (tiling.block.var.name, tiling.row.var.name) == ("vi0", "vi2")
+    assert 6 % tiling.vectors == 0
+    assert tiling.width == tiling.lanes == 8
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 3, 5, 7])
+def test_tile_takes_channel_blocks_that_divide_their_number(blocks: int) -> None:
+    func = sum_of_products(
+        (blocks, 10, 8), ((5, 10), lambda o, x, c, k: (k, x)), ((blocks, 5, 8), lambda o, x, c, k: (o, k, c))
+    )
+    assert blocks % planned(func).vectors == 0
+
+
+def test_last_dimension_that_is_no_vector_has_no_channel_blocks() -> None:
+    func = sum_of_products(
+        (6, 10, 33), ((5, 10), lambda o, x, c, k: (k, x)), ((6, 5, 33), lambda o, x, c, k: (o, k, c))
+    )
+    assert planned(func).block is None
+
+
+@pytest.mark.parametrize(("columns", "lanes"), [(1, 2), (2, 2), (3, 4), (4, 4), (5, 8), (8, 8), (9, 8)])
+def test_vector_is_no_longer_than_the_columns_need(columns: int, lanes: int) -> None:
+    assert planned(matrix_product(12, columns)).lanes == lanes
+
+
+@pytest.mark.parametrize("width", [8, 12, 16, 24])
+def test_tile_is_as_wide_as_the_panels_of_a_packed_operand(width: int) -> None:
+    func = sum_of_products(
+        (12, 48),
+        ((12, 5), lambda i, j, k: (i, k)),
+        ((48 // width, 5, width), lambda i, j, k: (j // width, k, j % width)),
+    )
+    tiling = planned(func)
+    assert tiling.width == width
+    assert not tiling.packed
+
+
+@pytest.mark.parametrize(("rows", "transposed", "packed"), [(4, False, False), (64, False, True), (4, True, True)])
+def test_operand_is_packed_where_rows_share_it_or_its_columns_are_no_neighbours(
+    rows: int, transposed: bool, packed: bool
+) -> None:
+    assert planned(matrix_product(rows, 64, transposed)).packed is packed
+
+
+def test_operand_of_strided_columns_is_not_tiled() -> None:
+    func = sum_of_products((12, 32), ((12, 5), lambda i, j, k: (i, k)), ((5, 64), lambda i, j, k: (k, j * 2)))
+    assert plan(func) is None
+
+
+def test_sum_whose_operands_share_the_last_dimension_is_not_tiled() -> None:
+    func = sum_of_products((12, 32), ((12, 5, 32), lambda i, j, k: (i, k, j)), ((5, 32), lambda i, j, k: (k, j)))
+    assert plan(func) is None
+
+
+def test_vector_times_matrix_is_left_to_other_rules() -> None:
+    func = sum_of_products((32,), ((5,), lambda j, k: (k,)), ((5, 32), lambda j, k: (k, j)))
+    schedule = Schedule(func)
+    (ref,) = reduction_blocks(schedule)
+    assert not schedule_contraction(schedule, ref, TARGET)
+    assert schedule.func is func
+
+
+@pytest.mark.parametrize("registers", [16, 32])
+def test_tile_of_a_large_result_loads_least_for_each_product(registers: int) -> None:
+    """No tile wastes work on so many rows and columns; one of P by NV loads P + NV operands for P * NV products."""
+    fits = [(p, nv) for p, nv in itertools.product(range(1, 32), range(1, 7)) if p * nv + nv + 1 <= registers]
+    least = min((p + nv) / (p * nv) for p, nv in fits)
+    extent = 2**4 * 3**3 * 5**2 * 7 * 11 * 13
+    height, vectors = choose_tile(extent, extent * 16, 16, registers)
+    assert (height + vectors) / (height * vectors) <= least * 1.05  # the score weighs the products in, too
+
+
+@pytest.mark.parametrize("columns", [1, 16, 17, 32, 40, 64])
+def test_tile_has_no_vector_without_columns(columns: int) -> None:
+    _, vectors = choose_tile(1, columns, 16, 32)
+    assert (vectors - 1) * 16 < columns
+
+
+@pytest.mark.parametrize("rows", [1, 3, 6, 9, 13])
+def test_rows_are_split_into_nearly_equal_tiles(rows: int) -> None:
+    height, _ = choose_tile(rows, 1024, 16, 32)
+    tiles = -(-rows // height)
+    assert tiles * height - rows < tiles
+
+
+def test_tile_of_unknown_rows_has_few_remainders() -> None:
+    assert choose_tile(None, 1024, 16, 32)[0] <= 8
+
+
+@pytest.mark.parametrize("panel", [1, 2, 3])
+def test_tile_keeps_to_the_panels_of_its_operand(panel: int) -> None:
+    height, vectors = choose_tile(100, 1024, 16, 32, panel)
+    assert vectors == panel
+    assert height * vectors + vectors + 1 <= 32
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+@pytest.mark.parametrize(("rows", "columns"), [(64, 16), (64, 64), (960, 64), (1000, 1000), (7, 2000)])
+def test_every_thread_gets_tasks_and_no_task_is_short(rows: int, columns: int, threads: int) -> None:
+    target = Target("llvm", mcpu="x86-64-v3", num_threads=threads)
+    schedule = Schedule(matrix_product(rows, columns))
+    (ref,) = reduction_blocks(schedule)
+    block = block_of(schedule, ref)
+    tiling = plan_tiling(block, target)
+    assert tiling is not None
+    tiles, parts = -(-rows // tiling.rows), -(-columns // tiling.width)
+    each = _tiles_per_task(block, tiling, target)
+    assert tiles % each == 0
+    assert parts * tiles // each >= min(parts * tiles, 4 * threads)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_packed_operand_lies_in_panels_in_the_order_of_the_sum(transposed: bool) -> None:
+    schedule = Schedule(matrix_product(64, 30, transposed))
+    (ref,) = reduction_blocks(schedule)
+    tiling = plan_tiling(block_of(schedule, ref), TARGET)
+    assert tiling is not None and tiling.packed
+    assert schedule_contraction(schedule, ref, TARGET)
+    (packed,) = {
+        store.buffer
+        for other in schedule.get_blocks()
+        for store in walk(block_of(schedule, other).body)
+        if type(store).__name__ == "BufferStore" and store.buffer.scope == "arena"
+    }
+    assert [str(extent) for extent in packed.shape] == [str(-(-30 // tiling.width)), "5", str(tiling.width)]
+    a = np.random.default_rng(0).standard_normal((64, 5)).astype("f4")
+    b = np.random.default_rng(1).standard_normal((5, 30)).astype("f4")
+    out = np.zeros((64, 30), "f4")
+    interpret(schedule.func, a, np.ascontiguousarray(b.T) if transposed else b, out)
+    np.testing.assert_allclose(out, a.astype("f8") @ b, rtol=1e-5, atol=1e-5)
+
+
+def scheduled_loops(func: PrimFunc) -> list[For]:
+    schedule = Schedule(func)
+    (ref,) = reduction_blocks(schedule)
+    assert schedule_contraction(schedule, ref, TARGET)
+    return [node for node in walk(schedule.func.body) if isinstance(node, For)]
+
+
+def test_loop_over_the_tiles_of_a_task_has_its_remainder_apart() -> None:
+    loops = scheduled_loops(matrix_product(64, 64))
+    assert sum(bool(loop.annotations.get("specialize_tail")) for loop in loops) == 1
+
+
+def test_vectors_of_a_tile_fill_one_register() -> None:
+    extents = {str(loop.extent) for loop in scheduled_loops(matrix_product(12, 64)) if loop.kind == "vectorized"}
+    assert extents == {"8"}
+
+
+def test_accumulators_are_in_registers() -> None:
+    schedule = Schedule(matrix_product(12, 64))
+    (ref,) = reduction_blocks(schedule)
+    assert schedule_contraction(schedule, ref, TARGET)
+    assert block_of(schedule, ref).writes[0].buffer.scope == "register"
