@@ -18,11 +18,10 @@ from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
-from tilewright.passes.schedule.facts import block_of
+from tilewright.passes.schedule.facts import block_of, schedule_of
 from tilewright.passes.schedule.inline import reduction_blocks
 from tilewright.passes.schedule.reduction import loop_kinds
 from tilewright.tensorir.errors import ScheduleError
-from tilewright.tensorir.schedule import Schedule
 from tilewright.tensorir.stmt import PrimFunc
 
 
@@ -35,7 +34,9 @@ class DecomposeReductions(PrimFuncPass):
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         """``func`` without blocks that start a reduction in their first step, where a schedule can move the start."""
-        schedule = Schedule(func)
+        schedule = schedule_of(func, ctx)
+        if schedule is None:
+            return func
         for ref in reduction_blocks(schedule):
             if block_of(schedule, ref).init is None:
                 continue

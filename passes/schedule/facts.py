@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
+from tilewright.passes.context import PassContext
+from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Cast, Expr, IntImm, Var
 from tilewright.tensorir.functor import uses_var, walk
 from tilewright.tensorir.schedule import BlockRef, Schedule
-from tilewright.tensorir.stmt import Block, BufferStore, IterVar
+from tilewright.tensorir.stmt import Block, BufferStore, IterVar, PrimFunc
 
 #: A load from or a store to a buffer.
 Access = BufferLoad | BufferStore
@@ -29,6 +31,16 @@ def block_of(schedule: Schedule, ref: BlockRef) -> Block:
     found = schedule.get(ref)
     assert isinstance(found, Block)
     return found
+
+
+def schedule_of(func: PrimFunc, ctx: PassContext) -> Schedule | None:
+    """A schedule of ``func``; None, with a remark, for loops whose computations are in no blocks: nothing says what may
+    move there, so they stay as they were written."""
+    try:
+        return Schedule(func)
+    except ScheduleError as error:
+        ctx.remark(f"stays as it was written: {str(error).splitlines()[0]}", kind="missed")
+        return None
 
 
 def spatial(block: Block) -> list[IterVar]:

@@ -14,7 +14,7 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
 from tilewright.passes.schedule.contraction import schedule_contraction
-from tilewright.passes.schedule.facts import block_of, contraction
+from tilewright.passes.schedule.facts import block_of, contraction, schedule_of
 from tilewright.passes.schedule.inline import inline_producers, reduction_blocks
 from tilewright.passes.schedule.plain import schedule_plainly
 from tilewright.passes.schedule.reduction import schedule_rest, schedule_rows
@@ -35,7 +35,9 @@ class ScheduleKernels(PrimFuncPass):
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         """``func`` with scheduled loops."""
         target = Target.current()
-        schedule = Schedule(func)
+        schedule = schedule_of(func, ctx)
+        if schedule is None:
+            return func
         inline_producers(schedule)
         if target.kind == "numba":
             return schedule_plainly(schedule).func

@@ -477,3 +477,17 @@ def test_scheduled_loops_stay_as_they_are() -> None:
     func, _ = scheduled(dense(64, 64, 64))
     schedule = Schedule(func)
     assert schedule_rest(schedule, TARGET).func is func
+
+
+def test_loops_without_blocks_stay_as_they_were_written() -> None:
+    func = parse("""
+primfunc @f(a: Buffer[(4,), float32], b: Buffer[(4,), float32]) attrs {"num_outputs": 1} {
+  for i in range(4) {
+    b[i] = a[i] + 1.0
+  }
+}
+""")
+    found, ctx = scheduled(func)
+    assert found is func
+    assert [remark.kind for remark in ctx.remarks] == ["missed"]
+    assert "needs every computation in a block" in ctx.remarks[0].message
