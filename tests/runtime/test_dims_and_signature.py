@@ -147,3 +147,45 @@ def test_passes_see_the_target_that_build_was_given() -> None:
     function = gi.Function([x], gi.add(x, 1.0))
     assert "vectorized" in tw.build(function, target="llvm").ir("scheduled")
     assert "vectorized" not in tw.build(function, target="numba").ir("scheduled")
+
+
+def misaligned(array: np.ndarray) -> np.ndarray:
+    memory = np.zeros(array.nbytes + 1, np.uint8)
+    view = memory[1:].view(array.dtype).reshape(array.shape)
+    view[...] = array
+    return view
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        misaligned,
+        np.asfortranarray,
+        lambda array: array[:, ::-1],
+        lambda array: misaligned(array)[:, ::-1],
+        lambda array: misaligned(np.repeat(array, 2, axis=0))[::2],
+    ],
+    ids=["misaligned", "fortran", "reversed", "misaligned and reversed", "misaligned and strided"],
+)
+def test_code_reads_rows_of_aligned_elements_only(view: Callable[[np.ndarray], np.ndarray]) -> None:
+    """An x86 processor forgives a misaligned load, so that no result can tell."""
+    checked = Signature([Argument("x", tensor(N, 3))], tensor(N, 3))
+    values = view(np.arange(12, dtype="f4").reshape(4, 3))
+    (found,), sizes = checked.check([values], convert=False)
+    assert found.flags.c_contiguous and found.flags.aligned
+    assert sizes == (4,)
+    np.testing.assert_array_equal(found, values)
+
+
+def test_misaligned_scalar_stays_a_scalar() -> None:
+    checked = Signature([Argument("x", tensor())], tensor())
+    (found,), _ = checked.check([misaligned(np.array(2.5, "f4"))], convert=False)
+    assert found.shape == () and found.flags.aligned and found == 2.5
+
+
+@pytest.mark.parametrize("shape", [(2, 4), (3, 3), (6,), (2, 3, 1), ()])
+def test_array_of_another_shape_than_a_constant_one_is_refused(shape: tuple[int, ...]) -> None:
+    checked = Signature([Argument("x", tensor(2, 3))], tensor())
+    checked.check([np.zeros((2, 3), "f4")], convert=False)
+    with pytest.raises(InputError, match=r"input 'x': expected float32 of shape \(2, 3\)"):
+        checked.check([np.zeros(shape, "f4")], convert=False)
