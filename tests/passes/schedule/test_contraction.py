@@ -160,8 +160,9 @@ def test_rows_are_split_into_nearly_equal_tiles(rows: int) -> None:
     assert tiles * height - rows < tiles
 
 
-def test_tile_of_unknown_rows_has_few_remainders() -> None:
-    assert choose_tile(None, 1024, 16, 32)[0] <= 8
+@pytest.mark.parametrize("panel", [None, 1, 2])
+def test_tile_of_unknown_rows_has_few_remainders(panel: int | None) -> None:
+    assert choose_tile(None, 1024, 16, 32, panel)[0] <= 8
 
 
 @pytest.mark.parametrize("panel", [1, 2, 3])
@@ -224,8 +225,14 @@ def test_vectors_of_a_tile_fill_one_register() -> None:
     assert extents == {"8"}
 
 
-def test_accumulators_are_in_registers() -> None:
-    schedule = Schedule(matrix_product(12, 64))
-    (ref,) = reduction_blocks(schedule)
+@pytest.mark.parametrize("epilogue", [False, True])
+def test_accumulators_are_in_registers_and_start_before_the_sum(epilogue: bool) -> None:
+    a, b = te.placeholder((12, 5), name="a"), te.placeholder((5, 64), name="b")
+    k = te.reduce_axis(5, "k")
+    product = te.compute((12, 64), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="product")
+    result = te.compute((12, 64), lambda i, j: product[i, j] * 2.0, name="doubled") if epilogue else product
+    schedule = Schedule(te.create_prim_func("f", [a, b], [result]))
+    ref = schedule.get_block("product")
     assert schedule_contraction(schedule, ref, TARGET)
     assert block_of(schedule, ref).writes[0].buffer.scope == "register"
+    assert block_of(schedule, ref).init is None
