@@ -79,7 +79,7 @@ class Model:
         self.fails = False
         self.blocks: list[tuple[int, Array]] = []
         self.bytes: list[int] = []
-        self.executable = Executable(signature, n * 64 + m * 4096, self.run, tw.Target("llvm"), {})
+        self.executable = Executable(signature, n * 64 + m * 4096, self.run, tw.Target("llvm"), {}, {})
 
     def run(
         self, inputs: Sequence[Array], outputs: Sequence[Array], arena: tuple[int, Array], size: int, _: Sequence[int]

@@ -1,4 +1,4 @@
-"""Code of equal kernels is shared, and of others never."""
+"""What is compiled and kept: models that were forgotten, kernels that are written by hand, constants of any layout."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ import tilewright as tw
 from tilewright import graphir as gi
 from tilewright.codegen import llvm as llvm_codegen
 from tilewright.runtime import compile as compiling
-from tilewright.runtime.compile import KernelCache, Named, compile_functions
+from tilewright.runtime.compile import KernelCache, compile_functions
 from tilewright.tensorir import PrimFunc, parse
 from tilewright.tensorir.errors import CodegenError
-
-TARGET = tw.Target("llvm")
 
 
 @pytest.fixture
@@ -45,27 +43,6 @@ primfunc @{name}(a: Buffer[(4,), float32], b: Buffer[(4,), float32]) attrs {{"nu
 """)
 
 
-def kernels(cache: KernelCache, *functions: PrimFunc) -> list[object]:
-    found = cache.kernels([Named.of(function, TARGET) for function in functions], TARGET)
-    return [found[function.name] for function in functions]
-
-
-def test_kernels_that_differ_in_name_only_share_their_code(compiled: list[str]) -> None:
-    cache = KernelCache(4)
-    first, second, other = kernels(cache, kernel("f", 1.0), kernel("g", 1.0), kernel("h", 2.0))
-    assert first is second
-    assert other is not first
-    assert kernels(cache, kernel("k", 2.0)) == [other]
-    assert compiled == ["f", "h"]
-
-
-def test_kernel_that_was_used_longest_ago_is_dropped_first(compiled: list[str]) -> None:
-    cache = KernelCache(2)
-    for name, addend in (("a", 1.0), ("b", 2.0), ("a", 1.0), ("c", 3.0), ("a", 1.0), ("b", 2.0)):
-        kernels(cache, kernel(name, addend))
-    assert compiled == ["a", "b", "c", "b"]
-
-
 def model(*names: str) -> tw.IRModule:
     x = gi.var("x", shape=(4,))
     results = [gi.get_operator(name)(x) for name in names]
@@ -75,15 +52,6 @@ def model(*names: str) -> tw.IRModule:
 VALUES = np.array([0.5, 1.0, 1.5, 2.0], "f4")
 
 
-def test_kernels_and_models_of_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch, compiled: list[str]) -> None:
-    monkeypatch.setattr(compiling, "structural_hash", lambda function: 7)
-    with tw.PassContext(opt_level=0):
-        first, second = tw.build(model("exp", "negative")), tw.build(model("square", "negative"))
-    np.testing.assert_allclose(first(VALUES), [np.exp(VALUES), -VALUES], rtol=1e-6)
-    np.testing.assert_allclose(second(VALUES), [VALUES**2, -VALUES], rtol=1e-6)
-    assert compiled.count("negative") == 1
-
-
 def test_model_that_was_built_longest_ago_is_dropped_first(
     monkeypatch: pytest.MonkeyPatch, compiled: list[str]
 ) -> None:
@@ -91,13 +59,6 @@ def test_model_that_was_built_longest_ago_is_dropped_first(
     for name in ("exp", "square", "exp", "negative", "exp", "square"):
         tw.build(model(name))
     assert compiled.count("main") == 4  # exp, square and negative, and square once more
-
-
-def test_code_for_one_target_is_not_used_for_another(compiled: list[str]) -> None:
-    with tw.PassContext(opt_level=0):
-        for threads in (1, 2, 1):
-            tw.build(model("negative"), target=tw.Target("llvm", num_threads=threads))
-    assert compiled == ["negative", "main"] * 2
 
 
 def test_target_of_another_machine_is_refused_before_code_is_generated(compiled: list[str]) -> None:
