@@ -33,20 +33,19 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     yield names
 
 
-def kernel(name: str, addend: float) -> PrimFunc:
+def kernel(name: str, value: str) -> PrimFunc:
     return parse(f"""
 primfunc @{name}(a: Buffer[(4,), float32], b: Buffer[(4,), float32]) attrs {{"num_outputs": 1}} {{
   for i in range(4) {{
-    b[i] = a[i] + {addend}
+    b[i] = {value}
   }}
 }}
 """)
 
 
-def model(*names: str) -> tw.IRModule:
+def model(name: str) -> tw.IRModule:
     x = gi.var("x", shape=(4,))
-    results = [gi.get_operator(name)(x) for name in names]
-    return tw.IRModule.from_expr(gi.Function([x], gi.Tuple(results)))
+    return tw.IRModule.from_expr(gi.Function([x], gi.get_operator(name)(x)))
 
 
 VALUES = np.array([0.5, 1.0, 1.5, 2.0], "f4")
@@ -61,10 +60,42 @@ def test_model_that_was_built_longest_ago_is_dropped_first(
     assert compiled.count("main") == 4  # exp, square and negative, and square once more
 
 
+def test_models_of_one_hash_whose_kernels_have_the_same_names_are_told_apart(
+    monkeypatch: pytest.MonkeyPatch, compiled: list[str]
+) -> None:
+    monkeypatch.setattr(compiling, "structural_hash", lambda function: 7)
+    x = gi.var("x", shape=(4,))
+    models = [tw.build(gi.Function([x], gi.add(x, addend))) for addend in (1.0, 2.0)]
+    np.testing.assert_array_equal([found(VALUES) for found in models], [VALUES + 1, VALUES + 2])
+
+
+def test_models_whose_kernels_swap_their_names_are_told_apart(compiled: list[str]) -> None:
+    text = """
+def @main(%x: Tensor[(4,), float32]) -> Tensor[(4,), float32] {
+  %0 = @first(%x) : Tensor[(4,), float32]
+  %1 = @second(%0) : Tensor[(4,), float32]
+  %1
+}
+"""
+    added, doubled = kernel("first", "a[i] + 1.0"), kernel("second", "a[i] * 2.0")
+    found = tw.build(gi.parse(f"{text}{added}\n{doubled}\n"))(VALUES)
+    np.testing.assert_array_equal(found, (VALUES + 1) * 2)
+    added, doubled = kernel("second", "a[i] + 1.0"), kernel("first", "a[i] * 2.0")
+    found = tw.build(gi.parse(f"{text}{added}\n{doubled}\n"))(VALUES)
+    np.testing.assert_array_equal(found, VALUES * 2 + 1)
+
+
+def test_equal_kernels_for_two_processors_are_compiled_for_each(compiled: list[str]) -> None:
+    with tw.PassContext(opt_level=0):  # the loops are the same for both
+        for target in (tw.Target("llvm"), tw.Target("llvm", mcpu="x86-64-v3"), tw.Target("llvm")):
+            tw.build(model("negative"), target=target)
+    assert compiled == ["negative", "main"] * 2
+
+
 def test_target_of_another_machine_is_refused_before_code_is_generated(compiled: list[str]) -> None:
     target = tw.Target("llvm", mtriple="aarch64-unknown-linux-gnu")
     with pytest.raises(CodegenError, match=r"aarch64.*cannot run on this machine; use codegen\.llvm\.emit_llvm_ir"):
-        compile_functions([kernel("main", 1.0)], target)
+        compile_functions([kernel("main", "a[i]")], target)
     assert compiled == []
 
 
