@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.graphir.dims import symbols_of
 from tilewright.graphir.expr import Expr, Function, Var, const
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.types import FuncType, TensorType, TupleType, Type
@@ -94,16 +93,12 @@ def bind_params(mod: IRModule, params: Mapping[str, Any]) -> IRModule:
             raise InputError(f"params: main has no parameter {name!r} (it has: {', '.join(by_name) or 'none'})")
         found = const(np.asarray(value))
         expected = by_name[name].type
-        if isinstance(expected, TensorType) and not _fits(found.tensor_type, expected):
+        if isinstance(expected, TensorType) and found.type != expected:
             raise InputError(f"params: {name}: expected {expected}, found {found.type}")
         bound[by_name[name]] = found
     rest: list[Var] = [param for param in main.params if param not in bound]
     function = Function(rest, substitute(main.body, bound), attrs=main.attrs)
     return mod.with_functions({mod.get_global_var("main"): function})
-
-
-def _fits(found: TensorType, expected: TensorType) -> bool:
-    return found == expected and not symbols_of(expected.shape)
 
 
 def _arguments(function: Function, partial: bool = False) -> list[Argument]:
