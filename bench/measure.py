@@ -23,8 +23,12 @@ Run = Callable[[], object]
 #: Seconds that one benchmark measures, and the least and most rounds that it takes.
 BUDGET = 3.0
 MIN_ROUNDS, MAX_ROUNDS = 7, 2000
-#: Calls shorter than this (seconds) are made once untimed first: what ran before has filled the caches.
-SHORT = 3e-3
+#: Calls shorter than this (seconds) are made untimed first: once, as what ran before has filled the caches, and on
+#: several threads until they took ``WARM_UP`` together, as the threads have to wake up.
+SHORT, WARM_UP = 3e-3, 1e-2
+#: Seconds to wait after NumPy has used several threads: OpenBLAS lets them spin for a tenth of a second before they
+#: sleep, and whatever runs meanwhile has one core less.
+SPIN = 0.15
 
 FMA, COPY = "FMA peak", "copy"
 
@@ -51,13 +55,22 @@ class Work(NamedTuple):
         return probes.fma(self.amount) if self.limit == FMA else probes.copy(self.amount)
 
 
-def seconds(run: Run) -> float:
-    """Wall time of one call; a short one is made once before."""
+def warm_up(run: Run, threads: int) -> None:
+    """Untimed calls of a short ``run``."""
+    start = time.perf_counter()
+    run()
+    while threads > 1 and time.perf_counter() - start < WARM_UP:
+        run()
+
+
+def seconds(run: Run, threads: int = 1) -> float:
+    """Wall time of one call; short ones are made untimed before."""
     start = time.perf_counter()
     run()
     elapsed = time.perf_counter() - start
     if elapsed > SHORT:
         return elapsed
+    warm_up(run, threads)
     start = time.perf_counter()
     run()
     return time.perf_counter() - start
@@ -68,8 +81,9 @@ def settled(run: Run) -> float:
     return min(seconds(run) for _ in range(3))
 
 
-def _rounds(runs: list[Run], budget: float) -> int:
-    per_round = sum((2 if (once := settled(run)) < SHORT else 1) * once for run in runs)
+def _rounds(runs: list[Run], threads: int, waiting: float, budget: float) -> int:
+    extra = WARM_UP if threads > 1 else 0.0
+    per_round = waiting + sum(2 * once + extra if (once := settled(run)) < SHORT else once for run in runs)
     return max(MIN_ROUNDS, min(MAX_ROUNDS, int(budget / max(per_round, 1e-9))))
 
 
@@ -108,12 +122,15 @@ def compare(
 
     def turn() -> None:
         for name, run in others.items():
-            times[name].append(seconds(run))
+            times[name].append(seconds(run, threads))
+            if name == "numpy":
+                time.sleep(waiting)
         if short:
-            ours()
+            warm_up(ours, threads)
 
     with threadpoolctl.threadpool_limits(threads, user_api="blas"):
-        rounds = _rounds([ours, *others.values()], budget)
+        waiting = SPIN if threads > 1 and numpy is not None else 0.0
+        rounds = _rounds([ours, *others.values()], threads, waiting, budget)
         short = settled(ours) < SHORT
         benchmark.pedantic(ours, setup=turn, rounds=rounds, iterations=1)
     if benchmark.disabled:
