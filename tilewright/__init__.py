@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
 from tilewright import graphir as graphir
 from tilewright import passes as passes
 from tilewright import tensorir as tensorir
@@ -13,7 +17,30 @@ from tilewright.runtime.executable import Executable
 from tilewright.tensorir.errors import TilewrightError
 from tilewright.tensorir.target import Target
 
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
 __version__ = "0.1.0"
+
+
+def from_onnx(
+    source: str | os.PathLike[str] | bytes | ModelProto,
+    shapes: Mapping[str, Sequence[int | str | None]] | None = None,
+    values: Mapping[str, Any] | None = None,
+) -> IRModule:
+    """An ONNX model as a module; see :func:`tilewright.graphir.frontend.onnx.from_onnx`.
+
+    Raises:
+        ImportError: the package onnx is not installed (``pip install tilewright[onnx]``).
+    """
+    try:
+        from tilewright.graphir.frontend.onnx import from_onnx as convert
+    except ModuleNotFoundError as error:
+        if error.name not in ("onnx", "google"):
+            raise
+        raise ImportError("from_onnx needs the package onnx: pip install tilewright[onnx]") from error
+    return convert(source, shapes, values)
+
 
 __all__ = [
     "Executable",
@@ -23,6 +50,7 @@ __all__ = [
     "Target",
     "TilewrightError",
     "build",
+    "from_onnx",
     "graphir",
     "passes",
     "tensorir",

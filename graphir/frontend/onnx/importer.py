@@ -1,0 +1,318 @@
+"""From an ONNX model to a module: walks the nodes and calls the converters."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import pkgutil
+from collections import ChainMap
+from collections.abc import Mapping, MutableMapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import onnx
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto
+
+from tilewright.graphir.dims import Dim
+from tilewright.graphir.expr import Constant, Expr, Function, Tuple, TupleGetItem, Var
+from tilewright.graphir.frontend.onnx import converters
+from tilewright.graphir.frontend.onnx.model import (
+    ShapeEntry,
+    check_inputs,
+    input_type,
+    known_input,
+    label_of,
+    opsets_of,
+    read_model,
+    subgraphs_of,
+    symbol_name,
+)
+from tilewright.graphir.frontend.onnx.node import Node
+from tilewright.graphir.frontend.onnx.registry import find_converter, normalized_domain
+from tilewright.graphir.frontend.onnx.tensors import Array, onnx_type, to_array
+from tilewright.graphir.module import IRModule
+from tilewright.graphir.types import TensorType, TupleType
+from tilewright.graphir.visitor import post_order
+from tilewright.tensorir.errors import InputError, TilewrightError, UnsupportedOperatorError, add_note
+
+#: Values by their names; an empty name stands for one that is left out.
+Scope = MutableMapping[str, Expr]
+
+#: Functions of a model, or of the standard, may call each other this deep.
+_MAX_DEPTH = 64
+
+
+def from_onnx(
+    source: str | os.PathLike[str] | bytes | ModelProto,
+    shapes: Mapping[str, Sequence[ShapeEntry]] | None = None,
+    values: Mapping[str, Any] | None = None,
+) -> IRModule:
+    """An ONNX model as a module whose ``main`` takes the model's inputs and gives its outputs.
+
+    Constants keep the memory of the model, data in files of their own are mapped into memory. Dimensions without a size
+    are symbolic: those of one name are one variable.
+
+    Args:
+        source: a path, the bytes of a file, or the onnx package's object.
+        shapes: sizes and names that narrow inputs, as in ``{"x": (1, 3, 480, "w")}``; None leaves a dimension as it is.
+        values: arrays for inputs that are known now; they become constants, and the model takes the others. Inputs that
+            decide on the rank of other tensors, such as the axes of a reduction, must be among them.
+
+    Raises:
+        InputError: this is no model, or one that is wrong: a value that nothing defines, data that do not fit.
+        UnsupportedOperatorError: some operators have no converter; all of them are named, with their nodes.
+        TypeInferenceError: an operator's inputs do not fit together; the node is named.
+    """
+    model, folder = read_model(source)
+    return _Importer(model, folder).module(shapes or {}, values or {})
+
+
+@functools.cache
+def _load_converters() -> None:
+    """Import every module of converters, so that adding one touches one file."""
+    for module in pkgutil.walk_packages(converters.__path__, f"{converters.__name__}."):
+        importlib.import_module(module.name)
+
+
+class _Importer:
+    """Converts one model."""
+
+    def __init__(self, model: ModelProto, folder: Path | None) -> None:
+        _load_converters()
+        self.model = model
+        self.folder = folder
+        self.opsets = opsets_of(model.opset_import)
+        self.functions = {(normalized_domain(f.domain), f.name): f for f in model.functions}
+        self.placed: set[Expr] = set()  # what has its place in the source already
+        self.depth = 0
+
+    def module(self, shapes: Mapping[str, Sequence[ShapeEntry]], values: Mapping[str, Any]) -> IRModule:
+        graph = self.model.graph
+        self.check_operators(graph)
+        initializers = {tensor.name for tensor in graph.initializer}
+        inputs = [info for info in graph.input if info.name not in initializers]
+        check_inputs("shapes", shapes, [info.name for info in inputs])
+        check_inputs("values", values, [info.name for info in inputs])
+        scope: Scope = {}
+        params = []
+        for info, name in zip(inputs, _distinct([symbol_name(info.name) for info in inputs]), strict=True):
+            found = input_type(info, shapes.get(info.name))
+            if info.name in values:
+                scope[info.name] = known_input(info.name, values[info.name], found)
+            else:
+                scope[info.name] = param = Var(name, found)
+                params.append(param)
+        outputs = self.graph(graph, scope, self.opsets)
+        return IRModule.from_expr(Function(params, outputs[0] if len(outputs) == 1 else Tuple(outputs)))
+
+    # What is not supported is found before anything is converted, so that one error names all of it.
+
+    def check_operators(self, graph: GraphProto) -> None:
+        missing: dict[str, list[str]] = {}
+        self._collect(graph.node, self.opsets, missing, set())
+        if missing:
+            lines = [f"{operator} (nodes: {_few(nodes)})" for operator, nodes in sorted(missing.items())]
+            raise UnsupportedOperatorError(f"no converter for {'; '.join(lines)}")
+
+    def _collect(
+        self,
+        nodes: Sequence[NodeProto],
+        opsets: Mapping[str, int],
+        missing: dict[str, list[str]],
+        entered: set[tuple[str, str]],
+    ) -> None:
+        for node in nodes:
+            domain = normalized_domain(node.domain)
+            for graph in subgraphs_of(node):
+                self._collect(graph.node, opsets, missing, entered)
+            function = self.functions.get((domain, node.op_type))
+            if function is not None:
+                if (domain, node.op_type) not in entered:
+                    entered.add((domain, node.op_type))
+                    self._collect(function.node, {**opsets, **opsets_of(function.opset_import)}, missing, entered)
+            elif not _is_known(node, opsets.get(domain, 1)):
+                name = f"{domain}.{node.op_type}" if domain else node.op_type
+                missing.setdefault(name, []).append(node.name or next(iter(node.output), ""))
+
+    # Conversion.
+
+    def graph(self, graph: GraphProto, scope: Scope, opsets: Mapping[str, int]) -> list[Expr]:
+        """The outputs of ``graph``, whose inputs are in ``scope``; what it computes is added there."""
+        if graph.sparse_initializer:
+            raise UnsupportedOperatorError("sparse initializers are not supported")
+        for tensor in graph.initializer:
+            if tensor.name not in scope:
+                scope[tensor.name] = Constant(self.array(tensor))
+        self.nodes(graph.node, scope, opsets)
+        return [self._value(scope, output.name, "the graph's outputs") for output in graph.output]
+
+    def nodes(self, nodes: Sequence[NodeProto], scope: Scope, opsets: Mapping[str, int]) -> None:
+        for node in nodes:
+            label = label_of(node)
+            try:
+                inputs = [self._value(scope, name, label) if name else None for name in node.input]
+                results = self.convert(node, inputs, scope, opsets, label)
+            except TilewrightError as error:
+                add_note(error, f"in node {label}")
+                raise
+            self.place(results, label)
+            for name, value in zip(node.output, results, strict=False):
+                if name:
+                    scope[name] = value
+
+    def convert(
+        self, node: NodeProto, inputs: list[Expr | None], scope: Scope, opsets: Mapping[str, int], label: str
+    ) -> list[Expr]:
+        domain = normalized_domain(node.domain)
+        function = self.functions.get((domain, node.op_type))
+        opset = opsets.get(domain, 1)
+        if function is None:
+            converter = find_converter(domain, node.op_type, opset)
+            if converter is not None:
+
+                def subgraph(graph: GraphProto, values: Sequence[Expr]) -> list[Expr]:
+                    inner = ChainMap({i.name: value for i, value in zip(graph.input, values, strict=True)}, scope)
+                    return self.graph(graph, inner, opsets)
+
+                made = converter(Node(node, opset, label, inputs, self.array, subgraph))
+                return _results(made, len(node.output))
+            function = _standard_body(node, opset, inputs)
+            if function is None:
+                raise UnsupportedOperatorError(f"no converter for {node.op_type} of these types")
+        return self.function(function, node, inputs, opsets)
+
+    def function(
+        self, function: FunctionProto, node: NodeProto, inputs: list[Expr | None], opsets: Mapping[str, int]
+    ) -> list[Expr]:
+        """The results of a function of nodes; it sees its own inputs only."""
+        self.depth += 1
+        if self.depth > _MAX_DEPTH:
+            raise InputError(f"function {function.name} calls itself")
+        scope: Scope = {name: value for name, value in zip(function.input, inputs, strict=False) if value is not None}
+        left_out = {name for name in function.input if name not in scope}
+        attributes = {attribute.name: attribute for attribute in function.attribute_proto}
+        attributes |= {attribute.name: attribute for attribute in node.attribute}
+        body = [_bound(inner, attributes, left_out) for inner in function.node]
+        self.nodes(body, scope, {**opsets, **opsets_of(function.opset_import)})
+        results = [self._value(scope, name, f"function {function.name}") for name in function.output if name in scope]
+        self.depth -= 1
+        return results
+
+    def place(self, results: Sequence[Expr], label: str) -> None:
+        """Note where the new expressions come from."""
+        for expr in post_order(*results, known=self.placed):
+            self.placed.add(expr)
+            if expr.span is None and not isinstance(expr, (Var, Constant)):
+                object.__setattr__(expr, "span", label)
+
+    def array(self, tensor: TensorProto) -> Array:
+        return to_array(tensor, self.folder)
+
+    @staticmethod
+    def _value(scope: Scope, name: str, user: str) -> Expr:
+        found = scope.get(name)
+        if found is None:
+            raise InputError(f"{user}: value {name!r} is defined by nothing before it")
+        return found
+
+
+def _results(made: Expr | Sequence[Expr], count: int) -> list[Expr]:
+    """What a converter gave as a list: a call with a tuple for its result is taken apart if the node has several."""
+    if not isinstance(made, Expr):
+        return list(made)
+    if isinstance(made.type, TupleType):
+        return [TupleGetItem(made, number) for number in range(min(count, len(made.type.fields)))]
+    return [made]
+
+
+def _bound(node: NodeProto, attributes: Mapping[str, onnx.AttributeProto], left_out: set[str]) -> NodeProto:
+    """A node of a function's body with the caller's attributes and without the inputs that the caller leaves out."""
+    result = NodeProto()
+    result.CopyFrom(node)
+    del result.attribute[:]
+    for attribute in node.attribute:
+        if not attribute.ref_attr_name:
+            copied = result.attribute.add()
+            copied.CopyFrom(attribute)
+            if copied.HasField("g"):
+                inner = [_bound(each, attributes, left_out) for each in copied.g.node]
+                del copied.g.node[:]
+                copied.g.node.extend(inner)
+        elif attribute.ref_attr_name in attributes:
+            copied = result.attribute.add()
+            copied.CopyFrom(attributes[attribute.ref_attr_name])
+            copied.name = attribute.name
+    for number, name in enumerate(result.input):
+        if name in left_out:
+            result.input[number] = ""
+    return result
+
+
+def _is_known(node: NodeProto, opset: int) -> bool:
+    """Whether there is a converter, or a function body in the standard."""
+    if find_converter(node.domain, node.op_type, opset) is not None:
+        return True
+    schema = _schema(node, opset)
+    return schema is not None and (schema.has_function or schema.has_context_dependent_function)
+
+
+def _schema(node: NodeProto, opset: int) -> onnx.defs.OpSchema | None:
+    try:
+        return onnx.defs.get_schema(node.op_type, opset, node.domain)
+    except onnx.defs.SchemaError:
+        return None
+
+
+def _standard_body(node: NodeProto, opset: int, inputs: Sequence[Expr | None]) -> FunctionProto | None:
+    """The function that the standard defines a node's operator by, if it does."""
+    schema = _schema(node, opset)
+    if schema is None:
+        return None
+    if schema.has_function:
+        data = schema.get_function_with_opset_version(opset)
+    elif schema.has_context_dependent_function:
+        types = [_type_proto(value).SerializeToString() for value in inputs]
+        data = schema.get_context_dependent_function_with_opset_version(opset, node.SerializeToString(), types)
+    else:
+        return None
+    if not data:
+        return None
+    function = FunctionProto()
+    function.ParseFromString(data)
+    return function
+
+
+def _type_proto(value: Expr | None) -> TypeProto:
+    proto = TypeProto()
+    if value is not None and isinstance(value.type, TensorType):
+        proto.tensor_type.elem_type = onnx_type(value.type.dtype.numpy)
+        for dim in value.type.shape:
+            _add_dim(proto, dim)
+    return proto
+
+
+def _add_dim(proto: TypeProto, dim: Dim) -> None:
+    added = proto.tensor_type.shape.dim.add()
+    if isinstance(dim, int):
+        added.dim_value = dim
+    else:
+        added.dim_param = str(dim)
+
+
+def _few(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:5])
+    return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    taken: set[str] = set()
+    result = []
+    for name in names:
+        number, free = 1, name
+        while free in taken:
+            number += 1
+            free = f"{name}_{number}"
+        taken.add(free)
+        result.append(free)
+    return result

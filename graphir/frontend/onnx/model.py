@@ -1,0 +1,154 @@
+"""Reading a model: from a file, from bytes or as the onnx package's object."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
+
+from tilewright.graphir.dims import Dim, as_dim
+from tilewright.graphir.expr import Constant
+from tilewright.graphir.frontend.onnx.tensors import numpy_dtype
+from tilewright.graphir.types import TensorType
+from tilewright.tensorir.dtype import as_dtype
+from tilewright.tensorir.errors import InputError, UnsupportedOperatorError
+
+#: What stands for one dimension in the argument ``shapes``: a size, a name, or None to take it from the model.
+ShapeEntry = int | str | None
+
+
+def read_model(source: str | os.PathLike[str] | bytes | ModelProto) -> tuple[ModelProto, Path | None]:
+    """The model, and the folder of its file (None if it came as bytes or as an object).
+
+    Raises:
+        InputError: there is no such file, or it holds no model.
+    """
+    if isinstance(source, ModelProto):
+        return source, None
+    folder = None
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        data, where = bytes(source), "the bytes"
+    elif isinstance(source, (str, os.PathLike)):
+        path = Path(source)
+        if not path.is_file():
+            raise InputError(f"there is no file {str(path)!r}")
+        data, where, folder = path.read_bytes(), str(path), path.parent
+    else:
+        raise InputError(f"expected a path, bytes or a ModelProto, found a {type(source).__name__}")
+    model = ModelProto()
+    try:
+        model.ParseFromString(data)
+    except DecodeError as error:
+        raise InputError(f"{where} hold no ONNX model: {error}") from None
+    if not model.HasField("graph"):
+        raise InputError(f"{where} hold no ONNX model: there is no graph")
+    return model, folder
+
+
+def opsets_of(imports: Sequence[Any]) -> dict[str, int]:
+    """The version of each operator set, by domain.
+
+    Raises:
+        InputError: a version is newer than the onnx package knows.
+    """
+    found = {"" if each.domain == "ai.onnx" else each.domain: int(each.version) for each in imports}
+    newest = onnx.defs.onnx_opset_version()
+    if found.get("", 1) > newest:
+        raise InputError(f"the model needs opset {found['']}; the installed onnx package knows up to {newest}")
+    return found
+
+
+def symbol_name(text: str) -> str:
+    """A name of the file as an identifier."""
+    name = re.sub(r"\W", "_", text, flags=re.ASCII) or "v"
+    return f"_{name}" if name[0].isdigit() else name
+
+
+def input_type(info: ValueInfoProto, given: Sequence[ShapeEntry] | None) -> TensorType:
+    """The type of a model's input; dimensions without a size are symbolic variables.
+
+    Args:
+        given: sizes and names that narrow it.
+
+    Raises:
+        UnsupportedOperatorError: it is no tensor.
+        InputError: its rank is unknown and not given, or what is given does not fit.
+    """
+    where = f"input {info.name!r}"
+    if info.type.WhichOneof("value") != "tensor_type":
+        raise UnsupportedOperatorError(f"{where}: only tensors are supported, found {info.type.WhichOneof('value')}")
+    tensor = info.type.tensor_type
+    dtype = as_dtype(numpy_dtype(tensor.elem_type, where))
+    if not tensor.HasField("shape"):
+        if given is None:
+            raise InputError(
+                f"{where}: its rank is unknown; say its shape, as in shapes={{{info.name!r}: (1, 3, 'h')}}"
+            )
+        declared: list[Dim | None] = [None] * len(given)
+    else:
+        declared = [_declared(dim) for dim in tensor.shape.dim]
+    if given is not None and len(given) != len(declared):
+        raise InputError(f"shapes: {where} has {len(declared)} dimensions, found {len(given)}: {tuple(given)!r}")
+    shape: list[Dim] = []
+    for axis, dim in enumerate(declared):
+        wanted = None if given is None else given[axis]
+        if wanted is not None:
+            if isinstance(dim, int) and isinstance(wanted, int) and dim != wanted:
+                raise InputError(f"shapes: {where}: dimension {axis} is {dim} in the model, found {wanted}")
+            shape.append(dim if isinstance(dim, int) else as_dim(wanted))
+        else:
+            shape.append(as_dim(symbol_name(f"{info.name}_{axis}")) if dim is None else dim)
+    return TensorType(shape, dtype)
+
+
+def _declared(dim: Any) -> Dim | None:
+    kind = dim.WhichOneof("value")
+    if kind == "dim_value":
+        return int(dim.dim_value) if dim.dim_value >= 0 else None
+    return as_dim(symbol_name(dim.dim_param)) if kind == "dim_param" and dim.dim_param else None
+
+
+def label_of(node: NodeProto) -> str:
+    """What errors and profiles call a node: its operator, and its name or that of its first result."""
+    name = node.name or next((output for output in node.output if output), "")
+    return f"{node.op_type} {name!r}" if name else node.op_type
+
+
+def subgraphs_of(node: NodeProto) -> Iterator[GraphProto]:
+    """The graphs in a node's attributes."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def check_inputs(argument: str, given: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Check that an argument speaks of inputs that there are.
+
+    Raises:
+        InputError: otherwise.
+    """
+    for name in given:
+        if name not in names:
+            raise InputError(f"{argument}: the model has no input {name!r} (it has: {', '.join(names)})")
+
+
+def known_input(name: str, value: Any, expected: TensorType) -> Constant:
+    """An input whose value is known, as a constant.
+
+    Raises:
+        InputError: its type, or a size, is another.
+    """
+    array = np.asarray(value)
+    sizes = zip(array.shape, expected.shape, strict=False)
+    fits = array.ndim == expected.ndim and all(not isinstance(dim, int) or size == dim for size, dim in sizes)
+    if not fits or array.dtype != expected.dtype.numpy:
+        raise InputError(f"values: input {name!r}: expected {expected}, found {array.dtype} of shape {array.shape}")
+    return Constant(array)

@@ -1,0 +1,198 @@
+"""What a converter sees of a node: its inputs as expressions, its attributes as Python values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from onnx import AttributeProto, GraphProto, NodeProto
+
+from tilewright.graphir.base import call_operator
+from tilewright.graphir.dims import Dim
+from tilewright.graphir.expr import Expr, If, Tuple, TupleGetItem
+from tilewright.graphir.frontend.onnx.tensors import numpy_dtype
+from tilewright.graphir.known_values import known_values
+from tilewright.graphir.types import TensorType
+from tilewright.tensorir.dtype import DataType, as_dtype
+from tilewright.tensorir.errors import InputError, UnsupportedOperatorError
+from tilewright.tensorir.expr import Expr as Scalar
+
+Array = np.ndarray[Any, Any]
+
+#: Converts a subgraph with values for its inputs; gives its outputs.
+Subgraph = Callable[[GraphProto, Sequence[Expr]], list[Expr]]
+
+
+class Node:
+    """One node that is being converted.
+
+    Attributes:
+        op_type: the operator's name.
+        opset: of the operator's domain.
+        label: what errors call the node.
+        inputs: the inputs; None for one that is left out (its name is empty). Left out at the end, it is missing.
+        num_outputs: how many results the node names; trailing ones may be left out.
+        outputs_used: for each of them, whether it has a name.
+    """
+
+    def __init__(
+        self,
+        proto: NodeProto,
+        opset: int,
+        label: str,
+        inputs: Sequence[Expr | None],
+        tensor: Callable[[Any], Array],
+        subgraph: Subgraph,
+    ) -> None:
+        self.op_type: str = proto.op_type
+        self.opset = opset
+        self.label = label
+        self.inputs = list(inputs)
+        self.num_outputs = len(proto.output)
+        self.outputs_used = [bool(name) for name in proto.output]
+        self._attributes = {attribute.name: attribute for attribute in proto.attribute}
+        self._tensor = tensor
+        self._subgraph = subgraph
+
+    # Inputs.
+
+    def __getitem__(self, number: int) -> Expr:
+        """Input ``number``, which must be there.
+
+        Raises:
+            InputError: it is left out.
+        """
+        found = self.optional(number)
+        if found is None:
+            raise InputError(f"{self.label}: input {number} is missing")
+        return found
+
+    def optional(self, number: int) -> Expr | None:
+        """Input ``number``, or None if it is left out."""
+        return self.inputs[number] if number < len(self.inputs) else None
+
+    def type(self, number: int = 0) -> TensorType:
+        """The type of input ``number``.
+
+        Raises:
+            UnsupportedOperatorError: it is no tensor (a sequence or an optional).
+        """
+        found = self[number].type
+        if not isinstance(found, TensorType):
+            raise UnsupportedOperatorError(f"{self.label}: input {number}: expected a tensor, found {found}")
+        return found
+
+    def shape(self, number: int = 0) -> tuple[Dim, ...]:
+        """The shape of input ``number``."""
+        return tuple(self.type(number).shape)
+
+    def constant(self, number: int) -> Array:
+        """The elements of input ``number``, all of them numbers that are known now.
+
+        Raises:
+            UnsupportedOperatorError: they depend on the model's inputs.
+        """
+        found = known_values(self[number])
+        if found is None or found.dtype == object:
+            raise UnsupportedOperatorError(f"{self.label}: input {number} must be known when the model is imported")
+        return found
+
+    def optional_constant(self, number: int) -> Array | None:
+        """As :meth:`constant`; None if the input is left out."""
+        return None if self.optional(number) is None else self.constant(number)
+
+    def integers(self, number: int) -> tuple[int, ...]:
+        """The elements of input ``number`` (a vector or a scalar) as integers known now."""
+        return tuple(int(value) for value in self.constant(number).reshape(-1))
+
+    def dims(self, number: int) -> tuple[Dim, ...]:
+        """The elements of input ``number`` as sizes: integers, or integer expressions over symbolic dimensions.
+
+        Raises:
+            UnsupportedOperatorError: they depend on the data in the model's inputs.
+        """
+        found = known_values(self[number])
+        if found is None:
+            raise UnsupportedOperatorError(f"{self.label}: input {number} is a shape that depends on data")
+        return tuple(value if isinstance(value, Scalar) else int(value) for value in found.reshape(-1).tolist())
+
+    # Attributes.
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """An attribute as a Python value: lists are tuples, tensors are arrays, graphs stay as they are.
+
+        Raises:
+            InputError: an attribute of a kind that no operator has.
+        """
+        found = self._attributes.get(name)
+        if found is None:
+            return default
+        kind = AttributeProto
+        if found.type == kind.INT:
+            return int(found.i)
+        if found.type == kind.FLOAT:
+            return float(found.f)
+        if found.type == kind.STRING:
+            return found.s.decode("utf-8", "replace")
+        if found.type == kind.TENSOR:
+            return self._tensor(found.t)
+        if found.type == kind.GRAPH:
+            return found.g
+        if found.type == kind.INTS:
+            return tuple(int(value) for value in found.ints)
+        if found.type == kind.FLOATS:
+            return tuple(float(value) for value in found.floats)
+        if found.type == kind.STRINGS:
+            return tuple(value.decode("utf-8", "replace") for value in found.strings)
+        raise InputError(f"{self.label}: attribute {name!r} is of a kind that is not supported")
+
+    def required(self, name: str) -> Any:
+        """An attribute that must be there.
+
+        Raises:
+            InputError: it is not.
+        """
+        found = self.attribute(name)
+        if found is None:
+            raise InputError(f"{self.label}: attribute {name!r} is missing")
+        return found
+
+    def has(self, name: str) -> bool:
+        """Whether the node states the attribute."""
+        return name in self._attributes
+
+    def dtype(self, name: str, default: Any = None) -> DataType:
+        """The element type that an integer attribute stands for.
+
+        Raises:
+            InputError: it is none of ours.
+        """
+        found = self.attribute(name)
+        if found is None:
+            if default is None:
+                raise InputError(f"{self.label}: attribute {name!r} is missing")
+            return as_dtype(default)
+        return as_dtype(numpy_dtype(found, self.label))
+
+    def subgraph(self, name: str, inputs: Sequence[Expr] = ()) -> list[Expr]:
+        """The outputs of the graph in attribute ``name`` for these inputs; it sees the values around the node."""
+        return self._subgraph(self.required(name), inputs)
+
+    def branches(self, condition: Expr) -> list[Expr]:
+        """The results of ``then_branch`` or of ``else_branch``, as the scalar bool ``condition`` says.
+
+        Raises:
+            UnsupportedOperatorError: their types differ.
+        """
+        taken, other = Tuple(self.subgraph("then_branch")), Tuple(self.subgraph("else_branch"))
+        if taken.type != other.type:
+            raise self.unsupported(f"branches of different types, {taken.type} and {other.type},")
+        if not isinstance(condition.type, TensorType) or condition.type.shape:
+            condition = call_operator("reshape", condition, newshape=())
+        chosen = If(condition, taken, other)
+        return [TupleGetItem(chosen, number) for number in range(len(taken.fields))]
+
+    def unsupported(self, what: str) -> UnsupportedOperatorError:
+        """The error that says what of the operator there is no support for."""
+        return UnsupportedOperatorError(f"{self.label}: {what} is not supported")

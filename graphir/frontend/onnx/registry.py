@@ -1,0 +1,56 @@
+"""Which function converts which ONNX operator."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from tilewright.graphir.expr import Expr
+
+if TYPE_CHECKING:
+    from tilewright.graphir.frontend.onnx.node import Node
+
+#: From a node to its result, or its results in order. Results that the node leaves out may be missing at the end.
+Converter = Callable[["Node"], "Expr | Sequence[Expr]"]
+
+F = TypeVar("F", bound=Converter)
+
+#: By domain and operator: the opsets from which on converters hold, ascending, and the converters.
+_CONVERTERS: dict[tuple[str, str], tuple[list[int], list[Converter]]] = {}
+
+
+def converter(name: str, since: int = 1, domain: str = "") -> Callable[[F], F]:
+    """Decorator: the function converts the operator ``name`` from opset ``since`` on, until a later one takes over.
+
+    Raises:
+        ValueError: there is one for that opset.
+    """
+
+    def register(function: F) -> F:
+        opsets, functions = _CONVERTERS.setdefault((domain, name), ([], []))
+        if since in opsets:
+            raise ValueError(f"{name}: two converters from opset {since} on")
+        place = bisect.bisect(opsets, since)
+        opsets.insert(place, since)
+        functions.insert(place, function)
+        return function
+
+    return register
+
+
+def find_converter(domain: str, name: str, opset: int) -> Converter | None:
+    """The converter of an operator as ``opset`` defines it, or None."""
+    opsets, functions = _CONVERTERS.get((normalized_domain(domain), name), ([], []))
+    place = bisect.bisect(opsets, opset)
+    return functions[place - 1] if place else None
+
+
+def normalized_domain(domain: str) -> str:
+    """The default domain has two names in files."""
+    return "" if domain == "ai.onnx" else domain
+
+
+def converted_operators() -> list[tuple[str, str, int]]:
+    """Domain, name and first opset of every converter, sorted."""
+    return sorted((domain, name, since) for (domain, name), (opsets, _) in _CONVERTERS.items() for since in opsets)

@@ -1,0 +1,123 @@
+"""ONNX tensors as NumPy arrays, without copies where the file's bytes are the array's."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from onnx import TensorProto
+
+from tilewright.tensorir.errors import InputError
+
+Array = np.ndarray[Any, Any]
+
+#: NumPy types by ONNX's numbers for element types that we have.
+DTYPES: dict[int, np.dtype[Any]] = {
+    TensorProto.FLOAT: np.dtype(np.float32),
+    TensorProto.DOUBLE: np.dtype(np.float64),
+    TensorProto.FLOAT16: np.dtype(np.float16),
+    TensorProto.BFLOAT16: np.dtype(ml_dtypes.bfloat16),
+    TensorProto.INT8: np.dtype(np.int8),
+    TensorProto.INT16: np.dtype(np.int16),
+    TensorProto.INT32: np.dtype(np.int32),
+    TensorProto.INT64: np.dtype(np.int64),
+    TensorProto.UINT8: np.dtype(np.uint8),
+    TensorProto.UINT16: np.dtype(np.uint16),
+    TensorProto.UINT32: np.dtype(np.uint32),
+    TensorProto.UINT64: np.dtype(np.uint64),
+    TensorProto.BOOL: np.dtype(np.bool_),
+}
+
+
+def numpy_dtype(data_type: int, where: str) -> np.dtype[Any]:
+    """The NumPy type of an ONNX element type.
+
+    Raises:
+        InputError: we have no such type (strings, complex numbers, 4-bit and 8-bit floats).
+    """
+    found = DTYPES.get(data_type)
+    if found is None:
+        known = data_type in TensorProto.DataType.values()
+        name = TensorProto.DataType.Name(data_type) if known else str(data_type)
+        raise InputError(f"{where}: element type {name} is not supported")
+    return found
+
+
+def to_array(tensor: TensorProto, folder: Path | None) -> Array:
+    """The elements of ``tensor``; external data are mapped into memory, not read.
+
+    Args:
+        folder: where the model's file is; external data must lie in it.
+
+    Raises:
+        InputError: the data does not fit the shape, or lies outside of ``folder``.
+    """
+    where = f"tensor {tensor.name!r}"
+    dtype, shape = numpy_dtype(tensor.data_type, where), tuple(tensor.dims)
+    if any(extent < 0 for extent in shape):
+        raise InputError(f"{where}: negative dimension in shape {shape}")
+    if tensor.data_location == TensorProto.EXTERNAL:
+        return _external(tensor, dtype, shape, folder, where)
+    if tensor.HasField("raw_data"):
+        little = dtype if sys.byteorder == "little" else dtype.newbyteorder("<")
+        expected = math.prod(shape) * dtype.itemsize
+        if len(tensor.raw_data) != expected:
+            raise InputError(f"{where}: expected {expected} bytes for shape {shape}, found {len(tensor.raw_data)}")
+        return np.frombuffer(tensor.raw_data, little).reshape(shape)
+    data = _typed_data(tensor, dtype)
+    if data.size != math.prod(shape):
+        raise InputError(f"{where}: expected {math.prod(shape)} elements for shape {shape}, found {data.size}")
+    return data.reshape(shape)
+
+
+def _typed_data(tensor: TensorProto, dtype: np.dtype[Any]) -> Array:
+    if tensor.data_type == TensorProto.FLOAT:
+        return np.array(tensor.float_data, dtype)
+    if tensor.data_type == TensorProto.DOUBLE:
+        return np.array(tensor.double_data, dtype)
+    if tensor.data_type == TensorProto.INT64:
+        return np.array(tensor.int64_data, dtype)
+    if tensor.data_type in (TensorProto.UINT32, TensorProto.UINT64):
+        return np.array(tensor.uint64_data, np.uint64).astype(dtype)
+    values = np.array(tensor.int32_data, np.int32)
+    if tensor.data_type in (TensorProto.FLOAT16, TensorProto.BFLOAT16):  # their bits
+        return values.astype(np.uint16).view(dtype)
+    return values.astype(dtype)
+
+
+def _external(
+    tensor: TensorProto, dtype: np.dtype[Any], shape: tuple[int, ...], folder: Path | None, where: str
+) -> Array:
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    location = entries.get("location", "")
+    if folder is None:
+        raise InputError(f"{where}: its data is in file {location!r}; load the model from a path, so that it is found")
+    root = folder.resolve()
+    path = (root / location).resolve()
+    if not location or not path.is_relative_to(root):
+        raise InputError(f"{where}: its data is in {location!r}, which is outside of the model's folder")
+    if not path.is_file():
+        raise InputError(f"{where}: there is no file {location!r} beside the model")
+    try:
+        offset = int(entries.get("offset", "0"))
+        length = int(entries.get("length", math.prod(shape) * dtype.itemsize))
+    except ValueError as error:
+        raise InputError(f"{where}: offset and length of external data: {error}") from None
+    expected = math.prod(shape) * dtype.itemsize
+    if length != expected or offset < 0 or offset + length > path.stat().st_size:
+        raise InputError(
+            f"{where}: expected {expected} bytes for shape {shape}; {location!r} has {path.stat().st_size} bytes, of "
+            f"which {length} from {offset} on are meant"
+        )
+    if expected == 0:
+        return np.empty(shape, dtype)
+    return np.memmap(path, dtype, "r", offset, shape)
+
+
+def onnx_type(dtype: np.dtype[Any]) -> int:
+    """ONNX's number for a NumPy type of ours."""
+    return next(number for number, known in DTYPES.items() if known == dtype)
