@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.dims import Dim, dim_equal, format_shape
-from tilewright.graphir.op import Operator, register_operator
+from tilewright.graphir.expr import const
+from tilewright.graphir.op import NoAttrs, Operator, get_operator, register_operator
+from tilewright.graphir.ops import calls
 from tilewright.graphir.ops.common import (
+    FLOATS,
     NUMBERS,
     broadcast_shapes,
     check_dtype,
@@ -69,3 +74,73 @@ class matmul(Operator):
         if wide is out.dtype:
             return product
         return te.compute(out.shape, lambda *place: cast(out.dtype, product[place]), name="matmul_cast")
+
+
+@dataclasses.dataclass(frozen=True)
+class GemmAttrs:
+    """The factors of product and summand, and which matrices are given with rows and columns exchanged.
+
+    Attributes:
+        alpha: factor of the product; of integers a whole number.
+        beta: factor of the summand; the same.
+        transpose_a: whether ``a`` is ``[k, rows]``.
+        transpose_b: whether ``b`` is ``[columns, k]``.
+    """
+
+    alpha: float = 1.0
+    beta: float = 1.0
+    transpose_a: bool = False
+    transpose_b: bool = False
+
+
+@register_operator
+class gemm(Operator):
+    """``alpha * a @ b + beta * c`` of matrices, as the routine of BLAS; ``c`` broadcasts to the product's shape."""
+
+    name = "gemm"
+    arguments = ("a", "b", "c?")
+    kind = "contraction"
+    Attrs = GemmAttrs
+
+    def infer_type(self, args: Sequence[TensorType], attrs: GemmAttrs) -> TensorType:
+        dtype = same_dtype(self, args)
+        for number, arg in enumerate(args[:2]):
+            if arg.ndim != 2:
+                raise self.error(number, "2 dimensions", arg)
+        for name in ("alpha", "beta"):
+            if str(dtype) not in FLOATS and getattr(attrs, name) != int(getattr(attrs, name)):
+                raise self.error(name, f"a whole number, as a is {dtype!s}", getattr(attrs, name))
+        flags = (attrs.transpose_a, attrs.transpose_b)
+        a, b = [TensorType(arg.shape[::-1], dtype) if flag else arg for arg, flag in zip(args[:2], flags, strict=True)]
+        product = get_operator("matmul").infer_type([a, b], NoAttrs())
+        assert isinstance(product, TensorType)
+        if len(args) == 3:
+            shape = broadcast_shapes(self, [product, args[2]])
+            fits = len(shape) == 2 and all(map(dim_equal, shape, product.shape))
+            if not fits:
+                raise self.error(2, f"a shape that broadcasts to {format_shape(product.shape)}", args[2])
+        return product
+
+    def reference(self, args: Sequence[Any], attrs: GemmAttrs) -> Any:
+        a, b = [widened(arg) for arg in args[:2]]
+        product = np.matmul(a.T if attrs.transpose_a else a, b.T if attrs.transpose_b else b)
+        result = product * np.asarray(attrs.alpha).astype(product.dtype)
+        if len(args) == 3 and attrs.beta != 0:
+            result = result + widened(args[2]) * np.asarray(attrs.beta).astype(product.dtype)
+        return result.astype(args[0].dtype, copy=False)
+
+    def decompose(self, args: Sequence[GraphExpr], attrs: GemmAttrs) -> GraphExpr:
+        dtype = args[0].dtype
+        wide = compute_type(dtype)
+        a, b, *rest = [arg if dtype is wide else calls.cast(arg, dtype=wide) for arg in args]
+        left = calls.transpose(a) if attrs.transpose_a else a
+        product = get_operator("nn.dense")(left, b) if attrs.transpose_b else calls.matmul(left, b)
+        if attrs.alpha != 1:
+            product = calls.multiply(product, const(attrs.alpha, wide))
+        if rest and attrs.beta != 0:
+            summand = rest[0] if attrs.beta == 1 else calls.multiply(rest[0], const(attrs.beta, wide))
+            product = calls.add(product, summand)
+        return product if dtype is wide else calls.cast(product, dtype=dtype)
+
+    def simplify_inference(self, args: Sequence[GraphExpr], attrs: GemmAttrs) -> GraphExpr:
+        return self.decompose(args, attrs)
