@@ -23,7 +23,7 @@ from tilewright.tensorir.expr import Expr as Scalar
 from tilewright.tensorir.expr import IntImm, maximum, minimum
 
 Array = np.ndarray[Any, Any]
-Rule = Callable[[Sequence[Array], Any, TensorType], "Array | None"]
+Rule = Callable[[Sequence[Array], Any, TensorType], Any]
 
 #: Tensors of more elements are not followed: they are data and no shapes.
 MOST_ELEMENTS = 4096
@@ -89,7 +89,9 @@ def _apply(node: Call, op: Operator, args: list[Array]) -> Array | tuple[Array |
     if rule is None or not isinstance(node.type, TensorType):
         return None
     made = rule(args, node.attrs, node.type)
-    return None if made is None else as_array(made.reshape(-1).tolist(), made.shape)
+    if made is None or isinstance(made, np.ndarray):
+        return None if made is None else as_array(made.reshape(-1).tolist(), made.shape)
+    return as_array([made], ())  # NumPy gives the one object of an array without dimensions itself
 
 
 def as_array(values: Sequence[Any], shape: Sequence[int]) -> Array:
@@ -146,10 +148,10 @@ def _moved(function: Callable[..., Array]) -> Rule:
 
 
 def _static(out: TensorType) -> tuple[int, ...]:
-    return tuple(int(dim) for dim in out.shape)  # _worth has seen to that
+    return tuple(dim for dim in out.shape if isinstance(dim, int))  # all are: _worth has seen to that
 
 
-def _take(args: Sequence[Array], attrs: Any, out: TensorType) -> Array | None:
+def _take(args: Sequence[Array], attrs: Any, out: TensorType) -> Any:
     x, indices = args
     if indices.dtype == object:
         return None
@@ -171,13 +173,14 @@ def _reference_of(name: str) -> Rule:
     """A rule for operators whose NumPy reference only moves elements, so that it works on objects as well."""
 
     def rule(args: Sequence[Array], attrs: Any, out: TensorType) -> Array | None:
-        return np.asarray(get_operator(name).reference([arg.astype(object) for arg in args], attrs), object)
+        made: Array = get_operator(name).reference([arg.astype(object) for arg in args], attrs)
+        return made
 
     return rule
 
 
-def _prod(args: Sequence[Array], attrs: Any, out: TensorType) -> Array | None:
-    return np.asarray(np.prod(args[0].reshape(-1), initial=1), object) if out.ndim == 0 else None
+def _prod(args: Sequence[Array], attrs: Any, out: TensorType) -> Any:
+    return np.prod(args[0].reshape(-1), initial=1) if out.ndim == 0 else None
 
 
 _RULES.update(

@@ -257,7 +257,8 @@ def _is_known(node: NodeProto, opset: int) -> bool:
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
 
-def _schema(node: NodeProto, opset: int) -> onnx.defs.OpSchema | None:
+def _schema(node: NodeProto, opset: int) -> Any:
+    # Any: the package's type information does not know what a schema can do.
     try:
         return onnx.defs.get_schema(node.op_type, opset, node.domain)
     except onnx.defs.SchemaError:

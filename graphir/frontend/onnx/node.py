@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from onnx import AttributeProto, GraphProto, NodeProto
 
-from tilewright.graphir.base import call_operator
 from tilewright.graphir.dims import Dim
-from tilewright.graphir.expr import Expr, If, Tuple, TupleGetItem
+from tilewright.graphir.expr import Expr
 from tilewright.graphir.frontend.onnx.tensors import numpy_dtype
 from tilewright.graphir.known_values import known_values
 from tilewright.graphir.types import TensorType
@@ -178,20 +177,6 @@ class Node:
     def subgraph(self, name: str, inputs: Sequence[Expr] = ()) -> list[Expr]:
         """The outputs of the graph in attribute ``name`` for these inputs; it sees the values around the node."""
         return self._subgraph(self.required(name), inputs)
-
-    def branches(self, condition: Expr) -> list[Expr]:
-        """The results of ``then_branch`` or of ``else_branch``, as the scalar bool ``condition`` says.
-
-        Raises:
-            UnsupportedOperatorError: their types differ.
-        """
-        taken, other = Tuple(self.subgraph("then_branch")), Tuple(self.subgraph("else_branch"))
-        if taken.type != other.type:
-            raise self.unsupported(f"branches of different types, {taken.type} and {other.type},")
-        if not isinstance(condition.type, TensorType) or condition.type.shape:
-            condition = call_operator("reshape", condition, newshape=())
-        chosen = If(condition, taken, other)
-        return [TupleGetItem(chosen, number) for number in range(len(taken.fields))]
 
     def unsupported(self, what: str) -> UnsupportedOperatorError:
         """The error that says what of the operator there is no support for."""

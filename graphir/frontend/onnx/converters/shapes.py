@@ -222,14 +222,5 @@ def arange(node: Node) -> Expr:
     first, last, step = (value.reshape(-1)[0] for value in (start, limit, delta))
     symbolic = any(value.dtype == object for value in (start, limit, delta))
     if not symbolic:
-        return const(np.arange(first, last, step, dtype.numpy))
+        return const(np.arange(first.item(), last.item(), step.item()).astype(dtype.numpy))
     return get_operator("arange")(start=first, stop=last, step=step, dtype=dtype)
-
-
-@converter("If")
-def branch(node: Node) -> list[Expr]:
-    """One of two graphs; the one that is taken, if that is known."""
-    condition = known_values(node[0])
-    if condition is not None and condition.dtype != object:
-        return node.subgraph("then_branch" if bool(condition.reshape(-1)[0]) else "else_branch")
-    return node.branches(node[0])
