@@ -1,4 +1,4 @@
-"""A border around a tensor."""
+"""A border around a tensor, or less of it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,29 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.graphir.dims import simplify
+from tilewright.graphir.dims import Dim, simplify
 from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.common import guarded, normalize
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
-from tilewright.tensorir.expr import Expr, Var, all_of, maximum, minimum, select
+from tilewright.tensorir.expr import Expr, IntImm, Var, all_of, as_expr, binary, maximum, minimum, select
 from tilewright.tensorir.tensor import Tensor
 
-MODES = ("constant", "edge", "reflect")
+MODES = ("constant", "edge", "reflect", "wrap")
+
+
+def _amount(value: Any) -> Dim:
+    """A width: an integer, or an expression over symbolic dimensions."""
+    if isinstance(value, Expr) and value.dtype.is_integer:
+        return simplify(value)
+    return operator.index(value)
+
+
+def _split(width: Dim) -> tuple[Dim, Dim]:
+    """How many elements a width adds, and how many it takes away."""
+    if isinstance(width, int):
+        return max(width, 0), max(-width, 0)
+    return simplify(maximum(width, 0)), simplify(maximum(0 - width, 0))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,9 +39,10 @@ class PadAttrs:
     """The border.
 
     Attributes:
-        pad_width: for each axis how many elements come before and behind.
-        mode: ``constant`` (``pad_value``), ``edge`` (the nearest element) or ``reflect`` (mirrored at the outermost
-            element, which is not repeated).
+        pad_width: for each axis how many elements come before and behind: integers, or expressions over symbolic
+            dimensions. Negative ones take elements away, before the others are added.
+        mode: ``constant`` (``pad_value``), ``edge`` (the nearest element), ``reflect`` (mirrored at the outermost
+            element, which is not repeated) or ``wrap`` (the tensor again and again).
         pad_value: the value of a constant border.
     """
 
@@ -37,13 +52,11 @@ class PadAttrs:
 
     def __post_init__(self) -> None:
         try:
-            width = tuple((operator.index(before), operator.index(behind)) for before, behind in self.pad_width)
+            width = tuple((_amount(before), _amount(behind)) for before, behind in self.pad_width)
         except (TypeError, ValueError):
             raise TypeError(
                 f"pad_width: expected a pair (before, behind) for each axis, found {self.pad_width!r}"
             ) from None
-        if any(amount < 0 for pair in width for amount in pair):
-            raise ValueError(f"pad_width: expected no negative width, found {width}")
         if self.mode not in MODES:
             raise ValueError(f"mode: expected one of {', '.join(MODES)}, found {self.mode!r}")
         value = self.pad_value.item() if hasattr(self.pad_value, "item") else self.pad_value
@@ -52,7 +65,7 @@ class PadAttrs:
 
 @register_operator
 class pad(Operator):
-    """``x`` with a border on each side of each axis, as ``numpy.pad``."""
+    """``x`` with a border on each side of each axis, as ``numpy.pad``; negative widths take elements away."""
 
     name = "pad"
     arguments = ("x",)
@@ -65,22 +78,33 @@ class pad(Operator):
             raise self.error("pad_width", f"a pair for each of {x.ndim} axes", attrs.pad_width)
         if isinstance(attrs.pad_value, float) and not x.dtype.is_float:
             raise self.error("pad_value", f"a value of type {x.dtype!s}", attrs.pad_value)
-        least = {"constant": 0, "edge": 1, "reflect": 2}[attrs.mode]
-        for axis, (before, behind) in enumerate(attrs.pad_width):
-            extent = x.shape[axis]
-            needed = max(before, behind) + 1 if attrs.mode == "reflect" else least
-            if before + behind and isinstance(extent, int) and extent < needed:
-                raise self.error(0, f"an extent of at least {needed} along axis {axis} for mode {attrs.mode}", x)
-        shape = [simplify(dim + sum(pair)) for dim, pair in zip(x.shape, attrs.pad_width, strict=True)]
+        least = {"constant": 0, "edge": 1, "reflect": 2, "wrap": 1}[attrs.mode]
+        shape: list[Dim] = []
+        for axis, (extent, (before, behind)) in enumerate(zip(x.shape, attrs.pad_width, strict=True)):
+            (more, less), (more_behind, less_behind) = _split(before), _split(behind)
+            kept = simplify(extent - less - less_behind)
+            if isinstance(kept, int) and kept < 0:
+                raise self.error(
+                    "pad_width", f"at most {extent} elements to take away along axis {axis}", attrs.pad_width
+                )
+            if isinstance(kept, int) and isinstance(more, int) and isinstance(more_behind, int):
+                needed = max(more, more_behind) + 1 if attrs.mode == "reflect" else least
+                if more + more_behind and kept < needed:
+                    raise self.error(0, f"an extent of at least {needed} along axis {axis} for mode {attrs.mode}", x)
+            shape.append(simplify(extent + before + behind))
         return TensorType(shape, x.dtype)
 
     def reference(self, args: Sequence[Any], attrs: PadAttrs) -> Any:
         (x,) = args
         if not attrs.pad_width:
             return x.copy()
+        taken = [
+            slice(max(-a, 0), extent - max(-b, 0)) for extent, (a, b) in zip(x.shape, attrs.pad_width, strict=True)
+        ]
+        added = [(max(before, 0), max(behind, 0)) for before, behind in attrs.pad_width]
         if attrs.mode == "constant":
-            return np.pad(x, attrs.pad_width, constant_values=np.asarray(attrs.pad_value).astype(x.dtype))
-        return np.pad(x, attrs.pad_width, mode=attrs.mode)  # type: ignore[call-overload]
+            return np.pad(x[tuple(taken)], added, constant_values=np.asarray(attrs.pad_value).astype(x.dtype))
+        return np.pad(x[tuple(taken)], added, mode=attrs.mode)  # type: ignore[call-overload]
 
     def compute(self, args: Sequence[Tensor], attrs: PadAttrs, out: TensorType) -> Tensor:
         (x,) = args
@@ -89,16 +113,29 @@ class pad(Operator):
             indices: list[Expr] = []
             inside: list[Expr] = []
             for index, extent, (before, behind) in zip(place, x.shape, attrs.pad_width, strict=True):
-                at = index - before
-                if attrs.mode == "constant":
-                    inside.extend([at >= 0] if before else [])
-                    inside.extend([at < extent] if behind else [])
-                elif attrs.mode == "edge" and before + behind:
-                    at = maximum(minimum(at, extent - 1), 0)
-                elif before + behind:
-                    at = select(at < 0, 0 - at, at)
-                    at = select(at >= extent, 2 * (extent - 1) - at, at)
-                indices.append(at)
+                (more, less), (more_behind, less_behind) = _split(before), _split(behind)
+                kept = extent - (less + as_expr(less_behind))
+                at, conditions = _source(index - more, kept, more, more_behind, attrs.mode)
+                indices.append(at + less)
+                inside.extend(conditions)
             return guarded(all_of(*inside), x[tuple(indices)], attrs.pad_value)
 
         return te.compute(out.shape, element, name="pad")
+
+
+def _source(at: Expr, extent: Expr, before: Dim, behind: Dim, mode: str) -> tuple[Expr, list[Expr]]:
+    """The element that comes to place ``at`` of an axis whose first element is at 0, and when there is one."""
+    is_padded = not (before == 0 and behind == 0)
+    if mode == "constant" or not is_padded:
+        return at, ([] if before == 0 else [at >= 0]) + ([] if behind == 0 else [at < extent])
+    if mode == "reflect":
+        at = select(at < 0, 0 - at, at)
+        at = select(at >= extent, 2 * (extent - 1) - at, at)
+    if isinstance(extent, IntImm):
+        if mode == "wrap":
+            at = binary("floormod", at, extent)
+        return (maximum(minimum(at, extent - 1), 0) if mode == "edge" else at), []
+    # Of a size that is not known it may be too small a part: nothing outside is read.
+    if mode == "wrap":
+        return binary("floormod", at, maximum(extent, 1)), [extent > 0]
+    return maximum(minimum(at, extent - 1), 0), [extent > 0]

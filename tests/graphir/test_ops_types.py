@@ -134,8 +134,8 @@ def test_every_operator_states_all_facts(name: str) -> None:
         (lambda: gi.pad(t(2), ((1, 1), (1, 1))), "pad: pad_width: expected a pair for each of 1 axes"),
         (lambda: gi.pad(t(2), (1, 1)), "pad: pad_width: expected a pair (before, behind) for each axis, found (1, 1)"),
         (
-            lambda: gi.pad(t(2), ((1, 1),), mode="wrap"),
-            "pad: mode: expected one of constant, edge, reflect, found 'wrap'",
+            lambda: gi.pad(t(2), ((1, 1),), mode="around"),
+            "pad: mode: expected one of constant, edge, reflect, wrap, found 'around'",
         ),
         (lambda: gi.pad(t(2), ((2, 0),), mode="reflect"), "pad: x: expected an extent of at least 3 along axis 0"),
         (lambda: gi.take(t(2), t(2)), "take: indices: expected an integer tensor, found Tensor[(2,), float32]"),
