@@ -1,7 +1,8 @@
 """Tensor expressions: loop nests from formulas.
 
 ``compute`` states what each element of a tensor is; ``create_prim_func`` turns a graph of such statements into a
-function with one loop nest and one block for each of them. The idea is Halide's and TVM's: Ragan-Kelley et al.,
+function with one loop nest and one block for each of them. What no formula of one element says well (sorting, scans,
+scatters) is written as loops with ``extern``. The idea is Halide's and TVM's: Ragan-Kelley et al.,
 "Halide: a language and compiler for optimizing parallelism, locality, and recomputation in image processing
 pipelines", PLDI 2013.
 """
@@ -13,7 +14,7 @@ import dataclasses
 import inspect
 import math
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from tilewright.tensorir.dtype import DataType, as_dtype
@@ -30,6 +31,7 @@ from tilewright.tensorir.expr import (
     select,
 )
 from tilewright.tensorir.functor import free_vars, substitute, walk
+from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import (
     Allocate,
     Block,
@@ -66,16 +68,29 @@ class Reduction:
     result: int = 0
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Extern:
+    """Loops written out by hand, as the body of all tensors that they fill.
+
+    Attributes:
+        outputs: the buffers that the loops fill, whether or not their tensors are used.
+        stmt: the loops.
+    """
+
+    outputs: tuple[Buffer, ...]
+    stmt: Stmt
+
+
 @dataclasses.dataclass(eq=False)
 class Tensor:
-    """A named multi-dimensional value: a placeholder, or the result of a ``compute``.
+    """A named multi-dimensional value: a placeholder, or the result of a ``compute`` or of an ``extern``.
 
     Indexing with as many expressions as it has dimensions gives an element.
     """
 
     buffer: Buffer
     axes: tuple[Var, ...] = ()
-    body: Expr | Reduction | None = None
+    body: Expr | Reduction | Extern | None = None
     inputs: tuple[Tensor, ...] = ()
     annotations: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     extra_buffers: tuple[Buffer, ...] = ()
@@ -246,14 +261,7 @@ def compute(
     elif builtins.any(getattr(_axis_ranges[axis][1], "value", 1) <= 0 for axis in body.axes):
         body = body.identities[body.result]  # nothing is taken in, and a block that never runs stores no start value
     sources = body.sources if isinstance(body, Reduction) else (body,)
-    inputs: dict[Tensor, None] = {}
-    for source in sources:
-        for node in walk(source):
-            if isinstance(node, BufferLoad):
-                tensor = _tensor_of.get(node.buffer)
-                if tensor is None:
-                    raise TypeError(f"{name}: the formula reads {node.buffer.name}, which is no tensor")
-                inputs[tensor] = None
+    inputs = _tensors_read(sources, frozenset(), f"{name}: the formula")
     extra: tuple[Buffer, ...] = ()
     if isinstance(body, Reduction):
         dtype = body.sources[body.result].dtype
@@ -265,8 +273,49 @@ def compute(
     else:
         dtype = body.dtype
     return Tensor(
-        Buffer(name, extents, dtype, "arena"), axes, body, tuple(inputs), dict(annotations or {}), extra_buffers=extra
+        Buffer(name, extents, dtype, "arena"), axes, body, inputs, dict(annotations or {}), extra_buffers=extra
     )
+
+
+def extern(
+    results: Sequence[tuple[Iterable[ExprLike], Any]], loops: Callable[[list[Buffer]], Stmt], name: str = "extern"
+) -> list[Tensor]:
+    """Tensors that loops fill which are written out by hand, for what ``compute`` cannot say without wasted work.
+
+    The loops are no block, so a function that holds them is not scheduled: they run as they are written, and a loop
+    whose iterations are independent should be ``"parallel"``.
+
+    Args:
+        results: shape and element type of each tensor.
+        loops: gives the statement that fills the buffers it is called with, one for each result. It reads tensors by
+            indexing them, and may allocate buffers of its own.
+        name: of the buffers; those of several results are numbered.
+
+    Raises:
+        TypeError: the loops read a buffer that is neither theirs nor a tensor's.
+    """
+    buffers: list[Buffer] = []
+    for number, (shape, dtype) in enumerate(results):
+        numbered = name if len(results) == 1 else f"{name}_{number}"
+        buffers.append(Buffer(numbered, tuple(as_expr(extent) for extent in shape), as_dtype(dtype), "arena"))
+    stmt = loops(list(buffers))
+    own = {node.buffer for node in walk(stmt) if isinstance(node, Allocate)}
+    inputs = _tensors_read((stmt,), own.union(buffers), f"{name}: the loops")
+    body = Extern(tuple(buffers), stmt)
+    return [Tensor(buffer, (), body, inputs) for buffer in buffers]
+
+
+def _tensors_read(roots: Iterable[Node], own: Set[Buffer], reader: str) -> tuple[Tensor, ...]:
+    """The tensors whose elements are loaded in ``roots``, in order; loads of ``own`` buffers do not count."""
+    found: dict[Tensor, None] = {}
+    for root in roots:
+        for node in walk(root):
+            if isinstance(node, BufferLoad) and node.buffer not in own:
+                tensor = _tensor_of.get(node.buffer)
+                if tensor is None:
+                    raise TypeError(f"{reader} reads {node.buffer.name}, which is no tensor")
+                found[tensor] = None
+    return tuple(found)
 
 
 def _index_names(formula: Callable[..., Any], count: int) -> list[str]:
@@ -282,7 +331,7 @@ def _index_names(formula: Callable[..., Any], count: int) -> list[str]:
 def _nest(tensor: Tensor, buffers: Mapping[Buffer, Buffer], block_name: str) -> Stmt:
     """The loop nest and block that compute ``tensor``."""
     body = tensor.body
-    assert body is not None
+    assert isinstance(body, (Expr, Reduction))
     reduced = body.axes if isinstance(body, Reduction) else ()
     spatial = [(axis, as_expr(0), extent, "spatial") for axis, extent in zip(tensor.axes, tensor.shape, strict=True)]
     reduction = [(axis, *_axis_ranges[axis], "reduction") for axis in reduced]
@@ -323,7 +372,7 @@ def _block(
             *[BufferStore(target, start, place) for target, start in zip(targets, body.identities, strict=True)]
         )
     else:
-        assert body is not None
+        assert isinstance(body, Expr)
         targets = [tensor.buffer]
         update = BufferStore(tensor.buffer, body, place)
     update = substitute(update, from_axis, buffers)
@@ -351,7 +400,8 @@ def _simultaneous(targets: Sequence[Buffer], values: Sequence[Expr], place: tupl
 def create_prim_func(
     name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], attrs: Mapping[str, Any] | None = None
 ) -> PrimFunc:
-    """The function that computes ``outputs`` from ``inputs``: one loop nest for each tensor in between, in order.
+    """The function that computes ``outputs`` from ``inputs``: one loop nest for each tensor in between, in order, or
+    the loops of an ``extern``.
 
     Parameters are the inputs' buffers, the outputs' buffers, and the symbolic dimensions of their shapes. Tensors in
     between are allocated in the arena.
@@ -373,8 +423,15 @@ def create_prim_func(
     stages: list[Stmt] = []
     allocated: list[Buffer] = []
     used: set[str] = set()
+    written: set[Extern] = set()
     for tensor in ordered:
         if tensor.body is None:
+            continue
+        if isinstance(tensor.body, Extern):
+            if tensor.body not in written:
+                written.add(tensor.body)
+                stages.append(substitute(tensor.body.stmt, {}, buffers))
+                allocated.extend(buffer for buffer in tensor.body.outputs if buffer not in buffers)
             continue
         block_name = _unique(tensor.name, used)
         stages.append(_nest(tensor, buffers, block_name))

@@ -1,0 +1,101 @@
+"""Running sums and products along an axis."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tilewright.graphir.op import Operator, register_operator
+from tilewright.graphir.ops.common import NUMBERS, axis_index, check_dtype, compute_type, widened
+from tilewright.graphir.ops.loop_nests import loop, nest
+from tilewright.graphir.types import TensorType
+from tilewright.tensorir import tensor as te
+from tilewright.tensorir.expr import Buffer, Expr, Var, as_expr, binary, cast, const
+from tilewright.tensorir.stmt import Allocate, BufferStore, Stmt, sequence
+from tilewright.tensorir.tensor import Tensor
+
+
+@dataclasses.dataclass(frozen=True)
+class CumulativeAttrs:
+    """How elements are run through.
+
+    Attributes:
+        axis: along which.
+        exclusive: whether an element's own value is left out, so that the first result is the neutral element.
+        reverse: whether the run begins at the end.
+    """
+
+    axis: int = 0
+    exclusive: bool = False
+    reverse: bool = False
+
+
+class Cumulative(Operator):
+    """Base of the operators: one pass along each row. Half types accumulate in float32; integers keep their type."""
+
+    arguments = ("x",)
+    Attrs = CumulativeAttrs
+    combine: ClassVar[str] = ""
+    neutral: ClassVar[int] = 0
+    function: ClassVar[Callable[..., Any]]
+
+    def infer_type(self, args: Sequence[TensorType], attrs: CumulativeAttrs) -> TensorType:
+        (x,) = args
+        check_dtype(self, 0, x, NUMBERS)
+        axis_index(self, attrs.axis, x.ndim)
+        return x
+
+    def reference(self, args: Sequence[Any], attrs: CumulativeAttrs) -> Any:
+        x = np.moveaxis(widened(args[0]), attrs.axis, 0)
+        x = x[::-1] if attrs.reverse else x
+        with np.errstate(all="ignore"):
+            if attrs.exclusive and len(x):
+                x = np.concatenate([np.full_like(x[:1], self.neutral), x[:-1]])
+            result = type(self).function(x, axis=0, dtype=x.dtype)
+            result = result[::-1] if attrs.reverse else result
+            return np.ascontiguousarray(np.moveaxis(result, 0, attrs.axis)).astype(args[0].dtype, copy=False)
+
+    def compute(self, args: Sequence[Tensor], attrs: CumulativeAttrs, out: TensorType) -> list[Tensor]:
+        (x,) = args
+        axis = attrs.axis % x.ndim
+        extent = x.shape[axis]
+        wide = compute_type(x.dtype)
+
+        def loops(outputs: list[Buffer]) -> Stmt:
+            def row(place: list[Expr]) -> Stmt:
+                total = Buffer("total", (as_expr(1),), wide, "register")
+
+                def step(k: Var) -> Stmt:
+                    at = (*place[:axis], extent - 1 - k if attrs.reverse else k, *place[axis:])
+                    emit = BufferStore(outputs[0], cast(out.dtype, total[0]), at)
+                    update = BufferStore(total, binary(self.combine, total[0], cast(wide, x[at])), (as_expr(0),))
+                    return sequence(emit, update) if attrs.exclusive else sequence(update, emit)
+
+                start = BufferStore(total, const(self.neutral, wide), (as_expr(0),))
+                return Allocate(total, sequence(start, loop(extent, step, "k")))
+
+            return nest([*x.shape[:axis], *x.shape[axis + 1 :]], row)
+
+        return te.extern([(out.shape, out.dtype)], loops, self.__name__)
+
+
+@register_operator
+class cumsum(Cumulative):
+    """The sum of the elements up to each one along an axis, as ``numpy.cumsum``."""
+
+    name = "cumsum"
+    combine = "add"
+    function = np.cumsum
+
+
+@register_operator
+class cumprod(Cumulative):
+    """The product of the elements up to each one along an axis, as ``numpy.cumprod``."""
+
+    name = "cumprod"
+    combine = "mul"
+    neutral = 1
+    function = np.cumprod

@@ -1,0 +1,28 @@
+"""How operators write loops by hand: for those whose elements depend on each other (scans, scatters, sorting)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tilewright.tensorir.expr import Expr, ExprLike, Var, as_expr
+from tilewright.tensorir.stmt import For, Stmt
+
+
+def loop(extent: ExprLike, body: Callable[[Var], Stmt], name: str = "i", kind: str = "serial") -> Stmt:
+    """``body(i)`` for every ``i`` in ``[0, extent)``."""
+    var = Var(name)
+    return For(var, as_expr(0), as_expr(extent), kind, body(var))
+
+
+def nest(extents: Sequence[ExprLike], body: Callable[[list[Expr]], Stmt], parallel: bool = True) -> Stmt:
+    """``body`` at every place of a box, in row-major order; ``parallel``: the outermost loop's iterations are
+    independent."""
+
+    def level(place: list[Expr]) -> Stmt:
+        number = len(place)
+        if number == len(extents):
+            return body(place)
+        kind = "parallel" if parallel and number == 0 else "serial"
+        return loop(extents[number], lambda var: level([*place, var]), f"i{number}", kind)
+
+    return level([])
