@@ -47,6 +47,16 @@ def all_cases() -> dict[str, Any]:
         return {case.name: case for kind in KINDS for case in load_model_tests(kind=kind)}
 
 
+@functools.cache
+def _folders() -> dict[str, str]:
+    return {name: case.kind for name, case in all_cases().items()}
+
+
+def folder_of(name: str) -> str:
+    """The folder of the suite that a case is in."""
+    return _folders()[name]
+
+
 def model_of(case: Any) -> ModelProto:
     """The model of a case."""
     return case.model if case.model is not None else onnx.load(os.path.join(case.model_dir, "model.onnx"))

@@ -73,6 +73,12 @@ def test_dimensions_of_one_name_are_one_variable() -> None:
     assert last == 2
 
 
+def test_a_question_mark_is_no_name() -> None:
+    node = helper.make_node("Identity", ["x"], ["y"])
+    first, second = tw.from_onnx(model([node], [("x", FLOAT, ["?", "?"])], ["y"]))["main"].params[0].type.shape
+    assert first is not second
+
+
 def test_shapes_narrow_a_model() -> None:
     mod = tw.from_onnx(flattened(), shapes={"x": (7, None, 4)})
     assert str(mod["main"].params[0].type) == "Tensor[(7, 3, 4), float32]"

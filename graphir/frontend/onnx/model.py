@@ -112,7 +112,8 @@ def _declared(dim: Any) -> Dim | None:
     kind = dim.WhichOneof("value")
     if kind == "dim_value":
         return int(dim.dim_value) if dim.dim_value >= 0 else None
-    return as_dim(symbol_name(dim.dim_param)) if kind == "dim_param" and dim.dim_param else None
+    # Some exporters write "?" for every unknown dimension; that is no name.
+    return as_dim(symbol_name(dim.dim_param)) if kind == "dim_param" and re.search(r"\w", dim.dim_param) else None
 
 
 def label_of(node: NodeProto) -> str:

@@ -1,0 +1,189 @@
+"""Cases of the suite in processes of their own: one that crashes, hangs or takes too much memory ends its process and
+is counted, and the next case gets a new one.
+
+    python -m tests.onnx.guarded            runs everything on both targets and writes docs/onnx.md and passing.txt
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import os
+import queue
+import resource
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.onnx.cases import Outcome, all_cases, folder_of, model_of, run_case
+
+ROOT = Path(__file__).resolve().parents[2]
+PASSING = Path(__file__).with_name("passing.txt")
+
+#: Of one case: seconds, and bytes of address space.
+TIME_LIMIT, MEMORY_LIMIT = 60.0, 16 << 30
+
+
+class Worker:
+    """A process that runs cases, one line in and one line out for each."""
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+        self.process: subprocess.Popen[str] | None = None
+        self.lines: queue.Queue[str] = queue.Queue()
+
+    def run(self, name: str) -> Outcome:
+        """The outcome of a case, ``crashed`` and ``hung`` among them."""
+        if self.process is None:
+            self._start()
+        assert self.process is not None and self.process.stdin is not None
+        self.process.stdin.write(name + "\n")
+        self.process.stdin.flush()
+        try:
+            line = self.lines.get(timeout=TIME_LIMIT)
+        except queue.Empty:
+            self.stop()
+            return Outcome("hung", f"no result after {TIME_LIMIT:.0f} s")
+        if not line:
+            code = self.process.wait()
+            self.stop()
+            return Outcome("crashed", f"the process ended with {code}")
+        return Outcome(*json.loads(line))
+
+    def _start(self) -> None:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.onnx.guarded", "--worker", self.target],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+        lines: queue.Queue[str] = queue.Queue()
+        self.process, self.lines = process, lines
+
+        def read() -> None:
+            assert process.stdout is not None
+            for line in process.stdout:
+                lines.put(line)
+            lines.put("")
+
+        threading.Thread(target=read, daemon=True).start()
+
+    def stop(self) -> None:
+        """End the process."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+
+def run_guarded(names: Iterable[str], target: str, workers: int = 2) -> Iterator[tuple[str, Outcome]]:
+    """Each case with its outcome, in order."""
+    free: queue.Queue[Worker] = queue.Queue()
+    every = [Worker(target) for _ in range(workers)]
+    for worker in every:
+        free.put(worker)
+
+    def run(name: str) -> tuple[str, Outcome]:
+        worker = free.get()
+        try:
+            return name, worker.run(name)
+        finally:
+            free.put(worker)
+
+    try:
+        with ThreadPoolExecutor(workers) as pool:
+            yield from pool.map(run, names)
+    finally:
+        for worker in every:
+            worker.stop()
+
+
+def serve(target: str) -> None:
+    """What the process of a worker does."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
+    results = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # nothing that a case prints is taken for an outcome
+    for line in sys.stdin:
+        outcome = run_case(all_cases()[line.strip()], target)
+        results.write(json.dumps([outcome.status, outcome.reason]) + "\n")
+
+
+def operator_of(name: str) -> str:
+    """The operator that a case of the suite is about: what its model calls, but helpers of a written-out body."""
+    case = all_cases()[name]
+    operators = [node.op_type for node in model_of(case).graph.node]
+    return operators[0] if len(set(operators)) == 1 else "(several operators)"
+
+
+def write_table(outcomes: dict[str, dict[str, Outcome]], path: Path) -> None:
+    """The conformance table as Markdown: counts by folder and target, and by operator what does not pass and why."""
+    folders: dict[str, collections.Counter[tuple[str, str]]] = collections.defaultdict(collections.Counter)
+    operators: dict[str, list[str]] = collections.defaultdict(list)
+    for target, found in outcomes.items():
+        for name, outcome in found.items():
+            folders[folder_of(name)][target, outcome.status] += 1
+    statuses = ("passed", "failed", "unsupported", "crashed", "hung")
+    lines = [
+        "# ONNX conformance",
+        "",
+        "Cases of the backend test-suite of the onnx package: imported, built at `opt_level=3` and compared.",
+        "Written by `python -m tests.onnx.guarded`; not edited by hand.",
+        "",
+        f"| folder | target | {' | '.join(statuses)} |",
+        f"|---|---|{'---|' * len(statuses)}",
+    ]
+    for folder, counts in folders.items():
+        for target in outcomes:
+            cells = " | ".join(str(counts[target, status]) for status in statuses)
+            lines.append(f"| {folder} | {target} | {cells} |")
+    for target in outcomes:
+        total = collections.Counter(outcome.status for outcome in outcomes[target].values())
+        lines.append(f"| all | {target} | {' | '.join(str(total[status]) for status in statuses)} |")
+    for name in next(iter(outcomes.values())):
+        operators[operator_of(name)].append(name)
+    lines += ["", "## By operator", "", f"| operator | {' | '.join(f'passed, {t}' for t in outcomes)} | of | why not |"]
+    lines.append(f"|---|{'---|' * len(outcomes)}---|---|")
+    for operator, names in sorted(operators.items()):
+        passed = [sum(found[name].status == "passed" for name in names) for found in outcomes.values()]
+        reasons = {
+            found[name].reason.replace("|", "\\|").replace("\n", " ")[:110]
+            for found in outcomes.values()
+            for name in names
+            if found[name].status != "passed"
+        }
+        why = "; ".join(sorted(reasons)[:3]) + (f"; and {len(reasons) - 3} more" if len(reasons) > 3 else "")
+        lines.append(f"| {operator} | {' | '.join(map(str, passed))} | {len(names)} | {why} |")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--worker", metavar="TARGET", help=argparse.SUPPRESS)
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--target", action="append", choices=["llvm", "numba"])
+    options = parser.parse_args(arguments)
+    if options.worker:
+        serve(options.worker)
+        return
+    names = list(all_cases())
+    outcomes: dict[str, dict[str, Outcome]] = {}
+    for target in options.target or ["llvm", "numba"]:
+        outcomes[target] = found = {}
+        for name, outcome in run_guarded(names, target, options.workers):
+            found[name] = outcome
+            if outcome.status in ("crashed", "hung"):
+                print(f"{outcome.status} {target} {name}", flush=True)
+        print(target, dict(collections.Counter(outcome.status for outcome in found.values())), flush=True)
+    write_table(outcomes, ROOT / "docs" / "onnx.md")
+    passing = [name for name in names if all(found[name].status == "passed" for found in outcomes.values())]
+    PASSING.write_text("\n".join(passing) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
