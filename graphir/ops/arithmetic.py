@@ -128,6 +128,46 @@ class floor_mod(Binary):
         return lhs % _safe_divisor(rhs)
 
 
+def _truncated(lhs: np.ndarray[Any, Any], rhs: np.ndarray[Any, Any]) -> Any:
+    """The integer quotient rounded toward zero; 0 over zero."""
+    quotient, remainder = np.floor_divide(lhs, rhs), np.mod(lhs, rhs)
+    inexact_negative = (remainder != 0) & ((lhs < 0) != (rhs < 0))
+    return quotient + inexact_negative.astype(quotient.dtype)
+
+
+@register_operator
+class trunc_divide(Binary):
+    """``lhs / rhs`` rounded toward zero, as C divides. Integers over zero give 0, the least integer over -1 wraps to
+    itself."""
+
+    name = "trunc_divide"
+
+    def evaluate(self, arrays: Sequence[np.ndarray[Any, Any]], attrs: Any) -> Any:
+        lhs, rhs = arrays
+        return np.trunc(lhs / rhs) if lhs.dtype.kind == "f" else _truncated(lhs, rhs)
+
+    def scalar(self, lhs: Expr, rhs: Expr) -> Expr:
+        if lhs.dtype.is_float:
+            return call("trunc", lhs / rhs)
+        quotient = binary("truncdiv", lhs, _safe_divisor(rhs))
+        if rhs.dtype.is_int:
+            quotient = select(rhs.equal(-1), -lhs, quotient)
+        return select(rhs.equal(0), const(0, lhs.dtype), quotient)
+
+
+@register_operator
+class trunc_mod(Binary):
+    """The remainder of ``trunc_divide``, which has the sign of ``lhs``, as C's ``fmod``; 0 for integers over zero."""
+
+    name = "trunc_mod"
+    function = np.fmod
+
+    def scalar(self, lhs: Expr, rhs: Expr) -> Expr:
+        if lhs.dtype.is_float:
+            return call("fmod", lhs, rhs)
+        return binary("truncmod", lhs, _safe_divisor(rhs))
+
+
 @register_operator
 class maximum(Binary):
     """The larger of ``lhs`` and ``rhs``; NaN if either is NaN."""

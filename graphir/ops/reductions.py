@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
 from tilewright.graphir.base import Expr as GraphExpr
+from tilewright.graphir.base import call_operator
 from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops import calls
 from tilewright.graphir.ops.common import (
@@ -24,8 +26,8 @@ from tilewright.graphir.ops.common import (
 )
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
-from tilewright.tensorir.dtype import INT64
-from tilewright.tensorir.expr import Expr, Var, as_expr, cast
+from tilewright.tensorir.dtype import FLOAT64, INT64
+from tilewright.tensorir.expr import Expr, Var, as_expr, cast, const, maximum, minimum
 from tilewright.tensorir.tensor import Tensor
 
 
@@ -75,29 +77,70 @@ def check_not_empty(op: Operator, x: TensorType, axes: Sequence[int]) -> None:
             raise op.error(0, f"elements along axis {axis}", x)
 
 
+@dataclasses.dataclass(frozen=True)
+class ExtremeAttrs(ReduceAttrs):
+    """As :class:`ReduceAttrs`; ``initial`` takes part beside the elements, so that there need be none."""
+
+    initial: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if hasattr(self.initial, "item"):
+            object.__setattr__(self, "initial", self.initial.item())
+
+
+class Extreme(NonEmptyReduce):
+    """Base of the two. A subclass states ``pair`` (of two values on expressions) and its NumPy reference."""
+
+    Attrs = ExtremeAttrs
+    pair: ClassVar[Callable[[Expr, Expr], Expr]]
+
+    def infer_type(self, args: Sequence[TensorType], attrs: ExtremeAttrs) -> TensorType:
+        if attrs.initial is None:
+            return super().infer_type(args, attrs)
+        if isinstance(attrs.initial, float) and not args[0].dtype.is_float:
+            raise self.error("initial", f"an integer, as x is {args[0].dtype!s}", attrs.initial)
+        return Reduce.infer_type(self, args, attrs)
+
+    def compute(self, args: Sequence[Tensor], attrs: ExtremeAttrs, out: TensorType) -> Tensor | list[Tensor]:
+        identity = self.combine(const(0, args[0].dtype), ()).identities[0]
+        found = super().compute(args, attrs, out)
+        if attrs.initial is None or attrs.initial == getattr(identity, "value", None):
+            return found
+        assert isinstance(found, Tensor)
+        initial, pair = const(attrs.initial, out.dtype), type(self).pair
+        return te.compute(out.shape, lambda *place: pair(found[place], initial), name=f"{self.__name__}_initial")
+
+
+def _initial(attrs: ExtremeAttrs, dtype: np.dtype[Any]) -> dict[str, Any]:
+    return {} if attrs.initial is None else {"initial": dtype.type(attrs.initial)}
+
+
 @register_operator
-class max(NonEmptyReduce):
+class max(Extreme):
     """The greatest value over axes; NaN if any is NaN. Over a symbolic axis without elements: the least value of the
     type."""
 
     name = "max"
+    pair = staticmethod(maximum)
 
-    def evaluate(self, x: np.ndarray[Any, Any], axes: tuple[int, ...], attrs: Any) -> Any:
-        return np.max(x, axis=axes, keepdims=attrs.keepdims)
+    def evaluate(self, x: np.ndarray[Any, Any], axes: tuple[int, ...], attrs: ExtremeAttrs) -> Any:
+        return np.max(x, axis=axes, keepdims=attrs.keepdims, **_initial(attrs, x.dtype))
 
     def combine(self, source: Expr, axes: Sequence[Var]) -> te.Reduction:
         return te.max(source, axis=axes)
 
 
 @register_operator
-class min(NonEmptyReduce):
+class min(Extreme):
     """The least value over axes; NaN if any is NaN. Over a symbolic axis without elements: the greatest value of the
     type."""
 
     name = "min"
+    pair = staticmethod(minimum)
 
-    def evaluate(self, x: np.ndarray[Any, Any], axes: tuple[int, ...], attrs: Any) -> Any:
-        return np.min(x, axis=axes, keepdims=attrs.keepdims)
+    def evaluate(self, x: np.ndarray[Any, Any], axes: tuple[int, ...], attrs: ExtremeAttrs) -> Any:
+        return np.min(x, axis=axes, keepdims=attrs.keepdims, **_initial(attrs, x.dtype))
 
     def combine(self, source: Expr, axes: Sequence[Var]) -> te.Reduction:
         return te.min(source, axis=axes)
@@ -223,15 +266,16 @@ class std(Reduce):
 
 
 @register_operator
-class logsumexp(NonEmptyReduce):
-    """``log(sum(exp(x)))`` over axes, shifted by the greatest value so that nothing overflows."""
+class logsumexp(Reduce):
+    """``log(sum(exp(x)))`` over axes, shifted by the greatest value so that nothing overflows; minus infinity over
+    none."""
 
     name = "logsumexp"
     dtypes = FLOATS
     compute = None  # type: ignore[assignment]  # what it is made of is written in decompose
 
     def evaluate(self, x: np.ndarray[Any, Any], axes: tuple[int, ...], attrs: Any) -> Any:
-        greatest = np.max(x, axis=axes, keepdims=True)
+        greatest = np.max(x, axis=axes, keepdims=True, initial=-np.inf)
         greatest = np.where(np.isinf(greatest), np.zeros((), x.dtype), greatest)
         result = np.log(np.sum(np.exp(x - greatest), axis=axes, keepdims=True)) + greatest
         return result if attrs.keepdims else np.squeeze(result, axes)
@@ -240,7 +284,7 @@ class logsumexp(NonEmptyReduce):
         (x,) = args
         dtype, axes = x.dtype, self.axes(x.ndim, attrs)
         wide = calls.cast(x, dtype="float32") if is_half(dtype) else x
-        greatest = calls.max(wide, axis=axes, keepdims=True)
+        greatest = calls.max(wide, axis=axes, keepdims=True, initial=-math.inf)
         greatest = calls.where(calls.isinf(greatest), 0.0, greatest)  # infinity less infinity is no number
         result = calls.add(
             calls.log(calls.sum(calls.exp(calls.subtract(wide, greatest)), axis=axes, keepdims=True)), greatest
@@ -248,6 +292,57 @@ class logsumexp(NonEmptyReduce):
         if not attrs.keepdims:
             result = calls.squeeze(result, axis=axes)
         return calls.cast(result, dtype=dtype) if is_half(dtype) else result
+
+
+@register_operator
+class sum_squares(Reduce):
+    """The sum of squares over axes; 0 for none. Integers keep their type and wrap."""
+
+    name = "sum_squares"
+
+    def evaluate(self, x: np.ndarray[Any, Any], axes: tuple[int, ...], attrs: Any) -> Any:
+        return np.sum(np.square(x), axis=axes, keepdims=attrs.keepdims, dtype=x.dtype)
+
+    def combine(self, source: Expr, axes: Sequence[Var]) -> te.Reduction:
+        return te.sum(source * source, axis=axes)
+
+
+@dataclasses.dataclass(frozen=True)
+class NormAttrs(ReduceAttrs):
+    """As :class:`ReduceAttrs`; ``ord``: 1 for the sum of absolute values, 2 for the root of the sum of squares."""
+
+    ord: int = 2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.ord not in (1, 2):
+            raise ValueError(f"ord: expected 1 or 2, found {self.ord!r}")
+
+
+@register_operator
+class norm(Reduce):
+    """The length of the vector of all elements over axes; 0 for none. The root of integers is rounded toward zero."""
+
+    name = "norm"
+    Attrs = NormAttrs
+    compute = None  # type: ignore[assignment]  # what it is made of is written in decompose
+
+    def evaluate(self, x: np.ndarray[Any, Any], axes: tuple[int, ...], attrs: NormAttrs) -> Any:
+        if attrs.ord == 1:
+            return np.sum(np.abs(x), axis=axes, keepdims=attrs.keepdims, dtype=x.dtype)
+        wide = x.astype(np.float64) if x.dtype.kind in "iu" else x
+        return np.sqrt(np.sum(np.square(wide), axis=axes, keepdims=attrs.keepdims))
+
+    def decompose(self, args: Sequence[GraphExpr], attrs: NormAttrs) -> GraphExpr:
+        (x,) = args
+        dtype, over = x.dtype, {"axis": attrs.axis, "keepdims": attrs.keepdims}
+        wide = FLOAT64 if dtype.is_integer and attrs.ord == 2 else compute_type(dtype)
+        values = x if wide is dtype else calls.cast(x, dtype=wide)
+        if attrs.ord == 1:
+            result = calls.sum(call_operator("abs", values), **over)
+        else:
+            result = calls.sqrt(call_operator("sum_squares", values, **over))
+        return result if wide is dtype else calls.cast(result, dtype=dtype)
 
 
 @dataclasses.dataclass(frozen=True)

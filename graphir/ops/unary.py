@@ -81,6 +81,30 @@ isfinite = _function("isfinite", np.isfinite, "Whether ``x`` is neither NaN nor 
 
 
 @register_operator
+class isposinf(Unary):
+    """Whether ``x`` is positive infinity."""
+
+    name = "isposinf"
+    result_dtype = BOOL
+    function = np.isposinf
+
+    def scalar(self, x: Expr) -> Expr:
+        return x.equal(const(math.inf, x.dtype))
+
+
+@register_operator
+class isneginf(Unary):
+    """Whether ``x`` is negative infinity."""
+
+    name = "isneginf"
+    result_dtype = BOOL
+    function = np.isneginf
+
+    def scalar(self, x: Expr) -> Expr:
+        return x.equal(const(-math.inf, x.dtype))
+
+
+@register_operator
 class negative(Unary):
     """``-x``; integers wrap."""
 

@@ -14,7 +14,7 @@ from tilewright.graphir.op import register_operator
 from tilewright.graphir.ops.common import NUMBERS, Unary, axis_index, check_dtype, compute_type, same_dtype, widened
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
-from tilewright.tensorir.expr import Expr, Var, call, cast, const, maximum, select
+from tilewright.tensorir.expr import Expr, Var, call, cast, const, maximum, minimum, select
 from tilewright.tensorir.tensor import Tensor
 
 
@@ -146,3 +146,229 @@ class silu(Unary):
 
     def scalar(self, x: Expr) -> Expr:
         return x * call("sigmoid", x)
+
+
+@dataclasses.dataclass(frozen=True)
+class SwishAttrs:
+    """``beta``: the factor of ``x`` in the sigmoid."""
+
+    beta: float = 1.0
+
+
+@register_operator
+class swish(Unary):
+    """``x * sigmoid(beta * x)``: Ramachandran et al., "Searching for Activation Functions", 2017."""
+
+    name = "nn.swish"
+    Attrs = SwishAttrs
+
+    def evaluate(self, arrays: Sequence[np.ndarray[Any, Any]], attrs: SwishAttrs) -> Any:
+        x = arrays[0].astype(np.float64)
+        return x / (1 + np.exp(-attrs.beta * x))
+
+    def formula(self, values: Sequence[Expr], attrs: SwishAttrs) -> Expr:
+        (x,) = values
+        return x * call("sigmoid", x * const(attrs.beta, x.dtype))
+
+
+@dataclasses.dataclass(frozen=True)
+class AlphaAttrs:
+    """``alpha``: the value whose negative the function tends to far below 0, where ``x`` is scaled by it."""
+
+    alpha: float = 1.0
+
+
+@register_operator
+class elu(Unary):
+    """``x`` above 0, ``alpha * (exp(x) - 1)`` below: Clevert et al., "Fast and Accurate Deep Network Learning by
+    Exponential Linear Units", 2016."""
+
+    name = "nn.elu"
+    Attrs = AlphaAttrs
+
+    def evaluate(self, arrays: Sequence[np.ndarray[Any, Any]], attrs: AlphaAttrs) -> Any:
+        x = arrays[0].astype(np.float64)
+        return np.where(x > 0, x, attrs.alpha * np.expm1(x))
+
+    def formula(self, values: Sequence[Expr], attrs: AlphaAttrs) -> Expr:
+        (x,) = values
+        return select(x > 0.0, x, const(attrs.alpha, x.dtype) * call("expm1", x))
+
+
+@register_operator
+class celu(Unary):
+    """``x`` above 0, ``alpha * (exp(x / alpha) - 1)`` below: Barron, "Continuously Differentiable Exponential Linear
+    Units", 2017."""
+
+    name = "nn.celu"
+    Attrs = AlphaAttrs
+
+    def evaluate(self, arrays: Sequence[np.ndarray[Any, Any]], attrs: AlphaAttrs) -> Any:
+        x = arrays[0].astype(np.float64)
+        return np.where(x > 0, x, attrs.alpha * np.expm1(x / attrs.alpha))
+
+    def formula(self, values: Sequence[Expr], attrs: AlphaAttrs) -> Expr:
+        (x,) = values
+        alpha = const(attrs.alpha, x.dtype)
+        return select(x > 0.0, x, alpha * call("expm1", x / alpha))
+
+
+@dataclasses.dataclass(frozen=True)
+class SeluAttrs:
+    """``alpha`` and ``gamma``: the defaults keep mean and variance of a network's layers."""
+
+    alpha: float = 1.6732632423543772
+    gamma: float = 1.0507009873554805
+
+
+@register_operator
+class selu(Unary):
+    """``gamma * x`` above 0, ``gamma * alpha * (exp(x) - 1)`` below: Klambauer et al., "Self-Normalizing Neural
+    Networks", 2017."""
+
+    name = "nn.selu"
+    Attrs = SeluAttrs
+
+    def evaluate(self, arrays: Sequence[np.ndarray[Any, Any]], attrs: SeluAttrs) -> Any:
+        x = arrays[0].astype(np.float64)
+        return attrs.gamma * np.where(x > 0, x, attrs.alpha * np.expm1(x))
+
+    def formula(self, values: Sequence[Expr], attrs: SeluAttrs) -> Expr:
+        (x,) = values
+        return const(attrs.gamma, x.dtype) * select(x > 0.0, x, const(attrs.alpha, x.dtype) * call("expm1", x))
+
+
+@dataclasses.dataclass(frozen=True)
+class HardSigmoidAttrs:
+    """``alpha``: the slope; ``beta``: the value at 0."""
+
+    alpha: float = 0.2
+    beta: float = 0.5
+
+
+def _hard_sigmoid(x: Expr, alpha: float, beta: float) -> Expr:
+    line = x * const(alpha, x.dtype) + const(beta, x.dtype)
+    return minimum(maximum(line, const(0, x.dtype)), const(1, x.dtype))
+
+
+@register_operator
+class hard_sigmoid(Unary):
+    """``alpha * x + beta``, limited to ``[0, 1]``; NaN stays NaN."""
+
+    name = "nn.hard_sigmoid"
+    Attrs = HardSigmoidAttrs
+
+    def evaluate(self, arrays: Sequence[np.ndarray[Any, Any]], attrs: HardSigmoidAttrs) -> Any:
+        return np.clip(attrs.alpha * arrays[0].astype(np.float64) + attrs.beta, 0, 1)
+
+    def formula(self, values: Sequence[Expr], attrs: HardSigmoidAttrs) -> Expr:
+        return _hard_sigmoid(values[0], attrs.alpha, attrs.beta)
+
+
+@register_operator
+class hard_swish(Unary):
+    """``x * hard_sigmoid(x)`` with slope 1/6: Howard et al., "Searching for MobileNetV3", 2019."""
+
+    name = "nn.hard_swish"
+
+    def evaluate(self, arrays: Sequence[np.ndarray[Any, Any]], attrs: Any) -> Any:
+        x = arrays[0].astype(np.float64)
+        return x * np.clip(x / 6 + 0.5, 0, 1)
+
+    def scalar(self, x: Expr) -> Expr:
+        return x * _hard_sigmoid(x, 1 / 6, 0.5)
+
+
+def _softplus(x: Expr) -> Expr:
+    return maximum(x, const(0, x.dtype)) + call("log1p", call("exp", -call("abs", x)))
+
+
+@register_operator
+class softplus(Unary):
+    """``log(1 + exp(x))``, which overflows for no ``x``."""
+
+    name = "nn.softplus"
+
+    def evaluate(self, arrays: Sequence[np.ndarray[Any, Any]], attrs: Any) -> Any:
+        return np.logaddexp(arrays[0].astype(np.float64), 0)
+
+    def scalar(self, x: Expr) -> Expr:
+        return _softplus(x)
+
+
+@register_operator
+class softsign(Unary):
+    """``x / (1 + abs(x))``."""
+
+    name = "nn.softsign"
+
+    def evaluate(self, arrays: Sequence[np.ndarray[Any, Any]], attrs: Any) -> Any:
+        x = arrays[0].astype(np.float64)
+        return x / (1 + np.abs(x))
+
+    def scalar(self, x: Expr) -> Expr:
+        return x / (call("abs", x) + const(1, x.dtype))
+
+
+@register_operator
+class mish(Unary):
+    """``x * tanh(softplus(x))``: Misra, "Mish: A Self Regularized Non-Monotonic Activation Function", 2019."""
+
+    name = "nn.mish"
+
+    def evaluate(self, arrays: Sequence[np.ndarray[Any, Any]], attrs: Any) -> Any:
+        x = arrays[0].astype(np.float64)
+        return x * np.tanh(np.logaddexp(x, 0))
+
+    def scalar(self, x: Expr) -> Expr:
+        return x * call("tanh", _softplus(x))
+
+
+@dataclasses.dataclass(frozen=True)
+class ThresholdAttrs:
+    """``alpha``: the threshold."""
+
+    alpha: float = 1.0
+
+
+@register_operator
+class thresholded_relu(Unary):
+    """``x`` above ``alpha``, else 0 (also for NaN)."""
+
+    name = "nn.thresholded_relu"
+    Attrs = ThresholdAttrs
+
+    def evaluate(self, arrays: Sequence[np.ndarray[Any, Any]], attrs: ThresholdAttrs) -> Any:
+        (x,) = arrays
+        return np.where(x > np.asarray(attrs.alpha, x.dtype), x, np.zeros((), x.dtype))
+
+    def formula(self, values: Sequence[Expr], attrs: ThresholdAttrs) -> Expr:
+        (x,) = values
+        return select(x > const(attrs.alpha, x.dtype), x, const(0, x.dtype))
+
+
+@dataclasses.dataclass(frozen=True)
+class ShrinkAttrs:
+    """``bias``: by how much values move toward 0; ``lambd``: those up to this distance from 0 become 0."""
+
+    bias: float = 0.0
+    lambd: float = 0.5
+
+
+@register_operator
+class shrink(Unary):
+    """``x - bias`` above ``lambd``, ``x + bias`` below ``-lambd``, else 0: the hard shrink function, and with ``bias``
+    equal to ``lambd`` the soft one."""
+
+    name = "nn.shrink"
+    Attrs = ShrinkAttrs
+
+    def evaluate(self, arrays: Sequence[np.ndarray[Any, Any]], attrs: ShrinkAttrs) -> Any:
+        (x,) = arrays
+        bias, lambd = np.asarray(attrs.bias, x.dtype), np.asarray(attrs.lambd, x.dtype)
+        return np.where(x > lambd, x - bias, np.where(x < -lambd, x + bias, np.zeros((), x.dtype)))
+
+    def formula(self, values: Sequence[Expr], attrs: ShrinkAttrs) -> Expr:
+        (x,) = values
+        bias, lambd = const(attrs.bias, x.dtype), const(attrs.lambd, x.dtype)
+        return select(x > lambd, x - bias, select(x < -lambd, x + bias, const(0, x.dtype)))
