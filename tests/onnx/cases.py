@@ -65,10 +65,16 @@ def model_of(case: Any) -> ModelProto:
 def data_sets(case: Any, model: ModelProto) -> Iterator[tuple[Sequence[Any], Sequence[Any]]]:
     """Inputs and expected outputs."""
     if case.data_sets is not None:
-        yield from case.data_sets
+        for inputs, expected in case.data_sets:
+            yield [_array(value) for value in inputs], [_array(value) for value in expected]
         return
     for folder in sorted(glob.glob(os.path.join(case.model_dir, "test_data_set_*"))):
         yield _files(folder, "input", len(model.graph.input)), _files(folder, "output", len(model.graph.output))
+
+
+def _array(value: Any) -> Any:
+    """Values of some types come as tensors of the onnx package."""
+    return to_array(value, None) if isinstance(value, TensorProto) else value
 
 
 def _files(folder: str, kind: str, count: int) -> list[Any]:

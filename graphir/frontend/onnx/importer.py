@@ -281,6 +281,8 @@ def _standard_body(node: NodeProto, opset: int, inputs: Sequence[Expr | None]) -
         return None
     function = FunctionProto()
     function.ParseFromString(data)
+    defaults = (attribute.default_value for attribute in schema.attributes.values() if not attribute.required)
+    function.attribute_proto.extend(default for default in defaults if default.name)
     return function
 
 
