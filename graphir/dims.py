@@ -108,6 +108,16 @@ def bind_dims(value: Any, sizes: Mapping[Expr, int]) -> Any:
     return value
 
 
+def has_symbols(value: Any) -> bool:
+    """Whether a symbolic variable is in a dimension, in a tuple of them, or in a field of a record of attributes."""
+    if isinstance(value, Expr):
+        return not isinstance(value, IntImm)
+    if isinstance(value, tuple):
+        return any(map(has_symbols, value))
+    fields = getattr(value, "__dataclass_fields__", ())
+    return any(has_symbols(getattr(value, name)) for name in fields)
+
+
 def symbols_of(dims: Iterable[Dim]) -> list[Var]:
     """The symbolic variables in ``dims``, in order of first use."""
     found: dict[Var, None] = {}

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.graphir.dims import Dim, simplify
+from tilewright.graphir.dims import Dim, has_symbols, simplify
 from tilewright.graphir.expr import Call, Constant, Expr, Tuple, TupleGetItem
 from tilewright.graphir.op import Operator, get_operator
 from tilewright.graphir.types import TensorType
 from tilewright.graphir.visitor import post_order
 from tilewright.tensorir.expr import Expr as Scalar
-from tilewright.tensorir.expr import IntImm, maximum, minimum
+from tilewright.tensorir.expr import maximum, minimum
 
 Array = np.ndarray[Any, Any]
 Rule = Callable[[Sequence[Array], Any, TensorType], Any]
@@ -81,7 +81,7 @@ def _apply(node: Call, op: Operator, args: list[Array]) -> Array | tuple[Array |
     if op.name == "dims":
         values = node.attrs.values
         return as_array(values, (len(values),))
-    if not symbolic and not _has_symbols(node.attrs):
+    if not symbolic and not has_symbols(node.attrs):
         with np.errstate(all="ignore"):
             result = op.reference(args, node.attrs)
         return tuple(np.asarray(part) for part in result) if isinstance(result, tuple) else np.asarray(result)
@@ -102,15 +102,6 @@ def as_array(values: Sequence[Any], shape: Sequence[int]) -> Array:
     result = np.empty(len(simple), object)
     result[:] = simple
     return result.reshape(tuple(shape))
-
-
-def _has_symbols(value: Any) -> bool:
-    if isinstance(value, Scalar):
-        return not isinstance(value, IntImm)
-    if isinstance(value, tuple):
-        return any(map(_has_symbols, value))
-    fields = getattr(value, "__dataclass_fields__", None)
-    return fields is not None and any(_has_symbols(getattr(value, name)) for name in fields)
 
 
 # Rules: on arrays of which at least one holds integer expressions.

@@ -403,8 +403,8 @@ def create_prim_func(
     """The function that computes ``outputs`` from ``inputs``: one loop nest for each tensor in between, in order, or
     the loops of an ``extern``.
 
-    Parameters are the inputs' buffers, the outputs' buffers, and the symbolic dimensions of their shapes. Tensors in
-    between are allocated in the arena.
+    Parameters are the inputs' buffers, the outputs' buffers, and the symbolic dimensions in shapes and formulas. Tensors
+    in between are allocated in the arena.
 
     Raises:
         ValueError: an output is a placeholder, or a placeholder that is needed is no input.
@@ -447,6 +447,7 @@ def create_prim_func(
     for param in list(params):
         for extent in param.shape if isinstance(param, Buffer) else ():
             dims.update(dict.fromkeys(free_vars(extent)))
+    dims.update(dict.fromkeys(free_vars(body)))  # those that only a formula mentions
     return PrimFunc(name, (*params, *dims), body, {**(attrs or {}), "num_outputs": len(outputs)})
 
 

@@ -16,6 +16,7 @@ import dataclasses
 
 import numpy as np
 
+from tilewright.graphir.dims import has_symbols
 from tilewright.graphir.expr import Call, Constant, Expr, Function, If, Tuple, TupleGetItem
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import Operator
@@ -69,8 +70,8 @@ def _fold_call(node: Call, max_bytes: int, ctx: PassContext) -> Expr:
     if not isinstance(op, Operator) or not op.pure or node.type is None:
         return node
     size = type_bytes(node.type)
-    if size is None:
-        return node
+    if size is None or has_symbols(node.attrs):
+        return node  # it depends on sizes that a call brings
     given = sum(arg.data.nbytes for arg in node.args if isinstance(arg, Constant))
     if size > max(max_bytes, 2 * given):
         ctx.remark(f"{op.name} not computed: its result has {size} bytes", "missed", summary(node))

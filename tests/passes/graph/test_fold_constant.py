@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tilewright import graphir as gi
@@ -38,3 +39,11 @@ def test_the_limit_is_an_option():
         assert FoldConstant()(mod) is mod
     with PassContext(config={"graphir.FoldConstant": {"max_bytes": 400}}):
         assert isinstance(FoldConstant()(mod)["main"].body, gi.Constant)
+
+
+def test_what_depends_on_sizes_of_a_call_stays(rewrites):
+    vector = gi.const(np.arange(9, dtype="f4"))
+    mod = gi.IRModule.from_expr(gi.slice(vector, begin=(gi.symbol("n"),), end=(gi.symbol("n") + 2,)))
+    dims = gi.IRModule.from_expr(gi.get_operator("dims")(values=(gi.symbol("n"), 2)))
+    for unchanged in (mod, dims):
+        rewrites(FoldConstant(), unchanged, unchanged)
