@@ -1,0 +1,458 @@
+"""Recurrent layers: a state that each step of a sequence changes.
+
+All input projections of a layer are one product of matrices; only what depends on the state is done step by step. A few
+steps of known number are written out, so that the passes optimize across them; otherwise a loop carries the state.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tilewright.graphir.base import Expr as GraphExpr
+from tilewright.graphir.base import call_operator
+from tilewright.graphir.dims import Dim, dim_equal, format_shape, simplify
+from tilewright.graphir.expr import Function, Loop, Tuple, TupleGetItem, Var, const
+from tilewright.graphir.op import Operator, register_operator
+from tilewright.graphir.ops import calls
+from tilewright.graphir.ops.common import FLOATS, check_dtype, compute_type, normalize, sequence_of, widened
+from tilewright.graphir.types import TensorType, TupleType
+
+#: Sequences of up to so many steps are written out.
+MOST_UNROLLED = 16
+
+DIRECTIONS = ("forward", "reverse", "bidirectional")
+
+
+@dataclasses.dataclass(frozen=True)
+class Activation:
+    """A function of a gate: its name, and the parameters that it has (others are not looked at)."""
+
+    name: str
+    alpha: float
+    beta: float
+
+
+def _call(name: str) -> Callable[[GraphExpr, Activation], GraphExpr]:
+    return lambda x, _: call_operator(name, x)
+
+
+def _affine(x: GraphExpr, a: Activation) -> GraphExpr:
+    return x * a.alpha + a.beta
+
+
+def _elu(x: GraphExpr, a: Activation) -> GraphExpr:
+    return calls.where(
+        call_operator("greater", x, 0.0), x, (calls.exp(call_operator("minimum", x, 0.0)) - 1.0) * a.alpha
+    )
+
+
+def _softplus(x: GraphExpr, _: Activation) -> GraphExpr:
+    """``log(1 + exp(x))`` that does not overflow."""
+    return call_operator("maximum", x, 0.0) + call_operator("log1p", calls.exp(-call_operator("abs", x)))
+
+
+#: The functions by name: on expressions, on arrays, and the parameters where none are given.
+ACTIVATIONS: dict[
+    str, tuple[Callable[[GraphExpr, Activation], GraphExpr], Callable[[Any, Activation], Any], tuple[float, float]]
+] = {
+    "Relu": (_call("nn.relu"), lambda x, a: np.maximum(x, 0), (0.0, 0.0)),
+    "Tanh": (_call("tanh"), lambda x, a: np.tanh(x), (0.0, 0.0)),
+    "Sigmoid": (_call("sigmoid"), lambda x, a: 1 / (1 + np.exp(-x)), (0.0, 0.0)),
+    "Affine": (_affine, lambda x, a: a.alpha * x + a.beta, (1.0, 0.0)),
+    "LeakyRelu": (
+        lambda x, a: call_operator("nn.leaky_relu", x, alpha=a.alpha),
+        lambda x, a: np.where(x >= 0, x, a.alpha * x),
+        (0.01, 0.0),
+    ),
+    "ThresholdedRelu": (
+        lambda x, a: calls.where(call_operator("greater_equal", x, a.alpha), x, 0.0 * x),
+        lambda x, a: np.where(x >= a.alpha, x, 0 * x),
+        (1.0, 0.0),
+    ),
+    "ScaledTanh": (
+        lambda x, a: call_operator("tanh", x * a.beta) * a.alpha,
+        lambda x, a: a.alpha * np.tanh(a.beta * x),
+        (1.0, 1.0),
+    ),
+    "HardSigmoid": (
+        lambda x, a: call_operator("clip", _affine(x, a), a_min=0.0, a_max=1.0),
+        lambda x, a: np.clip(a.alpha * x + a.beta, 0, 1),
+        (0.2, 0.5),
+    ),
+    "Elu": (_elu, lambda x, a: np.where(x > 0, x, a.alpha * np.expm1(np.minimum(x, 0))), (1.0, 0.0)),
+    "Softsign": (
+        lambda x, a: x / (call_operator("abs", x) + 1.0),
+        lambda x, a: x / (1 + np.abs(x)),
+        (0.0, 0.0),
+    ),
+    "Softplus": (_softplus, lambda x, a: np.logaddexp(x, 0), (0.0, 0.0)),
+}
+
+
+def activation(name: str, alpha: float | None = None, beta: float | None = None) -> Activation:
+    """The function of that name, whatever its case.
+
+    Raises:
+        ValueError: there is none.
+    """
+    for known, (_, _, defaults) in ACTIVATIONS.items():
+        if known.lower() == name.lower():
+            return Activation(known, *[d if v is None else v for d, v in zip(defaults, (alpha, beta), strict=True)])
+    raise ValueError(f"activations: expected one of {', '.join(ACTIVATIONS)}, found {name!r}")
+
+
+@dataclasses.dataclass(frozen=True)
+class RecurrentAttrs:
+    """How the steps go.
+
+    Attributes:
+        direction: ``forward``, ``reverse`` (from the last step to the first) or ``bidirectional`` (both).
+        activations: names, or :class:`Activation` objects, of the layer's functions for each direction in turn; empty:
+            the usual ones.
+        clip: the limit of what the functions of gates take, of either sign; None: none.
+    """
+
+    direction: str = "forward"
+    activations: Any = ()
+    clip: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.direction not in DIRECTIONS:
+            raise ValueError(f"direction: expected one of {', '.join(DIRECTIONS)}, found {self.direction!r}")
+        given = [activation(a) if isinstance(a, str) else a for a in sequence_of(self.activations, "activations")]
+        normalize(self, activations=tuple(given))
+
+    @property
+    def reversed(self) -> tuple[bool, ...]:
+        """For each direction, whether it begins at the last step."""
+        return {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}[self.direction]
+
+
+class _Kit:
+    """What a step's formula is made of: on expressions, or on arrays. Operators ``+ - *`` are those of the values."""
+
+    def __init__(self, symbolic: bool, clip: float | None, hidden: Dim) -> None:
+        self.symbolic, self.limit, self.hidden = symbolic, clip, hidden
+
+    def gate(self, x: Any, number: int) -> Any:
+        """Part ``number`` of ``x``, ``[batch, gates * hidden]``."""
+        begin, end = simplify(self.hidden * number), simplify(self.hidden * (number + 1))
+        if self.symbolic:
+            return calls.slice(x, begin=(begin,), end=(end,), axes=(len(x.shape) - 1,))
+        return x[..., begin:end]
+
+    def activate(self, function: Activation, x: Any, clipped: bool = True) -> Any:
+        """``function`` of ``x``, limited before if there is a limit."""
+        if clipped and self.limit is not None:
+            if self.symbolic:
+                x = call_operator("clip", x, a_min=-self.limit, a_max=self.limit)
+            else:
+                x = np.clip(x, -self.limit, self.limit)
+        return ACTIVATIONS[function.name][0 if self.symbolic else 1](x, function)
+
+    def recur(self, h: Any, weight: Any) -> Any:
+        """``h @ weight.T``."""
+        return call_operator("nn.dense", h, weight) if self.symbolic else h @ weight.T
+
+
+class Recurrent(Operator):
+    """Base of recurrent layers.
+
+    Arguments: ``x`` ``[steps, batch, in]``; for each direction ``weight`` ``[directions, gates * hidden, in]``,
+    ``recurrent_weight`` ``[directions, gates * hidden, hidden]``, ``bias`` ``[directions, 2 * gates * hidden]`` (of the
+    inputs' and of the state's product), the initial states ``[directions, batch, hidden]``, and optionally ``lengths``
+    ``[batch]``: how many steps each item has; results behind them are 0, and the state stays. The result is a tuple:
+    the first state after each step, ``[steps, directions, batch, hidden]``, and the final states.
+
+    A subclass states ``gates``, ``states``, ``usual`` (activations) and ``step``.
+    """
+
+    Attrs = RecurrentAttrs
+    gates: ClassVar[int] = 1
+    states: ClassVar[int] = 1
+    usual: ClassVar[tuple[str, ...]] = ("Tanh",)
+
+    @property
+    def lengths_at(self) -> int:
+        """The place of the argument ``lengths``."""
+        return 4 + self.states
+
+    def step(self, kit: _Kit, x: Any, state: Sequence[Any], weights: dict[str, Any], attrs: Any) -> Sequence[Any]:
+        """The next state. ``x`` is the input's projection with its bias, ``weights`` are those of the direction:
+        ``recurrent``, ``bias`` (of the state's product), ``peepholes`` if there are any, ``functions``."""
+        raise NotImplementedError(f"operator {self.name} states no step")
+
+    def functions(self, attrs: RecurrentAttrs, direction: int) -> tuple[Activation, ...]:
+        """The activations of a direction."""
+        count = len(self.usual)
+        given = attrs.activations[direction * count : (direction + 1) * count]
+        return tuple(given) if given else tuple(activation(name) for name in self.usual)
+
+    def infer_type(self, args: Sequence[TensorType], attrs: RecurrentAttrs) -> TupleType:
+        x, recurrent = args[0], args[2]
+        directions = len(attrs.reversed)
+        if len(attrs.activations) not in (0, len(self.usual) * directions):
+            raise self.error("activations", f"{len(self.usual)} for each direction", len(attrs.activations))
+        check_dtype(self, 0, x, FLOATS)
+        for number, arg in enumerate(args):
+            ndim = {3: 2, self.lengths_at: 1}.get(number, 3 if number < self.lengths_at else 2)
+            if arg.ndim != ndim:
+                raise self.error(number, f"{ndim} dimensions", arg)
+            if number != self.lengths_at and arg.dtype is not x.dtype:
+                raise self.error(number, f"element type {x.dtype!s} as x", arg)
+        steps, batch, size = x.shape
+        hidden = recurrent.shape[2]
+        rows = simplify(hidden * self.gates)
+        expected: list[tuple[Dim, ...]] = [
+            x.shape,
+            (directions, rows, size),
+            (directions, rows, hidden),
+            (directions, simplify(rows * 2)),
+            *[(directions, batch, hidden)] * self.states,
+            (batch,),
+            (directions, simplify(hidden * 3)),
+        ]
+        for number, arg in enumerate(args):
+            if not all(map(dim_equal, arg.shape, expected[number])):
+                raise self.error(number, f"shape {format_shape(expected[number])}", arg)
+        if len(args) > self.lengths_at and not args[self.lengths_at].dtype.is_integer:
+            raise self.error(self.lengths_at, "integers", args[self.lengths_at])
+        final = TensorType((directions, batch, hidden), x.dtype)
+        return TupleType([TensorType((steps, directions, batch, hidden), x.dtype), *[final] * self.states])
+
+    def reference(self, args: Sequence[Any], attrs: RecurrentAttrs) -> Any:
+        wide = [widened(arg) for arg in args]
+        x, weight, recurrent, bias = wide[:4]
+        steps, batch, hidden = x.shape[0], x.shape[1], recurrent.shape[2]
+        lengths = args[self.lengths_at] if len(args) > self.lengths_at else None
+        results = np.zeros((steps, len(weight), batch, hidden), x.dtype)
+        finals = [np.array(initial) for initial in wide[4 : 4 + self.states]]
+        kit = _Kit(False, attrs.clip, hidden)
+        for number, backwards in enumerate(attrs.reversed):
+            own = self._weights(kit, wide, number, attrs)
+            inputs = x @ weight[number].T + bias[number, : self.gates * hidden]
+            state = [initial[number] for initial in finals]
+            for t in range(steps)[:: -1 if backwards else 1]:
+                made = self.step(kit, inputs[t], state, own, attrs)
+                alive = np.full((batch, 1), True) if lengths is None else (t < lengths)[:, None]
+                state = [np.where(alive, new, old) for new, old in zip(made, state, strict=True)]
+                results[t, number] = np.where(alive, state[0], 0)
+            for final, value in zip(finals, state, strict=True):
+                final[number] = value
+        return tuple(array.astype(args[0].dtype, copy=False) for array in (results, *finals))
+
+    def _weights(self, kit: _Kit, args: Sequence[Any], direction: int, attrs: RecurrentAttrs) -> dict[str, Any]:
+        """What :meth:`step` needs of one direction."""
+
+        def own(value: Any) -> Any:
+            if not kit.symbolic:
+                return value[direction]
+            part = calls.slice(value, begin=(direction,), end=(direction + 1,), axes=(0,))
+            return calls.squeeze(part, axis=0)
+
+        rows = simplify(kit.hidden * self.gates)
+        bias = own(args[3])
+        end = simplify(rows * 2)
+        behind = calls.slice(bias, begin=(rows,), end=(end,)) if kit.symbolic else bias[rows:end]
+        result = {"recurrent": own(args[2]), "bias": behind, "functions": self.functions(attrs, direction)}
+        if len(args) > self.lengths_at + 1:
+            result["peepholes"] = own(args[self.lengths_at + 1])
+        return result
+
+    def decompose(self, args: Sequence[GraphExpr], attrs: RecurrentAttrs) -> GraphExpr:
+        dtype = args[0].dtype
+        wide = compute_type(dtype)
+        values = [arg if not arg.dtype.is_float or arg.dtype is wide else calls.cast(arg, dtype=wide) for arg in args]
+        parts = [self._direction(values, number, attrs) for number in range(len(attrs.reversed))]
+        joined = []
+        for position in range(1 + self.states):
+            axis = 1 if position == 0 else 0
+            grown = [calls.expand_dims(part[position], axis=axis) for part in parts]
+            whole = grown[0] if len(grown) == 1 else calls.concatenate(grown, axis=axis)
+            joined.append(whole if dtype is wide else calls.cast(whole, dtype=dtype))
+        return Tuple(joined)
+
+    def simplify_inference(self, args: Sequence[GraphExpr], attrs: RecurrentAttrs) -> GraphExpr:
+        return self.decompose(args, attrs)
+
+    def _direction(self, args: Sequence[GraphExpr], number: int, attrs: RecurrentAttrs) -> list[GraphExpr]:
+        """The results of one direction: ``[steps, batch, hidden]`` and the final states ``[batch, hidden]``."""
+        x = args[0]
+        hidden = args[2].shape[2]
+        kit = _Kit(True, attrs.clip, hidden)
+        own = self._weights(kit, args, number, attrs)
+        weight, bias, *initial = [
+            calls.squeeze(calls.slice(arg, begin=(number,), end=(number + 1,), axes=(0,)), axis=0)
+            for arg in (args[1], args[3], *args[4 : 4 + self.states])
+        ]
+        front = calls.slice(bias, begin=(0,), end=(simplify(hidden * self.gates),))
+        inputs = call_operator("nn.dense", x, weight) + front
+        lengths = args[self.lengths_at] if len(args) > self.lengths_at else None
+        unroll = isinstance(x.shape[0], int) and x.shape[0] <= MOST_UNROLLED
+        run = self._unrolled if unroll else self._looped
+        return run(kit, inputs, initial, lengths, own, attrs, attrs.reversed[number])
+
+    def _unrolled(
+        self,
+        kit: _Kit,
+        inputs: GraphExpr,
+        state: list[GraphExpr],
+        lengths: GraphExpr | None,
+        own: dict[str, Any],
+        attrs: RecurrentAttrs,
+        backwards: bool,
+    ) -> list[GraphExpr]:
+        steps = inputs.shape[0]
+        assert isinstance(steps, int)
+        results: dict[int, GraphExpr] = {}
+        for t in range(steps)[:: -1 if backwards else 1]:
+            x = calls.squeeze(calls.slice(inputs, begin=(t,), end=(t + 1,), axes=(0,)), axis=0)
+            state, shown = self._masked(kit, x, state, const(t, "int64"), lengths, own, attrs)
+            results[t] = calls.expand_dims(shown, axis=0)
+        if not results:
+            batch, hidden = state[0].shape
+            return [call_operator("zeros", shape=(0, batch, hidden), dtype=inputs.dtype), *state]
+        return [calls.concatenate([results[t] for t in range(steps)], axis=0), *state]
+
+    def _looped(
+        self,
+        kit: _Kit,
+        inputs: GraphExpr,
+        state: list[GraphExpr],
+        lengths: GraphExpr | None,
+        own: dict[str, Any],
+        attrs: RecurrentAttrs,
+        backwards: bool,
+    ) -> list[GraphExpr]:
+        steps = inputs.shape[0]
+        batch, hidden = state[0].shape
+        count = calls.squeeze(call_operator("dims", values=(steps,)), axis=0)
+        results = call_operator("zeros", shape=(steps, batch, hidden), dtype=inputs.dtype)
+        i = Var("i", TensorType((), "int64"))
+        params = [Var("results", results.type), *[Var(f"state{n}", value.type) for n, value in enumerate(state)]]
+        t = count - 1 - i if backwards else i
+        made, shown = self._masked(kit, calls.take(inputs, t, axis=0), list(params[1:]), t, lengths, own, attrs)
+        places = call_operator("arange", 0, steps)
+        here = calls.expand_dims(call_operator("equal", places, t), axis=(1, 2))
+        written = calls.where(here, calls.expand_dims(shown, axis=0), params[0])
+        loop = Loop(count, None, Function([i, *params], Tuple([written, *made])), [results, *state])
+        return [TupleGetItem(loop, number) for number in range(1 + self.states)]
+
+    def _masked(
+        self,
+        kit: _Kit,
+        x: GraphExpr,
+        state: list[GraphExpr],
+        t: GraphExpr,
+        lengths: GraphExpr | None,
+        own: dict[str, Any],
+        attrs: RecurrentAttrs,
+    ) -> tuple[list[GraphExpr], GraphExpr]:
+        """The next state, and what the results show of it, where some items may have ended."""
+        made = list(self.step(kit, x, state, own, attrs))
+        if lengths is None:
+            return made, made[0]
+        alive = calls.expand_dims(call_operator("greater", calls.cast(lengths, dtype="int64"), t), axis=1)
+        kept = [calls.where(alive, new, old) for new, old in zip(made, state, strict=True)]
+        return kept, calls.where(alive, made[0], call_operator("zeros_like", made[0]))
+
+
+_ARGUMENTS = ("x", "weight", "recurrent_weight", "bias", "initial_h")
+
+
+@register_operator
+class rnn(Recurrent):
+    """``h = f(x @ weight.T + h @ recurrent_weight.T + biases)`` (:class:`Recurrent` has the shapes)."""
+
+    name = "nn.rnn"
+    arguments = (*_ARGUMENTS, "lengths?")
+    num_outputs = 2
+
+    def step(self, kit: _Kit, x: Any, state: Sequence[Any], weights: dict[str, Any], attrs: Any) -> Sequence[Any]:
+        (h,) = state
+        return [kit.activate(weights["functions"][0], x + kit.recur(h, weights["recurrent"]) + weights["bias"])]
+
+
+@dataclasses.dataclass(frozen=True)
+class GruAttrs(RecurrentAttrs):
+    """As ``RecurrentAttrs``; ``linear_before_reset``: whether the reset gate scales the state's product (with its
+    bias) instead of the state."""
+
+    linear_before_reset: bool = False
+
+
+@register_operator
+class gru(Recurrent):
+    """Gated recurrent units, Cho et al., "Learning Phrase Representations using RNN Encoder-Decoder", EMNLP 2014.
+    The gates are in the order update, reset, candidate; the state is ``(1 - update) * candidate + update * h``."""
+
+    name = "nn.gru"
+    arguments = (*_ARGUMENTS, "lengths?")
+    Attrs = GruAttrs
+    num_outputs = 2
+    gates = 3
+    usual = ("Sigmoid", "Tanh")
+
+    def step(self, kit: _Kit, x: Any, state: Sequence[Any], weights: dict[str, Any], attrs: Any) -> Sequence[Any]:
+        (h,) = state
+        f, g = weights["functions"]
+        rows, hidden = weights["recurrent"], kit.hidden
+        if attrs.linear_before_reset:
+            product = kit.recur(h, rows) + weights["bias"]
+            update, reset = [kit.activate(f, kit.gate(x, n) + kit.gate(product, n)) for n in (0, 1)]
+            candidate = kit.activate(g, kit.gate(x, 2) + reset * kit.gate(product, 2))
+        else:
+            split = simplify(hidden * 2)
+            first, last = _row_parts(kit, rows, split)
+            product = kit.recur(h, first)
+            x = x + weights["bias"]
+            update, reset = [kit.activate(f, kit.gate(x, n) + kit.gate(product, n)) for n in (0, 1)]
+            candidate = kit.activate(g, kit.gate(x, 2) + kit.recur(reset * h, last))
+        return [candidate + update * (h - candidate)]
+
+
+def _row_parts(kit: _Kit, rows: Any, split: Dim) -> tuple[Any, Any]:
+    if kit.symbolic:
+        return calls.slice(rows, begin=(0,), end=(split,)), calls.slice(rows, begin=(split,), end=(rows.shape[0],))
+    return rows[:split], rows[split:]
+
+
+@dataclasses.dataclass(frozen=True)
+class LstmAttrs(RecurrentAttrs):
+    """As ``RecurrentAttrs``; ``input_forget``: whether the forget gate is 1 less the input gate."""
+
+    input_forget: bool = False
+
+
+@register_operator
+class lstm(Recurrent):
+    """Long short-term memory, Hochreiter and Schmidhuber, Neural Computation 1997; with ``peepholes`` ``[directions,
+    3 * hidden]`` (of input, output and forget gate) the gates see the cell: Gers and Schmidhuber, IJCNN 2000. The gates
+    are in the order input, output, forget, cell."""
+
+    name = "nn.lstm"
+    arguments = (*_ARGUMENTS, "initial_c", "lengths?", "peepholes?")
+    Attrs = LstmAttrs
+    num_outputs = 3
+    gates = 4
+    states = 2
+    usual = ("Sigmoid", "Tanh", "Tanh")
+
+    def step(self, kit: _Kit, x: Any, state: Sequence[Any], weights: dict[str, Any], attrs: Any) -> Sequence[Any]:
+        h, c = state
+        f, g, k = weights["functions"]
+        total = x + kit.recur(h, weights["recurrent"]) + weights["bias"]
+        seen, made, lost, cell = [kit.gate(total, number) for number in range(4)]
+        peepholes = weights.get("peepholes")
+        if peepholes is not None:
+            seen, lost = seen + kit.gate(peepholes, 0) * c, lost + kit.gate(peepholes, 2) * c
+        seen = kit.activate(f, seen)
+        lost = 1.0 - seen if attrs.input_forget else kit.activate(f, lost)
+        next_c = lost * c + seen * kit.activate(g, cell)
+        if peepholes is not None:
+            made = made + kit.gate(peepholes, 1) * next_c
+        return [kit.activate(f, made) * kit.activate(k, next_c, clipped=False), next_c]
