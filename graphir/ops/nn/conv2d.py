@@ -14,12 +14,12 @@ from tilewright.graphir.layout import Layout, parse_layout
 from tilewright.graphir.layout_rewrite import reshape
 from tilewright.graphir.op import LayoutChoice, Operator, register_operator
 from tilewright.graphir.ops.calls import multiply
-from tilewright.graphir.ops.common import NUMBERS, check_dtype, compute_type, guarded, normalize, same_dtype, widened
+from tilewright.graphir.ops.common import NUMBERS, check_dtype, compute_type, normalize, same_dtype, widened
 from tilewright.graphir.ops.layout_transform import change_layout
-from tilewright.graphir.ops.nn.window import borders, pair, window_count
+from tilewright.graphir.ops.nn.window import borders, pad_image, pair, window_count
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
-from tilewright.tensorir.expr import Expr, Var, all_of, as_expr, cast
+from tilewright.tensorir.expr import Expr, Var, as_expr, cast
 from tilewright.tensorir.tensor import Tensor
 
 
@@ -170,7 +170,7 @@ class conv2d(Operator):
         wide = compute_type(data.dtype)
         (sh, sw), (dh, dw) = attrs.strides, attrs.dilation
         extents = kernel.extents([as_dim(extent) for extent in weight.shape])
-        image = pad_image(data, source, attrs.padding, 0)
+        image = pad_image(data, [source.position(axis) for axis in "HW"], attrs.padding, 0)
         channels = _ChannelAxes(extents, source, kernel, attrs.groups)
         kh, kw = te.reduce_axis(as_expr(extents["H"]), "kh"), te.reduce_axis(as_expr(extents["W"]), "kw")
 
@@ -187,28 +187,6 @@ class conv2d(Operator):
         if wide is out.dtype:
             return result
         return te.compute(out.shape, lambda *place: cast(out.dtype, result[place]), name="conv2d_cast")
-
-
-def pad_image(data: Tensor, layout: Layout, padding: Sequence[int], value: int | float) -> Tensor:
-    """``data`` with a border of ``value`` around its height and width, as a stage named ``pad``; ``data`` itself if
-    there is nothing to add."""
-    if not any(padding):
-        return data
-    begin = {layout.position(axis): padding[n] for n, axis in enumerate("HW")}
-    added = {layout.position(axis): padding[n] + padding[n + 2] for n, axis in enumerate("HW")}
-    shape = [extent + added.get(number, 0) for number, extent in enumerate(data.shape)]
-
-    def element(*place: Var) -> Expr:
-        moved = [index - begin.get(number, 0) for number, index in enumerate(place)]
-        conditions: list[Expr] = []
-        for number, amount in added.items():
-            if begin[number]:
-                conditions.append(place[number] >= begin[number])
-            if amount - begin[number]:
-                conditions.append(moved[number] < data.shape[number])
-        return guarded(all_of(*conditions), data[tuple(moved)], value)
-
-    return te.compute(shape, element, name="pad")
 
 
 class _Blocked:

@@ -1,17 +1,25 @@
-"""What convolution and pooling share: windows that slide over the two spatial axes of an image."""
+"""What convolution and pooling share: windows that slide over the spatial axes of a tensor."""
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import operator
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from tilewright.graphir.dims import Dim, simplify
 from tilewright.graphir.op import Operator
+from tilewright.graphir.ops.common import guarded
+from tilewright.tensorir import tensor as te
+from tilewright.tensorir.expr import Expr, Var, all_of, as_expr, maximum, minimum
+from tilewright.tensorir.tensor import Tensor
 
 
-def pair(value: Any, name: str, least: int = 1) -> tuple[int, int]:
-    """A size for height and width, given once for both or as two.
+def per_axis(value: Any, name: str, rank: int, least: int = 1) -> tuple[int, ...]:
+    """A size for each of ``rank`` spatial axes, given once for all or for each.
 
     Raises:
         TypeError: it is neither.
@@ -19,36 +27,54 @@ def pair(value: Any, name: str, least: int = 1) -> tuple[int, int]:
     """
     sizes = _integers(value, name)
     if len(sizes) == 1:
-        sizes = sizes * 2
-    if len(sizes) != 2:
-        raise ValueError(f"{name}: expected 1 or 2 integers, found {value!r}")
+        sizes = sizes * rank
+    if len(sizes) != rank:
+        counts = f"1 or {rank} integers" if rank > 1 else "1 integer"
+        raise ValueError(f"{name}: expected {counts}, found {value!r}")
     if min(sizes) < least:
         raise ValueError(f"{name}: expected at least {least}, found {value!r}")
-    return sizes[0], sizes[1]
+    return sizes
 
 
-def borders(value: Any, name: str = "padding") -> tuple[int, int, int, int]:
-    """The padding at top, left, bottom and right, given once, for height and width, or as four.
+def margins(value: Any, name: str, rank: int, negative: bool = False) -> tuple[int, ...]:
+    """The padding before each of ``rank`` spatial axes and then behind each, given once, for each axis, or in full.
 
     Raises:
         TypeError: it is none of these.
-        ValueError: it is negative.
+        ValueError: it is negative, and ``negative`` does not allow that.
     """
     sizes = _integers(value, name)
-    if len(sizes) not in (1, 2, 4):
-        raise ValueError(f"{name}: expected 1, 2 (height, width) or 4 (top, left, bottom, right), found {value!r}")
-    if min(sizes) < 0:
+    if len(sizes) not in (1, rank, 2 * rank):
+        counts = "1, 2 (height, width) or 4 (top, left, bottom, right)" if rank == 2 else f"1, {rank} or {2 * rank}"
+        raise ValueError(f"{name}: expected {counts}, found {value!r}")
+    if min(sizes) < 0 and not negative:
         raise ValueError(f"{name}: expected no negative size, found {value!r}")
-    top, left = sizes[0], sizes[1 if len(sizes) > 1 else 0]
-    return (top, left, sizes[2], sizes[3]) if len(sizes) == 4 else (top, left, top, left)
+    if len(sizes) == 1:
+        sizes = sizes * rank
+    return sizes * 2 if len(sizes) == rank else sizes
+
+
+def pair(value: Any, name: str, least: int = 1) -> tuple[int, int]:
+    """:func:`per_axis` for height and width."""
+    height, width = per_axis(value, name, 2, least)
+    return height, width
+
+
+def borders(value: Any, name: str = "padding") -> tuple[int, int, int, int]:
+    """:func:`margins` for an image: the padding at top, left, bottom and right."""
+    top, left, bottom, right = margins(value, name, 2)
+    return top, left, bottom, right
 
 
 def _integers(value: Any, name: str) -> tuple[int, ...]:
     items = value if isinstance(value, (tuple, list)) else (value,)
     try:
-        return tuple(operator.index(item) for item in items)
+        sizes = tuple(operator.index(item) for item in items)
     except TypeError:
         raise TypeError(f"{name}: expected integers, found {value!r}") from None
+    if not sizes:
+        raise ValueError(f"{name}: expected integers, found none")
+    return sizes
 
 
 def window_count(
@@ -72,7 +98,147 @@ def window_count(
         raise op.error(0, f"an image of at least {span} pixels with its padding", f"{extent} + {before + behind}")
     if not ceil_mode:
         return simplify(room // stride + 1)
-    if not isinstance(room, int) or not isinstance(extent, int):
-        raise op.error("ceil_mode", "an image of static size", extent)
-    count = -(-room // stride) + 1
-    return count - 1 if (count - 1) * stride >= extent + before else count
+    # Windows as far as the last one reaches the end, and those that start before the padding behind the image.
+    reaching = simplify((room + (stride - 1)) // stride + 1)
+    starting = simplify((extent + (before + stride - 1)) // stride)
+    if isinstance(reaching, int) and isinstance(starting, int):
+        return min(reaching, starting)
+    return simplify(minimum(as_expr(reaching), as_expr(starting)))
+
+
+def pad_image(data: Tensor, positions: Sequence[int], padding: Sequence[int], value: int | float) -> Tensor:
+    """``data`` with a border of ``value`` around its spatial axes, as a stage named ``pad``; ``data`` itself if there
+    is nothing to add.
+
+    Args:
+        positions: the dimensions that are padded.
+        padding: before each of them, then behind each.
+    """
+    if not any(padding):
+        return data
+    rank = len(positions)
+    begin = {position: padding[n] for n, position in enumerate(positions)}
+    added = {position: padding[n] + padding[n + rank] for n, position in enumerate(positions)}
+    shape = [extent + added.get(number, 0) for number, extent in enumerate(data.shape)]
+
+    def element(*place: Var) -> Expr:
+        moved = [index - begin.get(number, 0) for number, index in enumerate(place)]
+        conditions: list[Expr] = []
+        for number, amount in added.items():
+            if begin[number]:
+                conditions.append(place[number] >= begin[number])
+            if amount - begin[number]:
+                conditions.append(moved[number] < data.shape[number])
+        return guarded(all_of(*conditions), data[tuple(moved)], value)
+
+    return te.compute(shape, element, name="pad")
+
+
+@dataclasses.dataclass(frozen=True)
+class Windows:
+    """Windows that slide over some dimensions of a tensor.
+
+    Attributes:
+        positions: those dimensions.
+        size: elements of a window along each.
+        strides: from one window to the next.
+        padding: elements before each dimension, then behind each.
+        dilation: distance of a window's elements.
+        ceil_mode: whether a last window that only partly fits counts.
+    """
+
+    positions: tuple[int, ...]
+    size: tuple[int, ...]
+    strides: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    ceil_mode: bool = False
+
+    @property
+    def rank(self) -> int:
+        """How many dimensions they slide over."""
+        return len(self.positions)
+
+    def spans(self) -> list[int]:
+        """From the first element of a window to behind its last, along each dimension."""
+        return [(size - 1) * distance + 1 for size, distance in zip(self.size, self.dilation, strict=True)]
+
+    def check_padding(self) -> None:
+        """Check that every window has an element inside.
+
+        Raises:
+            ValueError: padding is as wide as the window.
+        """
+        for amount, span in zip(self.padding, self.spans() * 2, strict=True):
+            if amount >= span:
+                raise ValueError(f"padding: expected less than the window's span {span}, found {amount}")
+
+    def shape(self, op: Operator, shape: Sequence[Dim]) -> list[Dim]:
+        """The shape of a result with one element for each window.
+
+        Raises:
+            TypeInferenceError: a static image is smaller than the window.
+        """
+        result = list(shape)
+        for n, position in enumerate(self.positions):
+            padding = self.padding[n], self.padding[n + self.rank]
+            result[position] = window_count(
+                op, shape[position], self.size[n], self.strides[n], self.dilation[n], padding, self.ceil_mode
+            )
+        return result
+
+    def axes(self) -> list[Var]:
+        """Fresh reduction axes over a window, named for depth, height and width."""
+        names = ("kd", "kh", "kw")[-self.rank :] if self.rank <= 3 else [f"k{n}" for n in range(self.rank)]
+        return [te.reduce_axis(size, name) for size, name in zip(self.size, names, strict=True)]
+
+    def element(self, data: Tensor, place: Sequence[Expr], axes: Sequence[Var]) -> tuple[list[Expr], Expr]:
+        """The indices of the element that ``axes`` are at in the window of ``place``, and whether it is inside."""
+        indices = list(place)
+        conditions: list[Expr] = []
+        for n, position in enumerate(self.positions):
+            at = place[position] * self.strides[n] + axes[n] * self.dilation[n] - self.padding[n]
+            indices[position] = at
+            if self.padding[n]:
+                conditions.append(at >= 0)
+            if self.padding[n + self.rank] or self.ceil_mode:
+                conditions.append(at < data.shape[position])
+        return indices, all_of(*conditions)
+
+    def count(self, data: Tensor, place: Sequence[Expr], with_padding: bool) -> Expr:
+        """How many elements of the window of ``place`` are inside (or in the padding); at least 1."""
+        result: Expr = as_expr(1)
+        for n, position in enumerate(self.positions):
+            result = result * self._count(n, place[position], data.shape[position], with_padding)
+        return result
+
+    def _count(self, n: int, window: Expr, extent: Expr, with_padding: bool) -> Expr:
+        size, stride, dilation = self.size[n], self.strides[n], self.dilation[n]
+        before, behind = self.padding[n], self.padding[n + self.rank]
+        if not self.ceil_mode and (with_padding or not (before or behind)):
+            return as_expr(size)
+        margin = before if with_padding else 0
+        end = extent + (behind if with_padding else 0)
+        start = window * stride - before
+        # Elements start + k * dilation with -margin <= element < end.
+        first = maximum(0, (-margin - start + (dilation - 1)) // dilation)
+        last = minimum(size - 1, (end - 1 - start) // dilation)
+        return maximum(1, last - first + 1)
+
+    def gather(self, op: Operator, array: np.ndarray[Any, Any], fill: Any) -> np.ndarray[Any, Any]:
+        """The elements of every window of an array, row by row in a last axis; ``fill`` stands for those outside."""
+        out = self.shape(op, array.shape)
+        width = [(0, 0)] * array.ndim
+        for n, position in enumerate(self.positions):
+            reach = (int(out[position]) - 1) * self.strides[n] + self.spans()[n]  # type: ignore[arg-type]
+            width[position] = self.padding[n], max(0, reach - array.shape[position] - self.padding[n])
+        image = np.pad(array, width, constant_values=fill)
+        taken = []
+        for offsets in itertools.product(*map(range, self.size)):
+            where = [slice(None)] * array.ndim
+            for n, position in enumerate(self.positions):
+                begin = offsets[n] * self.dilation[n]
+                where[position] = slice(begin, begin + int(out[position]) * self.strides[n], self.strides[n])  # type: ignore[arg-type]
+            part = image[tuple(where)]
+            taken.append(part[tuple(slice(0, int(extent)) for extent in out)])  # type: ignore[arg-type]
+        return np.stack(taken, axis=-1)

@@ -1,0 +1,72 @@
+"""Batch normalization by the statistics of the batch itself."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.graphir.base import Expr as GraphExpr
+from tilewright.graphir.base import call_operator
+from tilewright.graphir.expr import Tuple
+from tilewright.graphir.op import Operator, register_operator
+from tilewright.graphir.ops.calls import add, cast, mean, multiply, variance
+from tilewright.graphir.ops.common import compute_type, widened
+from tilewright.graphir.ops.nn.layer_norm import check_vectors
+from tilewright.graphir.types import TensorType, TupleType
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchNormTrainingAttrs:
+    """``axis``: that of the channels; ``epsilon``: added to the variance; ``momentum``: the weight of the running
+    statistics beside the batch's."""
+
+    axis: int = 1
+    epsilon: float = 1e-5
+    momentum: float = 0.9
+
+
+@register_operator
+class batch_norm_training(Operator):
+    """``nn.batch_norm`` with mean and variance of the batch; beside it the running mean and variance,
+    ``running * momentum + batch * (1 - momentum)``. The variance is that of the population."""
+
+    name = "nn.batch_norm_training"
+    arguments = ("data", "gamma", "beta", "running_mean", "running_var")
+    kind = "reduction"
+    num_outputs = 3
+    Attrs = BatchNormTrainingAttrs
+
+    def infer_type(self, args: Sequence[TensorType], attrs: BatchNormTrainingAttrs) -> TupleType:
+        check_vectors(self, args, attrs.axis)
+        return TupleType([args[0], args[3], args[4]])
+
+    def reference(self, args: Sequence[Any], attrs: BatchNormTrainingAttrs) -> Any:
+        data, gamma, beta, running_mean, running_var = [widened(arg) for arg in args]
+        channels = attrs.axis % data.ndim
+        axes = tuple(axis for axis in range(data.ndim) if axis != channels)
+        shape = [-1 if axis == channels else 1 for axis in range(data.ndim)]
+        with np.errstate(all="ignore"):
+            centre, spread = data.mean(axis=axes), data.var(axis=axes)
+            result = (data - centre.reshape(shape)) / np.sqrt(spread.reshape(shape) + data.dtype.type(attrs.epsilon))
+            result = result * gamma.reshape(shape) + beta.reshape(shape)
+        old, new = data.dtype.type(attrs.momentum), data.dtype.type(1 - attrs.momentum)
+        results = result, running_mean * old + centre * new, running_var * old + spread * new
+        return tuple(each.astype(args[0].dtype, copy=False) for each in results)
+
+    def decompose(self, args: Sequence[GraphExpr], attrs: BatchNormTrainingAttrs) -> GraphExpr:
+        dtype = args[0].dtype
+        data, gamma, beta, running_mean, running_var = [cast(arg, dtype=compute_type(dtype)) for arg in args]
+        axes = tuple(axis for axis in range(data.ndim) if axis != attrs.axis % data.ndim)
+        centre, spread = mean(data, axis=axes), variance(data, axis=axes)
+        result = call_operator(
+            "nn.batch_norm", data, gamma, beta, centre, spread, axis=attrs.axis, epsilon=attrs.epsilon
+        )
+
+        def moved(running: GraphExpr, batch: GraphExpr) -> GraphExpr:
+            return add(multiply(running, attrs.momentum), multiply(batch, 1 - attrs.momentum))
+
+        results = result, moved(running_mean, centre), moved(running_var, spread)
+        return Tuple([cast(each, dtype=dtype) for each in results])

@@ -1,0 +1,270 @@
+"""Transposed convolution: what spreads each element over a window of the result."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.graphir.base import Expr as GraphExpr
+from tilewright.graphir.base import call_operator
+from tilewright.graphir.dims import Dim, as_dim, dim_equal, simplify
+from tilewright.graphir.op import Operator, register_operator
+from tilewright.graphir.ops.calls import reshape, transpose
+from tilewright.graphir.ops.common import NUMBERS, check_dtype, guarded, normalize, same_dtype, widened
+from tilewright.graphir.ops.nn.window import margins, per_axis
+from tilewright.graphir.types import TensorType
+from tilewright.tensorir import tensor as te
+from tilewright.tensorir.expr import Expr, Var, all_of
+from tilewright.tensorir.tensor import Tensor
+
+_CONVOLUTIONS = {1: "nn.conv1d", 2: "nn.conv2d", 3: "nn.conv3d"}
+
+
+@dataclasses.dataclass(frozen=True)
+class DilateAttrs:
+    """How elements move apart.
+
+    Attributes:
+        strides: their new distance along each of the last dimensions.
+        padding: zeros before each of these dimensions and then behind each; what is negative cuts off.
+    """
+
+    strides: Any
+    padding: Any = 0
+
+    def __post_init__(self) -> None:
+        rank = len(self.strides) if isinstance(self.strides, (tuple, list)) else 1
+        normalize(
+            self,
+            strides=per_axis(self.strides, "strides", rank),
+            padding=margins(self.padding, "padding", rank, negative=True),
+        )
+
+
+@register_operator
+class dilate(Operator):
+    """``x`` with zeros between its elements and around them: along the last dimensions, element ``i`` comes to
+    ``i * stride + padding``."""
+
+    name = "nn.dilate"
+    arguments = ("x",)
+    kind = "injective"
+    Attrs = DilateAttrs
+
+    def infer_type(self, args: Sequence[TensorType], attrs: DilateAttrs) -> TensorType:
+        (x,) = args
+        rank = len(attrs.strides)
+        if x.ndim < rank:
+            raise self.error(0, f"at least {rank} dimensions", x)
+        shape = list(x.shape)
+        for n, stride in enumerate(attrs.strides):
+            at = x.ndim - rank + n
+            margin = attrs.padding[n] + attrs.padding[n + rank]
+            shape[at] = simplify((shape[at] - 1) * stride + (1 + margin))
+            extent = shape[at]
+            if isinstance(extent, int) and extent < 0:
+                raise self.error(0, "more elements than padding cuts off", x)
+        return TensorType(shape, x.dtype)
+
+    def reference(self, args: Sequence[Any], attrs: DilateAttrs) -> Any:
+        (x,) = args
+        first = x.ndim - len(attrs.strides)
+        out = np.zeros(self.infer_type([TensorType(x.shape, x.dtype)], attrs).shape, x.dtype)  # type: ignore[arg-type]
+        source = [slice(None)] * x.ndim
+        target = [slice(None)] * x.ndim
+        for n, stride in enumerate(attrs.strides):
+            places = np.arange(x.shape[first + n]) * stride + attrs.padding[n]
+            kept = np.flatnonzero((places >= 0) & (places < out.shape[first + n]))
+            if not kept.size:
+                return out
+            source[first + n] = slice(kept[0], kept[-1] + 1)
+            target[first + n] = slice(places[kept[0]], places[kept[-1]] + 1, stride)
+        out[tuple(target)] = x[tuple(source)]
+        return out
+
+    def compute(self, args: Sequence[Tensor], attrs: DilateAttrs, out: TensorType) -> Tensor:
+        (x,) = args
+        rank = len(attrs.strides)
+
+        def element(*place: Var) -> Expr:
+            indices: list[Expr] = list(place)
+            inside: list[Expr] = []
+            for n, stride in enumerate(attrs.strides):
+                number = x.ndim - rank + n
+                before, behind = attrs.padding[n], attrs.padding[n + rank]
+                at = place[number] - before
+                inside.extend([at >= 0] if before > 0 else [])
+                inside.extend([(at % stride).equal(0)] if stride > 1 else [])
+                indices[number] = at // stride
+                inside.extend([indices[number] < x.shape[number]] if behind > 0 else [])
+            return guarded(all_of(*inside), x[tuple(indices)], 0)
+
+        return te.compute(out.shape, element, name="dilate")
+
+
+@dataclasses.dataclass(frozen=True)
+class ConvTransposeAttrs:
+    """How the windows lie in the result; each one number for all spatial dimensions, or one for each.
+
+    Attributes:
+        strides: from one window to the next.
+        padding: how much of the result is cut off: one size, one for each dimension, or those before each dimension and
+            then behind each; what is negative adds zeros.
+        dilation: distance of the elements in a window.
+        groups: independent groups of channels.
+        output_padding: zeros behind each dimension of the result, which windows may reach into.
+    """
+
+    strides: Any = 1
+    padding: Any = 0
+    dilation: Any = 1
+    groups: int = 1
+    output_padding: Any = 0
+
+    def __post_init__(self) -> None:
+        fields = ("strides", "padding", "dilation", "output_padding")
+        for name in fields:
+            value = getattr(self, name)
+            normalize(self, **{name: tuple(value) if isinstance(value, (tuple, list)) else (value,)})
+        if type(self.groups) is not int or self.groups < 1:
+            raise ValueError(f"groups: expected a positive integer, found {self.groups!r}")
+
+    def for_rank(self, rank: int) -> ConvTransposeAttrs:
+        """The same with one number for each of ``rank`` spatial dimensions.
+
+        Raises:
+            ValueError: an attribute has another number of them.
+        """
+        return dataclasses.replace(
+            self,
+            strides=per_axis(self.strides, "strides", rank),
+            padding=margins(self.padding, "padding", rank, negative=True),
+            dilation=per_axis(self.dilation, "dilation", rank),
+            output_padding=per_axis(self.output_padding, "output_padding", rank, 0),
+        )
+
+
+@register_operator
+class conv_transpose(Operator):
+    """Each element of ``data`` (batch, channels, 1 to 3 dimensions of space) times a window of ``weight`` (inputs,
+    outputs of a group, window), added up where the windows lie: ``out[n, o, x*s + i*d - p] += data[n, c, x] *
+    weight[c, o, i]``. The gradient of a convolution with regard to its data.
+
+    It is the convolution of ``data``, its elements moved apart by the strides, with the weight turned around. Where
+    windows neither overlap nor leave gaps, it is a product of channels whose results are laid out as windows.
+    """
+
+    name = "nn.conv_transpose"
+    arguments = ("data", "weight")
+    kind = "contraction"
+    Attrs = ConvTransposeAttrs
+
+    def _attrs(self, rank: int, attrs: ConvTransposeAttrs) -> ConvTransposeAttrs:
+        try:
+            return attrs.for_rank(rank)
+        except (TypeError, ValueError) as error:
+            raise self.error("attributes", f"those of {rank} spatial dimensions", str(error)) from error
+
+    def infer_type(self, args: Sequence[TensorType], attrs: ConvTransposeAttrs) -> TensorType:
+        data, weight = args
+        dtype = same_dtype(self, args)
+        check_dtype(self, 0, data, NUMBERS)
+        rank = data.ndim - 2
+        if rank not in _CONVOLUTIONS:
+            raise self.error(0, "1, 2 or 3 spatial dimensions behind batch and channels", data)
+        if weight.ndim != data.ndim or not all(isinstance(extent, int) for extent in weight.shape[1:]):
+            raise self.error(1, f"a tensor with {data.ndim} dimensions and a window of static size", weight)
+        if not dim_equal(weight.shape[0], data.shape[1]):
+            raise self.error(1, f"{data.shape[1]} input channels", weight)
+        if attrs.groups > 1 and not (isinstance(data.shape[1], int) and data.shape[1] % attrs.groups == 0):
+            raise self.error(1, f"a number of input channels divisible by {attrs.groups} groups", weight)
+        attrs = self._attrs(rank, attrs)
+        space: list[Dim] = []
+        for n, extent in enumerate(data.shape[2:]):
+            margin = attrs.output_padding[n] - attrs.padding[n] - attrs.padding[n + rank]
+            size = (as_dim(weight.shape[n + 2]) - 1) * attrs.dilation[n] + 1
+            made = simplify((extent - 1) * attrs.strides[n] + size + margin)
+            if isinstance(made, int) and made < 0:
+                raise self.error("padding", "less than the result has", attrs.padding)
+            space.append(made)
+        return TensorType((data.shape[0], simplify(weight.shape[1] * attrs.groups), *space), dtype)
+
+    def channel_axis(self, argument: int, attrs: ConvTransposeAttrs) -> int | None:
+        return 1
+
+    def reference(self, args: Sequence[Any], attrs: ConvTransposeAttrs) -> Any:
+        data, weight = widened(args[0]), widened(args[1])
+        rank = data.ndim - 2
+        attrs = self._attrs(rank, attrs)
+        groups, window = attrs.groups, weight.shape[2:]
+        batch, taken, made = data.shape[0], data.shape[1] // groups, weight.shape[1]
+        spans = [(size - 1) * d + 1 for size, d in zip(window, attrs.dilation, strict=True)]
+        full = [max(n - 1, 0) * s + k for n, s, k in zip(data.shape[2:], attrs.strides, spans, strict=True)]
+        # Room for what padding adds on either side, which is cut down to the result below.
+        margin = [(max(0, -attrs.padding[n]), max(0, -attrs.padding[n + rank])) for n in range(rank)]
+        margin = [(a, b + extra) for (a, b), extra in zip(margin, attrs.output_padding, strict=True)]
+        result = np.zeros(
+            (batch, groups, made, *[a + n + b for n, (a, b) in zip(full, margin, strict=True)]), data.dtype
+        )
+        grouped = data.reshape(batch, groups, taken, -1)
+        kernel = weight.reshape(groups, taken, made, *window)
+        for offsets in np.ndindex(*window):
+            part = np.einsum("ngis,gio->ngos", grouped, kernel[(..., *offsets)], dtype=data.dtype)
+            where = [
+                slice(a + k * d, a + k * d + (n - 1) * s + 1, s) if n else slice(0, 0)
+                for k, d, n, s, (a, _) in zip(
+                    offsets, attrs.dilation, data.shape[2:], attrs.strides, margin, strict=True
+                )
+            ]
+            result[(..., *where)] += part.reshape(batch, groups, made, *data.shape[2:])
+        out = self.infer_type([TensorType(arg.shape, data.dtype) for arg in (data, weight)], attrs).shape
+        kept = []
+        for n, (a, _) in enumerate(margin):
+            begin = a + attrs.padding[n]
+            kept.append(slice(begin, begin + int(out[n + 2])))  # type: ignore[arg-type]
+        return result[(..., *kept)].reshape(out).astype(args[0].dtype, copy=False)
+
+    def decompose(self, args: Sequence[GraphExpr], attrs: ConvTransposeAttrs) -> GraphExpr:
+        data, weight = args
+        rank = data.ndim - 2
+        attrs = self._attrs(rank, attrs)
+        convolution = _CONVOLUTIONS[rank]
+        taken, made, *window = weight.shape
+        groups = attrs.groups
+        turned = reshape(weight, newshape=(groups, simplify(taken // groups), made, *window))
+        turned = transpose(turned, axes=(0, 2, 1, *range(3, rank + 3)))
+        if (
+            tuple(window) == attrs.strides
+            and set(attrs.dilation) == {1}
+            and not any(attrs.padding + attrs.output_padding)
+        ):
+            return self._tiled(data, turned, groups, convolution)
+        turned = reshape(turned, newshape=(simplify(made * groups), simplify(taken // groups), *window))
+        if any(size != 1 for size in window):
+            turned = call_operator("flip", turned, axis=tuple(range(2, rank + 2)))
+        reach = [(size - 1) * d for size, d in zip(window, attrs.dilation, strict=True)]
+        padding = [amount - cut for amount, cut in zip(reach * 2, attrs.padding, strict=True)]
+        behind = [amount + extra for amount, extra in zip(padding[rank:], attrs.output_padding, strict=True)]
+        apart = call_operator("nn.dilate", data, strides=attrs.strides, padding=(*padding[:rank], *behind))
+        return call_operator(convolution, apart, turned, dilation=attrs.dilation, groups=groups)
+
+    def _tiled(self, data: GraphExpr, weight: GraphExpr, groups: int, convolution: str) -> GraphExpr:
+        """Windows side by side; ``weight`` is (group, outputs, inputs, window)."""
+        rank = data.ndim - 2
+        _, made, taken, *window = weight.shape
+        size = int(np.prod(window))
+        kernel = transpose(weight, axes=(0, 1, *range(3, rank + 3), 2))
+        kernel = reshape(kernel, newshape=(groups * made * size, taken, *[1] * rank))
+        parts = call_operator(convolution, data, kernel, groups=groups)
+        batch, _, *space = parts.shape
+        parts = reshape(parts, newshape=(batch, groups * made, *window, *space))
+        order = [axis for n in range(rank) for axis in (2 + rank + n, 2 + n)]
+        parts = transpose(parts, axes=(0, 1, *order))
+        extents = [simplify(extent * k) for extent, k in zip(space, window, strict=True)]
+        return reshape(parts, newshape=(batch, groups * made, *extents))
+
+    def simplify_inference(self, args: Sequence[GraphExpr], attrs: ConvTransposeAttrs) -> GraphExpr:
+        return self.decompose(args, attrs)
