@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.graphir.dims import Dim, has_symbols, simplify
+from tilewright.graphir.dims import Dim, analyzer_for, has_symbols, simplify
 from tilewright.graphir.expr import Call, Constant, Expr, Tuple, TupleGetItem
 from tilewright.graphir.op import Operator, get_operator
 from tilewright.graphir.types import TensorType
 from tilewright.graphir.visitor import post_order
 from tilewright.tensorir.expr import Expr as Scalar
-from tilewright.tensorir.expr import maximum, minimum
+from tilewright.tensorir.expr import binary, maximum, minimum
 
 Array = np.ndarray[Any, Any]
 Rule = Callable[[Sequence[Array], Any, TensorType], Any]
@@ -129,6 +129,20 @@ def _floordiv(a: Dim, b: Dim) -> Dim | None:
     return None
 
 
+def _truncdiv(a: Dim, b: Dim) -> Dim | None:
+    """Division rounded toward zero by a positive number: that of sizes is the floor's."""
+    if not isinstance(b, int) or b <= 0:
+        return None
+    if isinstance(a, int):
+        return abs(a) // b if a >= 0 else -(abs(a) // b)
+    return a // b if analyzer_for(a).prove(a >= 0) else binary("truncdiv", a, b)
+
+
+def _floormod(a: Dim, b: Dim) -> Dim | None:
+    """The remainder of a division by a positive number."""
+    return a % b if isinstance(b, int) and b > 0 else None
+
+
 def _moved(function: Callable[..., Array]) -> Rule:
     """A rule for an operator that only moves elements, as ``function(args, attrs, out)`` does."""
 
@@ -179,6 +193,8 @@ _RULES.update(
     subtract=_elementwise(lambda a, b: a - b),
     multiply=_elementwise(lambda a, b: a * b),
     floor_divide=_elementwise(_floordiv),
+    floor_mod=_elementwise(_floormod),
+    trunc_divide=_elementwise(_truncdiv),
     maximum=_elementwise(lambda a, b: maximum(a, b) if isinstance(a, Scalar) or isinstance(b, Scalar) else max(a, b)),
     minimum=_elementwise(lambda a, b: minimum(a, b) if isinstance(a, Scalar) or isinstance(b, Scalar) else min(a, b)),
     cast=lambda args, attrs, out: args[0] if out.dtype.is_integer else None,

@@ -303,8 +303,17 @@ class sum_squares(Reduce):
     def evaluate(self, x: np.ndarray[Any, Any], axes: tuple[int, ...], attrs: Any) -> Any:
         return np.sum(np.square(x), axis=axes, keepdims=attrs.keepdims, dtype=x.dtype)
 
-    def combine(self, source: Expr, axes: Sequence[Var]) -> te.Reduction:
-        return te.sum(source * source, axis=axes)
+    def compute(self, args: Sequence[Tensor], attrs: ReduceAttrs, out: TensorType) -> Tensor | list[Tensor]:
+        (x,) = args
+        wide = compute_type(x.dtype)
+
+        def squared(place: Sequence[Expr], value: Expr) -> Expr:
+            return cast(wide, value) * cast(wide, value)
+
+        total = self.stage(x, self.axes(x.ndim, attrs), attrs, out, "sum_squares", squared, te.sum)
+        if wide is out.dtype:
+            return total
+        return te.compute(out.shape, lambda *place: cast(out.dtype, total[place]), name="sum_squares_cast")
 
 
 @dataclasses.dataclass(frozen=True)

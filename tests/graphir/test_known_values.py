@@ -30,6 +30,8 @@ FORMULAS = {
     "concatenate": gi.concatenate([SHAPE[:1], gi.const(np.array([-1]))], axis=0),
     "arithmetic": SHAPE * 2 + SHAPE - gi.const(np.array([1, 2, 3])),
     "floor division": gi.floor_divide(SHAPE + 1, gi.const(np.array(2))),
+    "division toward zero": gi.get_operator("trunc_divide")(SHAPE - 5, gi.const(np.array(2))),
+    "remainder": gi.floor_mod(SHAPE + 1, gi.const(np.array(4))),
     "bounds": gi.minimum(gi.maximum(SHAPE, gi.const(np.array(5))), gi.const(np.array(20))),
     "product": gi.prod(SHAPE),
     "cast": gi.cast(SHAPE, dtype="int32"),
