@@ -403,8 +403,8 @@ def create_prim_func(
     """The function that computes ``outputs`` from ``inputs``: one loop nest for each tensor in between, in order, or
     the loops of an ``extern``.
 
-    Parameters are the inputs' buffers, the outputs' buffers, and the symbolic dimensions in shapes and formulas. Tensors
-    in between are allocated in the arena.
+    Parameters are the inputs' buffers, the outputs' buffers, and the symbolic dimensions of shapes and formulas.
+    Tensors in between are allocated in the arena.
 
     Raises:
         ValueError: an output is a placeholder, or a placeholder that is needed is no input.
