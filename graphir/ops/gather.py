@@ -17,7 +17,7 @@ from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.common import axis_index, guarded
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
-from tilewright.tensorir.expr import Expr, Var, all_of, as_expr, cast, maximum, minimum, select
+from tilewright.tensorir.expr import Expr, IntImm, Var, all_of, as_expr, cast, maximum, minimum, select
 from tilewright.tensorir.tensor import Tensor
 
 
@@ -118,8 +118,9 @@ class gather_elements(Operator):
 
 def fits(size: Expr, extent: Expr) -> bool:
     """Whether ``size`` is provably at most ``extent``."""
-    known = getattr(size, "value", None), getattr(extent, "value", None)
-    return dim_equal(size, extent) or (None not in known and known[0] <= known[1])
+    if isinstance(size, IntImm) and isinstance(extent, IntImm):
+        return size.value <= extent.value
+    return dim_equal(size, extent)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,7 +174,7 @@ class gather_nd(Operator):
             at: list[Expr] = list(place[:batch])
             for number in range(depth):
                 extent = x.shape[batch + number]
-                at.append(nearest(from_the_end(indices[(*row, number)], extent), extent))
+                at.append(nearest(from_the_end(indices(*row, number), extent), extent))
             return _picked(x, [*at, *place[indices.ndim - 1 :]])
 
         return te.compute(out.shape, element, name="gather_nd")

@@ -62,7 +62,7 @@ class one_hot(Operator):
         axis = attrs.axis % (indices.ndim + 1)
 
         def element(*place: Var) -> Expr:
-            index = from_the_end(indices[(*place[:axis], *place[axis + 1 :])], as_expr(attrs.depth))
+            index = from_the_end(indices(*place[:axis], *place[axis + 1 :]), as_expr(attrs.depth))
             return select(index.equal(place[axis]), on[()], off[()])
 
         return te.compute(out.shape, element, name="one_hot")

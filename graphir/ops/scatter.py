@@ -210,13 +210,13 @@ class scatter_nd(Scatter):
             def slice_at(row: list[Expr], place: list[Expr]) -> Stmt:
                 if len(place) < depth:
                     number = len(place)
-                    index = from_the_end(indices[(*row, number)], x.shape[number])
+                    index = from_the_end(indices(*row, number), x.shape[number])
                     return _bound(f"index{number}", index, lambda var: slice_at(row, [*place, var]))
                 pairs = zip(place, x.shape, strict=False)
                 inside = all_of(*(condition for index, extent in pairs for condition in (index >= 0, index < extent)))
                 return nest(
                     x.shape[depth:],
-                    lambda rest: store([*place, *rest], inside, updates[(*row, *rest)]),
+                    lambda rest: store([*place, *rest], inside, updates(*row, *rest)),
                     parallel=False,
                 )
 

@@ -158,7 +158,7 @@ class top_k(Operator):
 
             def row(place: list[Expr]) -> Stmt:
                 def element(number: Expr) -> Expr:
-                    return x[(*place[:axis], number, *place[axis:])]
+                    return x(*place[:axis], number, *place[axis:])
 
                 sort = _Sort(x.shape[axis], element, attrs.largest)
 

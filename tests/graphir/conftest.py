@@ -70,13 +70,14 @@ class Program:
             elif isinstance(node, gi.TupleGetItem):
                 values[node] = values[node.value][node.index]
             elif isinstance(node, gi.Call):
-                shape = bound(node.shape, sizes)
-                result = np.full(shape, 77).astype(node.dtype.numpy)  # what is not written shows
+                outs = node.type.fields if isinstance(node.type, gi.TupleType) else [node.type]
+                # What is not written shows.
+                results = tuple(np.full(bound(out.shape, sizes), 77).astype(out.dtype.numpy) for out in outs)
                 dims = [
                     sizes[p.name] for p in self.functions[node].params if hasattr(p, "name") and not hasattr(p, "shape")
                 ]
-                interpret(self.functions[node], *[values[arg] for arg in node.args], result, *dims)
-                values[node] = result
+                interpret(self.functions[node], *[values[arg] for arg in node.args], *results, *dims)
+                values[node] = results if isinstance(node.type, gi.TupleType) else results[0]
         return values[self.body]
 
 

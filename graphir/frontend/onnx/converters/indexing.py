@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from tilewright.graphir.dims import product
@@ -127,7 +125,7 @@ def non_zero(node: Node) -> Expr:
 
 @converter("Compress", since=9)
 def compress(node: Node) -> Expr:
-    places: Sequence[int] = np.flatnonzero(node.constant(1))
+    places = np.flatnonzero(node.constant(1))
     axis = node.attribute("axis")
     x = calls.reshape(node[0], newshape=(-1,)) if axis is None else node[0]
     return calls.take(x, const(places, "int64"), axis=axis or 0)
