@@ -99,3 +99,74 @@ def resize_11(node: Node) -> Expr:
     else:
         attrs["size"] = node.dims(3)
     return call_operator("nn.resize", node[0], **attrs)
+
+
+# Sampling.
+
+
+@converter("GridSample", since=16)
+def grid_sample_16(node: Node) -> Expr:
+    mode = node.attribute("mode", "bilinear" if node.opset < 20 else "linear")
+    known = {"bilinear": "linear", "bicubic": "cubic", "linear": "linear", "cubic": "cubic", "nearest": "nearest"}
+    if mode not in known:
+        raise node.unsupported(f"mode {mode!r}")
+    return call_operator(
+        "nn.grid_sample",
+        node[0],
+        node[1],
+        method=known[mode],
+        padding_mode=node.attribute("padding_mode", "zeros"),
+        align_corners=bool(node.attribute("align_corners", 0)),
+    )
+
+
+def _roi_align(node: Node, aligned: bool) -> Expr:
+    return call_operator(
+        "nn.roi_align",
+        node[0],
+        node[1],
+        node[2],
+        output_size=(node.attribute("output_height", 1), node.attribute("output_width", 1)),
+        spatial_scale=node.attribute("spatial_scale", 1.0),
+        sampling_ratio=node.attribute("sampling_ratio", 0),
+        method=node.attribute("mode", "avg"),
+        aligned=aligned,
+    )
+
+
+@converter("RoiAlign", since=10)
+def roi_align_10(node: Node) -> Expr:
+    return _roi_align(node, aligned=False)
+
+
+@converter("RoiAlign", since=16)
+def roi_align_16(node: Node) -> Expr:
+    return _roi_align(node, node.attribute("coordinate_transformation_mode", "half_pixel") == "half_pixel")
+
+
+# Pixels and channels.
+
+
+@converter("DepthToSpace")
+def depth_to_space(node: Node) -> Expr:
+    mode = node.attribute("mode", "DCR")
+    return call_operator("nn.depth_to_space", node[0], block_size=node.required("blocksize"), mode=mode)
+
+
+@converter("SpaceToDepth")
+def space_to_depth(node: Node) -> Expr:
+    mode = node.attribute("mode", "DCR")
+    return call_operator("nn.space_to_depth", node[0], block_size=node.required("blocksize"), mode=mode)
+
+
+@converter("Col2Im", since=18)
+def col2im_18(node: Node) -> Expr:
+    return call_operator(
+        "nn.col2im",
+        node[0],
+        image_shape=node.dims(1),
+        block_shape=node.integers(2),
+        strides=node.attribute("strides"),
+        padding=node.attribute("pads"),
+        dilation=node.attribute("dilations"),
+    )
