@@ -3,6 +3,7 @@ precision."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -168,3 +169,28 @@ def test_an_initial_value_has_the_type_of_the_elements() -> None:
 
 def test_the_logarithm_of_no_exponentials_is_minus_infinity(check: Any) -> None:
     check("logsumexp", [((3, 0), "float32")], {"axis": 1}, lambda x: np.full(3, -np.inf))
+
+
+def leibniz(x: Any) -> Any:
+    """The sum over permutations that defines a determinant."""
+    size = x.shape[-1]
+    total = np.zeros(x.shape[:-2])
+    for order in itertools.permutations(range(size)):
+        inversions = sum(order[i] > order[j] for i in range(size) for j in range(i + 1, size))
+        total += (-1) ** inversions * np.prod([x[..., i, j] for i, j in enumerate(order)], axis=0)
+    return total
+
+
+def small_integers(rng: Any, shape: Any, dtype: Any) -> Any:
+    return rng.integers(-2, 3, shape).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("shape", [("n", "n"), (2, 3, "n", "n"), (5, 4, 4)], ids=str)
+def test_determinants_are_sums_over_permutations(check: Any, shape: Any, dtype: str) -> None:
+    check("det", [(shape, dtype)], {}, leibniz, small_integers, N if "n" in shape else ({},), 8)
+
+
+def test_only_square_matrices_have_determinants() -> None:
+    with pytest.raises(TypeInferenceError, match="det: x: expected square matrices"):
+        gi.get_operator("det")(gi.var("x", shape=(2, 3)))

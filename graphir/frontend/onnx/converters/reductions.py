@@ -100,3 +100,9 @@ def _place_of_extreme(node: Node) -> Expr:
 
 converter("ArgMax")(_place_of_extreme)
 converter("ArgMin")(_place_of_extreme)
+
+
+@converter("Det", since=11)
+def det(node: Node) -> Expr:
+    """The determinant of matrices."""
+    return get_operator("det")(node[0])
