@@ -30,6 +30,7 @@ from tilewright.graphir.frontend.onnx.model import (
 )
 from tilewright.graphir.frontend.onnx.node import Node
 from tilewright.graphir.frontend.onnx.registry import find_converter, normalized_domain
+from tilewright.graphir.frontend.onnx.sizes import with_equal_sizes
 from tilewright.graphir.frontend.onnx.tensors import Array, onnx_type, to_array
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.types import TensorType, TupleType
@@ -152,18 +153,19 @@ class _Importer:
             label = label_of(node)
             try:
                 inputs = [self._value(scope, name, label) if name else None for name in node.input]
+                inputs = with_equal_sizes(node, inputs)
                 results = self.convert(node, inputs, scope, opsets, label)
             except TilewrightError as error:
                 add_note(error, f"in node {label}")
                 raise
-            self.place(results, label)
+            self.place([value for value in results if value is not None], label)
             for name, value in zip(node.output, results, strict=False):
-                if name:
+                if name and value is not None:
                     scope[name] = value
 
     def convert(
         self, node: NodeProto, inputs: list[Expr | None], scope: Scope, opsets: Mapping[str, int], label: str
-    ) -> list[Expr]:
+    ) -> list[Expr | None]:
         domain = normalized_domain(node.domain)
         function = self.functions.get((domain, node.op_type))
         opset = opsets.get(domain, 1)
@@ -184,7 +186,7 @@ class _Importer:
 
     def function(
         self, function: FunctionProto, node: NodeProto, inputs: list[Expr | None], opsets: Mapping[str, int]
-    ) -> list[Expr]:
+    ) -> list[Expr | None]:
         """The results of a function of nodes; it sees its own inputs only."""
         self.depth += 1
         if self.depth > _MAX_DEPTH:
@@ -195,7 +197,8 @@ class _Importer:
         attributes |= {attribute.name: attribute for attribute in node.attribute}
         body = [_bound(inner, attributes, left_out) for inner in function.node]
         self.nodes(body, scope, {**opsets, **opsets_of(function.opset_import)})
-        results = [self._value(scope, name, f"function {function.name}") for name in function.output if name in scope]
+        # A body may leave out a result, for which the node then has no use.
+        results = [scope.get(name) for name in function.output]
         self.depth -= 1
         return results
 
@@ -217,7 +220,7 @@ class _Importer:
         return found
 
 
-def _results(made: Expr | Sequence[Expr], count: int) -> list[Expr]:
+def _results(made: Expr | Sequence[Expr], count: int) -> list[Expr | None]:
     """What a converter gave as a list: a call with a tuple for its result is taken apart if the node has several."""
     if not isinstance(made, Expr):
         return list(made)

@@ -334,8 +334,9 @@ class Recurrent(Operator):
         results = call_operator("zeros", shape=(steps, batch, hidden), dtype=inputs.dtype)
         i = Var("i", TensorType((), "int64"))
         params = [Var("results", results.type), *[Var(f"state{n}", value.type) for n, value in enumerate(state)]]
-        t = count - 1 - i if backwards else i
-        made, shown = self._masked(kit, calls.take(inputs, t, axis=0), list(params[1:]), t, lengths, own, attrs)
+        t = calls.expand_dims(count - 1 - i if backwards else i, axis=0)
+        x = calls.squeeze(calls.take(inputs, t, axis=0), axis=0)
+        made, shown = self._masked(kit, x, list(params[1:]), t, lengths, own, attrs)
         places = call_operator("arange", 0, steps)
         here = calls.expand_dims(call_operator("equal", places, t), axis=(1, 2))
         written = calls.where(here, calls.expand_dims(shown, axis=0), params[0])
