@@ -277,7 +277,7 @@ def test_triangles_keep_one_side_of_a_diagonal(check: Any, name: str, dtype: str
 
 
 def test_eye_has_ones_on_a_diagonal(check: Any) -> None:
-    for k, dtype in [(-9, "float32"), *((1, dtype) for dtype in DTYPES)]:
+    for k, dtype in ((-9, "float32"), (1, "bool"), (0, "bfloat16"), (2, "int8")):
         oracle = [[float(j - i == k) for j in range(4)] for i in range(3)]
         check("eye", [], {"n": 3, "m": 4, "k": k, "dtype": dtype}, lambda oracle=oracle: np.array(oracle))
 
