@@ -103,7 +103,7 @@ class det(Operator):
                 steps = _Elimination(extent, wide)
 
                 def fill(at: list[Expr]) -> Stmt:
-                    return BufferStore(steps.rows, cast(wide, x[(*place, *at)]), tuple(at))
+                    return BufferStore(steps.rows, cast(wide, x(*place, *at)), tuple(at))
 
                 emit = BufferStore(outputs[0], cast(out.dtype, steps.product[0]), tuple(place))
                 return steps.around(nest([extent, extent], fill, parallel=False), emit)
