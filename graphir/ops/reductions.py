@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -85,7 +85,7 @@ class ExtremeAttrs(ReduceAttrs):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if hasattr(self.initial, "item"):
+        if isinstance(self.initial, np.generic):
             object.__setattr__(self, "initial", self.initial.item())
 
 
@@ -93,7 +93,10 @@ class Extreme(NonEmptyReduce):
     """Base of the two. A subclass states ``pair`` (of two values on expressions) and its NumPy reference."""
 
     Attrs = ExtremeAttrs
-    pair: ClassVar[Callable[[Expr, Expr], Expr]]
+
+    def pair(self, a: Expr, b: Expr) -> Expr:
+        """Of two values the one that is meant."""
+        raise NotImplementedError(f"operator {self.name} states no choice between two values")
 
     def infer_type(self, args: Sequence[TensorType], attrs: ExtremeAttrs) -> TensorType:
         if attrs.initial is None:
@@ -108,8 +111,8 @@ class Extreme(NonEmptyReduce):
         if attrs.initial is None or attrs.initial == getattr(identity, "value", None):
             return found
         assert isinstance(found, Tensor)
-        initial, pair = const(attrs.initial, out.dtype), type(self).pair
-        return te.compute(out.shape, lambda *place: pair(found[place], initial), name=f"{self.__name__}_initial")
+        initial = const(attrs.initial, out.dtype)
+        return te.compute(out.shape, lambda *place: self.pair(found[place], initial), name=f"{self.__name__}_initial")
 
 
 def _initial(attrs: ExtremeAttrs, dtype: np.dtype[Any]) -> dict[str, Any]:
@@ -122,7 +125,9 @@ class max(Extreme):
     type."""
 
     name = "max"
-    pair = staticmethod(maximum)
+
+    def pair(self, a: Expr, b: Expr) -> Expr:
+        return maximum(a, b)
 
     def evaluate(self, x: np.ndarray[Any, Any], axes: tuple[int, ...], attrs: ExtremeAttrs) -> Any:
         return np.max(x, axis=axes, keepdims=attrs.keepdims, **_initial(attrs, x.dtype))
@@ -137,7 +142,9 @@ class min(Extreme):
     type."""
 
     name = "min"
-    pair = staticmethod(minimum)
+
+    def pair(self, a: Expr, b: Expr) -> Expr:
+        return minimum(a, b)
 
     def evaluate(self, x: np.ndarray[Any, Any], axes: tuple[int, ...], attrs: ExtremeAttrs) -> Any:
         return np.min(x, axis=axes, keepdims=attrs.keepdims, **_initial(attrs, x.dtype))
