@@ -10,7 +10,7 @@ import numpy as np
 
 from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.base import call_operator
-from tilewright.graphir.dims import Dim, as_dim, dim_equal, simplify
+from tilewright.graphir.dims import Dim, as_dim, dim_equal, product, simplify
 from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.calls import reshape, transpose
 from tilewright.graphir.ops.common import NUMBERS, check_dtype, guarded, normalize, same_dtype, widened
@@ -72,7 +72,8 @@ class dilate(Operator):
     def reference(self, args: Sequence[Any], attrs: DilateAttrs) -> Any:
         (x,) = args
         first = x.ndim - len(attrs.strides)
-        out = np.zeros(self.infer_type([TensorType(x.shape, x.dtype)], attrs).shape, x.dtype)  # type: ignore[arg-type]
+        extents = self.infer_type([TensorType(x.shape, x.dtype)], attrs).shape
+        out = np.zeros(tuple(int(extent) for extent in extents), x.dtype)  # type: ignore[arg-type]
         source = [slice(None)] * x.ndim
         target = [slice(None)] * x.ndim
         for n, stride in enumerate(attrs.strides):
@@ -212,20 +213,20 @@ class conv_transpose(Operator):
         grouped = data.reshape(batch, groups, taken, -1)
         kernel = weight.reshape(groups, taken, made, *window)
         for offsets in np.ndindex(*window):
-            part = np.einsum("ngis,gio->ngos", grouped, kernel[(..., *offsets)], dtype=data.dtype)
-            where = [
+            part = np.einsum("ngis,gio->ngos", grouped, kernel[(slice(None),) * 3 + offsets], dtype=data.dtype)
+            where = [slice(None)] * 3 + [
                 slice(a + k * d, a + k * d + (n - 1) * s + 1, s) if n else slice(0, 0)
                 for k, d, n, s, (a, _) in zip(
                     offsets, attrs.dilation, data.shape[2:], attrs.strides, margin, strict=True
                 )
             ]
-            result[(..., *where)] += part.reshape(batch, groups, made, *data.shape[2:])
+            result[tuple(where)] += part.reshape(batch, groups, made, *data.shape[2:])
         out = self.infer_type([TensorType(arg.shape, data.dtype) for arg in (data, weight)], attrs).shape
-        kept = []
+        kept = [slice(None)] * 3
         for n, (a, _) in enumerate(margin):
             begin = a + attrs.padding[n]
             kept.append(slice(begin, begin + int(out[n + 2])))  # type: ignore[arg-type]
-        return result[(..., *kept)].reshape(out).astype(args[0].dtype, copy=False)
+        return result[tuple(kept)].reshape(out).astype(args[0].dtype, copy=False)
 
     def decompose(self, args: Sequence[GraphExpr], attrs: ConvTransposeAttrs) -> GraphExpr:
         data, weight = args
@@ -255,16 +256,16 @@ class conv_transpose(Operator):
         """Windows side by side; ``weight`` is (group, outputs, inputs, window)."""
         rank = data.ndim - 2
         _, made, taken, *window = weight.shape
-        size = int(np.prod(window))
+        size = product(window)
         kernel = transpose(weight, axes=(0, 1, *range(3, rank + 3), 2))
-        kernel = reshape(kernel, newshape=(groups * made * size, taken, *[1] * rank))
+        kernel = reshape(kernel, newshape=(simplify(made * size * groups), taken, *[1] * rank))
         parts = call_operator(convolution, data, kernel, groups=groups)
         batch, _, *space = parts.shape
-        parts = reshape(parts, newshape=(batch, groups * made, *window, *space))
+        parts = reshape(parts, newshape=(batch, simplify(made * groups), *window, *space))
         order = [axis for n in range(rank) for axis in (2 + rank + n, 2 + n)]
         parts = transpose(parts, axes=(0, 1, *order))
         extents = [simplify(extent * k) for extent, k in zip(space, window, strict=True)]
-        return reshape(parts, newshape=(batch, groups * made, *extents))
+        return reshape(parts, newshape=(batch, simplify(made * groups), *extents))
 
     def simplify_inference(self, args: Sequence[GraphExpr], attrs: ConvTransposeAttrs) -> GraphExpr:
         return self.decompose(args, attrs)

@@ -111,7 +111,8 @@ class deform_conv2d(Operator):
     def _places(axis: int, size: int, count: int, attrs: DeformConv2dAttrs) -> np.ndarray[Any, Any]:
         """Where the elements of windows lie along an axis before they are moved: (element, window)."""
         starts = np.arange(count) * attrs.strides[axis] - attrs.padding[axis]
-        return np.add.outer(np.arange(size) * attrs.dilation[axis], starts)
+        elements = np.arange(size) * attrs.dilation[axis]
+        return elements[:, None] + starts  # type: ignore[no-any-return]
 
     def compute(self, args: Sequence[Tensor], attrs: DeformConv2dAttrs, out: TensorType) -> Tensor:
         data, weight, offset, *rest = args

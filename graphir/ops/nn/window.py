@@ -233,6 +233,7 @@ class Windows:
             reach = (int(out[position]) - 1) * self.strides[n] + self.spans()[n]  # type: ignore[arg-type]
             width[position] = self.padding[n], max(0, reach - array.shape[position] - self.padding[n])
         image = np.pad(array, width, constant_values=fill)
+        kept = tuple([slice(0, int(extent)) for extent in out])  # type: ignore[arg-type]
         taken = []
         for offsets in itertools.product(*map(range, self.size)):
             where = [slice(None)] * array.ndim
@@ -240,5 +241,5 @@ class Windows:
                 begin = offsets[n] * self.dilation[n]
                 where[position] = slice(begin, begin + int(out[position]) * self.strides[n], self.strides[n])  # type: ignore[arg-type]
             part = image[tuple(where)]
-            taken.append(part[tuple(slice(0, int(extent)) for extent in out)])  # type: ignore[arg-type]
+            taken.append(part[kept])
         return np.stack(taken, axis=-1)
