@@ -19,7 +19,7 @@ from tilewright.tensorir.tensor import Tensor
 
 
 @dataclasses.dataclass(frozen=True)
-class DimsAttrs:
+class SizesAttrs:
     """``values``: integers and integer expressions over symbolic dimensions; they may be negative."""
 
     values: Any
@@ -39,20 +39,20 @@ class DimsAttrs:
 
 
 @register_operator
-class dims(Operator):
-    """The ``values`` as an int64 vector. ``dims(values=x.shape)`` is the shape of ``x`` as data."""
+class sizes(Operator):
+    """The ``values`` as an int64 vector. ``sizes(values=x.shape)`` is the shape of ``x`` as data."""
 
-    name = "dims"
+    name = "sizes"
     kind = "injective"
-    Attrs = DimsAttrs
+    Attrs = SizesAttrs
 
-    def infer_type(self, args: Sequence[TensorType], attrs: DimsAttrs) -> TensorType:
+    def infer_type(self, args: Sequence[TensorType], attrs: SizesAttrs) -> TensorType:
         return TensorType((len(attrs.values),), INT64)
 
-    def reference(self, args: Sequence[Any], attrs: DimsAttrs) -> Any:
+    def reference(self, args: Sequence[Any], attrs: SizesAttrs) -> Any:
         return np.array(attrs.values, np.int64)
 
-    def compute(self, args: Sequence[Tensor], attrs: DimsAttrs, out: TensorType) -> Tensor:
+    def compute(self, args: Sequence[Tensor], attrs: SizesAttrs, out: TensorType) -> Tensor:
         values = [cast("int64", as_expr(value)) for value in attrs.values]
 
         def element(place: Var) -> Expr:
@@ -61,4 +61,4 @@ class dims(Operator):
                 result = select(place <= number, value, result)
             return result
 
-        return te.compute(out.shape, element, name="dims")
+        return te.compute(out.shape, element, name="sizes")

@@ -1,0 +1,61 @@
+"""The same tensor under another shape that it is said to have."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright.graphir.dims import as_dim, format_shape
+from tilewright.graphir.op import Operator, register_operator
+from tilewright.graphir.ops.common import normalize, sequence_of
+from tilewright.graphir.types import TensorType
+from tilewright.tensorir import tensor as te
+from tilewright.tensorir.errors import InputError
+from tilewright.tensorir.expr import Expr, Var
+from tilewright.tensorir.tensor import Tensor
+
+
+@dataclasses.dataclass(frozen=True)
+class MatchShapeAttrs:
+    """``shape``: dimensions, which may be symbolic."""
+
+    shape: Any
+
+    def __post_init__(self) -> None:
+        normalize(self, shape=tuple(as_dim(dim) for dim in sequence_of(self.shape, "shape")))
+
+
+@register_operator
+class match_shape(Operator):
+    """``x``, whose sizes are those of ``shape`` although that cannot be proved. A compiled model checks it when it is
+    called with sizes that it has not seen, and raises an error that names the dimension and both sizes. (Relax, of
+    Apache TVM, has ``match_cast`` for the same purpose.)"""
+
+    name = "match_shape"
+    arguments = ("x",)
+    kind = "injective"
+    Attrs = MatchShapeAttrs
+
+    def infer_type(self, args: Sequence[TensorType], attrs: MatchShapeAttrs) -> TensorType:
+        (x,) = args
+        if len(attrs.shape) != x.ndim:
+            raise self.error("shape", f"{x.ndim} dimensions as in {format_shape(x.shape)}", format_shape(attrs.shape))
+        for found, wanted in zip(x.shape, attrs.shape, strict=True):
+            if isinstance(found, int) and isinstance(wanted, int) and found != wanted:
+                raise self.error("shape", f"the sizes of {format_shape(x.shape)}", format_shape(attrs.shape))
+        return TensorType(attrs.shape, x.dtype)
+
+    def reference(self, args: Sequence[Any], attrs: MatchShapeAttrs) -> Any:
+        (x,) = args
+        if x.shape != attrs.shape:
+            raise InputError(f"match_shape: expected shape {format_shape(attrs.shape)}, found {x.shape}")
+        return x.copy()
+
+    def compute(self, args: Sequence[Tensor], attrs: MatchShapeAttrs, out: TensorType) -> Tensor:
+        (x,) = args
+
+        def element(*place: Var) -> Expr:
+            return x[place]
+
+        return te.compute(out.shape, element, name="match_shape")
