@@ -78,7 +78,7 @@ def _find(node: Expr) -> Array | tuple[Array | None, ...] | None:
 
 def _apply(node: Call, op: Operator, args: list[Array]) -> Array | tuple[Array | None, ...] | None:
     symbolic = any(arg.dtype == object for arg in args)
-    if op.name == "dims":
+    if op.name == "sizes":
         values = node.attrs.values
         return as_array(values, (len(values),))
     if not symbolic and not has_symbols(node.attrs):

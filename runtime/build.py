@@ -7,15 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graphir.dims import dim_equal
 from tilewright.graphir.expr import Expr, Function, Var, const
 from tilewright.graphir.module import IRModule
+from tilewright.graphir.op import Operator
+from tilewright.graphir.printer import summary
 from tilewright.graphir.types import FuncType, TensorType, TupleType, Type
-from tilewright.graphir.visitor import substitute
+from tilewright.graphir.visitor import call_nodes, substitute
 from tilewright.passes.context import PassContext
 from tilewright.passes.lower.linearize import model_constants
 from tilewright.passes.pipelines import STAGES
 from tilewright.runtime.compile import compile_functions
-from tilewright.runtime.executable import Executable
+from tilewright.runtime.executable import Claim, Executable
 from tilewright.runtime.signature import Argument, Signature
 from tilewright.tensorir.errors import InputError, TypeInferenceError
 from tilewright.tensorir.stmt import PrimFunc
@@ -56,6 +59,7 @@ def build(
         _arguments(mod["main"], partial=True)
         _check_result(mod["main"].body.type)
     context = PassContext.current()
+    claims = claims_of(mod)
     modules: dict[str, IRModule] = {"graph": mod}
     with target:
         signature_source = mod
@@ -73,8 +77,26 @@ def build(
     functions = [kernel for kernel in mod.functions.values() if isinstance(kernel, PrimFunc)]
     code = compile_functions(functions, target)
     return Executable(
-        signature, main.attrs["arena_bytes"], code.runner(main, constants), target, modules, code.stages()
+        signature, main.attrs["arena_bytes"], code.runner(main, constants), target, modules, code.stages(), claims
     )
+
+
+def claims_of(mod: IRModule) -> list[Claim]:
+    """What the calls of ``match_shape`` in ``mod`` say of sizes, each once."""
+    found: dict[tuple[str, str], Claim] = {}
+    for function in mod.functions.values():
+        if not isinstance(function, Function):
+            continue
+        for call in call_nodes(function):
+            if not (isinstance(call.op, Operator) and call.op.name == "match_shape"):
+                continue
+            argument = call.args[0].type
+            assert isinstance(argument, TensorType)
+            for axis, (dim, claimed) in enumerate(zip(argument.shape, call.attrs.shape, strict=True)):
+                if not dim_equal(dim, claimed):
+                    label = f"dimension {axis} of {call.span or summary(call)}"
+                    found.setdefault((str(dim), str(claimed)), Claim(dim, claimed, label))
+    return list(found.values())
 
 
 def bind_params(mod: IRModule, params: Mapping[str, Any]) -> IRModule:

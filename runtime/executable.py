@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from tilewright.runtime.arena import ArenaPool
 from tilewright.runtime.dims import compile_dims
 from tilewright.runtime.results import SMALLEST, ResultPool
 from tilewright.runtime.signature import Signature
-from tilewright.tensorir.errors import ExecutionError
+from tilewright.tensorir.errors import ExecutionError, InputError
 from tilewright.tensorir.target import Target
 
 Array = np.ndarray[Any, Any]
@@ -30,6 +30,14 @@ _Sizes = tuple[list[tuple[int, ...]], int, bool]
 
 #: How many different sizes of the symbolic dimensions an executable remembers the resulting shapes of.
 _REMEMBERED_SIZES = 256
+
+
+class Claim(NamedTuple):
+    """Two sizes that a model takes for equal, and where."""
+
+    found: Dim
+    expected: Dim
+    where: str
 
 
 class Executable:
@@ -52,11 +60,13 @@ class Executable:
         target: Target,
         modules: Mapping[str, IRModule],
         code: Mapping[str, Callable[[], str]],
+        claims: Sequence[Claim] = (),
     ) -> None:
         self.signature = signature
         self.target = target
         self._arena_bytes = compile_dims([arena_bytes], signature.symbols)
         self._run = runner
+        self._claims = [(claim, compile_dims(claim[:2], signature.symbols)) for claim in claims]
         self._modules = dict(modules)
         self._code = dict(code)
         self._arenas = ArenaPool()
@@ -96,6 +106,14 @@ class Executable:
         return self._results.empty(shape, dtype, size) if size >= SMALLEST else np.empty(shape, dtype)
 
     def _remember(self, sizes: tuple[int, ...]) -> _Sizes:
+        for claim, evaluate in self._claims:
+            found, expected = evaluate(*sizes)
+            if found != expected:
+                named = ", ".join(f"{s.name}={size}" for s, size in zip(self.signature.symbols, sizes, strict=True))
+                raise InputError(
+                    f"{claim.where}: {claim.found!s} is {found}, but it must be {claim.expected!s}, which is {expected}"
+                    f" (the sizes are {named})"
+                )
         shapes = self.signature.output_shapes(sizes)
         bytes_ = [math.prod(shape) * dtype.itemsize for shape, dtype in zip(shapes, self._dtypes, strict=True)]
         (arena_bytes,) = self._arena_bytes(*sizes)

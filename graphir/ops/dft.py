@@ -22,6 +22,7 @@ from tilewright.graphir.ops import calls
 from tilewright.graphir.ops.common import FLOATS, axis_index, check_dtype, compute_type, normalize, same_dtype, widened
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir.dtype import DataType
+from tilewright.tensorir.expr import as_expr, maximum
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +65,9 @@ class dft(Operator):
             found: Dim = attrs.length
             return found
         extent = x[attrs.axis]
-        return simplify((extent - 1) * 2) if attrs.inverse and attrs.onesided else extent
+        if not (attrs.inverse and attrs.onesided):
+            return extent
+        return simplify(maximum(as_expr((extent - 1) * 2), as_expr(0)))
 
     def infer_type(self, args: Sequence[TensorType], attrs: DftAttrs) -> TensorType:
         (x,) = args
@@ -147,7 +150,7 @@ def _symbolic_matrix(extents: Sequence[Dim], length: Dim, attrs: DftAttrs, dtype
         axes = tuple(n for n in range(4) if n != number)
         places.append(calls.expand_dims(call_operator("arange", 0, extent), axis=axes))
     n, p, k, q = places
-    size = calls.squeeze(call_operator("dims", values=(length,)), axis=0)
+    size = calls.squeeze(call_operator("sizes", values=(length,)), axis=0)
     turn = const((2 if attrs.inverse else -2) * math.pi, "float64") / calls.cast(size, dtype="float64")
     angle = calls.cast(call_operator("floor_mod", n * k, size), dtype="float64") * turn
     quarter = calls.cast(p - q, dtype="float64") * const(math.pi / 2, "float64")
@@ -158,7 +161,7 @@ def _symbolic_matrix(extents: Sequence[Dim], length: Dim, attrs: DftAttrs, dtype
         if attrs.onesided:
             once = call_operator("logical_or", call_operator("equal", n, 0), call_operator("equal", n * 2, size))
             result = result * calls.where(once, const(1.0, "float64"), const(2.0, "float64"))
-            bound = calls.squeeze(call_operator("dims", values=(simplify(length // 2 + 1),)), axis=0)
+            bound = calls.squeeze(call_operator("sizes", values=(simplify(length // 2 + 1),)), axis=0)
     if not dim_equal(extents[0], length):
         result = calls.where(call_operator("less", n, bound), result, const(0.0, "float64"))
     flat = calls.reshape(result, newshape=(product(extents[:2]), product(extents[2:])))

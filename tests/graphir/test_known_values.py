@@ -16,13 +16,13 @@ SIZES = {N: 6, M: 35}
 
 
 def shape_of(x: gi.Expr) -> gi.Expr:
-    return gi.get_operator("dims")(values=x.shape)
+    return gi.get_operator("sizes")(values=x.shape)
 
 
 SHAPE = shape_of(X)
 
 FORMULAS = {
-    "dims": SHAPE,
+    "sizes": SHAPE,
     "take": gi.take(SHAPE, gi.const(np.array([2, -3])), axis=0),
     "one": gi.take(SHAPE, gi.const(np.array(1)), axis=0),
     "slice": SHAPE[1:],
@@ -77,7 +77,7 @@ def test_deep_computations_are_followed_without_recursion() -> None:
 
 
 def test_dims_are_data_of_a_model() -> None:
-    function = gi.Function([X], gi.get_operator("dims")(values=(N * M, 3, N - 7)))
+    function = gi.Function([X], gi.get_operator("sizes")(values=(N * M, 3, N - 7)))
     x = np.zeros((6, 35, 4), "f4")
     for target in ("llvm", "numba"):
         found = tw.build(function, target=target)(x)

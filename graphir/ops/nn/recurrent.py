@@ -330,7 +330,7 @@ class Recurrent(Operator):
     ) -> list[GraphExpr]:
         steps = inputs.shape[0]
         batch, hidden = state[0].shape
-        count = calls.squeeze(call_operator("dims", values=(steps,)), axis=0)
+        count = calls.squeeze(call_operator("sizes", values=(steps,)), axis=0)
         results = call_operator("zeros", shape=(steps, batch, hidden), dtype=inputs.dtype)
         i = Var("i", TensorType((), "int64"))
         params = [Var("results", results.type), *[Var(f"state{n}", value.type) for n, value in enumerate(state)]]

@@ -44,6 +44,6 @@ def test_the_limit_is_an_option():
 def test_what_depends_on_sizes_of_a_call_stays(rewrites):
     vector = gi.const(np.arange(9, dtype="f4"))
     mod = gi.IRModule.from_expr(gi.slice(vector, begin=(gi.symbol("n"),), end=(gi.symbol("n") + 2,)))
-    dims = gi.IRModule.from_expr(gi.get_operator("dims")(values=(gi.symbol("n"), 2)))
+    dims = gi.IRModule.from_expr(gi.get_operator("sizes")(values=(gi.symbol("n"), 2)))
     for unchanged in (mod, dims):
         rewrites(FoldConstant(), unchanged, unchanged)

@@ -42,10 +42,9 @@ def loop(node: Node) -> list[Expr]:
     start = None if node.optional(1) is None else known_values(node[1])
     if start is not None and start.dtype != object and not bool(start.reshape(-1)[0]):
         limit = np.zeros((), np.int64)
-    if limit is not None and limit.dtype != object and int(limit.reshape(-1)[0]) <= MOST_UNROLLED:
-        unrolled = _unrolled(
-            node, body, int(limit.reshape(-1)[0]), state, node.optional(1) is None or start is not None
-        )
+    starts = node.optional(1) is None or start is not None
+    if starts and limit is not None and limit.dtype != object and int(limit.reshape(-1)[0]) <= MOST_UNROLLED:
+        unrolled = _unrolled(node, body, int(limit.reshape(-1)[0]), state)
         if unrolled is not None:
             return unrolled
     if len(body.output) > 1 + len(state):

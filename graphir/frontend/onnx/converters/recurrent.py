@@ -50,7 +50,7 @@ def _convert(node: Node, name: str, gates: int, **attrs: Any) -> list[Expr]:
     peepholes = node.optional(7) if name == "nn.lstm" else None
     if peepholes is not None and lengths is None:  # arguments are left out at the end only
         lengths = calls.take(
-            get_operator("dims")(values=(steps,)), get_operator("zeros")(shape=(batch,), dtype="int64")
+            get_operator("sizes")(values=(steps,)), get_operator("zeros")(shape=(batch,), dtype="int64")
         )
     last = [value for value in (lengths, peepholes) if value is not None]
     direction = node.attribute("direction", "forward")

@@ -8,10 +8,14 @@ from tilewright.graphir.dims import Dim, product
 from tilewright.graphir.expr import Constant, Expr, const
 from tilewright.graphir.frontend.onnx.node import Node
 from tilewright.graphir.frontend.onnx.registry import converter
+from tilewright.graphir.frontend.onnx.sizes import with_elements
 from tilewright.graphir.known_values import known_values
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.calls import concatenate, reshape, squeeze, take, transpose
 from tilewright.tensorir.dtype import as_dtype
+
+#: Exporters write an end that no axis reaches for "up to the end": INT64_MAX, INT32_MAX or a thousand millions.
+FAR = 10**9
 
 
 @converter("Constant")
@@ -37,13 +41,13 @@ def identity(node: Node) -> Expr:
 def shape(node: Node) -> Expr:
     """Sizes as data; from opset 15 on those of some axes."""
     sizes = node.shape()
-    return get_operator("dims")(values=sizes[slice(node.attribute("start", 0), node.attribute("end", len(sizes)))])
+    return get_operator("sizes")(values=sizes[slice(node.attribute("start", 0), node.attribute("end", len(sizes)))])
 
 
 @converter("Size")
 def size(node: Node) -> Expr:
     """The number of elements."""
-    return squeeze(get_operator("dims")(values=(product(node.shape()),)), axis=(0,))
+    return squeeze(get_operator("sizes")(values=(product(node.shape()),)), axis=(0,))
 
 
 @converter("Reshape")
@@ -64,7 +68,7 @@ def _reshape(node: Node, wanted: tuple[Dim, ...], allowzero: bool) -> Expr:
         old[axis] if isinstance(dim, int) and dim == 0 and not allowzero and axis < len(old) else dim
         for axis, dim in enumerate(wanted)
     ]
-    return reshape(node[0], newshape=tuple(new))
+    return reshape(with_elements(node[0], new), newshape=tuple(new))
 
 
 @converter("Flatten")
@@ -168,12 +172,12 @@ def slice_by_inputs(node: Node) -> Expr:
 def _slice(
     node: Node, starts: tuple[Dim, ...], ends: tuple[Dim, ...], axes: tuple[int, ...], steps: tuple[int, ...]
 ) -> Expr:
-    # An end far below zero, as INT64_MIN, means "through the first element" of a slice that runs backwards.
-    ends = tuple(
-        None if step < 0 and isinstance(end, int) and end < -(2**31) else end  # type: ignore[misc]
+    # Far above, or below for a slice that runs backwards, stands for the last, or first, element.
+    bounds = tuple(
+        None if isinstance(end, int) and (end >= FAR if step > 0 else end <= -FAR) else end
         for end, step in zip(ends, steps, strict=True)
     )
-    return get_operator("slice")(node[0], begin=starts, end=ends, strides=steps, axes=axes)
+    return get_operator("slice")(node[0], begin=starts, end=bounds, strides=steps, axes=axes)
 
 
 @converter("Split")
