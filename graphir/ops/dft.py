@@ -17,7 +17,7 @@ from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.base import call_operator
 from tilewright.graphir.dims import Dim, as_dim, dim_equal, product, simplify
 from tilewright.graphir.expr import const
-from tilewright.graphir.op import Operator, register_operator
+from tilewright.graphir.op import Operator, get_operator, register_operator
 from tilewright.graphir.ops import calls
 from tilewright.graphir.ops.common import FLOATS, axis_index, check_dtype, compute_type, normalize, same_dtype, widened
 from tilewright.graphir.types import TensorType
@@ -87,14 +87,14 @@ class dft(Operator):
     def reference(self, args: Sequence[Any], attrs: DftAttrs) -> Any:
         x = widened(args[0]).astype(np.float64)
         axis = attrs.axis % x.ndim
-        length = self.length(x.shape, attrs)
+        length = int(self.length(x.shape, attrs))  # type: ignore[arg-type]  # arrays have sizes that are numbers
         values = x[..., 0] + (1j * x[..., 1] if x.shape[-1] == 2 else 0)
         if attrs.inverse and attrs.onesided:
             result: Any = np.fft.irfft(values, length, axis)[..., None]
         else:
             made = (np.fft.ifft if attrs.inverse else np.fft.fft)(values, length, axis)
             if attrs.onesided:
-                made = np.take(made, range(int(length) // 2 + 1), axis)
+                made = np.take(made, range(length // 2 + 1), axis)
             result = np.stack([made.real, made.imag], -1)
         return result.astype(args[0].dtype)
 
@@ -213,7 +213,8 @@ class stft(Operator):
         framed = x[:, begins[:, None] + np.arange(attrs.frame_length)]
         if len(args) > 1:
             framed = framed * widened(args[1])[:, None]
-        return dft.reference([framed], DftAttrs(onesided=attrs.onesided)).astype(args[0].dtype)
+        found: Any = get_operator("dft").reference([framed], DftAttrs(onesided=attrs.onesided))
+        return found.astype(args[0].dtype)
 
     def decompose(self, args: Sequence[GraphExpr], attrs: StftAttrs) -> GraphExpr:
         x = args[0]
@@ -224,8 +225,9 @@ class stft(Operator):
         framed = calls.take(x, calls.expand_dims(begins, axis=1) + within, axis=1)
         if window:
             framed = framed * calls.expand_dims(window[0], axis=1)
-        attributes = DftAttrs(onesided=attrs.onesided)
-        result = dft.decompose([framed], attributes)
+        decompose = get_operator("dft").decompose
+        assert decompose is not None
+        result: GraphExpr = decompose([framed], DftAttrs(onesided=attrs.onesided))
         return result if dtype is wide else calls.cast(result, dtype=dtype)
 
     def simplify_inference(self, args: Sequence[GraphExpr], attrs: StftAttrs) -> GraphExpr:

@@ -105,13 +105,16 @@ class col2im(Operator):
         image = np.zeros((*columns.shape[:2], *room), columns.dtype)
         for offset in itertools.product(*map(range, attrs.block_shape)):
             begins = [at * step for at, step in zip(offset, attrs.dilation, strict=True)]
-            where = tuple(
+            taken: Any = (slice(None), slice(None), *offset)
+            spans_now = [
                 slice(begins[n], begins[n] + (windows[n] - 1) * attrs.strides[n] + 1, attrs.strides[n])
                 for n in range(ndim)
-            )
-            image[(slice(None), slice(None), *where)] += columns[(slice(None), slice(None), *offset)]
+            ]
+            where: Any = (slice(None), slice(None), *spans_now)
+            image[where] += columns[taken]
         inner = tuple(slice(before[n], before[n] + attrs.image_shape[n]) for n in range(ndim))
-        return image[(slice(None), slice(None), *inner)].astype(data.dtype)
+        whole = (slice(None), slice(None))
+        return image[whole + inner].astype(data.dtype)
 
     def compute(self, args: Sequence[Tensor], attrs: Col2ImAttrs, out: TensorType) -> Tensor:
         (data,) = args

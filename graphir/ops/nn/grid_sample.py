@@ -91,7 +91,8 @@ class grid_sample(Operator):
                 index = base + tap
                 inside = inside & (index >= 0) & (index < extent)
                 indices.append(_inner_reference(index, extent, attrs))
-            taken = np.moveaxis(values[(batch, slice(None), *indices)], -1, 1)
+            where = (batch, slice(None), *indices)
+            taken = np.moveaxis(values[where], -1, 1)
             if attrs.padding_mode == "zeros":
                 taken = np.where(inside[:, None], taken, 0)
             result = result + weight[:, None] * taken if weight.ndim else taken
@@ -109,7 +110,7 @@ class grid_sample(Operator):
         empty = [as_expr(extent) > 0 for extent in data.shape[2:] if not isinstance(as_dim(extent), int)]
 
         def element(*place: Var) -> Expr:
-            at = [stage[(place[0], *place[2:])] for stage in places]
+            at = [stage(place[0], *place[2:]) for stage in places]
             bases = [call("floor", value) for value in at]
             result: Expr = const(0, wide)
             for taps in itertools.product(_taps(attrs.method), repeat=axes):
@@ -124,7 +125,7 @@ class grid_sample(Operator):
                     if attrs.method != "nearest":
                         share = _weight(tap, value - base, attrs.method)
                         weight = share if weight is None else weight * share
-                load = cast(wide, guarded(all_of(*inside), data[(place[0], place[1], *indices)], 0))
+                load = cast(wide, guarded(all_of(*inside), data(place[0], place[1], *indices), 0))
                 result = load if weight is None else result + weight * load
             return cast(out.dtype, result)
 
@@ -139,7 +140,7 @@ def _wide(data: DataType, grid: DataType) -> DataType:
 
 def _places(grid: Tensor, extent: Expr, number: int, wide: DataType, attrs: GridSampleAttrs) -> Any:
     """The formula of the places along one axis."""
-    return lambda *place: _place(cast(wide, grid[(*place, number)]), extent, attrs)
+    return lambda *place: _place(cast(wide, grid(*place, number)), extent, attrs)
 
 
 def _where(condition: Any, a: Any, b: Any) -> Any:
@@ -153,11 +154,12 @@ def _rounding(name: str, value: Any) -> Any:
 def _place(grid: Any, extent: Any, attrs: GridSampleAttrs) -> Any:
     """A coordinate of the grid in pixels, moved onto the image as the padding mode says."""
     length = cast(grid.dtype, extent) if isinstance(grid, Expr) else grid.dtype.type(extent)
-    zero, one = (const(0, grid.dtype), const(1, grid.dtype)) if isinstance(grid, Expr) else (0, 1)
+    zero: Any = const(0, grid.dtype) if isinstance(grid, Expr) else 0
+    half = zero + 0.5
     if attrs.align_corners:
         place, low, high = (grid + 1) / 2 * (length - 1), zero, length - 1
     else:
-        place, low, high = ((grid + 1) * length - 1) / 2, zero - one / 2, length - one / 2
+        place, low, high = ((grid + 1) * length - 1) / 2, zero - half, length - half
     if attrs.method == "nearest":
         place = _rounding("round", place)
     outside = (place < low) | (place > high)
@@ -165,7 +167,7 @@ def _place(grid: Any, extent: Any, attrs: GridSampleAttrs) -> Any:
         clipped = _where(place < zero, zero, _where(place > length - 1, length - 1, place))
         place = _where(outside, clipped, place)
     elif attrs.padding_mode == "reflection":
-        span = _where(high > low, high - low, one)
+        span = _where(high > low, high - low, zero + 1)
         away = _where(place < low, low - place, place - low)
         away = away - 2 * span * _rounding("floor", away / (2 * span))
         place = _where(outside, low + _where(away > span, 2 * span - away, away), place)

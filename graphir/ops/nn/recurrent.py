@@ -152,7 +152,8 @@ class _Kit:
                 x = call_operator("clip", x, a_min=-self.limit, a_max=self.limit)
             else:
                 x = np.clip(x, -self.limit, self.limit)
-        return ACTIVATIONS[function.name][0 if self.symbolic else 1](x, function)
+        in_graph, in_numpy, _ = ACTIVATIONS[function.name]
+        return in_graph(x, function) if self.symbolic else in_numpy(x, function)
 
     def recur(self, h: Any, weight: Any) -> Any:
         """``h @ weight.T``."""

@@ -415,7 +415,7 @@ class resize_axis(Resize):
         base = numerator // denominator
         share = (numerator - base * denominator) / denominator
         count, before, (p, q) = self.taps(extent, attrs)
-        offsets = np.arange(count) - before  # type: ignore[arg-type]
+        offsets: np.ndarray[Any, Any] = np.arange(count) - before  # type: ignore[arg-type, operator]
         distances = (offsets - share[:, None]) * (p / q)
         weights = kernel(distances, attrs.method, attrs.cubic_coeff, np.abs, np.where)
         places = base[:, None] + offsets
@@ -454,7 +454,7 @@ class resize_axis(Resize):
 
         def load(place: Sequence[Expr], at: Expr) -> Expr:
             inside = maximum(minimum(at, extent - 1), 0)
-            value = x[(*place[:axis], inside, *place[axis + 1 :])]
+            value = x(*place[:axis], inside, *place[axis + 1 :])
             return value if isinstance(extent, int) else guarded(as_expr(extent) > 0, value, 0)
 
         def finished(place: Sequence[Var], value: Expr) -> Expr:
