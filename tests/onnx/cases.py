@@ -114,20 +114,18 @@ def run_case(case: Any, target: str) -> Outcome:
 
 
 def run_model(model: ModelProto, inputs: dict[str, Any], target: str) -> Any:
-    """The results of ``model``. Scalars and integer vectors, which may decide on shapes, are given at import if they
-    have to be."""
-    try:
-        module, values = from_onnx(model), {}
-    except UnsupportedOperatorError:
-        known = {name: np.asarray(value) for name, value in inputs.items()}
-        values = {
-            name: value
-            for name, value in known.items()
-            if value.ndim == 0 or (value.ndim == 1 and value.dtype.kind in "iub" and value.size <= 64)
-        }
-        if not values:
-            raise
-        module = from_onnx(model, values=values)
+    """The results of ``model``. Scalars and short vectors, which may decide on shapes, are given at import if they have
+    to be: integers first, then all."""
+    arrays = {name: np.asarray(value) for name, value in inputs.items() if isinstance(value, (np.ndarray, np.generic))}
+    short = {name: value for name, value in arrays.items() if value.ndim <= 1 and value.size <= 64}
+    integers = {name: value for name, value in short.items() if value.ndim == 0 or value.dtype.kind in "iub"}
+    for values in ({}, integers, short):
+        try:
+            module = from_onnx(model, values=values)
+            break
+        except UnsupportedOperatorError:
+            if values is short:
+                raise
     with tw.PassContext(opt_level=3):
         executable = tw.build(module, target=tw.Target(target, num_threads=1))
     return executable(*[value for name, value in inputs.items() if name not in values])
