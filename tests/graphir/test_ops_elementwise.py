@@ -286,15 +286,3 @@ def test_prelu_has_a_slope_for_each_channel(check: Any, dtype: str) -> None:
 @pytest.mark.parametrize("dtype", ANY)
 def test_where_chooses_with_broadcasting(check: Any, dtype: str) -> None:
     check("where", [(("n", 1), "bool"), ((3,), dtype), ((), dtype)], {}, np.where, None, N)
-
-
-COVERED = {
-    *FUNCTIONS, *ANY_NUMBER, *BINARY, *COMPARISONS, *BITS, *LOGIC, "divide", "bitwise_not", "logical_not", "left_shift",
-    "right_shift", "power", "clip", "cast", "copy", "zeros_like", "ones_like", "nn.dropout", "nn.prelu", "where",
-}  # fmt: skip
-
-
-def test_every_elementwise_operator_has_a_case_here() -> None:
-    creation = {"zeros", "ones", "full", "arange"}
-    elementwise = {name for name in gi.list_operators() if gi.get_operator(name).kind == "elementwise"}
-    assert elementwise - creation <= COVERED
