@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = ["README.md", *[f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md"))]]
+#: Tables that programs write; they hold no code.
+TABLES = {"onnx.md", "operators.md"}
+PAGES = [
+    "README.md",
+    *[f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in TABLES],
+]
 
 
 @pytest.mark.parametrize("page", PAGES)
