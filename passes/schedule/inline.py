@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from tilewright.passes.schedule.facts import block_of, is_expensive, loads, reductions, spatial, stores, uses
 from tilewright.tensorir.errors import ScheduleError
+from tilewright.tensorir.expr import BufferLoad
+from tilewright.tensorir.functor import walk
 from tilewright.tensorir.schedule import BlockRef, Schedule
 from tilewright.tensorir.stmt import Block
+
+#: Copies of a formula that is read more than once may have this many parts together.
+_MOST_COPIED = 512
 
 
 def inline_producers(schedule: Schedule) -> None:
     """Inline every block that is no reduction into its consumers, last first, where that repeats no costly work.
 
     A block stays where an element would be computed more than once and costs more than a load (an exponential read by
-    a sum and a division), or where a contraction would compute it again for each column of its other operand.
+    a sum and a division), where a contraction would compute it again for each column of its other operand, or where
+    copies of a long formula would make the consumer's longer than any compiler likes (the place of a sample, read by
+    each of its sixteen neighbours' weights).
     """
     outputs = set(schedule.func.buffers)
     for ref in reversed(schedule.get_blocks()):
@@ -32,15 +39,16 @@ def _repeats_work(block: Block, consumers: list[Block]) -> bool:
     is_formula_of_constants = not loads(block)
     if is_formula_of_constants and not is_expensive(block):
         return False
-    reads = 0
+    reads: list[BufferLoad] = []
     for consumer in consumers:
         for load in loads(consumer):
             if load.buffer not in written:
                 continue
-            reads += 1
+            reads.append(load)
             if reductions(consumer) and not all(uses(load, item.var) for item in spatial(consumer)):
                 return True  # the same element is read for several results
-    return reads > 1 and is_expensive(block)
+    size = sum(1 for _ in walk(block.body))
+    return len(reads) > 1 and (is_expensive(block) or len(reads) * size > _MOST_COPIED)
 
 
 def reduction_blocks(schedule: Schedule) -> list[BlockRef]:

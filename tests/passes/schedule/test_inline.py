@@ -105,3 +105,11 @@ primfunc @f(x: Buffer[(4,), float32], y: Buffer[(4,), float32]) attrs {"num_outp
 }
 """)
     assert blocks_after(func) == ["t", "y"]
+
+
+@pytest.mark.parametrize(("terms", "left"), [(4, ["last"]), (60, ["long", "last"])])
+def test_long_formula_that_is_read_often_is_not_copied(terms: int, left: list[str]) -> None:
+    x = te.placeholder((8,), name="x")
+    long = te.compute((8,), lambda i: sum((x[i] * float(n) for n in range(1, terms)), x[i]), name="long")
+    last = te.compute((8,), lambda i: long[i] * long[7 - i] + long[i], name="last")
+    assert blocks_after(te.create_prim_func("f", [x], [last])) == left
