@@ -207,6 +207,20 @@ def test_source_reads_like_the_formula() -> None:
     assert "numba.prange(6)" in source
 
 
+def test_copies_of_an_operand_are_computed_once_in_a_statement() -> None:
+    a, out = Buffer("a", (8,), "float32"), Buffer("out", (8,), "float32")
+    i = Var("i")
+
+    def root() -> Expr:
+        return Call("sqrt", (a[i] * 2.0 + 1.0,), "float32")
+
+    formula = (root() + 0.0) * (root() + -0.0) * root()  # zeros have signs
+    func = PrimFunc("f", (a, out), For(i, as_expr(0), as_expr(8), "serial", BufferStore(out, formula, (i,))))
+    source = numba_.emit_source([func])
+    assert source.count("sqrt") == 1
+    assert "0.0)" in source and "-0.0)" in source
+
+
 def test_names_that_python_keeps_for_itself_are_changed() -> None:
     x, i = Buffer("lambda", (4,)), Var("np")
     func = PrimFunc("class", (x,), For(i, as_expr(0), as_expr(4), "serial", BufferStore(x, x[i] + 1.0, (i,))))
