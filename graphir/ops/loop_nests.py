@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tilewright.tensorir.expr import Expr, ExprLike, Var, as_expr
-from tilewright.tensorir.stmt import For, Stmt
+from tilewright.tensorir.stmt import For, LetStmt, Stmt
 
 
 def loop(extent: ExprLike, body: Callable[[Var], Stmt], name: str = "i", kind: str = "serial") -> Stmt:
     """``body(i)`` for every ``i`` in ``[0, extent)``."""
     var = Var(name)
     return For(var, as_expr(0), as_expr(extent), kind, body(var))
+
+
+def let(name: str, value: Expr, body: Callable[[Var], Stmt]) -> Stmt:
+    """``body(var)`` where ``var`` is ``value``, computed once."""
+    var = Var(name, value.dtype)
+    return LetStmt(var, value, body(var))
 
 
 def nest(extents: Sequence[ExprLike], body: Callable[[list[Expr]], Stmt], parallel: bool = True) -> Stmt:

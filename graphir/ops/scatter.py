@@ -25,11 +25,11 @@ from tilewright.graphir.ops.common import (
     widened,
 )
 from tilewright.graphir.ops.gather import check_beside, check_indices, fits, from_the_end, index_depth, positions
-from tilewright.graphir.ops.loop_nests import nest
+from tilewright.graphir.ops.loop_nests import let, nest
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.expr import Buffer, Expr, IntImm, Var, all_of, as_expr, binary, cast, select
-from tilewright.tensorir.stmt import BufferStore, IfThenElse, LetStmt, Stmt, sequence
+from tilewright.tensorir.stmt import BufferStore, IfThenElse, Stmt, sequence
 from tilewright.tensorir.tensor import Tensor
 
 #: What becomes of an element and an update, on NumPy arrays in place; ``none`` takes the update.
@@ -117,11 +117,6 @@ class Scatter(Operator):
         return te.compute(out.shape, lambda *place: cast(out.dtype, result[place]), name=f"{self.__name__}_cast")
 
 
-def _bound(name: str, value: Expr, body: Callable[[Var], Stmt]) -> Stmt:
-    var = Var(name, value.dtype)
-    return LetStmt(var, value, body(var))
-
-
 @register_operator
 class scatter_elements(Scatter):
     """``result[indices[i, j], j] = updates[i, j]`` for axis 0, beginning with a copy of ``x``."""
@@ -163,7 +158,7 @@ class scatter_elements(Scatter):
                             conditions.append(source[number] < extent)
                     return store(place, all_of(*conditions), updates[source])
 
-                return _bound("index", from_the_end(indices[source], x.shape[axis]), at)
+                return let("index", from_the_end(indices[source], x.shape[axis]), at)
 
             return nest([indices.shape[number] for number in order], update, parallel=x.ndim > 1)
 
@@ -211,7 +206,7 @@ class scatter_nd(Scatter):
                 if len(place) < depth:
                     number = len(place)
                     index = from_the_end(indices(*row, number), x.shape[number])
-                    return _bound(f"index{number}", index, lambda var: slice_at(row, [*place, var]))
+                    return let(f"index{number}", index, lambda var: slice_at(row, [*place, var]))
                 pairs = zip(place, x.shape, strict=False)
                 inside = all_of(*(condition for index, extent in pairs for condition in (index >= 0, index < extent)))
                 return nest(

@@ -306,7 +306,32 @@ def test_regions_are_averaged_over_their_bins(check: Any, method: str, ratio: in
     attrs = {"output_size": (1, 2), "spatial_scale": 0.5, "sampling_ratio": ratio, "method": method, "aligned": aligned}
     types = [((2, 1, "h", 3), "float64"), ((4, 4), "float64"), ((4,), "int64")]
     oracle = functools.partial(aligned_regions, attrs=attrs)
-    check("nn.roi_align", types, attrs, oracle, regions, [{"h": 2}], 100, interpreted=False)
+    check("nn.roi_align", types, attrs, oracle, regions, [{"h": 2}], 100)
+
+
+@pytest.mark.parametrize("method", ["avg", "max"])
+def test_however_large_a_region_is_the_work_is_that_of_the_image(check: Any, method: str) -> None:
+    side = 1e6  # a million samples, each in the middle of a pixel
+    given = [
+        [-3, -3, side - 3, side - 3],
+        [-1e30, -1e30, 1e30, 1e30],
+        [0, 0, 3e38, 4e8],
+        [np.nan] * 4,
+        [0, 0, np.inf, 1],
+    ]
+
+    def absurd(rng: Any, shape: Any, dtype: Any) -> Any:
+        if len(shape) == 2:
+            return np.array(given, dtype)
+        return np.zeros(shape, dtype) if dtype.kind == "i" else rng.integers(1, 10, shape) * dtype.type(side)
+
+    def oracle(data: Any, rois: Any, batch: Any) -> Any:
+        around = np.pad(data[0, 0], 1, mode="edge")  # a pixel outside still counts
+        value = data.max() if method == "max" else around.sum() / side**2
+        return np.reshape([value, 0, 0, 0, 0], (5, 1, 1, 1))
+
+    types = [((1, 1, "h", 3), "float64"), ((5, 4), "float64"), ((5,), "int64")]
+    check("nn.roi_align", types, {"method": method}, oracle, absurd, [{"h": 2}])
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,25 @@ import numpy as np
 from tilewright.graphir.dims import as_dim, dim_equal
 from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.common import FLOATS, check_dtype, compute_type, guarded, normalize, widened
+from tilewright.graphir.ops.loop_nests import let, loop, nest
 from tilewright.graphir.ops.nn.window import pair
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.dtype import DataType
-from tilewright.tensorir.expr import Expr, Var, all_of, as_expr, call, cast, const, maximum, minimum, select
+from tilewright.tensorir.expr import (
+    Buffer,
+    Expr,
+    Var,
+    all_of,
+    as_expr,
+    call,
+    cast,
+    const,
+    maximum,
+    minimum,
+    select,
+)
+from tilewright.tensorir.stmt import Allocate, BufferStore, LetStmt, Stmt, sequence
 from tilewright.tensorir.tensor import Tensor, lowest
 
 METHODS = ("avg", "max")
@@ -51,23 +66,6 @@ class RoiAlignAttrs:
         normalize(self, output_size=size, sampling_ratio=ratio, spatial_scale=float(self.spatial_scale))
 
 
-@dataclasses.dataclass(frozen=True)
-class _Samples:
-    """The samples of a bin along one axis.
-
-    Attributes:
-        begin: where the bin begins, in pixels.
-        step: the distance of samples.
-        count: how many there are.
-        first: the number of the first that is looked at; those before it lie outside of the image.
-    """
-
-    begin: Any
-    step: Any
-    count: Any
-    first: Any
-
-
 @register_operator
 class roi_align(Operator):
     """``data`` (N, C, H, W) in regions ``rois`` (R, 4: left, top, right, bottom) of the images ``batch_indices`` (R,):
@@ -97,86 +95,138 @@ class roi_align(Operator):
         out = np.zeros((len(rois), data.shape[1], *attrs.output_size), data.dtype)
         for number, (roi, index) in enumerate(zip(rois, batch, strict=True)):
             image = data[min(max(int(index), 0), len(data) - 1)]
-            axes = [_bin_samples(roi, n, image.shape[1 + n], attrs) for n in range(2)]
+            with np.errstate(all="ignore"):  # of regions that are no numbers
+                axes = [_bin_samples(roi, n, image.shape[1 + n], attrs) for n in range(2)]
             for y, x in np.ndindex(*attrs.output_size):
                 out[number, :, y, x] = _pooled(image, axes[0][y], axes[1][x], attrs.method)
         return out.astype(args[0].dtype)
 
-    def compute(self, args: Sequence[Tensor], attrs: RoiAlignAttrs, out: TensorType) -> Tensor:
+    def compute(self, args: Sequence[Tensor], attrs: RoiAlignAttrs, out: TensorType) -> list[Tensor]:
         data, rois, batch = args
         dtype = compute_type(data.dtype)
-        extents = data.shape[2:]
-        # Of the samples about a pixel apart, more than half a pixel, no more than these lie on the image.
-        most = [as_expr(attrs.sampling_ratio or 2 * extent + 3) for extent in extents]
-        axes = [te.reduce_axis(count, name) for count, name in zip(most, ("iy", "ix"), strict=True)]
-        there = [as_expr(dim) > 0 for dim in (data.shape[0], *extents) if not isinstance(as_dim(dim), int)]
+        there = [as_expr(dim) > 0 for dim in (data.shape[0], *data.shape[2:]) if not isinstance(as_dim(dim), int)]
+        is_mean = attrs.method == "avg"
+        zero = const(0, dtype)
 
-        def samples(place: Sequence[Expr], n: int) -> _Samples:
-            return _samples(rois, place[0], place[2 + n], extents[n], n, attrs, dtype)
+        def loops(outputs: list[Buffer]) -> Stmt:
+            found = Buffer("found", (as_expr(1),), dtype, "register")
 
-        def sampled(*place: Var) -> te.Reduction:
-            image = maximum(minimum(cast("int64", batch[place[0]]), data.shape[0] - 1), 0)
-            counted: list[Expr] = []
-            on_image: list[Expr] = []
-            pixels: list[list[tuple[Expr, Expr]]] = []
-            for n, axis in enumerate(axes):
-                bin_ = samples(place, n)
-                number = bin_.first + axis
-                at = bin_.begin + (cast(dtype, number) + 0.5) * bin_.step
-                counted.append(number < bin_.count)
-                is_inside = (at >= -1) & (at <= cast(dtype, extents[n]))
-                on_image.append(is_inside)
-                pixels.append(_neighbours(select(is_inside, at, const(0, dtype)), extents[n], dtype))
-            values = [
-                wy * wx * cast(dtype, guarded(all_of(*there), data[image, place[1], y, x], 0))
-                for y, wy in pixels[0]
-                for x, wx in pixels[1]
-            ]
-            value = values[0]
-            for other in values[1:]:
-                value = value + other if attrs.method == "avg" else maximum(value, other)
-            value = select(all_of(*on_image), value, const(0, dtype))
-            nothing = const(0 if attrs.method == "avg" else lowest(dtype), dtype)
-            value = select(all_of(*counted), value, nothing)
-            return (te.sum if attrs.method == "avg" else te.max)(value, axis=axes)
+            def bin_at(place: list[Expr]) -> Stmt:
+                axes = [_Samples(rois, place[0], place[2 + n], data.shape[2 + n], n, attrs, dtype) for n in range(2)]
+                image = maximum(minimum(cast("int64", batch[place[0]]), data.shape[0] - 1), 0)
 
-        pooled = te.compute(out.shape, sampled, name="roi_align_samples")
+                def sample(pixels: Sequence[_Pixels]) -> Stmt:
+                    values = [
+                        wy * wx * cast(dtype, guarded(all_of(*there), data[image, place[1], y, x], 0))
+                        for y, wy in pixels[0].weighed()
+                        for x, wx in pixels[1].weighed()
+                    ]
+                    value = functools.reduce(operator.add if is_mean else maximum, values)
+                    value = select(all_of(*(axis.is_inside for axis in pixels)), value, zero)
+                    return _set(found, found[0] + value if is_mean else maximum(found[0], value))
 
-        def element(*place: Var) -> Expr:
-            bins = [samples(place, n) for n in range(2)]
-            count = bins[0].count * bins[1].count
-            value = pooled[place]
-            if attrs.method == "avg":
-                return cast(out.dtype, value / cast(dtype, maximum(count, 1)))
-            if not attrs.sampling_ratio:
-                # Samples that nobody looked at lie outside of the image: they are zeros.
-                for bin_, looked_at in zip(bins, most, strict=True):
-                    missed = (bin_.first > 0) | (bin_.first + looked_at < bin_.count)
-                    value = select(missed, maximum(value, const(0, dtype)), value)
-                value = select(count > 0, value, const(0, dtype))
-            return cast(out.dtype, value)
+                count = axes[0].count * axes[1].count
+                result = found[0] / cast(dtype, maximum(count, 1)) if is_mean else select(count > 0, found[0], zero)
+                # Samples that no loop looks at lie outside of the image: they are zeros.
+                rows, columns = (axis.end - axis.first < axis.count for axis in axes)
+                stmt = sequence(
+                    _set(found, zero if is_mean else select(rows | columns, zero, const(lowest(dtype), dtype))),
+                    axes[0].each(lambda y: axes[1].each(lambda x: sample((y, x)))),
+                    BufferStore(outputs[0], cast(out.dtype, result), tuple(place)),
+                )
+                return Allocate(found, axes[0].around(axes[1].around(stmt)))
 
-        return te.compute(out.shape, element, name="roi_align")
+            return nest(out.shape, bin_at)
+
+        return te.extern([(out.shape, out.dtype)], loops, "roi_align")
 
 
-def _samples(
-    rois: Tensor, number: Expr, bin_: Expr, extent: Expr, n: int, attrs: RoiAlignAttrs, dtype: DataType
-) -> _Samples:
-    """The samples of bin ``bin_`` along axis ``n`` (0: height) of region ``number``."""
-    offset = 0.5 if attrs.aligned else 0.0
-    begin = cast(dtype, rois[number, 1 - n]) * attrs.spatial_scale - offset
-    end = cast(dtype, rois[number, 3 - n]) * attrs.spatial_scale - offset
-    length = end - begin if attrs.aligned else maximum(end - begin, const(1, dtype))
-    bins = attrs.output_size[n]
-    size = length / bins
-    begin = begin + cast(dtype, bin_) * size
-    if attrs.sampling_ratio:
-        count = as_expr(attrs.sampling_ratio)
-        return _Samples(begin, size / cast(dtype, count), count, as_expr(0))
-    count = _integer(call("ceil", size), dtype)
-    step = size / cast(dtype, maximum(count, 1))
-    first = _integer(call("ceil", (-1 - begin) / select(step > 0, step, const(1, dtype)) - 0.5), dtype)
-    return _Samples(begin, step, count, first)
+def _set(register: Buffer, value: Expr) -> Stmt:
+    return BufferStore(register, value, (as_expr(0),))
+
+
+class _Samples:
+    """The samples of bin ``number`` along axis ``n`` (0: height) of a region.
+
+    Attributes:
+        begin: where the bin begins, in pixels.
+        step: the distance of samples.
+        count: how many there are.
+        first: the number of the first that may lie on the image.
+        end: that behind the last. Of samples about a pixel apart, more than half a pixel, there are no more up to here
+            than about twice the image's extent, however large the region is.
+    """
+
+    def __init__(
+        self, rois: Tensor, region: Expr, number: Expr, extent: Expr, n: int, attrs: RoiAlignAttrs, dtype: DataType
+    ) -> None:
+        self.extent = extent
+        self.dtype = dtype
+        axis = "yx"[n]
+        self.begin, self.step = Var(f"begin_{axis}", dtype), Var(f"step_{axis}", dtype)
+        self.first, self.end = Var(f"first_{axis}"), Var(f"end_{axis}")
+        self.count: Expr = as_expr(attrs.sampling_ratio) if attrs.sampling_ratio else Var(f"count_{axis}")
+        offset = 0.5 if attrs.aligned else 0.0
+        begin = cast(dtype, rois[region, 1 - n]) * attrs.spatial_scale - offset
+        end = cast(dtype, rois[region, 3 - n]) * attrs.spatial_scale - offset
+        length = end - begin if attrs.aligned else maximum(end - begin, const(1, dtype))
+        size = length / attrs.output_size[n]
+        self.values: list[tuple[Expr, Expr]] = [(self.begin, begin + cast(dtype, number) * size)]
+        if attrs.sampling_ratio:
+            self.values.append((self.step, size / cast(dtype, self.count)))
+            self.values += [(self.first, as_expr(0)), (self.end, self.count)]
+            return
+        self.values.append((self.count, _integer(call("ceil", size), dtype)))
+        self.values.append((self.step, size / cast(dtype, maximum(self.count, 1))))
+        unit = select(self.step > 0, self.step, const(1, dtype))
+        # One more on either side: the quotients are rounded.
+        before, behind = ((place - self.begin) / unit for place in (const(-1, dtype), cast(dtype, extent)))
+        self.values.append((self.first, minimum(_integer(before - 1.5, dtype), self.count)))
+        self.values.append((self.end, maximum(minimum(_integer(behind + 1.5, dtype), self.count), self.first)))
+
+    def around(self, stmt: Stmt) -> Stmt:
+        """``stmt`` where the attributes have their values."""
+        for var, value in reversed(self.values):
+            assert isinstance(var, Var)
+            stmt = LetStmt(var, value, stmt)
+        return stmt
+
+    def each(self, body: Callable[[_Pixels], Stmt]) -> Stmt:
+        """``body`` for each sample that may lie on the image."""
+
+        def sample(number: Var) -> Stmt:
+            at = self.begin + (cast(self.dtype, self.first + number) + 0.5) * self.step
+            return let("at", at, lambda place: _Pixels(place, self.extent).around(body))
+
+        return loop(self.end - self.first, sample)
+
+
+class _Pixels:
+    """The pixels before and behind a place.
+
+    Attributes:
+        is_inside: whether the place lies on the image, or less than a pixel outside.
+        low, high: the two pixels; the same one at the edge.
+        share: what the second weighs; the first weighs the rest.
+    """
+
+    def __init__(self, at: Var, extent: Expr) -> None:
+        dtype = at.dtype
+        self.is_inside = (at >= -1) & (at <= cast(dtype, extent))
+        self.low, self.share = Var("low"), Var("share", dtype)
+        self.high = maximum(minimum(self.low + 1, extent - 1), 0)
+        inner = select(self.is_inside, minimum(maximum(at, const(0, dtype)), cast(dtype, extent - 1)), const(0, dtype))
+        self._inner = maximum(inner, const(0, dtype))
+        self._low = maximum(minimum(cast("int64", call("floor", self._inner)), extent - 1), 0)
+
+    def around(self, body: Callable[[_Pixels], Stmt]) -> Stmt:
+        """``body`` where the attributes have their values."""
+        share = self._inner - cast(self.share.dtype, self.low)
+        return LetStmt(self.low, self._low, LetStmt(self.share, share, body(self)))
+
+    def weighed(self) -> list[tuple[Expr, Expr]]:
+        """The pixels and what they weigh."""
+        return [(self.low, 1 - self.share), (self.high, self.share)]
 
 
 def _integer(value: Expr, dtype: DataType) -> Expr:
@@ -185,40 +235,36 @@ def _integer(value: Expr, dtype: DataType) -> Expr:
     return cast("int64", select(value < 2.0**30, value, const(2.0**30, dtype)))
 
 
-def _neighbours(at: Expr, extent: Expr, dtype: DataType) -> list[tuple[Expr, Expr]]:
-    """The pixels before and behind a place on the image, and what they weigh."""
-    at = maximum(at, const(0, dtype))
-    at = minimum(at, cast(dtype, extent - 1))
-    low = maximum(minimum(cast("int64", call("floor", at)), extent - 1), 0)
-    high = maximum(minimum(low + 1, extent - 1), 0)
-    share = at - cast(dtype, low)
-    return [(low, 1 - share), (high, share)]
-
-
 # The reference.
 
 
-def _bin_samples(roi: Any, n: int, extent: int, attrs: RoiAlignAttrs) -> list[Any]:
-    """For each bin along an axis the places of its samples on the image; NaN for those outside."""
-    offset = 0.5 if attrs.aligned else 0.0
-    begin, end = (roi[k - n] * roi.dtype.type(attrs.spatial_scale) - roi.dtype.type(offset) for k in (1, 3))
-    length = end - begin if attrs.aligned else max(end - begin, roi.dtype.type(1))
+def _bin_samples(roi: Any, n: int, extent: int, attrs: RoiAlignAttrs) -> list[tuple[Any, int]]:
+    """For each bin along an axis the places of its samples on the image, and how many it has with those outside."""
+    real = roi.dtype.type
+    begin, end = (roi[k - n] * real(attrs.spatial_scale) - real(0.5 if attrs.aligned else 0) for k in (1, 3))
+    length = end - begin if attrs.aligned else max(end - begin, real(1))
     size = length / attrs.output_size[n]
-    count = attrs.sampling_ratio or max(int(np.ceil(size)), 0)
+    count = attrs.sampling_ratio or int(np.clip(np.ceil(np.nan_to_num(size)), 0, 2**30))
+    step = size / max(count, 1)
     found = []
     for number in range(attrs.output_size[n]):
-        at = begin + number * size + (np.arange(count, dtype=roi.dtype) + roi.dtype.type(0.5)) * size / max(count, 1)
-        found.append(np.where((at >= -1) & (at <= extent), np.clip(at, 0, extent - 1), np.nan))
+        start = begin + number * size
+        first, stop = 0, count
+        if not attrs.sampling_ratio:
+            unit = step if step > 0 else real(1)
+            first = int(np.clip(np.nan_to_num((-1 - start) / unit - real(1.5)), 0, count))
+            stop = int(np.clip(np.nan_to_num((extent - start) / unit + real(1.5)), first, count))
+        at = start + (np.arange(first, stop, dtype=np.int64).astype(roi.dtype) + real(0.5)) * step
+        found.append((np.clip(at[(at >= -1) & (at <= extent)], 0, extent - 1), count))
     return found
 
 
-def _pooled(image: Any, rows: Any, columns: Any, method: str) -> Any:
+def _pooled(image: Any, rows: tuple[Any, int], columns: tuple[Any, int], method: str) -> Any:
     """The mean or the greatest of a bin's samples, for each channel."""
-    y, x = np.meshgrid(rows, columns, indexing="ij")
+    y, x = np.meshgrid(rows[0], columns[0], indexing="ij")
+    count = rows[1] * columns[1]
     if y.size == 0:
         return np.zeros(len(image), image.dtype)
-    inside = ~(np.isnan(y) | np.isnan(x))
-    y, x = np.where(inside, y, 0), np.where(inside, x, 0)
     low_y, low_x = np.floor(y).astype(np.int64), np.floor(x).astype(np.int64)
     high_y, high_x = np.minimum(low_y + 1, image.shape[1] - 1), np.minimum(low_x + 1, image.shape[2] - 1)
     share_y, share_x = y - low_y, x - low_x
@@ -230,5 +276,6 @@ def _pooled(image: Any, rows: Any, columns: Any, method: str) -> Any:
             share_y * share_x * image[:, high_y, high_x],
         ]
     )
-    samples = np.where(inside, parts.sum(0) if method == "avg" else parts.max(0), 0)
-    return samples.mean((1, 2)) if method == "avg" else samples.max((1, 2))
+    if method == "avg":
+        return parts.sum((0, 2, 3)) / count
+    return parts.max((0, 2, 3), initial=None if y.size == count else 0)
