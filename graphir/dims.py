@@ -127,6 +127,16 @@ def symbols_of(dims: Iterable[Dim]) -> list[Var]:
     return list(found)
 
 
+def symbols_in_attributes(value: Any) -> set[Expr]:
+    """The symbolic variables in a dimension, in a tuple of them, or in the fields of a record of attributes."""
+    if isinstance(value, Expr):
+        return set(free_vars(value))
+    if isinstance(value, tuple):
+        return {symbol for part in value for symbol in symbols_in_attributes(part)}
+    fields = getattr(value, "__dataclass_fields__", ())
+    return {symbol for name in fields for symbol in symbols_in_attributes(getattr(value, name))}
+
+
 def format_shape(shape: Iterable[Dim]) -> str:
     """A shape as users write it: ``(batch, 3, 224)``."""
     dims = [str(dim) for dim in shape]

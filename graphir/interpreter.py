@@ -11,7 +11,7 @@ from typing import Any, Union
 
 import numpy as np
 
-from tilewright.graphir.dims import bind_dims
+from tilewright.graphir.dims import bind_dims, symbols_in_attributes
 from tilewright.graphir.expr import (
     Call,
     Constant,
@@ -29,6 +29,7 @@ from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import Operator
 from tilewright.graphir.printer import summary
 from tilewright.graphir.types import TensorType
+from tilewright.graphir.visitor import call_nodes
 from tilewright.tensorir.dtype import as_dtype
 from tilewright.tensorir.errors import InputError, VerifyError, add_note
 from tilewright.tensorir.expr import Expr as ScalarExpr
@@ -96,10 +97,12 @@ def _checked(param: Var, value: Any, wide: Any) -> Value:
 class _Scope:
     """The values known in one run of a function's body; those around it are in ``outer``."""
 
-    __slots__ = ("outer", "sizes", "values")
+    __slots__ = ("bindings", "outer", "sizes", "values")
 
     def __init__(self, outer: _Scope | None) -> None:
         self.outer = outer
+        #: What the sizes are that become known while it runs.
+        self.bindings: dict[ScalarExpr, Expr] = {}
         self.values: dict[Expr, Value] = {}
         #: Of the symbolic dimensions that parameters have here or around.
         self.sizes: dict[ScalarExpr, int] = {} if outer is None else dict(outer.sizes)
@@ -169,6 +172,9 @@ class _Machine:
             if isinstance(param.type, TensorType) and isinstance(value, np.ndarray):
                 pairs = zip(param.type.shape, value.shape, strict=False)
                 scope.sizes |= {dim: size for dim, size in pairs if isinstance(dim, ScalarVar)}
+        for node in call_nodes(function.body):
+            if isinstance(node.op, Operator) and node.op.name == "bind_size":
+                scope.bindings[node.attrs.dim] = node.args[1]
         stack: list[Expr] = [function.body]
         while stack:
             node = stack[-1]
@@ -206,7 +212,23 @@ class _Machine:
             else:
                 scope.values[node.var] = value
                 parts = (node.body,)
+        elif isinstance(node, Call) and scope.bindings:
+            parts = (*self.sizes_needed(node, scope), *parts)
         return [part for part in parts if scope.find(part) is None]
+
+    def sizes_needed(self, node: Call, scope: _Scope) -> list[Expr]:
+        """What tells the sizes that ``node`` mentions; those that are known by now are noted."""
+        mentioned = symbols_in_attributes(node.attrs)
+        needed = []
+        for dim, size in scope.bindings.items():
+            if dim in mentioned and dim not in scope.sizes:
+                found = scope.find(size)
+                if found is None:
+                    needed.append(size)
+                else:
+                    assert isinstance(found, np.ndarray)
+                    scope.sizes[dim] = int(found)
+        return needed
 
     def compute(self, node: Expr, scope: _Scope) -> Value:
         if isinstance(node, Call):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,17 @@ from tilewright.graphir.printer import summary
 from tilewright.graphir.types import FuncType, TensorType, TupleType, Type
 from tilewright.graphir.visitor import call_nodes, substitute
 from tilewright.passes.context import PassContext
+from tilewright.passes.graph import InferType
 from tilewright.passes.lower.linearize import model_constants
+from tilewright.passes.lower.primitive import flat_types
+from tilewright.passes.lower.segments import binds_sizes, cut
 from tilewright.passes.pipelines import STAGES
-from tilewright.runtime.compile import compile_functions
-from tilewright.runtime.executable import Claim, Executable
+from tilewright.runtime.compile import Code, compile_functions
+from tilewright.runtime.executable import Executable
 from tilewright.runtime.signature import Argument, Signature
+from tilewright.runtime.steps import Claim, PlacedStep, Step, Steps
 from tilewright.tensorir.errors import InputError, TypeInferenceError
+from tilewright.tensorir.expr import Var as SizeVar
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.target import Target
 
@@ -58,27 +64,62 @@ def build(
         # Before any pass: its errors would speak of what is inside.
         _arguments(mod["main"], partial=True)
         _check_result(mod["main"].body.type)
+    modules: dict[str, list[IRModule]] = {"graph": [mod]}
+    if not binds_sizes(mod):
+        compiled = _compile(mod, target, modules)
+        signature = Signature(_arguments(compiled.function), _result(compiled.function))
+        step = compiled.step(signature.symbols)
+        return Executable(signature, step, target, modules, [compiled.code.stages()])
+    function = InferType()(mod)["main"]
+    assert isinstance(function, Function)
+    signature = Signature(_arguments(function), _result(function))
+    pieces = cut(mod, signature.symbols)
+    symbols = list(signature.symbols)
+    steps: list[PlacedStep] = []
+    stages: list[Mapping[str, Callable[[], str]]] = []
+    for segment in pieces.segments:
+        symbols += [symbol for symbol, _ in segment.sizes]
+        compiled = _compile(segment.module, target, modules)
+        steps.append(PlacedStep(compiled.step(symbols), segment.args, segment.results, segment.sizes))
+        stages.append(compiled.code.stages())
+    return Executable(signature, Steps(steps, pieces.results, len(signature.inputs)), target, modules, stages)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Compiled:
+    """A model's function, typed; what it was lowered to; its code and the sizes that it takes for equal."""
+
+    function: Function
+    constants: list[Any]
+    main: PrimFunc
+    code: Code
+    claims: list[Claim]
+
+    def step(self, symbols: Sequence[SizeVar]) -> Step:
+        """What runs it, with sizes for ``symbols``."""
+        runner = self.code.runner(self.main, self.constants)
+        outputs = flat_types(_result(self.function))
+        return Step(symbols, outputs, self.main.attrs["arena_bytes"], runner, self.claims)
+
+
+def _compile(mod: IRModule, target: Target, modules: dict[str, list[IRModule]]) -> _Compiled:
+    """Compile one function, ``main``; ``modules`` gets what it is after each stage."""
     context = PassContext.current()
     claims = claims_of(mod)
-    modules: dict[str, IRModule] = {"graph": mod}
     with target:
-        signature_source = mod
+        source = mod
         for stage, pipeline in STAGES.items():
             mod = pipeline(target)(mod, context)
-            modules[stage] = mod
+            modules.setdefault(stage, []).append(mod)
             if isinstance(mod["main"], Function):
-                signature_source = mod
-    function = signature_source["main"]
+                source = mod
+    function = source["main"]
     assert isinstance(function, Function)
     main = mod["main"]
     assert isinstance(main, PrimFunc)
-    signature = Signature(_arguments(function), _result(function))
-    constants = [constant.data for constant in model_constants(function, signature_source)]
+    constants = [constant.data for constant in model_constants(function, source)]
     functions = [kernel for kernel in mod.functions.values() if isinstance(kernel, PrimFunc)]
-    code = compile_functions(functions, target)
-    return Executable(
-        signature, main.attrs["arena_bytes"], code.runner(main, constants), target, modules, code.stages(), claims
-    )
+    return _Compiled(function, constants, main, compile_functions(functions, target), claims)
 
 
 def claims_of(mod: IRModule) -> list[Claim]:

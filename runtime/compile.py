@@ -21,8 +21,8 @@ from tilewright.codegen import numba_ as numba_codegen
 from tilewright.codegen.analysis import called_names, has_parallel_loop
 from tilewright.codegen.llvm.compile import CompiledModule
 from tilewright.codegen.threads import ensure_threads
-from tilewright.runtime.executable import Array, Runner
 from tilewright.runtime.runners import MachineCodeRunner, python_runner
+from tilewright.runtime.steps import Array, Runner
 from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.structural import structural_equal, structural_hash

@@ -2,42 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-
-from tilewright.graphir.dims import Dim
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.printer import Constants, to_text
-from tilewright.runtime.arena import ArenaPool
-from tilewright.runtime.dims import compile_dims
-from tilewright.runtime.results import SMALLEST, ResultPool
 from tilewright.runtime.signature import Signature
-from tilewright.tensorir.errors import ExecutionError, InputError
+from tilewright.runtime.steps import Step, Steps
+from tilewright.tensorir.errors import ExecutionError
 from tilewright.tensorir.target import Target
-
-Array = np.ndarray[Any, Any]
-
-#: Runs the model's entry point on inputs, outputs, the arena (its address and the memory, and how many bytes of it are
-#: to be used) and the sizes of the symbolic dimensions. The constants are bound already.
-Runner = Callable[[Sequence[Array], Sequence[Array], tuple[int, Array], int, Sequence[int]], None]
-
-#: What follows from the sizes of the symbolic dimensions: the shapes of the results, the bytes of the arena, and
-#: whether any result is large enough for the pool.
-_Sizes = tuple[list[tuple[int, ...]], int, bool]
-
-#: How many different sizes of the symbolic dimensions an executable remembers the resulting shapes of.
-_REMEMBERED_SIZES = 256
-
-
-class Claim(NamedTuple):
-    """Two sizes that a model takes for equal, and where."""
-
-    found: Dim
-    expected: Dim
-    where: str
 
 
 class Executable:
@@ -55,24 +28,16 @@ class Executable:
     def __init__(
         self,
         signature: Signature,
-        arena_bytes: Dim,
-        runner: Runner,
+        step: Step | Steps,
         target: Target,
-        modules: Mapping[str, IRModule],
-        code: Mapping[str, Callable[[], str]],
-        claims: Sequence[Claim] = (),
+        modules: Mapping[str, Sequence[IRModule]],
+        code: Sequence[Mapping[str, Callable[[], str]]],
     ) -> None:
         self.signature = signature
         self.target = target
-        self._arena_bytes = compile_dims([arena_bytes], signature.symbols)
-        self._run = runner
-        self._claims = [(claim, compile_dims(claim[:2], signature.symbols)) for claim in claims]
+        self._step = step
         self._modules = dict(modules)
-        self._code = dict(code)
-        self._arenas = ArenaPool()
-        self._dtypes = [output.dtype.numpy for output in signature.outputs]
-        self._results = ResultPool()
-        self._shapes: dict[tuple[int, ...], _Sizes] = {}
+        self._code = list(code)
 
     def __call__(self, *args: Any, convert: bool = False, **named: Any) -> Any:
         """Run the model.
@@ -83,61 +48,29 @@ class Executable:
 
         Raises:
             InputError: an input does not fit the signature (also a ``TypeError`` and a ``ValueError``).
+            ExecutionError: the model computed a negative size for one of its tensors.
         """
         signature = self.signature
         inputs, sizes = signature.check(signature.arrange(args, named), convert)
-        known = self._shapes.get(sizes)
-        if known is None:
-            known = self._remember(sizes)
-        shapes, arena_bytes, large = known
-        if large:
-            outputs = [self._empty(shape, dtype) for shape, dtype in zip(shapes, self._dtypes, strict=True)]
-        else:
-            outputs = [np.empty(shape, dtype) for shape, dtype in zip(shapes, self._dtypes, strict=True)]
-        block = self._arenas.take(arena_bytes)
-        try:
-            self._run(inputs, outputs, block, arena_bytes, sizes)
-        finally:
-            self._arenas.give_back(block)
-        return signature.restructure(outputs)
-
-    def _empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        size = math.prod(shape) * dtype.itemsize
-        return self._results.empty(shape, dtype, size) if size >= SMALLEST else np.empty(shape, dtype)
-
-    def _remember(self, sizes: tuple[int, ...]) -> _Sizes:
-        for claim, evaluate in self._claims:
-            found, expected = evaluate(*sizes)
-            if found != expected:
-                named = ", ".join(f"{s.name}={size}" for s, size in zip(self.signature.symbols, sizes, strict=True))
-                raise InputError(
-                    f"{claim.where}: {claim.found!s} is {found}, but it must be {claim.expected!s}, which is {expected}"
-                    f" (the sizes are {named})"
-                )
-        shapes = self.signature.output_shapes(sizes)
-        bytes_ = [math.prod(shape) * dtype.itemsize for shape, dtype in zip(shapes, self._dtypes, strict=True)]
-        (arena_bytes,) = self._arena_bytes(*sizes)
-        if len(self._shapes) >= _REMEMBERED_SIZES:
-            self._shapes.clear()
-        known = self._shapes[sizes] = (shapes, arena_bytes, max(bytes_, default=0) >= SMALLEST)
-        return known  # not read back: another thread may have cleared what is remembered
+        return signature.restructure(self._step(inputs, sizes))
 
     def arena_bytes(self, **sizes: int) -> int:
-        """Bytes of memory for intermediate values, for these sizes of the symbolic dimensions.
+        """Bytes of memory for intermediate values, for these sizes of the symbolic dimensions (those of the inputs, and
+        those that the model computes itself).
 
         Raises:
             ExecutionError: a dimension is missing or unknown.
         """
-        names = [symbol.name for symbol in self.signature.symbols]
+        names = [symbol.name for symbol in self._step.symbols]
         if sorted(names) != sorted(sizes):
             raise ExecutionError(f"expected the sizes of {', '.join(names) or 'nothing'}, found {', '.join(sizes)}")
-        (result,) = self._arena_bytes(*[sizes[name] for name in names])
+        (result,) = self._step.arena_bytes(*[sizes[name] for name in names])
         return result
 
     @property
     def stages(self) -> tuple[str, ...]:
         """The stages whose text :meth:`ir` gives, in order of compilation."""
-        return (*self._modules, *self._code)
+        return (*self._modules, *self._code[0])
 
     def ir(self, stage: str, constants: Constants = "digest") -> str:
         """The model as text after a stage of its compilation.
@@ -145,7 +78,8 @@ class Executable:
         Args:
             stage: one of :attr:`stages`: ``graph`` (as given), ``optimized`` (after the graph passes), ``tensor``
                 (loop nests), ``scheduled``, ``lowered`` (what code is generated from), and then ``llvm`` and
-                ``assembly``, or ``numba``.
+                ``assembly``, or ``numba``. A model with sizes that it computes itself is cut into several functions
+                after ``graph``; their texts follow each other.
             constants: ``"digest"`` names large constants by their hashes, ``"inline"`` writes their data too, so that
                 :func:`tilewright.graphir.parse` reads the text of a graph back without them.
 
@@ -153,9 +87,9 @@ class Executable:
             ValueError: there is no such stage.
         """
         if stage in self._modules:
-            return to_text(self._modules[stage], constants)
-        if stage in self._code:
-            return self._code[stage]()
+            return "\n".join(to_text(module, constants) for module in self._modules[stage])
+        if stage in self._code[0]:
+            return "\n".join(code[stage]() for code in self._code)
         raise ValueError(f"unknown stage {stage!r}; expected one of {', '.join(self.stages)}")
 
     @property

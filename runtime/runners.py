@@ -10,7 +10,7 @@ import numpy as np
 
 from tilewright.codegen.threads import parallel_lock
 from tilewright.runtime.address import data_address
-from tilewright.runtime.executable import Array, Runner
+from tilewright.runtime.steps import Array, Runner
 
 
 def contiguous(constant: Array) -> Array:

@@ -42,8 +42,6 @@ class Signature:
         self.symbols: tuple[Var, ...] = tuple(bindable_symbols([argument.type for argument in inputs]))
         self._names = {argument.name: position for position, argument in enumerate(self.inputs)}
         self._checks = [_InputCheck(argument, self.symbols) for argument in self.inputs]
-        self._ndims = [output.ndim for output in self.outputs]
-        self._output_dims = compile_dims([dim for output in self.outputs for dim in output.shape], self.symbols)
 
     def __str__(self) -> str:
         return f"({', '.join(map(str, self.inputs))}) -> {self.result}"
@@ -91,16 +89,6 @@ class Signature:
             if check.computed is not None:
                 check.check_computed(array, bound, self)
         return arrays, bound
-
-    def output_shapes(self, sizes: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """The shapes of the results for these sizes of the symbolic dimensions."""
-        flat = self._output_dims(*sizes)
-        shapes = []
-        start = 0
-        for ndim in self._ndims:
-            shapes.append(flat[start : start + ndim])
-            start += ndim
-        return shapes
 
     def restructure(self, outputs: list[Any]) -> Any:
         """The flat results as the model returns them: one array, or a (nested) tuple."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -57,15 +56,12 @@ class broadcast_to(Operator):
 
 @dataclasses.dataclass(frozen=True)
 class TileAttrs:
-    """``reps``: how often the tensor is repeated along each of the last axes."""
+    """``reps``: how often the tensor is repeated along each of the last axes; they may be symbolic."""
 
     reps: Any
 
     def __post_init__(self) -> None:
-        reps = tuple(operator.index(count) for count in sequence_of(self.reps, "reps"))
-        if any(count < 0 for count in reps):
-            raise ValueError(f"reps: expected no negative count, found {reps}")
-        normalize(self, reps=reps)
+        normalize(self, reps=tuple(as_dim(count) for count in sequence_of(self.reps, "reps")))
 
 
 @register_operator
@@ -95,8 +91,8 @@ class tile(Operator):
             last = place[len(place) - x.ndim :]
             indices: list[Expr] = []
             for index, extent, count in zip(last, x.shape, reps, strict=True):
-                empty = getattr(extent, "value", None) == 0
-                indices.append(index if count == 1 or empty else index % extent)
+                is_whole = isinstance(count, int) and count == 1
+                indices.append(index if is_whole or getattr(extent, "value", None) == 0 else index % extent)
             return x[tuple(indices)]
 
         return te.compute(out.shape, element, name="tile")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tilewright.tensorir.expr import Expr, ExprLike, Var, as_expr
-from tilewright.tensorir.stmt import For, LetStmt, Stmt
+from tilewright.tensorir.dtype import INT64, as_dtype
+from tilewright.tensorir.expr import Buffer, Expr, ExprLike, Var, as_expr
+from tilewright.tensorir.stmt import BufferStore, For, LetStmt, Stmt
 
 
 def loop(extent: ExprLike, body: Callable[[Var], Stmt], name: str = "i", kind: str = "serial") -> Stmt:
@@ -32,3 +33,13 @@ def nest(extents: Sequence[ExprLike], body: Callable[[list[Expr]], Stmt], parall
         return loop(extents[number], lambda var: level([*place, var]), f"i{number}", kind)
 
     return level([])
+
+
+def register(name: str, dtype: object = INT64) -> Buffer:
+    """A variable of the loops: a buffer of one element."""
+    return Buffer(name, (as_expr(1),), as_dtype(dtype), "register")
+
+
+def assign(register: Buffer, value: ExprLike) -> Stmt:
+    """``register`` gets a value."""
+    return BufferStore(register, as_expr(value), (as_expr(0),))

@@ -12,7 +12,7 @@ from tilewright.graphir.dims import as_dim
 from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.common import NUMBERS, axis_index, check_dtype, normalize, widened
 from tilewright.graphir.ops.gather import fits
-from tilewright.graphir.ops.loop_nests import loop, nest
+from tilewright.graphir.ops.loop_nests import assign, loop, nest, register
 from tilewright.graphir.types import TensorType, TupleType
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.dtype import BOOL, INT64
@@ -24,7 +24,7 @@ from tilewright.tensorir.tensor import Tensor
 _MOST_PASSES = 48
 
 
-class _Sort:
+class Sort:
     """Statements that sort the places ``0 .. extent - 1`` by their elements, from the bottom up: runs of 1, 2, 4, ...
     places are merged in pairs (Knuth, The Art of Computer Programming, volume 3, 5.2.4). That is stable."""
 
@@ -34,16 +34,16 @@ class _Sort:
         self.largest = largest
         #: Each pass reads the places from one side and writes them to the other.
         self.order = Buffer("order", (as_expr(2), extent), INT64, "arena")
-        self.side = _register("side")
-        self.left = _register("left")
-        self.right = _register("right")
+        self.side = register("side")
+        self.left = register("left")
+        self.right = register("right")
 
     def around(self, then: Stmt) -> Stmt:
         """Sort, then ``then``."""
         known = getattr(self.extent, "value", None)
         passes = _MOST_PASSES if known is None else max(known - 1, 0).bit_length()
         start = loop(self.extent, lambda i: BufferStore(self.order, i, (as_expr(0), i)))
-        body = sequence(_set(self.side, as_expr(0)), start, loop(passes, self._pass, "power"), then)
+        body = sequence(assign(self.side, as_expr(0)), start, loop(passes, self._pass, "power"), then)
         for buffer in (self.right, self.left, self.side, self.order):
             body = Allocate(buffer, body)
         return body
@@ -56,7 +56,7 @@ class _Sort:
         width = as_expr(1) << power
         pairs = (self.extent + (2 * width - 1)) // (2 * width)
         merge = loop(pairs, lambda pair: self._merge(pair * (2 * width), width), "pair")
-        return IfThenElse(width < self.extent, sequence(merge, _set(self.side, 1 - self.side[0])))
+        return IfThenElse(width < self.extent, sequence(merge, assign(self.side, 1 - self.side[0])))
 
     def _merge(self, begin: Expr, width: Expr) -> Stmt:
         start, middle, end, left, right = (Var(name) for name in ("start", "middle", "end", "at_left", "at_right"))
@@ -68,15 +68,15 @@ class _Sort:
             advance = cast(INT64, takes_right)
             stmt = sequence(
                 BufferStore(self.order, select(takes_right, right, left), (1 - side, start + i)),
-                _set(self.right, self.right[0] + advance),
-                _set(self.left, self.left[0] + (1 - advance)),
+                assign(self.right, self.right[0] + advance),
+                assign(self.left, self.left[0] + (1 - advance)),
             )
             first = binary("or", self.left[0] >= middle, self._precedes(right, left))
             stmt = LetStmt(takes_right, binary("and", self.right[0] < end, first), stmt)
             stmt = LetStmt(right, self.order[side, minimum(self.right[0], self.extent - 1)], stmt)
             return LetStmt(left, self.order[side, minimum(self.left[0], middle - 1)], stmt)
 
-        stmt = sequence(_set(self.left, start), _set(self.right, middle), loop(end - start, step))
+        stmt = sequence(assign(self.left, start), assign(self.right, middle), loop(end - start, step))
         stmt = LetStmt(end, minimum(start + 2 * width, self.extent), stmt)
         stmt = LetStmt(middle, minimum(start + width, self.extent), stmt)
         return LetStmt(start, begin, stmt)
@@ -89,14 +89,6 @@ class _Sort:
             greatest, other = (x, y) if self.largest else (y, x)
             before = binary("or", before, compare("ne", greatest, greatest) & compare("eq", other, other))
         return before
-
-
-def _register(name: str) -> Buffer:
-    return Buffer(name, (as_expr(1),), INT64, "register")
-
-
-def _set(register: Buffer, value: Expr) -> Stmt:
-    return BufferStore(register, value, (as_expr(0),))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,7 +152,7 @@ class top_k(Operator):
                 def element(number: Expr) -> Expr:
                     return x(*place[:axis], number, *place[axis:])
 
-                sort = _Sort(x.shape[axis], element, attrs.largest)
+                sort = Sort(x.shape[axis], element, attrs.largest)
 
                 def emit(number: Var) -> Stmt:
                     at = (*place[:axis], number, *place[axis:])

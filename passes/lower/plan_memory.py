@@ -12,7 +12,8 @@ After::
     }
 
 The parameters of the new ``main`` are the inputs, the constants (in the order of ``linearize.model_constants``), the
-outputs, the arena (bytes) and the symbolic dimensions. Results are written in place; intermediate values share the
+outputs, the arena (bytes) and the symbolic dimensions (those of
+the attribute ``Symbols`` first, then those of the inputs). Results are written in place; intermediate values share the
 arena by liveness, and so do the kernels' workspaces.
 """
 
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tilewright.graphir.dims import Dim, product, simplify, symbols_of
+from tilewright.graphir.dims import Dim, product, simplify, symbol, symbols_of
 from tilewright.graphir.expr import Function, GlobalVar
 from tilewright.graphir.module import IRModule
 from tilewright.passes.base import ModulePass
@@ -42,6 +43,9 @@ from tilewright.tensorir.dtype import VOID, DataType
 from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, Ramp, Var, address_of, as_expr, cast, const
 from tilewright.tensorir.stmt import BufferStore, Evaluate, For, IfThenElse, LetStmt, PrimFunc, Stmt, sequence
 
+#: The attribute of ``main`` that names symbolic dimensions whose sizes it takes whether or not its inputs have them.
+SYMBOLS = "Symbols"
+
 #: The kernel that moves bytes; ``main`` calls it where a value has to be in a second place.
 COPY_KERNEL = "tilewright_copy"
 _COPY_LANES = 64
@@ -58,8 +62,9 @@ class PlanMemory(ModulePass):
         if not isinstance(function, Function):
             return mod
         program = linearize(function, mod)
+        symbols = [symbol(name) for name in function.attrs.get(SYMBOLS, ())]
         arena = plan(program)
-        main = _Emitter(program, arena).function([param.name for param in function.params])
+        main = _Emitter(program, arena).function([param.name for param in function.params], symbols)
         calls = sum(isinstance(instruction, KernelCall) for instruction in _walk(program.body))
         ctx.remark(f"{calls} kernel calls share an arena of {main.attrs['arena_bytes']!s} bytes", function="main")
         functions = {key: kernel for key, kernel in mod.functions.items() if isinstance(kernel, PrimFunc)}
@@ -165,11 +170,11 @@ class _Emitter:
         self.arena_bytes = as_expr(simplify(total))
         self.arena = Buffer("arena", (self.arena_bytes,), DataType("uint8"), alignment=ALIGNMENT)
 
-    def function(self, names: Sequence[str]) -> PrimFunc:
+    def function(self, names: Sequence[str], symbols: Sequence[Var]) -> PrimFunc:
         body = self._sequence(self.program.body)
         for var, offset in reversed(self.slots):
             body = LetStmt(var, offset, body)
-        dims = symbols_of([dim for value in self.program.inputs for dim in value.type.shape])
+        dims = symbols_of([*symbols, *(dim for value in self.program.inputs for dim in value.type.shape)])
         params = (*self.inputs, *self.constants, *self.outputs, self.arena, *dims)
         attrs = {
             "num_inputs": len(self.inputs),

@@ -12,9 +12,10 @@ import tilewright as tw
 from tilewright import graphir as gi
 from tilewright.runtime import results
 from tilewright.runtime.arena import ALIGNMENT, ArenaPool, aligned_bytes
-from tilewright.runtime.executable import _REMEMBERED_SIZES, Array, Executable
+from tilewright.runtime.executable import Executable
 from tilewright.runtime.results import SMALLEST, ResultPool
 from tilewright.runtime.signature import Argument, Signature
+from tilewright.runtime.steps import _REMEMBERED_SIZES, Array, Step
 from tilewright.tensorir.errors import ExecutionError
 
 
@@ -79,7 +80,8 @@ class Model:
         self.fails = False
         self.blocks: list[tuple[int, Array]] = []
         self.bytes: list[int] = []
-        self.executable = Executable(signature, n * 64 + m * 4096, self.run, tw.Target("llvm"), {}, {})
+        step = Step(signature.symbols, signature.outputs, n * 64 + m * 4096, self.run)
+        self.executable = Executable(signature, step, tw.Target("llvm"), {}, [{}])
 
     def run(
         self, inputs: Sequence[Array], outputs: Sequence[Array], arena: tuple[int, Array], size: int, _: Sequence[int]
@@ -116,7 +118,7 @@ def test_shapes_of_so_many_sizes_are_remembered_and_no_more() -> None:
     for n in range(2 * _REMEMBERED_SIZES + 10):
         first, second = model.call(n, 0)
         assert (first.shape, second.shape) == ((n,), (2,))
-        assert len(model.executable._shapes) <= _REMEMBERED_SIZES
+        assert len(model.executable._step._shapes) <= _REMEMBERED_SIZES
 
 
 def test_arena_bytes_takes_the_sizes_by_name() -> None:
@@ -145,7 +147,7 @@ def test_small_results_are_not_kept() -> None:
     model = Model()
     model.call(10, 0)
     gc.collect()
-    assert model.executable._results._free == {}
+    assert model.executable._step._results._free == {}
 
 
 def empty(pool: ResultPool, count: int = SMALLEST) -> Array:

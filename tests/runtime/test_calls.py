@@ -11,7 +11,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import graphir as gi
-from tilewright.runtime.executable import _REMEMBERED_SIZES
+from tilewright.runtime.steps import _REMEMBERED_SIZES
 from tilewright.tensorir.errors import UnsupportedOperatorError, VerifyError
 
 
@@ -143,7 +143,7 @@ def test_more_sizes_than_are_remembered_in_several_threads(model: tw.Executable)
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(right, sizes.tolist()))
-    assert len(model._shapes) <= _REMEMBERED_SIZES
+    assert len(model._step._shapes) <= _REMEMBERED_SIZES
 
 
 def test_unknown_operator_is_named_with_the_nearest() -> None:

@@ -14,6 +14,7 @@ from tilewright.passes import PassInstrument
 from tilewright.runtime import bind_params
 from tilewright.runtime.dims import bindable_symbols, compile_dims
 from tilewright.runtime.signature import Argument, Signature
+from tilewright.runtime.steps import Step
 from tilewright.tensorir.errors import CodegenError, InputError, TypeInferenceError
 from tilewright.tensorir.expr import BinaryOp, Compare, Expr, Select, Var, as_expr, cast
 
@@ -85,7 +86,9 @@ def signature() -> Signature:
 
 
 def test_shapes_of_results_follow_from_the_sizes() -> None:
-    assert signature().output_shapes((5, 7)) == [(5, 2), (), (7, 5, 3)]
+    found = signature()
+    step = Step(found.symbols, found.outputs, 0, lambda *_: None)
+    assert step.output_shapes((5, 7)) == [(5, 2), (), (7, 5, 3)]
 
 
 def test_results_are_nested_tuples_as_the_type_says() -> None:

@@ -30,9 +30,11 @@ from tilewright.graphir.frontend.onnx.model import (
 )
 from tilewright.graphir.frontend.onnx.node import Node
 from tilewright.graphir.frontend.onnx.registry import find_converter, normalized_domain
+from tilewright.graphir.frontend.onnx.runtime_sizes import RuntimeSizes
 from tilewright.graphir.frontend.onnx.sizes import with_equal_sizes
 from tilewright.graphir.frontend.onnx.tensors import Array, onnx_type, to_array
 from tilewright.graphir.module import IRModule
+from tilewright.graphir.runtime_sizes import bind_size
 from tilewright.graphir.types import TensorType, TupleType
 from tilewright.graphir.visitor import post_order
 from tilewright.tensorir.errors import InputError, TilewrightError, UnsupportedOperatorError, add_note
@@ -87,6 +89,7 @@ class _Importer:
         self.functions = {(normalized_domain(f.domain), f.name): f for f in model.functions}
         self.placed: set[Expr] = set()  # what has its place in the source already
         self.depth = 0
+        self.runtime_sizes = RuntimeSizes()
 
     def module(self, shapes: Mapping[str, Sequence[ShapeEntry]], values: Mapping[str, Any]) -> IRModule:
         graph = self.model.graph
@@ -177,8 +180,9 @@ class _Importer:
                     inner = ChainMap({i.name: value for i, value in zip(graph.input, values, strict=True)}, scope)
                     return self.graph(graph, inner, opsets)
 
-                made = converter(Node(node, opset, label, inputs, self.array, subgraph))
-                return _results(made, len(node.output))
+                seen = Node(node, opset, label, inputs, self.array, subgraph, self.runtime_sizes)
+                results = _results(converter(seen), len(node.output))
+                return [None if value is None else _bound_sizes(value, seen) for value in results]
             function = _standard_body(node, opset, inputs)
             if function is None:
                 raise UnsupportedOperatorError(f"no converter for {node.op_type} of these types")
@@ -218,6 +222,13 @@ class _Importer:
         if found is None:
             raise InputError(f"{user}: value {name!r} is defined by nothing before it")
         return found
+
+
+def _bound_sizes(value: Expr, node: Node) -> Expr:
+    """A result of ``node`` with the sizes that it computes from data."""
+    for dim, size in node.bound_sizes.items():
+        value = bind_size(value, size, dim)
+    return value
 
 
 def _results(made: Expr | Sequence[Expr], count: int) -> list[Expr | None]:

@@ -10,12 +10,13 @@ from onnx import AttributeProto, GraphProto, NodeProto
 
 from tilewright.graphir.dims import Dim
 from tilewright.graphir.expr import Expr
+from tilewright.graphir.frontend.onnx.runtime_sizes import RuntimeSizes, elements_of
 from tilewright.graphir.frontend.onnx.tensors import numpy_dtype
 from tilewright.graphir.known_values import known_values
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir.dtype import DataType, as_dtype
 from tilewright.tensorir.errors import InputError, UnsupportedOperatorError
-from tilewright.tensorir.expr import Expr as Scalar
+from tilewright.tensorir.expr import Var
 
 Array = np.ndarray[Any, Any]
 
@@ -43,6 +44,7 @@ class Node:
         inputs: Sequence[Expr | None],
         tensor: Callable[[Any], Array],
         subgraph: Subgraph,
+        runtime_sizes: RuntimeSizes,
     ) -> None:
         self.op_type: str = proto.op_type
         self.opset = opset
@@ -53,6 +55,9 @@ class Node:
         self._attributes = {attribute.name: attribute for attribute in proto.attribute}
         self._tensor = tensor
         self._subgraph = subgraph
+        self._runtime_sizes = runtime_sizes
+        #: The symbolic dimensions that stand for numbers of the graph here, with these numbers.
+        self.bound_sizes: dict[Var, Expr] = {}
 
     # Inputs.
 
@@ -106,15 +111,37 @@ class Node:
         return tuple(int(value) for value in self.constant(number).reshape(-1))
 
     def dims(self, number: int) -> tuple[Dim, ...]:
-        """The elements of input ``number`` as sizes: integers, or integer expressions over symbolic dimensions.
+        """The elements of input ``number`` as sizes: integers, or integer expressions over symbolic dimensions; where
+        they depend on data, a symbolic dimension stands for what is computed when the model runs.
 
         Raises:
-            UnsupportedOperatorError: they depend on the data in the model's inputs.
+            UnsupportedOperatorError: it isn't known how many elements there are.
         """
-        found = known_values(self[number])
+        return tuple(self.size(element) for element in self.elements(number))
+
+    def elements(self, number: int) -> list[Dim | Expr]:
+        """The elements of input ``number``: integers and integer expressions as far as they are known, the others as
+        scalars of the graph.
+
+        Raises:
+            UnsupportedOperatorError: it isn't known how many there are.
+        """
+        found = elements_of(self[number])
         if found is None:
-            raise UnsupportedOperatorError(f"{self.label}: input {number} is a shape that depends on data")
-        return tuple(value if isinstance(value, Scalar) else int(value) for value in found.reshape(-1).tolist())
+            raise UnsupportedOperatorError(f"{self.label}: input {number}: the rank of a tensor depends on data")
+        return found
+
+    def size(self, element: Dim | Expr) -> Dim:
+        """A size as a dimension: a scalar of the graph becomes a symbolic dimension that is bound when the model runs,
+        and must not be negative then."""
+        if not isinstance(element, Expr):
+            return element
+        known = elements_of(element)
+        if known is not None and len(known) == 1 and not isinstance(known[0], Expr):
+            return known[0]
+        dim, number = self._runtime_sizes.dim(element)
+        self.bound_sizes[dim] = number
+        return dim
 
     # Attributes.
 

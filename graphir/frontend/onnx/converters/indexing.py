@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from tilewright.graphir.dims import product
 from tilewright.graphir.expr import Expr, as_expr, const
 from tilewright.graphir.frontend.onnx.node import Node
 from tilewright.graphir.frontend.onnx.registry import converter
+from tilewright.graphir.known_values import known_values
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops import calls
+from tilewright.graphir.ops.nn.non_max_suppression import non_max_suppression as suppress
+from tilewright.graphir.ops.unique import unique
 
 
 @converter("GatherElements", since=11)
@@ -120,12 +125,42 @@ def hardmax(node: Node) -> Expr:
 
 @converter("NonZero", since=9)
 def non_zero(node: Node) -> Expr:
-    return const(np.stack(np.nonzero(np.atleast_1d(node.constant(0)))).astype(np.int64))
+    """The places of what is not zero; how many there are becomes known at run time, unless the elements are known."""
+    if (known := known_values(node[0])) is not None and known.dtype != object:
+        return const(np.stack(np.nonzero(np.atleast_1d(known))).astype(np.int64))
+    return get_operator("nonzero")(node[0] if node.shape() else calls.reshape(node[0], newshape=(1,)))
 
 
 @converter("Compress", since=9)
 def compress(node: Node) -> Expr:
-    places = np.flatnonzero(node.constant(1))
+    """The slices along an axis whose condition holds."""
+    places = non_zero_places(node[1])
     axis = node.attribute("axis")
     x = calls.reshape(node[0], newshape=(-1,)) if axis is None else node[0]
-    return calls.take(x, const(places, "int64"), axis=axis or 0)
+    return calls.take(x, places, axis=axis or 0)
+
+
+def non_zero_places(vector: Expr) -> Expr:
+    """The indices of a vector's elements that are not zero."""
+    if (known := known_values(vector)) is not None and known.dtype != object:
+        return const(np.flatnonzero(known), "int64")
+    return calls.squeeze(get_operator("nonzero")(vector), axis=(0,))
+
+
+@converter("NonMaxSuppression", since=10)
+def non_max_suppression(node: Node) -> Expr:
+    """Boxes that overlap no better one too much. Thresholds that are left out let every box pass."""
+    options = [
+        default if node.optional(number) is None else calls.reshape(node[number], newshape=())
+        for number, default in ((2, const(np.array(0, np.int64))), (3, const(np.float32(0))), (4, None))
+    ]
+    lowest = const(np.float32(-np.inf)) if options[2] is None else options[2]
+    assert options[0] is not None and options[1] is not None
+    corners = not node.attribute("center_point_box", 0)
+    return suppress(node[0], node[1], options[0], options[1], lowest, corners)
+
+
+@converter("Unique", since=11)
+def unique_elements(node: Node) -> Sequence[Expr]:
+    """The different elements, or slices, with their places, and how often each is there."""
+    return unique(node[0], sorted=bool(node.attribute("sorted", 1)), axis=node.attribute("axis"))

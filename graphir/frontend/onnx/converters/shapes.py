@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from tilewright.graphir.dims import Dim, product
 from tilewright.graphir.expr import Constant, Expr, const
 from tilewright.graphir.frontend.onnx.node import Node
 from tilewright.graphir.frontend.onnx.registry import converter
+from tilewright.graphir.frontend.onnx.runtime_sizes import as_number, range_count, reshape_sizes, slice_bounds
 from tilewright.graphir.frontend.onnx.sizes import with_elements
 from tilewright.graphir.known_values import known_values
 from tilewright.graphir.op import get_operator
-from tilewright.graphir.ops.calls import concatenate, reshape, squeeze, take, transpose
+from tilewright.graphir.ops.calls import add, cast, concatenate, multiply, reshape, squeeze, take, transpose
 from tilewright.tensorir.dtype import as_dtype
 
 #: Exporters write an end that no axis reaches for "up to the end": INT64_MAX, INT32_MAX or a thousand millions.
@@ -59,15 +62,11 @@ def reshape_by_attribute(node: Node) -> Expr:
 @converter("Reshape", since=5)
 def reshape_by_input(node: Node) -> Expr:
     """The shape is an input: 0 keeps a size (unless ``allowzero``), -1 is what is left."""
-    return _reshape(node, node.dims(1), bool(node.attribute("allowzero", 0)))
+    return _reshape(node, node.elements(1), bool(node.attribute("allowzero", 0)))
 
 
-def _reshape(node: Node, wanted: tuple[Dim, ...], allowzero: bool) -> Expr:
-    old = node.shape()
-    new = [
-        old[axis] if isinstance(dim, int) and dim == 0 and not allowzero and axis < len(old) else dim
-        for axis, dim in enumerate(wanted)
-    ]
+def _reshape(node: Node, wanted: Sequence[Dim | Expr], allowzero: bool) -> Expr:
+    new = [node.size(size) for size in reshape_sizes(node.shape(), wanted, allowzero)]
     return reshape(with_elements(node[0], new), newshape=tuple(new))
 
 
@@ -144,7 +143,7 @@ def expand(node: Node) -> Expr:
 @converter("Tile", since=6)
 def tile(node: Node) -> Expr:
     """Repeated along each axis."""
-    return get_operator("tile")(node[0], reps=node.integers(1))
+    return get_operator("tile")(node[0], reps=node.dims(1))
 
 
 @converter("Gather")
@@ -163,21 +162,34 @@ def slice_by_attributes(node: Node) -> Expr:
 @converter("Slice", since=10)
 def slice_by_inputs(node: Node) -> Expr:
     """The bounds are inputs, and steps may be negative."""
-    starts, ends = node.dims(1), node.dims(2)
+    starts, ends = node.elements(1), node.elements(2)
     axes = tuple(range(len(starts))) if node.optional(3) is None else node.integers(3)
     steps = (1,) * len(starts) if node.optional(4) is None else node.integers(4)
     return _slice(node, starts, ends, axes, steps)
 
 
 def _slice(
-    node: Node, starts: tuple[Dim, ...], ends: tuple[Dim, ...], axes: tuple[int, ...], steps: tuple[int, ...]
+    node: Node,
+    starts: Sequence[Dim | Expr],
+    ends: Sequence[Dim | Expr],
+    axes: tuple[int, ...],
+    steps: tuple[int, ...],
 ) -> Expr:
-    # Far above, or below for a slice that runs backwards, stands for the last, or first, element.
-    bounds = tuple(
-        None if isinstance(end, int) and (end >= FAR if step > 0 else end <= -FAR) else end
-        for end, step in zip(ends, steps, strict=True)
-    )
-    return get_operator("slice")(node[0], begin=starts, end=bounds, strides=steps, axes=axes)
+    x = node[0]
+    known: list[tuple[int, Dim, Dim | None, int]] = []
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        # Far above, or below for a slice that runs backwards, stands for the last, or first, element.
+        is_far = isinstance(end, int) and (end >= FAR if step > 0 else end <= -FAR)
+        if isinstance(start, Expr) or isinstance(end, Expr):
+            first, count = slice_bounds(start, None if is_far else end, step, node.shape()[axis])
+            places = get_operator("arange")(start=0, stop=node.size(count), step=1, dtype="int64")
+            x = take(x, add(multiply(places, step), first), axis=axis)
+        else:
+            known.append((axis, start, None if is_far else end, step))
+    if not known:
+        return x
+    order, begin, bounds, strides = zip(*known, strict=True)
+    return get_operator("slice")(x, begin=begin, end=bounds, strides=strides, axes=order)
 
 
 @converter("Split")
@@ -189,10 +201,10 @@ def split(node: Node) -> list[Expr]:
 @converter("Split", since=13)
 def split_by_input(node: Node) -> list[Expr]:
     """The sizes are an input."""
-    return _split(node, None if node.optional(1) is None else node.integers(1))
+    return _split(node, None if node.optional(1) is None else node.dims(1))
 
 
-def _split(node: Node, sizes: tuple[int, ...] | None) -> list[Expr]:
+def _split(node: Node, sizes: Sequence[Dim] | None) -> list[Expr]:
     axis = node.attribute("axis", 0)
     axis = axis + len(node.shape()) if axis < 0 else axis
     if sizes is None:
@@ -202,10 +214,16 @@ def _split(node: Node, sizes: tuple[int, ...] | None) -> list[Expr]:
         count = node.attribute("num_outputs", node.num_outputs)
         part = -(-extent // count)
         sizes = tuple(max(0, min(part, extent - number * part)) for number in range(count))
-    results, start = [], 0
+    results: list[Expr] = []
+    start: Dim = 0
     for part in sizes:
-        results.append(get_operator("slice")(node[0], begin=(start,), end=(start + part,), strides=(1,), axes=(axis,)))
-        start += part
+        if isinstance(part, int) and isinstance(start, int):
+            bounds = {"begin": (start,), "end": (start + part,), "strides": (1,), "axes": (axis,)}
+            results.append(get_operator("slice")(node[0], **bounds))
+        else:  # it cannot be proved that they lie inside
+            places = get_operator("arange")(start=0, stop=part, step=1, dtype="int64")
+            results.append(take(node[0], add(places, as_number(start)), axis=axis))
+        start = start + part
     return results
 
 
@@ -218,11 +236,14 @@ def constant_of_shape(node: Node) -> Expr:
 
 @converter("Range", since=11)
 def arange(node: Node) -> Expr:
-    """Numbers at equal distances; the count must be known, be it as an expression."""
+    """Numbers at equal distances."""
     dtype = node.type(0).dtype
     start, limit, delta = (known_values(node[number]) for number in range(3))
     if start is None or limit is None or delta is None:
-        raise node.unsupported("a range whose bounds depend on data")
+        begin, end, distance = (reshape(node[number], newshape=()) for number in range(3))
+        count = node.size(range_count(begin, end, distance))
+        numbers = get_operator("arange")(start=0, stop=count, step=1, dtype="int64")
+        return add(multiply(cast(numbers, dtype=dtype), distance), begin)
     first, last, step = (value.reshape(-1)[0] for value in (start, limit, delta))
     symbolic = any(value.dtype == object for value in (start, limit, delta))
     if not symbolic:

@@ -1,0 +1,182 @@
+"""What a call of a model runs: one compiled function, or several where sizes become known in between."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tilewright.graphir.dims import Dim
+from tilewright.graphir.types import TensorType
+from tilewright.runtime.arena import ArenaPool
+from tilewright.runtime.dims import compile_dims
+from tilewright.runtime.results import SMALLEST, ResultPool
+from tilewright.tensorir.errors import ExecutionError, InputError
+from tilewright.tensorir.expr import Var
+
+Array = np.ndarray[Any, Any]
+
+#: Runs a function on inputs, outputs, the arena (its address and the memory, and how many bytes of it are to be used)
+#: and the sizes of the symbolic dimensions. The constants are bound already.
+Runner = Callable[[Sequence[Array], Sequence[Array], tuple[int, Array], int, Sequence[int]], None]
+
+#: What follows from the sizes of the symbolic dimensions: the shapes of the results, the bytes of the arena, and
+#: whether any result is large enough for the pool.
+_Sizes = tuple[list[tuple[int, ...]], int, bool]
+
+#: For how many different sizes of the symbolic dimensions a step remembers the resulting shapes.
+_REMEMBERED_SIZES = 256
+
+
+class Claim(NamedTuple):
+    """Two sizes that a model takes for equal, and where."""
+
+    found: Dim
+    expected: Dim
+    where: str
+
+
+class Step:
+    """A compiled function with the memory that it needs.
+
+    Args:
+        symbols: its symbolic dimensions, in the order in which the function takes their sizes.
+        outputs: the types of its results.
+        arena_bytes: how much memory it needs for intermediate values.
+        runner: runs it.
+        claims: sizes that it takes for equal.
+    """
+
+    def __init__(
+        self,
+        symbols: Sequence[Var],
+        outputs: Sequence[TensorType],
+        arena_bytes: Dim,
+        runner: Runner,
+        claims: Sequence[Claim] = (),
+    ) -> None:
+        self.symbols = tuple(symbols)
+        self.arena_bytes = compile_dims([arena_bytes], symbols)
+        self._run = runner
+        self._claims = [(claim, compile_dims(claim[:2], symbols)) for claim in claims]
+        self._output_dims = compile_dims([dim for output in outputs for dim in output.shape], symbols)
+        self._ndims = [output.ndim for output in outputs]
+        self._dtypes = [output.dtype.numpy for output in outputs]
+        self._arenas = ArenaPool()
+        self._results = ResultPool()
+        self._shapes: dict[tuple[int, ...], _Sizes] = {}
+
+    def __call__(self, inputs: Sequence[Array], sizes: tuple[int, ...]) -> list[Array]:
+        """The results for these inputs, which are what the function expects, and these sizes of the symbols.
+
+        Raises:
+            InputError: two sizes differ that the model takes for equal.
+        """
+        known = self._shapes.get(sizes)
+        if known is None:
+            known = self._remember(sizes)
+        shapes, arena_bytes, large = known
+        if large:
+            outputs = [self._empty(shape, dtype) for shape, dtype in zip(shapes, self._dtypes, strict=True)]
+        else:
+            outputs = [np.empty(shape, dtype) for shape, dtype in zip(shapes, self._dtypes, strict=True)]
+        block = self._arenas.take(arena_bytes)
+        try:
+            self._run(inputs, outputs, block, arena_bytes, sizes)
+        finally:
+            self._arenas.give_back(block)
+        return outputs
+
+    def _empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        size = math.prod(shape) * dtype.itemsize
+        return self._results.empty(shape, dtype, size) if size >= SMALLEST else np.empty(shape, dtype)
+
+    def _remember(self, sizes: tuple[int, ...]) -> _Sizes:
+        for claim, evaluate in self._claims:
+            found, expected = evaluate(*sizes)
+            if found != expected:
+                named = ", ".join(f"{s.name}={size}" for s, size in zip(self.symbols, sizes, strict=True))
+                raise InputError(
+                    f"{claim.where}: {claim.found!s} is {found}, but it must be {claim.expected!s}, which is {expected}"
+                    f" (the sizes are {named})"
+                )
+        shapes = self.output_shapes(sizes)
+        bytes_ = [math.prod(shape) * dtype.itemsize for shape, dtype in zip(shapes, self._dtypes, strict=True)]
+        (arena_bytes,) = self.arena_bytes(*sizes)
+        if len(self._shapes) >= _REMEMBERED_SIZES:
+            self._shapes.clear()
+        known = self._shapes[sizes] = (shapes, arena_bytes, max(bytes_, default=0) >= SMALLEST)
+        return known  # not read back: another thread may have cleared what is remembered
+
+    def output_shapes(self, sizes: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """The shapes of the results for these sizes of the symbolic dimensions."""
+        flat = self._output_dims(*sizes)
+        shapes = []
+        start = 0
+        for ndim in self._ndims:
+            shapes.append(flat[start : start + ndim])
+            start += ndim
+        return shapes
+
+
+class PlacedStep(NamedTuple):
+    """A step of several: which values it takes and gives, and which sizes are read before it."""
+
+    step: Step
+    args: tuple[int, ...]
+    results: tuple[int, ...]
+    sizes: tuple[tuple[Var, int], ...]
+
+
+class Steps:
+    """Steps that run one after the other on numbered values, of which the first are the inputs.
+
+    Args:
+        steps: in order.
+        results: the numbers of the values that are the result.
+        num_inputs: how many values are inputs.
+    """
+
+    def __init__(self, steps: Sequence[PlacedStep], results: Sequence[int], num_inputs: int) -> None:
+        self.symbols = steps[-1].step.symbols
+        self._steps = list(steps)
+        self._results = tuple(results)
+        self._num_inputs = num_inputs
+        last = {value: number for number, step in enumerate(steps) for value in (*step.args, *step.results)}
+        read = {value: number for number, step in enumerate(steps) for _, value in step.sizes}
+        kept = set(results) | set(range(num_inputs))
+        #: The values that no later step needs, by step: their memory is free for what comes next.
+        self._dropped: list[list[int]] = [[] for _ in steps]
+        for value, number in last.items():
+            if value not in kept:
+                self._dropped[max(number, read.get(value, 0))].append(value)
+
+    def __call__(self, inputs: Sequence[Array], sizes: tuple[int, ...]) -> list[Array]:
+        """The results for these inputs and these sizes of the inputs' symbolic dimensions.
+
+        Raises:
+            InputError: two sizes differ that the model takes for equal.
+            ExecutionError: the model computed a negative size.
+        """
+        values: dict[int, Array] = dict(enumerate(inputs))
+        for (step, args, results, read), dropped in zip(self._steps, self._dropped, strict=True):
+            for symbol, value in read:
+                size = int(values[value])
+                if size < 0:
+                    raise ExecutionError(f"the model computed {size} for the size {symbol.name}")
+                sizes = (*sizes, size)
+            values.update(zip(results, step([values[arg] for arg in args], sizes), strict=True))
+            for value in dropped:
+                del values[value]
+        outputs = []
+        given: set[int] = set(range(self._num_inputs))  # callers may write to what they get
+        for value in self._results:
+            outputs.append(values[value].copy() if value in given else values[value])
+            given.add(value)
+        return outputs
+
+    def arena_bytes(self, *sizes: int) -> tuple[int]:
+        """The bytes for intermediate values of the step that needs most."""
+        return (max(step.arena_bytes(*sizes[: len(step.symbols)])[0] for step, *_ in self._steps),)
