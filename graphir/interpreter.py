@@ -172,9 +172,9 @@ class _Machine:
             if isinstance(param.type, TensorType) and isinstance(value, np.ndarray):
                 pairs = zip(param.type.shape, value.shape, strict=False)
                 scope.sizes |= {dim: size for dim, size in pairs if isinstance(dim, ScalarVar)}
-        for node in call_nodes(function.body):
-            if isinstance(node.op, Operator) and node.op.name == "bind_size":
-                scope.bindings[node.attrs.dim] = node.args[1]
+        for call in call_nodes(function.body):
+            if isinstance(call.op, Operator) and call.op.name == "bind_size":
+                scope.bindings[call.attrs.dim] = call.args[1]
         stack: list[Expr] = [function.body]
         while stack:
             node = stack[-1]

@@ -193,8 +193,8 @@ class _Cutter:
                 self._need(size, self.levels[size], needed)
         bodies = [self._body(level, needed) for level in reversed(range(last + 1))]
         bodies.reverse()
-        for level in needed:
-            for value in level:
+        for values in needed:
+            for value in values:
                 self.numbers[value] = count
                 count += 1
         segments: list[Segment] = []
