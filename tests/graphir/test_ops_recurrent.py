@@ -10,7 +10,7 @@ import pytest
 import tilewright as tw
 from tilewright import graphir as gi
 from tilewright.graphir.ops.common import FLOATS
-from tilewright.graphir.ops.nn.recurrent import activation
+from tilewright.graphir.ops.nn.recurrent_activations import activation
 from tilewright.tensorir.errors import TypeInferenceError
 
 HIDDEN, SIZE = 3, 2

@@ -7,7 +7,7 @@ steps of known number are written out, so that the passes optimize across them; 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,93 +16,19 @@ from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.base import call_operator
 from tilewright.graphir.dims import Dim, dim_equal, format_shape, simplify
 from tilewright.graphir.expr import Function, Loop, Tuple, TupleGetItem, Var, const
-from tilewright.graphir.op import Operator, register_operator
+from tilewright.graphir.op import Operator
 from tilewright.graphir.ops import calls
 from tilewright.graphir.ops.common import FLOATS, check_dtype, compute_type, normalize, sequence_of, widened
+from tilewright.graphir.ops.nn.recurrent_activations import ACTIVATIONS, Activation, activation
 from tilewright.graphir.types import TensorType, TupleType
 
 #: Sequences of up to so many steps are written out.
 MOST_UNROLLED = 16
 
+#: What every layer takes first.
+ARGUMENTS = ("x", "weight", "recurrent_weight", "bias", "initial_h")
+
 DIRECTIONS = ("forward", "reverse", "bidirectional")
-
-
-@dataclasses.dataclass(frozen=True)
-class Activation:
-    """A function of a gate: its name, and the parameters that it has (others are not looked at)."""
-
-    name: str
-    alpha: float
-    beta: float
-
-
-def _call(name: str) -> Callable[[GraphExpr, Activation], GraphExpr]:
-    return lambda x, _: call_operator(name, x)
-
-
-def _affine(x: GraphExpr, a: Activation) -> GraphExpr:
-    return x * a.alpha + a.beta
-
-
-def _elu(x: GraphExpr, a: Activation) -> GraphExpr:
-    return calls.where(
-        call_operator("greater", x, 0.0), x, (calls.exp(call_operator("minimum", x, 0.0)) - 1.0) * a.alpha
-    )
-
-
-def _softplus(x: GraphExpr, _: Activation) -> GraphExpr:
-    """``log(1 + exp(x))`` that does not overflow."""
-    return call_operator("maximum", x, 0.0) + call_operator("log1p", calls.exp(-call_operator("abs", x)))
-
-
-#: The functions by name: on expressions, on arrays, and the parameters where none are given.
-ACTIVATIONS: dict[
-    str, tuple[Callable[[GraphExpr, Activation], GraphExpr], Callable[[Any, Activation], Any], tuple[float, float]]
-] = {
-    "Relu": (_call("nn.relu"), lambda x, a: np.maximum(x, 0), (0.0, 0.0)),
-    "Tanh": (_call("tanh"), lambda x, a: np.tanh(x), (0.0, 0.0)),
-    "Sigmoid": (_call("sigmoid"), lambda x, a: 1 / (1 + np.exp(-x)), (0.0, 0.0)),
-    "Affine": (_affine, lambda x, a: a.alpha * x + a.beta, (1.0, 0.0)),
-    "LeakyRelu": (
-        lambda x, a: call_operator("nn.leaky_relu", x, alpha=a.alpha),
-        lambda x, a: np.where(x >= 0, x, a.alpha * x),
-        (0.01, 0.0),
-    ),
-    "ThresholdedRelu": (
-        lambda x, a: calls.where(call_operator("greater_equal", x, a.alpha), x, 0.0 * x),
-        lambda x, a: np.where(x >= a.alpha, x, 0 * x),
-        (1.0, 0.0),
-    ),
-    "ScaledTanh": (
-        lambda x, a: call_operator("tanh", x * a.beta) * a.alpha,
-        lambda x, a: a.alpha * np.tanh(a.beta * x),
-        (1.0, 1.0),
-    ),
-    "HardSigmoid": (
-        lambda x, a: call_operator("clip", _affine(x, a), a_min=0.0, a_max=1.0),
-        lambda x, a: np.clip(a.alpha * x + a.beta, 0, 1),
-        (0.2, 0.5),
-    ),
-    "Elu": (_elu, lambda x, a: np.where(x > 0, x, a.alpha * np.expm1(np.minimum(x, 0))), (1.0, 0.0)),
-    "Softsign": (
-        lambda x, a: x / (call_operator("abs", x) + 1.0),
-        lambda x, a: x / (1 + np.abs(x)),
-        (0.0, 0.0),
-    ),
-    "Softplus": (_softplus, lambda x, a: np.logaddexp(x, 0), (0.0, 0.0)),
-}
-
-
-def activation(name: str, alpha: float | None = None, beta: float | None = None) -> Activation:
-    """The function of that name, whatever its case.
-
-    Raises:
-        ValueError: there is none.
-    """
-    for known, (_, _, defaults) in ACTIVATIONS.items():
-        if known.lower() == name.lower():
-            return Activation(known, *[d if v is None else v for d, v in zip(defaults, (alpha, beta), strict=True)])
-    raise ValueError(f"activations: expected one of {', '.join(ACTIVATIONS)}, found {name!r}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,7 +58,7 @@ class RecurrentAttrs:
         return {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}[self.direction]
 
 
-class _Kit:
+class Kit:
     """What a step's formula is made of: on expressions, or on arrays. Operators ``+ - *`` are those of the values."""
 
     def __init__(self, symbolic: bool, clip: float | None, hidden: Dim) -> None:
@@ -182,7 +108,7 @@ class Recurrent(Operator):
         """The place of the argument ``lengths``."""
         return 4 + self.states
 
-    def step(self, kit: _Kit, x: Any, state: Sequence[Any], weights: dict[str, Any], attrs: Any) -> Sequence[Any]:
+    def step(self, kit: Kit, x: Any, state: Sequence[Any], weights: dict[str, Any], attrs: Any) -> Sequence[Any]:
         """The next state. ``x`` is the input's projection with its bias, ``weights`` are those of the direction:
         ``recurrent``, ``bias`` (of the state's product), ``peepholes`` if there are any, ``functions``."""
         raise NotImplementedError(f"operator {self.name} states no step")
@@ -232,7 +158,7 @@ class Recurrent(Operator):
         lengths = args[self.lengths_at] if len(args) > self.lengths_at else None
         results = np.zeros((steps, len(weight), batch, hidden), x.dtype)
         finals = [np.array(initial) for initial in wide[4 : 4 + self.states]]
-        kit = _Kit(False, attrs.clip, hidden)
+        kit = Kit(False, attrs.clip, hidden)
         for number, backwards in enumerate(attrs.reversed):
             own = self._weights(kit, wide, number, attrs)
             inputs = x @ weight[number].T + bias[number, : self.gates * hidden]
@@ -246,7 +172,7 @@ class Recurrent(Operator):
                 final[number] = value
         return tuple(array.astype(args[0].dtype, copy=False) for array in (results, *finals))
 
-    def _weights(self, kit: _Kit, args: Sequence[Any], direction: int, attrs: RecurrentAttrs) -> dict[str, Any]:
+    def _weights(self, kit: Kit, args: Sequence[Any], direction: int, attrs: RecurrentAttrs) -> dict[str, Any]:
         """What :meth:`step` needs of one direction."""
 
         def own(value: Any) -> Any:
@@ -284,7 +210,7 @@ class Recurrent(Operator):
         """The results of one direction: ``[steps, batch, hidden]`` and the final states ``[batch, hidden]``."""
         x = args[0]
         hidden = args[2].shape[2]
-        kit = _Kit(True, attrs.clip, hidden)
+        kit = Kit(True, attrs.clip, hidden)
         own = self._weights(kit, args, number, attrs)
         weight, bias, *initial = [
             calls.squeeze(calls.slice(arg, begin=(number,), end=(number + 1,), axes=(0,)), axis=0)
@@ -299,7 +225,7 @@ class Recurrent(Operator):
 
     def _unrolled(
         self,
-        kit: _Kit,
+        kit: Kit,
         inputs: GraphExpr,
         state: list[GraphExpr],
         lengths: GraphExpr | None,
@@ -321,7 +247,7 @@ class Recurrent(Operator):
 
     def _looped(
         self,
-        kit: _Kit,
+        kit: Kit,
         inputs: GraphExpr,
         state: list[GraphExpr],
         lengths: GraphExpr | None,
@@ -346,7 +272,7 @@ class Recurrent(Operator):
 
     def _masked(
         self,
-        kit: _Kit,
+        kit: Kit,
         x: GraphExpr,
         state: list[GraphExpr],
         t: GraphExpr,
@@ -361,100 +287,3 @@ class Recurrent(Operator):
         alive = calls.expand_dims(call_operator("greater", calls.cast(lengths, dtype="int64"), t), axis=1)
         kept = [calls.where(alive, new, old) for new, old in zip(made, state, strict=True)]
         return kept, calls.where(alive, made[0], call_operator("zeros_like", made[0]))
-
-
-_ARGUMENTS = ("x", "weight", "recurrent_weight", "bias", "initial_h")
-
-
-@register_operator
-class rnn(Recurrent):
-    """``h = f(x @ weight.T + h @ recurrent_weight.T + biases)`` (:class:`Recurrent` has the shapes)."""
-
-    name = "nn.rnn"
-    arguments = (*_ARGUMENTS, "lengths?")
-    num_outputs = 2
-
-    def step(self, kit: _Kit, x: Any, state: Sequence[Any], weights: dict[str, Any], attrs: Any) -> Sequence[Any]:
-        (h,) = state
-        return [kit.activate(weights["functions"][0], x + kit.recur(h, weights["recurrent"]) + weights["bias"])]
-
-
-@dataclasses.dataclass(frozen=True)
-class GruAttrs(RecurrentAttrs):
-    """As ``RecurrentAttrs``; ``linear_before_reset``: whether the reset gate scales the state's product (with its
-    bias) instead of the state."""
-
-    linear_before_reset: bool = False
-
-
-@register_operator
-class gru(Recurrent):
-    """Gated recurrent units, Cho et al., "Learning Phrase Representations using RNN Encoder-Decoder", EMNLP 2014.
-    The gates are in the order update, reset, candidate; the state is ``(1 - update) * candidate + update * h``."""
-
-    name = "nn.gru"
-    arguments = (*_ARGUMENTS, "lengths?")
-    Attrs = GruAttrs
-    num_outputs = 2
-    gates = 3
-    usual = ("Sigmoid", "Tanh")
-
-    def step(self, kit: _Kit, x: Any, state: Sequence[Any], weights: dict[str, Any], attrs: Any) -> Sequence[Any]:
-        (h,) = state
-        f, g = weights["functions"]
-        rows, hidden = weights["recurrent"], kit.hidden
-        if attrs.linear_before_reset:
-            product = kit.recur(h, rows) + weights["bias"]
-            update, reset = [kit.activate(f, kit.gate(x, n) + kit.gate(product, n)) for n in (0, 1)]
-            candidate = kit.activate(g, kit.gate(x, 2) + reset * kit.gate(product, 2))
-        else:
-            split = simplify(hidden * 2)
-            first, last = _row_parts(kit, rows, split)
-            product = kit.recur(h, first)
-            x = x + weights["bias"]
-            update, reset = [kit.activate(f, kit.gate(x, n) + kit.gate(product, n)) for n in (0, 1)]
-            candidate = kit.activate(g, kit.gate(x, 2) + kit.recur(reset * h, last))
-        return [candidate + update * (h - candidate)]
-
-
-def _row_parts(kit: _Kit, rows: Any, split: Dim) -> tuple[Any, Any]:
-    if kit.symbolic:
-        return calls.slice(rows, begin=(0,), end=(split,)), calls.slice(rows, begin=(split,), end=(rows.shape[0],))
-    return rows[:split], rows[split:]
-
-
-@dataclasses.dataclass(frozen=True)
-class LstmAttrs(RecurrentAttrs):
-    """As ``RecurrentAttrs``; ``input_forget``: whether the forget gate is 1 less the input gate."""
-
-    input_forget: bool = False
-
-
-@register_operator
-class lstm(Recurrent):
-    """Long short-term memory, Hochreiter and Schmidhuber, Neural Computation 1997; with ``peepholes`` ``[directions,
-    3 * hidden]`` (of input, output and forget gate) the gates see the cell: Gers and Schmidhuber, IJCNN 2000. The gates
-    are in the order input, output, forget, cell."""
-
-    name = "nn.lstm"
-    arguments = (*_ARGUMENTS, "initial_c", "lengths?", "peepholes?")
-    Attrs = LstmAttrs
-    num_outputs = 3
-    gates = 4
-    states = 2
-    usual = ("Sigmoid", "Tanh", "Tanh")
-
-    def step(self, kit: _Kit, x: Any, state: Sequence[Any], weights: dict[str, Any], attrs: Any) -> Sequence[Any]:
-        h, c = state
-        f, g, k = weights["functions"]
-        total = x + kit.recur(h, weights["recurrent"]) + weights["bias"]
-        seen, made, lost, cell = [kit.gate(total, number) for number in range(4)]
-        peepholes = weights.get("peepholes")
-        if peepholes is not None:
-            seen, lost = seen + kit.gate(peepholes, 0) * c, lost + kit.gate(peepholes, 2) * c
-        seen = kit.activate(f, seen)
-        lost = 1.0 - seen if attrs.input_forget else kit.activate(f, lost)
-        next_c = lost * c + seen * kit.activate(g, cell)
-        if peepholes is not None:
-            made = made + kit.gate(peepholes, 1) * next_c
-        return [kit.activate(f, made) * kit.activate(k, next_c, clipped=False), next_c]

@@ -1,16 +1,12 @@
-"""Tensors resized along axes: nearest, linear and cubic interpolation.
-
-A place in the result stands for a place in the source, a rational number: all that maps one to the other are sizes and
-scales, so it is computed with integers. What is nearest to it and how far away its neighbours are is then exact, at any
-size. Coordinate modes, rounding, cubic coefficient and antialiasing are those of the ONNX operator Resize.
+"""Tensors resized along axes: what is asked for, and the operator, made of one that picks nearest neighbours and one
+that interpolates along an axis. Coordinate modes, rounding, cubic coefficient and antialiasing are those of the ONNX
+operator Resize.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Callable, Sequence
-from fractions import Fraction
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,20 +17,18 @@ from tilewright.graphir.dims import Dim, as_dim, dim_equal, simplify
 from tilewright.graphir.op import Operator, get_operator, register_operator
 from tilewright.graphir.ops import calls
 from tilewright.graphir.ops.common import (
-    FLOATS,
     NUMBERS,
     axis_index,
     check_dtype,
     compute_type,
-    guarded,
     normalize,
     sequence_of,
 )
+from tilewright.graphir.ops.nn.resize_coordinates import Ratio, simplest_fraction, source_place
 from tilewright.graphir.types import TensorType
-from tilewright.tensorir import tensor as te
 from tilewright.tensorir.dtype import FLOAT32, FLOAT64, DataType
-from tilewright.tensorir.expr import Expr, Var, as_expr, cast, const, maximum, minimum, select
-from tilewright.tensorir.tensor import Tensor, highest, lowest
+from tilewright.tensorir.expr import select
+from tilewright.tensorir.tensor import highest, lowest
 
 METHODS = ("nearest", "linear", "cubic")
 COORDINATES = (
@@ -47,20 +41,6 @@ COORDINATES = (
 )
 ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 POLICIES = ("stretch", "not_larger", "not_smaller")
-
-#: A rational number of integers or integer expressions; the denominator is positive.
-Ratio = tuple[Any, Any]
-
-
-def simplest_fraction(value: float) -> tuple[int, int]:
-    """The simplest fraction that is ``value`` in single precision: 3/5 for 0.6, which is what was meant."""
-    if not math.isfinite(value):
-        raise ValueError(f"expected a finite number, found {value}")
-    exact = Fraction(float(value))
-    limit = 1
-    while np.float32(float(found := exact.limit_denominator(limit))) != np.float32(value):
-        limit *= 2
-    return found.numerator, found.denominator
 
 
 def _ratio(value: Any) -> Ratio:
@@ -158,69 +138,6 @@ def resolved(attrs: ResizeAttrs, shape: Sequence[Dim]) -> tuple[tuple[Dim, ...],
         else:
             p, q = select(take, size, p), select(take, extent, q)
     return tuple(simplify((2 * p * extent + q) // (2 * q)) for extent in extents), ((p, q),) * len(extents)
-
-
-def _choose(condition: Any, a: Any, b: Any) -> Any:
-    """``a`` if the condition holds, else ``b``, for a condition that is known or an expression."""
-    return select(condition, as_expr(a), as_expr(b)) if isinstance(condition, Expr) else (a if condition else b)
-
-
-def _equal(a: Any, b: Any) -> Any:
-    return as_expr(a).equal(b) if isinstance(a, Expr) or isinstance(b, Expr) else a == b
-
-
-def source_place(index: Any, extent: Any, size: Any, scale: Ratio, mode: str, roi: tuple[Ratio, Ratio] | None) -> Ratio:
-    """The place in an axis of ``extent`` elements that ``index`` in the resized axis of ``size`` elements stands for.
-
-    The formulas are those of the ONNX operator Resize, with integers and integer expressions alike (``index`` may also
-    be a NumPy array).
-    """
-    p, q = scale
-    # The length before it was rounded down to ``size``, a rational number too.
-    length, unit = (p, 1) if dim_equal(as_dim(q), as_dim(extent)) else (p * extent, q)
-    if mode == "asymmetric":
-        return index * q, p
-    if mode == "half_pixel_symmetric":
-        return extent * p - size * q + (2 * index + 1) * q - p, 2 * p
-    if mode in ("half_pixel", "pytorch_half_pixel"):
-        half = (2 * index + 1) * q - p
-        if mode == "pytorch_half_pixel":
-            half = _choose(_equal(size, 1), 0 * index, half)
-        return half, 2 * p
-    single = _equal(length, unit)
-    steps = _choose(single, 1, length - unit)
-    if mode == "align_corners":
-        return _choose(single, 0 * index, index * ((extent - 1) * unit)), steps
-    assert roi is not None
-    (a, b), (c, d) = roi  # the part from a / b to c / d
-    inner = _choose(single, (extent - 1) + 0 * index, 2 * index * ((extent - 1) * unit))
-    return inner * (c * b - a * d) + 2 * a * d * (extent - 1) * steps, 2 * b * d * steps
-
-
-def nearest_index(numerator: Any, denominator: Any, rounding: str) -> Any:
-    """The integer nearest to a rational number, as ``rounding`` says; not yet limited to the tensor."""
-    if rounding == "floor":
-        return numerator // denominator
-    if rounding == "ceil":
-        return 0 - (0 - numerator) // denominator
-    if rounding == "round_prefer_floor":  # the ceiling of what is less by a half
-        return 0 - (denominator - 2 * numerator) // (2 * denominator)
-    return (2 * numerator + denominator) // (2 * denominator)
-
-
-def _outside(place: Ratio, extent: Any) -> Any:
-    """Whether a place lies outside of the source."""
-    return (place[0] < 0) | (place[0] > (extent - 1) * place[1])
-
-
-def kernel(distance: Any, method: str, coeff: float, absolute: Callable[[Any], Any], where: Callable[..., Any]) -> Any:
-    """What an element in that distance weighs (R. G. Keys, Cubic Convolution Interpolation, 1981)."""
-    t = absolute(distance)
-    if method == "linear":
-        return where(t < 1, 1 - t, 0 * t)
-    near = ((coeff + 2) * t - (coeff + 3)) * t * t + 1
-    far = ((coeff * t - 5 * coeff) * t + 8 * coeff) * t - 4 * coeff
-    return where(t <= 1, near, where(t < 2, far, 0 * t))
 
 
 class Resize(Operator):
@@ -326,178 +243,3 @@ def _limits(dtype: DataType, wide: DataType) -> dict[str, float]:
     if int(high) > int(highest(dtype)):
         high = float(np.nextafter(np.asarray(high, wide.numpy), np.asarray(0, wide.numpy)))
     return {"a_min": low, "a_max": high}
-
-
-@register_operator
-class resize_nearest(Resize):
-    """``x`` resized along axes, each element that of the source nearest to its place."""
-
-    name = "nn.resize_nearest"
-    kind = "injective"
-
-    def reference(self, args: Sequence[Any], attrs: ResizeAttrs) -> Any:
-        (x,) = args
-        result = x
-        for step in self.steps(x.shape, attrs):
-            (axis,), extent = step.axes, x.shape[step.axes[0]]
-            place = self.place(np.arange(step.size[0]), extent, step)
-            result = np.take(result, np.clip(nearest_index(*place, attrs.rounding), 0, extent - 1), axis=axis)
-            if attrs.coordinate_mode == "tf_crop_and_resize":
-                outside = np.expand_dims(_outside(place, extent), tuple(range(1, x.ndim - axis)))
-                result = np.where(outside, np.asarray(attrs.extrapolation_value).astype(x.dtype), result)
-        return result.copy() if result is x else result
-
-    def compute(self, args: Sequence[Tensor], attrs: ResizeAttrs, out: TensorType) -> Tensor:
-        (x,) = args
-        steps = self.steps([as_dim(extent) for extent in x.shape], attrs)
-
-        def element(*place: Var) -> Expr:
-            indices: list[Expr] = list(place)
-            outside: Expr = const(False, "bool")
-            some = const(True, "bool")
-            for step in steps:
-                (axis,) = step.axes
-                extent = as_dim(x.shape[axis])
-                at = self.place(place[axis], extent, step)
-                indices[axis] = maximum(minimum(as_expr(nearest_index(*at, attrs.rounding)), extent - 1), 0)
-                some = _and(some, as_expr(extent) > 0, extent)
-                if attrs.coordinate_mode == "tf_crop_and_resize":
-                    outside = outside | _outside(at, extent)
-            value = guarded(some, x[tuple(indices)], 0)
-            if attrs.coordinate_mode != "tf_crop_and_resize":
-                return value
-            return select(outside, const(_as_type(attrs.extrapolation_value, x.dtype), x.dtype), value)
-
-        return te.compute(out.shape, element, name="resize_nearest")
-
-
-def _and(conditions: Expr, condition: Expr, extent: Dim) -> Expr:
-    """Both, where the second is not known already: an axis of symbolic extent may have no element to read."""
-    if isinstance(extent, int):
-        return conditions
-    return condition if getattr(conditions, "value", None) else conditions & condition
-
-
-def _as_type(value: float, dtype: DataType) -> float | int:
-    return value if dtype.is_float else int(value)
-
-
-@register_operator
-class resize_axis(Resize):
-    """A tensor of float32 or float64 resized along one axis: sums of neighbours by their weights."""
-
-    name = "nn.resize_axis"
-    kind = "reduction"
-
-    def infer_type(self, args: Sequence[TensorType], attrs: ResizeAttrs) -> TensorType:
-        if len(attrs.axes) != 1 or attrs.size is None or attrs.scale is None:
-            raise self.error("axes", "one axis, and its size and scale", attrs)
-        check_dtype(self, 0, args[0], FLOATS[2:])
-        return super().infer_type(args, attrs)
-
-    def taps(self, extent: Dim, attrs: ResizeAttrs) -> tuple[Dim, Dim, Ratio]:
-        """How many elements are weighed, how many of them lie before the place, and the factor of distances."""
-        reach = 1 if attrs.method == "linear" else 2
-        p, q = attrs.scale[0]
-        if not attrs.antialias:
-            return 2 * reach, reach - 1, (1, 1)
-        if isinstance(p, int) and isinstance(q, int):
-            half = max(reach, -(-reach * q // p))
-            return 2 * half, half - 1, (p, q) if p < q else (1, 1)
-        wide = simplify(maximum((as_expr(reach * q) + (p - 1)) // maximum(p, 1), reach))
-        return simplify(2 * wide), simplify(wide - 1), (minimum(p, q), as_expr(q))
-
-    def reference(self, args: Sequence[Any], attrs: ResizeAttrs) -> Any:
-        (x,) = args
-        axis = attrs.axes[0] % x.ndim
-        extent = x.shape[axis]
-        numerator, denominator = self.place(np.arange(attrs.size[0]), extent, attrs)
-        base = numerator // denominator
-        share = (numerator - base * denominator) / denominator
-        count, before, (p, q) = self.taps(extent, attrs)
-        offsets: np.ndarray[Any, Any] = np.arange(count) - before  # type: ignore[arg-type, operator]
-        distances = (offsets - share[:, None]) * (p / q)
-        weights = kernel(distances, attrs.method, attrs.cubic_coeff, np.abs, np.where)
-        places = base[:, None] + offsets
-        if attrs.exclude_outside:
-            weights = np.where((places >= 0) & (places < extent), weights, 0)
-        if attrs.exclude_outside or attrs.antialias:
-            total = weights.sum(1, keepdims=True)
-            weights = weights / np.where(total == 0, 1, total)
-        taken = np.moveaxis(np.take(x.astype(np.float64), np.clip(places, 0, extent - 1), axis=axis), axis + 1, -1)
-        result = (taken * np.expand_dims(weights, tuple(range(1, x.ndim - axis)))).sum(-1)
-        if attrs.coordinate_mode == "tf_crop_and_resize":
-            outside = np.expand_dims(_outside((numerator, denominator), extent), tuple(range(1, x.ndim - axis)))
-            result = np.where(outside, attrs.extrapolation_value, result)
-        return result.astype(x.dtype)
-
-    def compute(self, args: Sequence[Tensor], attrs: ResizeAttrs, out: TensorType) -> Tensor:
-        (x,) = args
-        axis = attrs.axes[0] % x.ndim
-        extent, dtype = as_dim(x.shape[axis]), x.dtype
-        count, before, (p, q) = self.taps(extent, attrs)
-        factor = cast(dtype, as_expr(p)) / cast(dtype, as_expr(q))
-        is_scaled = attrs.antialias
-
-        def weigh(index: Expr, tap: Any) -> tuple[Expr, Expr]:
-            """The weight of the tap for ``index`` of the result, and its place in the source, which may lie outside."""
-            numerator, denominator = map(as_expr, self.place(index, extent, attrs))
-            base = numerator // denominator
-            share = cast(dtype, numerator - base * denominator) / cast(dtype, denominator)
-            distance = cast(dtype, as_expr(tap) - before) - share
-            distance = distance * factor if is_scaled else distance
-            weight = kernel(distance, attrs.method, attrs.cubic_coeff, _absolute, select)
-            at = base + (as_expr(tap) - before)
-            if attrs.exclude_outside:
-                weight = select((at >= 0) & (at < extent), weight, const(0, dtype))
-            return weight, at
-
-        def load(place: Sequence[Expr], at: Expr) -> Expr:
-            inside = maximum(minimum(at, extent - 1), 0)
-            value = x(*place[:axis], inside, *place[axis + 1 :])
-            return value if isinstance(extent, int) else guarded(as_expr(extent) > 0, value, 0)
-
-        def finished(place: Sequence[Var], value: Expr) -> Expr:
-            if attrs.coordinate_mode != "tf_crop_and_resize":
-                return value
-            outside = _outside(self.place(place[axis], extent, attrs), extent)
-            return select(outside, const(attrs.extrapolation_value, dtype), value)
-
-        if not attrs.antialias:
-            assert isinstance(count, int)
-
-            def element(*place: Var) -> Expr:
-                taps = [weigh(place[axis], tap) for tap in range(count)]
-                value = _sum([weight * load(place, at) for weight, at in taps])
-                if attrs.exclude_outside:
-                    value = value / _nonzero(_sum([weight for weight, _ in taps]))
-                return finished(place, value)
-
-            return te.compute(out.shape, element, name="resize")
-        k, m = te.reduce_axis(count, "k"), te.reduce_axis(count, "m")
-        total = te.compute((out.shape[axis],), lambda i: te.sum(weigh(i, k)[0], axis=k), name="resize_weights")
-
-        def weighed(*place: Var) -> te.Reduction:
-            weight, at = weigh(place[axis], m)
-            return te.sum(weight * load(place, at), axis=m)
-
-        summed = te.compute(out.shape, weighed, name="resize_sum")
-        return te.compute(
-            out.shape, lambda *place: finished(place, summed[place] / _nonzero(total[place[axis]])), name="resize"
-        )
-
-
-def _absolute(value: Expr) -> Expr:
-    return maximum(value, 0 - value)
-
-
-def _sum(values: Sequence[Expr]) -> Expr:
-    result = values[0]
-    for value in values[1:]:
-        result = result + value
-    return result
-
-
-def _nonzero(total: Expr) -> Expr:
-    """A divisor: where nothing weighs anything, the sum is zero and stays so."""
-    return select(total.equal(const(0, total.dtype)), const(1, total.dtype), total)

@@ -278,4 +278,5 @@ def _pooled(image: Any, rows: tuple[Any, int], columns: tuple[Any, int], method:
     )
     if method == "avg":
         return parts.sum((0, 2, 3)) / count
-    return parts.max((0, 2, 3), initial=None if y.size == count else 0)
+    greatest = parts.max((0, 2, 3))
+    return greatest if y.size == count else np.maximum(greatest, 0)  # samples outside are zeros

@@ -11,7 +11,7 @@ from tilewright.graphir.frontend.onnx.node import Node
 from tilewright.graphir.frontend.onnx.registry import converter
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops import calls
-from tilewright.graphir.ops.nn.recurrent import activation
+from tilewright.graphir.ops.nn.recurrent_activations import activation
 
 #: Functions whose parameters the standard's lists of them hold a value for.
 _WITH_ALPHA = ("affine", "leakyrelu", "thresholdedrelu", "scaledtanh", "hardsigmoid", "elu")
