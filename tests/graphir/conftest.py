@@ -111,8 +111,10 @@ class Checker:
     """Compares loop nests, reference and oracle.
 
     numba takes a fifth of a second for the smallest kernel, LLVM a hundredth. So what is compiled with numba is what
-    adds something: an operator with element types that it did not have before in this test file (integers of any width
-    are alike), or with attributes and shapes that differ from earlier ones in more than their numbers.
+    adds something: an operator with element types of a kind that it did not have before in this test file (integers,
+    floats, half types; tests/codegen has every operation for every type), with ranks that it did not have, or with a
+    value of an attribute that differs from all earlier ones in more than its numbers. Which values go together is the
+    operator's matter, and LLVM's loops show it.
 
     Attributes:
         all_combinations: whether numba compiles every case.
@@ -124,10 +126,14 @@ class Checker:
 
     def builds(self, call: gi.Call) -> list[tuple[tw.Target, int]]:
         """How to compile ``call``."""
-        types = (call.op, *(_family(str(arg.dtype)) for arg in call.args))
-        case = (call.op, re.sub(r"\d+", "0", repr(call.attrs)), *(arg.ndim for arg in call.args))
-        new = not {types, case} <= self.known
-        self.known |= {types, case}
+        case: set[object] = {
+            (call.op, "types", *(_family(str(arg.dtype)) for arg in call.args)),
+            (call.op, "ranks", *(arg.ndim for arg in call.args)),
+        }
+        for name in call.op.attr_names:
+            case.add((call.op, name, re.sub(r"-?\d+(\.\d+)?", "0", repr(getattr(call.attrs, name)))))
+        new = not case <= self.known
+        self.known |= case
         return [*LLVM_BUILDS, *(NUMBA_BUILDS if new or self.all_combinations else ())]
 
     def __call__(
@@ -171,8 +177,8 @@ class Checker:
 
 
 def _family(dtype: str) -> str:
-    """An element type without its width, if it is an integer."""
-    return dtype.rstrip("0123456789") if "int" in dtype else dtype
+    """What numba computes values of an element type with."""
+    return "half" if dtype in ("float16", "bfloat16") else dtype.rstrip("0123456789").removeprefix("u")
 
 
 def numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
