@@ -336,22 +336,27 @@ class Loop(FrozenExpr):
     The loop ends early once the optional scalar bool that ``condition(i, *state)`` gives is false; it is asked before
     each iteration. The state's types are the same in every iteration. The value is the tuple of the final state.
 
+    What the body gives beyond the next state is collected: in iteration ``i`` it takes the place of ``collect[0][i]``,
+    ``collect[1][i]`` and so on, and the value goes on with these tensors. Rows of iterations that do not run stay.
+
     Args:
         trip_count: scalar int64, the greatest number of iterations.
         condition: a function of ``i`` and the state, or None.
-        body: a function of ``i`` and the state that gives the tuple of the next state.
+        body: a function of ``i`` and the state that gives the tuple of the next state, and of what is collected.
         initial: the state before the first iteration.
+        collect: the tensors whose rows are replaced.
 
     Raises:
         TypeInferenceError: the types of state, condition and body do not fit.
     """
 
-    __slots__ = ("body", "condition", "initial", "trip_count")
+    __slots__ = ("body", "collect", "condition", "initial", "trip_count")
 
     trip_count: Expr
     condition: Expr | None
     body: Expr
     initial: tuple[Expr, ...]
+    collect: tuple[Expr, ...]
 
     def __init__(
         self,
@@ -360,31 +365,53 @@ class Loop(FrozenExpr):
         body: Expr,
         initial: Iterable[Expr],
         span: str | None = None,
+        *,
+        collect: Iterable[Expr] = (),
     ) -> None:
-        initial = tuple(initial)
+        initial, collect = tuple(initial), tuple(collect)
         counter = TensorType((), "int64")
         if trip_count.type is not None and trip_count.type != counter:
             raise TypeInferenceError(f"loop: trip_count: expected {counter}, found {trip_count.type}")
         types = [value.type for value in initial]
+        collected = [value.type for value in collect]
         found: Type | None = None
-        if None not in types:
-            found = TupleType(types)  # type: ignore[arg-type]
+        if None not in types and None not in collected:
+            found = TupleType([*types, *collected])  # type: ignore[list-item]
             params = (counter, *types)
-            for name, function, result in (("body", body, found), ("condition", condition, TensorType((), BOOL))):
+            given = TupleType([*types, *map(_row_type, collected)])  # type: ignore[list-item]
+            for name, function, result in (("body", body, given), ("condition", condition, TensorType((), BOOL))):
                 expected = FuncType(params, result)  # type: ignore[arg-type]
                 if function is not None and function.type is not None and function.type != expected:
                     raise TypeInferenceError(f"loop: {name}: expected {expected}, found {function.type}")
-        new_fields(self, trip_count=trip_count, condition=condition, body=body, initial=initial, type=found, span=span)
+        new_fields(
+            self,
+            trip_count=trip_count,
+            condition=condition,
+            body=body,
+            initial=initial,
+            collect=collect,
+            type=found,
+            span=span,
+        )
 
     @property
     def children(self) -> tuple[Expr, ...]:
         functions = (self.body,) if self.condition is None else (self.condition, self.body)
-        return (self.trip_count, *functions, *self.initial)
+        return (self.trip_count, *functions, *self.initial, *self.collect)
 
     def with_children(self, children: Sequence[Expr]) -> Expr:
         trip_count, *rest = children
         condition = None if self.condition is None else rest.pop(0)
-        return Loop(trip_count, condition, rest[0], rest[1:], self.span)
+        body, *values = rest
+        count = len(self.initial)
+        return Loop(trip_count, condition, body, values[:count], self.span, collect=values[count:])
+
+
+def _row_type(found: Type | None) -> Type:
+    """The type of one row of a tensor that a loop collects."""
+    if not isinstance(found, TensorType) or not found.shape:
+        raise TypeInferenceError(f"loop: collect: expected a tensor with rows, found {found}")
+    return TensorType(found.shape[1:], found.dtype)
 
 
 # Making expressions from what users write.

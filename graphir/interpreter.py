@@ -285,6 +285,7 @@ class _Machine:
 
     def loop(self, node: Loop, scope: _Scope) -> _Run:
         state: Any = tuple(self.get(value, scope) for value in node.initial)
+        collected: list[Any] = [np.array(self.get(value, scope)) for value in node.collect]
         trips = self.get(node.trip_count, scope)
         assert isinstance(trips, np.ndarray)
         for i in range(int(trips)):
@@ -293,5 +294,9 @@ class _Machine:
                 goes_on = yield self.callee(node.condition, scope), (index, *state)
                 if not bool(goes_on):
                     break
-            state = yield self.callee(node.body, scope), (index, *state)
-        return state  # type: ignore[no-any-return]
+            results: Any = yield self.callee(node.body, scope), (index, *state)
+            state = results[: len(state)]
+            for rows, row in zip(collected, results[len(state) :], strict=True):
+                if i < len(rows):
+                    rows[i] = row
+        return (*state, *collected)

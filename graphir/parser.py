@@ -396,12 +396,14 @@ class _Builder:
         return self.function_of(tree, names, params, None if result is None else self.type(result), rest)
 
     def loop(self, tree: Any) -> Expr:
-        _, trip_count, condition, body, *initial = tree.children
+        _, trip_count, condition, body, *initial, collect = tree.children
         if body is None:
             raise self.error(tree, "loop: expected a trip count, a condition or None, and a body")
         asked = None if condition.data == "none" else self.expr(condition)
         state = [self.expr(item) for item in initial if item is not None]
-        made: Expr = self.make(tree, Loop, self.expr(trip_count), asked, self.expr(body), state)
+        collected = [] if collect is None else [self.expr(item) for item in collect.children[1:]]
+        parts = self.expr(trip_count), asked, self.expr(body), state
+        made: Expr = self.make(tree, functools.partial(Loop, collect=collected), *parts)
         return made
 
     # Types and data.

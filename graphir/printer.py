@@ -436,7 +436,8 @@ class _GraphPrinter:
         assert isinstance(node, Loop)
         condition = "None" if node.condition is None else self.use(node.condition)
         parts = (self.use(node.trip_count), condition, self.use(node.body), *map(self.use, node.initial))
-        return f"loop({', '.join(parts)})"
+        collected = f" collect({', '.join(map(self.use, node.collect))})" if node.collect else ""
+        return f"loop({', '.join(parts)}){collected}"
 
     def signature(self, function: Function) -> str:
         params: list[str] = []

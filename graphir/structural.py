@@ -241,6 +241,8 @@ class _Comparison:
     def loop(self, x: Loop, y: Loop) -> str | None:
         if (x.condition is None) != (y.condition is None):
             return "one loop has a condition and the other has none"
+        if len(x.collect) != len(y.collect):
+            return f"loops that collect {len(x.collect)} and {len(y.collect)} tensors"
         return self.below(x, y, "parts")
 
     def function(self, x: Function, y: Function) -> str | None:
@@ -330,7 +332,7 @@ class _Hasher:
         elif isinstance(node, TupleGetItem):
             self.feed(node.index)
         elif isinstance(node, Loop):
-            self.feed(node.condition is None)
+            self.feed(node.condition is None, len(node.collect))
         children = node.children
         self.feed(len(children))
         stack.extend(reversed(children))

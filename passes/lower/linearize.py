@@ -53,10 +53,11 @@ class KernelCall:
 
 @dataclasses.dataclass(eq=False)
 class Copy:
-    """``target`` becomes equal to ``source``."""
+    """``target``, or its row of that number if there is such a row, becomes equal to ``source``."""
 
     source: Value
     target: Value
+    row: Value | None = None
 
 
 @dataclasses.dataclass(eq=False)
@@ -147,7 +148,7 @@ def _now(node: Expr) -> Iterable[Expr]:
     if isinstance(node, If):
         return (node.condition,)
     if isinstance(node, Loop):
-        return (node.trip_count, *node.initial)
+        return (node.trip_count, *node.initial, *node.collect)
     if isinstance(node, Let):
         return (node.value, node.body)
     if isinstance(node, Call):
@@ -229,6 +230,10 @@ class _Linearizer:
         meanings = [_fresh(value.type, state) for value in node.initial]
         for source, target in zip([v for value in node.initial for v in _flatten(known[value])], state, strict=True):
             into.append(Copy(source, target))
+        rows: list[Value] = []
+        stacked = [_fresh(value.type, rows) for value in node.collect]
+        for value, target in zip(node.collect, rows, strict=True):
+            into.append(Copy(_flatten(known[value])[0], target))
         counter = Value(TensorType((), "int64"))
         alive = None if node.condition is None else Value(TensorType((), "bool"))
         check: list[Instruction] = []
@@ -238,6 +243,9 @@ class _Linearizer:
             assert isinstance(asked, Value)
             check.append(Copy(asked, alive))
         results = _flatten(self._emit_function(node.body, [counter, *meanings], known, body))
+        for source, target in zip(results[len(state) :], rows, strict=True):
+            body.append(Copy(source, target, counter))
+        del results[len(state) :]
         kept = []
         for source in results:  # the next state may be the old one in another order: copy through fresh values
             if source in state:
@@ -248,7 +256,7 @@ class _Linearizer:
         for source, target in zip(kept, state, strict=True):
             body.append(Copy(source, target))
         into.append(CountedLoop(trip_count, counter, alive, check, body))
-        return list(meanings)
+        return [*meanings, *stacked]
 
     def _emit_function(
         self, function: object, args: list[Meaning], known: Mapping[Expr, Meaning], into: list[Instruction]

@@ -94,7 +94,7 @@ def _used(instruction: Instruction) -> list[Value]:
     if isinstance(instruction, KernelCall):
         return [*instruction.args, *instruction.results, *instruction.workspaces]
     if isinstance(instruction, Copy):
-        return [instruction.source, instruction.target]
+        return [instruction.source, instruction.target, *([instruction.row] if instruction.row else [])]
     if isinstance(instruction, Branch):
         return [instruction.condition]
     return [instruction.trip_count, instruction.counter, *([instruction.alive] if instruction.alive else [])]
@@ -196,8 +196,11 @@ class _Emitter:
             return Evaluate(Call(f"@{instruction.kernel}", tuple(args), VOID))
         if isinstance(instruction, Copy):
             size = as_expr(_bytes(instruction.source))
-            addresses = (self._address(instruction.source), self._address(instruction.target))
-            return Evaluate(Call(f"@{COPY_KERNEL}", (*addresses, size), VOID))
+            target = instruction.target
+            row = None if instruction.row is None else self._load(instruction.row)
+            addresses = (self._address(instruction.source), self._address(target, row))
+            copy = Evaluate(Call(f"@{COPY_KERNEL}", (*addresses, size), VOID))
+            return copy if row is None else IfThenElse(row < as_expr(target.type.shape[0]), copy)
         if isinstance(instruction, Branch):
             condition = self._load(instruction.condition).not_equal(0)
             else_body = self._sequence(instruction.else_body) if instruction.else_body else None
@@ -224,11 +227,15 @@ class _Emitter:
             return self.slots[value.place.slot.number][0]
         return as_expr(value.place.offset)
 
-    def _address(self, value: Value) -> Expr:
+    def _address(self, value: Value, row: Expr | None = None) -> Expr:
+        """Where a value begins, or one of its rows."""
         if value.role == "temporary":
-            return address_of(self.arena, self._offset(value))
+            offset = self._offset(value)
+            if row is not None:
+                offset = offset + row * (product(value.type.shape[1:]) * value.type.dtype.bytes)
+            return address_of(self.arena, offset)
         buffer = self._buffer(value)
-        return address_of(buffer, *[0] * buffer.ndim)
+        return address_of(buffer, *([0] * buffer.ndim if row is None else [row, *[0] * (buffer.ndim - 1)]))
 
     def _load(self, value: Value) -> Expr:
         """A scalar integer or bool value as int64."""

@@ -32,7 +32,11 @@ def with_equal_sizes(node: NodeProto, inputs: Sequence[Expr | None]) -> list[Exp
     Two symbolic sizes are taken for equal; that one of them is 1 only at run time is an error then.
     """
     result = list(inputs)
-    if node.domain not in ("", "ai.onnx") or (node.op_type not in BROADCASTING and node.op_type != "Concat"):
+    if node.domain not in ("", "ai.onnx"):
+        return result
+    if node.op_type in ("MatMul", "Gemm"):
+        return _with_equal_inner_sizes(node, result)
+    if node.op_type not in BROADCASTING and node.op_type != "Concat":
         return result
     shapes = [tuple(x.type.shape) if x is not None and isinstance(x.type, TensorType) else () for x in result]
     rank = max(map(len, shapes), default=0)
@@ -56,6 +60,23 @@ def with_equal_sizes(node: NodeProto, inputs: Sequence[Expr | None]) -> list[Exp
             shapes[number] = wanted = (*shape[:position], chosen, *shape[position + 1 :])
             result[number] = get_operator("match_shape")(result[number], shape=wanted)
     return result
+
+
+def _with_equal_inner_sizes(node: NodeProto, inputs: list[Expr | None]) -> list[Expr | None]:
+    """The operands of a product, where the columns of the first and the rows of the second are written alike."""
+    a, b = (x.type.shape if x is not None and isinstance(x.type, TensorType) else () for x in inputs[:2])
+    if not a or not b:
+        return inputs
+    transposed = {attribute.name for attribute in node.attribute if attribute.i}
+    columns = len(a) - 2 if "transA" in transposed and len(a) > 1 else len(a) - 1
+    rows = len(b) - 1 if "transB" in transposed or len(b) == 1 else len(b) - 2
+    if dim_equal(a[columns], b[rows]) or (isinstance(a[columns], int) and isinstance(b[rows], int)):
+        return inputs
+    if isinstance(a[columns], int):
+        shape = (*b[:rows], a[columns], *b[rows + 1 :])
+        return [inputs[0], get_operator("match_shape")(inputs[1], shape=shape), *inputs[2:]]
+    shape = (*a[:columns], b[rows], *a[columns + 1 :])
+    return [get_operator("match_shape")(inputs[0], shape=shape), *inputs[1:]]
 
 
 def with_elements(x: Expr, newshape: Sequence[Dim]) -> Expr:

@@ -260,15 +260,14 @@ class Recurrent(Operator):
         count = calls.squeeze(call_operator("sizes", values=(steps,)), axis=0)
         results = call_operator("zeros", shape=(steps, batch, hidden), dtype=inputs.dtype)
         i = Var("i", TensorType((), "int64"))
-        params = [Var("results", results.type), *[Var(f"state{n}", value.type) for n, value in enumerate(state)]]
+        params = [Var(f"state{n}", value.type) for n, value in enumerate(state)]
         t = calls.expand_dims(count - 1 - i if backwards else i, axis=0)
         x = calls.squeeze(calls.take(inputs, t, axis=0), axis=0)
-        made, shown = self._masked(kit, x, list(params[1:]), t, lengths, own, attrs)
-        places = call_operator("arange", 0, steps)
-        here = calls.expand_dims(call_operator("equal", places, t), axis=(1, 2))
-        written = calls.where(here, calls.expand_dims(shown, axis=0), params[0])
-        loop = Loop(count, None, Function([i, *params], Tuple([written, *made])), [results, *state])
-        return [TupleGetItem(loop, number) for number in range(1 + self.states)]
+        made, shown = self._masked(kit, x, list(params), t, lengths, own, attrs)
+        body = Function([i, *params], Tuple([*made, shown]))
+        loop = Loop(count, None, body, state, collect=[results])
+        *last, every = [TupleGetItem(loop, number) for number in range(self.states + 1)]
+        return [call_operator("flip", every, axis=0) if backwards else every, *last]
 
     def _masked(
         self,

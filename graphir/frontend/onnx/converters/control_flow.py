@@ -7,13 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 from onnx import GraphProto
 
+from tilewright.graphir.dims import Dim
 from tilewright.graphir.expr import Expr, Function, If, Loop, Tuple, TupleGetItem, Var, const
 from tilewright.graphir.frontend.onnx.node import Node
 from tilewright.graphir.frontend.onnx.registry import converter
+from tilewright.graphir.frontend.onnx.runtime_sizes import as_number, as_size
 from tilewright.graphir.known_values import known_values
 from tilewright.graphir.op import get_operator
-from tilewright.graphir.ops.calls import reshape, take
-from tilewright.graphir.types import TensorType
+from tilewright.graphir.ops.calls import add, reshape, subtract, take, transpose, where
+from tilewright.graphir.types import TensorType, TupleType
 from tilewright.tensorir.errors import InputError
 
 #: Loops of more iterations are no longer written out.
@@ -47,8 +49,6 @@ def loop(node: Node) -> list[Expr]:
         unrolled = _unrolled(node, body, int(limit.reshape(-1)[0]), state)
         if unrolled is not None:
             return unrolled
-    if len(body.output) > 1 + len(state):
-        raise node.unsupported("a loop of an unknown number of iterations that collects results")
     return _counted(node, state)
 
 
@@ -79,17 +79,58 @@ def _counted(node: Node, state: Sequence[Expr]) -> list[Expr]:
         if not isinstance(value.type, TensorType):
             raise node.unsupported("a loop that passes on what is no tensor")
     trips = node.optional(0)
-    count = const(np.array(np.iinfo(np.int64).max)) if trips is None else _scalar(trips)
-    counter = Var("i", TensorType((), "int64"))
-    variables = [Var(f"state{number}", value.type) for number, value in enumerate(initial)]
-    results = node.subgraph("body", [counter, *variables])
-    next_state = Tuple([_scalar(results[0]), *results[1:]])
-    expected = Tuple(variables).type
-    if next_state.type != expected:
-        raise node.unsupported(f"a state that changes its type from {expected} to {next_state.type}")
-    asked = [Var("i", TensorType((), "int64")), *(Var(variable.name, variable.type) for variable in variables)]
-    made = Loop(count, Function(asked, asked[1]), Function([counter, *variables], next_state), initial)
-    return [TupleGetItem(made, number) for number in range(1, len(initial))]
+    count = const(np.array(np.iinfo(np.int64).max)) if trips is None else as_size(trips)
+    params, results = _iteration(node, initial)
+    if len(results) == len(initial):
+        return _fields(Loop(count, _goes_on(initial), Function(params, Tuple(results)), initial))[1:]
+    if results[0] is params[1] or _is_true(results[0]):
+        steps = where(_scalar(initial[0]), get_operator("maximum")(count, 0), 0)
+    else:
+        steps = _count_steps(node, count, initial)
+    rows = []
+    for value in results[len(initial) :]:
+        assert isinstance(value.type, TensorType)
+        shape = (node.size(steps), *value.type.shape)
+        rows.append(get_operator("zeros")(shape=shape, dtype=value.type.dtype))
+    made = Loop(count, _goes_on(initial), Function(params, Tuple(results)), initial, collect=rows)
+    return _fields(made)[1:]
+
+
+def _iteration(node: Node, initial: Sequence[Expr]) -> tuple[list[Var], list[Expr]]:
+    """The parameters and the results of the body: the number of the iteration (only a parameter), whether it goes on,
+    the state, and what is collected."""
+    params = [Var("i", TensorType((), "int64")), *(Var(f"state{n}", value.type) for n, value in enumerate(initial))]
+    goes_on, *results = node.subgraph("body", params)
+    results = [_scalar(goes_on), *results]
+    for old, new in zip(params[1:], results, strict=False):
+        if old.type != new.type:
+            raise node.unsupported(f"a state that changes its type from {old.type} to {new.type}")
+    return params, results
+
+
+def _count_steps(node: Node, count: Expr, initial: Sequence[Expr]) -> Expr:
+    """How many iterations a loop has that ends by its state: found by running it without what it collects."""
+    params, results = _iteration(node, initial)
+    done = Var("done", TensorType((), "int64"))
+    body = Function([*params, done], Tuple([*results[: len(initial)], add(done, 1)]))
+    start = [*initial, const(np.array(0, np.int64))]
+    return _fields(Loop(count, _goes_on(start), body, start))[-1]
+
+
+def _goes_on(state: Sequence[Expr]) -> Function:
+    """The condition of a loop: the first value of its state."""
+    asked = [Var("i", TensorType((), "int64")), *(Var(f"state{n}", value.type) for n, value in enumerate(state))]
+    return Function(asked, asked[1])
+
+
+def _fields(made: Expr) -> list[Expr]:
+    assert isinstance(made.type, TupleType)
+    return [TupleGetItem(made, number) for number in range(len(made.type.fields))]
+
+
+def _is_true(value: Expr) -> bool:
+    known = known_values(value)
+    return known is not None and known.dtype != object and bool(known.reshape(-1)[0])
 
 
 @converter("Scan", since=9)
@@ -103,31 +144,65 @@ def scan(node: Node) -> list[Expr]:
     axes = node.attribute("scan_input_axes", (0,) * count)
     backwards = node.attribute("scan_input_directions", (0,) * count)
     extents = {_extent(node, value, axis) for value, axis in zip(scanned, axes, strict=True)}
-    (steps,) = extents if len(extents) == 1 else (None,)
-    if not isinstance(steps, int) or not 0 < steps <= MOST_UNROLLED:
-        raise node.unsupported(f"a scan of {', '.join(map(str, extents))} steps")
     body: GraphProto = node.required("body")
-    collected: list[list[Expr]] = [[] for _ in body.output[len(state) :]]
-    for number in range(steps):
-        places = [steps - 1 - number if direction else number for direction in backwards]
-        slices = [
-            take(value, const(np.array(place)), axis=axis)
-            for value, place, axis in zip(scanned, places, axes, strict=True)
-        ]
-        results = node.subgraph("body", [*state, *slices])
-        state = results[: len(state)]
-        for gathered, value in zip(collected, results[len(state) :], strict=True):
-            gathered.append(value)
-    out_axes = node.attribute("scan_output_axes", (0,) * len(collected))
-    reverse = node.attribute("scan_output_directions", (0,) * len(collected))
-    stacked = [
-        get_operator("stack")(gathered[::-1] if direction else gathered, axis=axis)
-        for gathered, axis, direction in zip(collected, out_axes, reverse, strict=True)
-    ]
+    count = len(body.output) - len(state)
+    out_axes = node.attribute("scan_output_axes", (0,) * count)
+    reverse = node.attribute("scan_output_directions", (0,) * count)
+    (steps,) = extents if len(extents) == 1 else (None,)
+    if isinstance(steps, int) and 0 < steps <= MOST_UNROLLED:
+        state, collected = _unrolled_scan(node, steps, state, scanned, axes, backwards)
+    elif steps is not None:
+        state, collected = _scan_loop(node, steps, state, scanned, axes, backwards)
+    else:
+        raise node.unsupported(f"a scan of {', '.join(map(str, extents))} steps")
+    stacked = []
+    for value, axis, direction in zip(collected, out_axes, reverse, strict=True):
+        value = get_operator("flip")(value, axis=0) if direction else value
+        assert isinstance(value.type, TensorType)
+        order = list(range(1, value.type.ndim))
+        order.insert(axis % value.type.ndim, 0)
+        stacked.append(transpose(value, axes=tuple(order)) if axis else value)
     return [*state, *stacked]
 
 
-def _extent(node: Node, value: Expr, axis: int) -> object:
+def _unrolled_scan(
+    node: Node, steps: int, state: list[Expr], scanned: list[Expr], axes: Sequence[int], backwards: Sequence[int]
+) -> tuple[list[Expr], list[Expr]]:
+    """The steps one after the other; what they give besides the state is stacked along the first axis."""
+    collected: list[list[Expr]] = []
+    for number in range(steps):
+        places = [const(np.array(steps - 1 - number if direction else number)) for direction in backwards]
+        slices = [take(value, place, axis=axis) for value, place, axis in zip(scanned, places, axes, strict=True)]
+        results = node.subgraph("body", [*state, *slices])
+        state = results[: len(state)]
+        collected.append(results[len(state) :])
+    return state, [get_operator("stack")(list(values), axis=0) for values in zip(*collected, strict=True)]
+
+
+def _scan_loop(
+    node: Node, steps: Dim, state: list[Expr], scanned: list[Expr], axes: Sequence[int], backwards: Sequence[int]
+) -> tuple[list[Expr], list[Expr]]:
+    """As :func:`_unrolled_scan` for any number of steps."""
+    count = as_number(steps)
+    i = Var("i", TensorType((), "int64"))
+    params = [Var(f"state{number}", value.type) for number, value in enumerate(state)]
+    slices = [
+        take(value, subtract(subtract(count, 1), i) if direction else i, axis=axis)
+        for value, axis, direction in zip(scanned, axes, backwards, strict=True)
+    ]
+    results = node.subgraph("body", [*params, *slices])
+    for old, new in zip(state, results, strict=False):
+        if old.type != new.type:
+            raise node.unsupported(f"a state that changes its type from {old.type} to {new.type}")
+    rows = []
+    for value in results[len(state) :]:
+        assert isinstance(value.type, TensorType)
+        rows.append(get_operator("zeros")(shape=(steps, *value.type.shape), dtype=value.type.dtype))
+    made = _fields(Loop(count, None, Function([i, *params], Tuple(results)), state, collect=rows))
+    return made[: len(state)], made[len(state) :]
+
+
+def _extent(node: Node, value: Expr, axis: int) -> Dim:
     if not isinstance(value.type, TensorType):
         raise node.unsupported("a scan over what is no tensor")
     return value.type.shape[axis]
