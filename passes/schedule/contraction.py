@@ -66,15 +66,17 @@ class Tiling:
 
 
 def plan_tiling(block: Block, target: Target) -> Tiling | None:
-    """How to tile a contraction, None if neither operand has the last dimension of the result alone."""
+    """How to tile a contraction; None if the last dimension of the result gives no vectors: neither operand has it, or
+    both do without lying along it in memory."""
     found = contraction(block)
     if found is None or not spatial(block):
         return None
     column = spatial(block)[-1]
-    operands = _operands(found, column)
+    operands = _operands(found, block)
     if operands is None:
         return None
     vector, scalar = operands
+    shared = uses(scalar, column.var)
     rows = [item for item in spatial(block)[:-1] if uses(scalar, item.var) and not uses(vector, item.var)]
     blocks = [item for item in spatial(block)[:-1] if uses(vector, item.var) and not uses(scalar, item.var)]
     row = rows[-1] if rows else None
@@ -100,7 +102,10 @@ def plan_tiling(block: Block, target: Target) -> Tiling | None:
         while block_extent is not None and block_extent % vectors:
             vectors -= 1
     packed = False
-    if panel is None and not is_contiguous(vector, column.var):
+    if shared:
+        if not rows or not (is_contiguous(vector, column.var) and is_contiguous(scalar, column.var)):
+            return None
+    elif panel is None and not is_contiguous(vector, column.var):
         if axis_of(vector, column.var) is None:
             return None
         packed = True
@@ -109,11 +114,19 @@ def plan_tiling(block: Block, target: Target) -> Tiling | None:
     return Tiling(column, row, channel_block, lanes, height, vectors, vector, packed)
 
 
-def _operands(found: Contraction, column: IterVar) -> tuple[BufferLoad, BufferLoad] | None:
-    """The operand that has ``column`` and the one that has not."""
+def _operands(found: Contraction, block: Block) -> tuple[BufferLoad, BufferLoad] | None:
+    """The operand whose vectors all rows of a tile share, and the other one, of which each row has its own number.
+
+    Where both operands have ``column`` (a depthwise convolution: each lane is a channel of its own) each row has its
+    own vector instead; the first operand is the one with fewer of the result's dimensions.
+    """
+    column = spatial(block)[-1]
     left, right = uses(found.left, column.var), uses(found.right, column.var)
-    if left == right:
+    if not left and not right:
         return None
+    if left and right:
+        extra = [sum(uses(load, item.var) for item in spatial(block)) for load in (found.left, found.right)]
+        left = extra[0] < extra[1]
     return (found.left, found.right) if left else (found.right, found.left)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from tilewright.passes.schedule.facts import (
     Access,
     block_of,
+    constant,
     loads,
     mergeable,
     product_of_extents,
@@ -13,11 +14,14 @@ from tilewright.passes.schedule.facts import (
     stores,
 )
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
-from tilewright.tensorir.stmt import Block
+from tilewright.tensorir.stmt import Block, IterVar
 from tilewright.tensorir.target import Target
 
-#: Elements of a row that one iteration of the parallel loop computes, where rows are longer than this.
+#: Elements of a row that one iteration of the parallel loop computes, where rows are longer than this; of shorter rows
+#: it computes several.
 _CHUNK = 4096
+#: What an extent is taken for that is not known before the model is called.
+_UNKNOWN_EXTENT = 64
 
 
 def schedule_elementwise(schedule: Schedule, ref: BlockRef, target: Target) -> None:
@@ -40,7 +44,8 @@ def schedule_elementwise(schedule: Schedule, ref: BlockRef, target: Target) -> N
         _finish(schedule, outer, inner)
         return
     if length is not None and length <= _CHUNK:
-        outer = schedule.fuse(*rows) if len(rows) > 1 else rows[0]
+        tasks = _outside_of_task(items[:first], length)
+        outer = schedule.fuse(*rows[:tasks]) if tasks > 1 else rows[0]
         vectors, inner = _split_vectors(schedule, row, length, lanes)
         if vectors is None and inner is None:
             inner = row
@@ -48,6 +53,19 @@ def schedule_elementwise(schedule: Schedule, ref: BlockRef, target: Target) -> N
         return
     chunks, vectors, inner = schedule.split(row, [None, _CHUNK // lanes, lanes])
     _finish(schedule, schedule.fuse(*rows, chunks), inner)
+
+
+def _outside_of_task(items: list[IterVar], length: int) -> int:
+    """How many of the dimensions outside of a row tasks are made of: at least one, and so many that a task has enough
+    elements to be worth the divisions that find its place."""
+    tasks, elements = len(items), length
+    while tasks > 1:
+        extent = constant(items[tasks - 1].extent)
+        elements *= _UNKNOWN_EXTENT if extent is None else extent
+        if elements > _CHUNK:
+            break
+        tasks -= 1
+    return tasks
 
 
 def _split_vectors(

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from tilewright.passes.schedule.facts import block_of, is_expensive, loads, reductions, spatial, stores, uses
+from tilewright.passes.schedule.facts import (
+    block_of,
+    contraction,
+    is_expensive,
+    loads,
+    reductions,
+    spatial,
+    stores,
+    uses,
+)
 from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.expr import BufferLoad
-from tilewright.tensorir.functor import walk
+from tilewright.tensorir.functor import uses_var, walk
 from tilewright.tensorir.schedule import BlockRef, Schedule
 from tilewright.tensorir.stmt import Block
 
@@ -47,8 +56,16 @@ def _repeats_work(block: Block, consumers: list[Block]) -> bool:
             reads.append(load)
             if reductions(consumer) and not all(uses(load, item.var) for item in spatial(consumer)):
                 return True  # the same element is read for several results
+            if contraction(consumer) is not None and _is_window(load, consumer):
+                return True  # so it is where windows overlap
     size = sum(1 for _ in walk(block.body))
     return len(reads) > 1 and (is_expensive(block) or len(reads) * size > _MOST_COPIED)
+
+
+def _is_window(load: BufferLoad, consumer: Block) -> bool:
+    """Whether some dimension is indexed by a result's place and a step of the reduction together."""
+    places, steps = ({item.var for item in items} for items in (spatial(consumer), reductions(consumer)))
+    return any(uses_var(index, places) and uses_var(index, steps) for index in load.indices)
 
 
 def reduction_blocks(schedule: Schedule) -> list[BlockRef]:

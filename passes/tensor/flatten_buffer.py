@@ -6,6 +6,8 @@
             B[i, j] = 0.0                                   B[i * 64 + j] = 0.0
 
 The order is row-major unless the buffer has strides. A buffer with strides becomes as long as its last element needs.
+Where one number was split into the indices of neighbouring dimensions, ``B[i // 64, i % 64]``, the offset is that
+number; of vectors nobody else would find out, and dividing them takes longer than what is computed with them.
 """
 
 from __future__ import annotations
@@ -20,8 +22,12 @@ from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.passes.tensor.vector_arith import vector_binary
 from tilewright.tensorir.dtype import INT64
-from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, const
+from tilewright.tensorir.expr import BinaryOp, Broadcast, Buffer, BufferLoad, Expr, Select, const
 from tilewright.tensorir.stmt import BufferStore, PrimFunc, Stmt
+from tilewright.tensorir.structural import structural_equal
+
+#: The division that goes with a remainder.
+_QUOTIENTS = {"floormod": "floordiv", "truncmod": "truncdiv"}
 
 
 def element_strides(buffer: Buffer) -> list[Expr]:
@@ -65,23 +71,79 @@ class _Flattener(ScopedMutator):
             self.flat[buffer] = found
         return found
 
-    def _offset(self, buffer: Buffer, indices: Sequence[Expr]) -> tuple[Expr, ...]:
+    def _offset(self, buffer: Buffer, indices: Sequence[Expr], masked: bool) -> tuple[Expr, ...]:
         if buffer.ndim == 1 and not buffer.strides:
             return tuple(indices)
         offset: Expr = const(0, INT64)
-        for index, stride in zip(indices, element_strides(buffer), strict=True):
-            offset = vector_binary("add", offset, vector_binary("mul", _as_int64(index), stride))
+        for index, stride in self._joined(buffer, [_as_int64(index) for index in indices], masked):
+            offset = vector_binary("add", offset, vector_binary("mul", index, stride))
         return (self.simplify(offset),)
+
+    def _joined(self, buffer: Buffer, indices: Sequence[Expr], masked: bool) -> list[tuple[Expr, Expr]]:
+        """Indices with their strides, those of neighbouring dimensions as one where they are parts of one number."""
+        steps = list(zip(indices, element_strides(buffer), strict=True))
+        if buffer.strides or not steps:
+            return steps
+        result = [steps[-1]]
+        extent: Expr = buffer.shape[-1]  # of what the last index of the result stands for
+        for (index, stride), size in zip(steps[-2::-1], buffer.shape[-2::-1], strict=True):
+            whole = self._whole(index, size, result[-1][0], extent, masked)
+            if whole is None:
+                result.append((index, stride))
+                extent = size
+            else:
+                result[-1] = (whole, result[-1][1])
+                extent = size * extent
+        return result[::-1]
+
+    def _whole(self, outer: Expr, size: Expr, inner: Expr, extent: Expr, masked: bool) -> Expr | None:
+        """The number that ``outer`` counts in units of ``extent`` and ``inner`` is the rest of."""
+        if not (isinstance(inner, BinaryOp) and inner.op in _QUOTIENTS):
+            return None
+        number, remainder, quotient = inner.a, inner.op, _QUOTIENTS[inner.op]
+        if not self._is(inner.b, extent, masked):
+            return None
+        both = size * extent
+        counted = outer
+        if isinstance(outer, BinaryOp) and outer.op == remainder and self._is(outer.b, size, masked):
+            counted = outer.a  # number // extent % size
+        elif isinstance(outer, BinaryOp) and outer.op == quotient and isinstance(outer.a, BinaryOp):
+            part = outer.a  # number % (size * extent) // extent
+            if part.op == remainder and structural_equal(part.a, number) and self._is(part.b, both, masked):
+                return part if self._is(outer.b, extent, masked) else None
+        divisor: Expr | None = None
+        while isinstance(counted, BinaryOp) and counted.op == quotient and not structural_equal(counted, number):
+            factor = self._scalar(counted.b, masked)
+            if factor.dtype.lanes > 1:
+                return None
+            divisor = factor if divisor is None else factor * divisor
+            counted = counted.a
+        if divisor is None or not structural_equal(counted, number) or not self.analyzer.prove_equal(divisor, extent):
+            return None
+        assert isinstance(outer, BinaryOp)
+        return number if outer.op == quotient else vector_binary(remainder, number, both)
+
+    def _scalar(self, divisor: Expr, masked: bool) -> Expr:
+        """The number that all lanes that are used divide by."""
+        if masked and isinstance(divisor, Select):  # what keeps lanes that are not used from dividing by zero
+            divisor = divisor.true_value
+        return divisor.value if isinstance(divisor, Broadcast) else divisor
+
+    def _is(self, divisor: Expr, extent: Expr, masked: bool) -> bool:
+        scalar = self._scalar(divisor, masked)
+        return scalar.dtype.lanes == 1 and self.analyzer.prove_equal(scalar, extent)
 
     def mutate_BufferLoad(self, op: BufferLoad) -> Expr:
         indices = self.mutate_all(op.indices)
         predicate = self.mutate(op.predicate) if op.predicate is not None else None
-        return BufferLoad(self.mutate_buffer(op.buffer), self._offset(op.buffer, indices), predicate)
+        offset = self._offset(op.buffer, indices, masked=predicate is not None)
+        return BufferLoad(self.mutate_buffer(op.buffer), offset, predicate)
 
     def mutate_BufferStore(self, op: BufferStore) -> Stmt:
         value, indices = self.mutate(op.value), self.mutate_all(op.indices)
         predicate = self.mutate(op.predicate) if op.predicate is not None else None
-        return BufferStore(self.mutate_buffer(op.buffer), value, self._offset(op.buffer, indices), predicate)
+        offset = self._offset(op.buffer, indices, masked=predicate is not None)
+        return BufferStore(self.mutate_buffer(op.buffer), value, offset, predicate)
 
 
 def _as_int64(index: Expr) -> Expr:

@@ -10,7 +10,7 @@
 
 A parallel loop stays one loop, with both forms of its body under a condition. The first iteration of a reduction, which
 starts the accumulator, is split off as well. A loop whose body is one condition on its variable runs only where that
-holds.
+holds, and where inner loops lie between, only where it holds for some of theirs.
 
 With the annotation ``{"specialize_tail": True}`` the rest of a division into tiles is written out for each remainder,
 so that inner loops keep constant extents (``n % 6 == 1``: ``for j in range(1)``, else ``n % 6 == 2``: ...).
@@ -170,6 +170,7 @@ class _Replacer(Mutator):
 
 
 _TRUE, _FALSE = IntImm(1, BOOL), IntImm(0, BOOL)
+_OPPOSITE = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
 
 
 class _Partitioner(ScopedMutator):
@@ -388,6 +389,7 @@ class _Trimmer(ScopedMutator):
     def mutate_For(self, loop: For) -> Stmt:
         new = super().mutate_For(loop)
         assert isinstance(new, For)
+        new = self._without_idle_ends(new)
         body = new.body
         if not isinstance(body, IfThenElse) or body.else_body is not None or new.var.dtype is not INT64:
             return new
@@ -413,6 +415,34 @@ class _Trimmer(ScopedMutator):
         inner = IfThenElse(all_of(*kept), body.then_body) if kept else body.then_body
         result: Stmt = For(new.var, low, extent, new.kind, inner, new.annotations)
         return IfThenElse(all_of(*outside), result) if outside else result
+
+    def _without_idle_ends(self, loop: For) -> For:
+        """``loop`` without iterations at its ends in which a condition below inner loops holds for none of theirs."""
+        inner: dict[Var, tuple[Expr, Expr]] = {}
+        body = loop.body
+        while isinstance(body, For):
+            inner[body.var] = (body.min, body.extent)
+            body = body.body
+        guarded = isinstance(body, IfThenElse) and body.else_body is None
+        if not guarded or not inner or loop.kind != "serial" or loop.var.dtype is not INT64:
+            return loop
+        assert isinstance(body, IfThenElse)
+        low, end = loop.min, loop.min + loop.extent
+        for part in conjuncts(body.condition):
+            opposite = _OPPOSITE.get(part.op) if isinstance(part, Compare) else None
+            if opposite is None or not uses_var(part, {loop.var}) or any(isinstance(n, BufferLoad) for n in walk(part)):
+                continue
+            assert isinstance(part, Compare)
+            never = partition_point(compare(opposite, part.a, part.b), loop.var, inner, self.analyzer)
+            if never is None or any(uses_var(bound, {loop.var, *inner}) for bound in never if bound is not None):
+                continue
+            first, last = never  # the condition holds nowhere in [first, last)
+            if last is None and first is not None:
+                end = minimum(end, first)
+            elif first is None and last is not None:
+                low = maximum(low, last)
+        extent = self.simplify(end - low)
+        return For(loop.var, self.simplify(low), extent, loop.kind, loop.body, loop.annotations)
 
     def _is_constant(self, loop: For, ends: tuple[Expr | None, Expr | None]) -> bool:
         return all(isinstance(end, IntImm) for end in (loop.min, loop.extent, *ends) if end is not None)

@@ -148,18 +148,22 @@ class conv2d(Operator):
         plain = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout)
         if plain != ("NCHW", "OIHW", "NCHW"):
             return f"its layouts are {', '.join(plain)}, and not NCHW, OIHW"
-        if attrs.groups != 1:
-            return f"it has {attrs.groups} groups"
         if lanes == 1:
             return "vectors have one element"
         outputs, inputs = args[1].shape[:2]
-        if not isinstance(outputs, int) or outputs % lanes:
+        made = channel_block(outputs, lanes)
+        if made is None:
             return f"{outputs} output channels are no whole blocks of {lanes}"
-        target = f"NCHW{lanes}c"
-        if isinstance(inputs, int) and inputs % lanes == 0:
-            blocked = (target, f"OIHW{lanes}i{lanes}o", target)
+        result = f"NCHW{made}c"
+        read = channel_block(inputs, lanes)
+        if attrs.groups > 1:
+            if attrs.groups != outputs or inputs != 1:
+                return f"it has {attrs.groups} groups of several channels"
+            blocked = (result, f"OIHW{made}o", result)  # depthwise: each lane is a channel of its own
+        elif read is not None:
+            blocked = (f"NCHW{read}c", f"OIHW{read}i{made}o", result)
         else:
-            blocked = ("NCHW", f"OIHW{lanes}o", target)  # an image's few channels stay as they are
+            blocked = ("NCHW", f"OIHW{made}o", result)  # an image's few channels stay as they are
         names: dict[str, Any] = dict(zip(("data_layout", "kernel_layout", "out_layout"), blocked, strict=True))
         return LayoutChoice(plain, blocked, dataclasses.replace(attrs, **names))
 
@@ -187,6 +191,14 @@ class conv2d(Operator):
         if wide is out.dtype:
             return result
         return te.compute(out.shape, lambda *place: cast(out.dtype, result[place]), name="conv2d_cast")
+
+
+def channel_block(channels: Dim, lanes: int) -> int | None:
+    """How many neighbouring channels lie together: as many as a vector has lanes, or half of them, where they are
+    whole blocks; None where neither fits. All tensors with so many channels have the same blocks."""
+    if not isinstance(channels, int) or not channels:
+        return None
+    return next((block for block in (lanes, lanes // 2) if block > 1 and channels % block == 0), None)
 
 
 class _Blocked:

@@ -68,7 +68,25 @@ def test_an_operator_that_needs_the_plain_layout_gets_it(keeps_values):
     assert transforms(after) == [("NCHW", "NCHW8c"), ("NCHW8c", "NCHW")] * 2
 
 
-@pytest.mark.parametrize(("channels", "groups", "reason"), [(10, 1, "no whole blocks"), (8, 8, "groups")])
+def test_a_depthwise_convolution_works_on_blocks_as_its_neighbours_do(keeps_values):
+    x = gi.var("x", shape=("n", 8, 8, 8))
+    weight = gi.const(RNG.standard_normal((16, 1, 3, 3)).astype(np.float32))
+    depthwise = gi.nn.conv2d(conv(x, 16), weight, padding=(1, 1), strides=(2, 1), groups=16)
+    mod = gi.IRModule({"main": gi.Function([x], conv(depthwise, 8))})
+    after = keeps_values(PIPELINE, mod, RNG.standard_normal((2, 8, 8, 8)).astype(np.float32))
+    assert transforms(after) == [("NCHW", "NCHW8c"), ("NCHW8c", "NCHW")]
+
+
+def test_channels_that_fill_half_vectors_alone_lie_in_smaller_blocks(keeps_values):
+    x = gi.var("x", shape=("n", 8, 8, 8))
+    mod = gi.IRModule({"main": gi.Function([x], conv(gi.nn.relu(conv(x, 12)), 16))})
+    after = keeps_values(PIPELINE, mod, RNG.standard_normal((2, 8, 8, 8)).astype(np.float32))
+    assert transforms(after) == [("NCHW", "NCHW8c"), ("NCHW8c", "NCHW")]
+    (first, second) = [call for call in call_nodes(after["main"].body) if call.op.name == "nn.conv2d"]
+    assert (first.attrs.out_layout, second.attrs.data_layout, second.attrs.out_layout) == ("NCHW4c", "NCHW4c", "NCHW8c")
+
+
+@pytest.mark.parametrize(("channels", "groups", "reason"), [(10, 1, "no whole blocks"), (8, 4, "groups")])
 def test_a_convolution_that_stays_says_why(channels, groups, reason):
     x = gi.var("x", shape=(1, 8, 4, 4))
     weight = gi.const(np.ones((channels, 8 // groups, 1, 1), np.float32))

@@ -124,9 +124,24 @@ def test_operand_of_strided_columns_is_not_tiled() -> None:
     assert plan(func) is None
 
 
-def test_sum_whose_operands_share_the_last_dimension_is_not_tiled() -> None:
+def test_where_both_operands_have_the_last_dimension_each_row_has_vectors_of_its_own() -> None:
     func = sum_of_products((12, 32), ((12, 5, 32), lambda i, j, k: (i, k, j)), ((5, 32), lambda i, j, k: (k, j)))
-    assert plan(func) is None
+    tiling = planned(func)
+    assert tiling.row is not None
+    assert (tiling.column.var.name, tiling.row.var.name) == ("vi1", "vi0")
+    assert tiling.vector_operand.buffer.name == "b"
+    assert not tiling.packed
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        (((12, 32, 5), lambda i, j, k: (i, j, k)), ((5, 32), lambda i, j, k: (k, j))),  # vectors not contiguous
+        (((12, 5, 32), lambda i, j, k: (i, k, j)), ((12, 5, 32), lambda i, j, k: (i, k, j))),  # no row of one alone
+    ],
+)
+def test_sum_of_products_of_vectors_is_not_tiled_without_rows_or_order(left: object, right: object) -> None:
+    assert plan(sum_of_products((12, 32), left, right)) is None
 
 
 def test_vector_times_matrix_is_left_to_other_rules() -> None:

@@ -58,6 +58,37 @@ def test_the_main_loop_has_no_condition(rewrites):
     rewrites(lambda func: simplify(partition_loops(func)), before, expected)
 
 
+def test_a_loop_ends_where_a_condition_below_inner_loops_never_holds_again(rewrites):
+    before = """
+    primfunc @f(B: Buffer[(n,), float32], n: int64) attrs {"num_outputs": 1} {
+      for i in range(256) {
+        for j in vectorized(4) {
+          if i * 4 + j < n {
+            B[i * 4 + j] = 0.0
+          }
+        }
+      }
+    }
+    """
+    expected = """
+    primfunc @f(B: Buffer[(n,), float32], n: int64) attrs {"num_outputs": 1} {
+      for i in range(min(n // 4, 256)) {
+        for j in vectorized(4) {
+          B[i * 4 + j] = 0.0
+        }
+      }
+      for i in range(min(n // 4, 256), extent=min((n + 3) // 4, 256) - min(n // 4, 256)) {
+        for j in vectorized(4) {
+          if i * 4 + j < n {
+            B[i * 4 + j] = 0.0
+          }
+        }
+      }
+    }
+    """
+    rewrites(lambda func: simplify(partition_loops(func)), before, expected)
+
+
 @pytest.mark.parametrize("annotations", ["", ' annotations {"specialize_tail": True}'])
 @pytest.mark.parametrize("n", [0, 1, 5, 6, 7, 12, 17])
 def test_tiles_cover_every_size(keeps_results, annotations, n):

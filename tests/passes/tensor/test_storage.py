@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tilewright.passes.tensor.flatten_buffer import flatten_buffers
+from tilewright.passes.tensor.simplify import simplify
 from tilewright.passes.tensor.storage_rewrite import rewrite_storage
+from tilewright.passes.tensor.vectorize_loop import vectorize_loops
+from tilewright.tensorir import parse
 from tilewright.tensorir.functor import walk
 from tilewright.tensorir.stmt import Allocate
 
@@ -24,6 +29,29 @@ def test_row_major_and_strided_buffers_become_offsets(rewrites):
     }
     """
     rewrites(flatten_buffers, before, expected)
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["i // w // h, i // w % h, i % w", "i // (h * w), i // w % h, i % w", "i // (h * w), i % (h * w) // w, i % w"],
+)
+def test_parts_of_one_number_become_that_number(place: str) -> None:
+    """However the number was split, and as vectors, whose divisions would take longest."""
+    number = "(i_0 * 4 + i_1)"
+    func = parse(
+        f"""
+        primfunc @f(A: Buffer[(c, h, w), float32], B: Buffer[(c * h * w,), float32], c: int64, h: int64, w: int64)
+        attrs {{"num_outputs": 1}} {{
+          for i_0 in range(c * h * w // 4) {{
+            for i_1 in vectorized(4) {{
+              B[{number}] = A[{place.replace("i", number)}]
+            }}
+          }}
+        }}
+        """
+    )
+    after = str(flatten_buffers(vectorize_loops(simplify(func))))
+    assert "A[ramp(i_0 * 4, 1, 4)]" in after
 
 
 PARALLEL = """
