@@ -138,7 +138,11 @@ def infer_call_type(op: Operator, args: Sequence[Expr], attrs: Any, span: str | 
         return None
     try:
         op.check_arguments(types)  # type: ignore[arg-type]
-        return op.infer_type(types, attrs)
+        found: Any = op.infer_type(types, attrs)
+        if not isinstance(found, Type):
+            hint = " (does it lack a return statement?)" if found is None else ""
+            raise TypeInferenceError(f"{op.name}: infer_type: expected a type to be returned, found {found!r}{hint}")
+        return found
     except TypeInferenceError as error:
         if span is None or getattr(error, "located", False):
             raise

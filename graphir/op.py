@@ -240,16 +240,30 @@ O = TypeVar("O", bound=Operator)
 def register_operator(cls: type[O]) -> O:
     """Class decorator: makes the operator's one instance, registers it and stands for it.
 
+    A class defined anew by the same code (a notebook cell run twice) replaces the old one.
+
     Raises:
-        ValueError: the name is taken, or the class states an unknown fusion kind.
+        TypeError: it decorates something else than a subclass of ``Operator``, or ``Attrs`` is no frozen dataclass.
+        ValueError: the class states no name, one that is taken, or an unknown fusion kind.
     """
-    if cls.name in OPERATORS:
+    if not (isinstance(cls, type) and issubclass(cls, Operator)):
+        raise TypeError(f"register_operator decorates a subclass of Operator; found {cls!r}")
+    if not cls.name:
+        raise ValueError(f"operator class {cls.__name__} states no name")
+    known = OPERATORS.get(cls.name) or ALIASES.get(cls.name)
+    if known is not None and not _is_same_definition(cls, type(known)):
         raise ValueError(f"operator {cls.name!r} is already registered")
     if cls.kind not in FUSION_KINDS:
-        raise ValueError(f"operator {cls.name}: unknown fusion kind {cls.kind!r}")
+        raise ValueError(f"operator {cls.name}: unknown fusion kind {cls.kind!r}; one of {', '.join(FUSION_KINDS)}")
+    if not (dataclasses.is_dataclass(cls.Attrs) and cls.Attrs.__dataclass_params__.frozen):  # type: ignore[attr-defined]
+        raise TypeError(f"operator {cls.name}: Attrs: expected a dataclass with frozen=True, found {cls.Attrs!r}")
     instance = cls()
     OPERATORS[cls.name] = instance
     return instance
+
+
+def _is_same_definition(a: type[Any], b: type[Any]) -> bool:
+    return (a.__module__, a.__qualname__) == (b.__module__, b.__qualname__)
 
 
 #: Other names by which users may call operators; IR text has the operator's own name.

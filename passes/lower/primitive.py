@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graphir.dims import as_dim, format_shape, shape_equal
 from tilewright.graphir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from tilewright.graphir.op import Operator
 from tilewright.graphir.types import TensorType, TupleType, Type
@@ -30,6 +31,7 @@ def decompose(root: Expr) -> Expr:
 
     Raises:
         UnsupportedOperatorError: operators that state neither; all of them are named.
+        TypeInferenceError: a decomposition has another type than the call.
     """
     missing: dict[str, None] = {}
 
@@ -39,7 +41,11 @@ def decompose(root: Expr) -> Expr:
         if new.op.decompose is None:
             missing[new.op.name] = None
             return new
-        return rewrite(new.op.decompose(list(new.args), new.attrs), expand, {arg: arg for arg in new.args})
+        made = new.op.decompose(list(new.args), new.attrs)
+        if not isinstance(made, Expr) or made.type != new.type:
+            found = made.type if isinstance(made, Expr) else repr(made)
+            raise TypeInferenceError(f"{new.op.name}: decompose: expected an expression of {new.type}, found {found}")
+        return rewrite(made, expand, {arg: arg for arg in new.args})
 
     result = rewrite(root, expand)
     if missing:
@@ -89,9 +95,32 @@ def _lower_node(node: Expr, values: dict[Expr, Value]) -> Value:
             raise TypeInferenceError(f"{node.op.name}: the type of a call is not known; run the pass InferType first")
         assert node.op.compute is not None
         result: Any = node.op.compute([values[arg] for arg in node.args], node.attrs, node.type)
-        return list(result) if isinstance(result, (list, tuple)) else result
+        result = list(result) if isinstance(result, (list, tuple)) else result
+        _check_result(node.op, result, flat_types(node.type))
+        return result  # type: ignore[no-any-return]  # it was checked
     found = f"variable {node.name}" if isinstance(node, Var) else type(node).__name__
     raise TypeInferenceError(f"a fused group holds calls of operators only, found {found}")
+
+
+def _check_result(op: Operator, result: Value, expected: Sequence[TensorType]) -> None:
+    """Check what an operator's ``compute`` gave: code for other elements would write where no memory is.
+
+    Raises:
+        TypeInferenceError: it is not of the type that ``infer_type`` promised.
+    """
+    for part in result if isinstance(result, list) else [result]:
+        if not isinstance(part, (Tensor, list)):
+            hint = " (does it lack a return statement?)" if part is None else ""
+            raise TypeInferenceError(f"{op.name}: compute: expected a tensor, or several, found {part!r}{hint}")
+    found = _flatten(result)
+    if len(found) != len(expected):
+        raise TypeInferenceError(
+            f"{op.name}: compute: expected as many tensors as infer_type says, {len(expected)}, found {len(found)}"
+        )
+    for tensor, wanted in zip(found, expected, strict=True):
+        if tensor.dtype is not wanted.dtype or not shape_equal(map(as_dim, tensor.shape), wanted.shape):
+            made = f"Tensor[{format_shape(map(as_dim, tensor.shape))}, {tensor.dtype!s}]"
+            raise TypeInferenceError(f"{op.name}: compute: expected {wanted} as infer_type says, found {made}")
 
 
 def _placeholder(name: str, found: Type | None, inputs: list[Tensor]) -> Value:

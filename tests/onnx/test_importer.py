@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import tilewright as tw
 from tilewright import graphir as gi
+from tilewright.graphir.frontend.onnx import registry
 from tilewright.graphir.visitor import call_nodes, post_order
 from tilewright.tensorir.errors import InputError, TypeInferenceError, UnsupportedOperatorError
 
@@ -288,3 +289,20 @@ def test_input_of_unknown_rank() -> None:
     with pytest.raises(InputError, match="input 'x': its rank is unknown; say its shape"):
         tw.from_onnx(source)
     assert str(tw.from_onnx(source, shapes={"x": (2, "n")})["main"].body.type) == "Tensor[(2, n), float32]"
+
+
+def test_a_converter_defined_anew_replaces_the_old_one_and_another_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_CONVERTERS", {})
+
+    def define(value: float) -> Any:
+        @registry.converter("Shift", domain="com.example")
+        def shift(node: Any) -> gi.Expr:
+            return gi.add(node[0], value)
+
+        return shift
+
+    define(1.0)
+    latest = define(2.0)
+    assert registry.find_converter("com.example", "Shift", 1) is latest
+    with pytest.raises(ValueError, match="Shift: two converters from opset 1 on"):
+        registry.converter("Shift", domain="com.example")(lambda node: node[0])

@@ -23,20 +23,34 @@ _CONVERTERS: dict[tuple[str, str], tuple[list[int], list[Converter]]] = {}
 def converter(name: str, since: int = 1, domain: str = "") -> Callable[[F], F]:
     """Decorator: the function converts the operator ``name`` from opset ``since`` on, until a later one takes over.
 
+    A function defined anew by the same code (a notebook cell run twice) replaces the old one.
+
+    Args:
+        name: of the ONNX operator.
+        since: the first version of the operator's domain whose definition the function converts.
+        domain: of the operator; empty: ONNX's own.
+
     Raises:
         ValueError: there is one for that opset.
     """
 
     def register(function: F) -> F:
-        opsets, functions = _CONVERTERS.setdefault((domain, name), ([], []))
-        if since in opsets:
-            raise ValueError(f"{name}: two converters from opset {since} on")
+        opsets, functions = _CONVERTERS.setdefault((normalized_domain(domain), name), ([], []))
         place = bisect.bisect(opsets, since)
+        if since in opsets:
+            if _definition(functions[place - 1]) != _definition(function):
+                raise ValueError(f"{name}: two converters from opset {since} on")
+            functions[place - 1] = function
+            return function
         opsets.insert(place, since)
         functions.insert(place, function)
         return function
 
     return register
+
+
+def _definition(function: Converter) -> tuple[str, str]:
+    return getattr(function, "__module__", ""), getattr(function, "__qualname__", repr(function))
 
 
 def find_converter(domain: str, name: str, opset: int) -> Converter | None:
