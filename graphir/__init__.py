@@ -10,7 +10,7 @@ from typing import Any
 
 from tilewright.graphir import numpy_protocol as numpy_protocol
 from tilewright.graphir import ops as ops
-from tilewright.graphir.dims import symbol
+from tilewright.graphir.dims import dim_equal, symbol
 from tilewright.graphir.expr import (
     Call,
     Constant,
@@ -34,6 +34,7 @@ from tilewright.graphir.printer import large_constants, to_text
 from tilewright.graphir.structural import assert_structural_equal, structural_equal, structural_hash
 from tilewright.graphir.types import FuncType, TensorType, TupleType, Type
 from tilewright.graphir.verify import verify
+from tilewright.graphir.visitor import call_nodes, post_order, rewrite, substitute
 
 __all__ = [
     "Call",
@@ -54,15 +55,20 @@ __all__ = [
     "Type",
     "Var",
     "assert_structural_equal",
+    "call_nodes",
     "const",
+    "dim_equal",
     "evaluate",
     "get_operator",
     "large_constants",
     "list_operators",
     "parse",
+    "post_order",
     "register_operator",
+    "rewrite",
     "structural_equal",
     "structural_hash",
+    "substitute",
     "symbol",
     "to_text",
     "var",

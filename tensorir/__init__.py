@@ -16,8 +16,14 @@ from tilewright.tensorir.expr import (
     Select,
     UnaryOp,
     Var,
+    call,
+    cast,
     const,
+    maximum,
+    minimum,
+    select,
 )
+from tilewright.tensorir.functor import Mutator, Visitor, substitute, walk
 from tilewright.tensorir.interpreter import interpret
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.parser import parse, parse_all
@@ -40,6 +46,7 @@ from tilewright.tensorir.stmt import (
     sequence,
 )
 from tilewright.tensorir.structural import assert_structural_equal, structural_equal, structural_hash
+from tilewright.tensorir.tensor import Tensor, compute, create_prim_func, extern, placeholder, reduce_axis
 from tilewright.tensorir.verify import verify
 
 __all__ = [
@@ -63,6 +70,7 @@ __all__ = [
     "IntImm",
     "IterVar",
     "LetStmt",
+    "Mutator",
     "Node",
     "PrimFunc",
     "Ramp",
@@ -71,18 +79,32 @@ __all__ = [
     "Select",
     "SeqStmt",
     "Stmt",
+    "Tensor",
     "UnaryOp",
     "Var",
+    "Visitor",
     "as_dtype",
     "assert_structural_equal",
+    "call",
+    "cast",
+    "compute",
     "const",
+    "create_prim_func",
+    "extern",
     "interpret",
+    "maximum",
+    "minimum",
     "parse",
     "parse_all",
+    "placeholder",
+    "reduce_axis",
+    "select",
     "sequence",
     "structural_equal",
     "structural_hash",
+    "substitute",
     "to_text",
     "underline",
     "verify",
+    "walk",
 ]

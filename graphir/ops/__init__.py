@@ -1,9 +1,51 @@
-"""All operators. Each module of this package is imported, so adding an operator touches one file."""
+"""All operators, and what their classes are written with.
+
+Each module of this package is imported, so adding an operator touches one file. The names below are for operators of
+your own; docs/extending.md adds two.
+"""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
+
+from tilewright.graphir.ops.common import (
+    ANY,
+    FLOATS,
+    INTEGERS,
+    NUMBERS,
+    Binary,
+    Comparison,
+    Elementwise,
+    Reduce,
+    ReduceAttrs,
+    Unary,
+    axis_index,
+    broadcast_shapes,
+    check_dtype,
+    compute_type,
+    same_dtype,
+    widened,
+)
+
+__all__ = [
+    "ANY",
+    "FLOATS",
+    "INTEGERS",
+    "NUMBERS",
+    "Binary",
+    "Comparison",
+    "Elementwise",
+    "Reduce",
+    "ReduceAttrs",
+    "Unary",
+    "axis_index",
+    "broadcast_shapes",
+    "check_dtype",
+    "compute_type",
+    "same_dtype",
+    "widened",
+]
 
 for _module in pkgutil.walk_packages(__path__, f"{__name__}."):
     importlib.import_module(_module.name)

@@ -15,6 +15,7 @@ from tilewright.passes.graph.lambda_lift import LambdaLift
 from tilewright.passes.graph.remove_unused import RemoveUnusedFunctions
 from tilewright.passes.graph.simplify_expr import SimplifyExpr
 from tilewright.passes.graph.simplify_inference import SimplifyInference
+from tilewright.passes.graph.walk import rewrite_graph
 
 __all__ = [
     "AlterOpLayout",
@@ -33,4 +34,5 @@ __all__ = [
     "SimplifyInference",
     "ToANormalForm",
     "ToGraphNormalForm",
+    "rewrite_graph",
 ]
