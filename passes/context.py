@@ -16,6 +16,8 @@ from contextvars import ContextVar
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from tilewright.graphir.base import Expr
+from tilewright.graphir.printer import summary
 from tilewright.passes import config as options
 from tilewright.passes.diagnostics import Remark
 from tilewright.passes.info import PassInfo
@@ -159,8 +161,8 @@ class PassContext:
     def remark(self, message: str, kind: str = "note", place: object = None, function: str | None = None) -> None:
         """Tell the user what a pass did (kind ``"applied"``), did not do and why (``"missed"``), or found (``"note"``).
 
-        The running pass and function are filled in. ``place`` is the IR line that the remark is about, or a node whose
-        text is that line; a module pass names the function that it is working on, if any, with ``function``.
+        The running pass and function are filled in. ``place`` is the IR line that the remark is about, or a node, which
+        is shown as one line; a module pass names the function that it is working on, if any, with ``function``.
         """
         info = RUNNING.info
         self._remarks.append(
@@ -169,7 +171,7 @@ class PassContext:
                 function=function if function is not None else RUNNING.function or "",
                 kind=kind,
                 message=message,
-                place="" if place is None else str(place),
+                place="" if place is None else summary(place) if isinstance(place, Expr) else str(place),
             )
         )
 

@@ -29,6 +29,8 @@ def rewrite_graph(
 ) -> Expr:
     """``root`` rebuilt bottom-up, nested functions included, in linear time and without recursion.
 
+    What ``transform`` makes of an expression keeps the place in the source that the expression had.
+
     Args:
         transform: called once for each expression but variables, with its parts rewritten already; gives what takes
             its place.
@@ -38,6 +40,8 @@ def rewrite_graph(
     done = {} if done is None else done
     order = post_order(root, known=done)
     lets = {node.var: node for node in order if type(node) is Let}
+    placed = any(node.span is not None for node in order)
+    settled: set[Expr] = {*done, *done.values()} if placed else set()  # what transform has not just made
     for node in order:
         kind = type(node)
         if kind is Var:
@@ -54,8 +58,19 @@ def rewrite_graph(
             if done[child] is not child:
                 new = node.with_children([done[part] for part in children])
                 break
-        done[node] = transform(new)
+        made = done[node] = transform(new)
+        if placed:
+            if made is not new and node.span is not None:
+                _place(made, node.span, settled)
+            settled.update((node, made))
     return done[root]
+
+
+def _place(made: Expr, span: str, settled: set[Expr]) -> None:
+    """Say of the new expressions in ``made`` where they come from."""
+    for new in post_order(made, known=settled) if made not in settled else ():
+        if new.span is None and not is_atom(new):
+            object.__setattr__(new, "span", span)
 
 
 def is_atom(node: Expr) -> bool:

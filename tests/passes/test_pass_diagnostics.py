@@ -288,3 +288,10 @@ def test_candidates_are_ordered_by_similarity_without_regard_to_case() -> None:
 )
 def test_a_suggestion_reads_as_a_sentence(candidates: list[str], text: str) -> None:
     assert suggestion("alpha", candidates) == text
+
+
+def test_a_node_as_the_place_of_a_remark_is_one_line() -> None:
+    x = gi.var("x", shape=(2,))
+    with PassContext() as ctx:
+        ctx.remark("not done", "missed", place=gi.tanh(gi.exp(gi.exp(x))))
+    assert ctx.remarks[0].place == "tanh(exp(...)) : Tensor[(2,), float32]"
