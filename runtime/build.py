@@ -15,24 +15,29 @@ from tilewright.graphir.op import Operator
 from tilewright.graphir.printer import summary
 from tilewright.graphir.types import FuncType, TensorType, TupleType, Type
 from tilewright.graphir.visitor import call_nodes, substitute
+from tilewright.passes.base import Pass
 from tilewright.passes.context import PassContext
 from tilewright.passes.graph import InferType
 from tilewright.passes.lower.linearize import model_constants
 from tilewright.passes.lower.primitive import flat_types
 from tilewright.passes.lower.segments import binds_sizes, cut
 from tilewright.passes.pipelines import STAGES
+from tilewright.passes.sequential import Sequential
 from tilewright.runtime.compile import Code, compile_functions
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.signature import Argument, Signature
 from tilewright.runtime.steps import Claim, PlacedStep, Step, Steps
-from tilewright.tensorir.errors import InputError, TypeInferenceError
+from tilewright.tensorir.errors import InputError, PassError, TypeInferenceError
 from tilewright.tensorir.expr import Var as SizeVar
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.target import Target
 
 
 def build(
-    mod: IRModule | Function, target: Target | str | None = None, params: Mapping[str, Any] | None = None
+    mod: IRModule | Function,
+    target: Target | str | None = None,
+    params: Mapping[str, Any] | None = None,
+    passes: Mapping[str, Pass] | None = None,
 ) -> Executable:
     """Compile a model.
 
@@ -43,6 +48,9 @@ def build(
         mod: a module whose function ``main`` is the model, or the function itself.
         target: what to generate code for, or its kind (``"llvm"``, ``"numba"``); default: :meth:`Target.current`.
         params: values for parameters of ``main`` by name; they become constants of the model.
+        passes: passes of your own, by the stage whose result they take: ``graph`` (the model as given), ``optimized``,
+            ``tensor``, ``scheduled`` or ``lowered``, as in :meth:`Executable.ir`. The context enables and disables them
+            as it does those of a pipeline.
 
     Returns:
         An executable that takes the remaining parameters.
@@ -50,12 +58,14 @@ def build(
     Raises:
         TypeInferenceError: the model has no types, or ``main`` is no function of tensors.
         InputError: ``params`` names no parameter, or gives one a value of another type.
+        PassError: ``passes`` names no stage.
         CodegenError: the model cannot be expressed on the target.
     """
     if isinstance(mod, Function):
         mod = IRModule.from_expr(mod)
     if not isinstance(mod, IRModule):
         raise TypeError(f"build takes an IRModule or a Function, found {type(mod).__name__}")
+    after = _passes_by_stage(passes or {})
     # A target of its own: as a context, one object must not be entered by two threads.
     target = Target(Target.current() if target is None else target)
     if params:
@@ -64,9 +74,12 @@ def build(
         # Before any pass: its errors would speak of what is inside.
         _arguments(mod["main"], partial=True)
         _check_result(mod["main"].body.type)
+    if "graph" in after:
+        with target:
+            mod = after["graph"](mod)
     modules: dict[str, list[IRModule]] = {"graph": [mod]}
     if not binds_sizes(mod):
-        compiled = _compile(mod, target, modules)
+        compiled = _compile(mod, target, modules, after)
         signature = Signature(_arguments(compiled.function), _result(compiled.function))
         step = compiled.step(signature.symbols)
         return Executable(signature, step, target, modules, [compiled.code.stages()])
@@ -79,7 +92,7 @@ def build(
     stages: list[Mapping[str, Callable[[], str]]] = []
     for segment in pieces.segments:
         symbols += [symbol for symbol, _ in segment.sizes]
-        compiled = _compile(segment.module, target, modules)
+        compiled = _compile(segment.module, target, modules, after)
         steps.append(PlacedStep(compiled.step(symbols), segment.args, segment.results, segment.sizes))
         stages.append(compiled.code.stages())
     return Executable(signature, Steps(steps, pieces.results, len(signature.inputs)), target, modules, stages)
@@ -102,14 +115,17 @@ class _Compiled:
         return Step(symbols, outputs, self.main.attrs["arena_bytes"], runner, self.claims)
 
 
-def _compile(mod: IRModule, target: Target, modules: dict[str, list[IRModule]]) -> _Compiled:
-    """Compile one function, ``main``; ``modules`` gets what it is after each stage."""
+def _compile(
+    mod: IRModule, target: Target, modules: dict[str, list[IRModule]], after: Mapping[str, Sequential]
+) -> _Compiled:
+    """Compile one function, ``main``; ``modules`` gets what it is after each stage and the passes ``after`` it."""
     context = PassContext.current()
     claims = claims_of(mod)
     with target:
         source = mod
         for stage, pipeline in STAGES.items():
             mod = pipeline(target)(mod, context)
+            mod = after[stage](mod, context) if stage in after else mod
             modules.setdefault(stage, []).append(mod)
             if isinstance(mod["main"], Function):
                 source = mod
@@ -120,6 +136,15 @@ def _compile(mod: IRModule, target: Target, modules: dict[str, list[IRModule]]) 
     constants = [constant.data for constant in model_constants(function, source)]
     functions = [kernel for kernel in mod.functions.values() if isinstance(kernel, PrimFunc)]
     return _Compiled(function, constants, main, compile_functions(functions, target), claims)
+
+
+def _passes_by_stage(passes: Mapping[str, Pass]) -> dict[str, Sequential]:
+    """A user's passes as pipelines, which ask the context whether they are enabled."""
+    stages = ("graph", *STAGES)
+    for stage in passes:
+        if stage not in stages:
+            raise PassError(f"passes: unknown stage {stage!r}; expected one of {', '.join(stages)}")
+    return {stage: Sequential([added], name=f"after_{stage}") for stage, added in passes.items()}
 
 
 def claims_of(mod: IRModule) -> list[Claim]:

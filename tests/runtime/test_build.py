@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 import tilewright as tw
 from tilewright import graphir as gi
-from tilewright.tensorir.errors import CodegenError, InputError, TypeInferenceError
+from tilewright.tensorir import PrimFunc
+from tilewright.tensorir.errors import CodegenError, InputError, PassError, TypeInferenceError
 
 RNG = np.random.default_rng(11)
 
@@ -190,3 +191,36 @@ def test_random_graphs_agree_with_the_references(function: gi.Function, opt_leve
 @given(graphs(), st.integers(0, 3))
 def test_random_graphs_agree_with_the_references_through_numba(function: gi.Function, opt_level: int) -> None:
     check_against_references(function, "numba", opt_level)
+
+
+@pytest.mark.parametrize(
+    ("stage", "kind"), [("graph", gi.Function), ("optimized", gi.Function), ("tensor", PrimFunc), ("lowered", PrimFunc)]
+)
+def test_a_pass_of_the_users_sees_the_module_after_a_stage(stage: str, kind: type) -> None:
+    seen = []
+
+    @tw.passes.module_pass(opt_level=1, name="Look")
+    def look(mod: gi.IRModule, ctx: tw.PassContext) -> gi.IRModule:
+        seen.append(mod)
+        return mod
+
+    model = tw.build(network(0), passes={stage: look})
+    assert str(seen[0]) == model.ir(stage)
+    assert any(isinstance(function, kind) for function in seen[0].functions.values())
+    with tw.PassContext(opt_level=0):
+        tw.build(network(0), passes={stage: look})
+    assert len(seen) == 1  # the context had disabled it
+
+
+def test_what_a_pass_of_the_users_makes_is_built() -> None:
+    @tw.passes.function_pass(opt_level=0, name="Negate")
+    def negate(func: gi.Function, mod: gi.IRModule, ctx: tw.PassContext) -> gi.Function:
+        return func.with_body(gi.negative(func.body))
+
+    values = RNG.standard_normal((5, 12)).astype("f4")
+    np.testing.assert_array_equal(tw.build(network(0), passes={"graph": negate})(values), -tw.build(network(0))(values))
+
+
+def test_passes_for_an_unknown_stage_are_refused() -> None:
+    with pytest.raises(PassError, match="unknown stage 'tensr'; expected one of graph, optimized, tensor"):
+        tw.build(network(0), passes={"tensr": tw.passes.get_pass("FuseOps")})
