@@ -1,12 +1,24 @@
-"""The Python code in README.md and docs/ runs."""
+"""The Python code in README.md and docs/ runs, and prints what the pages say that it prints."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
+import sys
+import types
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import helper
+
+from tilewright.graphir import op as operators
+from tilewright.graphir.frontend.onnx import importer
+from tilewright.graphir.frontend.onnx import registry as converters
+from tilewright.passes import config, registry
 
 ROOT = Path(__file__).parents[2]
 #: Tables that programs write; they hold no code.
@@ -15,18 +27,78 @@ PAGES = [
     "README.md",
     *[f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in TABLES],
 ]
+#: A block of code, and the block of text right after it, if there is one: what the code prints.
+BLOCK = re.compile(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```)?", re.DOTALL)
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_examples_run_as_they_stand(page: str) -> None:
-    rng = np.random.default_rng(0)
-    names: dict[str, object] = {
-        "weights": [rng.standard_normal(shape).astype("f4") for shape in ((512, 784), (512,), (10, 512))],
-        "images": rng.standard_normal((3, 784)).astype("f4"),
-    }
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+def write_classifier(path: Path) -> None:
+    """An ONNX model that takes images of any size."""
+    weights = np.random.default_rng(1).standard_normal((8, 3, 3, 3)).astype("f4")
+    sides = ["batch", 3, "height", "width"]
+    nodes = [
+        helper.make_node("Conv", ["image", "w"], ["c"], "conv1", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c"], ["r"], "relu1"),
+        helper.make_node("GlobalAveragePool", ["r"], ["p"], "pool"),
+        helper.make_node("Flatten", ["p"], ["scores"], "scores"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "classifier",
+        [helper.make_tensor_value_info("image", onnx.TensorProto.FLOAT, sides)],
+        [helper.make_tensor_value_info("scores", onnx.TensorProto.FLOAT, ["batch", 8])],
+        [onnx.numpy_helper.from_array(weights, "w")],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)]), path)
+
+
+def run_page(text: str, page: str, names: dict[str, object]) -> None:
+    """Run the code of a page, in order and in one namespace.
+
+    Raises:
+        AssertionError: it prints something else than the page says.
+    """
+    blocks = list(BLOCK.finditer(text))
     assert blocks
     for block in blocks:
-        exec(compile(block, page, "exec"), names)
+        code, expected = block.groups()
+        line = text[: block.start(1)].count("\n")
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            # Errors show the line of the page, whose code is not under this module's __future__ statement.
+            exec(compile("\n" * line + code, str(ROOT / page), "exec", dont_inherit=True), names)
+        if expected is not None:
+            assert printed.getvalue() == expected, f"{page}, line {line + 1}"
+
+
+@pytest.fixture
+def registries() -> Iterator[None]:
+    """What an example registers is forgotten after it."""
+    importer._load_converters()  # by the first model that is imported, otherwise
+    tables: list[dict] = [operators.OPERATORS, converters._CONVERTERS, registry._REGISTRY, config._OPTIONS]
+    before = [dict(table) for table in tables]
+    yield
+    for table, entries in zip(tables, before, strict=True):
+        table.clear()
+        table.update(entries)
+
+
+@pytest.mark.usefixtures("registries")
+@pytest.mark.parametrize("page", PAGES)
+def test_examples_run_as_they_stand(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    module = types.ModuleType("example_page")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    names = vars(module)
+    names["weights"] = [rng.standard_normal(shape).astype("f4") for shape in ((512, 784), (512,), (10, 512))]
+    names["images"] = rng.standard_normal((3, 784)).astype("f4")
+    write_classifier(tmp_path / "classifier.onnx")
+    monkeypatch.chdir(tmp_path)
+    run_page((ROOT / page).read_text(encoding="utf-8"), page, names)
     if page == "README.md":
         assert np.asarray(names["y"]).shape == (3, 10)
+
+
+def test_a_page_that_says_something_else_than_its_code_prints_is_found() -> None:
+    page = "```python\nprint(1 + 1)\n```\n\n```text\n{}\n```\n"
+    run_page(page.format(2), "page.md", {})
+    with pytest.raises(AssertionError, match=r"page\.md, line 2"):
+        run_page(page.format(3), "page.md", {})
