@@ -7,6 +7,8 @@ gone, as in PyTorch's caching allocator.
 
 from __future__ import annotations
 
+import bisect
+import math
 import threading
 import weakref
 from typing import Any
@@ -22,30 +24,35 @@ _MOST_KEPT = 256 << 20
 
 
 class ResultPool:
-    """Blocks of dropped results, by their size."""
+    """Blocks of dropped results. A result takes the smallest that is large enough, so that calls with changing sizes
+    allocate nothing once the largest has been seen."""
 
     def __init__(self) -> None:
-        self._free: dict[int, list[np.ndarray[Any, Any]]] = {}
+        self._free: list[np.ndarray[Any, Any]] = []  # by size
         self._kept = 0
         self._lock = threading.RLock()  # a collection inside of a call may drop a result and come back here
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], size: int) -> np.ndarray[Any, Any]:
         """An array of ``size`` bytes with undefined contents, in memory that comes back when it is dropped."""
         with self._lock:
-            blocks = self._free.get(size)
-            block = blocks.pop() if blocks else None
+            place = bisect.bisect_left(self._free, size, key=_size)
+            block = self._free.pop(place) if place < len(self._free) else None
             if block is not None:
-                self._kept -= size
+                self._kept -= block.size
         if block is None:
             block = aligned_bytes(size)
         # Views of an array refer to what owns its memory. A memoryview stands in between, so that they refer to this
         # array and not to the block, and the array's end is the end of them all.
-        owner = np.frombuffer(block.data, dtype)
+        owner = np.frombuffer(block.data, dtype, math.prod(shape))
         weakref.finalize(owner, self._give_back, block).atexit = False
         return owner.reshape(shape)
 
     def _give_back(self, block: np.ndarray[Any, Any]) -> None:
         with self._lock:
             if self._kept + block.size <= _MOST_KEPT:
-                self._free.setdefault(block.size, []).append(block)
+                bisect.insort(self._free, block, key=_size)
                 self._kept += block.size
+
+
+def _size(block: np.ndarray[Any, Any]) -> int:
+    return block.size

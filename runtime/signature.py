@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -94,14 +94,14 @@ class Signature:
         """The flat results as the model returns them: one array, or a (nested) tuple."""
         if isinstance(self.result, TensorType):
             return outputs[0]
-        remaining = iter(outputs)
+        return _nested(self.result, iter(outputs))
 
-        def build(found: Type) -> Any:
-            if isinstance(found, TupleType):
-                return tuple(build(field) for field in found.fields)
-            return next(remaining)
 
-        return build(self.result)
+def _nested(found: Type, remaining: Iterator[Any]) -> Any:
+    # No closure: one that calls itself is a cycle, and would keep the results until the garbage collector comes.
+    if isinstance(found, TupleType):
+        return tuple([_nested(field, remaining) for field in found.fields])
+    return next(remaining)
 
 
 _MISSING = object()
