@@ -118,7 +118,7 @@ def test_the_wheel_states_licence_and_dependencies(unpacked: Path) -> None:
     assert (folder / "licenses" / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
     required = [line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
     names = {line.split(";")[0].split(">")[0].strip().replace("-", "_") for line in required}
-    assert names == {"numpy", "numba", "llvmlite", "ml_dtypes", "rich", "lark", "tbb"}
+    assert names == {"numpy", "numba", "llvmlite", "ml_dtypes", "rich", "lark", "click", "tbb"}
 
 
 def test_every_package_of_the_rooms_is_listed_in_pyproject() -> None:

@@ -53,7 +53,8 @@ def from_onnx(
 ) -> IRModule:
     """An ONNX model as a module whose ``main`` takes the model's inputs and gives its outputs.
 
-    Constants keep the memory of the model, data in files of their own are mapped into memory. Dimensions without a size
+    Constants keep the memory of the model, data in files of their own are mapped into memory. The attribute ``results``
+    of ``main`` has the names that the model gives to its outputs. Dimensions without a size
     are symbolic: those of one name are one variable.
 
     Args:
@@ -108,7 +109,8 @@ class _Importer:
                 scope[info.name] = param = Var(name, found)
                 params.append(param)
         outputs = self.graph(graph, scope, self.opsets)
-        return IRModule.from_expr(Function(params, outputs[0] if len(outputs) == 1 else Tuple(outputs)))
+        attrs = {"results": tuple(output.name for output in graph.output)}
+        return IRModule.from_expr(Function(params, outputs[0] if len(outputs) == 1 else Tuple(outputs), attrs=attrs))
 
     # What is not supported is found before anything is converted, so that one error names all of it.
 
