@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tilewright.codegen.analysis import called_names, has_parallel_loop, unique_nodes
@@ -28,6 +28,9 @@ from tilewright.tensorir.stmt import (
     Stmt,
 )
 from tilewright.tensorir.structural import structural_equal
+
+#: Python itself makes the calls of a function that calls more others than this.
+MOST_COMPILED_CALLS = 16
 
 
 class FunctionWriter(ExpressionWriter):
@@ -97,12 +100,18 @@ class FunctionWriter(ExpressionWriter):
         return "\n".join(lines if self._only_passes_on(params) else [head, *lines])
 
     def _only_passes_on(self, params: Sequence[str]) -> bool:
-        """Whether the function calls another one with what it was given, and that is all: Python can do that. numba
-        would take as long to compile it as the other, and it is the entry of every model of one kernel."""
-        if not (isinstance(self.root.body, Evaluate) and called_names(self.root.body)):
+        """Whether the function does nothing but call others, and Python can do that: one with what it was given (numba
+        would take as long to compile that as the other, and it is the entry of every model of one kernel), or many,
+        which numba takes minutes to compile."""
+        calls = list(_calls(self.root.body))
+        if not calls or not all(call is not None and called_names(call) for call in calls):
             return False
         if any(self.root.name in called_names(func.body) for func in self.functions.values()):
             return False  # compiled code can call compiled code only
+        if len(calls) > MOST_COMPILED_CALLS:
+            return True
+        if len(calls) > 1:
+            return False
         line = ast.parse(self.lines[-1].strip()).body[0]
         call = line.value if isinstance(line, ast.Expr) else None
         return isinstance(call, ast.Call) and all(isinstance(arg, ast.Name) and arg.id in params for arg in call.args)
@@ -277,6 +286,17 @@ class FunctionWriter(ExpressionWriter):
             self.body(block.init)
         self.statement(block.body)
         self.depth = depth
+
+
+def _calls(stmt: Stmt) -> Iterator[Evaluate | None]:
+    """The statements that evaluate something, be it with named sizes; None for any other statement."""
+    if isinstance(stmt, LetStmt):
+        yield from _calls(stmt.body)
+    elif isinstance(stmt, SeqStmt):
+        for part in stmt.stmts:
+            yield from _calls(part)
+    else:
+        yield stmt if isinstance(stmt, Evaluate) else None
 
 
 def _strides(buffer: Buffer) -> list[Expr]:

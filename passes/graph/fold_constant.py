@@ -6,8 +6,8 @@ Before::
     %1 = matmul(%x, %0)
 
 After: ``%0 = matmul(%x, const#1)``. Also a field of a tuple that is at hand, and the branch of an ``If`` whose
-condition is known. Operators are computed by their NumPy references; a call that is not pure stays, and so does one
-whose result would need more memory than ``max_bytes`` and more than twice what its arguments need.
+condition is known. Operators are computed by their NumPy references. A call that is not pure stays; so does one whose
+result needs more than twice the memory of its arguments, where all such results together have come to ``max_bytes``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class FoldConstantConfig:
     """Options of ``FoldConstant``."""
 
     max_bytes: int = dataclasses.field(
-        default=1 << 20, metadata={"doc": "a result of at most this size is computed even if its arguments are smaller"}
+        default=1 << 30,
+        metadata={"doc": "what the results of a function may take together that need much more than their arguments"},
     )
 
 
@@ -49,10 +50,11 @@ class FoldConstant(FunctionPass):
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """``func`` with constant parts computed."""
         config: FoldConstantConfig = ctx.get_config("graphir.FoldConstant")
+        budget = _Budget(config.max_bytes)
 
         def fold(node: Expr) -> Expr:
             if type(node) is Call:
-                return _fold_call(node, config.max_bytes, ctx)
+                return _fold_call(node, budget, ctx)
             if type(node) is TupleGetItem and type(node.value) is Tuple:
                 return node.value.fields[node.index]
             if type(node) is If and type(node.condition) is Constant:
@@ -62,7 +64,23 @@ class FoldConstant(FunctionPass):
         return func.with_body(rewrite_graph(func.body, fold, lambda value: type(value) is Constant))
 
 
-def _fold_call(node: Call, max_bytes: int, ctx: PassContext) -> Expr:
+@dataclasses.dataclass
+class _Budget:
+    """What may still be spent on results that need much more memory than their arguments, in bytes."""
+
+    left: int
+
+    def allows(self, size: int, given: int) -> bool:
+        """Whether a result of ``size`` bytes may be made of ``given`` bytes; if so, it is paid for."""
+        if size <= 2 * given:
+            return True
+        if size > self.left:
+            return False
+        self.left -= size
+        return True
+
+
+def _fold_call(node: Call, budget: _Budget, ctx: PassContext) -> Expr:
     for arg in node.args:
         if type(arg) is not Constant:
             return node
@@ -73,7 +91,7 @@ def _fold_call(node: Call, max_bytes: int, ctx: PassContext) -> Expr:
     if size is None or has_symbols(node.attrs):
         return node  # it depends on sizes that a call brings
     given = sum(arg.data.nbytes for arg in node.args if isinstance(arg, Constant))
-    if size > max(max_bytes, 2 * given):
+    if not budget.allows(size, given):
         ctx.remark(f"{op.name} not computed: its result has {size} bytes", "missed", summary(node))
         return node
     try:

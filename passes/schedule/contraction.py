@@ -22,6 +22,7 @@ from tilewright.passes.schedule.facts import (
     panel_width,
     product_of_extents,
     reductions,
+    shared_by,
     spatial,
     uses,
 )
@@ -77,16 +78,20 @@ def plan_tiling(block: Block, target: Target) -> Tiling | None:
         return None
     vector, scalar = operands
     shared = uses(scalar, column.var)
-    rows = [item for item in spatial(block)[:-1] if uses(scalar, item.var) and not uses(vector, item.var)]
-    blocks = [item for item in spatial(block)[:-1] if uses(vector, item.var) and not uses(scalar, item.var)]
-    row = rows[-1] if rows else None
+    others = spatial(block)[:-1]
+    rows = [item for item in others if shared_by(scalar, item.var) == 1 and shared_by(vector, item.var) != 1]
+    blocks = [item for item in others if shared_by(vector, item.var) == 1 and shared_by(scalar, item.var) != 1]
     extent = constant(column.extent)
     lanes = vector_lanes(block, target)
     if extent is not None:
         while lanes // 2 >= extent and lanes > 2:
             lanes //= 2
     channel_block = blocks[-1] if blocks and extent == lanes else None
+    row = rows[-1] if rows else None
+    if row is None and channel_block is None and blocks:
+        row = blocks[-1]  # no operand is shared (a depthwise convolution); a tile of several rows hides the latency
     row_extent = constant(row.extent) if row is not None else 1
+    group = shared_by(vector, row.var) if rows and row is not None else None
     columns = extent
     if channel_block is not None:
         block_extent = constant(channel_block.extent)
@@ -95,11 +100,13 @@ def plan_tiling(block: Block, target: Target) -> Tiling | None:
     if panel is not None:
         lanes = math.gcd(lanes, panel)
     height, vectors = choose_tile(
-        row_extent, columns, lanes, target.vector_registers, None if panel is None else panel // lanes
+        row_extent, columns, lanes, target.vector_registers, None if panel is None else panel // lanes, group
     )
     if channel_block is not None:
         block_extent = constant(channel_block.extent)
-        while block_extent is not None and block_extent % vectors:
+        sharing = shared_by(scalar, channel_block.var)
+        whole = math.gcd(block_extent or 0, sharing or 0)  # zero, where nothing bounds it
+        while whole % vectors:
             vectors -= 1
     packed = False
     if shared:
@@ -131,11 +138,17 @@ def _operands(found: Contraction, block: Block) -> tuple[BufferLoad, BufferLoad]
 
 
 def choose_tile(
-    rows: int | None, columns: int | None, lanes: int, registers: int, panel: int | None = None
+    rows: int | None,
+    columns: int | None,
+    lanes: int,
+    registers: int,
+    panel: int | None = None,
+    group: int | None = None,
 ) -> tuple[int, int]:
     """Rows and vectors of the register tile for a result of ``rows`` by ``columns`` (None: not known).
 
     ``panel``: the number of vectors, where the operand is packed in panels of so many already.
+    ``group``: so many neighbouring rows share the vector operand, and a tile stays in such a group.
 
     Among the tiles that fit the registers, the one with the least wasted work, then the least loads for each
     multiply-add.
@@ -155,6 +168,8 @@ def choose_tile(
             used_rows = 1.0 if rows is None else rows / (-(-rows // height) * height)
             width = vectors * lanes
             used_columns = 1.0 if columns is None else columns / (-(-columns // width) * width)
+            if group is not None and group % height:
+                continue
             if rows is None and height > 8:
                 continue  # the remainder of an unknown number of rows is handled row count by row count
             accumulators = height * vectors

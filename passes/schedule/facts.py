@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable
 
 from tilewright.passes.context import PassContext
@@ -85,6 +86,17 @@ def axis_of(access: BufferLoad | BufferStore, var: Var) -> int | None:
 def uses(access: BufferLoad | BufferStore, var: Var) -> bool:
     """Whether the place of an access depends on ``var``."""
     return any(uses_var(index, {var}) for index in access.indices)
+
+
+def shared_by(access: BufferLoad | BufferStore, var: Var) -> int | None:
+    """How many neighbouring values of ``var``, from a multiple of that number on, access the same element: None for all
+    of them, ``n`` where it occurs as ``var // n`` alone (the channels of a group), else 1."""
+    nodes = [node for index in access.indices for node in walk(index)]
+    uses_of_var = sum(node is var for node in nodes)
+    if not uses_of_var:
+        return None
+    groups = [node for node in nodes if isinstance(node, BinaryOp) and node.op == "floordiv" and node.a is var]
+    return math.gcd(*(constant(node.b) or 1 for node in groups)) if len(groups) == uses_of_var else 1
 
 
 def mergeable(accesses: Iterable[Access], outer: IterVar, inner: IterVar) -> bool:

@@ -8,8 +8,6 @@
 
 from __future__ import annotations
 
-import operator
-
 from tilewright.passes.schedule.elementwise import schedule_elementwise, vector_lanes
 from tilewright.passes.schedule.facts import (
     block_of,
@@ -24,7 +22,7 @@ from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.expr import BinaryOp, Expr
 from tilewright.tensorir.functor import uses_var
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
-from tilewright.tensorir.stmt import Block, BufferStore, For
+from tilewright.tensorir.stmt import Block, BufferStore, For, IterVar
 from tilewright.tensorir.target import Target
 
 #: Vectors of partial results that a long row reduction keeps, to hide the latency of one addition.
@@ -238,13 +236,18 @@ def epilogue_of(schedule: Schedule, ref: BlockRef) -> BlockRef | None:
     if reductions(consumer) or len(spatial(consumer)) != len(spatial(block)):
         return None
     target = stores(block)[0].buffer
-    place = [item.var for item in spatial(consumer)]
+    place = spatial(consumer)
     for load in loads(consumer):
         if load.buffer is not target:
             continue
-        if len(load.indices) != len(place) or not all(map(operator.is_, load.indices, place)):
+        if len(load.indices) != len(place) or not all(map(_is_position, load.indices, place)):
             return None
     return consumers[0]
+
+
+def _is_position(index: Expr, item: IterVar) -> bool:
+    """Whether an index is a variable; along one of a single value a broadcast reads element 0."""
+    return index is item.var or (constant(index) == 0 and constant(item.extent) == 1)
 
 
 def schedule_rest(schedule: Schedule, target: Target) -> Schedule:

@@ -141,11 +141,13 @@ class _Planner:
         return (low, size) if smaller and set(free_vars(size)) <= self.known else whole
 
     def _whole_vectors(self, extent: Expr, buffer: Buffer) -> Expr:
-        """The extent rounded up to whole vectors if it is longer than one: a row's last vector, of which only some
-        lanes are wanted, must not reach into the next row, or the rows cannot become registers."""
+        """The extent rounded up to whole vectors (of a power of two lanes where one is enough): a row's last vector, of
+        which only some lanes are wanted, must not reach into the next row, or the rows cannot become registers."""
         lanes = Target.current().lanes(buffer.dtype)
-        if not isinstance(extent, IntImm) or extent.value <= lanes:
+        if not isinstance(extent, IntImm):
             return extent
+        if extent.value <= lanes:
+            return const(1 << (extent.value - 1).bit_length(), INT64) if extent.value > 0 else extent
         return const(-(-extent.value // lanes) * lanes, INT64)
 
     def _scope(self, buffer: Buffer, shape: tuple[Expr, ...], place: Place) -> str:

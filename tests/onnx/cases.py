@@ -9,6 +9,7 @@ import argparse
 import dataclasses
 import functools
 import glob
+import itertools
 import os
 import re
 import sys
@@ -19,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import ModelProto, TensorProto
+from onnx import ModelProto, TensorProto, ValueInfoProto
 from onnx.backend.test.loader import load_model_tests
 
 import tilewright as tw
@@ -27,8 +28,8 @@ from tilewright.graphir.frontend.onnx import from_onnx
 from tilewright.graphir.frontend.onnx.tensors import to_array
 from tilewright.tensorir.errors import TilewrightError, UnsupportedOperatorError
 
-#: Folders of the suite. The networks of ``real`` need files from the network, which a test does not fetch.
-KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
+#: Folders of the suite. The cases of ``real`` are nine networks, in the package with weights that are all alike.
+KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator", "real")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +60,14 @@ def folder_of(name: str) -> str:
 
 def model_of(case: Any) -> ModelProto:
     """The model of a case."""
-    return case.model if case.model is not None else onnx.load(os.path.join(case.model_dir, "model.onnx"))
+    return case.model if case.model is not None else onnx.load(_path_of(case))
+
+
+def _path_of(case: Any) -> str:
+    """The file of a case that is one. The address of a network is that of a file in the package."""
+    if case.model_dir is not None:
+        return os.path.join(case.model_dir, "model.onnx")
+    return os.path.join(os.path.dirname(onnx.__file__), os.path.relpath(case.url, "onnx"))
 
 
 def data_sets(case: Any, model: ModelProto) -> Iterator[tuple[Sequence[Any], Sequence[Any]]]:
@@ -67,6 +75,9 @@ def data_sets(case: Any, model: ModelProto) -> Iterator[tuple[Sequence[Any], Seq
     if case.data_sets is not None:
         for inputs, expected in case.data_sets:
             yield [_array(value) for value in inputs], [_array(value) for value in expected]
+        return
+    if case.model_dir is None:
+        yield [_ramp(info) for info in _inputs(model)], [_read(f"{os.path.splitext(_path_of(case))[0]}_output_0.pb")]
         return
     for folder in sorted(glob.glob(os.path.join(case.model_dir, "test_data_set_*"))):
         yield _files(folder, "input", len(model.graph.input)), _files(folder, "output", len(model.graph.output))
@@ -77,25 +88,36 @@ def _array(value: Any) -> Any:
     return to_array(value, None) if isinstance(value, TensorProto) else value
 
 
+def _inputs(model: ModelProto) -> list[ValueInfoProto]:
+    """What a model takes: its inputs that have no value in the file."""
+    initializers = {tensor.name for tensor in model.graph.initializer}
+    return [info for info in model.graph.input if info.name not in initializers]
+
+
+def _ramp(info: ValueInfoProto) -> np.ndarray:
+    """The image that the expected results of the networks were made of: numbers that rise from zero to one."""
+    shape = tuple(dim.dim_value or 1 for dim in info.type.tensor_type.shape.dim)
+    count = int(np.prod(shape))
+    return (np.arange(count).reshape(shape) / count).astype(np.float32)
+
+
 def _files(folder: str, kind: str, count: int) -> list[Any]:
-    arrays = []
-    for number in range(count):
-        path = os.path.join(folder, f"{kind}_{number}.pb")
-        if not os.path.exists(path):
-            break
-        tensor = TensorProto()
-        with open(path, "rb") as file:
-            tensor.ParseFromString(file.read())
-        arrays.append(to_array(tensor, None))
-    return arrays
+    paths = [os.path.join(folder, f"{kind}_{number}.pb") for number in range(count)]
+    return [_read(path) for path in itertools.takewhile(os.path.exists, paths)]
+
+
+def _read(path: str) -> np.ndarray:
+    tensor = TensorProto()
+    with open(path, "rb") as file:
+        tensor.ParseFromString(file.read())
+    return to_array(tensor, None)
 
 
 def run_case(case: Any, target: str) -> Outcome:
     """Import, build and run one case."""
     try:
         model = model_of(case)
-        initializers = {tensor.name for tensor in model.graph.initializer}
-        names = [info.name for info in model.graph.input if info.name not in initializers]
+        names = [info.name for info in _inputs(model)]
         for inputs, expected in data_sets(case, model):
             found = run_model(model, dict(zip(names, inputs, strict=False)), target)
             for a, b in zip(found if isinstance(found, tuple) else (found,), expected, strict=True):

@@ -9,6 +9,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import graphir as gi
+from tilewright.codegen.numba_.source import MOST_COMPILED_CALLS
 
 RNG = np.random.default_rng(5)
 IMAGE = RNG.standard_normal((2, 4, 7, 6)).astype("f4")
@@ -101,3 +102,16 @@ def test_element_types_agree_on_both_targets(dtype: str) -> None:
     function = gi.Function([x], body)
     results = [tw.build(function, target=target)(values) for target in ("llvm", "numba")]
     np.testing.assert_array_equal(results[0], results[1])
+
+
+@pytest.mark.parametrize(("kernels", "compiled"), [(MOST_COMPILED_CALLS, True), (MOST_COMPILED_CALLS + 1, False)])
+def test_python_itself_calls_the_kernels_of_a_large_model(kernels: int, compiled: bool) -> None:
+    x = gi.var("x", shape=("n", 3))
+    y = x
+    for _ in range(kernels):
+        y = gi.nn.dense(y, gi.const(np.eye(3, dtype="f4") * 2))
+    model = tw.build(gi.Function([x], y), target="numba")
+    head = model.source.splitlines()
+    at = next(number for number, line in enumerate(head) if line.startswith("def main("))
+    assert head[at - 1].startswith("@numba.njit") is compiled
+    np.testing.assert_array_equal(model(np.ones((2, 3), "f4")), np.full((2, 3), 2.0**kernels))

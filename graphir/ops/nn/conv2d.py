@@ -151,17 +151,20 @@ class conv2d(Operator):
         if lanes == 1:
             return "vectors have one element"
         outputs, inputs = args[1].shape[:2]
-        made = channel_block(outputs, lanes)
+        own = outputs // attrs.groups if isinstance(outputs, int) else outputs
+        depthwise = attrs.groups > 1 and dim_equal(outputs, attrs.groups) and dim_equal(inputs, 1)
+        grouped = f" in each of {attrs.groups} groups" if attrs.groups > 1 and not depthwise else ""
+        made = channel_block(outputs if depthwise else own, lanes)
         if made is None:
-            return f"{outputs} output channels are no whole blocks of {lanes}"
+            return f"{own} output channels{grouped} are no whole blocks of {lanes}"
         result = f"NCHW{made}c"
         read = channel_block(inputs, lanes)
-        if attrs.groups > 1:
-            if attrs.groups != outputs or inputs != 1:
-                return f"it has {attrs.groups} groups of several channels"
-            blocked = (result, f"OIHW{made}o", result)  # depthwise: each lane is a channel of its own
+        if depthwise:
+            blocked = (result, f"OIHW{made}o", result)  # each lane is a channel of its own
         elif read is not None:
             blocked = (f"NCHW{read}c", f"OIHW{read}i{made}o", result)
+        elif attrs.groups > 1:
+            return f"{inputs} input channels{grouped} are no whole blocks of {lanes}"
         else:
             blocked = ("NCHW", f"OIHW{made}o", result)  # an image's few channels stay as they are
         names: dict[str, Any] = dict(zip(("data_layout", "kernel_layout", "out_layout"), blocked, strict=True))

@@ -86,6 +86,15 @@ def test_channels_that_fill_half_vectors_alone_lie_in_smaller_blocks(keeps_value
     assert (first.attrs.out_layout, second.attrs.data_layout, second.attrs.out_layout) == ("NCHW4c", "NCHW4c", "NCHW8c")
 
 
+@pytest.mark.parametrize("groups", [2, 4])
+def test_groups_of_whole_blocks_work_on_them(keeps_values, groups):
+    x = gi.var("x", shape=(1, 8 * groups, 6, 6))
+    weight = gi.const(RNG.standard_normal((16 * groups, 8, 3, 3)).astype(np.float32))
+    mod = gi.IRModule({"main": gi.Function([x], gi.nn.conv2d(x, weight, groups=groups))})
+    after = keeps_values(PIPELINE, mod, RNG.standard_normal((1, 8 * groups, 6, 6)).astype(np.float32))
+    assert transforms(after) == [("NCHW", "NCHW8c"), ("NCHW8c", "NCHW")]
+
+
 @pytest.mark.parametrize(("channels", "groups", "reason"), [(10, 1, "no whole blocks"), (8, 4, "groups")])
 def test_a_convolution_that_stays_says_why(channels, groups, reason):
     x = gi.var("x", shape=(1, 8, 4, 4))

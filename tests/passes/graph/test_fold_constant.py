@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tilewright import graphir as gi
+from tilewright.graphir.visitor import call_nodes
 from tilewright.passes import PassContext
 from tilewright.passes.graph import FoldConstant
 
@@ -39,6 +40,16 @@ def test_the_limit_is_an_option():
         assert FoldConstant()(mod) is mod
     with PassContext(config={"graphir.FoldConstant": {"max_bytes": 400}}):
         assert isinstance(FoldConstant()(mod)["main"].body, gi.Constant)
+
+
+def test_the_limit_is_of_all_such_results_together():
+    x = gi.var("x", shape=(100,), dtype="float32")
+    parts = [gi.broadcast_to(gi.const(np.float32(value)), (100,)) for value in (1, 2)]
+    mod = gi.IRModule({"main": gi.Function([x], (x + parts[0]) * parts[1])})
+    for limit, left in ((399, 2), (400, 1), (799, 1), (800, 0)):
+        with PassContext(config={"graphir.FoldConstant": {"max_bytes": limit}}):
+            after = FoldConstant()(mod)
+        assert sum(call.op.name == "broadcast_to" for call in call_nodes(after["main"])) == left
 
 
 def test_what_depends_on_sizes_of_a_call_stays(rewrites):

@@ -80,6 +80,37 @@ def test_vectors_of_a_channel_block_lie_along_the_blocks_of_one_operand() -> Non
     assert tiling.width == tiling.lanes == 8
 
 
+@pytest.mark.parametrize("size", [1, 6, 10, 17])
+def test_rows_of_a_tile_are_of_one_group(size: int) -> None:
+    """``a[i, k] * b[i // size, k, j]``: ``size`` rows share the vectors."""
+    func = sum_of_products(
+        (4 * size, 64), ((4 * size, 5), lambda i, j, k: (i, k)), ((4, 5, 64), lambda i, j, k: (i // size, k, j))
+    )
+    tiling = planned(func)
+    assert (tiling.row is None) is (size == 1)
+    assert size % tiling.rows == 0
+
+
+def test_channel_blocks_of_a_tile_are_of_one_group() -> None:
+    """``a[o // 3, k, x] * b[o, k, c]``: three blocks of channels share the broadcast numbers."""
+    func = sum_of_products(
+        (6, 10, 8), ((2, 5, 10), lambda o, x, c, k: (o // 3, k, x)), ((6, 5, 8), lambda o, x, c, k: (o, k, c))
+    )
+    tiling = planned(func)
+    assert tiling.block is not None and tiling.row is not None
+    assert tiling.vectors in (1, 3)
+
+
+def test_operand_of_one_number_for_each_row_has_tiles_of_several_rows() -> None:
+    """A depthwise convolution: ``a[c, y, x + k] * b[c, k]``."""
+    func = sum_of_products(
+        (3, 10, 12), ((3, 10, 16), lambda c, y, x, k: (c, y, x + k)), ((3, 5), lambda c, y, x, k: (c, k))
+    )
+    tiling = planned(func)
+    assert tiling.row is not None and tiling.row.var.name == "vi1"
+    assert tiling.rows > 1
+
+
 @pytest.mark.parametrize("blocks", [1, 2, 3, 5, 7])
 def test_tile_takes_channel_blocks_that_divide_their_number(blocks: int) -> None:
     func = sum_of_products(

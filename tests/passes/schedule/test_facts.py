@@ -16,6 +16,7 @@ from tilewright.passes.schedule.facts import (
     mergeable,
     panel_width,
     product_of_extents,
+    shared_by,
 )
 from tilewright.tensorir import parse
 from tilewright.tensorir import tensor as te
@@ -42,6 +43,21 @@ def op(name: str, a: object, b: object) -> Expr:
 def block(func: PrimFunc) -> Block:
     schedule = Schedule(func)
     return block_of(schedule, schedule.get_blocks()[-1])
+
+
+@pytest.mark.parametrize(
+    ("indices", "count"),
+    [
+        ((J, K), None),
+        ((I, J), 1),
+        ((op("floordiv", I, 6), J), 6),
+        ((op("floordiv", I, 6) * 3 + J, op("floordiv", I, 4)), 2),
+        ((op("floordiv", I, 6), I), 1),
+        ((op("floordiv", I + 1, 6), J), 1),
+    ],
+)
+def test_neighbouring_values_that_share_an_element(indices: tuple[Expr, ...], count: int | None) -> None:
+    assert shared_by(load(*indices), I) == count
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from tilewright.passes.schedule.inline import inline_producers
 from tilewright.tensorir import parse
 from tilewright.tensorir import tensor as te
-from tilewright.tensorir.expr import as_expr, call
+from tilewright.tensorir.expr import as_expr, call, select
 from tilewright.tensorir.schedule import Schedule
 from tilewright.tensorir.stmt import PrimFunc
 
@@ -113,3 +113,13 @@ def test_long_formula_that_is_read_often_is_not_copied(terms: int, left: list[st
     long = te.compute((8,), lambda i: sum((x[i] * float(n) for n in range(1, terms)), x[i]), name="long")
     last = te.compute((8,), lambda i: long[i] * long[7 - i] + long[i], name="last")
     assert blocks_after(te.create_prim_func("f", [x], [last])) == left
+
+
+@pytest.mark.parametrize("window", [1, 3])
+def test_border_that_windows_of_a_contraction_share_is_made_once(window: int) -> None:
+    x, weight = te.placeholder((4, 8), name="x"), te.placeholder((4, window), name="weight")
+    k = te.reduce_axis(window, "k")
+    border = te.compute((4, 10), lambda c, i: select((i >= 1) & (i < 9), x[c, i - 1], 0.0), name="border")
+    shape = (4, 11 - window)
+    total = te.compute(shape, lambda c, i: te.sum(border[c, i + k] * weight[c, k], axis=k), name="total")
+    assert blocks_after(te.create_prim_func("f", [x, weight], [total])) == ["border", "total"]

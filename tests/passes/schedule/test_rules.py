@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tilewright as tw
+from tilewright import graphir as gi
 from tilewright.graphir.module import IRModule
 from tilewright.passes.context import PassContext
 from tilewright.passes.schedule import ScheduleKernels, reduction, schedule_kernels
@@ -491,3 +493,37 @@ primfunc @f(a: Buffer[(4,), float32], b: Buffer[(4,), float32]) attrs {"num_outp
     assert found is func
     assert [remark.kind for remark in ctx.remarks] == ["missed"]
     assert "needs every computation in a block" in ctx.remarks[0].message
+
+
+def test_broadcast_along_a_dimension_of_one_is_an_epilogue() -> None:
+    x = te.placeholder((1, 4, 9), name="x")
+    k = te.reduce_axis(9, "k")
+    total = te.compute((1, 4), lambda n, i: te.sum(x[n, i, k], axis=k), name="total")
+    out = te.compute((1, 4), lambda n, i: total[0, i] * 2.0, name="out")
+    schedule = Schedule(te.create_prim_func("f", [x], [out]))
+    epilogue = epilogue_of(schedule, schedule.get_block("total"))
+    assert epilogue is not None and epilogue.name == "out"
+
+
+CONVOLUTIONS = {
+    "short rows": ((1, 6, 5, 13), (7, 6, 1, 1), {}),
+    "groups": ((2, 12, 7, 5), (28, 3, 3, 3), {"groups": 4, "padding": (1, 1)}),
+    "depthwise": ((1, 6, 9, 14), (6, 1, 3, 3), {"groups": 6, "padding": (1, 1)}),
+    "depthwise, two for each": ((1, 3, 9, 14), (6, 1, 3, 3), {"groups": 3, "strides": (2, 2)}),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions_in_the_plain_layout_are_tiled(name: str) -> None:
+    image, kernel, attrs = CONVOLUTIONS[name]
+    x, w, b = (gi.var(n, shape=shape) for n, shape in (("x", image), ("w", kernel), ("b", kernel[:1])))
+    function = gi.Function([x, w, b], gi.nn.relu(gi.nn.bias_add(gi.nn.conv2d(x, w, **attrs), b)))
+    values = [RNG.standard_normal(shape).astype("f4") for shape in (image, kernel, kernel[:1])]
+    with PassContext(opt_level=3, disabled_pass=["AlterOpLayout"]) as ctx:
+        found = tw.build(function, target=Target("llvm", num_threads=1))(*values)
+    if "two" not in name:
+        assert any("by the rule 'contraction'" in remark.message for remark in ctx.remarks)
+    reference = gi.get_operator("nn.conv2d").reference(
+        [value.astype("f8") for value in values[:2]], gi.get_operator("nn.conv2d").make_attrs(attrs)
+    )
+    np.testing.assert_allclose(found, np.maximum(reference + values[2][:, None, None], 0), rtol=1e-4, atol=1e-4)

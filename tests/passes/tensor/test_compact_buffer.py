@@ -184,3 +184,18 @@ def test_a_large_tile_stays_in_the_arena():
     """)
     (buffer,) = allocated(compact_buffers(before))
     assert ([extent.value for extent in buffer.shape], buffer.scope) == ([1, 8192], "arena")
+
+
+def test_short_rows_of_registers_are_vectors_of_a_power_of_two():
+    """Vectors of three numbers have four lanes, of which the last must not lie in the next row."""
+    func = parse("""
+    primfunc @f(A: Buffer[(8, 5, 3), float32], C: Buffer[(8, 5, 3), float32]) attrs {"num_outputs": 1} {
+      allocate T: Buffer[(8, 5, 3), float32, register]
+      for i in range(8) {
+        for j in range(5) { for k in range(3) { T[i, j, k] = A[i, j, k] } }
+        for j in range(5) { for k in range(3) { C[i, j, k] = T[i, j, k] * 2.0 } }
+      }
+    }
+    """)
+    (buffer,) = allocated(compact_buffers(func))
+    assert [extent.value for extent in buffer.shape] == [1, 5, 4]
