@@ -6,6 +6,7 @@ The list is in order of execution; branches and loops hold lists of their own.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Union
 
@@ -14,7 +15,7 @@ from tilewright.graphir.expr import Call, Constant, Expr, Function, GlobalVar, I
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.types import TensorType
 from tilewright.graphir.visitor import post_order
-from tilewright.passes.lower.primitive import flat_types
+from tilewright.passes.lower.primitive import SIZES_FROM, flat_types
 from tilewright.passes.lower.storage import Place
 from tilewright.tensorir import expr as tir
 from tilewright.tensorir.errors import CodegenError
@@ -284,7 +285,14 @@ def _kernel_call(kernel: PrimFunc, args: list[Value], results: list[Value]) -> K
             f"and {len(results)} results"
         )
     pairs = list(zip(buffers, [*args, *results], strict=False))
-    known = {var: _value_of(var, kernel, pairs) for var in kernel.variables}
+    known: dict[tir.Var, tir.Expr] = {}
+    sources = kernel.attrs.get(SIZES_FROM, ())
+    for var, source in itertools.zip_longest(kernel.variables, sources):
+        if source is None:
+            known[var] = _value_of(var, kernel, pairs)
+        else:
+            argument, axis = source
+            known[var] = tir.as_expr(args[argument].type.shape[axis])
     workspaces = [
         Value(TensorType([substitute(extent, known) for extent in buffer.shape], buffer.dtype)) for buffer in scratch
     ]

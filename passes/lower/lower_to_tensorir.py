@@ -9,7 +9,7 @@ After::
     primfunc @add_relu(p, relu) { ... }
     def @main(%x) { %0 = @add_relu(%x); %0 }
 
-Groups that are equal up to names share one function. A call of an operator outside a group is a group of its own.
+Groups that are equal up to names, and to the formulas of their sizes (see :mod:`.generalize`), share one function. A call of an operator outside a group is a group of its own.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tilewright.graphir.visitor import post_order, rewrite
 from tilewright.passes.base import ModulePass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import module_pass
+from tilewright.passes.lower.generalize import SizeGeneralizer
 from tilewright.passes.lower.primitive import as_group, lower_primitive
 from tilewright.passes.registry import register_pass
 from tilewright.tensorir.stmt import PrimFunc
@@ -51,6 +52,7 @@ class _Kernels:
     def __init__(self, mod: IRModule) -> None:
         self.made: dict[GlobalVar, PrimFunc] = {}
         self._names = {key.name for key in mod.functions}
+        self._sizes = SizeGeneralizer()
         self._known: dict[int, list[tuple[Function, GlobalVar]]] = {}
 
     def lower(self, body: Expr) -> Expr:
@@ -67,12 +69,15 @@ class _Kernels:
         return new
 
     def _kernel(self, group: Function) -> GlobalVar:
+        general = self._sizes.generalize(group)
+        # The type of a kernel for any sizes is not that of one call of it.
+        found, group = group.type if general is group else None, general
         candidates = self._known.setdefault(structural_hash(group), [])
         for known, key in candidates:
             if structural_equal(known, group):
                 return key
         name = self._unique(_kernel_name(group))
-        key = GlobalVar(name, group.type)
+        key = GlobalVar(name, found)
         self.made[key] = lower_primitive(group, name)
         candidates.append((group, key))
         return key

@@ -19,9 +19,17 @@ from tilewright.graphir.visitor import post_order, rewrite
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.errors import TypeInferenceError, UnsupportedOperatorError
 from tilewright.tensorir.expr import Expr as ScalarExpr
+from tilewright.tensorir.expr import Var as ScalarVar
 from tilewright.tensorir.expr import const
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.tensor import Tensor
+
+#: Attribute of a group over plain sizes: the variables that stand for them. Each is a dimension of a parameter.
+SIZES = "sizes"
+
+#: Attribute of a kernel for any sizes: for each of its variables, in order, the place (argument, axis) of the dimension
+#: that a call passes for it, or None where the variable is one of the model's dimensions.
+SIZES_FROM = "sizes_from"
 
 Value = Tensor | list["Value"]
 
@@ -78,7 +86,21 @@ def lower_primitive(function: Function, name: str) -> PrimFunc:
             output = _copy(output)
         distinct.append(output)
     kind = function.attrs.get("kind", "opaque")
-    return te.create_prim_func(name, inputs, distinct, {"kind": kind, "num_inputs": len(inputs)})
+    made = te.create_prim_func(name, inputs, distinct, {"kind": kind, "num_inputs": len(inputs)})
+    sizes = function.attrs.get(SIZES, ())
+    if not sizes:
+        return made
+    return made.with_attr(SIZES_FROM, tuple(_source(var, inputs) if var in sizes else None for var in made.variables))
+
+
+def _source(var: ScalarVar, inputs: Sequence[Tensor]) -> tuple[int, int]:
+    """The argument and axis whose dimension is ``var``."""
+    return next(
+        (number, axis)
+        for number, tensor in enumerate(inputs)
+        for axis, dim in enumerate(tensor.shape)
+        if dim is var
+    )
 
 
 def _lower_node(node: Expr, values: dict[Expr, Value]) -> Value:

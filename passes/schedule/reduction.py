@@ -33,7 +33,13 @@ def is_row_reduction(block: Block) -> bool:
     """Whether the innermost reduction variable alone walks the last dimension of some operand (a window does not: it
     shares the dimension with a result's position)."""
     reduced = reductions(block)
-    return bool(reduced) and any(load.indices and load.indices[-1] is reduced[-1].var for load in loads(block))
+    if not reduced:
+        return False
+    last = reduced[-1].var
+    places = {item.var for item in spatial(block)}
+    indices = [index for load in loads(block) for index in load.indices if uses_var(index, {last})]
+    walked = any(load.indices and load.indices[-1] is last for load in loads(block))
+    return walked and not any(uses_var(index, places) for index in indices)
 
 
 def schedule_rows(schedule: Schedule, target: Target, reassociate: bool) -> bool:

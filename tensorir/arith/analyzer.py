@@ -150,6 +150,21 @@ class Analyzer(ProvingAlgebra):
             else:
                 bounds = Interval(-INFINITY, form.const // -coefficient)
             self.facts.intervals[term] = self.facts.intervals.get(term, EVERYTHING).intersect(bounds)
+            if coefficient > 0 and form.const < 0:
+                self._assume_positive(term)
+
+    def _assume_positive(self, term: Expr) -> None:
+        """Note what follows from ``term >= 1``: no factor that is never negative is 0, as in the extent ``m * n`` of a
+        loop that runs, and ``x // d >= 1`` says ``x >= d``."""
+        factors = self.factors(term)
+        if len(factors) > 1 and all(self.term_interval(factor).lower >= 0 for factor in factors):
+            for factor in dict.fromkeys(factors):
+                if self.term_interval(factor).lower < 1:
+                    self._assume_nonnegative(Linear({factor: 1}, -1))
+        elif isinstance(term, BinaryOp) and term.op == "floordiv" and isinstance(term.b, IntImm) and term.b.value > 0:
+            whole = self.linear(term.a)
+            if self.is_exact(whole):
+                self._assume_nonnegative(whole.shift(-term.b.value))
 
     def _assume_zero(self, form: Linear) -> None:
         self._assume_nonnegative(form)
@@ -202,6 +217,11 @@ class Analyzer(ProvingAlgebra):
         expr = as_expr(expr)
         result = self._visit(expr)
         return expr if same_structure(expr, result) else result
+
+    def canonical(self, expr: Expr) -> Expr:
+        """The canonical form of ``expr``: the same object for all expressions whose forms are the same, as long as
+        this analyzer learns nothing new about their variables."""
+        return self._visit(expr)
 
     def bounds(self, expr: ExprLike) -> Interval:
         """Constant bounds of an integer scalar, both included; infinite where nothing is known."""

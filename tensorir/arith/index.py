@@ -335,6 +335,8 @@ class IndexAlgebra:
             if self.is_nonnegative(b.shift(-1)):
                 if self.is_nonnegative(rest) and self.is_nonnegative((b - rest).shift(-1)):
                     return quotient, rest
+                if self.interval(rest).upper < 0 and self.is_nonnegative(b + rest):
+                    return quotient.shift(-1), b + rest
                 if quotient.terms or quotient.const:
                     return (
                         quotient + self._division_term("floordiv", rest, b),

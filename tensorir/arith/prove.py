@@ -124,6 +124,8 @@ class ProvingAlgebra(IndexAlgebra):
             bound = whole.shift(1 - divisor) if coefficient > 0 else whole
             scaled = rest.scale(scale).combine(bound, coefficient * scale // divisor)
             yield [scaled.shift(scale - 1)]  # scale * form > -scale suffices, as the form is an integer
+        elif term.op == "floordiv" and coefficient < 0:
+            yield from self._by_largest_quotient(rest, term, coefficient)
         elif term.op == "floormod":
             whole = self.linear(term.a)
             if isinstance(term.b, IntImm) and term.b.value > 0 and self.is_exact(whole):
@@ -134,6 +136,18 @@ class ProvingAlgebra(IndexAlgebra):
                     yield [rest.combine(whole, coefficient)]
             elif coefficient < 0 and self.interval(self.linear(term.b)).lower > 0:
                 yield [rest.combine(self.linear(term.b).shift(-1), coefficient)]
+
+    def _by_largest_quotient(self, rest: Linear, term: BinaryOp, coefficient: int) -> Iterator[list[Linear]]:
+        """``x // n <= y // n`` for ``x <= y`` and ``n > 0``: with the end ``m * n - 1`` of a variable's range, ``m - 1``."""
+        divisor, whole = self.linear(term.b), self.linear(term.a)
+        if self.interval(divisor).lower <= 0 or not (self.is_exact(whole) and self.is_exact(divisor)):
+            return
+        for part, factor in whole.terms.items():
+            known = self.facts.ranges.get(part)
+            end = None if known is None else known[1] if factor > 0 else known[0]
+            if end is not None and self.is_exact(end):
+                largest = self.floordiv(whole.without(part).combine(end, factor), divisor)
+                yield [rest.combine(largest, coefficient)]
 
     def _by_other_quotients(self, form: Linear, term: BinaryOp, coefficient: int) -> Iterator[list[Linear]]:
         """``x // d - y // d >= (x - y) // d``."""

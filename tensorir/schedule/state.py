@@ -232,6 +232,7 @@ class State:
             analyzer.bind_nonnegative(var)
         for loop in loops:
             analyzer.bind(loop.var, loop.min, loop.extent)
+            analyzer.assume(loop.extent > 0)  # what is asked is asked inside
         return analyzer
 
 

@@ -1,0 +1,191 @@
+"""Kernels for any sizes: a fused group whose sizes are formulas of the model's dimensions becomes one over plain sizes.
+
+Before, in a model over images of height ``h``::
+
+    fn (%x: Tensor[(n, 16, (h + 3) // 4), float32]) { nn.relu(%x) }
+
+After::
+
+    fn (%x: Tensor[(n, 16, size_0), float32]) { nn.relu(%x) }
+
+A call passes ``(h + 3) // 4`` as ``size_0``. The loops of the kernel, and all proofs about them, are then as short as
+those over a plain dimension, however many strided operators came before it; and layers that differ in such formulas
+alone share one kernel.
+
+The group is typed anew over its new parameters. A size that follows from another one in the group (the height of a
+strided convolution, which a second argument has as well) stays a formula of that one. Where typing needs to know more
+of the model's dimensions than that two sizes are the same, the group stays as it is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from tilewright.graphir.dims import Dim
+from tilewright.graphir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
+from tilewright.graphir.types import TensorType, TupleType, Type
+from tilewright.graphir.visitor import post_order
+from tilewright.passes.lower.primitive import SIZES
+from tilewright.tensorir import expr as tir
+from tilewright.tensorir.arith import Analyzer
+from tilewright.tensorir.errors import TypeInferenceError
+from tilewright.tensorir.functor import Mutator, free_vars, substitute
+
+
+class SizeGeneralizer:
+    """Generalizes the groups of one module; equal groups over different sizes become structurally equal."""
+
+    def __init__(self) -> None:
+        #: Knows every dimension met so far, so that equal ones have one canonical form, which is one object.
+        self._analyzer = Analyzer()
+        self._bound: set[tir.Var] = set()
+        self._named: dict[str, tir.Var] = {}
+
+    def generalize(self, group: Function) -> Function:
+        """``group`` over plain sizes; ``group`` itself if they are plain already, or needed as they are."""
+        dims = [dim for param in group.params for dim in _dims_of(param.type)]
+        if not any(_is_formula(dim) for dim in dims):
+            return group
+        taken = {var.name for dim in dims if isinstance(dim, tir.Expr) for var in free_vars(dim)}
+        try:
+            found = _Generalization(self, taken).run(group)
+        except TypeInferenceError:  # the types hold for these sizes only
+            return group
+        return group if found is None else found
+
+    def canonical(self, dim: tir.Expr) -> tir.Expr:
+        """The one object that stands for all dimensions equal to ``dim``."""
+        for var in free_vars(dim):
+            if var not in self._bound:
+                self._bound.add(var)
+                self._analyzer.bind_nonnegative(var)
+        return self._analyzer.canonical(dim)
+
+    def size(self, number: int, taken: set[str]) -> tir.Var:
+        """The variable that the ``number``-th plain size of a group is; its name is none of ``taken``."""
+        name = f"size_{number}"
+        while name in taken:
+            name += "_"
+        return self._named.setdefault(name, tir.Var(name))
+
+
+class _Generalization:
+    """One group on its way: what its sizes are now, and the values that have been typed so far."""
+
+    def __init__(self, sizes: SizeGeneralizer, taken: set[str]) -> None:
+        self.sizes = sizes
+        self.taken = taken
+        #: What stands for a dimension of the group, by its canonical form, and the formula of each new variable.
+        self.known: dict[tir.Expr, Dim] = {}
+        self.formulas: dict[tir.Var, tir.Expr] = {}
+        self.done: dict[Expr, Expr] = {}
+
+    def run(self, group: Function) -> Function | None:
+        """The group over new sizes; None if it would compute results of other sizes."""
+        for node in post_order(group.body):
+            if not isinstance(node, Var):
+                self.done[node] = self.node(node)
+        params = [self.value(param) for param in group.params]
+        body = self.value(group.body)
+        if not self.formulas or body.type is None or group.body.type is None or self.original(body.type) != group.body.type:
+            return None
+        attrs = {**group.attrs, SIZES: tuple(self.formulas)}
+        return Function(params, body, None, attrs, group.span)  # type: ignore[arg-type]
+
+    def value(self, node: Expr) -> Expr:
+        """The new form of ``node``. Parameters are typed where they are first needed: by then it is known which of
+        their sizes follow from the others."""
+        found = self.done.get(node)
+        if found is None:
+            assert isinstance(node, Var)
+            found = self.done[node] = Var(node.name, _map_type(node.type, self.parameter_dim), node.span)
+        return found
+
+    def node(self, node: Expr) -> Expr:
+        if isinstance(node, Constant):
+            return node
+        if isinstance(node, Tuple):
+            return Tuple([self.value(field) for field in node.fields], node.span)
+        if isinstance(node, TupleGetItem):
+            return TupleGetItem(self.value(node.value), node.index, node.span)
+        assert isinstance(node, Call)
+        args = [self.value(arg) for arg in node.args]
+        made = Call(node.op, args, self.attributes(node.attrs), None, node.span)
+        for dim, new in zip(_dims_of(node.type), _dims_of(made.type), strict=True):
+            if _is_formula(dim):
+                self.known.setdefault(self.sizes.canonical(dim), new)  # type: ignore[arg-type]
+        return made
+
+    def parameter_dim(self, dim: Dim) -> Dim:
+        """What a parameter has in place of ``dim``: a plain size that the group knows, or a new one."""
+        if not _is_formula(dim):
+            return dim
+        assert isinstance(dim, tir.Expr)
+        canonical = self.sizes.canonical(dim)
+        found = self.known.get(canonical)
+        if found is None:
+            var = self.sizes.size(len(self.formulas), self.taken)
+            self.formulas[var] = dim
+            found = self.known[canonical] = var
+        return found
+
+    def attributes(self, value: Any) -> Any:
+        """Attributes in terms of the new sizes."""
+        if isinstance(value, tir.Expr):
+            return _Replacement(self).mutate(value) if _is_formula(value) else value
+        if isinstance(value, tuple):
+            return tuple(self.attributes(item) for item in value)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            changed = {
+                field.name: new
+                for field in dataclasses.fields(value)
+                if (new := self.attributes(old := getattr(value, field.name))) is not old and new != old
+            }
+            return dataclasses.replace(value, **changed) if changed else value
+        return value
+
+    def original(self, found: Type) -> Type:
+        """A type of the new group as the old one has it."""
+
+        def dim_of(dim: Dim) -> Dim:
+            return substitute(dim, self.formulas) if isinstance(dim, tir.Expr) else dim
+
+        result = _map_type(found, dim_of)
+        assert result is not None
+        return result
+
+
+class _Replacement(Mutator):
+    """Replaces, from the top down, every part of an expression that a new size is known for."""
+
+    def __init__(self, owner: _Generalization) -> None:
+        self.owner = owner
+
+    def mutate(self, node: Any) -> Any:
+        if _is_formula(node):
+            found = self.owner.known.get(self.owner.sizes.canonical(node))
+            if found is not None:
+                return tir.as_expr(found)
+        return super().mutate(node)
+
+
+def _is_formula(dim: object) -> bool:
+    return isinstance(dim, tir.Expr) and not isinstance(dim, (tir.Var, tir.IntImm))
+
+
+def _dims_of(found: Type | None) -> list[Dim]:
+    if isinstance(found, TensorType):
+        return list(found.shape)
+    if isinstance(found, TupleType):
+        return [dim for field in found.fields for dim in _dims_of(field)]
+    raise TypeInferenceError(f"expected tensors, found {found}")
+
+
+def _map_type(found: Type | None, dim_of: Callable[[Dim], Dim]) -> Type | None:
+    if isinstance(found, TensorType):
+        return TensorType([dim_of(dim) for dim in found.shape], found.dtype)
+    if isinstance(found, TupleType):
+        return TupleType([field for part in found.fields if (field := _map_type(part, dim_of)) is not None])
+    return found
