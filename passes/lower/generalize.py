@@ -89,7 +89,12 @@ class _Generalization:
                 self.done[node] = self.node(node)
         params = [self.value(param) for param in group.params]
         body = self.value(group.body)
-        if not self.formulas or body.type is None or group.body.type is None or self.original(body.type) != group.body.type:
+        if (
+            not self.formulas
+            or body.type is None
+            or group.body.type is None
+            or self.original(body.type) != group.body.type
+        ):
             return None
         attrs = {**group.attrs, SIZES: tuple(self.formulas)}
         return Function(params, body, None, attrs, group.span)  # type: ignore[arg-type]

@@ -96,10 +96,7 @@ def lower_primitive(function: Function, name: str) -> PrimFunc:
 def _source(var: ScalarVar, inputs: Sequence[Tensor]) -> tuple[int, int]:
     """The argument and axis whose dimension is ``var``."""
     return next(
-        (number, axis)
-        for number, tensor in enumerate(inputs)
-        for axis, dim in enumerate(tensor.shape)
-        if dim is var
+        (number, axis) for number, tensor in enumerate(inputs) for axis, dim in enumerate(tensor.shape) if dim is var
     )
 
 

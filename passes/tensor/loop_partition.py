@@ -12,8 +12,9 @@ A parallel loop stays one loop, with both forms of its body under a condition. T
 starts the accumulator, is split off as well. A loop whose body is one condition on its variable runs only where that
 holds, and where inner loops lie between, only where it holds for some of theirs.
 
-With the annotation ``{"specialize_tail": True}`` the rest of a division into tiles is written out for each remainder,
-so that inner loops keep constant extents (``n % 6 == 1``: ``for j in range(1)``, else ``n % 6 == 2``: ...).
+With the annotation ``{"specialize_tail": True}`` the rest of a division into tiles is written out, so that inner loops
+keep constant extents: a half tile where the rest is as long (``n % 6 >= 3``: ``for j in range(3)``), and what is left
+then for each remainder (``n % 3 == 1``: ``for j in range(1)``, else ``n % 3 == 2``: ...).
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.passes.tensor.simplify import INTEGER_DIVISIONS
+from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.arith.region import partition_point
 from tilewright.tensorir.dtype import BOOL, INT64
 from tilewright.tensorir.expr import (
@@ -167,6 +169,27 @@ class _Replacer(Mutator):
         if isinstance(condition, IntImm):
             return self.mutate(op.true_value if condition.value else op.false_value)  # type: ignore[no-any-return]
         return Select(condition, self.mutate(op.true_value), self.mutate(op.false_value))
+
+
+class _Moved(Mutator):
+    """Lets tiles begin anywhere: ``var * factor`` becomes ``first`` in all indices. ``failed`` says that ``var`` is used
+    in another way."""
+
+    def __init__(self, analyzer: Analyzer, var: Var, factor: int, first: Expr) -> None:
+        self.analyzer, self.var, self.factor = analyzer, var, factor
+        self.first = analyzer.linear(first)
+        self.failed = False
+
+    def mutate(self, node: Any) -> Any:
+        if not isinstance(node, Expr) or node.dtype is not INT64 or not uses_var(node, {self.var}):
+            return super().mutate(node)
+        form = self.analyzer.linear(node)
+        multiple, other = divmod(form.terms.get(self.var, 0), self.factor)
+        rest = form.without(self.var)
+        if other or any(uses_var(term, {self.var}) for term in rest.terms):
+            self.failed = True
+            return node
+        return self.analyzer.expr(rest.combine(self.first, multiple))
 
 
 _TRUE, _FALSE = IntImm(1, BOOL), IntImm(0, BOOL)
@@ -332,28 +355,66 @@ class _Partitioner(ScopedMutator):
             has_tail = self.simplify(all_of(compare("lt", whole, loop.extent), compare("gt", total, 0)))
         main = _Replacer(dict.fromkeys(offsets, _TRUE)).mutate(loop.body)
 
-        def tail(var: Var | None) -> Stmt:
+        def rows(count: int, first: Expr | None) -> Stmt | None:
+            """A tile of ``count`` rows from ``first`` on (None: from where the last tile begins)."""
+            known = {guard: compare("lt", offset, const(count, INT64)) for guard, offset in offsets.items()}
+            body: Stmt = copy_with_fresh_definitions(_Replacer(known).mutate(loop.body))
+            if first is None:
+                body = body if loop.kind == "parallel" else substitute(body, {loop.var: whole})
+            else:
+                moved = _Moved(self.analyzer, loop.var, factor, first)
+                body = moved.mutate(body)
+                if moved.failed:
+                    return None
+            return self.mutate(body)  # type: ignore[no-any-return]
+
+        def remainders(rest: Expr, end: int, first: Expr | None) -> Stmt | None:
+            """The tail of ``rest`` rows, fewer than ``end``, a tile of its own for each number of rows."""
             chain: Stmt | None = None
-            for remainder in range(factor - 1, 0, -1):
-                known = {guard: compare("lt", offset, const(remainder, INT64)) for guard, offset in offsets.items()}
-                body = copy_with_fresh_definitions(_Replacer(known).mutate(loop.body))
-                body = body if var is not None else substitute(body, {loop.var: whole})
-                chain = IfThenElse(rest.equal(remainder), self.mutate(body), chain)
+            for count in range(end - 1, 0, -1):
+                body = rows(count, first)
+                if body is None:
+                    return None
+                chain = IfThenElse(rest.equal(count), body, chain)
+            return chain
+
+        def tail() -> Stmt:
+            chain = self._halved(factor, total, rest, rows, remainders) or remainders(rest, factor, None)
             if chain is None:
                 return sequence()
             return chain if has_tail is _TRUE else IfThenElse(has_tail, chain)
 
         return self._with_tail(loop, whole, main, tail)
 
-    def _with_tail(self, loop: For, whole: Expr, main: Stmt, tail: Callable[[Var | None], Stmt]) -> Stmt:
+    def _halved(
+        self,
+        factor: int,
+        total: Expr,
+        rest: Expr,
+        rows: Callable[[int, Expr | None], Stmt | None],
+        remainders: Callable[[Expr, int, Expr | None], Stmt | None],
+    ) -> Stmt | None:
+        """The tail as half a tile and what is left then: much less code than a tile for each remainder, and half a tile
+        is about as fast for each of its rows. None if the body does not allow it, or the tail has one size."""
+        half = (factor + 1) // 2
+        if half < 2 or isinstance(rest, IntImm):
+            return None
+        left = self.simplify(total % half) if factor % half == 0 else self.simplify(rest % half)
+        first = rows(half, None)
+        second = remainders(left, half, self.simplify(total - left))
+        if first is None or second is None:
+            return None
+        return sequence(IfThenElse(rest >= half, first), second)
+
+    def _with_tail(self, loop: For, whole: Expr, main: Stmt, tail: Callable[[], Stmt]) -> Stmt:
         annotations = {key: value for key, value in loop.annotations.items() if key != TAIL_ANNOTATION}
         if loop.kind == "parallel":
             with self.analyzer.scope():
                 self.analyzer.bind(loop.var, loop.min, loop.extent)
-                both = IfThenElse(loop.var < whole, self.mutate(main), tail(loop.var))
+                both = IfThenElse(loop.var < whole, self.mutate(main), tail())
             return For(loop.var, loop.min, loop.extent, loop.kind, both, annotations)
         body = self.mutate_in_loop(loop.var, loop.min, whole, main)
-        return sequence(For(loop.var, loop.min, whole, loop.kind, body, annotations), tail(None))
+        return sequence(For(loop.var, loop.min, whole, loop.kind, body, annotations), tail())
 
     def _tile_guard(self, loop: For, guard: _Guard) -> tuple[int, Expr, Expr] | None:
         """``loop.var * factor + offset < total`` with the offset within a tile: factor, offset and total."""

@@ -107,7 +107,8 @@ class _WorkEstimator:
             branches = (self.work(stmt.then_body), self.work(stmt.else_body))
             return expression_cost(stmt.condition) + maximum(*branches)
         if isinstance(stmt, LetStmt):
-            return expression_cost(stmt.value) + self.work(stmt.body)
+            body = self.work(stmt.body)
+            return expression_cost(stmt.value) + substitute(body, {stmt.var: stmt.value})
         if isinstance(stmt, Allocate):
             return self.work(stmt.body)
         if isinstance(stmt, BufferStore):

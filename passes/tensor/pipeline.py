@@ -10,6 +10,7 @@ from tilewright.passes.tensor.hoist_invariant import HoistInvariant
 from tilewright.passes.tensor.loop_partition import LoopPartition
 from tilewright.passes.tensor.lower_blocks import LowerBlocks
 from tilewright.passes.tensor.lower_intrin import LowerIntrin
+from tilewright.passes.tensor.name_indices import NameIndices
 from tilewright.passes.tensor.parallelize_loop import ParallelizeLoop
 from tilewright.passes.tensor.remove_no_op import RemoveNoOp
 from tilewright.passes.tensor.simplify import Simplify
@@ -23,7 +24,8 @@ from tilewright.tensorir.target import Target
 def tensor_pipeline(target: Target | None = None) -> Sequential:
     """The tensor passes in order; ``target`` is the machine, by default :meth:`Target.current` when they run.
 
-    Buffers are compacted right after blocks are gone, while loops still show who carries what. Loops are split before
+    Buffers are compacted right after blocks are gone, while loops still show who carries what; then
+    the parts of fused loops get names. Loops are split before
     vectors are made, so that main loops have no masks. What is parallel is decided on vectors, before unrolling hides
     the work and before storage is planned, which gives each iteration of a parallel loop its own workspace.
     ``LowerIntrin`` comes after the last ``Simplify``: the forms that it writes depend on their rounding, which float
@@ -33,6 +35,7 @@ def tensor_pipeline(target: Target | None = None) -> Sequential:
         [
             LowerBlocks(),
             CompactBuffer(),
+            NameIndices(),
             Simplify(),
             LoopPartition(),
             Simplify(),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TypeVar
 
 from tilewright.tensorir.arith.analyzer import Analyzer
-from tilewright.tensorir.expr import Expr, UnaryOp, Var
+from tilewright.tensorir.dtype import INT64
+from tilewright.tensorir.expr import BinaryOp, Expr, UnaryOp, Var
 from tilewright.tensorir.functor import Mutator
 from tilewright.tensorir.stmt import For, IfThenElse, LetStmt, PrimFunc, Stmt
 
@@ -15,6 +16,10 @@ S = TypeVar("S", bound=Expr)
 def bind_value(analyzer: Analyzer, var: Var, value: Expr) -> None:
     """Tell the analyzer the range (not the value, which would be put back in place of the variable) of a let."""
     if value.dtype.is_integer and value.dtype.lanes == 1:
+        extent = analyzer.division_extent(value) if isinstance(value, BinaryOp) and value.dtype is INT64 else None
+        if extent is not None:
+            analyzer.bind(var, 0, extent)
+            return
         bounds = analyzer.bounds(value)
         if bounds.is_finite:
             low = int(bounds.lower)

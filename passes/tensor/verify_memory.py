@@ -113,15 +113,22 @@ class _MemoryVerifier(ScopedMutator):
             return  # the access may be one that never happens
         for index, extent in zip(op.indices, op.buffer.shape, strict=True):
             first, last = _ends(index)
-            if first is None or last is None or not self._is_over_a_box(index):
+            if first is None or last is None or not (self._may_leave(first, last, extent) and _is_affine(index)):
+                continue
+            if not self._is_over_a_box(index):
                 continue
             # The extremes are reached: all loops around run, and their bounds are exact for affine indices.
             highest = upper_bound_expr(last, self.ranges, self.analyzer)
             lowest = lower_bound_expr(first, self.ranges, self.analyzer)
-            if highest is not None and _is_affine(last) and self.analyzer.prove(highest >= extent):
+            if highest is not None and self.analyzer.prove(highest >= extent):
                 self.fail(op, f"index {index!s} of {op.buffer.name} reaches {highest!s}, its extent is {extent!s}")
-            if lowest is not None and _is_affine(first) and self.analyzer.prove(lowest < 0):
+            if lowest is not None and self.analyzer.prove(lowest < 0):
                 self.fail(op, f"index {index!s} of {op.buffer.name} reaches {lowest!s}")
+
+    def _may_leave(self, first: Expr, last: Expr, extent: Expr) -> bool:
+        """Whether constant bounds leave it open that an index is out of range: for most they do not."""
+        bounds = self.analyzer.bounds
+        return bounds(first).lower < 0 or bounds(last).upper >= bounds(extent).lower
 
     def _is_over_a_box(self, index: Expr) -> bool:
         """Whether the loops that drive an index have bounds that no other loop changes: only then do they all reach
@@ -152,6 +159,8 @@ def _is_affine(index: Expr) -> bool:
             from_terms.append(node)
         elif isinstance(node, BinaryOp) and node.op in ("add", "sub", "mul"):
             stack.extend((node.a, node.b))
+        elif isinstance(node, Ramp):
+            stack.extend((node.base, node.stride))
         elif not isinstance(node, IntImm):
             return False
     return len(from_terms) == len(set(from_terms))

@@ -241,6 +241,21 @@ class Analyzer(ProvingAlgebra):
         coefficient, base = self.modular_set(expr)
         return coefficient % divisor == 0 and base % divisor == 0
 
+    def division_extent(self, value: BinaryOp) -> Expr | None:
+        """An extent such that ``0 <= value < extent``, for a quotient or remainder by a positive int64; None if none is
+        known: ``i % n < n``, and ``i // n < m`` where ``i`` is bound to ``[0, m * n)``."""
+        divisor, whole = self.linear(value.b), self.linear(value.a)
+        if value.op not in ("floordiv", "floormod") or not (self.is_exact(divisor) and self.is_exact(whole)):
+            return None
+        if self.interval(divisor).lower <= 0:
+            return None
+        if value.op == "floormod":
+            return self.expr(divisor)
+        if self.interval(whole).lower < 0:
+            return None
+        largest = next(self.largest_quotients(whole, divisor), None)
+        return None if largest is None else self.expr(largest.shift(1))
+
     def prove(self, condition: ExprLike) -> bool:
         """Whether ``condition`` always holds. False means that no proof was found."""
         condition = as_expr(condition, BOOL)

@@ -142,12 +142,16 @@ class ProvingAlgebra(IndexAlgebra):
         divisor, whole = self.linear(term.b), self.linear(term.a)
         if self.interval(divisor).lower <= 0 or not (self.is_exact(whole) and self.is_exact(divisor)):
             return
+        for largest in self.largest_quotients(whole, divisor):
+            yield [rest.combine(largest, coefficient)]
+
+    def largest_quotients(self, whole: Linear, divisor: Linear) -> Iterator[Linear]:
+        """Upper bounds of ``whole // divisor``, for a positive divisor, by the ends of variables' ranges."""
         for part, factor in whole.terms.items():
             known = self.facts.ranges.get(part)
             end = None if known is None else known[1] if factor > 0 else known[0]
             if end is not None and self.is_exact(end):
-                largest = self.floordiv(whole.without(part).combine(end, factor), divisor)
-                yield [rest.combine(largest, coefficient)]
+                yield self.floordiv(whole.without(part).combine(end, factor), divisor)
 
     def _by_other_quotients(self, form: Linear, term: BinaryOp, coefficient: int) -> Iterator[list[Linear]]:
         """``x // d - y // d >= (x - y) // d``."""

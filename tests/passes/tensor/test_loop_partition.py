@@ -102,7 +102,7 @@ def test_a_specialized_tail_has_constant_extents_only(keeps_results):
         n=16,
     )
     conditions = [str(node.condition) for node in walk(after.body) if isinstance(node, IfThenElse)]
-    assert conditions == [f"n % 6 == {remainder}" for remainder in range(1, 6)]
+    assert conditions == ["n % 6 >= 3", "n % 3 == 1", "n % 3 == 2"]
 
 
 def test_the_start_of_a_reduction_is_split_off(rewrites):
@@ -190,7 +190,7 @@ primfunc @parts(a: Buffer[(n,), float32], b: Buffer[(n,), float32], n: int64) {
 }
 """)
     partitioned = partition_loops(func)
-    assert "if n % 6 == 5" in str(partitioned) or "n % 6 == 1" in str(partitioned)
+    assert "n % 6 >= 3" in str(partitioned)
     values, out = np.arange(n, dtype="f4"), np.zeros(n, "f4")
     interpret(partitioned, values, out, n)
     np.testing.assert_array_equal(out, values + 1)

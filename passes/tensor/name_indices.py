@@ -1,0 +1,101 @@
+"""``NameIndices``: gives the quotients and remainders of a parallel loop's variable names::
+
+    for i in parallel(m * n):                       for i in parallel(m * n):
+        b[i // n, i % n] = a[i % n, i // n]  ->         let row = i // n
+                                                        let column = i % n
+                                                        b[row, column] = a[column, row]
+
+Such a loop is what a schedule makes of several. With a name for each of them, which has a range, indices are short sums
+again, however long the formulas of the extents are; the passes that follow look at each of them many times.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.graphir.module import IRModule
+from tilewright.passes.base import PrimFuncPass
+from tilewright.passes.context import PassContext
+from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.registry import register_pass
+from tilewright.passes.tensor.scoped import ScopedMutator
+from tilewright.tensorir.arith.analyzer import Analyzer
+from tilewright.tensorir.arith.intern import reads_memory
+from tilewright.tensorir.dtype import INT64
+from tilewright.tensorir.expr import BinaryOp, Expr, Var
+from tilewright.tensorir.functor import Mutator, uses_var, walk
+from tilewright.tensorir.stmt import For, LetStmt, PrimFunc, Stmt
+
+_DIVISIONS = ("floordiv", "floormod")
+
+
+class _Naming(Mutator):
+    """Replaces the divisions of one loop's variable in its body by names."""
+
+    def __init__(self, loop: For, analyzer: Analyzer) -> None:
+        self.loop = loop
+        self.analyzer = analyzer
+        self.names: dict[Expr, Var] = {}
+        #: What the body defines: a formula of it has no value yet where the names are defined.
+        self.inner = {node.var for node in walk(loop.body) if isinstance(node, (For, LetStmt))}
+        self.done: dict[Expr, Expr] = {}
+
+    def mutate(self, node: Any) -> Any:
+        if not isinstance(node, Expr):
+            return super().mutate(node)
+        found = self.done.get(node)
+        if found is None:
+            found = self.done[node] = super().mutate(node)
+        return found
+
+    def mutate_BinaryOp(self, op: BinaryOp) -> Expr:
+        if op.op not in _DIVISIONS or op.dtype is not INT64 or not self._has_value(op):
+            return self.generic_mutate(op)  # type: ignore[no-any-return]
+        known = self.analyzer.simplify(op)
+        if isinstance(known, BinaryOp) and known.op in _DIVISIONS:
+            return self.names.setdefault(known, Var(self.loop.var.name, INT64))
+        return self.generic_mutate(known)  # type: ignore[no-any-return]
+
+    def _has_value(self, op: BinaryOp) -> bool:
+        """Whether the division depends on the loop, and can be done wherever the loop's body starts."""
+        return (
+            uses_var(op, {self.loop.var})
+            and not uses_var(op, self.inner)
+            and not reads_memory(op)
+            and all(
+                self.analyzer.prove(node.b > 0)
+                for node in walk(op)
+                if isinstance(node, BinaryOp) and node.op in (*_DIVISIONS, "truncdiv", "truncmod")
+            )
+        )
+
+
+class _Namer(ScopedMutator):
+    def mutate_For(self, loop: For) -> Stmt:
+        if loop.kind != "parallel" or loop.var.dtype is not INT64:
+            return super().mutate_For(loop)
+        with self.analyzer.scope():
+            self.analyzer.bind(loop.var, loop.min, loop.extent)
+            self.analyzer.assume(loop.extent > 0)
+            naming = _Naming(loop, self.analyzer)
+            body: Stmt = naming.mutate(loop.body)
+        if not naming.names:
+            return loop
+        for value, var in reversed(naming.names.items()):
+            body = LetStmt(var, value, body)
+        return For(loop.var, loop.min, loop.extent, loop.kind, body, loop.annotations)
+
+
+def name_indices(func: PrimFunc) -> PrimFunc:
+    """``func`` with names for the quotients and remainders of its parallel loops' variables."""
+    return func.with_body(_Namer(func).mutate(func.body))
+
+
+@register_pass
+@primfunc_pass(opt_level=1, name="NameIndices")
+class NameIndices(PrimFuncPass):
+    """See the module."""
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        """``func`` with names for the quotients and remainders of its parallel loops' variables."""
+        return name_indices(func)
