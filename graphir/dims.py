@@ -6,6 +6,7 @@ declared with ``"batch"`` have provably equal first dimensions.
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -15,6 +16,9 @@ from tilewright.tensorir.expr import Expr, IntImm, Var, const
 from tilewright.tensorir.functor import free_vars, substitute
 
 Dim = int | Expr
+
+#: Answers about dimensions that are kept: a model asks the same of every layer.
+_REMEMBERED = 4096
 
 _symbols: dict[str, Var] = {}
 
@@ -66,10 +70,29 @@ def analyzer_for(*dims: Dim) -> Analyzer:
 
 def simplify(dim: Dim) -> Dim:
     """The dimension in its simplest form, a Python integer if it is constant."""
-    if isinstance(dim, int):
-        return dim
+    return dim if isinstance(dim, int) else _simplified(dim)
+
+
+@functools.lru_cache(maxsize=_REMEMBERED)
+def _simplified(dim: Expr) -> Dim:
     found = analyzer_for(dim).simplify(dim)
     return found.value if isinstance(found, IntImm) else found
+
+
+class DimTable:
+    """Gives equal dimensions one object, so that comparing them is comparing identities."""
+
+    def __init__(self) -> None:
+        self._analyzer = Analyzer()
+        self._known: set[Var] = set()
+
+    def canonical(self, dim: Expr) -> Expr:
+        """The object that stands for all dimensions with the canonical form of ``dim``."""
+        for var in free_vars(dim):
+            if var not in self._known:
+                self._known.add(var)
+                self._analyzer.bind_nonnegative(var)
+        return self._analyzer.canonical(dim)
 
 
 def dim_equal(a: Dim, b: Dim) -> bool:
@@ -80,8 +103,13 @@ def dim_equal(a: Dim, b: Dim) -> bool:
         return a == b
     if (isinstance(a, Var) and isinstance(b, (int, Var))) or (isinstance(b, Var) and isinstance(a, int)):
         return False
-    difference = simplify(a - b)
-    return isinstance(difference, int) and difference == 0
+    return _equal(a, b)
+
+
+@functools.lru_cache(maxsize=_REMEMBERED)
+def _equal(a: Dim, b: Dim) -> bool:
+    found = analyzer_for(a, b).simplify(a - b)
+    return isinstance(found, IntImm) and found.value == 0
 
 
 def shape_equal(a: Iterable[Dim], b: Iterable[Dim]) -> bool:

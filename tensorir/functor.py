@@ -128,6 +128,17 @@ class _Substituter(Mutator):
         self.values = values
         self.buffers = dict(buffers)
 
+    def mutate(self, node: Any) -> Any:
+        return node if isinstance(node, Expr) and self._keeps(node) else super().mutate(node)
+
+    def _keeps(self, expr: Expr) -> bool:
+        """Whether nothing in ``expr`` is replaced."""
+        values = self.values
+        for leaf in leaves(expr):
+            if leaf in values or (isinstance(leaf, Buffer) and self.mutate_buffer(leaf) is not leaf):
+                return False
+        return True
+
     def mutate_Var(self, var: Var) -> Expr:
         return self.values.get(var, var)
 
@@ -205,9 +216,58 @@ def walk(node: Node) -> Iterator[Node]:
         stack.extend(reversed(found))
 
 
+def leaves(node: Node) -> frozenset[Node]:
+    """The variables that occur in ``node`` and the buffers that it accesses (not what it only defines, nor what the
+    shapes of buffers mention). Nodes do not change, so each finds its leaves once, from those of its parts."""
+    try:
+        return node._leaves
+    except AttributeError:
+        pass
+    stack: list[Node] = [node]
+    while stack:
+        current = stack[-1]
+        if hasattr(current, "_leaves"):
+            stack.pop()
+            continue
+        parts, own = _parts_and_buffers(current)
+        pending = [part for part in parts if not hasattr(part, "_leaves")]
+        if pending:
+            stack.extend(pending)
+            continue
+        found: frozenset[Node] = frozenset(own)
+        for part in parts:
+            below = part._leaves
+            if not below <= found:
+                found = below if found <= below else found | below
+        object.__setattr__(current, "_leaves", found)
+        stack.pop()
+    return node._leaves
+
+
+def _parts_and_buffers(node: Node) -> tuple[list[Node], list[Node]]:
+    """What ``node`` owns, and what it is or accesses itself."""
+    parts: list[Node] = []
+    own: list[Node] = [node] if isinstance(node, Var) else []
+    for name, role in node.node_fields:
+        if role == "child":
+            value = getattr(node, name)
+            if value is not None:
+                parts.append(value)
+        elif role == "children":
+            parts.extend(getattr(node, name))
+        elif role == "buffer":
+            own.append(getattr(node, name))
+    return parts, own
+
+
+def accesses_buffers(expr: Expr) -> bool:
+    """Whether ``expr`` reads any buffer."""
+    return any(isinstance(leaf, Buffer) for leaf in leaves(expr))
+
+
 def uses_var(node: Node, variables: set[Var] | frozenset[Var]) -> bool:
     """Whether any of ``variables`` occurs in ``node``."""
-    return any(isinstance(found, Var) and found in variables for found in walk(node))
+    return not leaves(node).isdisjoint(variables)
 
 
 def free_vars(node: Node) -> list[Var]:

@@ -64,7 +64,10 @@ def derived(*, init: Literal[False] = False, **kwargs: Any) -> Any:
 class Node:
     """Base of all loop-level IR nodes."""
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ("__weakref__", "_leaves")
+
+    #: Kept by :func:`tilewright.tensorir.functor.leaves`, once it was asked for.
+    _leaves: frozenset[Any]
 
     #: (name, role) of each field that is part of the node, in order.
     node_fields: ClassVar[tuple[tuple[str, str], ...]] = ()

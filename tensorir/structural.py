@@ -58,7 +58,7 @@ def structural_hash(node: Node) -> int:
     process."""
     hasher = _Hasher()
     hasher.run(node)
-    return int.from_bytes(hasher.state.digest(), "little")
+    return hasher.digest()
 
 
 def _as_plain(value: Any) -> Any:
@@ -211,15 +211,19 @@ class _Hasher:
     """Feeds a program to a hash function, with its definitions numbered in the order in which they come."""
 
     def __init__(self) -> None:
-        self.state = hashlib.blake2b(digest_size=8)
+        self.parts: list[str] = []
         self.numbers: dict[Node, int] = {}
         self.defined = 0
 
     def feed(self, *items: Any) -> None:
-        for item in items:
-            text = str(item).encode("utf-8", "surrogatepass")
-            self.state.update(b"%d:" % len(text))  # a length before each part: no two lists of parts look alike
-            self.state.update(text)
+        self.parts.extend(map(str, items))
+
+    def digest(self) -> int:
+        """The hash of all that was fed: of the lengths of the parts, so that no two lists of parts look alike, and of
+        their text."""
+        lengths = ",".join(map(str, map(len, self.parts)))
+        text = "".join(self.parts).encode("utf-8", "surrogatepass")
+        return int.from_bytes(hashlib.blake2b(lengths.encode() + b";" + text, digest_size=8).digest(), "little")
 
     def run(self, node: Node) -> None:
         stack: list[Node | _Deferred | None] = [node]

@@ -23,13 +23,12 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from tilewright.graphir.dims import Dim
+from tilewright.graphir.dims import Dim, DimTable
 from tilewright.graphir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from tilewright.graphir.types import TensorType, TupleType, Type
 from tilewright.graphir.visitor import post_order
 from tilewright.passes.lower.primitive import SIZES
 from tilewright.tensorir import expr as tir
-from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.errors import TypeInferenceError
 from tilewright.tensorir.functor import Mutator, free_vars, substitute
 
@@ -38,9 +37,7 @@ class SizeGeneralizer:
     """Generalizes the groups of one module; equal groups over different sizes become structurally equal."""
 
     def __init__(self) -> None:
-        #: Knows every dimension met so far, so that equal ones have one canonical form, which is one object.
-        self._analyzer = Analyzer()
-        self._bound: set[tir.Var] = set()
+        self.table = DimTable()
         self._named: dict[str, tir.Var] = {}
 
     def generalize(self, group: Function) -> Function:
@@ -54,14 +51,6 @@ class SizeGeneralizer:
         except TypeInferenceError:  # the types hold for these sizes only
             return group
         return group if found is None else found
-
-    def canonical(self, dim: tir.Expr) -> tir.Expr:
-        """The one object that stands for all dimensions equal to ``dim``."""
-        for var in free_vars(dim):
-            if var not in self._bound:
-                self._bound.add(var)
-                self._analyzer.bind_nonnegative(var)
-        return self._analyzer.canonical(dim)
 
     def size(self, number: int, taken: set[str]) -> tir.Var:
         """The variable that the ``number``-th plain size of a group is; its name is none of ``taken``."""
@@ -120,7 +109,7 @@ class _Generalization:
         made = Call(node.op, args, self.attributes(node.attrs), None, node.span)
         for dim, new in zip(_dims_of(node.type), _dims_of(made.type), strict=True):
             if _is_formula(dim):
-                self.known.setdefault(self.sizes.canonical(dim), new)  # type: ignore[arg-type]
+                self.known.setdefault(self.sizes.table.canonical(dim), new)  # type: ignore[arg-type]
         return made
 
     def parameter_dim(self, dim: Dim) -> Dim:
@@ -128,7 +117,7 @@ class _Generalization:
         if not _is_formula(dim):
             return dim
         assert isinstance(dim, tir.Expr)
-        canonical = self.sizes.canonical(dim)
+        canonical = self.sizes.table.canonical(dim)
         found = self.known.get(canonical)
         if found is None:
             var = self.sizes.size(len(self.formulas), self.taken)
@@ -170,7 +159,7 @@ class _Replacement(Mutator):
 
     def mutate(self, node: Any) -> Any:
         if _is_formula(node):
-            found = self.owner.known.get(self.owner.sizes.canonical(node))
+            found = self.owner.known.get(self.owner.sizes.table.canonical(node))
             if found is not None:
                 return tir.as_expr(found)
         return super().mutate(node)

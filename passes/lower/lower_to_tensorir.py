@@ -9,7 +9,8 @@ After::
     primfunc @add_relu(p, relu) { ... }
     def @main(%x) { %0 = @add_relu(%x); %0 }
 
-Groups that are equal up to names, and to the formulas of their sizes (see :mod:`.generalize`), share one function. A call of an operator outside a group is a group of its own.
+Groups that are equal up to names, and to the formulas of their sizes (see :mod:`.generalize`), share one function. A
+call of an operator outside a group is a group of its own.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 import dataclasses
 
-from tilewright.graphir.dims import Dim, dim_equal, simplify
+from tilewright.graphir.dims import Dim, DimTable
 
 #: Alignment of every value in the arena, in bytes: a cache line, and the widest vector.
 ALIGNMENT = 64
@@ -44,24 +44,26 @@ class ArenaAllocator:
         self.static_bytes = 0
         self.slots: list[Slot] = []
         self._free: list[tuple[int, int]] = []  # (offset, size), ascending, never adjacent
-        self._free_slots: list[Slot] = []
+        #: By their size; equal sizes are one object.
+        self._free_slots: dict[Dim, list[Slot]] = {}
+        self._sizes = DimTable()
 
     def allocate(self, size: Dim) -> Place:
         """Space for ``size`` bytes."""
         if isinstance(size, int):
             return self._allocate_static(max(ALIGNMENT, -(-size // ALIGNMENT) * ALIGNMENT))
-        for position, slot in enumerate(self._free_slots):
-            if dim_equal(slot.size, size):
-                del self._free_slots[position]
-                return Place(slot=slot)
-        slot = Slot(simplify(size), len(self.slots))
+        canonical = self._sizes.canonical(size)
+        free = self._free_slots.get(canonical)
+        if free:
+            return Place(slot=free.pop(0))
+        slot = Slot(canonical, len(self.slots))
         self.slots.append(slot)
         return Place(slot=slot)
 
     def free(self, place: Place) -> None:
         """Take back what :meth:`allocate` gave."""
         if place.slot is not None:
-            self._free_slots.append(place.slot)
+            self._free_slots.setdefault(place.slot.size, []).append(place.slot)
             return
         begin, end = place.offset, place.offset + place.size
         position = bisect.bisect_left(self._free, (begin, 0))

@@ -26,7 +26,7 @@ from tilewright.passes.tensor.remove_no_op import has_effect
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.passes.tensor.simplify import INTEGER_DIVISIONS
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Expr, FloatImm, IntImm, Var
-from tilewright.tensorir.functor import Mutator, walk
+from tilewright.tensorir.functor import Mutator, accesses_buffers, leaves, walk
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, PrimFunc, SeqStmt, Stmt
 from tilewright.tensorir.structural import structural_equal, structural_hash
 
@@ -51,12 +51,10 @@ class _LoopFacts:
 
     def is_invariant(self, expr: Expr) -> bool:
         """Whether ``expr`` has one value in all iterations."""
-        for node in walk(expr):
-            if isinstance(node, Var) and node in self.variables:
-                return False
-            if isinstance(node, BufferLoad) and (node.buffer in self.buffers or self.calls_functions):
-                return False
-        return not has_effect(expr)
+        found = leaves(expr)
+        if not found.isdisjoint(self.variables) or not found.isdisjoint(self.buffers):
+            return False
+        return not (self.calls_functions and accesses_buffers(expr)) and not has_effect(expr)
 
 
 def may_fail(expr: Expr) -> bool:

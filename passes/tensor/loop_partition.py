@@ -172,8 +172,8 @@ class _Replacer(Mutator):
 
 
 class _Moved(Mutator):
-    """Lets tiles begin anywhere: ``var * factor`` becomes ``first`` in all indices. ``failed`` says that ``var`` is used
-    in another way."""
+    """Lets tiles begin anywhere: ``var * factor`` becomes ``first`` in all indices. ``failed`` says that ``var`` is
+    used in another way."""
 
     def __init__(self, analyzer: Analyzer, var: Var, factor: int, first: Expr) -> None:
         self.analyzer, self.var, self.factor = analyzer, var, factor

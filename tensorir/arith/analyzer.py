@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.tensorir.arith import rules
+from tilewright.tensorir.arith.index import Derived
 from tilewright.tensorir.arith.intern import reads_memory, same_structure
 from tilewright.tensorir.arith.interval import EVERYTHING, INFINITY, NONNEGATIVE, Bound, Interval
 from tilewright.tensorir.arith.linear import Linear, constant
@@ -62,7 +63,6 @@ class Analyzer(ProvingAlgebra):
     """
 
     def __init__(self, *, fast: bool = False) -> None:
-        self._simplified: dict[Expr, Expr] = {}
         super().__init__()
         self._lane_vars: dict[int, Var] = {}
         float_tables = (rules.EXACT_FLOAT_RULES, rules.FAST_FLOAT_RULES) if fast else (rules.EXACT_FLOAT_RULES,)
@@ -142,8 +142,9 @@ class Analyzer(ProvingAlgebra):
             self._assume_nonnegative((-form).shift(-1))
 
     def _assume_nonnegative(self, form: Linear) -> None:
-        self.facts.nonnegative += (form,)
-        if len(form.terms) == 1:
+        if len(form.terms) > 1:
+            self.facts.nonnegative += (form,)
+        elif form.terms:  # constant bounds say it all
             ((term, coefficient),) = form.terms.items()
             if coefficient > 0:
                 bounds = Interval(-(form.const // coefficient), INFINITY)
@@ -188,14 +189,12 @@ class Analyzer(ProvingAlgebra):
     def scope(self) -> Iterator[None]:
         """A ``with`` block at whose end all that was bound or assumed inside is forgotten."""
         facts = self.facts
-        derived = (self._linear, self._term_intervals, self._divisions, self.proofs, self._simplified)
-        self.facts = facts.copy()
-        self.forget()
+        derived = self.derived
+        self.facts, self.derived = facts.copy(), Derived(derived)
         try:
             yield
         finally:
-            self.facts = facts
-            self._linear, self._term_intervals, self._divisions, self.proofs, self._simplified = derived
+            self.facts, self.derived = facts, derived
 
     @contextlib.contextmanager
     def assuming(self, *conditions: Expr) -> Iterator[None]:
@@ -204,11 +203,6 @@ class Analyzer(ProvingAlgebra):
             for condition in conditions:
                 self.assume(condition)
             yield
-
-    def forget(self) -> None:
-        """Drop what was derived from facts that no longer hold."""
-        super().forget()
-        self._simplified = {}
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
@@ -286,10 +280,11 @@ class Analyzer(ProvingAlgebra):
     # -- rewriting ----------------------------------------------------------------------------------------------------
 
     def _visit(self, expr: Expr) -> Expr:
-        found = self._simplified.get(expr)
+        found = self.derived.simplified.find(expr)
         if found is None:
-            found = self._simplified[expr] = self._rewrite(expr)
-            self._simplified[found] = found
+            found = self._rewrite(expr)
+            self.derived.simplified[expr] = found
+            self.derived.simplified[found] = found
         return found
 
     def _rewrite(self, expr: Expr) -> Expr:

@@ -12,6 +12,7 @@ import dataclasses
 import math
 
 from tilewright.tensorir.arith import interval as iv
+from tilewright.tensorir.arith.cache import ScopedCache
 from tilewright.tensorir.arith.intern import Interner
 from tilewright.tensorir.arith.interval import EVERYTHING, Interval, type_interval
 from tilewright.tensorir.arith.linear import ZERO, Linear, constant
@@ -57,6 +58,18 @@ class Facts:
         )
 
 
+class Derived:
+    """What was derived from the facts: forms of expressions, bounds of terms, quotients and remainders, proofs, and
+    simplified expressions; ``outer``: what was derived where this scope opened."""
+
+    def __init__(self, outer: Derived | None = None) -> None:
+        self.linear: ScopedCache[Expr, Linear] = ScopedCache(outer and outer.linear)
+        self.intervals: ScopedCache[Expr, Interval] = ScopedCache(outer and outer.intervals)
+        self.divisions: ScopedCache[tuple[object, int], Division] = ScopedCache(outer and outer.divisions)
+        self.proofs: ScopedCache[tuple[object, int], bool] = ScopedCache(outer and outer.proofs)
+        self.simplified: ScopedCache[Expr, Expr] = ScopedCache(outer and outer.simplified)
+
+
 class IndexAlgebra:
     """Converts between expressions and linear forms, and answers for constant bounds and remainders.
 
@@ -74,26 +87,26 @@ class IndexAlgebra:
 
     def forget(self) -> None:
         """Drop what was derived from facts that no longer hold."""
-        self._linear: dict[Expr, Linear] = {}
-        self._term_intervals: dict[Expr, Interval] = {}
-        self._divisions: dict[tuple[object, int], Division] = {}
-        self.proofs: dict[tuple[object, int], bool] = {}
+        self.derived = Derived()
 
     # -- linear forms --------------------------------------------------------------------------------------------
 
     def linear(self, expr: Expr) -> Linear:
         """The canonical form of an int64 scalar."""
-        found = self._linear.get(expr)
+        found = self.derived.linear.find(expr)
         if found is None:
-            found = self._linear[expr] = self._convert(expr)
+            found = self._convert(expr)
+            self.derived.linear[expr] = found
         return found
 
     def _convert(self, expr: Expr) -> Linear:
         if isinstance(expr, IntImm):
+            self.intern.offer_integer(expr)
             return constant(expr.value)
         if isinstance(expr, Var):
             return self._variable(expr)
         if isinstance(expr, BinaryOp):
+            self.intern.offer(expr)
             return self._binary(expr)
         if isinstance(expr, UnaryOp) and expr.op == "neg":
             return -self.linear(expr.a)
@@ -185,7 +198,7 @@ class IndexAlgebra:
             result = self.intern.binary("mul", result, factor)
         if len(ordered) > 1:
             self._factors[result] = ordered
-        form = self._linear[result] = Linear({result: 1}, 0)
+        form = self.derived.linear[result] = Linear({result: 1}, 0)
         return form
 
     def multiply(self, a: Linear, b: Linear) -> Linear:
@@ -225,7 +238,7 @@ class IndexAlgebra:
             op = "add" if form.const > 0 or form.const == -(1 << 63) else "sub"
             amount = form.const if op == "add" else -form.const
             result = self.intern.binary(op, result, self.intern.integer(amount))
-        self._linear[result] = form
+        self.derived.linear[result] = form
         return result
 
     def _scaled(self, term: Expr, coefficient: int) -> Expr:
@@ -308,9 +321,10 @@ class IndexAlgebra:
     def divide(self, a: Linear, divisor: int) -> Division:
         """Quotient and remainder of an index by a positive constant."""
         key = (a.key, divisor)
-        found = self._divisions.get(key)
+        found = self.derived.divisions.find(key)
         if found is None:
-            found = self._divisions[key] = _split_division(self, a, divisor)
+            found = _split_division(self, a, divisor)
+            self.derived.divisions[key] = found
         return found
 
     def _division_term(self, op: str, a: Linear, b: Linear) -> Linear:
@@ -391,13 +405,13 @@ class IndexAlgebra:
 
     def term_interval(self, term: Expr) -> Interval:
         """Constant bounds of one term."""
-        found = self._term_intervals.get(term)
+        found = self.derived.intervals.find(term)
         if found is None:
             found = self._find_interval(term)
             known = self.facts.intervals.get(term)
             if known is not None:
                 found = found.intersect(known)
-            self._term_intervals[term] = found
+            self.derived.intervals[term] = found
         return found
 
     def _find_interval(self, term: Expr) -> Interval:

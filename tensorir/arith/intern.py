@@ -16,6 +16,7 @@ class Interner:
 
     def __init__(self) -> None:
         self._table: dict[tuple[Any, ...], Expr] = {}
+        self._offered: dict[tuple[Any, ...], Expr] = {}
         self._order: dict[Expr, int] = {}
 
     def order(self, expr: Expr) -> int:
@@ -34,18 +35,33 @@ class Interner:
         key = (op, a, b)
         found = self._table.get(key)
         if found is None:
-            found = self._table[key] = BinaryOp(op, a, b)
+            offered = self._offered.pop(key, None)
+            found = self._table[key] = BinaryOp(op, a, b) if offered is None else offered
             self.order(found)
         return found
+
+    def offer(self, expr: BinaryOp) -> None:
+        """Let ``expr`` be the node of its structure, if its operands are in the table and there is no such node yet:
+        what has its canonical form already need not be built again."""
+        key = (expr.op, expr.a, expr.b)
+        if key not in self._table:
+            self._offered.setdefault(key, expr)
 
     def integer(self, value: int, dtype: DataType = INT64) -> Expr:
         """An integer or boolean constant."""
         key = (IntImm, value, dtype)
         found = self._table.get(key)
         if found is None:
-            found = self._table[key] = IntImm(value, dtype)
+            offered = self._offered.pop(key, None)
+            found = self._table[key] = IntImm(value, dtype) if offered is None else offered
             self.order(found)
         return found
+
+    def offer_integer(self, expr: IntImm) -> None:
+        """Let ``expr`` be the node of its value, if there is none yet."""
+        key = (IntImm, expr.value, expr.dtype)
+        if key not in self._table:
+            self._offered.setdefault(key, expr)
 
     def node(self, expr: Expr) -> Expr:
         """The one node of the structure of ``expr``, whose operands are interned already."""

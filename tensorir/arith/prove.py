@@ -40,10 +40,11 @@ class ProvingAlgebra(IndexAlgebra):
         if bounds.upper < 0 or not self._may_help(form) or not self.is_exact(form):
             return False
         key = (form.key, budget)
-        found = self.proofs.get(key)
+        proofs = self.derived.proofs
+        found = proofs.find(key)
         if found is None:
-            self.proofs[key] = False  # while the search asks for itself
-            found = self.proofs[key] = self._search(form, _Search(budget))
+            proofs[key] = False  # while the search asks for itself
+            found = proofs[key] = self._search(form, _Search(budget))
         return found
 
     def _may_help(self, form: Linear) -> bool:
@@ -71,7 +72,12 @@ class ProvingAlgebra(IndexAlgebra):
 
     def _lower_bounds(self, form: Linear) -> Iterator[list[Linear]]:
         """Ways to prove ``form >= 0``: each a list of forms that must all be >= 0."""
-        terms = sorted(form.terms.items(), key=lambda item: -self._latest(item[0]))
+        places = {var: place for place, var in enumerate(self.facts.ranges)}
+
+        def latest(item: tuple[Expr, int]) -> int:
+            return -max([places.get(factor, -1) for factor in self.factors(item[0])])
+
+        terms = sorted(form.terms.items(), key=latest) if len(form.terms) > 1 else list(form.terms.items())
         for term, coefficient in terms:
             for factor in self.factors(term):
                 cofactors = list(self.factors(term))
@@ -86,10 +92,6 @@ class ProvingAlgebra(IndexAlgebra):
                     values = (factor.true_value, factor.false_value)
                     yield [form.without(term).combine(self.linear(v), coefficient) for v in values]
         yield from self._by_facts(form)
-
-    def _latest(self, term: Expr) -> int:
-        ranges = list(self.facts.ranges)
-        return max((ranges.index(f) for f in self.factors(term) if f in self.facts.ranges), default=-1)
 
     def _by_range(
         self, form: Linear, term: Expr, coefficient: int, var: Var, cofactors: tuple[Expr, ...]
@@ -138,7 +140,7 @@ class ProvingAlgebra(IndexAlgebra):
                 yield [rest.combine(self.linear(term.b).shift(-1), coefficient)]
 
     def _by_largest_quotient(self, rest: Linear, term: BinaryOp, coefficient: int) -> Iterator[list[Linear]]:
-        """``x // n <= y // n`` for ``x <= y`` and ``n > 0``: with the end ``m * n - 1`` of a variable's range, ``m - 1``."""
+        """``x // n <= y // n`` for ``x <= y`` and ``n > 0``; ``y`` is ``x`` at the end of a variable's range."""
         divisor, whole = self.linear(term.b), self.linear(term.a)
         if self.interval(divisor).lower <= 0 or not (self.is_exact(whole) and self.is_exact(divisor)):
             return
