@@ -11,11 +11,8 @@ class Bounds:
 
     def __init__(self) -> None:
         self.variables: dict[Var, Interval] = {}
+        #: Of expressions whose variables are all bound, each once.
         self._known: dict[Expr, Interval] = {}
-
-    def forget(self) -> None:
-        """Drop the intervals kept for the expressions of one statement (they are graphs: operands may be shared)."""
-        self._known.clear()
 
     def copy(self) -> Bounds:
         """The same facts, for a function that captures these variables."""

@@ -62,19 +62,27 @@ class ExpressionEmitter:
         raise CodegenError(f"{self.root.name}: {message}\n{underline(self.root, node)}")
 
     def begin_statement(self) -> None:
-        """Forget the values of the statement before: memory may have changed, and they may not dominate."""
+        """Forget the values of the statement before that may be others now: memory may have changed."""
         self._emitted.clear()
-        self.bounds.forget()
 
     def expr(self, expr: Expr) -> str:
-        """The operand that holds the value of ``expr``. An operand that is shared in one statement is written once."""
+        """The operand that holds the value of ``expr``. An operand that is shared in one statement is written once, and
+        index arithmetic once for all statements that what was written dominates."""
         found = self._emitted.get(expr)
+        if found is None:
+            found = self.builder.kept(expr)
         if found is None:
             emitter = _EMITTERS.get(type(expr))
             if emitter is None:
                 self.error(expr, f"no code for expressions of class {type(expr).__name__}")
             found = self._emitted[expr] = emitter(self, expr)
+            if isinstance(expr, (BinaryOp, Ramp, Broadcast)) and all(map(self._is_kept, _operands(expr))):
+                self.builder.keep(expr, found)
         return found
+
+    def _is_kept(self, expr: Expr) -> bool:
+        """Whether the value of an operand depends on nothing that a statement changes."""
+        return isinstance(expr, (Var, IntImm)) or self.builder.kept(expr) is not None
 
     def operand(self, expr: Expr) -> Operand:
         """``expr`` with what is known of its value."""
@@ -155,6 +163,12 @@ class ExpressionEmitter:
         if emitter is None:
             self.error(expr, f"no code for the intrinsic {expr.name}")
         return emitter(self, expr)
+
+
+def _operands(expr: BinaryOp | Ramp | Broadcast) -> tuple[Expr, ...]:
+    if isinstance(expr, BinaryOp):
+        return expr.a, expr.b
+    return (expr.base, expr.stride) if isinstance(expr, Ramp) else (expr.value,)
 
 
 _INT64 = IntImm(0).dtype

@@ -136,8 +136,8 @@ class Builder:
         self.lines: list[str] = []
         self.block = "entry"
         self._count = 0
-        self._known: dict[str, str] = {}
-        self._scopes: list[list[str]] = []
+        self._known: dict[object, str] = {}
+        self._scopes: list[list[object]] = []
 
     def fresh(self, hint: str = "t") -> str:
         """A new name for a value or a block, without its sigil."""
@@ -158,10 +158,19 @@ class Builder:
         """An instruction whose result depends on its operands alone; an equal one that dominates is used again."""
         found = self._known.get(instruction)
         if found is None:
-            found = self._known[instruction] = self.value(instruction, hint)
-            if self._scopes:
-                self._scopes[-1].append(instruction)
+            found = self.value(instruction, hint)
+            self.keep(instruction, found)
         return found
+
+    def keep(self, what: object, operand: str) -> None:
+        """Remember the operand that holds ``what`` (an expression), for as long as this place dominates."""
+        self._known[what] = operand
+        if self._scopes:
+            self._scopes[-1].append(what)
+
+    def kept(self, what: object) -> str | None:
+        """The operand remembered for ``what``, if it may be used here."""
+        return self._known.get(what)
 
     def slot(self, type_text: str, alignment: int, hint: str = "slot") -> str:
         """Stack memory that lives as long as the function's frame."""

@@ -20,9 +20,10 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.scoped import ScopedMutator
-from tilewright.passes.tensor.vector_arith import vector_binary
+from tilewright.passes.tensor.vector_arith import ramp, vector_binary
+from tilewright.tensorir.arith.linear import ZERO
 from tilewright.tensorir.dtype import INT64
-from tilewright.tensorir.expr import BinaryOp, Broadcast, Buffer, BufferLoad, Expr, Select, const
+from tilewright.tensorir.expr import BinaryOp, Broadcast, Buffer, BufferLoad, Expr, Ramp, Select, const
 from tilewright.tensorir.stmt import BufferStore, PrimFunc, Stmt
 from tilewright.tensorir.structural import structural_equal
 
@@ -74,6 +75,10 @@ class _Flattener(ScopedMutator):
     def _offset(self, buffer: Buffer, indices: Sequence[Expr], masked: bool) -> tuple[Expr, ...]:
         if buffer.ndim == 1 and not buffer.strides:
             return tuple(indices)
+        parts = [_affine(index) for index in indices]
+        joins = any(isinstance(index, BinaryOp) and index.op in _QUOTIENTS for index in indices)
+        if None not in parts and not joins:
+            return (self._affine_offset(buffer, [part for part in parts if part is not None]),)
         offset: Expr = const(0, INT64)
         for index, stride in self._joined(buffer, [_as_int64(index) for index in indices], masked):
             offset = vector_binary("add", offset, vector_binary("mul", index, stride))
@@ -133,6 +138,20 @@ class _Flattener(ScopedMutator):
         scalar = self._scalar(divisor, masked)
         return scalar.dtype.lanes == 1 and self.analyzer.prove_equal(scalar, extent)
 
+    def _affine_offset(self, buffer: Buffer, parts: Sequence[tuple[Expr, Expr | None, int]]) -> Expr:
+        """The offset of indices that are scalars or rise evenly from lane to lane, as sums of products: no expression
+        is built only to be taken apart again."""
+        algebra = self.analyzer
+        first, step = ZERO, ZERO
+        for (base, rise, _), stride in zip(parts, element_strides(buffer), strict=True):
+            factor = algebra.linear(stride)
+            first = first + algebra.multiply(algebra.linear(base), factor)
+            if rise is not None:
+                step = step + algebra.multiply(algebra.linear(rise), factor)
+        offset = algebra.expr(algebra.merge_remainders(first))
+        lanes = max([lanes for _, _, lanes in parts], default=1)
+        return offset if lanes == 1 else ramp(offset, algebra.expr(step), lanes)
+
     def mutate_BufferLoad(self, op: BufferLoad) -> Expr:
         indices = self.mutate_all(op.indices)
         predicate = self.mutate(op.predicate) if op.predicate is not None else None
@@ -144,6 +163,17 @@ class _Flattener(ScopedMutator):
         predicate = self.mutate(op.predicate) if op.predicate is not None else None
         offset = self._offset(op.buffer, indices, masked=predicate is not None)
         return BufferStore(self.mutate_buffer(op.buffer), value, offset, predicate)
+
+
+def _affine(index: Expr) -> tuple[Expr, Expr | None, int] | None:
+    """The value of an int64 index in lane 0, its rise from lane to lane (None: none), and its lanes; else None."""
+    if index.dtype is INT64:
+        return index, None, 1
+    if index.dtype.element is INT64 and isinstance(index, Ramp):
+        return index.base, index.stride, index.lanes
+    if index.dtype.element is INT64 and isinstance(index, Broadcast):
+        return index.value, None, index.lanes
+    return None
 
 
 def _as_int64(index: Expr) -> Expr:

@@ -9,7 +9,7 @@ from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.arith.linear import Linear, constant
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import BinaryOp, Compare, Expr, ExprLike, IntImm, Select, UnaryOp, Var, as_expr
-from tilewright.tensorir.functor import uses_var
+from tilewright.tensorir.functor import leaves, uses_var
 
 #: Least value and extent of each variable; bounds may mention variables that come earlier.
 Ranges = Mapping[Var, tuple[ExprLike, ExprLike]]
@@ -86,26 +86,38 @@ class _Extremes:
         raise _NoBoundError
 
 
-def _analyzer_for(ranges: Ranges, analyzer: Analyzer | None) -> Analyzer:
-    """An analyzer that knows the ranges: the caller's, or a new one."""
-    result = analyzer if analyzer is not None else Analyzer()
+def _bind(ranges: Ranges, analyzer: Analyzer) -> None:
     for var, (low, extent) in ranges.items():
-        result.bind(var, low, extent)
-    return result
+        analyzer.bind(var, low, extent)
 
 
-def _on_forms(exprs: Sequence[Expr], ranges: Ranges, analyzer: Analyzer | None, upper: bool) -> list[Expr | None]:
-    owner = analyzer if analyzer is not None else Analyzer()
-    found: list[Expr | None] = []
+def _relevant(exprs: Sequence[Expr], ranges: Ranges) -> Ranges:
+    """Those of ``ranges`` that the values of ``exprs`` depend on, directly or through the ends of others."""
+    needed: set[object] = set().union(*map(leaves, exprs))
+    found: dict[Var, tuple[ExprLike, ExprLike]] = {}
+    for var in reversed(ranges):
+        if var in needed:
+            found[var] = ranges[var]
+            for end in ranges[var]:
+                needed |= leaves(as_expr(end, INT64))
+    return dict(reversed(found.items()))
+
+
+def _extremes(exprs: Sequence[Expr], ranges: Ranges, owner: Analyzer, sides: Sequence[bool]) -> list[list[Expr | None]]:
+    """For each side (True: the upper one), the bounds of ``exprs``."""
+    ranges = _relevant(exprs, ranges)
     with owner.scope():
-        _analyzer_for(ranges, owner)
+        _bind(ranges, owner)
         extremes = _Extremes(ranges, owner)
-        for expr in exprs:
-            try:
-                found.append(owner.expr(extremes.bound(owner.linear(expr), upper)))
-            except _NoBoundError:
-                found.append(None)
-    return found
+        return [[_bound_or_none(extremes, expr, upper) for expr in exprs] for upper in sides]
+
+
+def _bound_or_none(extremes: _Extremes, expr: Expr, upper: bool) -> Expr | None:
+    owner = extremes.analyzer
+    try:
+        return owner.expr(extremes.bound(owner.linear(expr), upper))
+    except _NoBoundError:
+        return None
 
 
 def region_of(
@@ -123,7 +135,7 @@ def region_of(
     """
     owner = analyzer if analyzer is not None else Analyzer()
     exprs = [as_expr(index, INT64) for index in indices]
-    lows, highs = (_on_forms(exprs, ranges, owner, upper) for upper in (False, True))
+    lows, highs = _extremes(exprs, ranges, owner, (False, True))
     return [
         None if low is None or high is None else (low, owner.simplify(high - low + 1))
         for low, high in zip(lows, highs, strict=True)
@@ -132,12 +144,14 @@ def region_of(
 
 def upper_bound_expr(expr: ExprLike, ranges: Ranges, analyzer: Analyzer | None = None) -> Expr | None:
     """An expression without the variables of ``ranges`` that is >= ``expr`` for all their values, or None."""
-    return _on_forms([as_expr(expr, INT64)], ranges, analyzer, upper=True)[0]
+    owner = analyzer if analyzer is not None else Analyzer()
+    return _extremes([as_expr(expr, INT64)], ranges, owner, (True,))[0][0]
 
 
 def lower_bound_expr(expr: ExprLike, ranges: Ranges, analyzer: Analyzer | None = None) -> Expr | None:
     """An expression without the variables of ``ranges`` that is <= ``expr`` for all their values, or None."""
-    return _on_forms([as_expr(expr, INT64)], ranges, analyzer, upper=False)[0]
+    owner = analyzer if analyzer is not None else Analyzer()
+    return _extremes([as_expr(expr, INT64)], ranges, owner, (False,))[0][0]
 
 
 def partition_point(
@@ -154,7 +168,7 @@ def partition_point(
     if any(uses_var(as_expr(end), {var}) for bounds in inner.values() for end in bounds):
         return None
     with owner.scope():
-        _analyzer_for(inner, owner)
+        _bind(inner, owner)
         try:
             lower, upper = _partition(condition, var, _Extremes(inner, owner))
         except _NoBoundError:
