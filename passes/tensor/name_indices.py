@@ -74,6 +74,8 @@ class _Namer(ScopedMutator):
     def mutate_For(self, loop: For) -> Stmt:
         if loop.kind != "parallel" or loop.var.dtype is not INT64:
             return super().mutate_For(loop)
+        if not any(isinstance(node, For) for node in walk(loop.body)):
+            return loop  # used once, and where the parts of a number are joined again they must be known as such
         with self.analyzer.scope():
             self.analyzer.bind(loop.var, loop.min, loop.extent)
             self.analyzer.assume(loop.extent > 0)
