@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
+from page import draw_page, load_page
 from reader import NETWORKS, Reader, compile_network
 
 
