@@ -20,7 +20,7 @@ from tilewright.graphir.op import Operator, get_operator
 from tilewright.graphir.types import TensorType
 from tilewright.graphir.visitor import post_order
 from tilewright.tensorir.expr import Expr as Scalar
-from tilewright.tensorir.expr import binary, maximum, minimum
+from tilewright.tensorir.expr import as_expr, binary, compare, maximum, minimum, select
 
 Array = np.ndarray[Any, Any]
 Rule = Callable[[Sequence[Array], Any, TensorType], Any]
@@ -89,8 +89,10 @@ def _apply(node: Call, op: Operator, args: list[Array]) -> Array | tuple[Array |
     if rule is None or not isinstance(node.type, TensorType):
         return None
     made = rule(args, node.attrs, node.type)
-    if made is None or isinstance(made, np.ndarray):
-        return None if made is None else as_array(made.reshape(-1).tolist(), made.shape)
+    if made is None or (isinstance(made, np.ndarray) and made.dtype == bool):
+        return made
+    if isinstance(made, np.ndarray):
+        return as_array(made.reshape(-1).tolist(), made.shape)
     return as_array([made], ())  # NumPy gives the one object of an array without dimensions itself
 
 
@@ -168,10 +170,37 @@ def _take(args: Sequence[Array], attrs: Any, out: TensorType) -> Any:
 
 
 def _where(args: Sequence[Array], attrs: Any, out: TensorType) -> Array | None:
-    condition, a, b = args
-    if condition.dtype == object:
+    condition, a, b = np.broadcast_arrays(*[arg.astype(object) for arg in args])
+    made = np.empty(condition.size, object)
+    for number, (which, x, y) in enumerate(zip(condition.flat, a.flat, b.flat, strict=True)):
+        made[number] = select(which, x, y) if isinstance(which, Scalar) else (x if which else y)
+    return made.reshape(condition.shape)
+
+
+def _cast(args: Sequence[Array], attrs: Any, out: TensorType) -> Array | None:
+    if not out.dtype.is_integer:
         return None
-    return np.where(condition, a.astype(object), b.astype(object))
+    flat = args[0].reshape(-1)
+    made = np.empty(flat.size, object)
+    made[:] = [select(x, 1, 0) if isinstance(x, Scalar) and x.dtype.is_bool else x for x in flat.tolist()]
+    return made.reshape(args[0].shape)
+
+
+def _comparison(op: str) -> Rule:
+    """A comparison: true or false where that can be proved of all sizes, otherwise an expression."""
+
+    def rule(args: Sequence[Array], attrs: Any, out: TensorType) -> Array | None:
+        if any(arg.dtype.kind not in "iuO" for arg in args):
+            return None
+        a, b = np.broadcast_arrays(*[arg.astype(object) for arg in args])
+        made = np.empty(a.size, object)
+        for number, (x, y) in enumerate(zip(a.flat, b.flat, strict=True)):
+            holds = compare(op, as_expr(x), as_expr(y))
+            analyzer = analyzer_for(x, y)
+            made[number] = True if analyzer.prove(holds) else False if analyzer.prove(~holds) else holds
+        return made.reshape(a.shape) if any(isinstance(x, Scalar) for x in made) else made.astype(bool).reshape(a.shape)
+
+    return rule
 
 
 def _reference_of(name: str) -> Rule:
@@ -197,7 +226,7 @@ _RULES.update(
     trunc_divide=_elementwise(_truncdiv),
     maximum=_elementwise(lambda a, b: maximum(a, b) if isinstance(a, Scalar) or isinstance(b, Scalar) else max(a, b)),
     minimum=_elementwise(lambda a, b: minimum(a, b) if isinstance(a, Scalar) or isinstance(b, Scalar) else min(a, b)),
-    cast=lambda args, attrs, out: args[0] if out.dtype.is_integer else None,
+    cast=_cast,
     concatenate=_moved(lambda args, attrs, out: np.concatenate(args, axis=attrs.axis)),
     reshape=_moved(lambda args, attrs, out: args[0].reshape(_static(out))),
     squeeze=_moved(lambda args, attrs, out: args[0].reshape(_static(out))),
@@ -205,6 +234,12 @@ _RULES.update(
     broadcast_to=_moved(lambda args, attrs, out: np.broadcast_to(args[0], _static(out))),
     take=_take,
     where=_where,
+    equal=_comparison("eq"),
+    not_equal=_comparison("ne"),
+    less=_comparison("lt"),
+    less_equal=_comparison("le"),
+    greater=_comparison("gt"),
+    greater_equal=_comparison("ge"),
     prod=_prod,
     **{name: _reference_of(name) for name in ("slice", "stack", "transpose", "flip", "tile", "repeat", "copy")},
 )

@@ -36,6 +36,9 @@ FORMULAS = {
     "product": gi.prod(SHAPE),
     "cast": gi.cast(SHAPE, dtype="int32"),
     "where": gi.where(gi.const(np.array([True, False, True])), SHAPE, gi.const(np.array([7, 8, 9]))),
+    "minus one stands for": gi.where(gi.equal(SHAPE - SHAPE - 1, SHAPE), gi.const(np.array([1, 1, 1])), SHAPE),
+    "which is larger": gi.where(gi.less(SHAPE, gi.const(np.array([9, 9, 9]))), SHAPE * 2, SHAPE + 1),
+    "comparison as a number": gi.cast(gi.less(SHAPE, gi.const(np.array([9, 9, 9]))), dtype="int64") * 2,
     "rank": gi.squeeze(gi.expand_dims(SHAPE, axis=0), axis=(0,)),
     "stack": gi.reshape(gi.stack([SHAPE, SHAPE], axis=0), newshape=(6,)),
 }
@@ -83,3 +86,25 @@ def test_dims_are_data_of_a_model() -> None:
         found = tw.build(function, target=target)(x)
         assert found.dtype == np.int64
         np.testing.assert_array_equal(found, [210, 3, -1])
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "expected"),
+    [
+        ("equal", -1, False),
+        ("not_equal", -1, True),
+        ("less", 0, False),
+        ("greater_equal", 0, True),
+        ("greater", -1, True),
+    ],
+)
+def test_comparisons_that_hold_for_all_sizes_are_known(name: str, number: int, expected: bool) -> None:
+    found = known_values(gi.get_operator(name)(SHAPE, gi.const(np.array(number))))
+    assert found is not None and found.dtype == bool
+    assert found.tolist() == [expected] * 3
+
+
+def test_comparison_that_depends_on_sizes_is_an_expression() -> None:
+    found = known_values(gi.equal(SHAPE, gi.const(np.array(4))))
+    assert found is not None and found.dtype == object
+    assert [value if isinstance(value, bool) else str(value) for value in found] == ["n == 4", "m == 4", True]
