@@ -181,7 +181,7 @@ def _cast(args: Sequence[Array], attrs: Any, out: TensorType) -> Array | None:
     if not out.dtype.is_integer:
         return None
     flat = args[0].reshape(-1)
-    made = np.empty(flat.size, object)
+    made: Array = np.empty(flat.size, object)
     made[:] = [select(x, 1, 0) if isinstance(x, Scalar) and x.dtype.is_bool else x for x in flat.tolist()]
     return made.reshape(args[0].shape)
 
