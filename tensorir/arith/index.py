@@ -63,11 +63,11 @@ class Derived:
     simplified expressions; ``outer``: what was derived where this scope opened."""
 
     def __init__(self, outer: Derived | None = None) -> None:
-        self.linear: ScopedCache[Expr, Linear] = ScopedCache(outer and outer.linear)
-        self.intervals: ScopedCache[Expr, Interval] = ScopedCache(outer and outer.intervals)
-        self.divisions: ScopedCache[tuple[object, int], Division] = ScopedCache(outer and outer.divisions)
-        self.proofs: ScopedCache[tuple[object, int], bool] = ScopedCache(outer and outer.proofs)
-        self.simplified: ScopedCache[Expr, Expr] = ScopedCache(outer and outer.simplified)
+        self.linear: ScopedCache[Expr, Linear] = ScopedCache(outer.linear if outer else None)
+        self.intervals: ScopedCache[Expr, Interval] = ScopedCache(outer.intervals if outer else None)
+        self.divisions: ScopedCache[tuple[object, int], Division] = ScopedCache(outer.divisions if outer else None)
+        self.proofs: ScopedCache[tuple[object, int], bool] = ScopedCache(outer.proofs if outer else None)
+        self.simplified: ScopedCache[Expr, Expr] = ScopedCache(outer.simplified if outer else None)
 
 
 class IndexAlgebra:

@@ -95,7 +95,7 @@ def _relevant(exprs: Sequence[Expr], ranges: Ranges) -> Ranges:
     """Those of ``ranges`` that the values of ``exprs`` depend on, directly or through the ends of others."""
     needed: set[object] = set().union(*map(leaves, exprs))
     found: dict[Var, tuple[ExprLike, ExprLike]] = {}
-    for var in reversed(ranges):
+    for var in reversed(list(ranges)):
         if var in needed:
             found[var] = ranges[var]
             for end in ranges[var]:
