@@ -183,7 +183,8 @@ def _cast(args: Sequence[Array], attrs: Any, out: TensorType) -> Array | None:
     flat = args[0].reshape(-1)
     made: Array = np.empty(flat.size, object)
     made[:] = [select(x, 1, 0) if isinstance(x, Scalar) and x.dtype.is_bool else x for x in flat.tolist()]
-    return made.reshape(args[0].shape)
+    shaped: Array = made.reshape(args[0].shape)
+    return shaped
 
 
 def _comparison(op: str) -> Rule:
