@@ -76,7 +76,8 @@ def _ocr(name: str, sizes: dict[str, tuple[int, ...]]) -> Case:
     file, shape = reader.NETWORKS[name]
 
     def inputs() -> dict[str, Inputs]:
-        picture = page.draw_page(page.TEXT * 2)[60:, 60:].transpose(2, 0, 1).astype(np.float32) / 127.5 - 1
+        picture = page.draw_page()[60:, 60:].transpose(2, 0, 1).astype(np.float32) / 127.5 - 1
+        picture = np.tile(picture, (1, 3, 2))
         found: dict[str, Inputs] = {}
         for title, (n, _, height, width) in sizes.items():
             parts = [picture[:, 10 * part : 10 * part + height, :width] for part in range(n)]
