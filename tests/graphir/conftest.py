@@ -112,9 +112,9 @@ class Checker:
 
     numba takes a fifth of a second for the smallest kernel, LLVM a hundredth. So what is compiled with numba is what
     adds something: an operator with element types of a kind that it did not have before in this test file (integers,
-    floats, half types; tests/codegen has every operation for every type), with ranks that it did not have, or with a
-    value of an attribute that differs from all earlier ones in more than its numbers. Which values go together is the
-    operator's matter, and LLVM's loops show it.
+    floats, half types; tests/codegen has every operation for every type), with scalars, vectors or arrays where it had
+    none, or with a value of an attribute that differs from all earlier ones in more than its numbers and how many they
+    are. Which values go together is the operator's matter, and LLVM's loops show it.
 
     Attributes:
         all_combinations: whether numba compiles every case.
@@ -126,12 +126,12 @@ class Checker:
 
     def builds(self, call: gi.Call) -> list[tuple[tw.Target, int]]:
         """How to compile ``call``."""
-        case: set[object] = {
-            (call.op, "types", *(_family(str(arg.dtype)) for arg in call.args)),
-            (call.op, "ranks", *(arg.ndim for arg in call.args)),
-        }
-        for name in call.op.attr_names:
-            case.add((call.op, name, re.sub(r"-?\d+(\.\d+)?", "0", repr(getattr(call.attrs, name)))))
+        case: set[object] = {call.op}
+        if call.op.compute is not None:  # others are written in operators that have cases of their own
+            case.add((call.op, "types", *(_family(str(arg.dtype)) for arg in call.args)))
+            case.add((call.op, "ranks", *(min(arg.ndim, 2) for arg in call.args)))
+            for name in call.op.attr_names:
+                case.add((call.op, name, re.sub(r"[-\d.,()\s]+", "0", repr(getattr(call.attrs, name)))))
         new = not case <= self.known
         self.known |= case
         return [*LLVM_BUILDS, *(NUMBA_BUILDS if new or self.all_combinations else ())]

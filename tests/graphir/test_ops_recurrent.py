@@ -23,6 +23,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("nn.gru", {"direction": "reverse"}),
     ("nn.gru", {"linear_before_reset": True}),
     ("nn.lstm", {}),
+    ("nn.lstm", {"clip": 0.25}),  # of what gates take: the state itself is not limited
     ("nn.lstm", {"direction": "bidirectional", "input_forget": True}),
 ]
 

@@ -160,8 +160,9 @@ def test_antialiasing_widens_with_a_symbolic_extent(check: Any) -> None:
 def test_a_part_is_cropped_and_resized(check: Any, method: str) -> None:
     attrs = {"method": method, "coordinate_mode": "tf_crop_and_resize", "roi": (0.4, 0.6, 0.1, 0.9, 1.2, 0.7),
              "extrapolation_value": 10.0}  # fmt: skip
-    check("nn.resize", [((6, 4, 5), "float32")], {"size": (3, 1, 4), **attrs},
-          lambda x: resized(x, (0, 1, 2), (3, 1, 4), attrs), scale=10)  # fmt: skip
+    for size in ((3, 1, 4), (2, 2, 3)):  # of the second axis one place in the middle, or two, of which one is outside
+        check("nn.resize", [((6, 4, 5), "float32")], {"size": size, **attrs},
+              lambda x, size=size: resized(x, (0, 1, 2), size, attrs), scale=10)  # fmt: skip
 
 
 @pytest.mark.parametrize(("policy", "size"), [("not_larger", (4, 3)), ("not_smaller", (7, 5))])

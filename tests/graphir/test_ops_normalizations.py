@@ -1,0 +1,93 @@
+"""Softmax and normalizations over channels and rows, against their formulas in double precision."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilewright import graphir as gi
+from tilewright.graphir.ops.common import FLOATS
+from tilewright.tensorir import tensor as te
+
+N = ({"n": 2}, {"n": 3})
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("axis", [-1, 0, 1])
+def test_softmax_agrees_with_its_formula(check: Any, dtype: str, axis: int) -> None:
+    def oracle(x: Any) -> Any:
+        return np.exp(x) / np.exp(x).sum(axis=axis, keepdims=True)
+
+    types = [(("n", 3, 2), dtype)]
+    check("nn.softmax", types, {"axis": axis}, oracle, None, N)
+    check("nn.log_softmax", types, {"axis": axis}, lambda x: np.log(oracle(x)), None, N)
+    check("nn.softmax", [((2, 0), dtype)], {}, lambda x: x)
+
+
+def test_softmax_neither_overflows_nor_hides_nan(run: Any) -> None:
+    x = gi.var("x", shape=(3, 2))
+    value = np.array([[1e30, 0], [np.nan, 0], [-np.inf, 0]], np.float32)
+    found = run([x], gi.nn.softmax(x), [value])
+    np.testing.assert_array_equal(found, [[1, 0], [np.nan, np.nan], [0, 1]])
+
+
+def test_the_stages_of_softmax_have_names_that_schedules_find() -> None:
+    x = gi.var("x", shape=(3, 2))
+    stage = gi.nn.softmax.compute([te.placeholder((3, 2))], gi.nn.softmax.make_attrs({}), x.type)
+    names = {"softmax_max", "softmax_exp", "softmax_sum", "softmax"}
+    found = {stage.name} | {tensor.name for tensor in stage.inputs} | {t.name for s in stage.inputs for t in s.inputs}
+    assert names <= found
+
+
+def vectors(rng: Any, shape: Any, dtype: Any) -> Any:
+    return (rng.random(shape) + 0.5).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("axis", [1, -1])
+def test_batch_norm_agrees_with_its_formula(check: Any, dtype: str, axis: int) -> None:
+    def oracle(x: Any, gamma: Any, beta: Any, mean: Any, var: Any) -> Any:
+        gamma, beta, mean, var = [a.reshape((-1,) if axis == -1 else (-1, 1)) for a in (gamma, beta, mean, var)]
+        return (x - mean) / np.sqrt(var + 1e-3) * gamma + beta
+
+    types = [(("n", 3, 3), dtype), *[((3,), dtype)] * 4]
+    attrs = {"axis": axis, "epsilon": 1e-3}
+    check("nn.batch_norm", types, attrs, oracle, vectors, N, 2)
+    bare = {**attrs, "center": False, "scale": False}
+    one, zero = np.ones(3), np.zeros(3)
+    check("nn.batch_norm", types, bare, lambda x, g, b, m, v: oracle(x, one, zero, m, v), vectors, N, 2)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("axis", [1, -1])
+def test_layer_norm_and_rms_norm_agree_with_their_formulas(check: Any, dtype: str, axis: int) -> None:
+    shape = (-1,) if axis == -1 else (-1, 1)
+
+    def layer(x: Any, gamma: Any, beta: Any) -> Any:
+        centred = x - x.mean(axis, keepdims=True)
+        return centred / np.sqrt(x.var(axis, keepdims=True) + 1e-5) * gamma.reshape(shape) + beta.reshape(shape)
+
+    def rms(x: Any, gamma: Any) -> Any:
+        return x / np.sqrt((x**2).mean(axis, keepdims=True) + 1e-5) * gamma.reshape(shape)
+
+    vector = ((5,), dtype)
+    check("nn.layer_norm", [(("n", 5, 5), dtype), vector, vector], {"axis": axis}, layer, None, N, 4)
+    check("nn.rms_norm", [(("n", 5, 5), dtype), vector], {"axis": axis}, rms, None, N, 4)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_group_norm_and_instance_norm_agree_with_their_formulas(check: Any, dtype: str) -> None:
+    def group(x: Any, gamma: Any, beta: Any) -> Any:
+        parts = [p - p.mean((1, 2), keepdims=True) for p in (x[:, :2], x[:, 2:])]
+        parts = [p / np.sqrt((p**2).mean((1, 2), keepdims=True) + 1e-5) for p in parts]
+        return np.concatenate(parts, 1) * gamma[:, None] + beta[:, None]
+
+    def instance(x: Any, gamma: Any, beta: Any) -> Any:
+        centred = x - x.mean(2, keepdims=True)
+        return centred / np.sqrt(x.var(2, keepdims=True) + 1e-5) * gamma[:, None] + beta[:, None]
+
+    types = [(("n", 4, 3), dtype), ((4,), dtype), ((4,), dtype)]
+    check("nn.group_norm", types, {"num_groups": 2}, group, None, N, 4)
+    check("nn.instance_norm", types, {}, instance, None, N, 4)
