@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tilewright.tensorir.arith import Analyzer
+from tilewright.tensorir.errors import ShapeError
 from tilewright.tensorir.expr import Expr, IntImm, Var, const
 from tilewright.tensorir.functor import free_vars, substitute
 
@@ -38,11 +39,11 @@ def as_dim(value: Any) -> Dim:
 
     Raises:
         TypeError: it is none of these.
-        ValueError: a negative integer.
+        ShapeError: a negative integer.
     """
     if type(value) is int:
         if value < 0:
-            raise ValueError(f"a dimension cannot be negative, found {value}")
+            raise ShapeError(f"a dimension cannot be negative, found {value}")
         return value
     if isinstance(value, str):
         return symbol(value)
@@ -68,13 +69,29 @@ def analyzer_for(*dims: Dim) -> Analyzer:
     return analyzer
 
 
+#: Formulas for sizes are short; one that is longer came from sizes that were combined with themselves again and again,
+#: of which each step may double the length.
+MOST_TERMS = 256
+
+
 def simplify(dim: Dim) -> Dim:
-    """The dimension in its simplest form, a Python integer if it is constant."""
+    """The dimension in its simplest form, a Python integer if it is constant.
+
+    Raises:
+        ShapeError: it is a formula of more than :data:`MOST_TERMS` terms.
+    """
     return dim if isinstance(dim, int) else _simplified(dim)
 
 
 @functools.lru_cache(maxsize=_REMEMBERED)
 def _simplified(dim: Expr) -> Dim:
+    waiting: list[Expr] = [dim]
+    for _ in range(MOST_TERMS):
+        waiting += _parts(waiting.pop())
+        if not waiting:
+            break
+    else:
+        raise ShapeError(f"a size is a formula of more than {MOST_TERMS} terms")
     found = analyzer_for(dim).simplify(dim)
     return found.value if isinstance(found, IntImm) else found
 
@@ -93,6 +110,17 @@ class DimTable:
                 self._known.add(var)
                 self._analyzer.bind_nonnegative(var)
         return self._analyzer.canonical(dim)
+
+
+def _parts(expr: Expr) -> list[Expr]:
+    """The expressions that ``expr`` is made of directly."""
+    found: list[Expr] = []
+    for name, role in expr.node_fields:
+        if role == "child":
+            found.append(getattr(expr, name))
+        elif role == "children":
+            found += getattr(expr, name)
+    return found
 
 
 def dim_equal(a: Dim, b: Dim) -> bool:

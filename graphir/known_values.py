@@ -19,6 +19,7 @@ from tilewright.graphir.expr import Call, Constant, Expr, Tuple, TupleGetItem
 from tilewright.graphir.op import Operator, get_operator
 from tilewright.graphir.types import TensorType
 from tilewright.graphir.visitor import post_order
+from tilewright.tensorir.errors import ShapeError
 from tilewright.tensorir.expr import Expr as Scalar
 from tilewright.tensorir.expr import as_expr, binary, compare, maximum, minimum, select
 
@@ -65,7 +66,9 @@ def _find(node: Expr) -> Array | tuple[Array | None, ...] | None:
     if isinstance(node, TupleGetItem):
         found = _KNOWN[node.value]
         return found[node.index] if isinstance(found, tuple) else None
-    if not isinstance(node, Call) or not isinstance(node.op, Operator) or not node.op.pure or not _worth(node.type):
+    if not isinstance(node, Call) or not isinstance(node.op, Operator) or not _worth(node.type):
+        return None
+    if not node.op.pure or not node.op.bounded_reference:
         return None
     args: list[Array] = []
     for arg in node.args:
@@ -96,14 +99,23 @@ def _apply(node: Call, op: Operator, args: list[Array]) -> Array | tuple[Array |
     return as_array([made], ())  # NumPy gives the one object of an array without dimensions itself
 
 
-def as_array(values: Sequence[Any], shape: Sequence[int]) -> Array:
-    """Numbers and integer expressions as an array: of int64 if all are numbers, else of objects, simplified."""
-    simple = [simplify(value) if isinstance(value, Scalar) else value for value in values]
+def as_array(values: Sequence[Any], shape: Sequence[int]) -> Array | None:
+    """Numbers and integer expressions as an array: of int64 if all are numbers, else of objects, simplified; None if an
+    expression is too long to be followed."""
+    try:
+        simple = [simplify(value) if isinstance(value, Scalar) else _wrapped(value) for value in values]
+    except ShapeError:
+        return None
     if all(not isinstance(value, Scalar) for value in simple):
         return np.array(simple, np.int64).reshape(tuple(shape))
     result = np.empty(len(simple), object)
     result[:] = simple
     return result.reshape(tuple(shape))
+
+
+def _wrapped(value: int) -> int:
+    """``value`` as arithmetic of 64 bits has it."""
+    return value if -(1 << 63) <= value < 1 << 63 else (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 # Rules: on arrays of which at least one holds integer expressions.

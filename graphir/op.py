@@ -61,6 +61,8 @@ class Operator:
         literals_from: Python numbers among the arguments take the element type of the first tensor at this place or
             after it.
         pure: whether calls may be removed, merged and computed at build time.
+        bounded_reference: whether ``reference`` needs memory and time in proportion to its arguments and its result,
+            whatever the attributes are: so constants can be computed with while a model is read.
     """
 
     name: ClassVar[str] = ""
@@ -70,6 +72,7 @@ class Operator:
     num_outputs: ClassVar[int] = 1
     literals_from: ClassVar[int] = 0
     pure: ClassVar[bool] = True
+    bounded_reference: ClassVar[bool] = True
 
     def __init__(self) -> None:
         fields = dataclasses.fields(self.Attrs)

@@ -7,6 +7,10 @@ from typing import Any
 
 from tilewright.graphir.dims import Dim, as_dim, format_shape, shape_equal
 from tilewright.tensorir.dtype import TENSOR_DTYPES, DataType, as_dtype
+from tilewright.tensorir.errors import ShapeError
+
+#: Places in a tensor are counted in bytes by signed integers of 64 bits.
+_MOST_BYTES = (1 << 63) - 1
 
 
 class Type:
@@ -21,6 +25,10 @@ class TensorType(Type):
     Args:
         shape: dimensions: integers, names of symbolic dimensions, or integer expressions over them.
         dtype: element type.
+
+    Raises:
+        TypeError: a dimension or the element type is none.
+        ShapeError: a dimension is negative, or the elements have more bytes than memory has addresses.
 
     Equality is provable equality of the shapes for all values of the symbolic dimensions.
     """
@@ -37,6 +45,12 @@ class TensorType(Type):
         self.dtype = as_dtype(dtype)
         if str(self.dtype) not in TENSOR_DTYPES:
             raise TypeError(f"a tensor's element type is one of {', '.join(TENSOR_DTYPES)}, not {self.dtype!s}")
+        size = self.dtype.bytes
+        for dim in self.shape:
+            if type(dim) is int and dim > 1:
+                size *= dim
+        if size > _MOST_BYTES:
+            raise ShapeError(f"a tensor of shape {format_shape(self.shape)} has more bytes than memory has addresses")
 
     @property
     def ndim(self) -> int:

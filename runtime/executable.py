@@ -48,7 +48,7 @@ class Executable:
 
         Raises:
             InputError: an input does not fit the signature (also a ``TypeError`` and a ``ValueError``).
-            ExecutionError: the model computed a negative size for one of its tensors.
+            ExecutionError: the model computed a negative size for one of its tensors, or there is not enough memory.
         """
         signature = self.signature
         inputs, sizes = signature.check(signature.arrange(args, named), convert)

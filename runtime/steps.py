@@ -73,16 +73,23 @@ class Step:
 
         Raises:
             InputError: two sizes differ that the model takes for equal.
+            ExecutionError: there is not enough memory.
         """
         known = self._shapes.get(sizes)
         if known is None:
             known = self._remember(sizes)
         shapes, arena_bytes, large = known
-        if large:
-            outputs = [self._empty(shape, dtype) for shape, dtype in zip(shapes, self._dtypes, strict=True)]
-        else:
-            outputs = [np.empty(shape, dtype) for shape, dtype in zip(shapes, self._dtypes, strict=True)]
-        block = self._arenas.take(arena_bytes)
+        try:
+            if large:
+                outputs = [self._empty(shape, dtype) for shape, dtype in zip(shapes, self._dtypes, strict=True)]
+            else:
+                outputs = [np.empty(shape, dtype) for shape, dtype in zip(shapes, self._dtypes, strict=True)]
+            block = self._arenas.take(arena_bytes)
+        except (MemoryError, ValueError) as error:  # ValueError: more than NumPy can address
+            raise ExecutionError(
+                f"no memory for the results, of shapes {', '.join(map(str, shapes))}, and {arena_bytes} bytes of "
+                f"intermediate values: {error}"
+            ) from None
         try:
             self._run(inputs, outputs, block, arena_bytes, sizes)
         finally:

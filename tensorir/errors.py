@@ -15,6 +15,10 @@ class TypeInferenceError(TilewrightError, TypeError):
     """An expression has no type: the message names operator, argument, expected and found."""
 
 
+class ShapeError(TilewrightError, ValueError):
+    """A shape is none: a size is negative, or the tensor has more bytes than memory has addresses."""
+
+
 class VerifyError(TilewrightError):
     """A program breaks a rule of its IR: an undefined variable, a wrong type, an index out of bounds."""
 

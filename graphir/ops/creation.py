@@ -174,7 +174,10 @@ class arange(Operator):
             if step < 0:
                 step, distance = -step, as_expr(attrs.start) - as_expr(attrs.stop)
             return simplify(binary("max", (distance + (step - 1)) // step, as_expr(0)))
-        count: int = math.ceil((attrs.stop - attrs.start) / attrs.step)
+        try:
+            count: int = math.ceil((attrs.stop - attrs.start) / attrs.step)
+        except (ValueError, OverflowError) as error:
+            raise self.error("stop", "a finite count of numbers", f"{attrs.stop} from {attrs.start}: {error}") from None
         return max(0, count)
 
     def infer_type(self, args: Sequence[TensorType], attrs: ArangeAttrs) -> TensorType:

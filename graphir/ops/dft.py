@@ -24,6 +24,9 @@ from tilewright.graphir.types import TensorType
 from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.expr import as_expr, maximum
 
+#: Elements of a matrix that is a constant of the model.
+_LARGEST_CONSTANT = 1 << 24
+
 
 @dataclasses.dataclass(frozen=True)
 class DftAttrs:
@@ -79,6 +82,8 @@ class dft(Operator):
             raise self.error("axis", "another axis than the last", attrs.axis)
         shape = list(x.shape)
         length = self.length(x.shape, attrs)
+        if isinstance(length, int) and length < 1:
+            raise self.error(0, "a signal that is not empty", x)
         to_spectrum = attrs.onesided and not attrs.inverse
         shape[axis] = simplify(length // 2 + 1) if to_spectrum else length
         shape[-1] = 1 if attrs.onesided and attrs.inverse else 2
@@ -111,7 +116,9 @@ class dft(Operator):
         moved = moved if dtype is wide else calls.cast(moved, dtype=wide)
         extents = (x.shape[axis], x.shape[-1], out.shape[axis], out.shape[-1])
         length = self.length(x.shape, attrs)
-        if all(isinstance(dim, int) for dim in (*extents, length)):
+        # A large matrix is computed when the model runs: a formula takes no memory.
+        sizes = [dim for dim in (*extents, length) if isinstance(dim, int)]
+        if len(sizes) == 5 and math.prod(sizes[:-1]) <= _LARGEST_CONSTANT:
             matrix: GraphExpr = const(_matrix(extents, length, attrs), wide)
         else:
             matrix = _symbolic_matrix(extents, length, attrs, wide)

@@ -127,6 +127,7 @@ class einsum(Operator):
     types are rounded after each of them."""
 
     name = "einsum"
+    bounded_reference = False
     arguments = ("operand", "*operands")
     Attrs = EinsumAttrs
 

@@ -13,6 +13,7 @@ result needs more than twice the memory of its arguments, where all such results
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 
@@ -29,6 +30,9 @@ from tilewright.passes.decorators import function_pass
 from tilewright.passes.graph.walk import rewrite_graph
 from tilewright.passes.registry import register_pass
 from tilewright.tensorir.errors import add_note
+
+#: References of windows and the like make intermediate values of the size of their attributes, such as padding.
+_MOST_IN_ATTRS = 256
 
 
 @register_config_option("graphir.FoldConstant")
@@ -94,6 +98,9 @@ def _fold_call(node: Call, budget: _Budget, ctx: PassContext) -> Expr:
     if not budget.allows(size, given):
         ctx.remark(f"{op.name} not computed: its result has {size} bytes", "missed", summary(node))
         return node
+    if not op.bounded_reference and largest_integer(node.attrs) > _MOST_IN_ATTRS:
+        ctx.remark(f"{op.name} not computed: its attributes ask for large intermediate values", "missed", summary(node))
+        return node
     try:
         result = op.reference([arg.data for arg in node.args if isinstance(arg, Constant)], node.attrs)
     except Exception as error:
@@ -103,6 +110,16 @@ def _fold_call(node: Call, budget: _Budget, ctx: PassContext) -> Expr:
         return Tuple([Constant(np.ascontiguousarray(part), node.span) for part in result], node.span)
     # ascontiguousarray would give a scalar one dimension
     return Constant(np.asarray(result, order="C"), node.span)
+
+
+def largest_integer(value: object) -> int:
+    """The greatest magnitude of the integers in a record of attributes, or in tuples of them."""
+    if isinstance(value, (int, float)):
+        return abs(int(value)) if math.isfinite(value) else 0
+    if not isinstance(value, tuple):
+        fields = getattr(value, "__dataclass_fields__", ())
+        value = tuple(getattr(value, name) for name in fields)
+    return max(map(largest_integer, value), default=0)
 
 
 def type_bytes(found: Type) -> int | None:

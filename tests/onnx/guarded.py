@@ -12,16 +12,14 @@ import json
 import os
 import queue
 import resource
-import subprocess
 import sys
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.onnx.cases import Outcome, all_cases, folder_of, model_of, run_case
+from tests.onnx.process import ROOT, LineProcess, ProcessError
 
-ROOT = Path(__file__).resolve().parents[2]
 PASSING = Path(__file__).with_name("passing.txt")
 
 #: Of one case: seconds (a network has a hundred kernels), and bytes of address space.
@@ -32,54 +30,19 @@ class Worker:
     """A process that runs cases, one line in and one line out for each."""
 
     def __init__(self, target: str) -> None:
-        self.target = target
-        self.process: subprocess.Popen[str] | None = None
-        self.lines: queue.Queue[str] = queue.Queue()
+        self.process = LineProcess(["tests.onnx.guarded", "--worker", target], TIME_LIMIT)
 
     def run(self, name: str) -> Outcome:
         """The outcome of a case, ``crashed`` and ``hung`` among them."""
-        if self.process is None:
-            self._start()
-        assert self.process is not None and self.process.stdin is not None
-        self.process.stdin.write(name + "\n")
-        self.process.stdin.flush()
-        limit = NETWORK_TIME_LIMIT if folder_of(name) == "real" else TIME_LIMIT
         try:
-            line = self.lines.get(timeout=limit)
-        except queue.Empty:
-            self.stop()
-            return Outcome("hung", f"no result after {limit:.0f} s")
-        if not line:
-            code = self.process.wait()
-            self.stop()
-            return Outcome("crashed", f"the process ended with {code}")
-        return Outcome(*json.loads(line))
-
-    def _start(self) -> None:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.onnx.guarded", "--worker", self.target],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-        )
-        lines: queue.Queue[str] = queue.Queue()
-        self.process, self.lines = process, lines
-
-        def read() -> None:
-            assert process.stdout is not None
-            for line in process.stdout:
-                lines.put(line)
-            lines.put("")
-
-        threading.Thread(target=read, daemon=True).start()
+            limit = NETWORK_TIME_LIMIT if folder_of(name) == "real" else TIME_LIMIT
+            return Outcome(*json.loads(self.process.ask(name, limit)))
+        except ProcessError as error:
+            return Outcome(error.status, error.reason)
 
     def stop(self) -> None:
         """End the process."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
-            self.process = None
+        self.process.stop()
 
 
 def run_guarded(names: Iterable[str], target: str, workers: int = 2) -> Iterator[tuple[str, Outcome]]:

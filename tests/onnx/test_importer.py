@@ -188,7 +188,8 @@ def test_all_missing_operators_are_named_at_once() -> None:
 
 
 def test_nodes_are_the_places_of_operators_and_of_errors() -> None:
-    nodes = [helper.make_node("Transpose", ["x"], ["t"], name="turn"), helper.make_node("Concat", ["x", "t"], ["y"])]
+    turn = helper.make_node("Transpose", ["x"], ["t"], name="turn")
+    nodes = [turn, helper.make_node("Concat", ["x", "t"], ["y"], axis=1)]
     mod = tw.from_onnx(model(nodes[:1], [("x", FLOAT, [2, 3])], ["t"]))
     assert mod["main"].body.span == "Transpose 'turn'"
     with pytest.raises(TypeInferenceError) as caught:

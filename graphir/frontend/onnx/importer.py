@@ -20,6 +20,7 @@ from tilewright.graphir.frontend.onnx import converters
 from tilewright.graphir.frontend.onnx.model import (
     ShapeEntry,
     check_inputs,
+    check_names,
     input_type,
     known_input,
     label_of,
@@ -27,10 +28,12 @@ from tilewright.graphir.frontend.onnx.model import (
     read_model,
     subgraphs_of,
     symbol_name,
+    why_undefined,
 )
 from tilewright.graphir.frontend.onnx.node import Node
 from tilewright.graphir.frontend.onnx.registry import find_converter, normalized_domain
 from tilewright.graphir.frontend.onnx.runtime_sizes import RuntimeSizes
+from tilewright.graphir.frontend.onnx.schema import STANDARD_DOMAINS, check_node, schema_of
 from tilewright.graphir.frontend.onnx.sizes import with_equal_sizes
 from tilewright.graphir.frontend.onnx.tensors import Array, onnx_type, to_array
 from tilewright.graphir.module import IRModule
@@ -42,8 +45,12 @@ from tilewright.tensorir.errors import InputError, TilewrightError, UnsupportedO
 #: Values by their names; an empty name stands for one that is left out.
 Scope = MutableMapping[str, Expr]
 
-#: Functions of a model, or of the standard, may call each other this deep.
-_MAX_DEPTH = 64
+#: Functions and subgraphs may lie in each other this deep.
+_MAX_DEPTH = 32
+
+#: Calls of functions and iterations of loops may come to so many nodes, beside those of the graph itself: a file of
+#: some lines can ask for more than any memory holds.
+MOST_EXPANDED = 1 << 16
 
 
 def from_onnx(
@@ -91,12 +98,15 @@ class _Importer:
         self.placed: set[Expr] = set()  # what has its place in the source already
         self.depth = 0
         self.runtime_sizes = RuntimeSizes()
+        self.expanded = 0
 
     def module(self, shapes: Mapping[str, Sequence[ShapeEntry]], values: Mapping[str, Any]) -> IRModule:
         graph = self.model.graph
         self.check_operators(graph)
         initializers = {tensor.name for tensor in graph.initializer}
         inputs = [info for info in graph.input if info.name not in initializers]
+        if len({info.name for info in inputs}) != len(inputs):
+            raise InputError(f"two inputs have one name among {_few([info.name for info in inputs])}")
         check_inputs("shapes", shapes, [info.name for info in inputs])
         check_inputs("values", values, [info.name for info in inputs])
         scope: Scope = {}
@@ -116,7 +126,7 @@ class _Importer:
 
     def check_operators(self, graph: GraphProto) -> None:
         missing: dict[str, list[str]] = {}
-        self._collect(graph.node, self.opsets, missing, set())
+        self._collect(graph.node, self.opsets, missing, set(), 0)
         if missing:
             lines = [f"{operator} (nodes: {_few(nodes)})" for operator, nodes in sorted(missing.items())]
             raise UnsupportedOperatorError(f"no converter for {'; '.join(lines)}")
@@ -127,17 +137,21 @@ class _Importer:
         opsets: Mapping[str, int],
         missing: dict[str, list[str]],
         entered: set[tuple[str, str]],
+        depth: int,
     ) -> None:
+        if depth > _MAX_DEPTH:
+            raise InputError(f"subgraphs and functions lie in each other more than {_MAX_DEPTH} deep")
         for node in nodes:
+            check_names(node)
             domain = normalized_domain(node.domain)
             for graph in subgraphs_of(node):
-                self._collect(graph.node, opsets, missing, entered)
+                self._collect(graph.node, opsets, missing, entered, depth + 1)
             function = self.functions.get((domain, node.op_type))
             if function is not None:
                 if (domain, node.op_type) not in entered:
                     entered.add((domain, node.op_type))
-                    self._collect(function.node, {**opsets, **opsets_of(function.opset_import)}, missing, entered)
-            elif not _is_known(node, opsets.get(domain, 1)):
+                    self._collect(function.node, _opsets_in(function, opsets), missing, entered, depth + 1)
+            elif not _is_known(node, _opset(domain, opsets, label_of(node))):
                 name = f"{domain}.{node.op_type}" if domain else node.op_type
                 missing.setdefault(name, []).append(node.name or next(iter(node.output), ""))
 
@@ -147,18 +161,30 @@ class _Importer:
         """The outputs of ``graph``, whose inputs are in ``scope``; what it computes is added there."""
         if graph.sparse_initializer:
             raise UnsupportedOperatorError("sparse initializers are not supported")
+        own = scope.maps[0] if isinstance(scope, ChainMap) else scope
+        named = set()
         for tensor in graph.initializer:
-            if tensor.name not in scope:
-                scope[tensor.name] = Constant(self.array(tensor))
+            if tensor.name in named:
+                raise InputError(f"graph {graph.name!r} has two constants {tensor.name!r}")
+            named.add(tensor.name)
+            if tensor.name not in own:
+                own[tensor.name] = Constant(self.array(tensor))
         self.nodes(graph.node, scope, opsets)
         return [self._value(scope, output.name, "the graph's outputs") for output in graph.output]
 
     def nodes(self, nodes: Sequence[NodeProto], scope: Scope, opsets: Mapping[str, int]) -> None:
+        if self.depth:
+            self.expanded += len(nodes)
+            if self.expanded > MOST_EXPANDED:
+                raise InputError(f"functions and loops come to more than {MOST_EXPANDED} nodes")
+        own = scope.maps[0] if isinstance(scope, ChainMap) else scope
         for node in nodes:
             label = label_of(node)
             try:
-                inputs = [self._value(scope, name, label) if name else None for name in node.input]
-                inputs = with_equal_sizes(node, inputs)
+                inputs = [self._value(scope, name, label, nodes) if name else None for name in node.input]
+                for name in node.output:
+                    if name and name in own:
+                        raise InputError(f"{label}: value {name!r} is defined before it already")
                 results = self.convert(node, inputs, scope, opsets, label)
             except TilewrightError as error:
                 add_note(error, f"in node {label}")
@@ -173,14 +199,15 @@ class _Importer:
     ) -> list[Expr | None]:
         domain = normalized_domain(node.domain)
         function = self.functions.get((domain, node.op_type))
-        opset = opsets.get(domain, 1)
         if function is None:
+            opset = _opset(domain, opsets, label)
+            check_node(node, opset, domain, inputs, label)
+            inputs = with_equal_sizes(node, inputs)
             converter = find_converter(domain, node.op_type, opset)
             if converter is not None:
 
                 def subgraph(graph: GraphProto, values: Sequence[Expr]) -> list[Expr]:
-                    inner = ChainMap({i.name: value for i, value in zip(graph.input, values, strict=True)}, scope)
-                    return self.graph(graph, inner, opsets)
+                    return self.subgraph(graph, values, scope, opsets, label)
 
                 seen = Node(node, opset, label, inputs, self.array, subgraph, self.runtime_sizes)
                 results = _results(converter(seen), len(node.output))
@@ -190,19 +217,37 @@ class _Importer:
                 raise UnsupportedOperatorError(f"no converter for {node.op_type} of these types")
         return self.function(function, node, inputs, opsets)
 
+    def enter(self, what: str) -> None:
+        """Go one step down, into a function or a subgraph."""
+        self.depth += 1
+        if self.depth > _MAX_DEPTH:
+            raise InputError(f"{what} calls itself, or lies more than {_MAX_DEPTH} deep in others")
+
+    def subgraph(
+        self, graph: GraphProto, values: Sequence[Expr], scope: Scope, opsets: Mapping[str, int], label: str
+    ) -> list[Expr]:
+        """The outputs of a graph in an attribute, for values of its inputs; it sees the values around the node."""
+        if len(graph.input) != len(values):
+            raise InputError(f"{label}: graph {graph.name!r} has {len(graph.input)} inputs, expected {len(values)}")
+        self.enter(f"graph {graph.name!r}")
+        inner = {info.name: value for info, value in zip(graph.input, values, strict=True)}
+        outputs = self.graph(graph, ChainMap(inner, scope), opsets)
+        self.depth -= 1
+        return outputs
+
     def function(
         self, function: FunctionProto, node: NodeProto, inputs: list[Expr | None], opsets: Mapping[str, int]
     ) -> list[Expr | None]:
         """The results of a function of nodes; it sees its own inputs only."""
-        self.depth += 1
-        if self.depth > _MAX_DEPTH:
-            raise InputError(f"function {function.name} calls itself")
+        self.enter(f"function {function.name}")
+        if len(inputs) > len(function.input):
+            raise InputError(f"function {function.name} has {len(function.input)} inputs, found {len(inputs)}")
         scope: Scope = {name: value for name, value in zip(function.input, inputs, strict=False) if value is not None}
         left_out = {name for name in function.input if name not in scope}
         attributes = {attribute.name: attribute for attribute in function.attribute_proto}
         attributes |= {attribute.name: attribute for attribute in node.attribute}
         body = [_bound(inner, attributes, left_out) for inner in function.node]
-        self.nodes(body, scope, {**opsets, **opsets_of(function.opset_import)})
+        self.nodes(body, scope, _opsets_in(function, opsets))
         # A body may leave out a result, for which the node then has no use.
         results = [scope.get(name) for name in function.output]
         self.depth -= 1
@@ -219,10 +264,10 @@ class _Importer:
         return to_array(tensor, self.folder)
 
     @staticmethod
-    def _value(scope: Scope, name: str, user: str) -> Expr:
+    def _value(scope: Scope, name: str, user: str, nodes: Sequence[NodeProto] = ()) -> Expr:
         found = scope.get(name)
         if found is None:
-            raise InputError(f"{user}: value {name!r} is defined by nothing before it")
+            raise InputError(f"{user}: value {name!r} is defined by nothing before it{why_undefined(name, nodes)}")
         return found
 
 
@@ -231,6 +276,18 @@ def _bound_sizes(value: Expr, node: Node) -> Expr:
     for dim, size in node.bound_sizes.items():
         value = bind_size(value, size, dim)
     return value
+
+
+def _opset(domain: str, opsets: Mapping[str, int], label: str) -> int:
+    """The version of the operators of ``domain``, which a model must say of those of the standard."""
+    found = opsets.get(domain)
+    if found is None and not domain:
+        raise InputError(f"{label}: the model does not say the opset of its operators (opset_import)")
+    return 1 if found is None else found
+
+
+def _opsets_in(function: FunctionProto, opsets: Mapping[str, int]) -> dict[str, int]:
+    return {**opsets, **opsets_of(function.opset_import)}
 
 
 def _results(made: Expr | Sequence[Expr], count: int) -> list[Expr | None]:
@@ -266,24 +323,17 @@ def _bound(node: NodeProto, attributes: Mapping[str, onnx.AttributeProto], left_
 
 
 def _is_known(node: NodeProto, opset: int) -> bool:
-    """Whether there is a converter, or a function body in the standard."""
-    if find_converter(node.domain, node.op_type, opset) is not None:
-        return True
-    schema = _schema(node, opset)
+    """Whether there is a converter, or a function body in the standard, of an operator that the opset has."""
+    domain = normalized_domain(node.domain)
+    schema = schema_of(node.op_type, opset, domain)
+    if find_converter(domain, node.op_type, opset) is not None:
+        return schema is not None or domain not in STANDARD_DOMAINS
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
-
-
-def _schema(node: NodeProto, opset: int) -> Any:
-    # Any: the package's type information does not know what a schema can do.
-    try:
-        return onnx.defs.get_schema(node.op_type, opset, node.domain)
-    except onnx.defs.SchemaError:
-        return None
 
 
 def _standard_body(node: NodeProto, opset: int, inputs: Sequence[Expr | None]) -> FunctionProto | None:
     """The function that the standard defines a node's operator by, if it does."""
-    schema = _schema(node, opset)
+    schema = schema_of(node.op_type, opset, normalized_domain(node.domain))
     if schema is None:
         return None
     if schema.has_function:

@@ -39,7 +39,10 @@ def read_model(source: str | os.PathLike[str] | bytes | ModelProto) -> tuple[Mod
         path = Path(source)
         if not path.is_file():
             raise InputError(f"there is no file {str(path)!r}")
-        data, where, folder = path.read_bytes(), str(path), path.parent
+        try:
+            data, where, folder = path.read_bytes(), str(path), path.parent
+        except OSError as error:
+            raise InputError(f"{str(path)!r} cannot be read: {error}") from None
     else:
         raise InputError(f"expected a path, bytes or a ModelProto, found a {type(source).__name__}")
     model = ModelProto()
@@ -56,17 +59,69 @@ def opsets_of(imports: Sequence[Any]) -> dict[str, int]:
     """The version of each operator set, by domain.
 
     Raises:
-        InputError: a version is newer than the onnx package knows.
+        InputError: a version is newer than the onnx package knows, or no number of a version.
     """
     found = {"" if each.domain == "ai.onnx" else each.domain: int(each.version) for each in imports}
+    for domain, version in found.items():
+        check_text(domain, "the domain of an opset")
+        if version < 1:
+            raise InputError(f"opset {version} of domain {domain!r}: versions are numbered from 1 on")
     newest = onnx.defs.onnx_opset_version()
     if found.get("", 1) > newest:
         raise InputError(f"the model needs opset {found['']}; the installed onnx package knows up to {newest}")
     return found
 
 
+def check_names(node: NodeProto) -> None:
+    """Check that the names in a node are text.
+
+    Raises:
+        InputError: one of them is not UTF-8, for which the protobuf package gives bytes.
+    """
+    for name in (node.op_type, node.name, node.domain, *node.input, *node.output, *(a.name for a in node.attribute)):
+        check_text(name, "a name in a node")
+
+
+def check_text(text: str | bytes, what: str) -> None:
+    """Check that what should be text is.
+
+    Raises:
+        InputError: it is not UTF-8, for which the protobuf package gives bytes.
+    """
+    if not isinstance(text, str):
+        raise InputError(f"{what} is not UTF-8: {text!r}")
+
+
+def why_undefined(name: str, nodes: Sequence[NodeProto]) -> str:
+    """What more there is to say of a value that is not there yet: whether a later one of ``nodes`` makes it."""
+    makers = {output: node for node in nodes for output in node.output if output}
+    if name not in makers:
+        return ""
+    needed_by: dict[str, str] = {}  # values that this one is made of, and what of it each of them goes into
+    waiting = [name]
+    while waiting and name not in needed_by:
+        value = waiting.pop()
+        for source in makers[value].input if value in makers else ():
+            if source not in needed_by:
+                needed_by[source] = value
+                waiting.append(source)
+    maker = label_of(makers[name])
+    if name not in needed_by:
+        return f"; {maker}, which makes it, comes later: nodes must be in the order in which they are computed"
+    cycle = [name]
+    while needed_by[cycle[-1]] != name:
+        cycle.append(needed_by[cycle[-1]])
+    shown = " -> ".join(map(repr, [*cycle[:6], *(["..."] if len(cycle) > 6 else []), name]))
+    return f"; {maker} makes it, but is in a cycle: {shown}"
+
+
 def symbol_name(text: str) -> str:
-    """A name of the file as an identifier."""
+    """A name of the file as an identifier.
+
+    Raises:
+        InputError: it is not UTF-8.
+    """
+    check_text(text, "a name")
     name = re.sub(r"\W", "_", text, flags=re.ASCII) or "v"
     return f"_{name}" if name[0].isdigit() else name
 
@@ -112,8 +167,11 @@ def _declared(dim: Any) -> Dim | None:
     kind = dim.WhichOneof("value")
     if kind == "dim_value":
         return int(dim.dim_value) if dim.dim_value >= 0 else None
+    if kind != "dim_param":
+        return None
     # Some exporters write "?" for every unknown dimension; that is no name.
-    return as_dim(symbol_name(dim.dim_param)) if kind == "dim_param" and re.search(r"\w", dim.dim_param) else None
+    name = symbol_name(dim.dim_param)
+    return as_dim(name) if re.search(r"\w", dim.dim_param) else None
 
 
 def label_of(node: NodeProto) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from onnx import AttributeProto, GraphProto, NodeProto
 
-from tilewright.graphir.dims import Dim
+from tilewright.graphir.dims import Dim, format_shape
 from tilewright.graphir.expr import Expr
 from tilewright.graphir.frontend.onnx.runtime_sizes import RuntimeSizes, elements_of
 from tilewright.graphir.frontend.onnx.tensors import numpy_dtype
@@ -19,6 +19,8 @@ from tilewright.tensorir.errors import InputError, UnsupportedOperatorError
 from tilewright.tensorir.expr import Var
 
 Array = np.ndarray[Any, Any]
+
+T = TypeVar("T")
 
 #: Converts a subgraph with values for its inputs; gives its outputs.
 Subgraph = Callable[[GraphProto, Sequence[Expr]], list[Expr]]
@@ -87,9 +89,16 @@ class Node:
             raise UnsupportedOperatorError(f"{self.label}: input {number}: expected a tensor, found {found}")
         return found
 
-    def shape(self, number: int = 0) -> tuple[Dim, ...]:
-        """The shape of input ``number``."""
-        return tuple(self.type(number).shape)
+    def shape(self, number: int = 0, rank: int | None = None) -> tuple[Dim, ...]:
+        """The shape of input ``number``, which must have ``rank`` dimensions if that is given.
+
+        Raises:
+            InputError: it has more or fewer.
+        """
+        found = tuple(self.type(number).shape)
+        if rank is not None and len(found) != rank:
+            raise self.wrong(f"input {number}: expected {rank} dimensions, found shape {format_shape(found)}")
+        return found
 
     def constant(self, number: int) -> Array:
         """The elements of input ``number``, all of them numbers that are known now.
@@ -102,13 +111,48 @@ class Node:
             raise UnsupportedOperatorError(f"{self.label}: input {number} must be known when the model is imported")
         return found
 
+    def _whole(self, number: int, found: Array) -> Array:
+        """Numbers of a floating-point type, which some operators allow for sizes, as integers."""
+        wide = found.astype(np.float64)
+        if not np.all(np.abs(wide) < 1 << 53) or np.any(wide != np.floor(wide)):
+            raise self.wrong(f"input {number}: expected integers, found {wide.reshape(-1)[:8].tolist()}")
+        return wide.astype(np.int64)
+
     def optional_constant(self, number: int) -> Array | None:
         """As :meth:`constant`; None if the input is left out."""
         return None if self.optional(number) is None else self.constant(number)
 
     def integers(self, number: int) -> tuple[int, ...]:
-        """The elements of input ``number`` (a vector or a scalar) as integers known now."""
-        return tuple(int(value) for value in self.constant(number).reshape(-1))
+        """The elements of input ``number`` (a vector or a scalar) as integers known now.
+
+        Raises:
+            InputError: they are no integers.
+        """
+        found = self.constant(number)
+        if found.dtype.kind not in "iub":
+            raise self.wrong(f"input {number}: expected integers, found {found.dtype}")
+        return tuple(int(value) for value in found.reshape(-1))
+
+    def integer(self, number: int) -> int:
+        """The one element of input ``number`` as an integer known now.
+
+        Raises:
+            InputError: it is none, or not one.
+        """
+        return self._one(number, self.integers(number))
+
+    def dim(self, number: int) -> Dim:
+        """The one element of input ``number`` as a size.
+
+        Raises:
+            InputError: it is not one.
+        """
+        return self._one(number, self.dims(number))
+
+    def _one(self, number: int, found: Sequence[T]) -> T:
+        if len(found) != 1:
+            raise self.wrong(f"input {number}: expected one element, found {len(found)}")
+        return found[0]
 
     def dims(self, number: int) -> tuple[Dim, ...]:
         """The elements of input ``number`` as sizes: integers, or integer expressions over symbolic dimensions; where
@@ -125,7 +169,11 @@ class Node:
 
         Raises:
             UnsupportedOperatorError: it isn't known how many there are.
+            InputError: they are no integers.
         """
+        numbers = known_values(self[number])
+        if numbers is not None and numbers.dtype.kind not in "iubO":
+            return [int(value) for value in self._whole(number, numbers).reshape(-1)]
         found = elements_of(self[number])
         if found is None:
             raise UnsupportedOperatorError(f"{self.label}: input {number}: the rank of a tensor depends on data")
@@ -160,7 +208,7 @@ class Node:
         if found.type == kind.FLOAT:
             return float(found.f)
         if found.type == kind.STRING:
-            return found.s.decode("utf-8", "replace")
+            return self._text(name, found.s)
         if found.type == kind.TENSOR:
             return self._tensor(found.t)
         if found.type == kind.GRAPH:
@@ -170,8 +218,14 @@ class Node:
         if found.type == kind.FLOATS:
             return tuple(float(value) for value in found.floats)
         if found.type == kind.STRINGS:
-            return tuple(value.decode("utf-8", "replace") for value in found.strings)
+            return tuple(self._text(name, value) for value in found.strings)
         raise InputError(f"{self.label}: attribute {name!r} is of a kind that is not supported")
+
+    def _text(self, name: str, value: bytes) -> str:
+        try:
+            return value.decode("utf-8")
+        except UnicodeDecodeError:
+            raise self.wrong(f"attribute {name!r} is not UTF-8: {value!r}") from None
 
     def required(self, name: str) -> Any:
         """An attribute that must be there.
@@ -187,6 +241,32 @@ class Node:
     def has(self, name: str) -> bool:
         """Whether the node states the attribute."""
         return name in self._attributes
+
+    def axis(self, name: str, default: int, rank: int | None = None, last: bool = False) -> int:
+        """An attribute that is an axis of the first input (or of a tensor of ``rank``), counted from the front.
+
+        Args:
+            last: whether the place behind the last axis is one as well.
+
+        Raises:
+            InputError: there is no such axis.
+        """
+        rank = len(self.shape()) if rank is None else rank
+        return self.checked_axis(self.attribute(name, default), rank, f"attribute {name!r}", last)
+
+    def checked_axis(self, axis: int, rank: int, what: str, last: bool = False) -> int:
+        """``axis`` of a tensor of ``rank``, counted from the front.
+
+        Raises:
+            InputError: there is no such axis.
+        """
+        if not -rank <= axis < rank + last:
+            raise self.wrong(f"{what}: expected an axis of a tensor with {rank} dimensions, found {axis}")
+        return axis + rank if axis < 0 else axis
+
+    def wrong(self, what: str) -> InputError:
+        """The error that says what of the node is wrong."""
+        return InputError(f"{self.label}: {what}")
 
     def dtype(self, name: str, default: Any = None) -> DataType:
         """The element type that an integer attribute stands for.

@@ -11,7 +11,8 @@ import ml_dtypes
 import numpy as np
 from onnx import TensorProto
 
-from tilewright.tensorir.errors import InputError
+from tilewright.graphir.types import TensorType
+from tilewright.tensorir.errors import InputError, ShapeError
 
 Array = np.ndarray[Any, Any]
 
@@ -58,8 +59,10 @@ def to_array(tensor: TensorProto, folder: Path | None) -> Array:
     """
     where = f"tensor {tensor.name!r}"
     dtype, shape = numpy_dtype(tensor.data_type, where), tuple(tensor.dims)
-    if any(extent < 0 for extent in shape):
-        raise InputError(f"{where}: negative dimension in shape {shape}")
+    try:
+        TensorType(shape, dtype)
+    except ShapeError as error:
+        raise InputError(f"{where}: {error}") from None
     if tensor.data_location == TensorProto.EXTERNAL:
         return _external(tensor, dtype, shape, folder, where)
     if tensor.HasField("raw_data"):
@@ -97,10 +100,14 @@ def _external(
     if folder is None:
         raise InputError(f"{where}: its data is in file {location!r}; load the model from a path, so that it is found")
     root = folder.resolve()
-    path = (root / location).resolve()
+    try:
+        path = (root / location).resolve()
+        is_file = path.is_file()
+    except (OSError, RuntimeError, ValueError) as error:  # a link to itself, a name that is too long or holds a zero
+        raise InputError(f"{where}: its data is in {location[:80]!r}, which is no path: {error}") from None
     if not location or not path.is_relative_to(root):
         raise InputError(f"{where}: its data is in {location!r}, which is outside of the model's folder")
-    if not path.is_file():
+    if not is_file:
         raise InputError(f"{where}: there is no file {location!r} beside the model")
     try:
         offset = int(entries.get("offset", "0"))
@@ -115,7 +122,10 @@ def _external(
         )
     if expected == 0:
         return np.empty(shape, dtype)
-    return np.memmap(path, dtype, "r", offset, shape)
+    try:
+        return np.memmap(path, dtype, "r", offset, shape)
+    except OSError as error:
+        raise InputError(f"{where}: {location!r} cannot be read: {error}") from None
 
 
 def onnx_type(dtype: np.dtype[Any]) -> int:

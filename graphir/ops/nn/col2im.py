@@ -64,6 +64,7 @@ class col2im(Operator):
     name = "nn.col2im"
     arguments = ("data",)
     kind = "reduction"
+    bounded_reference = False
     Attrs = Col2ImAttrs
 
     def windows(self, attrs: Col2ImAttrs) -> list[Dim]:

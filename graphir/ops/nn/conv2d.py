@@ -76,6 +76,7 @@ class conv2d(Operator):
     name = "nn.conv2d"
     arguments = ("data", "weight")
     kind = "contraction"
+    bounded_reference = False
     Attrs = Conv2dAttrs
 
     def infer_type(self, args: Sequence[TensorType], attrs: Conv2dAttrs) -> TensorType:

@@ -55,6 +55,7 @@ class Conv(Operator):
 
     arguments = ("data", "weight")
     kind = "contraction"
+    bounded_reference = False
 
     def infer_type(self, args: Sequence[TensorType], attrs: Any) -> TensorType:
         data, weight = args

@@ -161,6 +161,7 @@ class conv_transpose(Operator):
     name = "nn.conv_transpose"
     arguments = ("data", "weight")
     kind = "contraction"
+    bounded_reference = False
     Attrs = ConvTransposeAttrs
 
     def _attrs(self, rank: int, attrs: ConvTransposeAttrs) -> ConvTransposeAttrs:

@@ -54,6 +54,7 @@ class deform_conv2d(Operator):
     name = "nn.deform_conv2d"
     arguments = ("data", "weight", "offset", "mask?")
     kind = "contraction"
+    bounded_reference = False
     Attrs = DeformConv2dAttrs
 
     def infer_type(self, args: Sequence[TensorType], attrs: DeformConv2dAttrs) -> TensorType:

@@ -56,6 +56,7 @@ class grid_sample(Operator):
     name = "nn.grid_sample"
     arguments = ("data", "grid")
     kind = "opaque"
+    bounded_reference = False
     Attrs = GridSampleAttrs
 
     def infer_type(self, args: Sequence[TensorType], attrs: GridSampleAttrs) -> TensorType:

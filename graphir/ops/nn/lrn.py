@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graphir.dims import Dim, as_dim
 from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.common import FLOATS, axis_index, check_dtype, compute_type, guarded, widened
 from tilewright.graphir.types import TensorType
@@ -37,6 +38,14 @@ class LRNAttrs:
             raise ValueError(f"size: expected at least 1, found {self.size}")
 
 
+def _neighbours(size: int, channels: Dim) -> tuple[int, int]:
+    """How many channels before and behind one are looked at: of ``size`` in all, those that there can be."""
+    before = (size - 1) // 2
+    after = size - 1 - before
+    most = max(channels - 1, 0) if isinstance(channels, int) else after
+    return min(before, most), min(after, most)
+
+
 @register_operator
 class lrn(Operator):
     """``x / (bias + alpha / size * sum(x ** 2)) ** beta`` with the sum over the nearest ``size`` channels, of which
@@ -58,11 +67,11 @@ class lrn(Operator):
 
     def reference(self, args: Sequence[Any], attrs: LRNAttrs) -> Any:
         data = np.moveaxis(widened(args[0]), attrs.axis, 0)
-        before = (attrs.size - 1) // 2
-        squares = np.pad(np.square(data), [(before, attrs.size - 1 - before), *[(0, 0)] * (data.ndim - 1)])
+        before, after = _neighbours(attrs.size, len(data))
+        squares = np.pad(np.square(data), [(before, after), *[(0, 0)] * (data.ndim - 1)])
         total = np.zeros_like(data)
         with np.errstate(all="ignore"):
-            for offset in range(attrs.size):
+            for offset in range(before + 1 + after):
                 total += squares[offset : offset + len(data)]
             number = data.dtype.type
             result = data / (number(attrs.bias) + number(attrs.alpha / attrs.size) * total) ** number(attrs.beta)
@@ -72,10 +81,11 @@ class lrn(Operator):
         (data,) = args
         wide = compute_type(data.dtype)
         axis = attrs.axis % data.ndim
-        neighbour = te.reduce_axis(attrs.size, "k")
+        before, after = _neighbours(attrs.size, as_dim(data.shape[axis]))
+        neighbour = te.reduce_axis(before + 1 + after, "k")
 
         def total(*place: Var) -> te.Reduction:
-            at = place[axis] + neighbour - (attrs.size - 1) // 2
+            at = place[axis] + neighbour - before
             inside = all_of(at >= 0, at < data.shape[axis])
             value = cast(wide, guarded(inside, data(*place[:axis], at, *place[axis + 1 :]), 0))
             return te.sum(value * value, axis=neighbour)

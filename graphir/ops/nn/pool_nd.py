@@ -25,6 +25,7 @@ class Pool(Operator):
 
     arguments = ("data",)
     kind = "reduction"
+    bounded_reference = False
     dtypes: ClassVar[Sequence[str]] = NUMBERS
     result_dtype: ClassVar[DataType | None] = None
 

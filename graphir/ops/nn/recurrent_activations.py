@@ -11,6 +11,7 @@ import numpy as np
 from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.base import call_operator
 from tilewright.graphir.ops import calls
+from tilewright.tensorir.errors import TypeInferenceError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,9 +84,9 @@ def activation(name: str, alpha: float | None = None, beta: float | None = None)
     """The function of that name, whatever its case.
 
     Raises:
-        ValueError: there is none.
+        TypeInferenceError: there is none.
     """
     for known, (_, _, defaults) in ACTIVATIONS.items():
         if known.lower() == name.lower():
             return Activation(known, *[d if v is None else v for d, v in zip(defaults, (alpha, beta), strict=True)])
-    raise ValueError(f"activations: expected one of {', '.join(ACTIVATIONS)}, found {name!r}")
+    raise TypeInferenceError(f"activations: expected one of {', '.join(ACTIVATIONS)}, found {name!r}")

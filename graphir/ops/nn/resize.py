@@ -187,6 +187,7 @@ class resize(Resize):
 
     name = "nn.resize"
     kind = "reduction"
+    bounded_reference = False
 
     def simplify_inference(self, args: Sequence[Any], attrs: ResizeAttrs) -> Any:
         """Nearest neighbours are picked, not summed: an operator that joins others."""

@@ -24,6 +24,7 @@ class resize_axis(Resize):
 
     name = "nn.resize_axis"
     kind = "reduction"
+    bounded_reference = False
 
     def infer_type(self, args: Sequence[TensorType], attrs: ResizeAttrs) -> TensorType:
         if len(attrs.axes) != 1 or attrs.size is None or attrs.scale is None:

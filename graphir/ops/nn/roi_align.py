@@ -75,6 +75,7 @@ class roi_align(Operator):
     name = "nn.roi_align"
     arguments = ("data", "rois", "batch_indices")
     kind = "opaque"
+    bounded_reference = False
     Attrs = RoiAlignAttrs
 
     def infer_type(self, args: Sequence[TensorType], attrs: RoiAlignAttrs) -> TensorType:

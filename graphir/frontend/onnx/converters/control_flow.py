@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from onnx import GraphProto
@@ -16,7 +17,6 @@ from tilewright.graphir.known_values import known_values
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.calls import add, reshape, subtract, take, transpose, where
 from tilewright.graphir.types import TensorType, TupleType
-from tilewright.tensorir.errors import InputError
 
 #: Loops of more iterations are no longer written out.
 MOST_UNROLLED = 256
@@ -25,9 +25,9 @@ MOST_UNROLLED = 256
 @converter("If")
 def branch(node: Node) -> list[Expr]:
     """One of two graphs; the one that is taken, if that is known."""
-    condition = known_values(node[0])
-    if condition is not None and condition.dtype != object:
-        return node.subgraph("then_branch" if bool(condition.reshape(-1)[0]) else "else_branch")
+    condition = _known(node, 0)
+    if condition is not None:
+        return node.subgraph("then_branch" if condition else "else_branch")
     taken, other = Tuple(node.subgraph("then_branch")), Tuple(node.subgraph("else_branch"))
     if taken.type != other.type:
         raise node.unsupported(f"branches of different types, {taken.type} and {other.type},")
@@ -40,13 +40,12 @@ def loop(node: Node) -> list[Expr]:
     """Iterations that pass values on; what each of them gives besides is stacked."""
     state = [value for value in node.inputs[2:] if value is not None]
     body: GraphProto = node.required("body")
-    limit = None if node.optional(0) is None else known_values(node[0])
-    start = None if node.optional(1) is None else known_values(node[1])
-    if start is not None and start.dtype != object and not bool(start.reshape(-1)[0]):
-        limit = np.zeros((), np.int64)
+    limit, start = _known(node, 0), _known(node, 1)
+    if start is not None and not start:
+        limit = 0
     starts = node.optional(1) is None or start is not None
-    if starts and limit is not None and limit.dtype != object and int(limit.reshape(-1)[0]) <= MOST_UNROLLED:
-        unrolled = _unrolled(node, body, int(limit.reshape(-1)[0]), state)
+    if starts and limit is not None and limit <= MOST_UNROLLED:
+        unrolled = _unrolled(node, body, int(limit), state)
         if unrolled is not None:
             return unrolled
     return _counted(node, state)
@@ -57,14 +56,14 @@ def _unrolled(node: Node, body: GraphProto, count: int, state: list[Expr]) -> li
     collected: list[list[Expr]] = [[] for _ in body.output[1 + len(state) :]]
     for number in range(count):
         inputs = [const(np.array(number, np.int64)), const(np.array(True)), *state]
-        goes_on, *results = node.subgraph("body", inputs)
+        goes_on, *results = _body(node, inputs, 1 + len(state))
         state = results[: len(state)]
         for values, value in zip(collected, results[len(state) :], strict=True):
             values.append(value)
         known = known_values(goes_on)
         if known is None or known.dtype == object:
             return None
-        if not bool(known.reshape(-1)[0]):
+        if not _only(node, known):
             break
     if any(not values for values in collected):
         raise node.unsupported("a loop of no iterations that collects results")
@@ -100,7 +99,7 @@ def _iteration(node: Node, initial: Sequence[Expr]) -> tuple[list[Var], list[Exp
     """The parameters and the results of the body: the number of the iteration (only a parameter), whether it goes on,
     the state, and what is collected."""
     params = [Var("i", TensorType((), "int64")), *(Var(f"state{n}", value.type) for n, value in enumerate(initial))]
-    goes_on, *results = node.subgraph("body", params)
+    goes_on, *results = _body(node, params, len(initial))
     results = [_scalar(goes_on), *results]
     for old, new in zip(params[1:], results, strict=False):
         if old.type != new.type:
@@ -130,24 +129,28 @@ def _fields(made: Expr) -> list[Expr]:
 
 def _is_true(value: Expr) -> bool:
     known = known_values(value)
-    return known is not None and known.dtype != object and bool(known.reshape(-1)[0])
+    return known is not None and known.dtype != object and known.size == 1 and bool(known.item())
 
 
 @converter("Scan", since=9)
 def scan(node: Node) -> list[Expr]:
     """A loop over slices of its inputs, along an axis of known size."""
     count = int(node.required("num_scan_inputs"))
-    values = [value for value in node.inputs if value is not None]
+    values = [node[number] for number in range(len(node.inputs))]
+    if not 0 < count <= len(values):
+        raise node.wrong(f"attribute 'num_scan_inputs': expected 1 to {len(values)}, found {count}")
     state, scanned = values[: len(values) - count], values[len(values) - count :]
-    if not scanned:
-        raise InputError(f"{node.label}: num_scan_inputs must be positive")
-    axes = node.attribute("scan_input_axes", (0,) * count)
-    backwards = node.attribute("scan_input_directions", (0,) * count)
-    extents = {_extent(node, value, axis) for value, axis in zip(scanned, axes, strict=True)}
+    shapes = [node.shape(number) for number in range(len(state), len(values))]
+    axes = [
+        node.checked_axis(axis, len(shape), "scan_input_axes")
+        for axis, shape in zip(_listed(node, "scan_input_axes", count), shapes, strict=True)
+    ]
+    backwards = _listed(node, "scan_input_directions", count)
+    extents = {shape[axis] for shape, axis in zip(shapes, axes, strict=True)}
     body: GraphProto = node.required("body")
-    count = len(body.output) - len(state)
-    out_axes = node.attribute("scan_output_axes", (0,) * count)
-    reverse = node.attribute("scan_output_directions", (0,) * count)
+    count = max(len(body.output) - len(state), 0)
+    out_axes = _listed(node, "scan_output_axes", count)
+    reverse = _listed(node, "scan_output_directions", count)
     (steps,) = extents if len(extents) == 1 else (None,)
     if isinstance(steps, int) and 0 < steps <= MOST_UNROLLED:
         state, collected = _unrolled_scan(node, steps, state, scanned, axes, backwards)
@@ -160,7 +163,7 @@ def scan(node: Node) -> list[Expr]:
         value = get_operator("flip")(value, axis=0) if direction else value
         assert isinstance(value.type, TensorType)
         order = list(range(1, value.type.ndim))
-        order.insert(axis % value.type.ndim, 0)
+        order.insert(node.checked_axis(axis, value.type.ndim, "scan_output_axes"), 0)
         stacked.append(transpose(value, axes=tuple(order)) if axis else value)
     return [*state, *stacked]
 
@@ -173,7 +176,7 @@ def _unrolled_scan(
     for number in range(steps):
         places = [const(np.array(steps - 1 - number if direction else number)) for direction in backwards]
         slices = [take(value, place, axis=axis) for value, place, axis in zip(scanned, places, axes, strict=True)]
-        results = node.subgraph("body", [*state, *slices])
+        results = _body(node, [*state, *slices], len(state))
         state = results[: len(state)]
         collected.append(results[len(state) :])
     return state, [get_operator("stack")(list(values), axis=0) for values in zip(*collected, strict=True)]
@@ -190,7 +193,7 @@ def _scan_loop(
         take(value, subtract(subtract(count, 1), i) if direction else i, axis=axis)
         for value, axis, direction in zip(scanned, axes, backwards, strict=True)
     ]
-    results = node.subgraph("body", [*params, *slices])
+    results = _body(node, [*params, *slices], len(state))
     for old, new in zip(state, results, strict=False):
         if old.type != new.type:
             raise node.unsupported(f"a state that changes its type from {old.type} to {new.type}")
@@ -202,10 +205,34 @@ def _scan_loop(
     return made[: len(state)], made[len(state) :]
 
 
-def _extent(node: Node, value: Expr, axis: int) -> Dim:
-    if not isinstance(value.type, TensorType):
-        raise node.unsupported("a scan over what is no tensor")
-    return value.type.shape[axis]
+def _body(node: Node, inputs: Sequence[Expr], state: int) -> list[Expr]:
+    """The outputs of a loop's body, of which the first ``state`` are what is passed on."""
+    results = node.subgraph("body", inputs)
+    if len(results) < state:
+        raise node.wrong(f"the body gives {len(results)} values, of which {state} are passed on")
+    return results
+
+
+def _listed(node: Node, name: str, count: int) -> tuple[int, ...]:
+    """An attribute with a number for each of some tensors; zeros without it."""
+    found: tuple[int, ...] = node.attribute(name, (0,) * count)
+    if len(found) != count:
+        raise node.wrong(f"attribute {name!r}: expected {count} numbers, found {len(found)}")
+    return found
+
+
+def _known(node: Node, number: int) -> int | bool | None:
+    """The one element of an input; None if the input is left out, or not known."""
+    value = node.optional(number)
+    found = None if value is None else known_values(value)
+    return None if found is None or found.dtype == object else _only(node, found)
+
+
+def _only(node: Node, values: np.ndarray[Any, Any]) -> int | bool:
+    if values.size != 1:
+        raise node.wrong(f"expected a count or a condition of one element, found {values.size}")
+    result: int | bool = values.item()
+    return result
 
 
 def _scalar(value: Expr) -> Expr:

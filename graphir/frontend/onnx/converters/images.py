@@ -18,9 +18,9 @@ from tilewright.graphir.frontend.onnx.registry import converter
 
 def _pad(node: Node, pads: Sequence[Dim], value: Any, axes: Sequence[int] | None = None) -> Expr:
     ndim = node.type(0).ndim
-    chosen = [axis % ndim for axis in (range(ndim) if axes is None else axes)]
+    chosen = [node.checked_axis(axis, ndim, "axes") for axis in (range(ndim) if axes is None else axes)]
     if len(pads) != 2 * len(chosen):
-        raise node.unsupported(f"{len(pads)} pads for {len(chosen)} axes")
+        raise node.wrong(f"expected {2 * len(chosen)} pads for {len(chosen)} axes, found {len(pads)}")
     width: list[tuple[Dim, Dim]] = [(0, 0)] * ndim
     for number, axis in enumerate(chosen):
         width[axis] = (pads[number], pads[number + len(chosen)])

@@ -50,7 +50,7 @@ def tensor_scatter(node: Node) -> Expr:
 
 @converter("OneHot", since=9)
 def one_hot(node: Node) -> Expr:
-    (depth,) = node.dims(1)
+    depth = node.dim(1)
     indices = node[0] if node.type(0).dtype.is_integer else calls.cast(node[0], dtype="int64")
     off, on = (calls.reshape(calls.slice(node[2], begin=[n], end=[n + 1], axes=[0]), newshape=()) for n in (0, 1))
     return get_operator("one_hot")(indices, on, off, depth=depth, axis=node.attribute("axis", -1))
@@ -74,7 +74,7 @@ def cumprod(node: Node) -> Expr:
 
 
 def _cumulative(node: Node, name: str) -> Expr:
-    (axis,) = node.integers(1)
+    axis = node.integer(1)
     exclusive, reverse = bool(node.attribute("exclusive", 0)), bool(node.attribute("reverse", 0))
     return get_operator(name)(node[0], axis=axis, exclusive=exclusive, reverse=reverse)
 
@@ -87,7 +87,7 @@ def top_k(node: Node) -> Expr:
 @converter("TopK", since=10)
 def top_k_of_input(node: Node) -> Expr:
     # Results are always in order, whether or not "sorted" asks for it.
-    (k,) = node.dims(1)
+    k = node.dim(1)
     largest = bool(node.attribute("largest", 1))
     return get_operator("top_k")(node[0], k=k, axis=node.attribute("axis", -1), largest=largest)
 
@@ -100,7 +100,7 @@ def reverse_sequence(node: Node) -> Expr:
 
 @converter("EyeLike", since=9)
 def eye_like(node: Node) -> Expr:
-    n, m = node.shape(0)
+    n, m = node.shape(0, rank=2)
     return get_operator("eye")(n=n, m=m, k=node.attribute("k", 0), dtype=node.dtype("dtype", node.type(0).dtype))
 
 
@@ -111,15 +111,14 @@ def _hardmax(x: Expr, axis: int, depth: object) -> Expr:
 
 @converter("Hardmax", since=1)
 def hardmax_of_matrix(node: Node) -> Expr:
-    shape = node.shape(0)
-    axis = node.attribute("axis", 1) % len(shape)
+    shape, axis = node.shape(0), node.axis("axis", 1)
     rows, columns = product(shape[:axis]), product(shape[axis:])
     return calls.reshape(_hardmax(calls.reshape(node[0], newshape=(rows, columns)), 1, columns), newshape=shape)
 
 
 @converter("Hardmax", since=13)
 def hardmax(node: Node) -> Expr:
-    axis = node.attribute("axis", -1)
+    axis = node.axis("axis", -1)
     return _hardmax(node[0], axis, node.shape(0)[axis])
 
 

@@ -38,11 +38,12 @@ def _convert(node: Node, name: str, gates: int, **attrs: Any) -> list[Expr]:
     states = [node.optional(5), node.optional(6)][: 2 if name == "nn.lstm" else 1]
     lengths = node.optional(4)
     batchwise = node.attribute("layout", 0) == 1
+    first, second, _ = node.shape(0, rank=3)
+    steps, batch = (second, first) if batchwise else (first, second)
+    directions, _, hidden = node.shape(2, rank=3)
     if batchwise:
         x = calls.transpose(x, axes=(1, 0, 2))
         states = [None if state is None else calls.transpose(state, axes=(1, 0, 2)) for state in states]
-    steps, batch, _ = x.shape
-    directions, _, hidden = recurrent.shape
     bias = node.optional(3)
     if bias is None:
         bias = _full(x, (directions, simplify(hidden * 2 * gates)), 0)

@@ -31,6 +31,8 @@ def constant(node: Node) -> Expr:
             return const(np.array(node.attribute(name), dtype))
     if node.has("value_ints"):
         return const(np.array(node.attribute("value_ints"), np.int64))
+    if not any(node.has(name) for name in ("sparse_value", "value_string", "value_strings")):
+        raise node.wrong("a constant without a value")
     raise node.unsupported("a constant of text, or a sparse one,")
 
 
@@ -73,9 +75,7 @@ def _reshape(node: Node, wanted: Sequence[Dim | Expr], allowzero: bool) -> Expr:
 @converter("Flatten")
 def flatten(node: Node) -> Expr:
     """Two dimensions: those before an axis, and those from it on."""
-    old = node.shape()
-    axis = node.attribute("axis", 1)
-    axis = axis + len(old) if axis < 0 else axis
+    old, axis = node.shape(), node.axis("axis", 1, last=True)
     return reshape(node[0], newshape=(product(old[:axis]), product(old[axis:])))
 
 
@@ -123,9 +123,9 @@ def unsqueeze_by_input(node: Node) -> Expr:
 
 def _unsqueeze(node: Node, axes: tuple[int, ...]) -> Expr:
     rank = len(node.shape()) + len(axes)
-    places = {axis % rank for axis in axes}
+    places = {node.checked_axis(axis, rank, "axes") for axis in axes}
     if len(places) != len(axes):
-        raise node.unsupported(f"an axis twice in {axes}")
+        raise node.wrong(f"an axis twice in {axes}")
     old = iter(node.shape())
     return reshape(node[0], newshape=tuple(1 if axis in places else next(old) for axis in range(rank)))
 
@@ -176,6 +176,9 @@ def _slice(
     steps: tuple[int, ...],
 ) -> Expr:
     x = node[0]
+    if not len(starts) == len(ends) == len(axes) == len(steps):
+        raise node.wrong(f"{len(starts)} starts, {len(ends)} ends, {len(axes)} axes and {len(steps)} steps")
+    axes = tuple(node.checked_axis(axis, len(node.shape()), "axes") for axis in axes)
     known: list[tuple[int, Dim, Dim | None, int]] = []
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         # Far above, or below for a slice that runs backwards, stands for the last, or first, element.
@@ -205,15 +208,26 @@ def split_by_input(node: Node) -> list[Expr]:
 
 
 def _split(node: Node, sizes: Sequence[Dim] | None) -> list[Expr]:
-    axis = node.attribute("axis", 0)
-    axis = axis + len(node.shape()) if axis < 0 else axis
+    axis = node.axis("axis", 0)
+    extent, count = node.shape()[axis], node.num_outputs
     if sizes is None:
-        extent = node.shape()[axis]
+        if node.attribute("num_outputs", count) != count:
+            stated = node.attribute("num_outputs")
+            raise node.wrong(f"attribute 'num_outputs': expected {count}, as the node has, found {stated}")
         if not isinstance(extent, int):
             raise node.unsupported(f"a split of the symbolic size {extent} without the sizes of the parts")
-        count = node.attribute("num_outputs", node.num_outputs)
         part = -(-extent // count)
         sizes = tuple(max(0, min(part, extent - number * part)) for number in range(count))
+    else:
+        known = [part for part in sizes if isinstance(part, int)]
+        short = len(known) == len(sizes) and isinstance(extent, int) and sum(known) != extent
+        if len(sizes) != count or min(known, default=0) < 0 or short:
+            raise node.wrong(f"expected the sizes of {count} parts of {extent}, found {tuple(sizes)}")
+    return _parts(node, axis, sizes)
+
+
+def _parts(node: Node, axis: int, sizes: Sequence[Dim]) -> list[Expr]:
+    """The parts of a split, one behind the other."""
     results: list[Expr] = []
     start: Dim = 0
     for part in sizes:
@@ -230,7 +244,10 @@ def _split(node: Node, sizes: Sequence[Dim] | None) -> list[Expr]:
 @converter("ConstantOfShape", since=9)
 def constant_of_shape(node: Node) -> Expr:
     """One value everywhere."""
-    value = node.attribute("value", np.zeros(1, np.float32)).reshape(-1)[0]
+    given = node.attribute("value", np.zeros(1, np.float32)).reshape(-1)
+    if given.size != 1:
+        raise node.wrong(f"attribute 'value': expected one element, found {given.size}")
+    value = given[0]
     return get_operator("full")(shape=node.dims(0), fill=value.item(), dtype=as_dtype(value.dtype))
 
 
@@ -244,8 +261,7 @@ def arange(node: Node) -> Expr:
         count = node.size(range_count(begin, end, distance))
         numbers = get_operator("arange")(start=0, stop=count, step=1, dtype="int64")
         return add(multiply(cast(numbers, dtype=dtype), distance), begin)
+    if not start.size == limit.size == delta.size == 1:
+        raise node.wrong("expected bounds and a step of one element each")
     first, last, step = (value.reshape(-1)[0] for value in (start, limit, delta))
-    symbolic = any(value.dtype == object for value in (start, limit, delta))
-    if not symbolic:
-        return const(np.arange(first.item(), last.item(), step.item()).astype(dtype.numpy))
     return get_operator("arange")(start=first, stop=last, step=step, dtype=dtype)

@@ -109,7 +109,9 @@ def conv(node: Node) -> Expr:
 def conv_transpose(node: Node) -> Expr:
     """Transposed convolution."""
     size = node.attribute("kernel_shape", _static_window(node))
-    rank = len(size)
+    rank = len(node.shape()) - 2
+    if len(size) != rank:
+        raise node.wrong(f"kernel_shape: expected {rank} integers, found {size}")
     strides, dilation = _numbers(node, "strides", rank), _numbers(node, "dilations", rank)
     extra = _numbers(node, "output_padding", rank, 0)
     result = get_operator("nn.conv_transpose")(
@@ -133,6 +135,8 @@ def _transposed_padding(
     target = node.attribute("output_shape")
     if target is None and mode in ("NOTSET", "VALID"):
         return _numbers(node, "pads", 2 * rank, 0) if mode == "NOTSET" else (0,) * (2 * rank)
+    if target is not None and len(target) < rank:
+        raise node.wrong(f"output_shape: expected {rank} integers, found {target}")
     totals = []
     for n, extent in enumerate(node.shape()[2:]):
         wanted = extent * strides[n] if target is None else target[len(target) - rank + n]

@@ -1,0 +1,526 @@
+"""Bad models: each kind has an error that says what was expected, what came and where; thousands of random ones have
+one as well, without a crash, a hang or memory beyond bounds."""
+
+from __future__ import annotations
+
+import collections
+import math
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+from onnx import AttributeProto, ModelProto, TensorProto, helper
+
+import tilewright as tw
+from tests.onnx.mutants import examine_all
+from tests.onnx.seed_models import seed_models
+from tilewright.graphir.frontend.onnx import importer
+from tilewright.tensorir.errors import (
+    ExecutionError,
+    InputError,
+    ShapeError,
+    TilewrightError,
+    TypeInferenceError,
+    UnsupportedOperatorError,
+)
+
+FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
+
+
+def parsed(graph: str, opset: int = 21, more: str = "") -> ModelProto:
+    """A model in the onnx package's textual syntax."""
+    return onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : {opset}{more}]> agraph {graph}')
+
+
+def refused(source: Any, error: type[TilewrightError], message: str) -> str:
+    """Check that a model is refused; gives the whole message, with its notes."""
+    with pytest.raises(error, match=message) as caught:
+        tw.from_onnx(source)
+    return "\n".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
+
+
+@contextmanager
+def little_memory(more: int = 1 << 30) -> Iterator[None]:
+    """At most ``more`` bytes of address space beyond what the process has now."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + more, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+# Files.
+
+
+@pytest.mark.parametrize("share", [0.02, 0.3, 0.6, 0.97])
+def test_truncated_file(share: float, tmp_path: Path) -> None:
+    data = seed_models()["raw_data"].SerializeToString()
+    path = tmp_path / "cut.onnx"
+    path.write_bytes(data[: int(len(data) * share)])
+    refused(path, InputError, r"cut\.onnx hold no ONNX model")
+
+
+def test_every_flipped_bit_of_a_file() -> None:
+    data = seed_models()["flattening"].SerializeToString()
+    ends: collections.Counter[str] = collections.Counter()
+    for place in range(0, 8 * len(data), 5):
+        changed = bytearray(data)
+        changed[place // 8] ^= 1 << place % 8
+        try:
+            tw.from_onnx(bytes(changed))
+            ends["imported"] += 1
+        except TilewrightError as error:
+            ends[type(error).__name__] += 1
+    assert ends["InputError"] > 50
+
+
+def test_folder_in_place_of_a_file(tmp_path: Path) -> None:
+    refused(tmp_path, InputError, "there is no file")
+
+
+def test_model_without_a_graph() -> None:
+    refused(ModelProto(ir_version=8).SerializeToString(), InputError, "there is no graph")
+
+
+# Graphs.
+
+
+def test_cyclic_graph_is_shown() -> None:
+    source = parsed("(float[2] x) => (float[2] y) { a = Add (x, c) b = Neg (a) c = Abs (b) y = Neg (c) }")
+    message = refused(source, InputError, "Add 'a': value 'c' is defined by nothing before it; Abs 'c' makes it")
+    assert "is in a cycle: 'c' -> 'a' -> 'b' -> 'c'" in message
+
+
+def test_node_that_needs_itself() -> None:
+    refused(parsed("(float[2] x) => (float[2] y) { y = Add (x, y) }"), InputError, "is in a cycle: 'y' -> 'y'")
+
+
+def test_nodes_out_of_order() -> None:
+    source = parsed("(float[2] x) => (float[2] y) { y = Neg (a) a = Abs (x) }")
+    refused(source, InputError, "Neg 'y': value 'a' .*; Abs 'a', which makes it, comes later")
+
+
+def test_missing_initializer() -> None:
+    source = parsed("(float[2] x) => (float[2] y) { y = Add (x, weight) }")
+    refused(source, InputError, "Add 'y': value 'weight' is defined by nothing before it\n")
+
+
+def test_missing_output() -> None:
+    source = parsed("(float[2] x) => (float[2] y, float[2] z) { y = Neg (x) }")
+    refused(source, InputError, "the graph's outputs: value 'z' is defined by nothing before it")
+
+
+@pytest.mark.parametrize(
+    ("graph", "message"),
+    [
+        ("(float[2] x) => (float[2] y) { y = Neg (x) y = Abs (x) }", "Abs 'y': value 'y' is defined before it already"),
+        ("(float[2] x) => (float[2] x) { x = Neg (x) }", "Neg 'x': value 'x' is defined before it already"),
+        ("(float[2] x, float[2] x) => (float[2] y) { y = Neg (x) }", "two inputs have one name among 'x', 'x'"),
+        ("(float[2] x) => (float y) <float a = {1}, float a = {2}> { y = Add (x, a) }", "has two constants 'a'"),
+    ],
+)
+def test_name_that_is_there_twice(graph: str, message: str) -> None:
+    refused(parsed(graph), InputError, message)
+
+
+def test_constant_of_a_subgraph_hides_that_of_another_name_outside() -> None:
+    inner = "g1 () => (float[2] a) <float[2] w = {5,6}> { a = Identity (w) }"
+    other = "g2 () => (float[2] b) { b = Identity (w) }"
+    node = f"y = If (c) <then_branch = {inner}, else_branch = {other}>"
+    source = parsed(f"(bool c) => (float[2] y) <float[2] w = {{1,2}}> {{ {node} }}")
+    built = tw.build(tw.from_onnx(source), target=tw.Target("llvm", num_threads=1))
+    np.testing.assert_array_equal(built(np.array(True)), [5, 6])
+    np.testing.assert_array_equal(built(np.array(False)), [1, 2])
+
+
+# Operators.
+
+
+def test_unknown_domain() -> None:
+    source = parsed("(float[2] x) => (float[2] y) { y = com.acme.Fancy (x) }", more=', "com.acme" : 1')
+    refused(source, UnsupportedOperatorError, r"no converter for com\.acme\.Fancy \(nodes: 'y'\)")
+
+
+@pytest.mark.parametrize(
+    ("opset", "error", "message"),
+    [
+        (0, InputError, "opset 0 of domain '': versions are numbered from 1 on"),
+        (-3, InputError, "opset -3 of domain ''"),
+        (1000, InputError, "the model needs opset 1000; the installed onnx package knows up to"),
+        (1 << 62, InputError, f"the model needs opset {1 << 62}"),
+        (19, UnsupportedOperatorError, r"no converter for Gelu \(nodes: 'y'\)"),
+    ],
+)
+def test_opset(opset: int, error: type[TilewrightError], message: str) -> None:
+    source = parsed("(float[2] x) => (float[2] y) { y = Gelu (x) }")
+    source.opset_import[0].version = opset
+    refused(source, error, message)
+
+
+def test_missing_opset() -> None:
+    source = parsed("(float[2] x) => (float[2] y) { y = Neg (x) }")
+    del source.opset_import[:]
+    refused(source, InputError, "Neg 'y': the model does not say the opset of its operators")
+
+
+def test_input_of_a_wrong_type() -> None:
+    source = parsed("(int64[2] x) => (int64[2] y) { y = Sqrt (x) }")
+    message = refused(source, TypeInferenceError, r"Sqrt 'y': input 0 \(X\): expected .*tensor\(float\)")
+    assert "found tensor(int64)" in message
+
+
+def test_inputs_of_different_types() -> None:
+    source = parsed("(float[2] x, double[2] z) => (float[2] y) { y = Add (x, z) }")
+    refused(source, TypeInferenceError, r"Add 'y': input 1 \(B\): expected float32 as input 0, found float64")
+
+
+def test_shapes_that_do_not_fit() -> None:
+    source = parsed("(float[2,3] x, float[4,5] z) => (float y) { y = MatMul (x, z) }")
+    assert "in node MatMul 'y'" in refused(source, TypeInferenceError, "matmul")
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        ("Add (x)", r"expected inputs \(A, B\), found 1"),
+        ("Neg (x, x)", r"expected inputs \(X\), found 2"),
+        ("Add (, x)", r"input 0 \(A\) is left out"),
+        ("Concat (x, x)", "attribute 'axis' is missing"),
+        ('Concat <axis = "rows"> (x, x)', "attribute 'axis': expected INT, found STRING"),
+        ("Concat <axis = 0.5> (x, x)", "attribute 'axis': expected INT, found FLOAT"),
+        ("Softmax <axes = 1> (x)", r"unknown attribute 'axes' \(the operator's: axis\)"),
+        ("Split <num_outputs = 0> (x)", "attribute 'num_outputs': expected 1, as the node has, found 0"),
+        ("Softmax <axis = 7> (x)", "axis: expected an axis of a tensor with 1 dimensions, found 7"),
+        ("Flatten <axis = -3> (x)", "attribute 'axis': expected an axis of a tensor with 1 dimensions, found -3"),
+        ("If (x)", "attribute 'else_branch' is missing"),
+        ("Constant ()", "a constant without a value"),
+        ("ConstantOfShape <value = float[2] {1,2}> (i)", "attribute 'value': expected one element, found 2"),
+        ("ConstantOfShape (negative)", "dimension cannot be negative, found -1"),
+        ("Unsqueeze (x, far)", "axes: expected an axis of a tensor with 2 dimensions, found 9"),
+        ("Squeeze (x, far)", "expected an axis of a tensor with 1 dimensions, found 9"),
+        ("Reshape (x, far)", "reshape"),
+        ("Slice (x, i, far, far, i, i)", "expected inputs"),
+        ("Slice (x, i, pair)", "1 starts, 2 ends, 1 axes and 1 steps"),
+        ("Range (one, one, pair)", "expected bounds and a step of one element each"),
+        ("Range (one, one, none)", "step: expected a number other than 0"),
+    ],
+)
+def test_node_that_is_wrong(node: str, message: str) -> None:
+    constants = "int64[1] i = {0}, int64[1] far = {9}, int64[1] negative = {-1}, int64[2] pair = {1, 2}"
+    source = parsed(f"(float[2] x) => (float y) <{constants}, int64 one = {{1}}, int64 none = {{0}}> {{ y = {node} }}")
+    with pytest.raises((InputError, TypeInferenceError), match=message) as caught:
+        tw.from_onnx(source)
+    assert "'y'" in "\n".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
+
+
+def test_attribute_that_is_there_twice() -> None:
+    source = parsed("(float[2] x) => (float y) { y = Softmax <axis = 0> (x) }")
+    source.graph.node[0].attribute.append(helper.make_attribute("axis", 0))
+    refused(source, InputError, "Softmax 'y': attribute 'axis' is there twice")
+
+
+@pytest.mark.parametrize(
+    ("graph", "message"),
+    [
+        (
+            "Loop (trips, , x) <body = g (int64 i) => (bool d) { d = Constant <value = bool {1}> () }>",
+            "Loop 'y': graph 'g' has 1 inputs, expected 3",
+        ),
+        (
+            "Loop (trips, , x) <body = g (int64 i, bool c, float[2] s) => (bool d) { d = Identity (c) }>",
+            "Loop 'y': the body gives 1 values, of which 2 are passed on",
+        ),
+        (
+            "Scan (x) <num_scan_inputs = 3, body = g (float s) => (float t) { t = Neg (s) }>",
+            "Scan 'y': attribute 'num_scan_inputs': expected 1 to 1, found 3",
+        ),
+    ],
+)
+def test_subgraph_that_does_not_fit(graph: str, message: str) -> None:
+    refused(parsed(f"(float[2] x) => (float y) <int64 trips = {{2}}> {{ y = {graph} }}"), InputError, message)
+
+
+# Text.
+
+
+def with_bytes(place: bytes, source: ModelProto) -> bytes:
+    """The model's file with ``MARK`` of its text replaced by what is not UTF-8."""
+    data = source.SerializeToString()
+    assert place in data
+    return data.replace(place, b"\xff\xfe\xfd\xfc"[: len(place)])
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (parsed("(float[2] x) => (float[2] y) { MARK = Neg (x) y = Neg (MARK) }"), "a name in a node is not UTF-8"),
+        (parsed("(float[2] MARK) => (float[2] y) { y = Neg (x) }"), "a name is not UTF-8"),
+        (parsed("(float[MARK] x) => (float[2] y) { y = Neg (x) }"), "a name is not UTF-8"),
+        (
+            parsed('(float[2,2] x) => (float y) { y = Einsum <equation = "MARK"> (x) }'),
+            "Einsum 'y': attribute 'equation' is not UTF-8",
+        ),
+    ],
+)
+def test_text_that_is_not_utf8(source: ModelProto, message: str) -> None:
+    refused(with_bytes(b"MARK", source), InputError, message)
+
+
+# Constants.
+
+
+def with_tensor(**fields: Any) -> ModelProto:
+    source = parsed("(float[2] x) => (float y) { y = Add (x, w) }")
+    source.graph.initializer.add(name="w", **fields)
+    return source
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"data_type": FLOAT, "dims": [2, 3], "float_data": [1, 2]},
+            r"expected 6 elements for shape \(2, 3\), found 2",
+        ),
+        ({"data_type": FLOAT, "dims": [2], "raw_data": b"abc"}, r"expected 8 bytes for shape \(2,\), found 3"),
+        ({"data_type": FLOAT, "dims": [-2], "raw_data": b""}, "a dimension cannot be negative, found -2"),
+        ({"data_type": FLOAT, "dims": [1 << 30, 1 << 30]}, "expected 1152921504606846976 elements"),
+        ({"data_type": FLOAT, "dims": [1 << 62, 1 << 62, 0]}, "more bytes than memory has addresses"),
+        ({"data_type": TensorProto.STRING, "dims": [1], "string_data": [b"a"]}, "element type STRING is not supported"),
+        ({"data_type": 77, "dims": [1]}, "element type 77 is not supported"),
+        ({"data_type": 0, "dims": [1]}, "element type UNDEFINED is not supported"),
+    ],
+)
+def test_constant_that_is_wrong(fields: dict[str, Any], message: str) -> None:
+    refused(with_tensor(**fields), InputError, f"tensor 'w': .*{message}")
+
+
+# External data.
+
+
+def external(folder: Path, **entries: str) -> Path:
+    """A model in ``folder`` whose constant of two float32 lies in another file."""
+    source = with_tensor(data_type=FLOAT, dims=[2], data_location=TensorProto.EXTERNAL)
+    for key, value in entries.items():
+        source.graph.initializer[0].external_data.add(key=key, value=value)
+    path = folder / "model.onnx"
+    path.write_bytes(source.SerializeToString())
+    return path
+
+
+OUTSIDE = "tensor 'w': its data is in .* outside of the model's folder"
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({"location": "../secret.bin"}, OUTSIDE),
+        ({"location": "deeper/../../secret.bin"}, OUTSIDE),
+        ({"location": "/etc/hostname"}, OUTSIDE),
+        ({"location": "link.bin"}, OUTSIDE),
+        ({"location": "folder_link/secret.bin"}, OUTSIDE),
+        ({"location": ""}, OUTSIDE),
+        ({}, OUTSIDE),
+        ({"location": "self.bin"}, "tensor 'w'"),
+        ({"location": "."}, "there is no file '.'"),
+        ({"location": "pipe"}, "there is no file 'pipe'"),
+        ({"location": "a\0b"}, "tensor 'w'"),
+        ({"location": "a" * 5000}, "tensor 'w'"),
+        ({"location": "weights.bin", "offset": str(1 << 70)}, "of which 8 from 1180591620717411303424 on are meant"),
+        ({"location": "weights.bin", "length": str(1 << 70)}, "expected 8 bytes"),
+        ({"location": "weights.bin", "length": "-8"}, "expected 8 bytes"),
+        ({"location": "weights.bin", "offset": "nine"}, "offset and length of external data"),
+        ({"location": "weights.bin", "offset": "9" * 9999}, "offset and length of external data"),
+    ],
+)
+def test_external_data_that_are_refused(tmp_path: Path, entries: dict[str, str], message: str) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "weights.bin").write_bytes(b"\0" * 16)
+    (tmp_path / "secret.bin").write_bytes(b"\0" * 16)
+    (folder / "link.bin").symlink_to(tmp_path / "secret.bin")
+    (folder / "folder_link").symlink_to(tmp_path)
+    (folder / "self.bin").symlink_to(folder / "self.bin")
+    os.mkfifo(folder / "pipe")
+    refused(external(folder, **entries), InputError, message)
+
+
+# Absurd sizes: nothing is allocated before a model runs.
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        "(float[1] x) => (float y) <int64[2] s = {1048576, 1048576}> { y = ConstantOfShape (s) }",
+        "(float[1] x) => (float y) <int64[2] s = {1048576, 1048576}> { y = Expand (x, s) }",
+        "(float[1] x) => (float y) <int64[1] s = {1099511627776}> { y = Tile (x, s) }",
+        "(float[1] x) => (float y) <int64 a = {0}, int64 b = {1099511627776}, int64 s = {1}> { y = Range (a, b, s) }",
+        "(float[1] x) => (float y) <int64[2] s = {0, 1099511627776}> { y = Pad (x, s) }",
+        "(int64[1] x) => (float y) <int64 d = {1099511627776}, float[2] v = {0,1}> { y = OneHot (x, d, v) }",
+        "(float[1,1,1,1] x) => (float y) <int64[4] s = {1,1,1048576,1048576}> { y = Resize (x, , , s) }",
+    ],
+)
+@pytest.mark.parametrize("level", [0, 3])
+def test_results_too_large_for_any_memory(graph: str, level: int) -> None:
+    with little_memory(), tw.PassContext(opt_level=level):
+        built = tw.build(tw.from_onnx(parsed(graph)), target=tw.Target("llvm", num_threads=1))
+        (size,) = (math.prod(output.shape) for output in built.signature.outputs)
+        assert size >= 1 << 40
+        inputs = [np.ones(value.type.shape, value.type.dtype.numpy) for value in built.signature.inputs]
+        with pytest.raises(ExecutionError, match="no memory for the results"):
+            built(*inputs)
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        "(float[1] x) => (float y) <int64[2] s = {4294967296, 4294967296}> { y = ConstantOfShape (s) }",
+        "(float[1] x) => (float y) <int64[3] s = {4294967296, 4294967296, 0}> { y = Expand (x, s) }",
+        "(float[4294967296] x) => (float y) <int64[1] s = {4294967296}> { y = Tile (x, s) }",
+        "(float[4294967296, 4294967296] x) => (float y) { y = Neg (x) }",
+        "(float[4294967296, 1] x, float[1, 4294967296] z) => (float y) { y = Add (x, z) }",
+    ],
+)
+def test_shapes_whose_product_overflows(graph: str) -> None:
+    with little_memory():
+        refused(parsed(graph), ShapeError, "has more bytes than memory has addresses")
+
+
+def test_constants_whose_convolution_needs_a_huge_border() -> None:
+    source = parsed("""(float[1] z) => (float y)
+        <float[1,1,1,1] x = {2}, float[1,1,1,1] w = {3}, int64[1] one = {1}> {
+        c = Conv <pads = [50000,50000,50000,50000], strides = [100001,100001]> (x, w)
+        s = Reshape (c, one)
+        i = Cast <to = 7> (s)
+        y = ConstantOfShape (i) }""")
+    for level in (0, 3):
+        with little_memory(), tw.PassContext(opt_level=level):
+            built = tw.build(tw.from_onnx(source), target=tw.Target("llvm", num_threads=1))
+            try:
+                assert built(np.ones(1, "f4")).shape == (0,)
+            except ExecutionError as error:
+                assert "bytes of intermediate values" in str(error)
+
+
+# Recursion and blow-up.
+
+
+def nested(depth: int) -> bytes:
+    """``If`` in ``If``. The file is written from the inside out: the package's objects stop at a depth of their own."""
+
+    def field(number: int, content: bytes) -> bytes:
+        size, length = len(content), b""
+        while size >= 128:
+            size, length = size >> 7, length + bytes([size & 127 | 128])
+        return bytes([number << 3 | 2]) + length + bytes([size]) + content
+
+    source = parsed("(bool c, float[2] x) => (float[2] y) { y = Neg (x) }")
+    other = helper.make_node("Identity", ["x"], ["y"]).SerializeToString()
+    output = source.graph.output[0].SerializeToString()
+    node = source.graph.node[0].SerializeToString()
+    for _ in range(depth):
+        graphs = [field(1, inner) + field(2, b"inner") + field(12, output) for inner in (node, other)]
+        attributes = [
+            field(1, name) + field(6, graph) + bytes([20 << 3 & 127 | 128, 1, AttributeProto.GRAPH])
+            for name, graph in zip((b"then_branch", b"else_branch"), graphs, strict=True)
+        ]
+        node = field(1, b"c") + field(2, b"y") + field(4, b"If") + b"".join(field(5, a) for a in attributes)
+    graph = field(1, node) + b"".join(field(11, i.SerializeToString()) for i in source.graph.input) + field(12, output)
+    return field(7, graph) + bytes([8, 8]) + field(8, source.opset_import[0].SerializeToString())
+
+
+@pytest.mark.parametrize("depth", [40, 300, 2000])
+def test_branches_nested_deeply(depth: int) -> None:
+    refused(nested(depth), InputError, "hold no ONNX model")
+
+
+def test_branches_nested_as_deeply_as_a_file_may_have_them() -> None:
+    built = tw.build(tw.from_onnx(nested(30)), target=tw.Target("llvm", num_threads=1))
+    np.testing.assert_array_equal(built(np.array(True), np.ones(2, "f4")), [-1, -1])
+
+
+def test_functions_that_call_the_next_twice() -> None:
+    """2 ** 30 nodes from 30 functions of two lines."""
+    source = parsed("(float[2] x) => (float[2] y) { y = mine.F0 (x) }", more=', "mine" : 1')
+    imports = [helper.make_opsetid("", 21), helper.make_opsetid("mine", 1)]
+    for number in range(30):
+        name = f"F{number + 1}"
+        body = [helper.make_node(name, [a], [b], domain="mine") for a, b in (("a", "t"), ("t", "b"))]
+        if number == 29:
+            body = [helper.make_node("Neg", ["a"], ["b"])]
+        source.functions.append(helper.make_function("mine", f"F{number}", ["a"], ["b"], body, imports))
+    with little_memory():
+        refused(source, InputError, f"functions and loops come to more than {importer.MOST_EXPANDED} nodes")
+
+
+def test_functions_that_call_each_other() -> None:
+    source = parsed("(float[2] x) => (float[2] y) { y = mine.F (x) }", more=', "mine" : 1')
+    imports = [helper.make_opsetid("", 21), helper.make_opsetid("mine", 1)]
+    for name, other in (("F", "G"), ("G", "F")):
+        body = [helper.make_node(other, ["a"], ["b"], domain="mine")]
+        source.functions.append(helper.make_function("mine", name, ["a"], ["b"], body, imports))
+    refused(source, InputError, "function [FG] calls itself")
+
+
+def test_loops_in_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """256 ** 3 iterations that would be written out."""
+    monkeypatch.setattr(importer, "MOST_EXPANDED", 4096)
+    body = "{ d = Identity (c) t = Neg (s) }"
+    for level in range(3):
+        names = [f"{name}{level}" for name in "icsdt"]
+        text = body if level == 0 else f"{{ d = Identity (c) t = Loop (trips, , s) <body = {body}> }}"
+        for old, new in zip("icsdt", names, strict=True):
+            text = (
+                text.replace(f"{old} =", f"{new} =").replace(f"({old})", f"({new})").replace(f", {old})", f", {new})")
+            )
+        i, c, s, d, t = names
+        body = f"g{level} (int64 {i}, bool {c}, float[2] {s}) => (bool {d}, float[2] {t}) {text}"
+    source = parsed(f"(float[2] x) => (float[2] y) <int64 trips = {{256}}> {{ y = Loop (trips, , x) <body = {body}> }}")
+    with little_memory():
+        refused(source, InputError, f"functions and loops come to more than {importer.MOST_EXPANDED} nodes")
+
+
+def test_sizes_that_are_multiplied_with_themselves() -> None:
+    """A formula for a size that is twice as long with each of 200 nodes: computed when the model runs."""
+    nodes = " ".join(f"s{n + 1} = Mul (s{n}, s{n})" for n in range(200))
+    source = parsed(f"(float[n] x) => (float y) {{ s0 = Shape (x) {nodes} y = ConstantOfShape (s200) }}")
+    with little_memory():
+        built = tw.build(tw.from_onnx(source), target=tw.Target("llvm", num_threads=1))
+        for n in range(4):
+            assert built(np.ones(n, "f4")).shape == (pow(n, 2**200, 2**64),)
+
+
+def test_tensors_that_are_multiplied_with_themselves() -> None:
+    nodes = " ".join(
+        f"a{n} = Reshape (x{n}, row) b{n} = Reshape (x{n}, column)"
+        f" c{n} = Mul (a{n}, b{n}) x{n + 1} = Reshape (c{n}, flat)"
+        for n in range(40)
+    )
+    constants = "int64[2] row = {1, -1}, int64[2] column = {-1, 1}, int64[1] flat = {-1}"
+    source = parsed(f"(float[n] x0) => (float x40) <{constants}> {{ {nodes} }}")
+    with little_memory():
+        assert "in node" in refused(source, ShapeError, "a size is a formula of more than 256 terms")
+
+
+# Random ones.
+
+
+@pytest.mark.parametrize("part", range(5))
+def test_mutated_models(part: int) -> None:
+    ends = list(examine_all(seed=0, numbers=range(part * 1000, (part + 1) * 1000)))
+    bugs = [f"--seed 0 --show {end.number} ({end.name}): {end.status}: {end.reason}" for end in ends if end.is_bug]
+    assert not bugs, "\n".join(bugs)
+    counts = collections.Counter(end.status for end in ends)
+    assert counts["refused"] > 500, counts
+    assert counts["imported"] > 150, counts
+    assert counts["ran"] > 5, counts
+    assert max(end.peak for end in ends) < 1 << 30
