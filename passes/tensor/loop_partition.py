@@ -33,6 +33,7 @@ from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.passes.tensor.simplify import INTEGER_DIVISIONS
 from tilewright.tensorir.arith.analyzer import Analyzer
+from tilewright.tensorir.arith.intern import same_structure
 from tilewright.tensorir.arith.region import partition_point
 from tilewright.tensorir.dtype import BOOL, INT64
 from tilewright.tensorir.expr import (
@@ -43,6 +44,7 @@ from tilewright.tensorir.expr import (
     Expr,
     IntImm,
     Select,
+    UnaryOp,
     Var,
     all_of,
     compare,
@@ -504,6 +506,34 @@ class _Trimmer(ScopedMutator):
                 low = maximum(low, last)
         extent = self.simplify(end - low)
         return For(loop.var, self.simplify(low), extent, loop.kind, loop.body, loop.annotations)
+
+    def _within_reach(self, loop: For) -> For:
+        """``loop`` without the iterations in which no instance of the loops inside meets the condition that is their
+        whole body: behind the last vector of a row, masks would switch off all lanes of one vector after the other."""
+        inner: dict[Var, tuple[Expr, Expr]] = {}
+        body = loop.body
+        while isinstance(body, For) and body.var.dtype is INT64:
+            inner[body.var] = (body.min, body.extent)
+            body = body.body
+        if not inner or not isinstance(body, IfThenElse) or body.else_body is not None:
+            return loop
+        if loop.kind not in ("serial", "parallel") or loop.var.dtype is not INT64:
+            return loop
+        low, end = loop.min, loop.min + loop.extent
+        for part in conjuncts(body.condition):
+            if not uses_var(part, {loop.var}) or any(isinstance(node, (BufferLoad, Call)) for node in walk(part)):
+                continue
+            never = partition_point(UnaryOp("not", part), loop.var, inner, self.analyzer)
+            if never is None or (never[0] is None) == (never[1] is None):
+                continue
+            if never[0] is not None:  # from there on the condition never holds
+                end = minimum(end, never[0])
+            if never[1] is not None:
+                low = maximum(low, never[1])
+        low, extent = self.simplify(low), self.simplify(end - low)
+        if same_structure(low, self.simplify(loop.min)) and same_structure(extent, self.simplify(loop.extent)):
+            return loop
+        return For(loop.var, low, extent, loop.kind, loop.body, loop.annotations)
 
     def _is_constant(self, loop: For, ends: tuple[Expr | None, Expr | None]) -> bool:
         return all(isinstance(end, IntImm) for end in (loop.min, loop.extent, *ends) if end is not None)

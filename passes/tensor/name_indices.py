@@ -51,7 +51,7 @@ class _Naming(Mutator):
     def mutate_BinaryOp(self, op: BinaryOp) -> Expr:
         if op.op not in _DIVISIONS or op.dtype is not INT64 or not self._has_value(op):
             return self.generic_mutate(op)  # type: ignore[no-any-return]
-        known = self.analyzer.simplify(op)
+        known = self.analyzer.canonical(op)  # one object for equal ones, so that they share a name
         if isinstance(known, BinaryOp) and known.op in _DIVISIONS:
             return self.names.setdefault(known, Var(self.loop.var.name, INT64))
         return self.generic_mutate(known)  # type: ignore[no-any-return]

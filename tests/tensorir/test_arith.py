@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 
 import pytest
 
 from tilewright.tensorir import structural_equal
 from tilewright.tensorir.arith import Analyzer, lower_bound_expr, partition_point, region_of, upper_bound_expr
+from tilewright.tensorir.arith.linear import Linear
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import (
+    BinaryOp,
     Broadcast,
     Buffer,
     BufferLoad,
     Cast,
+    Expr,
     FloatImm,
     IntImm,
     Ramp,
@@ -27,6 +31,7 @@ from tilewright.tensorir.expr import (
     maximum,
     minimum,
 )
+from tilewright.tensorir.functor import uses_var
 
 I, J, K, N, M, X = (Var(name) for name in ("i", "j", "k", "n", "m", "x"))
 F = Var("f", "float32")
@@ -286,3 +291,61 @@ def _time(analyzer):
     start = time.perf_counter()
     analyzer.simplify(expr)
     return time.perf_counter() - start
+
+
+def test_what_follows_from_an_extent_that_is_a_product() -> None:
+    analyzer, m, n, i = Analyzer(), Var("m"), Var("n"), Var("i")
+    for size in (m, n):
+        analyzer.bind_nonnegative(size)
+    extent = m * ((n + 1) // 2) * 12
+    analyzer.bind(i, 0, extent)
+    assert not analyzer.prove(n > 0)
+    analyzer.assume(extent > 0)
+    assert analyzer.prove(m > 0) and analyzer.prove(n > 0)
+    assert analyzer.prove(i // ((n + 1) // 2 * 12) < m)
+    assert analyzer.prove(i % ((n + 1) // 2) < (n + 1) // 2)
+    assert not analyzer.prove(i // ((n + 1) // 2 * 12) < m - 1)
+
+
+def test_nested_scopes_do_not_convert_again() -> None:
+    """The work of a loop nest: a scope for each loop, and the same formula of outer variables in each."""
+
+    class Counting(Analyzer):
+        conversions = 0
+
+        def _convert(self, expr: Expr) -> Linear:
+            self.conversions += 1
+            return super()._convert(expr)
+
+    def work(depth: int) -> int:
+        analyzer, sizes = Counting(), [Var(f"n{number}") for number in range(8)]
+        formula = as_expr(0)
+        for size in sizes:
+            formula = (formula + size * 3) // 2
+        with contextlib.ExitStack() as stack:
+            for number in range(depth):
+                stack.enter_context(analyzer.scope())
+                analyzer.bind(Var(f"i{number}"), 0, 16)
+                analyzer.simplify(formula)
+        return analyzer.conversions
+
+    assert work(40) - work(20) < 20 * 10  # a few for each range, none of the formula's forty
+
+
+def test_a_fact_of_an_inner_scope_does_not_outlive_it() -> None:
+    analyzer, i, n = Analyzer(), Var("i"), Var("n")
+    form = (i // n) + 1
+    assert analyzer.simplify(form) is not None
+    with analyzer.scope():
+        analyzer.bind(i, 0, n)
+        analyzer.assume(n > 0)
+        assert analyzer.prove_equal(i // n, 0)
+    assert not analyzer.prove_equal(i // n, 0)
+
+
+def test_uses_of_variables_take_time_linear_in_a_graph_of_shared_parts() -> None:
+    x, y = Var("x"), Var("y")
+    formula = x + 1
+    for _ in range(2000):
+        formula = BinaryOp("mul", formula, formula)  # a tree of 2 ** 2000 leaves
+    assert uses_var(formula, {x}) and not uses_var(formula, {y})

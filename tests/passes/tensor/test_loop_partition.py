@@ -8,8 +8,10 @@ import pytest
 from tilewright.passes.tensor.loop_partition import partition_loops
 from tilewright.passes.tensor.simplify import simplify
 from tilewright.tensorir import interpret, parse
-from tilewright.tensorir.functor import walk
-from tilewright.tensorir.stmt import IfThenElse
+from tilewright.tensorir.arith import Analyzer
+from tilewright.tensorir.expr import IntImm
+from tilewright.tensorir.functor import substitute, walk
+from tilewright.tensorir.stmt import For, IfThenElse
 
 TILES = """
 primfunc @f(B: Buffer[(n,), float32], n: int64) attrs {"num_outputs": 1} {
@@ -194,3 +196,33 @@ primfunc @parts(a: Buffer[(n,), float32], b: Buffer[(n,), float32], n: int64) {
     values, out = np.arange(n, dtype="f4"), np.zeros(n, "f4")
     interpret(partitioned, values, out, n)
     np.testing.assert_array_equal(out, values + 1)
+
+
+ROWS = """
+primfunc @f(B: Buffer[(m, n), float32], m: int64, n: int64) attrs {"num_outputs": 1} {
+  for row in range(m) {
+    for i in range(256) {
+      for j in vectorized(16) {
+        if i * 16 + j < n {
+          B[row, i * 16 + j] = 1.0
+        }
+      }
+    }
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("n", [0, 1, 15, 16, 17, 40, 4096])
+def test_rows_shorter_than_their_loop_are_covered(keeps_results, n):
+    keeps_results(partition_loops, ROWS, m=2, n=n)
+
+
+@pytest.mark.parametrize(("n", "vectors"), [(0, 0), (1, 1), (16, 1), (40, 3), (4096, 256)])
+def test_no_iteration_runs_behind_the_end_of_a_row(n, vectors):
+    after = simplify(partition_loops(parse(ROWS)))
+    analyzer = Analyzer()
+    size = next(var for var in after.variables if var.name == "n")
+    loops = [node for node in walk(after.body) if isinstance(node, For) and node.var.name == "i"]
+    extents = [analyzer.simplify(substitute(loop.extent, {size: IntImm(n)})) for loop in loops]
+    assert sum(max(extent.value, 0) for extent in extents) == vectors
