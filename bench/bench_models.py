@@ -96,6 +96,19 @@ print(time.perf_counter() - start)
 """
 
 
+BUILD_MOBILE = """
+import sys, time
+sys.path.insert(0, {folder!r})
+import tilewright as tw
+from mobile_network import mobile_network
+network = mobile_network({height!r}, {width!r})
+start = time.perf_counter()
+with tw.PassContext(opt_level=3):
+    tw.build(network, target="llvm")
+print(time.perf_counter() - start)
+"""
+
+
 def _fresh(script: str) -> float:
     """The seconds that a script prints, run by a new interpreter, with byte code kept as after an installation."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
@@ -124,6 +137,12 @@ def _measure_processes(benchmark: Any, script: str, title: str, goal: float, bes
 
 def test_build_digits(benchmark: Any) -> None:
     _measure_processes(benchmark, BUILD.format(folder=str(DIGITS)), "build of the digits network, fresh process", 2.0)
+
+
+@pytest.mark.parametrize(("size", "height", "width"), [("192x192", 192, 192), ("any size", "h", "w")])
+def test_build_mobile_network(benchmark: Any, size: str, height: int | str, width: int | str) -> None:
+    script = BUILD_MOBILE.format(folder=str(Path(__file__).parent), height=height, width=width)
+    _measure_processes(benchmark, script, f"build of a convolutional network for {size}, fresh process", 6.0)
 
 
 def test_import(benchmark: Any) -> None:
