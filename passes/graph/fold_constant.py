@@ -102,7 +102,8 @@ def _fold_call(node: Call, budget: _Budget, ctx: PassContext) -> Expr:
         ctx.remark(f"{op.name} not computed: its attributes ask for large intermediate values", "missed", summary(node))
         return node
     try:
-        result = op.reference([arg.data for arg in node.args if isinstance(arg, Constant)], node.attrs)
+        with np.errstate(all="ignore"):  # what overflows does so when the model runs, too
+            result = op.reference([arg.data for arg in node.args if isinstance(arg, Constant)], node.attrs)
     except Exception as error:
         add_note(error, f"while computing {summary(node)} at build time")
         raise

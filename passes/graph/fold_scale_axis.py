@@ -157,7 +157,7 @@ class _Scaling:
         extent = tensor.shape[axis]
         if not isinstance(extent, int):
             return None
-        ones = Constant(np.ones((extent,), tensor.dtype.numpy))
+        ones = Constant(np.broadcast_to(np.ones((), tensor.dtype.numpy), (extent,)))  # one element in memory
         possible = node.op.scale_weights(node.args, node.attrs, ones, of_result) is not None
         return axis % tensor.ndim if possible else None
 

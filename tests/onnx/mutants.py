@@ -348,7 +348,7 @@ def _arrays(module: Any) -> list[np.ndarray] | None:
     return arrays
 
 
-def serve(seed: int, level: int, suite: bool) -> None:
+def serve(seed: int, level: int, suite: bool, build_every: int) -> None:
     """What a worker's process does: a mutant's number in, its end out."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
     results = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
@@ -357,7 +357,7 @@ def serve(seed: int, level: int, suite: bool) -> None:
         number = int(line)
         name, source = mutant(seed, number, suite)
         started = time.process_time()
-        status, reason = examine(source, number % BUILD_EVERY == 0, level)
+        status, reason = examine(source, number % build_every == 0, level)
         seconds = time.process_time() - started
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         results.write(json.dumps([name, status, reason, seconds, peak]) + "\n")
@@ -389,9 +389,12 @@ class End:
         return self.status in ("bug", "crashed", "hung")
 
 
-def examine_all(seed: int, numbers: Iterable[int], level: int = 0, suite: bool = False) -> Iterator[End]:
+def examine_all(
+    seed: int, numbers: Iterable[int], level: int = 0, suite: bool = False, build_every: int = BUILD_EVERY
+) -> Iterator[End]:
     """The end of each mutant."""
     arguments = ["tests.onnx.mutants", "--worker", "--seed", str(seed), "--level", str(level), *["--suite"] * suite]
+    arguments += ["--build-every", str(build_every)]
     worker = LineProcess(arguments, TIME_LIMIT)
     try:
         for number in numbers:
@@ -410,11 +413,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=5000)
     parser.add_argument("--level", type=int, default=0, help="the opt_level of those that are built")
+    parser.add_argument("--build-every", type=int, default=BUILD_EVERY, help="one mutant in so many is built and run")
     parser.add_argument("--suite", action="store_true", help="from the onnx package's cases, not the seed models")
     parser.add_argument("--show", type=int, metavar="NUMBER")
     options = parser.parse_args(arguments)
     if options.worker:
-        serve(options.seed, options.level, options.suite)
+        serve(options.seed, options.level, options.suite, options.build_every)
         return
     if options.show is not None:
         name, source = mutant(options.seed, options.show, options.suite)
@@ -424,7 +428,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     ends = []
     bugs: dict[str, list[int]] = collections.defaultdict(list)
-    for end in examine_all(options.seed, range(options.count), options.level, options.suite):
+    numbers = range(options.count)
+    for end in examine_all(options.seed, numbers, options.level, options.suite, options.build_every):
         ends.append(end)
         if end.is_bug:
             bugs[f"{end.status} {end.reason}"].append(end.number)

@@ -206,6 +206,7 @@ def test_shapes_that_do_not_fit() -> None:
         ("ConstantOfShape <value = float[2] {1,2}> (i)", "attribute 'value': expected one element, found 2"),
         ("ConstantOfShape (negative)", "dimension cannot be negative, found -1"),
         ("Unsqueeze (x, far)", "axes: expected an axis of a tensor with 2 dimensions, found 9"),
+        ("Clip (f, pairs)", "expected bounds of one element each"),
         ("Squeeze (x, far)", "expected an axis of a tensor with 1 dimensions, found 9"),
         ("Reshape (x, far)", "reshape"),
         ("Slice (x, i, far, far, i, i)", "expected inputs"),
@@ -216,6 +217,7 @@ def test_shapes_that_do_not_fit() -> None:
 )
 def test_node_that_is_wrong(node: str, message: str) -> None:
     constants = "int64[1] i = {0}, int64[1] far = {9}, int64[1] negative = {-1}, int64[2] pair = {1, 2}"
+    constants += ", float f = {1}, float[2] pairs = {1, 2}"
     source = parsed(f"(float[2] x) => (float y) <{constants}, int64 one = {{1}}, int64 none = {{0}}> {{ y = {node} }}")
     with pytest.raises((InputError, TypeInferenceError), match=message) as caught:
         tw.from_onnx(source)
@@ -365,6 +367,7 @@ def test_external_data_that_are_refused(tmp_path: Path, entries: dict[str, str],
         "(float[1] x) => (float y) <int64[1] s = {1099511627776}> { y = Tile (x, s) }",
         "(float[1] x) => (float y) <int64 a = {0}, int64 b = {1099511627776}, int64 s = {1}> { y = Range (a, b, s) }",
         "(float[1] x) => (float y) <int64[2] s = {0, 1099511627776}> { y = Pad (x, s) }",
+        "(float[1] x) => (float y) <int64[2] s = {1, 1099511627776}> { e = Expand (x, s) y = GlobalLpPool (e) }",
         "(int64[1] x) => (float y) <int64 d = {1099511627776}, float[2] v = {0,1}> { y = OneHot (x, d, v) }",
         "(float[1,1,1,1] x) => (float y) <int64[4] s = {1,1,1048576,1048576}> { y = Resize (x, , , s) }",
     ],

@@ -210,6 +210,8 @@ def clip_by_inputs(node: Node) -> Expr:
     """The bounds are scalars, which may be left out."""
     bounds = [node.optional(1), node.optional(2)]
     known = {bound: known_values(bound) for bound in bounds if bound is not None}
+    if any(value is not None and value.size != 1 for value in known.values()):
+        raise node.wrong("expected bounds of one element each")
     if all(value is not None and value.dtype != object for value in known.values()):
         low, high = [None if bound is None else known[bound].reshape(()) for bound in bounds]  # type: ignore[union-attr]
         return get_operator("clip")(node[0], a_min=low, a_max=high)

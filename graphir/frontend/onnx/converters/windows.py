@@ -190,6 +190,8 @@ def max_unpool(node: Node) -> Expr:
     result = get_operator("nn.max_unpool")(node[0], node[1], shape=shape)
     if node.optional(2) is None:
         return result
+    if len(node.dims(2)) != len(shape):
+        raise node.wrong(f"output_shape: expected {len(shape)} integers, found {node.dims(2)}")
     added = [simplify(wanted - extent) for wanted, extent in zip(node.dims(2), shape, strict=True)]
     if not all(isinstance(amount, int) and amount >= 0 for amount in added):
         raise node.unsupported(f"an output_shape {node.dims(2)} that is not above {shape} by known sizes")
