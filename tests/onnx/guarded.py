@@ -1,7 +1,9 @@
 """Cases of the suite in processes of their own: one that crashes, hangs or takes too much memory ends its process and
 is counted, and the next case gets a new one.
 
-    python -m tests.onnx.guarded            runs everything on both targets and writes docs/onnx.md and passing.txt
+    python -m tests.onnx.guarded                            runs everything on both targets and writes the table,
+                                                            docs/onnx.md, and what passes, passing.txt
+    python -m tests.onnx.guarded --target numba --again     runs on one target what did not pass when it last ran
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from tests.onnx.cases import Outcome, all_cases, folder_of, model_of, run_case
 from tests.onnx.process import ROOT, LineProcess, ProcessError
 
 PASSING = Path(__file__).with_name("passing.txt")
+RECORDS = ROOT / "build"
+TARGETS = ("llvm", "numba")
 
 #: Of one case: seconds (a network has a hundred kernels), and bytes of address space.
 TIME_LIMIT, NETWORK_TIME_LIMIT, MEMORY_LIMIT = 60.0, 1200.0, 16 << 30
@@ -77,6 +81,29 @@ def serve(target: str) -> None:
         results.write(json.dumps([outcome.status, outcome.reason]) + "\n")
 
 
+def recorded(target: str) -> dict[str, Outcome]:
+    """The outcomes of earlier runs, each case's last."""
+    path = RECORDS / f"onnx-{target}.jsonl"
+    if not path.exists():
+        return {}
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return {name: Outcome(status, reason) for name, status, reason in rows}
+
+
+def run_and_record(names: Iterable[str], target: str, workers: int) -> dict[str, Outcome]:
+    """The outcomes of cases, which are written down one by one, so that a run that ends early is not lost."""
+    found = {}
+    RECORDS.mkdir(exist_ok=True)
+    with (RECORDS / f"onnx-{target}.jsonl").open("a", encoding="utf-8") as record:
+        for name, outcome in run_guarded(names, target, workers):
+            found[name] = outcome
+            record.write(json.dumps([name, outcome.status, outcome.reason]) + "\n")
+            record.flush()
+            if outcome.status in ("crashed", "hung"):
+                print(f"{outcome.status} {target} {name}", flush=True)
+    return found
+
+
 def operator_of(name: str) -> str:
     """The operator that a case of the suite is about: what its model calls, but helpers of a written-out body."""
     case = all_cases()[name]
@@ -130,20 +157,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--worker", metavar="TARGET", help=argparse.SUPPRESS)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--target", action="append", choices=["llvm", "numba"])
+    parser.add_argument("--target", action="append", choices=TARGETS)
+    parser.add_argument("--again", action="store_true", help="only what has not passed in an earlier run")
     options = parser.parse_args(arguments)
     if options.worker:
         serve(options.worker)
         return
     names = list(all_cases())
     outcomes: dict[str, dict[str, Outcome]] = {}
-    for target in options.target or ["llvm", "numba"]:
-        outcomes[target] = found = {}
-        for name, outcome in run_guarded(names, target, options.workers):
-            found[name] = outcome
-            if outcome.status in ("crashed", "hung"):
-                print(f"{outcome.status} {target} {name}", flush=True)
-        print(target, dict(collections.Counter(outcome.status for outcome in found.values())), flush=True)
+    for target in TARGETS:
+        known = recorded(target)
+        wanted = [name for name in names if not (options.again and name in known and known[name].status == "passed")]
+        if target in (options.target or TARGETS):
+            known.update(run_and_record(wanted, target, options.workers))
+        outcomes[target] = {name: known[name] for name in names if name in known}
+        print(target, dict(collections.Counter(outcome.status for outcome in outcomes[target].values())), flush=True)
+    if any(len(found) < len(names) for found in outcomes.values()):
+        print("some cases have not run on every target yet: no table is written")
+        return
     write_table(outcomes, ROOT / "docs" / "onnx.md")
     passing = [
         name
