@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tilewright.graphir.dims import Dim, as_dim, format_shape, shape_equal
-from tilewright.tensorir.dtype import TENSOR_DTYPES, DataType, as_dtype
+from tilewright.tensorir.dtype import STORAGE_DTYPES, TENSOR_DTYPES, DataType, as_dtype
 from tilewright.tensorir.errors import ShapeError
 
 #: Places in a tensor are counted in bytes by signed integers of 64 bits.
@@ -43,7 +43,7 @@ class TensorType(Type):
             raise TypeError(f"a shape is a sequence of dimensions, found {shape!r}")
         self.shape = tuple([as_dim(dim) for dim in shape])
         self.dtype = as_dtype(dtype)
-        if str(self.dtype) not in TENSOR_DTYPES:
+        if str(self.dtype) not in (*TENSOR_DTYPES, *STORAGE_DTYPES):
             raise TypeError(f"a tensor's element type is one of {', '.join(TENSOR_DTYPES)}, not {self.dtype!s}")
         size = self.dtype.bytes
         for dim in self.shape:

@@ -30,8 +30,24 @@ _SCALARS: dict[str, tuple[str, int]] = {
     "void": ("void", 0),  # what a call without a result returns
 }
 
-#: The data types a tensor may have, in the order of the documentation.
+#: The data types that there is arithmetic in, in the order of the documentation.
 TENSOR_DTYPES = tuple(name for name in _SCALARS if name not in ("handle", "void"))
+
+#: What tensors are stored in besides, one element in a byte: ``reinterpret`` gives the bits, and makes them elements.
+STORAGE_DTYPES = (
+    "float8_e4m3fn",
+    "float8_e4m3fnuz",
+    "float8_e5m2",
+    "float8_e5m2fnuz",
+    "float8_e8m0fnu",
+    "float4_e2m1fn",
+    "int4",
+    "uint4",
+    "int2",
+    "uint2",
+)
+_SCALARS |= dict.fromkeys(STORAGE_DTYPES, ("storage", 8))
+_NAMES = re.compile(rf"({'|'.join(_SCALARS)})(?:x(\d+))?")
 
 
 class DataType(str):
@@ -62,8 +78,8 @@ class DataType(str):
         found = cls._interned.get(text)
         if found is not None:
             return found
-        match = re.fullmatch(r"((?:bool|handle|void|(?:bfloat|float|uint|int)\d+))(?:x(\d+))?", text)
-        if match is None or match.group(1) not in _SCALARS:
+        match = _NAMES.fullmatch(text)
+        if match is None:
             raise ValueError(f"unknown data type {text!r}; expected one of {', '.join(TENSOR_DTYPES)}")
         name, lanes = match.group(1), int(match.group(2) or 1)
         if lanes == 1 and text != name:
@@ -79,8 +95,8 @@ class DataType(str):
         self.is_integer = self.kind in ("int", "uint")
         self.is_bool = self.kind == "bool"
         self.element = self if lanes == 1 else cls(name)
-        if name == "bfloat16":
-            self.numpy = np.dtype(ml_dtypes.bfloat16)
+        if name == "bfloat16" or self.kind == "storage":
+            self.numpy = np.dtype(getattr(ml_dtypes, name))
         elif name in ("handle", "void"):
             self.numpy = np.dtype(np.int64)
         else:

@@ -90,6 +90,8 @@ def _as_parameter(param: Buffer, array: np.ndarray[Any, Any], sizes: dict[Var, I
     """``array`` as the generated function takes it: half types as bits, in the parameter's shape."""
     if is_half(param.dtype):
         array = array.view(np.uint16)
+    elif param.dtype.kind == "storage":
+        array = array.view(np.uint8)
     if param.strides:
         end = max(
             1, 1 + sum((extent - 1) * abs(stride) for extent, stride in zip(array.shape, array.strides, strict=True))

@@ -51,9 +51,11 @@ _FUNCTIONS = {
 
 
 def storage(dtype: DataType) -> str:
-    """The NumPy type of an element in memory: half types are kept as their bits."""
+    """The NumPy type of an element in memory: half types, and those that are only stored, are kept as their bits."""
     if dtype.element in HALF_TYPES:
         return "uint16"
+    if dtype.kind == "storage":
+        return "uint8"
     return "bool_" if dtype.is_bool else str(dtype.element)
 
 
@@ -300,7 +302,7 @@ class ExpressionWriter:
         return self.convert(dtype, formulas[name].format(*x))
 
     def _reinterpret(self, source: DataType, target: DataType, text: str) -> str:
-        bits = self.to_memory(source, text) if is_half(source) else f"np.{source.element!s}({text})"
+        bits = self.to_memory(source, text) if is_half(source) else f"np.{storage(source)}({text})"
         if storage(source) != storage(target):
             bits = f"{bits}.view(np.{storage(target)})"
         return self.from_memory(target, bits)

@@ -31,6 +31,25 @@ DTYPES: dict[int, np.dtype[Any]] = {
     TensorProto.UINT32: np.dtype(np.uint32),
     TensorProto.UINT64: np.dtype(np.uint64),
     TensorProto.BOOL: np.dtype(np.bool_),
+    TensorProto.FLOAT8E4M3FN: np.dtype(ml_dtypes.float8_e4m3fn),
+    TensorProto.FLOAT8E4M3FNUZ: np.dtype(ml_dtypes.float8_e4m3fnuz),
+    TensorProto.FLOAT8E5M2: np.dtype(ml_dtypes.float8_e5m2),
+    TensorProto.FLOAT8E5M2FNUZ: np.dtype(ml_dtypes.float8_e5m2fnuz),
+    TensorProto.FLOAT8E8M0: np.dtype(ml_dtypes.float8_e8m0fnu),
+    TensorProto.FLOAT4E2M1: np.dtype(ml_dtypes.float4_e2m1fn),
+    TensorProto.INT4: np.dtype(ml_dtypes.int4),
+    TensorProto.UINT4: np.dtype(ml_dtypes.uint4),
+    TensorProto.INT2: np.dtype(ml_dtypes.int2),
+    TensorProto.UINT2: np.dtype(ml_dtypes.uint2),
+}
+
+#: How many bits an element takes in a file, where it is less than a byte.
+_PACKED: dict[int, int] = {
+    TensorProto.FLOAT4E2M1: 4,
+    TensorProto.INT4: 4,
+    TensorProto.UINT4: 4,
+    TensorProto.INT2: 2,
+    TensorProto.UINT2: 2,
 }
 
 
@@ -38,7 +57,7 @@ def numpy_dtype(data_type: int, where: str) -> np.dtype[Any]:
     """The NumPy type of an ONNX element type.
 
     Raises:
-        InputError: we have no such type (strings, complex numbers, 4-bit and 8-bit floats).
+        InputError: we have no such type (strings, complex numbers).
     """
     found = DTYPES.get(data_type)
     if found is None:
@@ -65,6 +84,9 @@ def to_array(tensor: TensorProto, folder: Path | None) -> Array:
         raise InputError(f"{where}: {error}") from None
     if tensor.data_location == TensorProto.EXTERNAL:
         return _external(tensor, dtype, shape, folder, where)
+    if tensor.data_type in _PACKED:
+        data = np.frombuffer(tensor.raw_data, np.uint8) if tensor.HasField("raw_data") else _bytes(tensor)
+        return _unpacked(data, _PACKED[tensor.data_type], dtype, shape, where)
     if tensor.HasField("raw_data"):
         little = dtype if sys.byteorder == "little" else dtype.newbyteorder("<")
         expected = math.prod(shape) * dtype.itemsize
@@ -86,10 +108,25 @@ def _typed_data(tensor: TensorProto, dtype: np.dtype[Any]) -> Array:
         return np.array(tensor.int64_data, dtype)
     if tensor.data_type in (TensorProto.UINT32, TensorProto.UINT64):
         return np.array(tensor.uint64_data, np.uint64).astype(dtype)
+    if dtype.itemsize == 1 and dtype.kind not in "biu":  # their bits
+        return _bytes(tensor).view(dtype)
     values = np.array(tensor.int32_data, np.int32)
     if tensor.data_type in (TensorProto.FLOAT16, TensorProto.BFLOAT16):  # their bits
         return values.astype(np.uint16).view(dtype)
     return values.astype(dtype)
+
+
+def _bytes(tensor: TensorProto) -> Array:
+    return np.array(tensor.int32_data, np.int32).astype(np.uint8)
+
+
+def _unpacked(data: Array, bits: int, dtype: np.dtype[Any], shape: tuple[int, ...], where: str) -> Array:
+    """Elements of ``bits`` bits, the first of a byte in its lowest ones, each in a byte of its own."""
+    count, each = math.prod(shape), 8 // bits
+    if data.size != -(-count // each):
+        raise InputError(f"{where}: expected {-(-count // each)} bytes for shape {shape}, found {data.size}")
+    parts = (data[:, None] >> (bits * np.arange(each, dtype=np.uint8))) & ((1 << bits) - 1)
+    return parts.reshape(-1)[:count].astype(np.uint8).view(dtype).reshape(shape)
 
 
 def _external(

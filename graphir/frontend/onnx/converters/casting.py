@@ -7,6 +7,7 @@ from tilewright.graphir.frontend.onnx.node import Node
 from tilewright.graphir.frontend.onnx.registry import converter
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.calls import cast
+from tilewright.graphir.types import TensorType
 from tilewright.tensorir.dtype import DataType
 
 #: What the attribute was before opset 6: a name.
@@ -35,7 +36,22 @@ def cast_like(node: Node) -> Expr:
 
 
 def _cast(node: Node, dtype: DataType) -> Expr:
-    return node[0] if node.type().dtype is dtype else cast(node[0], dtype=dtype)
+    return stored(node, decoded(node[0]), dtype) if node.type().dtype is not dtype else node[0]
+
+
+def decoded(x: Expr) -> Expr:
+    """``x`` in a type that there is arithmetic in, if it is not in one."""
+    is_stored = isinstance(x.type, TensorType) and x.type.dtype.kind == "storage"
+    return get_operator("decode")(x) if is_stored else x
+
+
+def stored(node: Node, x: Expr, dtype: DataType) -> Expr:
+    """``x`` in ``dtype``, be it one that there is arithmetic in or not."""
+    if dtype.kind != "storage":
+        return x if isinstance(x.type, TensorType) and x.type.dtype is dtype else cast(x, dtype=dtype)
+    wide = cast(x, dtype="int32" if "int" in dtype else "float32")
+    saturate, rounding = bool(node.attribute("saturate", 1)), node.attribute("round_mode", "up")
+    return get_operator("encode")(wide, dtype=dtype, saturate=saturate, rounding=rounding)
 
 
 @converter("BitCast", since=26)

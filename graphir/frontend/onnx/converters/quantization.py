@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright.graphir.expr import Expr
+import numpy as np
+
+from tilewright.graphir.expr import Expr, const
+from tilewright.graphir.frontend.onnx.converters.casting import decoded, stored
 from tilewright.graphir.frontend.onnx.node import Node
 from tilewright.graphir.frontend.onnx.registry import converter
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops import calls
+from tilewright.tensorir.dtype import as_dtype
 
 
 @converter("QuantizeLinear", since=10)
@@ -32,24 +36,57 @@ def _quantize_block(node: Node) -> Expr:
 def _quantize(node: Node, axis: int, block_size: int) -> Expr:
     zero = node.optional(2)
     dtype = node.dtype("output_dtype", "uint8") if node.attribute("output_dtype", 0) else "uint8"
-    dtype = dtype if zero is None else zero.dtype
-    return get_operator("quantize")(node[0], node[1], zero, axis=axis, block_size=block_size, dtype=dtype)
+    dtype = as_dtype(dtype if zero is None else zero.dtype)
+    attrs: dict[str, Any] = {"axis": axis, "block_size": block_size}
+    if dtype.kind != "storage":
+        return get_operator("quantize")(node[0], node[1], zero, dtype=dtype, **attrs)
+    if "int" not in dtype:
+        scaled = calls.cast(node[0], dtype="float32") / _wide(_spread(node, node[1], axis, block_size))
+        return stored(node, scaled, dtype)
+    bits, unsigned = int(dtype.lstrip("uint")), dtype.startswith("u")
+    least = 0 if unsigned else -(1 << (bits - 1))
+    wide = "uint8" if unsigned else "int8"
+    numbers = get_operator("quantize")(node[0], node[1], None if zero is None else decoded(zero), dtype=wide, **attrs)
+    return stored(node, get_operator("clip")(numbers, a_min=least, a_max=least + (1 << bits) - 1), dtype)
+
+
+def _spread(node: Node, scale: Expr, axis: int, block_size: int) -> Expr:
+    """A scale for each element of the node's input, or one that broadcasts with it."""
+    shape = node.shape()
+    axis = axis + len(shape) if axis < 0 else axis
+    if block_size:
+        extent = shape[axis]
+        if not isinstance(extent, int):
+            raise node.unsupported(f"a scale for each block of the symbolic size {extent}")
+        return calls.take(scale, const(np.arange(extent) // block_size), axis=axis)
+    if len(scale.shape) != 1 or not shape:
+        return scale
+    return calls.reshape(scale, newshape=tuple(-1 if place == axis else 1 for place in range(len(shape))))
+
+
+def _dequantize(node: Node, axis: int, block_size: int) -> Expr:
+    """Floats that are stored in few bits are scaled, and have no zero point but zero."""
+    x, zero = decoded(node[0]), node.optional(2)
+    if node.type().dtype.kind == "storage" and x.dtype == "float32":
+        scale = _spread(node, node[1], axis, block_size)
+        return calls.cast(x * _wide(scale), dtype=node.type(1).dtype)
+    zero = None if zero is None else decoded(zero)
+    return get_operator("dequantize")(x, node[1], zero, axis=axis, block_size=block_size)
 
 
 @converter("DequantizeLinear", since=10)
 def _dequantize_tensor(node: Node) -> Expr:
-    return get_operator("dequantize")(node[0], node[1], node.optional(2))
+    return _dequantize(node, 1, 0)
 
 
 @converter("DequantizeLinear", since=13)
 def _dequantize_axis(node: Node) -> Expr:
-    return get_operator("dequantize")(node[0], node[1], node.optional(2), axis=node.attribute("axis", 1))
+    return _dequantize(node, node.attribute("axis", 1), 0)
 
 
 @converter("DequantizeLinear", since=21)
 def _dequantize_block(node: Node) -> Expr:
-    attrs = {"axis": node.attribute("axis", 1), "block_size": node.attribute("block_size", 0)}
-    result = get_operator("dequantize")(node[0], node[1], node.optional(2), **attrs)
+    result = _dequantize(node, node.attribute("axis", 1), node.attribute("block_size", 0))
     return calls.cast(result, dtype=node.dtype("output_dtype")) if node.attribute("output_dtype", 0) else result
 
 
