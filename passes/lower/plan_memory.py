@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tilewright.graphir.dims import Dim, product, simplify, symbol, symbols_of
+from tilewright.graphir.dims import Dim, analyzer_for, product, simplify, symbol, symbols_of
 from tilewright.graphir.expr import Function, GlobalVar
 from tilewright.graphir.module import IRModule
 from tilewright.passes.base import ModulePass
@@ -162,12 +162,15 @@ class _Emitter:
         ]
         self.outputs = [_parameter(value, f"output_{value.index}") for value in program.outputs]
         total: Expr = as_expr(arena.static_bytes)
+        begin = total
         self.slots: list[tuple[Var, Expr]] = []
         for slot in arena.slots:
             var = Var(f"slot_{slot.number}")
-            self.slots.append((var, total))
-            total = total + (as_expr(slot.size) + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT
-        self.arena_bytes = as_expr(simplify(total))
+            self.slots.append((var, begin))
+            padded = (as_expr(slot.size) + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT
+            total, begin = total + padded, var + padded  # each slot begins where the one before ends
+        # The sum of the slots of a whole model is as long as it is: the limit is for sizes of one tensor.
+        self.arena_bytes = analyzer_for(total).simplify(total)
         self.arena = Buffer("arena", (self.arena_bytes,), DataType("uint8"), alignment=ALIGNMENT)
 
     def function(self, names: Sequence[str], symbols: Sequence[Var]) -> PrimFunc:

@@ -402,3 +402,15 @@ def test_live_values_never_overlap(steps: list[tuple[int, int]]) -> None:
     total = arena.static_bytes
     arena.allocate(total)
     assert arena.static_bytes == max(total, ALIGNMENT)  # all of it is free again, in one piece
+
+
+def test_an_arena_may_have_more_slots_than_a_size_has_terms() -> None:
+    """Values of many different symbolic sizes that live at once: their sum is no size of a tensor."""
+    x = gi.var("x", shape=("n",), dtype="float32")
+    parts = [gi.concatenate([x] * count, axis=0) for count in range(2, 42)]
+    whole = gi.concatenate(parts, axis=0)
+    lowered = Sequential([LowerToTensorIR(), PlanMemory()], name="lower")(IRModule.from_expr(gi.Function([x], whole)))
+    main = lowered["main"]
+    assert isinstance(main, PrimFunc)
+    (found,) = compile_dims([main.attrs["arena_bytes"]], main.variables)(5)
+    assert found == sum(-(-count * 5 * 4 // ALIGNMENT) * ALIGNMENT for count in range(2, 42))
