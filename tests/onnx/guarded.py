@@ -172,8 +172,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             known.update(run_and_record(wanted, target, options.workers))
         outcomes[target] = {name: known[name] for name in names if name in known}
         print(target, dict(collections.Counter(outcome.status for outcome in outcomes[target].values())), flush=True)
-    if any(len(found) < len(names) for found in outcomes.values()):
-        print("some cases have not run on every target yet: no table is written")
+        if len(outcomes[target]) < len(names):
+            print(f"{len(names) - len(outcomes[target])} cases have not run on {target} yet: the table is without it")
+            del outcomes[target]
+    if not outcomes:
         return
     write_table(outcomes, ROOT / "docs" / "onnx.md")
     passing = [
