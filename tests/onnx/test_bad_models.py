@@ -4,6 +4,7 @@ one as well, without a crash, a hang or memory beyond bounds."""
 from __future__ import annotations
 
 import collections
+import json
 import math
 import os
 import resource
@@ -20,6 +21,7 @@ from onnx import AttributeProto, ModelProto, TensorProto, helper
 
 import tilewright as tw
 from tests.onnx.mutants import examine_all
+from tests.onnx.process import LineProcess, ProcessError
 from tests.onnx.seed_models import seed_models
 from tilewright.graphir.frontend.onnx import importer
 from tilewright.tensorir.errors import (
@@ -515,6 +517,17 @@ def test_tensors_that_are_multiplied_with_themselves() -> None:
 
 
 # Random ones.
+
+
+def test_a_process_that_ends_is_noticed_and_replaced() -> None:
+    worker = LineProcess(["tests.onnx.mutants", "--worker"], time_limit=60)
+    with pytest.raises(ProcessError, match="the process ended with 1") as caught:
+        worker.ask("no number")
+    assert caught.value.status == "crashed"
+    assert json.loads(worker.ask("1"))[1] in ("refused", "imported")
+    with pytest.raises(ProcessError) as caught:
+        worker.ask("2", time_limit=0)
+    assert caught.value.status == "hung"
 
 
 @pytest.mark.parametrize("part", range(5))
