@@ -120,8 +120,7 @@ def run_case(case: Any, target: str) -> Outcome:
         names = [info.name for info in _inputs(model)]
         for inputs, expected in data_sets(case, model):
             found = run_model(model, dict(zip(names, inputs, strict=False)), target)
-            for a, b in zip(found if isinstance(found, tuple) else (found,), expected, strict=True):
-                check(a, b, case.rtol, case.atol)
+            check(found if len(model.graph.output) > 1 else [found], list(expected), case.rtol, case.atol)
     except UnsupportedOperatorError as error:
         return Outcome("unsupported", _first_line(error))
     except AssertionError as error:
@@ -141,16 +140,18 @@ def run_model(model: ModelProto, inputs: dict[str, Any], target: str) -> Any:
     arrays = {name: np.asarray(value) for name, value in inputs.items() if isinstance(value, (np.ndarray, np.generic))}
     short = {name: value for name, value in arrays.items() if value.ndim <= 1 and value.size <= 64}
     integers = {name: value for name, value in short.items() if value.ndim == 0 or value.dtype.kind in "iub"}
+    shapes = {name: [each.shape for each in value] for name, value in inputs.items() if isinstance(value, list)}
     for values in ({}, integers, short):
         try:
-            module = from_onnx(model, values=values)
+            module = from_onnx(model, shapes=shapes, values=values)
             break
         except UnsupportedOperatorError:
             if values is short:
                 raise
     with tw.PassContext(opt_level=3):
         executable = tw.build(module, target=tw.Target(target, num_threads=1))
-    return executable(*[value for name, value in inputs.items() if name not in values])
+    given = [value if isinstance(value, list) else [value] for name, value in inputs.items() if name not in values]
+    return executable(*[value for part in given for value in part])
 
 
 def _first_line(error: BaseException) -> str:
@@ -159,8 +160,15 @@ def _first_line(error: BaseException) -> str:
     return f"{lines[0][:300]}{f' [{notes[0]}]' if notes else ''}"
 
 
-def check(found: np.ndarray, expected: Any, rtol: float, atol: float) -> None:
-    """As the suite's own runner compares: type, shape and values, of bfloat16 up to two units in the last place."""
+def check(found: Any, expected: Any, rtol: float, atol: float) -> None:
+    """As the suite's own runner compares: type, shape and values, of bfloat16 up to two units in the last place; of a
+    sequence those of each element."""
+    if isinstance(expected, list):
+        assert isinstance(found, (list, tuple)), f"found a {type(found).__name__}, expected a sequence"
+        assert len(found) == len(expected), f"{len(found)} elements, expected {len(expected)}"
+        for a, b in zip(found, expected, strict=True):
+            check(a, b, rtol, atol)
+        return
     if not isinstance(expected, np.ndarray) and not np.isscalar(expected):
         raise UnsupportedOperatorError(f"a result that is a {type(expected).__name__} is not supported")
     expected = np.asarray(expected)

@@ -18,7 +18,7 @@ from tilewright.graphir.dims import Dim
 from tilewright.graphir.expr import Constant, Expr, Function, Tuple, TupleGetItem, Var
 from tilewright.graphir.frontend.onnx import converters
 from tilewright.graphir.frontend.onnx.model import (
-    ShapeEntry,
+    GivenShape,
     check_inputs,
     check_names,
     input_type,
@@ -55,7 +55,7 @@ MOST_EXPANDED = 1 << 16
 
 def from_onnx(
     source: str | os.PathLike[str] | bytes | ModelProto,
-    shapes: Mapping[str, Sequence[ShapeEntry]] | None = None,
+    shapes: Mapping[str, GivenShape] | None = None,
     values: Mapping[str, Any] | None = None,
 ) -> IRModule:
     """An ONNX model as a module whose ``main`` takes the model's inputs and gives its outputs.
@@ -67,6 +67,7 @@ def from_onnx(
     Args:
         source: a path, the bytes of a file, or the onnx package's object.
         shapes: sizes and names that narrow inputs, as in ``{"x": (1, 3, 480, "w")}``; None leaves a dimension as it is.
+            Of a sequence, which a tuple stands for, the shape of each element.
         values: arrays for inputs that are known now; they become constants, and the model takes the others. Inputs that
             decide on the rank of other tensors, such as the axes of a reduction, must be among them.
 
@@ -100,7 +101,7 @@ class _Importer:
         self.runtime_sizes = RuntimeSizes()
         self.expanded = 0
 
-    def module(self, shapes: Mapping[str, Sequence[ShapeEntry]], values: Mapping[str, Any]) -> IRModule:
+    def module(self, shapes: Mapping[str, GivenShape], values: Mapping[str, Any]) -> IRModule:
         graph = self.model.graph
         self.check_operators(graph)
         initializers = {tensor.name for tensor in graph.initializer}
@@ -339,6 +340,8 @@ def _standard_body(node: NodeProto, opset: int, inputs: Sequence[Expr | None]) -
     if schema.has_function:
         data = schema.get_function_with_opset_version(opset)
     elif schema.has_context_dependent_function:
+        if any(value is not None and not isinstance(value.type, TensorType) for value in inputs):
+            return None  # the package ends the process where it expects the type of a tensor and there is none
         types = [_type_proto(value).SerializeToString() for value in inputs]
         data = schema.get_context_dependent_function_with_opset_version(opset, node.SerializeToString(), types)
     else:

@@ -14,14 +14,17 @@ from google.protobuf.message import DecodeError
 from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 
 from tilewright.graphir.dims import Dim, as_dim
-from tilewright.graphir.expr import Constant
+from tilewright.graphir.expr import Constant, Expr, Tuple
 from tilewright.graphir.frontend.onnx.tensors import numpy_dtype
-from tilewright.graphir.types import TensorType
+from tilewright.graphir.types import TensorType, TupleType
 from tilewright.tensorir.dtype import as_dtype
 from tilewright.tensorir.errors import InputError, UnsupportedOperatorError
 
 #: What stands for one dimension in the argument ``shapes``: a size, a name, or None to take it from the model.
 ShapeEntry = int | str | None
+
+#: What the argument ``shapes`` says of one input: its shape, or that of each element of a sequence.
+GivenShape = Sequence[ShapeEntry] | Sequence[Sequence[ShapeEntry]]
 
 
 def read_model(source: str | os.PathLike[str] | bytes | ModelProto) -> tuple[ModelProto, Path | None]:
@@ -126,26 +129,43 @@ def symbol_name(text: str) -> str:
     return f"_{name}" if name[0].isdigit() else name
 
 
-def input_type(info: ValueInfoProto, given: Sequence[ShapeEntry] | None) -> TensorType:
-    """The type of a model's input; dimensions without a size are symbolic variables.
+def input_type(info: ValueInfoProto, given: GivenShape | None) -> TensorType | TupleType:
+    """The type of a model's input; dimensions without a size are symbolic variables. A sequence is a tuple, and a value
+    that may be left out is taken to be there.
 
     Args:
-        given: sizes and names that narrow it.
+        given: sizes and names that narrow it; of a sequence, the shape of each element.
 
     Raises:
-        UnsupportedOperatorError: it is no tensor.
-        InputError: its rank is unknown and not given, or what is given does not fit.
+        UnsupportedOperatorError: it is neither a tensor nor a sequence of tensors.
+        InputError: its rank, or the length of a sequence, is unknown and not given, or what is given does not fit.
     """
     where = f"input {info.name!r}"
-    if info.type.WhichOneof("value") != "tensor_type":
-        raise UnsupportedOperatorError(f"{where}: only tensors are supported, found {info.type.WhichOneof('value')}")
-    tensor = info.type.tensor_type
+    kind = info.type
+    if kind.HasField("optional_type"):
+        kind = kind.optional_type.elem_type
+    if kind.HasField("sequence_type") and kind.sequence_type.elem_type.HasField("tensor_type"):
+        if given is None:
+            raise UnsupportedOperatorError(
+                f"{where}: a sequence of unknown length is not supported; say the shape of each element, as in "
+                f"shapes={{{info.name!r}: [(1, 3), (1, 'n')]}}"
+            )
+        if not all(isinstance(each, (tuple, list)) for each in given):
+            raise InputError(f"shapes: {where}: expected the shape of each element of a sequence, found {given!r}")
+        element = kind.sequence_type.elem_type.tensor_type
+        return TupleType([_tensor_type(element, f"{info.name}_{n}", where, each) for n, each in enumerate(given)])  # type: ignore[arg-type]
+    if not kind.HasField("tensor_type"):
+        raise UnsupportedOperatorError(f"{where}: only tensors are supported, found {kind.WhichOneof('value')}")
+    if given is not None and any(isinstance(each, (tuple, list)) for each in given):
+        raise InputError(f"shapes: {where} is no sequence, found {given!r}")
+    return _tensor_type(kind.tensor_type, info.name, where, given)  # type: ignore[arg-type]
+
+
+def _tensor_type(tensor: Any, name: str, where: str, given: Sequence[ShapeEntry] | None) -> TensorType:
     dtype = as_dtype(numpy_dtype(tensor.elem_type, where))
     if not tensor.HasField("shape"):
         if given is None:
-            raise InputError(
-                f"{where}: its rank is unknown; say its shape, as in shapes={{{info.name!r}: (1, 3, 'h')}}"
-            )
+            raise InputError(f"{where}: its rank is unknown; say its shape, as in shapes={{{name!r}: (1, 3, 'h')}}")
         declared: list[Dim | None] = [None] * len(given)
     else:
         declared = [_declared(dim) for dim in tensor.shape.dim]
@@ -159,7 +179,7 @@ def input_type(info: ValueInfoProto, given: Sequence[ShapeEntry] | None) -> Tens
                 raise InputError(f"shapes: {where}: dimension {axis} is {dim} in the model, found {wanted}")
             shape.append(dim if isinstance(dim, int) else as_dim(wanted))
         else:
-            shape.append(as_dim(symbol_name(f"{info.name}_{axis}")) if dim is None else dim)
+            shape.append(as_dim(symbol_name(f"{name}_{axis}")) if dim is None else dim)
     return TensorType(shape, dtype)
 
 
@@ -199,12 +219,16 @@ def check_inputs(argument: str, given: Mapping[str, Any], names: Sequence[str]) 
             raise InputError(f"{argument}: the model has no input {name!r} (it has: {', '.join(names)})")
 
 
-def known_input(name: str, value: Any, expected: TensorType) -> Constant:
-    """An input whose value is known, as a constant.
+def known_input(name: str, value: Any, expected: TensorType | TupleType) -> Expr:
+    """An input whose value is known, as a constant; of a sequence each element is one.
 
     Raises:
         InputError: its type, or a size, is another.
     """
+    if isinstance(expected, TupleType):
+        if not isinstance(value, (list, tuple)) or len(value) != len(expected.fields):
+            raise InputError(f"values: input {name!r}: expected a sequence of {len(expected.fields)} arrays")
+        return Tuple([known_input(name, each, kind) for each, kind in zip(value, expected.fields, strict=True)])  # type: ignore[arg-type]
     array = np.asarray(value)
     sizes = zip(array.shape, expected.shape, strict=False)
     fits = array.ndim == expected.ndim and all(not isinstance(dim, int) or size == dim for size, dim in sizes)

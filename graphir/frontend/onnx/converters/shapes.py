@@ -37,9 +37,9 @@ def constant(node: Node) -> Expr:
 
 
 @converter("Identity")
-def identity(node: Node) -> Expr:
+def identity(node: Node) -> list[Expr]:
     """The input itself."""
-    return node[0]
+    return [node[0]]
 
 
 @converter("Shape")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tilewright.graphir.expr import Expr
+import numpy as np
+
+from tilewright.graphir.expr import Expr, const
 from tilewright.graphir.frontend.onnx.node import Node
 from tilewright.graphir.frontend.onnx.registry import converter
 from tilewright.graphir.op import get_operator
@@ -40,3 +42,21 @@ def _stft(node: Node) -> Expr:
     onesided = bool(node.attribute("onesided", 1))
     step = node.integers(1)[0]
     return get_operator("stft")(node[0], window, frame_step=step, frame_length=length, onesided=onesided)
+
+
+@converter("MelWeightMatrix", since=17)
+def _mel_weight_matrix(node: Node) -> Expr:
+    """What each bin of a spectrum gives to a band of the mel scale: triangles, whose feet are their neighbours' tops.
+
+    The scale is that of O'Shaughnessy, "Speech Communication: Human and Machine" (1987).
+    """
+    bands, length, rate, *edges = (node.constant(number).reshape(-1)[0].item() for number in range(5))
+    low, high = 2595 * np.log10(1 + np.array(edges, np.float64) / 700)
+    mel = low + (high - low) / (bands + 2) * np.arange(bands + 2)
+    points = ((length + 1) * 700 * (10 ** (mel / 2595) - 1) // rate).astype(np.int64)
+    foot, top, end = points[:-2], points[1:-1], points[2:]
+    bins = np.arange(length // 2 + 1)[:, None]
+    rising = np.where((bins >= foot) & (bins <= top), (bins - foot) / np.maximum(top - foot, 1), 0)
+    falling = np.where((bins >= top) & (bins < end), (end - bins) / np.maximum(end - top, 1), 0)
+    weights = np.where(bins == top, 1.0, np.maximum(rising, falling))
+    return const(weights.astype(node.dtype("output_datatype", "float32").numpy))

@@ -1,0 +1,26 @@
+"""Operators of classical machine learning (domain ``ai.onnx.ml``) on numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilewright.graphir.expr import Expr, const
+from tilewright.graphir.frontend.onnx.node import Node
+from tilewright.graphir.frontend.onnx.registry import converter
+from tilewright.graphir.ops.calls import cast, reshape, take
+
+CLASSICAL = "ai.onnx.ml"
+
+
+@converter("Binarizer", domain=CLASSICAL)
+def binarizer(node: Node) -> Expr:
+    """1 for what lies above a threshold, 0 for all else."""
+    dtype = node.type().dtype
+    return cast(node[0] > const(np.array(node.attribute("threshold", 0.0), dtype.numpy)), dtype=dtype)
+
+
+@converter("ArrayFeatureExtractor", domain=CLASSICAL)
+def array_feature_extractor(node: Node) -> Expr:
+    """Columns picked by indices; of a vector, a matrix of one row."""
+    picked = take(node[0], reshape(node[1], newshape=(-1,)), axis=-1)
+    return picked if len(node.shape()) > 1 else reshape(picked, newshape=(1, -1))
