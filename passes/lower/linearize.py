@@ -337,13 +337,3 @@ def _flatten(meaning: Meaning) -> list[Value]:
     if isinstance(meaning, Value):
         return [meaning]
     return [value for field in meaning for value in _flatten(field)]
-
-
-def dims_of(program: Program) -> list[tir.Var]:
-    """The symbolic dimensions of the inputs, in order."""
-    found: dict[tir.Var, None] = {}
-    for value in program.inputs:
-        for dim in value.type.shape:
-            if isinstance(dim, tir.Expr):
-                found.update(dict.fromkeys(free_vars(dim)))
-    return list(found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,6 +18,18 @@ from tilewright.tensorir.expr import Expr, Var, as_expr, call, cast, const, sele
 from tilewright.tensorir.tensor import Tensor, lowest
 
 Array = np.ndarray[Any, Any]
+
+
+def window_sums(data: Tensor, windows: Windows, out: TensorType, term: Callable[[Expr], Expr], name: str) -> Tensor:
+    """The sum of ``term(element)`` over each window; padding is zero, and halves are added in float32."""
+    axes = windows.axes()
+    wide = compute_type(data.dtype)
+
+    def total(*place: Var) -> te.Reduction:
+        indices, inside = windows.element(data, place, axes)
+        return te.sum(term(cast(wide, guarded(inside, data[tuple(indices)], 0))), axis=axes)
+
+    return te.compute(out.shape, total, name=name)
 
 
 class Pool(Operator):
@@ -99,14 +111,8 @@ class AvgPool(Pool):
     def compute(self, args: Sequence[Tensor], attrs: Any, out: TensorType) -> Tensor:
         (data,) = args
         windows = self.windows(data, attrs)
-        axes = windows.axes()
         wide = compute_type(data.dtype)
-
-        def total(*place: Var) -> te.Reduction:
-            indices, inside = windows.element(data, place, axes)
-            return te.sum(cast(wide, guarded(inside, data[tuple(indices)], 0)), axis=axes)
-
-        summed = te.compute(out.shape, total, name=f"{self.__name__}_sum")
+        summed = window_sums(data, windows, out, lambda value: value, f"{self.__name__}_sum")
 
         def mean(*place: Var) -> Expr:
             return cast(out.dtype, summed[place] / cast(wide, windows.count(data, place, attrs.count_include_pad)))
@@ -240,14 +246,7 @@ class lp_pool(PoolND):
     def compute(self, args: Sequence[Tensor], attrs: LpPoolAttrs, out: TensorType) -> Tensor:
         (data,) = args
         windows = self.windows(data, attrs)
-        axes = windows.axes()
-        wide = compute_type(data.dtype)
-
-        def total(*place: Var) -> te.Reduction:
-            indices, inside = windows.element(data, place, axes)
-            return te.sum(power_sum(cast(wide, guarded(inside, data[tuple(indices)], 0)), attrs.p), axis=axes)
-
-        summed = te.compute(out.shape, total, name="lp_pool_sum")
+        summed = window_sums(data, windows, out, lambda value: power_sum(value, attrs.p), "lp_pool_sum")
         return te.compute(out.shape, lambda *place: cast(out.dtype, power_root(summed[place], attrs.p)), name="lp_pool")
 
 
