@@ -4,12 +4,14 @@ For each network: how long it takes to import and to build in a fresh process, t
 Runtime's results, and the time of a call of both at several sizes on one and on two threads. Calls are made in turns,
 in one process; the times are medians, the ratio is the median of the ratios of neighbouring calls.
 
-``minilm`` is not there as an ONNX file: its graph is written as one, operator by operator, as PyTorch exports it.
+``minilm`` is not there as an ONNX file: its graph is written as one, operator by operator, as PyTorch exports it. The
+``light_`` networks come with the onnx package, for one size each; their weights are made up.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import statistics
 import subprocess
@@ -29,6 +31,7 @@ from rich.table import Table
 
 import tilewright as tw
 
+LIGHT = Path(onnx.__file__).resolve().parent / "backend" / "test" / "data" / "light"
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 for _folder in ("magika", "ocr", "sentences"):
     sys.path.insert(0, str(EXAMPLES / _folder))
@@ -105,12 +108,22 @@ def _minilm() -> Case:
     return Case(lambda: model.build_module(*embedder.load_weights()), peer, inputs)
 
 
+def _light(path: Path) -> Case:
+    def inputs() -> dict[str, Inputs]:
+        (value,) = tw.from_onnx(path)["main"].params
+        elements = np.arange(math.prod(value.shape), dtype=np.float32)
+        return {" x ".join(map(str, value.shape)): ((elements / elements.size).reshape(value.shape),)}
+
+    return Case(lambda: tw.from_onnx(path), lambda: path, inputs)
+
+
 CASES: dict[str, Callable[[], Case]] = {
     "magika": _magika,
     "detection": lambda: _ocr("detection", {"320 x 640": (1, 3, 320, 640), "736 x 736": (1, 3, 736, 736)}),
     "direction": lambda: _ocr("direction", {"1 line": (1, 3, 48, 192), "6 lines": (6, 3, 48, 192)}),
     "recognition": lambda: _ocr("recognition", {"1 line of 320": (1, 3, 48, 320), "6 lines of 320": (6, 3, 48, 320)}),
     "minilm": _minilm,
+    **{path.stem: functools.partial(_light, path) for path in sorted(LIGHT.glob("light_*.onnx"))},
 }
 
 
