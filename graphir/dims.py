@@ -59,6 +59,18 @@ def as_dim(value: Any) -> Dim:
         raise TypeError(f"a dimension is an integer, a name or an integer expression, found {value!r}") from None
 
 
+def as_amount(value: Any) -> Dim:
+    """``value`` as a number of elements to add (or, if negative, to take away): an integer, or an integer expression
+    (simplified).
+
+    Raises:
+        TypeError: it is neither.
+    """
+    if isinstance(value, Expr) and value.dtype.is_integer:
+        return simplify(value)
+    return operator.index(value)
+
+
 def analyzer_for(*dims: Dim) -> Analyzer:
     """An analyzer that knows that the symbolic variables of ``dims`` are not negative."""
     analyzer = Analyzer()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from tilewright.graphir.dims import Dim, simplify
+from tilewright.graphir.dims import Dim, as_amount, simplify
 from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.common import guarded, normalize
 from tilewright.graphir.types import TensorType
@@ -18,13 +17,6 @@ from tilewright.tensorir.expr import Expr, IntImm, Var, all_of, as_expr, binary,
 from tilewright.tensorir.tensor import Tensor
 
 MODES = ("constant", "edge", "reflect", "wrap")
-
-
-def _amount(value: Any) -> Dim:
-    """A width: an integer, or an expression over symbolic dimensions."""
-    if isinstance(value, Expr) and value.dtype.is_integer:
-        return simplify(value)
-    return operator.index(value)
 
 
 def _split(width: Dim) -> tuple[Dim, Dim]:
@@ -52,7 +44,7 @@ class PadAttrs:
 
     def __post_init__(self) -> None:
         try:
-            width = tuple((_amount(before), _amount(behind)) for before, behind in self.pad_width)
+            width = tuple((as_amount(before), as_amount(behind)) for before, behind in self.pad_width)
         except (TypeError, ValueError):
             raise TypeError(
                 f"pad_width: expected a pair (before, behind) for each axis, found {self.pad_width!r}"

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tilewright import graphir as gi
+from tilewright.graphir.dims import symbol
 from tilewright.graphir.ops.common import FLOATS, NUMBERS
 from tilewright.tensorir.errors import TypeInferenceError
 
@@ -258,6 +259,46 @@ def test_ceil_mode_over_a_symbolic_size(check: Any, name: str) -> None:
     check(name, [((1, 2, "w"), "float32")], attrs, lambda x: pool(x, attrs, oracle), None, sizes, 2)
 
 
+W = symbol("w")
+#: Padding that depends on the size, and the same for an array.
+FORMULAS = {"padding": (W % 2, (W + 1) // 3)}
+PADDED = [{"w": size} for size in (3, 4, 5)]
+
+
+def formulas_of(x: Any) -> tuple[int, int]:
+    size = x.shape[-1]
+    return size % 2, (size + 1) // 3
+
+
+@pytest.mark.parametrize("name", ["nn.max_pool", "nn.avg_pool", "nn.lp_pool"])
+@pytest.mark.parametrize("ceil_mode", [False, True])
+def test_pooling_whose_padding_is_an_expression(check: Any, name: str, ceil_mode: bool) -> None:
+    attrs = {"pool_size": (3,), "strides": (2,), "ceil_mode": ceil_mode}
+    oracle = {"nn.max_pool": greatest, "nn.avg_pool": average, "nn.lp_pool": norm(2)}[name]
+    check(name, [((1, 2, "w"), "float32")], {**attrs, **FORMULAS},
+          lambda x: pool(x, {**attrs, "padding": formulas_of(x)}, oracle), None, PADDED, 2)  # fmt: skip
+
+
+def test_convolutions_whose_padding_is_an_expression(check: Any) -> None:
+    (before, behind), weight = FORMULAS["padding"], ((3, 2, 2, 2), "float32")
+    check("nn.conv1d", [(("n", 2, "w"), "float32"), ((4, 2, 3), "float32")], FORMULAS,
+          lambda x, w: convolve(x, w, {"padding": formulas_of(x)}), None, [{"n": 2, **size} for size in PADDED],
+          4)  # fmt: skip
+    check("nn.conv2d", [((1, 2, 3, "w"), "float32"), weight], {"padding": (1, before, 0, behind)},
+          lambda x, w: convolve(x, w, {"padding": (1, formulas_of(x)[0], 0, formulas_of(x)[1])}), None, PADDED,
+          4)  # fmt: skip
+    check("nn.conv3d", [((1, 2, 2, 3, "w"), "float32"), ((3, 2, 1, 2, 2), "float32")],
+          {"padding": (0, 1, before, 0, 0, behind)},
+          lambda x, w: convolve(x, w, {"padding": (0, 1, formulas_of(x)[0], 0, 0, formulas_of(x)[1])}), None, PADDED,
+          4)  # fmt: skip
+
+
+def test_text_with_padding_that_is_an_expression_is_read_back() -> None:
+    x, w = gi.var("x", shape=(1, 2, 3, "w")), gi.var("k", shape=(2, 2, 1, 1))
+    mod = gi.IRModule.from_expr(gi.Function([x, w], gi.nn.conv2d(x, w, padding=(0, W % 2))))
+    assert gi.structural_equal(gi.parse(str(mod)), mod)
+
+
 @pytest.mark.parametrize("dtype", NUMBERS)
 def test_unpooling_brings_values_back(run: Any, dtype: str) -> None:
     x, i = gi.var("x", shape=("n", 1, 2), dtype=dtype), gi.var("i", shape=("n", 1, 2), dtype="int64")
@@ -348,6 +389,8 @@ def test_deformable_convolution_agrees_with_reading_between_pixels(check: Any, d
         ("nn.conv3d", [(1, 2, 5), (4, 2, 3)], {}, "data: expected a tensor with 5 dimensions"),
         ("nn.conv1d", [(1, 2, 5), (4, 2, 6)], {}, "expected an image of at least 6"),
         ("nn.conv1d", [(1, 2, 5), (4, 2, 3)], {"strides": (1, 1)}, "strides: expected 1 integer"),
+        ("nn.conv1d", [(1, 2, 5), (4, 2, 3)], {"padding": -1}, "padding: expected no negative size"),
+        ("nn.conv1d", [(1, 2, 5), (4, 2, 3)], {"padding": 0.5}, "padding: expected integers or integer expressions"),
         ("nn.conv_transpose", [(1, 2, 5), (3, 2, 3)], {}, "weight: expected 2 input channels"),
         ("nn.conv_transpose", [(1, 2, 5), (2, 2, 3)], {"strides": (1, 2)}, "strides"),
         ("nn.max_pool", [(1, 2, 5)], {"pool_size": (2, 2)}, "data: expected a tensor with 4 dimensions"),

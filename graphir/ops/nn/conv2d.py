@@ -29,7 +29,8 @@ class Conv2dAttrs:
 
     Attributes:
         strides: of the window, for height and width.
-        padding: zeros around the image: one size, (height, width), or (top, left, bottom, right).
+        padding: zeros around the image: one size, (height, width), or (top, left, bottom, right); integers, or
+            expressions over symbolic dimensions.
         dilation: distance of the pixels in a window.
         groups: independent groups of channels; as many as channels for a depthwise convolution.
         data_layout: ``NCHW``, ``NHWC``, or blocked as ``NCHW16c``.

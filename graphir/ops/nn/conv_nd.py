@@ -27,7 +27,8 @@ class ConvAttrs:
 
     Attributes:
         strides: of the window, along each spatial dimension.
-        padding: zeros around the data: one size, one for each dimension, or those before each and then behind each.
+        padding: zeros around the data: one size, one for each dimension, or those before each and then behind each;
+            integers, or expressions over symbolic dimensions.
         dilation: distance of the elements in a window.
         groups: independent groups of channels; as many as channels for a depthwise convolution.
     """

@@ -14,7 +14,7 @@ from tilewright.graphir.dims import Dim, as_dim, dim_equal, product, simplify
 from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.calls import reshape, transpose
 from tilewright.graphir.ops.common import NUMBERS, check_dtype, guarded, normalize, same_dtype, widened
-from tilewright.graphir.ops.nn.window import margins, per_axis
+from tilewright.graphir.ops.nn.window import cuts, per_axis
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.expr import Expr, Var, all_of
@@ -40,7 +40,7 @@ class DilateAttrs:
         normalize(
             self,
             strides=per_axis(self.strides, "strides", rank),
-            padding=margins(self.padding, "padding", rank, negative=True),
+            padding=cuts(self.padding, "padding", rank),
         )
 
 
@@ -142,7 +142,7 @@ class ConvTransposeAttrs:
         return dataclasses.replace(
             self,
             strides=per_axis(self.strides, "strides", rank),
-            padding=margins(self.padding, "padding", rank, negative=True),
+            padding=cuts(self.padding, "padding", rank),
             dilation=per_axis(self.dilation, "dilation", rank),
             output_padding=per_axis(self.output_padding, "output_padding", rank, 0),
         )

@@ -32,7 +32,8 @@ class PoolAttrs:
     Attributes:
         pool_size: of the window, for height and width.
         strides: of the window; by default ``pool_size``, so that windows do not overlap.
-        padding: around the image: one size, (height, width), or (top, left, bottom, right); smaller than the window.
+        padding: around the image: one size, (height, width), or (top, left, bottom, right); smaller than the window;
+            integers, or expressions over symbolic dimensions.
         dilation: distance of the pixels in a window.
         ceil_mode: whether a last window that only partly lies on the image counts.
         layout: ``NCHW``, ``NHWC``, or blocked as ``NCHW16c``.

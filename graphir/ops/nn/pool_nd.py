@@ -128,7 +128,7 @@ class PoolAttrs:
         pool_size: of the window, one number for each spatial dimension.
         strides: of the window; by default ``pool_size``, so that windows do not overlap.
         padding: one size, one for each dimension, or those before each and then those behind each; smaller than the
-            window.
+            window; integers, or expressions over symbolic dimensions.
         dilation: distance of the elements in a window.
         ceil_mode: whether a last window that only partly lies on the data counts.
     """

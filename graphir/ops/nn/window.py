@@ -6,16 +6,18 @@ import dataclasses
 import itertools
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from tilewright.graphir.dims import Dim, simplify
+from tilewright.graphir.dims import Dim, as_amount, simplify
 from tilewright.graphir.op import Operator
 from tilewright.graphir.ops.common import guarded
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.expr import Expr, Var, all_of, as_expr, maximum, minimum
 from tilewright.tensorir.tensor import Tensor
+
+T = TypeVar("T")
 
 
 def per_axis(value: Any, name: str, rank: int, least: int = 1) -> tuple[int, ...]:
@@ -36,19 +38,35 @@ def per_axis(value: Any, name: str, rank: int, least: int = 1) -> tuple[int, ...
     return sizes
 
 
-def margins(value: Any, name: str, rank: int, negative: bool = False) -> tuple[int, ...]:
+def margins(value: Any, name: str, rank: int) -> tuple[Dim, ...]:
     """The padding before each of ``rank`` spatial axes and then behind each, given once, for each axis, or in full.
+
+    Each is an integer, or an expression over symbolic dimensions that is never negative.
 
     Raises:
         TypeError: it is none of these.
-        ValueError: it is negative, and ``negative`` does not allow that.
+        ValueError: it is negative.
     """
-    sizes = _integers(value, name)
+    items = value if isinstance(value, (tuple, list)) else (value,)
+    try:
+        sizes = tuple(map(as_amount, items))
+    except TypeError:
+        raise TypeError(f"{name}: expected integers or integer expressions, found {value!r}") from None
+    if any(isinstance(size, int) and size < 0 for size in sizes):
+        raise ValueError(f"{name}: expected no negative size, found {value!r}")
+    return _in_full(sizes, value, name, rank)
+
+
+def cuts(value: Any, name: str, rank: int) -> tuple[int, ...]:
+    """As :func:`margins` for what is taken away from each side of a result; negative integers add to it."""
+    return _in_full(_integers(value, name), value, name, rank)
+
+
+def _in_full(sizes: tuple[T, ...], value: Any, name: str, rank: int) -> tuple[T, ...]:
+    """Sizes before each axis and then behind each, of which ``sizes`` may state fewer."""
     if len(sizes) not in (1, rank, 2 * rank):
         counts = "1, 2 (height, width) or 4 (top, left, bottom, right)" if rank == 2 else f"1, {rank} or {2 * rank}"
         raise ValueError(f"{name}: expected {counts}, found {value!r}")
-    if min(sizes) < 0 and not negative:
-        raise ValueError(f"{name}: expected no negative size, found {value!r}")
     if len(sizes) == 1:
         sizes = sizes * rank
     return sizes * 2 if len(sizes) == rank else sizes
@@ -60,7 +78,7 @@ def pair(value: Any, name: str, least: int = 1) -> tuple[int, int]:
     return height, width
 
 
-def borders(value: Any, name: str = "padding") -> tuple[int, int, int, int]:
+def borders(value: Any, name: str = "padding") -> tuple[Dim, Dim, Dim, Dim]:
     """:func:`margins` for an image: the padding at top, left, bottom and right."""
     top, left, bottom, right = margins(value, name, 2)
     return top, left, bottom, right
@@ -78,7 +96,7 @@ def _integers(value: Any, name: str) -> tuple[int, ...]:
 
 
 def window_count(
-    op: Operator, extent: Dim, size: Dim, stride: int, dilation: int, padding: Sequence[int], ceil_mode: bool = False
+    op: Operator, extent: Dim, size: Dim, stride: int, dilation: int, padding: Sequence[Dim], ceil_mode: bool = False
 ) -> Dim:
     """How many windows fit along one axis.
 
@@ -106,7 +124,12 @@ def window_count(
     return simplify(minimum(as_expr(reaching), as_expr(starting)))
 
 
-def pad_image(data: Tensor, positions: Sequence[int], padding: Sequence[int], value: int | float) -> Tensor:
+def is_padded(padding: Sequence[Dim]) -> bool:
+    """Whether there is anything to add: a size that is not 0, or not known."""
+    return any(not isinstance(amount, int) or amount != 0 for amount in padding)
+
+
+def pad_image(data: Tensor, positions: Sequence[int], padding: Sequence[Dim], value: int | float) -> Tensor:
     """``data`` with a border of ``value`` around its spatial axes, as a stage named ``pad``; ``data`` itself if there
     is nothing to add.
 
@@ -114,24 +137,30 @@ def pad_image(data: Tensor, positions: Sequence[int], padding: Sequence[int], va
         positions: the dimensions that are padded.
         padding: before each of them, then behind each.
     """
-    if not any(padding):
+    if not is_padded(padding):
         return data
     rank = len(positions)
     begin = {position: padding[n] for n, position in enumerate(positions)}
-    added = {position: padding[n] + padding[n + rank] for n, position in enumerate(positions)}
-    shape = [extent + added.get(number, 0) for number, extent in enumerate(data.shape)]
+    behind = {position: padding[n + rank] for n, position in enumerate(positions)}
+    shape = [extent + (begin.get(n, 0) + behind.get(n, 0)) for n, extent in enumerate(data.shape)]
 
     def element(*place: Var) -> Expr:
         moved = [index - begin.get(number, 0) for number, index in enumerate(place)]
         conditions: list[Expr] = []
-        for number, amount in added.items():
-            if begin[number]:
+        for number in positions:
+            if is_padded([begin[number]]):
                 conditions.append(place[number] >= begin[number])
-            if amount - begin[number]:
+            if is_padded([behind[number]]):
                 conditions.append(moved[number] < data.shape[number])
         return guarded(all_of(*conditions), data[tuple(moved)], value)
 
     return te.compute(shape, element, name="pad")
+
+
+def _number(size: Dim) -> int:
+    """A size that is known: references are computed when all are."""
+    assert isinstance(size, int)
+    return size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,7 +171,7 @@ class Windows:
         positions: those dimensions.
         size: elements of a window along each.
         strides: from one window to the next.
-        padding: elements before each dimension, then behind each.
+        padding: elements before each dimension, then behind each; sizes over symbolic dimensions may be among them.
         dilation: distance of a window's elements.
         ceil_mode: whether a last window that only partly fits counts.
     """
@@ -150,7 +179,7 @@ class Windows:
     positions: tuple[int, ...]
     size: tuple[int, ...]
     strides: tuple[int, ...]
-    padding: tuple[int, ...]
+    padding: tuple[Dim, ...]
     dilation: tuple[int, ...]
     ceil_mode: bool = False
 
@@ -164,13 +193,13 @@ class Windows:
         return [(size - 1) * distance + 1 for size, distance in zip(self.size, self.dilation, strict=True)]
 
     def check_padding(self) -> None:
-        """Check that every window has an element inside.
+        """Check that every window has an element inside, as far as padding is known.
 
         Raises:
             ValueError: padding is as wide as the window.
         """
         for amount, span in zip(self.padding, self.spans() * 2, strict=True):
-            if amount >= span:
+            if isinstance(amount, int) and amount >= span:
                 raise ValueError(f"padding: expected less than the window's span {span}, found {amount}")
 
     def shape(self, op: Operator, shape: Sequence[Dim]) -> list[Dim]:
@@ -199,9 +228,9 @@ class Windows:
         for n, position in enumerate(self.positions):
             at = place[position] * self.strides[n] + axes[n] * self.dilation[n] - self.padding[n]
             indices[position] = at
-            if self.padding[n]:
+            if is_padded([self.padding[n]]):
                 conditions.append(at >= 0)
-            if self.padding[n + self.rank] or self.ceil_mode:
+            if is_padded([self.padding[n + self.rank]]) or self.ceil_mode:
                 conditions.append(at < data.shape[position])
         return indices, all_of(*conditions)
 
@@ -215,7 +244,7 @@ class Windows:
     def _count(self, n: int, window: Expr, extent: Expr, with_padding: bool) -> Expr:
         size, stride, dilation = self.size[n], self.strides[n], self.dilation[n]
         before, behind = self.padding[n], self.padding[n + self.rank]
-        if not self.ceil_mode and (with_padding or not (before or behind)):
+        if not self.ceil_mode and (with_padding or not is_padded([before, behind])):
             return as_expr(size)
         margin = before if with_padding else 0
         end = extent + (behind if with_padding else 0)
@@ -230,16 +259,17 @@ class Windows:
         out = self.shape(op, array.shape)
         width = [(0, 0)] * array.ndim
         for n, position in enumerate(self.positions):
-            reach = (int(out[position]) - 1) * self.strides[n] + self.spans()[n]  # type: ignore[arg-type]
-            width[position] = self.padding[n], max(0, reach - array.shape[position] - self.padding[n])
+            before = _number(self.padding[n])
+            reach = (_number(out[position]) - 1) * self.strides[n] + self.spans()[n]
+            width[position] = before, max(0, reach - array.shape[position] - before)
         image = np.pad(array, width, constant_values=fill)
-        kept = tuple([slice(0, int(extent)) for extent in out])  # type: ignore[arg-type]
+        kept = tuple([slice(0, _number(extent)) for extent in out])
         taken = []
         for offsets in itertools.product(*map(range, self.size)):
             where = [slice(None)] * array.ndim
             for n, position in enumerate(self.positions):
                 begin = offsets[n] * self.dilation[n]
-                where[position] = slice(begin, begin + int(out[position]) * self.strides[n], self.strides[n])  # type: ignore[arg-type]
+                where[position] = slice(begin, begin + _number(out[position]) * self.strides[n], self.strides[n])
             part = image[tuple(where)]
             taken.append(part[kept])
         return np.stack(taken, axis=-1)
