@@ -11,6 +11,7 @@ import numpy as np
 
 from tilewright.graphir.expr import Expr, const
 from tilewright.graphir.frontend.onnx.converters.casting import decoded, stored
+from tilewright.graphir.frontend.onnx.converters.windows import convolved
 from tilewright.graphir.frontend.onnx.node import Node
 from tilewright.graphir.frontend.onnx.registry import converter
 from tilewright.graphir.op import get_operator
@@ -145,24 +146,6 @@ def _as_column(parameter: Expr, a: Expr) -> Expr:
 
 def _convolve(node: Node, x: Expr, x_zero: Expr | None, w: Expr, w_zero: Expr | None) -> Expr:
     """The convolution of integers; the zero point of the filters may be a vector, one for each output channel."""
-    ndim = len(w.shape)
     if w_zero is not None and len(w_zero.shape) == 1:
-        w_zero = calls.reshape(w_zero, newshape=(-1, *[1] * (ndim - 1)))
-    if ndim != 4:
-        raise node.unsupported(f"a convolution over {ndim - 2} dimensions")
-    attrs: dict[str, Any] = {
-        "strides": node.attribute("strides", (1, 1)),
-        "dilation": node.attribute("dilations", (1, 1)),
-        "groups": node.attribute("group", 1),
-        "padding": _padding(node, w),
-    }
-    return get_operator("nn.conv2d")(_shifted(x, x_zero), _shifted(w, w_zero), **attrs)
-
-
-def _padding(node: Node, w: Expr) -> tuple[int, ...]:
-    mode = node.attribute("auto_pad", "NOTSET")
-    if mode == "VALID":
-        return (0, 0)
-    if mode == "NOTSET":
-        return tuple(node.attribute("pads", (0, 0, 0, 0)))
-    raise node.unsupported(f"auto_pad {mode}")
+        w_zero = calls.reshape(w_zero, newshape=(-1, *[1] * (len(w.shape) - 1)))
+    return convolved(node, _shifted(x, x_zero), _shifted(w, w_zero))

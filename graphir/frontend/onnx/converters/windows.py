@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
-from tilewright.graphir.dims import simplify
+from tilewright.graphir.dims import Dim, simplify
 from tilewright.graphir.expr import Expr
 from tilewright.graphir.frontend.onnx.node import Node
 from tilewright.graphir.frontend.onnx.registry import converter
@@ -13,6 +14,7 @@ from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.calls import max as greatest
 from tilewright.graphir.ops.calls import mean
 from tilewright.tensorir.errors import InputError
+from tilewright.tensorir.expr import as_expr, maximum
 
 _CONVOLUTIONS = {1: "nn.conv1d", 2: "nn.conv2d", 3: "nn.conv3d"}
 
@@ -24,7 +26,7 @@ class _Window:
     size: tuple[int, ...]
     strides: tuple[int, ...]
     dilation: tuple[int, ...]
-    padding: tuple[int, ...]
+    padding: tuple[Dim, ...]
 
     @property
     def moves(self) -> dict[str, Any]:
@@ -50,40 +52,39 @@ def _numbers(node: Node, name: str, rank: int, default: int = 1) -> tuple[int, .
     return found
 
 
-def _padding(node: Node, size: tuple[int, ...], strides: tuple[int, ...], dilation: tuple[int, ...]) -> tuple[int, ...]:
-    """``pads``, or what ``auto_pad`` says: with SAME as many windows as strides fit into the data."""
+def _padding(node: Node, size: tuple[int, ...], strides: tuple[int, ...], dilation: tuple[int, ...]) -> tuple[Dim, ...]:
+    """``pads``, or what ``auto_pad`` says: with SAME as many windows as strides fit into the data (and a part).
+
+    Over a dimension of symbolic size the padding is an expression.
+    """
     rank = len(size)
     mode = node.attribute("auto_pad", "NOTSET")
     if mode == "NOTSET":
         return _numbers(node, "pads", 2 * rank, 0)
     if mode == "VALID":
         return (0,) * (2 * rank)
-    totals = []
+    totals: list[Dim] = []
     for extent, k, stride, distance in zip(node.shape()[2:], size, strides, dilation, strict=True):
         span = (k - 1) * distance + 1
-        if stride == 1:
-            totals.append(span - 1)
-        elif isinstance(extent, int):
-            totals.append(max((-(-extent // stride) - 1) * stride + span - extent, 0))
-        else:
-            raise node.unsupported(f"auto_pad {mode} with strides over a dimension of symbolic size {extent}")
+        reach = ((extent + (stride - 1)) // stride - 1) * stride + span
+        totals.append(simplify(maximum(as_expr(reach - extent), 0)))
     return _halves(node, mode, totals)
 
 
-def _halves(node: Node, mode: str, totals: list[int]) -> tuple[int, ...]:
+def _halves(node: Node, mode: str, totals: Sequence[Dim]) -> tuple[Dim, ...]:
     """Padding split into that before and that behind; of an odd number one more behind (UPPER) or before (LOWER)."""
     if mode == "SAME_UPPER":
-        before = [total // 2 for total in totals]
+        before = [simplify(total // 2) for total in totals]
     elif mode == "SAME_LOWER":
-        before = [total - total // 2 for total in totals]
+        before = [simplify(total - total // 2) for total in totals]
     else:
         raise InputError(f"{node.label}: auto_pad: unknown mode {mode!r}")
-    return (*before, *(total - first for total, first in zip(totals, before, strict=True)))
+    return (*before, *(simplify(total - first) for total, first in zip(totals, before, strict=True)))
 
 
-def _static_window(node: Node) -> tuple[int, ...]:
+def _static_window(node: Node, weight: Expr) -> tuple[int, ...]:
     """The window of a weight."""
-    size = node.shape(1)[2:]
+    size = weight.shape[2:]
     if not all(isinstance(extent, int) for extent in size):
         raise node.unsupported(f"a window of symbolic size {size}")
     return tuple(int(extent) for extent in size)  # type: ignore[arg-type]
@@ -94,21 +95,25 @@ def _biased(node: Node, result: Expr) -> Expr:
     return result if bias is None else get_operator("nn.bias_add")(result, bias, axis=1)
 
 
-@converter("Conv")
-def conv(node: Node) -> Expr:
-    """Convolution."""
+def convolved(node: Node, data: Expr, weight: Expr) -> Expr:
+    """The convolution of ``data``, which have the shape of the node's first input, by the node's attributes."""
     rank = len(node.shape()) - 2
     if rank not in _CONVOLUTIONS:
         raise node.unsupported(f"convolution in {rank} dimensions")
-    window = _window(node, _static_window(node))
-    convolution = get_operator(_CONVOLUTIONS[rank])
-    return _biased(node, convolution(node[0], node[1], groups=node.attribute("group", 1), **window.moves))
+    window = _window(node, _static_window(node, weight))
+    return get_operator(_CONVOLUTIONS[rank])(data, weight, groups=node.attribute("group", 1), **window.moves)
+
+
+@converter("Conv")
+def conv(node: Node) -> Expr:
+    """Convolution."""
+    return _biased(node, convolved(node, node[0], node[1]))
 
 
 @converter("ConvTranspose")
 def conv_transpose(node: Node) -> Expr:
     """Transposed convolution."""
-    size = node.attribute("kernel_shape", _static_window(node))
+    size = node.attribute("kernel_shape", _static_window(node, node[1]))
     rank = len(node.shape()) - 2
     if len(size) != rank:
         raise node.wrong(f"kernel_shape: expected {rank} integers, found {size}")
@@ -128,7 +133,7 @@ def conv_transpose(node: Node) -> Expr:
 
 def _transposed_padding(
     node: Node, size: tuple[int, ...], strides: tuple[int, ...], dilation: tuple[int, ...], extra: tuple[int, ...]
-) -> tuple[int, ...]:
+) -> tuple[Dim, ...]:
     """``pads``, or what brings the result to ``output_shape`` or, with SAME, to the data's size times the strides."""
     rank = len(size)
     mode = node.attribute("auto_pad", "NOTSET")
@@ -230,7 +235,7 @@ def global_lp_pool(node: Node) -> Expr:
 @converter("DeformConv")
 def deform_conv(node: Node) -> Expr:
     """Convolution with windows whose elements are moved by offsets and, with a mask, weighed."""
-    window = _window(node, _static_window(node))
+    window = _window(node, _static_window(node, node[1]))
     mask = [] if node.optional(4) is None else [node[4]]
     if len(window.size) != 2:
         raise node.unsupported(f"deformable convolution in {len(window.size)} dimensions")
