@@ -419,7 +419,7 @@ class _Compiler:
         dtype = expr.dtype
         if expr.predicate is not None:
             return self.predicated_load(expr, buffer, position)
-        if dtype.lanes != 1 or dtype.is_float:
+        if values.is_held_as_array(dtype):
 
             def fetch(frame: Frame) -> Any:
                 array = buffer(frame)

@@ -158,11 +158,14 @@ def as_array(value: Any, dtype: DataType) -> Any:
     return np.asarray(value, dtype.numpy) if isinstance(value, (int, bool)) else value
 
 
+def is_held_as_array(dtype: DataType) -> bool:
+    """Whether the interpreter holds values of ``dtype`` as NumPy arrays and scalars, others as Python's numbers."""
+    return dtype.lanes != 1 or dtype.is_float or dtype.kind == "storage"
+
+
 def from_array(value: Any, dtype: DataType) -> Any:
     """A NumPy array or scalar as the interpreter holds a value of ``dtype``."""
-    if dtype.lanes != 1:
-        return value
-    if dtype.is_float:
+    if is_held_as_array(dtype):
         return value[()] if isinstance(value, np.ndarray) else value
     return bool(value) if dtype.is_bool else int(value)
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tilewright.tensorir.dtype import TENSOR_DTYPES, DataType
+from tilewright.tensorir.dtype import STORAGE_DTYPES, TENSOR_DTYPES, DataType
 from tilewright.tensorir.expr import (
     COMPARE_OPS,
     BinaryOp,
@@ -233,6 +233,15 @@ def test_reinterpret_keeps_the_bits():
     assert_same(found, a.view(np.int32))
     back = apply(lambda x: Call("reinterpret", (x,), DataType("float32").with_lanes(x.dtype.lanes)), [found], "float32")
     assert_same(back.view(np.int32), found)
+
+
+@pytest.mark.parametrize("dtype", STORAGE_DTYPES)
+def test_reinterpret_keeps_the_bits_of_what_is_only_stored(dtype):
+    codes = np.arange(256, dtype=np.uint8)
+    stored = apply(lambda x: Call("reinterpret", (x,), DataType(dtype).with_lanes(x.dtype.lanes)), [codes], dtype)
+    np.testing.assert_array_equal(stored.view(np.uint8), codes)
+    back = apply(lambda x: Call("reinterpret", (x,), DataType("uint8").with_lanes(x.dtype.lanes)), [stored], "uint8")
+    np.testing.assert_array_equal(back, codes)
 
 
 @pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS])
