@@ -1,8 +1,8 @@
-"""Integers that stand for floats: ``float = (integer - zero point) * scale``.
+"""Integers, and floats of 8 and 4 bits, that stand for floats: ``float = (stored - zero point) * scale``.
 
 The scheme is that of Jacob et al., "Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only
-Inference", CVPR 2018. Scale and zero point hold for the whole tensor, for an index along one axis, or for a block of
-indices along one axis.
+Inference", CVPR 2018. What is stored as a float has no zero point. Scale and zero point hold for the whole tensor, for
+an index along one axis, or for a block of indices along one axis.
 """
 
 from __future__ import annotations
@@ -16,14 +16,17 @@ import numpy as np
 from tilewright.graphir.dims import dim_equal, format_shape, shape_equal, simplify
 from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.common import FLOATS, axis_index, check_dtype, compute_type, normalize, widened
+from tilewright.graphir.ops.storage_types import decoded, encoded, encoded_array, integer_bits
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
-from tilewright.tensorir.dtype import FLOAT32, INT32, DataType, as_dtype
+from tilewright.tensorir.dtype import FLOAT32, INT32, STORAGE_DTYPES, DataType, as_dtype
 from tilewright.tensorir.expr import Expr, Var, call, cast, const, select
-from tilewright.tensorir.tensor import Tensor, highest, lowest
+from tilewright.tensorir.tensor import Tensor
 
+#: Of powers of two without a sign: it holds scales.
+_SCALE = "float8_e8m0fnu"
 #: What floats are quantized to, and what is made floats of.
-QUANTIZED = ("int8", "uint8", "int16", "uint16")
+QUANTIZED = ("int8", "uint8", "int16", "uint16", *(name for name in STORAGE_DTYPES if name != _SCALE))
 DEQUANTIZED = (*QUANTIZED, "int32")
 
 
@@ -46,13 +49,15 @@ class DequantizeAttrs:
 
 @dataclasses.dataclass(frozen=True)
 class QuantizeAttrs(DequantizeAttrs):
-    """As ``DequantizeAttrs``; ``dtype``: element type of the result."""
+    """As ``DequantizeAttrs``; ``dtype``: element type of the result; ``saturate``: whether what is too large for a
+    float type becomes its greatest value; if not, infinity or NaN."""
 
     dtype: DataType = dataclasses.field(default=DataType("uint8"))
+    saturate: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        normalize(self, dtype=as_dtype(self.dtype))
+        normalize(self, dtype=as_dtype(self.dtype), saturate=bool(self.saturate))
         if str(self.dtype) not in QUANTIZED:
             raise ValueError(f"dtype: expected one of {', '.join(QUANTIZED)}, found {self.dtype!s}")
 
@@ -67,14 +72,18 @@ class _Scaled(Operator):
         """Scales go with an axis of the plain layout."""
         return None
 
-    def check_scales(self, args: Sequence[TensorType], attrs: DequantizeAttrs) -> None:
-        """Check the shapes of scale and zero point.
+    def check_scales(self, args: Sequence[TensorType], attrs: DequantizeAttrs, stored: DataType, of: str) -> None:
+        """Check the types and shapes of scale and zero point, which is of type ``stored`` as ``of`` is.
 
         Raises:
             TypeInferenceError: they do not fit x, or each other.
         """
         x, scale = args[:2]
-        check_dtype(self, 1, scale, FLOATS)
+        check_dtype(self, 1, scale, (*FLOATS, _SCALE))
+        if len(args) > 2 and integer_bits(stored) is None:
+            raise self.error(2, f"none for element type {stored!s}", args[2])
+        if len(args) > 2 and args[2].dtype is not stored:
+            raise self.error(2, f"element type {stored!s} as {of}", args[2])
         if attrs.block_size:
             axis = axis_index(self, attrs.axis, x.ndim)
             blocks = list(x.shape)
@@ -104,13 +113,21 @@ class _Scaled(Operator):
         return parameter.reshape(shape)
 
     def at(self, parameter: Tensor, place: Sequence[Expr], attrs: DequantizeAttrs) -> Expr:
-        """The scale or zero point of the element at ``place``."""
+        """The scale or zero point of the element at ``place``, in a type that there is arithmetic in."""
         if attrs.block_size:
             axis = attrs.axis % len(place)
-            return parameter[tuple(i // attrs.block_size if n == axis else i for n, i in enumerate(place))]
+            return decoded(parameter[tuple(i // attrs.block_size if n == axis else i for n, i in enumerate(place))])
         if parameter.ndim == 0:
-            return parameter[()]
-        return parameter[0] if getattr(parameter.shape[0], "value", None) == 1 else parameter[place[attrs.axis]]
+            return decoded(parameter[()])
+        is_one = getattr(parameter.shape[0], "value", None) == 1
+        return decoded(parameter[0] if is_one else parameter[place[attrs.axis]])
+
+
+def integer_limits(dtype: DataType) -> tuple[int, int]:
+    """The least and the greatest value of an integer type, be it one that is only stored."""
+    bits = integer_bits(dtype)
+    assert bits is not None
+    return (0, (1 << bits) - 1) if str(dtype).startswith("u") else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
 
 
 def _is_single(shape: Sequence[Any]) -> bool:
@@ -120,71 +137,85 @@ def _is_single(shape: Sequence[Any]) -> bool:
 @register_operator
 class quantize(_Scaled):
     """``x / scale``, rounded (halves to the even integer), plus ``zero_point``, limited to what ``dtype`` holds; NaN
-    gives its least integer. Half types and int32 are divided in float32."""
+    gives its least integer. Half types and int32 are divided in float32.
+
+    For a float ``dtype`` the quotient becomes the nearest value of that type (as with ``encode``), without a zero
+    point. Scales may be of a float type or powers of two (``float8_e8m0fnu``)."""
 
     name = "quantize"
     Attrs = QuantizeAttrs
 
     def infer_type(self, args: Sequence[TensorType], attrs: QuantizeAttrs) -> TensorType:
         check_dtype(self, 0, args[0], (*FLOATS, "int32"))
-        if len(args) > 2 and args[2].dtype is not attrs.dtype:
-            raise self.error(2, f"element type {attrs.dtype!s} as the result", args[2])
-        self.check_scales(args, attrs)
+        self.check_scales(args, attrs, attrs.dtype, "the result")
         return TensorType(args[0].shape, attrs.dtype)
 
     def reference(self, args: Sequence[Any], attrs: QuantizeAttrs) -> Any:
         x = widened(args[0])
         x = x if x.dtype.kind == "f" else x.astype(np.float32)
         scale = self.spread(args[1], x, attrs).astype(x.dtype)
-        zero = self.spread(args[2], x, attrs).astype(x.dtype) if len(args) > 2 else np.zeros((), x.dtype)
         with np.errstate(all="ignore"):
-            rounded = np.rint(x / scale) + zero
-        least, greatest = lowest(attrs.dtype), highest(attrs.dtype)
+            quotient = np.asarray(x / scale)
+            if integer_bits(attrs.dtype) is None:
+                return encoded_array(quotient.astype(np.float32), attrs.dtype, attrs.saturate)
+            zero = self.spread(args[2], x, attrs).astype(x.dtype) if len(args) > 2 else np.zeros((), x.dtype)
+            rounded = np.rint(quotient) + zero
+        least, greatest = integer_limits(attrs.dtype)
         return np.clip(np.where(np.isnan(rounded), least, rounded), least, greatest).astype(attrs.dtype.numpy)
 
     def compute(self, args: Sequence[Tensor], attrs: QuantizeAttrs, out: TensorType) -> Tensor:
         x, scale = args[:2]
         wide = compute_type(x.dtype) if x.dtype.is_float else FLOAT32
-        least, greatest = const(lowest(out.dtype), wide), const(highest(out.dtype), wide)
 
         def element(*place: Var) -> Expr:
-            value: Expr = call("round", cast(wide, x[place]) / cast(wide, self.at(scale, place, attrs)))
+            quotient = cast(wide, x[place]) / cast(wide, self.at(scale, place, attrs))
+            if integer_bits(out.dtype) is None:
+                return encoded(cast(FLOAT32, quotient), out.dtype, attrs.saturate)
+            value: Expr = call("round", quotient)
             if len(args) > 2:
                 value = value + cast(wide, self.at(args[2], place, attrs))
+            low, high = integer_limits(out.dtype)
+            least, greatest = const(low, wide), const(high, wide)
             value = select(value > least, value, least)  # not a maximum, which would keep NaN
-            return cast(out.dtype, select(value < greatest, value, greatest))
+            value = select(value < greatest, value, greatest)
+            if out.dtype.kind == "storage":
+                return encoded(cast(INT32, value), out.dtype)
+            return cast(out.dtype, value)
 
         return te.compute(out.shape, element, name="quantize")
 
 
 @register_operator
 class dequantize(_Scaled):
-    """``(x - zero_point) * scale`` in the type of ``scale``; half types are multiplied in float32."""
+    """``(x - zero_point) * scale`` in the type of ``scale`` (float32 for one that is a power of two,
+    ``float8_e8m0fnu``); half types are multiplied in float32. Floats have no zero point."""
 
     name = "dequantize"
     Attrs = DequantizeAttrs
 
     def infer_type(self, args: Sequence[TensorType], attrs: DequantizeAttrs) -> TensorType:
-        check_dtype(self, 0, args[0], DEQUANTIZED)
-        if len(args) > 2 and args[2].dtype is not args[0].dtype:
-            raise self.error(2, f"element type {args[0].dtype!s} as x", args[2])
-        self.check_scales(args, attrs)
-        return TensorType(args[0].shape, args[1].dtype)
+        x, scale = args[:2]
+        check_dtype(self, 0, x, DEQUANTIZED)
+        self.check_scales(args, attrs, x.dtype, "x")
+        return TensorType(x.shape, FLOAT32 if scale.dtype.kind == "storage" else scale.dtype)
 
     def reference(self, args: Sequence[Any], attrs: DequantizeAttrs) -> Any:
-        x, scale = args[0].astype(np.int32), self.spread(widened(args[1]), args[0], attrs)
+        scale = args[1].astype(np.float32) if args[1].dtype.name == _SCALE else args[1]
+        factors = self.spread(widened(scale), args[0], attrs)
+        x = args[0].astype(np.float32 if integer_bits(DataType(args[0].dtype.name)) is None else np.int32)
         if len(args) > 2:
             x = x - self.spread(args[2], x, attrs).astype(np.int32)
-        return np.asarray(x.astype(scale.dtype) * scale).astype(args[1].dtype)
+        with np.errstate(all="ignore"):
+            return np.asarray(x.astype(factors.dtype) * factors).astype(scale.dtype)
 
     def compute(self, args: Sequence[Tensor], attrs: DequantizeAttrs, out: TensorType) -> Tensor:
         x, scale = args[:2]
         wide = compute_type(out.dtype)
 
         def element(*place: Var) -> Expr:
-            value = cast(INT32, x[place])
+            value = decoded(x[place])
             if len(args) > 2:
-                value = value - cast(INT32, self.at(args[2], place, attrs))
+                value = cast(INT32, value) - cast(INT32, self.at(args[2], place, attrs))
             return cast(out.dtype, cast(wide, value) * cast(wide, self.at(scale, place, attrs)))
 
         return te.compute(out.shape, element, name="dequantize")

@@ -1,8 +1,9 @@
 """Element types that tensors are stored in and no arithmetic is done in: floats of 8 and 4 bits, integers of 4 and 2.
 
-Values are encoded from float32 or int32 and decoded to float32, int8 or uint8; every other operator that takes such
-tensors only moves their elements. The formats are those of P. Micikevicius et al., "FP8 Formats for Deep Learning"
-(2022), and of the Open Compute Project's "Microscaling Formats (MX) Specification" (2023), as ml_dtypes has them.
+Values are encoded from float32 or int32 and decoded to float32, int8 or uint8. Quantization encodes and decodes as
+well; every other operator that takes such tensors only moves their elements. The formats are those of P. Micikevicius
+et al., "FP8 Formats for Deep Learning" (2022), and of the Open Compute Project's "Microscaling Formats (MX)
+Specification" (2023), as ml_dtypes has them.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ _UINT8 = DataType("uint8")
 #: The bits of a float32: where its exponent starts, and those of infinity.
 _MANTISSA, _INFINITY = 23, 0x7F800000
 _ROUNDINGS = ("up", "down", "nearest")
+
+Array = np.ndarray[Any, Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,8 +90,8 @@ def _is_scale(dtype: DataType) -> bool:
     return str(dtype) == "float8_e8m0fnu"
 
 
-def _integer_bits(dtype: DataType) -> int | None:
-    """The bits of a small integer type, None for a float."""
+def integer_bits(dtype: DataType) -> int | None:
+    """The bits of an integer type, None for a float."""
     return int(str(dtype).lstrip("uint")) if "int" in str(dtype) else None
 
 
@@ -158,6 +161,48 @@ def decode_scale(bits: Expr) -> Expr:
     return select(bits.equal(0xFF), const(float("nan"), FLOAT32), value)
 
 
+def encoded(value: Expr, dtype: DataType, saturate: bool = True, rounding: str = "up") -> Expr:
+    """``value``, a float32 or an int32, as an element of a type that is only stored; see :class:`encode`."""
+    bits = integer_bits(dtype)
+    if bits is not None:
+        code = value & ((1 << bits) - 1)
+    elif _is_scale(dtype):
+        code = encode_scale(value, saturate, rounding)
+    else:
+        code = encode_float(value, float_format(dtype), saturate)
+    return call("reinterpret", cast(_UINT8, code), dtype=dtype)
+
+
+def decoded(x: Expr) -> Expr:
+    """What an element of a type that is only stored holds, as float32 or int32; any other element as it is."""
+    if x.dtype.kind != "storage":
+        return x
+    bits, width = cast(INT32, _bits_of(x, "uint8")), integer_bits(x.dtype)
+    if width is None:
+        return decode_scale(bits) if _is_scale(x.dtype) else decode_float(bits, float_format(x.dtype))
+    value = bits & ((1 << width) - 1)
+    if str(x.dtype).startswith("u"):
+        return value
+    top = 1 << (width - 1)
+    return (value ^ top) - top
+
+
+def encoded_array(x: Array, dtype: DataType, saturate: bool = True, rounding: str = "up") -> Array:
+    """:func:`encoded` for arrays."""
+    kind, bits = dtype.numpy, integer_bits(dtype)
+    if bits is not None:
+        return (x & ((1 << bits) - 1)).astype(np.uint8).view(kind)
+    if _is_scale(dtype):
+        exponent, rest = np.divmod(np.abs(x).view(np.int32), 1 << _MANTISSA)
+        half = 1 << (_MANTISSA - 1)
+        above = {"down": rest < 0, "up": rest > 0}.get(rounding, (rest > half) | ((rest == half) & (exponent > 0)))
+        code: Array = exponent + (above & (exponent < 0xFF - saturate))
+        return code.astype(np.uint8).view(kind)
+    greatest = np.float32(_limits(dtype).max)
+    with np.errstate(all="ignore"):
+        return (np.clip(x, -greatest, greatest) if saturate else x).astype(kind)
+
+
 @dataclasses.dataclass(frozen=True)
 class EncodeAttrs:
     """What to store.
@@ -190,37 +235,17 @@ class encode(Operator):
     Attrs = EncodeAttrs
 
     def infer_type(self, args: Sequence[TensorType], attrs: EncodeAttrs) -> TensorType:
-        check_dtype(self, 0, args[0], ("float32" if _integer_bits(attrs.dtype) is None else "int32",))
+        check_dtype(self, 0, args[0], ("float32" if integer_bits(attrs.dtype) is None else "int32",))
         return TensorType(args[0].shape, attrs.dtype)
 
     def reference(self, args: Sequence[Any], attrs: EncodeAttrs) -> Any:
-        (x,), kind = args, attrs.dtype.numpy
-        bits = _integer_bits(attrs.dtype)
-        if bits is not None:
-            return (x & ((1 << bits) - 1)).astype(np.uint8).view(kind)
-        if _is_scale(attrs.dtype):
-            exponent, rest = np.divmod(np.abs(x).view(np.int32), 1 << _MANTISSA)
-            half = 1 << (_MANTISSA - 1)
-            above = {"down": rest < 0, "up": rest > 0}.get(
-                attrs.rounding, (rest > half) | ((rest == half) & (exponent > 0))
-            )
-            return (exponent + (above & (exponent < 0xFF - attrs.saturate))).astype(np.uint8).view(kind)
-        greatest = np.float32(_limits(attrs.dtype).max)
-        with np.errstate(all="ignore"):
-            return (np.clip(x, -greatest, greatest) if attrs.saturate else x).astype(kind)
+        return encoded_array(args[0], attrs.dtype, attrs.saturate, attrs.rounding)
 
     def compute(self, args: Sequence[Tensor], attrs: EncodeAttrs, out: TensorType) -> Tensor:
         (x,) = args
-        bits = _integer_bits(out.dtype)
 
         def element(*place: Var) -> Expr:
-            if bits is not None:
-                code = x[place] & ((1 << bits) - 1)
-            elif _is_scale(out.dtype):
-                code = encode_scale(x[place], attrs.saturate, attrs.rounding)
-            else:
-                code = encode_float(x[place], float_format(out.dtype), attrs.saturate)
-            return call("reinterpret", cast(_UINT8, code), dtype=out.dtype)
+            return encoded(x[place], out.dtype, attrs.saturate, attrs.rounding)
 
         return te.compute(out.shape, element, name="encode")
 
@@ -236,7 +261,7 @@ class decode(Operator):
     def infer_type(self, args: Sequence[TensorType], attrs: Any) -> TensorType:
         (x,) = args
         check_dtype(self, 0, x, STORAGE_DTYPES)
-        if _integer_bits(x.dtype) is None:
+        if integer_bits(x.dtype) is None:
             return TensorType(x.shape, "float32")
         return TensorType(x.shape, "uint8" if str(x.dtype).startswith("u") else "int8")
 
@@ -246,16 +271,4 @@ class decode(Operator):
 
     def compute(self, args: Sequence[Tensor], attrs: Any, out: TensorType) -> Tensor:
         (x,) = args
-        width = _integer_bits(x.dtype)
-
-        def element(*place: Var) -> Expr:
-            bits = cast(INT32, _bits_of(x[place], "uint8"))
-            if width is None:
-                return decode_scale(bits) if _is_scale(x.dtype) else decode_float(bits, float_format(x.dtype))
-            value = bits & ((1 << width) - 1)
-            if not out.dtype.is_uint:
-                top = 1 << (width - 1)
-                value = (value ^ top) - top
-            return cast(out.dtype, value)
-
-        return te.compute(out.shape, element, name="decode")
+        return te.compute(out.shape, lambda *place: cast(out.dtype, decoded(x[place])), name="decode")

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from tilewright.graphir.expr import Expr, const
-from tilewright.graphir.frontend.onnx.converters.casting import decoded, stored
+from tilewright.graphir.expr import Expr
 from tilewright.graphir.frontend.onnx.converters.windows import convolved
 from tilewright.graphir.frontend.onnx.node import Node
 from tilewright.graphir.frontend.onnx.registry import converter
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops import calls
-from tilewright.tensorir.dtype import as_dtype
+from tilewright.tensorir.dtype import DataType, as_dtype
 
 
 @converter("QuantizeLinear", since=10)
@@ -38,41 +35,18 @@ def _quantize(node: Node, axis: int, block_size: int) -> Expr:
     zero = node.optional(2)
     dtype = node.dtype("output_dtype", "uint8") if node.attribute("output_dtype", 0) else "uint8"
     dtype = as_dtype(dtype if zero is None else zero.dtype)
-    attrs: dict[str, Any] = {"axis": axis, "block_size": block_size}
-    if dtype.kind != "storage":
-        return get_operator("quantize")(node[0], node[1], zero, dtype=dtype, **attrs)
-    if "int" not in dtype:
-        scaled = calls.cast(node[0], dtype="float32") / _wide(_spread(node, node[1], axis, block_size))
-        return stored(node, scaled, dtype)
-    bits, unsigned = int(dtype.lstrip("uint")), dtype.startswith("u")
-    least = 0 if unsigned else -(1 << (bits - 1))
-    wide = "uint8" if unsigned else "int8"
-    numbers = get_operator("quantize")(node[0], node[1], None if zero is None else decoded(zero), dtype=wide, **attrs)
-    return stored(node, get_operator("clip")(numbers, a_min=least, a_max=least + (1 << bits) - 1), dtype)
+    attrs: dict[str, Any] = {"axis": axis, "block_size": block_size, "saturate": bool(node.attribute("saturate", 1))}
+    return get_operator("quantize")(node[0], node[1], _zero_point(node, dtype), dtype=dtype, **attrs)
 
 
-def _spread(node: Node, scale: Expr, axis: int, block_size: int) -> Expr:
-    """A scale for each element of the node's input, or one that broadcasts with it."""
-    shape = node.shape()
-    axis = axis + len(shape) if axis < 0 else axis
-    if block_size:
-        extent = shape[axis]
-        if not isinstance(extent, int):
-            raise node.unsupported(f"a scale for each block of the symbolic size {extent}")
-        return calls.take(scale, const(np.arange(extent) // block_size), axis=axis)
-    if len(scale.shape) != 1 or not shape:
-        return scale
-    return calls.reshape(scale, newshape=tuple(-1 if place == axis else 1 for place in range(len(shape))))
+def _zero_point(node: Node, dtype: DataType) -> Expr | None:
+    """What stands for zero; that of a float type is zero itself, and states no more than the type."""
+    return node.optional(2) if "int" in dtype else None
 
 
 def _dequantize(node: Node, axis: int, block_size: int) -> Expr:
-    """Floats that are stored in few bits are scaled, and have no zero point but zero."""
-    x, zero = decoded(node[0]), node.optional(2)
-    if node.type().dtype.kind == "storage" and x.dtype == "float32":
-        scale = _spread(node, node[1], axis, block_size)
-        return calls.cast(x * _wide(scale), dtype=node.type(1).dtype)
-    zero = None if zero is None else decoded(zero)
-    return get_operator("dequantize")(x, node[1], zero, axis=axis, block_size=block_size)
+    zero = _zero_point(node, node.type().dtype)
+    return get_operator("dequantize")(node[0], node[1], zero, axis=axis, block_size=block_size)
 
 
 @converter("DequantizeLinear", since=10)
