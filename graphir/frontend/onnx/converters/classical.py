@@ -14,9 +14,11 @@ CLASSICAL = "ai.onnx.ml"
 
 @converter("Binarizer", domain=CLASSICAL)
 def binarizer(node: Node) -> Expr:
-    """1 for what lies above a threshold, 0 for all else."""
+    """1 for what lies above a threshold, 0 for all else. The threshold of integers may lie between two of them."""
     dtype = node.type().dtype
-    return cast(node[0] > const(np.array(node.attribute("threshold", 0.0), dtype.numpy)), dtype=dtype)
+    x = node[0] if dtype.is_float else cast(node[0], dtype="float64")
+    threshold = np.array(node.attribute("threshold", 0.0), dtype.numpy if dtype.is_float else np.float64)
+    return cast(x > const(threshold), dtype=dtype)
 
 
 @converter("ArrayFeatureExtractor", domain=CLASSICAL)

@@ -79,11 +79,13 @@ def _power(factor: float, steps: Expr, like: Expr) -> Expr:
 def momentum(node: Node) -> list[Expr]:
     """Sutskever et al., "On the importance of initialization and momentum in deep learning", ICML 2013."""
     results: list[tuple[Expr, ...]] = []
-    alpha = node.attribute("alpha")
+    alpha, beta, mode = node.required("alpha"), node.required("beta"), node.required("mode")
+    if mode not in ("standard", "nesterov"):
+        raise node.unsupported(f"mode {mode!r}")
     for x, gradient, velocity in _groups(node, 3):
         gradient = _regularized(node, x, gradient)
-        weight = where(node[1] > 0, _number(node.attribute("beta"), x), _number(1.0, x))  # 1 in the first step
+        weight = where(node[1] > 0, _number(beta, x), _number(1.0, x))  # 1 in the first step
         velocity = velocity * _number(alpha, x) + gradient * weight
-        step = gradient + velocity * _number(alpha, x) if node.attribute("mode") == "nesterov" else velocity
+        step = gradient + velocity * _number(alpha, x) if mode == "nesterov" else velocity
         results.append((x - cast(node[0], dtype=x.dtype) * step, velocity))
     return _by_result(results)
