@@ -4,6 +4,7 @@
 #   make test       all tests
 #   make models     install real networks with trained weights; their tests, and what they do (examples/)
 #   make bench      kernels and models under pytest-benchmark
+#   make bench-peers    the suite beside ONNX Runtime, OpenVINO and PyTorch; writes docs/performance.md
 #   make lint       ruff: rules and format       make typecheck   mypy --strict on an installed copy
 #   make clean      remove .venv and everything built
 #
@@ -19,7 +20,7 @@ WORKERS ?= 2
 CANDIDATES := $(PYTHON) $(if $(PYTHON),,python3.13 python3.12 python3.11 python3.10 python3 python)
 USABLE     := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))
 
-.PHONY: run test models bench lint typecheck clean
+.PHONY: run test models bench bench-peers lint typecheck clean
 .DELETE_ON_ERROR:
 
 run: $(VENV)/.installed
@@ -42,6 +43,10 @@ models: $(VENV)/.installed-models
 
 bench: $(VENV)/.installed-bench
 	@$(PY) -m pytest bench $(PYTEST_ARGS)
+
+# PEERS_ARGS="--only 'image networks' --seconds 10" measures some cases, for longer; they alone are on the page then.
+bench-peers: $(VENV)/.installed-bench-peers
+	@$(PY) -m bench.peers --markdown docs/performance.md --plot docs/performance.svg $(PEERS_ARGS)
 
 lint: $(VENV)/.installed-test
 	@$(PY) -m ruff check .
@@ -79,6 +84,11 @@ $(VENV)/.installed-models: pyproject.toml $(VENV)/.created
 $(VENV)/.installed-bench: pyproject.toml $(VENV)/.created
 	@echo "Installing Tilewright with what its benchmarks need into $(VENV)"
 	@$(PIP) install -e '.[bench]'
+	@touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-bench-peers: pyproject.toml $(VENV)/.created
+	@echo "Installing Tilewright with the libraries that it is compared with into $(VENV)"
+	@$(PIP) install -e '.[models,bench-peers]'
 	@touch $@ $(VENV)/.installed
 
 $(VENV)/.created:

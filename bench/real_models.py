@@ -25,7 +25,8 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
+from onnx_writer import Writer
 from rich.console import Console
 from rich.table import Table
 
@@ -127,40 +128,9 @@ CASES: dict[str, Callable[[], Case]] = {
 }
 
 
-class _Writer:
-    """Nodes of an ONNX graph, one call each."""
-
-    def __init__(self, weights: dict[str, Array]) -> None:
-        self.nodes: list[onnx.NodeProto] = []
-        self.tensors: dict[str, onnx.TensorProto] = {}
-        self.weights = weights
-
-    def __call__(self, op: str, *inputs: str, **attributes: Any) -> str:
-        name = f"v{len(self.nodes)}"
-        self.nodes.append(helper.make_node(op, inputs, [name], **attributes))
-        return name
-
-    def constant(self, value: Any, name: str = "") -> str:
-        array = np.asarray(value)
-        name = name or f"c{len(self.tensors)}"
-        self.tensors.setdefault(name, numpy_helper.from_array(array, name))
-        return name
-
-    def weight(self, name: str) -> str:
-        return self.constant(self.weights[name], name)
-
-    def linear(self, x: str, name: str) -> str:
-        matrix = self.constant(np.ascontiguousarray(self.weights[f"{name}.weight"].T), f"{name}.weight")
-        return self("Add", self("MatMul", x, matrix), self.weight(f"{name}.bias"))
-
-    def norm(self, x: str, name: str, epsilon: float) -> str:
-        gamma, beta = self.weight(f"{name}.weight"), self.weight(f"{name}.bias")
-        return self("LayerNormalization", x, gamma, beta, axis=-1, epsilon=epsilon)
-
-
 def _minilm_onnx(weights: Any, config: Any) -> onnx.ModelProto:
     """The network of ``examples/sentences/model.py`` as an ONNX model."""
-    o = _Writer(dict(weights))
+    o = Writer(dict(weights))
     heads, width = config.num_attention_heads, config.hidden_size // config.num_attention_heads
     one, zero, last = (o.constant(np.array([value], np.int64)) for value in (1, 0, -1))
     present = o("Cast", "mask", to=TensorProto.FLOAT)
@@ -190,10 +160,8 @@ def _minilm_onnx(weights: Any, config: Any) -> onnx.ModelProto:
     total = o("ReduceSum", o("Mul", x, o("Unsqueeze", present, last)), one, keepdims=0)
     mean = o("Div", total, o("ReduceSum", present, one, keepdims=1))
     o.nodes.append(helper.make_node("LpNormalization", [mean], ["vectors"], axis=-1, p=2))
-    sizes = [helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "words"]) for name in ("ids", "mask")]
-    result = helper.make_tensor_value_info("vectors", TensorProto.FLOAT, ["batch", config.hidden_size])
-    graph = helper.make_graph(o.nodes, "minilm", sizes, [result], list(o.tensors.values()))
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    sizes = dict.fromkeys(("ids", "mask"), (TensorProto.INT64, ("batch", "words")))
+    return o.model(sizes, {"vectors": ("batch", config.hidden_size)}, "minilm")
 
 
 def session(path: Path, threads: int) -> Callable[..., Array]:

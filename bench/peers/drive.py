@@ -1,0 +1,303 @@
+"""Making calls in turns: one process for each library and model, one of them awake at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import select
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from bench.peers import networks
+from bench.peers.kernels import Model
+from bench.peers.suite import Case
+from bench.peers.worker import Job
+
+Array = np.ndarray[Any, Any]
+
+ROOT = Path(__file__).resolve().parents[2]
+OURS, LIMIT = "tilewright", "limit"
+
+LOAD_SECONDS, CALL_SECONDS = 900.0, 300.0
+LEAST_ROUNDS, MOST_ROUNDS = 5, 300
+#: A turn of a call shorter than ``LONG`` seconds begins with untimed ones, for ``WARM`` seconds (by number of threads,
+#: which have to wake up): other processes have just filled the caches. Calls under ``TURN`` are repeated for as long.
+LONG, WARM, WARM_THREADS, TURN = 0.05, 0.002, 0.008, 0.001
+#: Above this a result counts as wrong, and its library is left out.
+TOLERANCE = 1e-2
+#: A probe of the multiply-adds does at most as many: its rate is what counts.
+MOST_OPERATIONS = 5e8
+
+# No library's threads wait by spinning; those of OpenMP, which PyTorch uses, are told so by the environment.
+QUIET = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0", "GOMP_SPINCOUNT": "0"}
+
+
+def takes_part(library: str, case: Case) -> bool:
+    """Whether the model of the case is there for that library."""
+    return bool(case.torch) or not library.startswith("torch")
+
+
+class WorkerError(Exception):
+    """A worker failed; the message is the reason."""
+
+
+class Worker:
+    """A process that has loaded a model. It is stopped whenever it has nothing to do."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.version, self.load, self.amount = "", 0.0, 0.0
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed with the worker)
+        environment = {**os.environ, **QUIET, "OMP_NUM_THREADS": str(job.threads)}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "bench.peers.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            cwd=ROOT,
+            env=environment,
+            bufsize=0,
+        )
+        self._send(dataclasses.asdict(job))
+
+    def ready(self) -> None:
+        """Wait until the model is loaded.
+
+        Raises:
+            WorkerError: it cannot be.
+        """
+        reply = self._receive(LOAD_SECONDS)
+        self.version, self.load, self.amount = reply["version"], reply["load"], reply["amount"]
+        self._process.send_signal(signal.SIGSTOP)
+
+    def ask(self, **request: Any) -> dict[str, Any]:
+        """The reply to a request.
+
+        Raises:
+            WorkerError: the call failed, or took too long.
+        """
+        self._send(request)
+        self._process.send_signal(signal.SIGCONT)
+        reply = self._receive(CALL_SECONDS)
+        self._process.send_signal(signal.SIGSTOP)
+        return reply
+
+    def seconds(self, calls: int = 1, warm: float = 0.0) -> float:
+        """Mean time of a call."""
+        return float(self.ask(calls=calls, warm=warm)["seconds"])
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout, self._errors):
+            if stream is not None:
+                stream.close()
+
+    def _send(self, message: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # what happened is read from the other end
+            self._process.stdin.write(json.dumps(message).encode() + b"\n")
+
+    def _receive(self, timeout: float) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        if not select.select([self._process.stdout], [], [], timeout)[0]:
+            raise WorkerError(f"no answer for {timeout:.0f} s")
+        line = self._process.stdout.readline()
+        if not line:
+            self._errors.seek(0)
+            last = self._errors.read().strip().splitlines()[-1:] or [""]
+            raise WorkerError(f"ended with status {self._process.wait()}: {last[0][:200]}")
+        reply: dict[str, Any] = json.loads(line)
+        if "failed" in reply:
+            raise WorkerError(reply["failed"])
+        return reply
+
+
+@dataclasses.dataclass
+class Row:
+    """What was found for a case on a number of threads.
+
+    Attributes:
+        times: seconds of each round, by library; a round of the probe is the time for as much work.
+        errors: largest difference from the reference, relative to its largest element.
+        reference: whose results those are.
+        failed: why a library is not among the times.
+        loads: seconds until a library had the model ready.
+        operations: of a call, or 0.
+    """
+
+    case: Case
+    threads: int
+    times: dict[str, list[float]] = dataclasses.field(default_factory=dict)
+    errors: dict[str, float] = dataclasses.field(default_factory=dict)
+    reference: str = ""
+    failed: dict[str, str] = dataclasses.field(default_factory=dict)
+    versions: dict[str, str] = dataclasses.field(default_factory=dict)
+    loads: dict[str, float] = dataclasses.field(default_factory=dict)
+    operations: float = 0.0
+
+    def median(self, library: str) -> float:
+        return statistics.median(self.times[library])
+
+    def spread(self, library: str) -> float:
+        """Half of what the middle half of the times spans, relative to their median."""
+        times = self.times[library]
+        low, _, high = statistics.quantiles(times, n=4, method="inclusive") if len(times) > 1 else times * 3
+        return (high - low) / 2 / self.median(library)
+
+    def peers(self) -> list[str]:
+        """The other libraries that were measured, fastest first."""
+        return sorted((name for name in self.times if name not in (OURS, LIMIT)), key=self.median)
+
+    def ratio(self, library: str) -> float:
+        """Our time as a part of the library's: the median over the rounds."""
+        return statistics.median(a / b for a, b in zip(self.times[OURS], self.times[library], strict=True))
+
+    def share(self) -> float | None:
+        """How much of the machine's limit we reach."""
+        if LIMIT not in self.times or OURS not in self.times:
+            return None
+        return statistics.median(b / a for a, b in zip(self.times[OURS], self.times[LIMIT], strict=True))
+
+
+def _difference(found: Sequence[Array], expected: Sequence[Array]) -> float:
+    if len(found) != len(expected):
+        return float("inf")
+    worst = 0.0
+    for one, other in zip(found, expected, strict=True):
+        if one.shape[1:] != other.shape[1:] or len(one) < len(other):
+            return float("inf")
+        largest = float(np.abs(other).max()) or 1.0
+        difference = float(np.abs(one[: len(other)].astype(np.float64) - other).max()) / largest
+        worst = max(worst, difference if np.isfinite(difference) else float("inf"))
+    return worst
+
+
+class Prepared:
+    """The files of a case, and what its results should be."""
+
+    def __init__(self, case: Case, model: Model, folder: Path) -> None:
+        self.case, self.model, self.folder = case, model, folder
+        self.operations = 0.0
+        self.inputs = str(folder / "inputs.npz")
+        np.savez(self.inputs, **model.inputs)
+        if isinstance(model.onnx, str):
+            self.path = model.onnx
+        else:
+            self.path = str(folder / "model.onnx")
+            onnx.save(model.onnx, self.path)
+            if case.limit == "fma":
+                self.operations = networks.operations(model.onnx)
+        self.expected = None if model.expected is None else model.expected()
+
+    def job(self, library: str, threads: int, spinning: bool) -> Job:
+        if library == LIMIT:
+            amount = min(self.operations, MOST_OPERATIONS) if self.case.limit == "fma" else self.case.amount
+            return Job(library, self.case.torch, "", "", threads, limit=(self.case.limit, amount))
+        return Job(library, self.case.torch, self.path, self.inputs, threads, self.model.real, spinning=spinning)
+
+
+@contextlib.contextmanager
+def _workers(prepared: Prepared, row: Row, libraries: Sequence[str], spinning: bool) -> Iterator[dict[str, Worker]]:
+    """The processes that could load the model; why others could not is in ``row.failed``."""
+    wanted = [name for name in libraries if takes_part(name, prepared.case)]
+    wanted += [LIMIT] if prepared.case.limit else []
+    started: dict[str, Worker] = {}
+    try:
+        for name in wanted:
+            started[name] = Worker(prepared.job(name, row.threads, spinning))
+        usable = dict(started)
+        for name, worker in started.items():
+            try:
+                worker.ready()
+                row.versions[name], row.loads[name] = worker.version, worker.load
+            except WorkerError as error:
+                row.failed[name] = str(error)
+                del usable[name]
+        yield usable
+    finally:
+        for worker in started.values():
+            worker.close()
+
+
+def _check(prepared: Prepared, row: Row, workers: dict[str, Worker]) -> None:
+    """Compare everyone's results; who is wrong does not stay among the workers."""
+    results: dict[str, list[Array]] = {}
+    for name in [name for name in workers if name != LIMIT]:
+        path = prepared.folder / f"{name}.npz"
+        try:
+            workers[name].ask(save=str(path))
+        except WorkerError as error:
+            row.failed[name] = str(error)
+            del workers[name]
+            continue
+        with np.load(path) as file:
+            results[name] = [file[key] for key in file.files]
+        path.unlink()
+    if prepared.expected is not None:
+        row.reference, expected = "NumPy, float64", prepared.expected
+    else:
+        others = [name for name in ("onnxruntime", *results) if name in results and name != OURS]
+        if not others:
+            return
+        row.reference, expected = others[0], results[others[0]]
+    for name, found in results.items():
+        row.errors[name] = _difference(found, expected)
+        if row.errors[name] > TOLERANCE:
+            row.failed[name] = f"wrong results: {row.errors[name]:.1e} from {row.reference}"
+            del workers[name]
+
+
+def _measure(row: Row, workers: dict[str, Worker], budget: float) -> None:
+    turns: dict[str, tuple[int, float]] = {}
+    for name, worker in workers.items():
+        once = min(worker.seconds(calls=1, warm=1e-6) for _ in range(2))
+        warm = 0.0 if once > LONG else WARM if row.threads == 1 else WARM_THREADS
+        turns[name] = max(1, min(1000, round(TURN / max(once, 1e-7)))), warm
+    names = list(workers)
+    times: dict[str, list[float]] = {name: [] for name in names}
+    start, rounds = time.perf_counter(), 0
+    while rounds < LEAST_ROUNDS or (rounds < MOST_ROUNDS and time.perf_counter() - start < budget):
+        for name in names[rounds % len(names) :] + names[: rounds % len(names)]:
+            times[name].append(workers[name].seconds(*turns[name]))
+        rounds += 1
+    row.times = times
+    if LIMIT in times:
+        scale = (row.operations or row.case.amount) / workers[LIMIT].amount
+        times[LIMIT] = [seconds * scale for seconds in times[LIMIT]]
+
+
+def measure(
+    case: Case, libraries: Sequence[str], threads: Sequence[int], budget: float, spinning: bool = False
+) -> list[Row]:
+    """The rows of a case, one for each number of threads; each takes about ``budget`` seconds after loading."""
+    rows = [Row(case, number) for number in threads]
+    with tempfile.TemporaryDirectory(prefix="peers-") as folder:
+        try:
+            prepared = Prepared(case, case.make(), Path(folder))
+        except ModuleNotFoundError as error:
+            for row in rows:
+                row.failed["model"] = f"{error.name} is not installed"
+            return rows
+        for row in rows:
+            row.operations = prepared.operations
+            with _workers(prepared, row, libraries, spinning) as workers:
+                try:
+                    _check(prepared, row, workers)
+                    if workers:
+                        _measure(row, workers, budget)
+                except WorkerError as error:
+                    row.failed["measuring"] = str(error)
+    return rows

@@ -1,0 +1,155 @@
+"""What is measured: every case with its group, what it is compared with, and its goal."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+
+from bench.peers import kernels, networks, transformers
+from bench.peers.kernels import Model
+
+IMAGE_NETWORKS = "image networks"
+CONVOLUTIONS = "convolutions of ResNet-50"
+DOCUMENTS = "documents"
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A line of the suite.
+
+    Attributes:
+        name: unique.
+        group: the heading it stands under.
+        make: writes the model; ``ModuleNotFoundError`` if a package that brings it is missing.
+        limit: what bounds it: ``fma``, ``copy``, ``read``, or nothing that is measured.
+        amount: bytes that it has to move at least; operations are counted in the model.
+        goal: the ratio to the best peer that it should reach.
+        goal_seconds: the time of a call that it should reach.
+        torch: the function of ``torch_models`` that computes the same; without one PyTorch takes no part.
+    """
+
+    name: str
+    group: str
+    make: Callable[[], Model]
+    limit: str = ""
+    amount: float = 0.0
+    goal: float | None = None
+    goal_seconds: float | None = None
+    torch: str = ""
+
+
+#: Goals that are geometric means of a group's ratios to the best peer.
+GROUP_GOALS = {IMAGE_NETWORKS: 0.85, DOCUMENTS: 0.85}
+
+
+def _convolutions() -> list[Case]:
+    """Every distinct convolution of ResNet-50: kernel, stride, channels in and out, size of the image."""
+    shapes = [(7, 2, 3, 64, 224), (1, 1, 64, 64, 56), (3, 1, 64, 64, 56), (1, 1, 64, 256, 56), (1, 1, 256, 64, 56)]
+    for inner, size in (128, 28), (256, 14), (512, 7):
+        shapes += [
+            (1, 1, 2 * inner, inner, 2 * size),
+            (3, 2, inner, inner, 2 * size),
+            (1, 2, 2 * inner, 4 * inner, 2 * size),
+            (1, 1, inner, 4 * inner, size),
+            (1, 1, 4 * inner, inner, size),
+            (3, 1, inner, inner, size),
+        ]
+    found = []
+    for kernel, stride, channels, filters, size in shapes:
+        name = f"conv {kernel}x{kernel}{f'/{stride}' if stride > 1 else ''} {channels}-{filters} at {size}"
+        make = functools.partial(kernels.convolution, kernel, stride, channels, filters, size)
+        found.append(Case(name, CONVOLUTIONS, make, "fma"))
+    return found
+
+
+def _depthwise() -> list[Case]:
+    return [
+        Case(
+            f"depthwise 3x3 {channels} at {size}",
+            "depthwise convolutions",
+            functools.partial(kernels.convolution, 3, 1, channels, channels, size, groups=channels),
+            "fma",
+        )
+        for channels, size in ((32, 112), (144, 56), (192, 28), (576, 14))
+    ]
+
+
+def _image_networks() -> list[Case]:
+    light = ("resnet50", "vgg19", "densenet121", "inception_v2", "squeezenet", "shufflenet")
+    found = [
+        Case(
+            name,
+            IMAGE_NETWORKS,
+            functools.partial(networks.light, name),
+            "fma",
+            goal=0.80 if name == "resnet50" else None,
+        )
+        for name in light
+    ]
+    return [*found, Case("mobilenet_v2", IMAGE_NETWORKS, networks.mobilenet, "fma")]
+
+
+def _documents() -> list[Case]:
+    sizes = {
+        "magika": ("1 file", "16 files"),
+        "detection": ("320 x 640", "736 x 736"),
+        "direction": ("1 line", "6 lines"),
+        "recognition": ("1 line of 320", "6 lines of 320"),
+    }
+    return [
+        Case(f"{name}, {title}", DOCUMENTS, functools.partial(networks.real, name, title))
+        for name, titles in sizes.items()
+        for title in titles
+    ]
+
+
+MIB = 1 << 20
+CASES: list[Case] = [
+    *(
+        Case(
+            f"matmul {size}, {kind}",
+            "matrix products",
+            functools.partial(kernels.matmul, size, constant),
+            "fma",
+            torch="matmul",
+        )
+        for size in (512, 1024, 2048)
+        for kind, constant in (("constant weights", True), ("both at run time", False))
+    ),
+    *_convolutions(),
+    *_depthwise(),
+    *_image_networks(),
+    *(
+        Case(
+            f"BERT-base, {batch} x {words}",
+            "transformers",
+            functools.partial(transformers.bert, batch, words),
+            "fma",
+            goal=0.95,
+            torch="bert",
+        )
+        for batch, words in ((1, 128), (4, 512))
+    ),
+    Case(
+        "GPT-2 small, a word after 512",
+        "transformers",
+        functools.partial(transformers.gpt_step, 512),
+        "read",
+        4.0 * (12 * 12 * 768**2 + 50257 * 768 + 24 * 512 * 768),
+        goal=0.90,
+        torch="gpt",
+    ),
+    *(
+        Case(name, "memory-bound", make, "copy", moved * MIB, goal=0.7, torch=torch)
+        for name, make, moved, torch in (
+            ("gelu(x * a + b) + y, 4096 x 4096", kernels.gelu_chain, 192.0, "gelu"),
+            ("softmax, 4096 x 1024", kernels.softmax_rows, 32.0, "softmax"),
+            ("layer norm, 4096 x 1024", kernels.layer_norm_rows, 32.0, "layer_norm"),
+        )
+    ),
+    Case("LSTM 2 x 512, 100 steps", "small", functools.partial(kernels.lstm, 2, 512, 100), goal=1.0, torch="lstm"),
+    Case("MLP 784-512-512-10", "small", functools.partial(kernels.mlp, 784, 512, 512, 10), goal=1.0, torch="mlp"),
+    Case("a call of a tiny operator", "small", kernels.tiny, goal_seconds=3e-6, torch="tiny"),
+    *_documents(),
+]

@@ -1,0 +1,36 @@
+"""The suite beside other libraries, as far as it runs without them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_a_case_without_peers_becomes_a_row_a_table_and_a_picture(tmp_path: Path) -> None:
+    found, page, picture = tmp_path / "found.json", tmp_path / "page.md", tmp_path / "picture.svg"
+    command = [sys.executable, "-m", "bench.peers", "--only", "a call of a tiny operator", "--threads", "1"]
+    command += [
+        "--peers",
+        "",
+        "--seconds",
+        "0.05",
+        "--json",
+        str(found),
+        "--markdown",
+        str(page),
+        "--plot",
+        str(picture),
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(found.read_text())["rows"]
+    assert row["failed"] == {}
+    assert list(row["libraries"]) == ["tilewright"]
+    assert 0 < row["libraries"]["tilewright"]["median"] < 1e-2
+    assert row["libraries"]["tilewright"]["error"] < 1e-6
+    assert "| a call of a tiny operator | 1 |" in page.read_text()
+    assert picture.read_text().startswith("<svg")
