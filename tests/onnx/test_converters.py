@@ -75,7 +75,10 @@ OPTIMIZERS: list[tuple[str, Callable[..., tuple[float, ...]], int, dict[str, Any
 
 
 @pytest.mark.parametrize("kind", [FLOAT, DOUBLE])
-@pytest.mark.parametrize(("name", "formula", "count", "attrs"), OPTIMIZERS, ids=str)
+# Names of their own: a function's text holds its address, which differs between the workers that tests run in.
+@pytest.mark.parametrize(
+    ("name", "formula", "count", "attrs"), OPTIMIZERS, ids=["adagrad", "adam", "momentum", "nesterov"]
+)
 def test_a_step_of_an_optimizer(name: str, formula: Any, count: int, attrs: dict[str, Any], kind: int) -> None:
     """Of three tensors at once, one of any size, for the first step and a later one."""
     shapes: list[Any] = [["n", 3], [5], []]
