@@ -38,6 +38,7 @@ def _summary(row: drive.Row) -> str:
     value, share = report.ratio(row), row.share()
     found += [] if value is None else [f"ratio {value:.2f}"]
     found += [] if share is None else [f"{share:.0%} of limit"]
+    found += [] if row.others is None or row.others < 0.5 else [f"others kept {row.others:.1f} cores busy"]
     found += [f"{name}: {reason}" for name, reason in row.failed.items()]
     return f"{row.case.name} [{row.threads}]: {'; '.join(found)}"
 

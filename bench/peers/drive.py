@@ -22,6 +22,7 @@ import onnx
 
 from bench.peers import networks
 from bench.peers.kernels import Model
+from bench.peers.others import Others
 from bench.peers.suite import Case
 from bench.peers.worker import Job
 
@@ -30,7 +31,8 @@ Array = np.ndarray[Any, Any]
 ROOT = Path(__file__).resolve().parents[2]
 OURS, LIMIT = "tilewright", "limit"
 
-LOAD_SECONDS, CALL_SECONDS = 900.0, 300.0
+#: How long a worker may take to load a model and make its first call, and for every later request.
+LOAD_SECONDS, CALL_SECONDS = 180.0, 60.0
 LEAST_ROUNDS, MOST_ROUNDS = 5, 300
 #: A turn of a call shorter than ``LONG`` seconds begins with untimed ones, for ``WARM`` seconds (by number of threads,
 #: which have to wake up): other processes have just filled the caches. Calls under ``TURN`` are repeated for as long.
@@ -72,13 +74,18 @@ class Worker:
         )
         self._send(dataclasses.asdict(job))
 
+    @property
+    def process(self) -> int:
+        """Its number."""
+        return self._process.pid
+
     def ready(self) -> None:
         """Wait until the model is loaded.
 
         Raises:
             WorkerError: it cannot be.
         """
-        reply = self._receive(LOAD_SECONDS)
+        reply = self._receive(LOAD_SECONDS, "was not loaded, and called once, within")
         self.version, self.load, self.amount = reply["version"], reply["load"], reply["amount"]
         self._process.send_signal(signal.SIGSTOP)
 
@@ -90,7 +97,7 @@ class Worker:
         """
         self._send(request)
         self._process.send_signal(signal.SIGCONT)
-        reply = self._receive(CALL_SECONDS)
+        reply = self._receive(CALL_SECONDS, "no answer within")
         self._process.send_signal(signal.SIGSTOP)
         return reply
 
@@ -110,10 +117,10 @@ class Worker:
         with contextlib.suppress(BrokenPipeError):  # what happened is read from the other end
             self._process.stdin.write(json.dumps(message).encode() + b"\n")
 
-    def _receive(self, timeout: float) -> dict[str, Any]:
+    def _receive(self, timeout: float, late: str) -> dict[str, Any]:
         assert self._process.stdout is not None
         if not select.select([self._process.stdout], [], [], timeout)[0]:
-            raise WorkerError(f"no answer for {timeout:.0f} s")
+            raise WorkerError(f"{late} {timeout:.0f} s")
         line = self._process.stdout.readline()
         if not line:
             self._errors.seek(0)
@@ -136,6 +143,7 @@ class Row:
         failed: why a library is not among the times.
         loads: seconds until a library had the model ready.
         operations: of a call, or 0.
+        others: cores that other programs kept busy meanwhile, where that can be known.
     """
 
     case: Case
@@ -147,6 +155,7 @@ class Row:
     versions: dict[str, str] = dataclasses.field(default_factory=dict)
     loads: dict[str, float] = dataclasses.field(default_factory=dict)
     operations: float = 0.0
+    others: float | None = None
 
     def median(self, library: str) -> float:
         return statistics.median(self.times[library])
@@ -268,12 +277,13 @@ def _measure(row: Row, workers: dict[str, Worker], budget: float) -> None:
         turns[name] = max(1, min(1000, round(TURN / max(once, 1e-7)))), warm
     names = list(workers)
     times: dict[str, list[float]] = {name: [] for name in names}
+    others = Others([os.getpid(), *(worker.process for worker in workers.values())])
     start, rounds = time.perf_counter(), 0
     while rounds < LEAST_ROUNDS or (rounds < MOST_ROUNDS and time.perf_counter() - start < budget):
         for name in names[rounds % len(names) :] + names[: rounds % len(names)]:
             times[name].append(workers[name].seconds(*turns[name]))
         rounds += 1
-    row.times = times
+    row.times, row.others = times, others.cores()
     if LIMIT in times:
         scale = (row.operations or row.case.amount) / workers[LIMIT].amount
         times[LIMIT] = [seconds * scale for seconds in times[LIMIT]]
@@ -287,9 +297,10 @@ def measure(
     with tempfile.TemporaryDirectory(prefix="peers-") as folder:
         try:
             prepared = Prepared(case, case.make(), Path(folder))
-        except ModuleNotFoundError as error:
+        except ImportError as error:
+            missing = isinstance(error, ModuleNotFoundError)
             for row in rows:
-                row.failed["model"] = f"{error.name} is not installed"
+                row.failed["model"] = f"{error.name} is not installed" if missing else str(error)
             return rows
         for row in rows:
             row.operations = prepared.operations

@@ -37,7 +37,7 @@ def _dots(row: Row, y: float) -> list[str]:
     base = row.median(row.peers()[0])
     found = []
     for name in reversed(ordered(set(row.times) - {LIMIT})):  # ours last: on top
-        value = row.median(name) / base
+        value = row.ratio(row.peers()[0]) if name == OURS else row.median(name) / base
         title = f"<title>{escape(f'{TITLES[name]}: {value:.2f}')}</title>"
         radius = 5 if name == OURS else 4
         found.append(

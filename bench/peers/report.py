@@ -26,8 +26,9 @@ Medians of the times of calls, and after them half of what the middle half of th
 neighbouring calls. **Error** is the largest difference of our results from ONNX Runtime's, or from NumPy in double
 precision, relative to the largest result. **Of limit** is the share of what a probe of the machine reached in the same
 rounds: multiply-adds, bytes copied or bytes read; algorithms that need fewer multiply-adds, such as Winograd's, may
-pass 100 %. How it is measured, and how to run it: [bench/README.md](../bench/README.md). This page is written by
-`make bench-peers`.
+pass 100 %. **Others** is how many cores other programs kept busy meanwhile: from half a core on, times say little, and
+ratios on several threads not much. How it is measured, and how to run it: [bench/README.md](../bench/README.md). This
+page is written by `make bench-peers`.
 """
 
 
@@ -81,6 +82,7 @@ def as_dict(rows: Sequence[Row]) -> dict[str, Any]:
                 "share": row.share(),
                 "limit": row.case.limit,
                 "reference": row.reference,
+                "others": row.others,
                 "failed": row.failed,
                 "libraries": {
                     name: {
@@ -117,9 +119,12 @@ def versions(rows: Sequence[Row]) -> dict[str, str]:
 
 
 def goals(rows: Sequence[Row]) -> Iterator[tuple[str, int, str, str, bool]]:
-    """Figure, threads, what was measured, what is wanted, whether it is met."""
+    """Figure, threads, what was measured, what is wanted, whether it is met; a case that failed misses its goal."""
     for row in rows:
         found = ratio(row)
+        if row.failed.get(OURS) and (row.case.goal or row.case.goal_seconds):
+            yield row.case.name, row.threads, "failed", f"{row.case.goal or row.case.goal_seconds}", False
+            continue
         if row.case.goal is not None and found is not None:
             met = found <= row.case.goal
             yield row.case.name, row.threads, f"{found:.2f} of {TITLES[best(row) or '']}", f"{row.case.goal:.2f}", met
@@ -132,7 +137,7 @@ def goals(rows: Sequence[Row]) -> Iterator[tuple[str, int, str, str, bool]]:
             known = [value for value in map(ratio, of) if value is not None]
             if known:
                 mean = statistics.geometric_mean(known)
-                title = f"{group}, geometric mean of {len(known)}"
+                title = f"{group}, geometric mean of {len(known)} of {len(of)}"
                 yield title, threads, f"{mean:.2f} of the best", f"{goal:.2f}", mean <= goal
 
 
@@ -167,6 +172,7 @@ def _row(row: Row, libraries: Sequence[str]) -> list[str]:
         shown,
         "" if share is None else f"{share:.0%}",
         f"{row.errors[OURS]:.0e}" if OURS in row.errors else "not compared",
+        "" if row.others is None else f"{row.others:.1f}",
     ]
 
 
@@ -207,7 +213,7 @@ def markdown(rows: Sequence[Row], picture: str = "") -> str:
         lines += ["## Goals", "", *_table(("figure", "threads", "measured", "at most", ""), figures)]
     for group, of in groups(rows).items():
         shown = [name for name in libraries if any(takes_part(name, row.case) for row in of)]
-        headings = ["", "threads", *[TITLES[name] for name in shown], "ratio", "of limit", "error"]
+        headings = ["", "threads", *[TITLES[name] for name in shown], "ratio", "of limit", "error", "others"]
         lines += [f"## {group[0].upper()}{group[1:]}", "", *_table(headings, [_row(row, shown) for row in of])]
         if group == CONVOLUTIONS:
             headings = ["GFLOP/s", "threads", *[TITLES[name] for name in (*shown, LIMIT)]]
