@@ -238,6 +238,8 @@ def _tile_result(
     tasks: list[LoopRef] = []
     chunk: LoopRef | None = None
     rows: LoopRef | None = None
+    separate: set[LoopRef] = set()
+    found = contraction(block)
     for item, loop in loops.items():
         extent = constant(item.extent)
         if item is tiling.row:
@@ -247,6 +249,8 @@ def _tile_result(
             tasks.append(over)
         elif item is not tiling.column:
             tasks.append(loop)
+            if found is not None and uses(found.left, item.var) and uses(found.right, item.var):
+                separate.add(loop)
         elif extent is not None and extent <= tiling.width:
             tile["column"] = loop
         else:
@@ -255,6 +259,8 @@ def _tile_result(
     if chunk is not None:
         tasks.append(chunk)
     inside = [tile[name] for name in ("block", "row", "column") if name in tile]
+    # Independent products come one after the other, so that the operands of one stay in the caches.
+    tasks.sort(key=lambda loop: loop not in separate)
     schedule.reorder(*tasks, *([rows] if rows is not None else []), *inside)
     return tasks, rows, tile
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 from tilewright.passes.context import PassContext
 from tilewright.tensorir.errors import ScheduleError
-from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Cast, Expr, IntImm, Var
+from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Cast, Compare, Expr, IntImm, Select, Var
 from tilewright.tensorir.functor import uses_var, walk
 from tilewright.tensorir.schedule import BlockRef, Schedule
 from tilewright.tensorir.stmt import Block, BufferStore, IterVar, PrimFunc
@@ -187,6 +187,29 @@ def _only_load(expr: Expr) -> BufferLoad | None:
     while isinstance(expr, Cast):
         expr = expr.value
     return expr if isinstance(expr, BufferLoad) else None
+
+
+def case_variables(block: Block) -> dict[Var, int | None]:
+    """The variables whose value chooses between formulas, ``select(v == 0, .., select(v == 1, ..))``: None for ``v``
+    itself, ``n`` for ``v % n``."""
+    found: dict[Var, int | None] = {}
+    places = {item.var for item in spatial(block)}
+    for node in walk(block.body):
+        if isinstance(node, Select) and isinstance(node.condition, Compare) and node.condition.op == "eq":
+            chosen = place_in_tile(node.condition.a, places)
+            if chosen is not None and constant(node.condition.b) is not None:
+                found.setdefault(*chosen)
+    return found
+
+
+def place_in_tile(index: Expr, places: Set[Var]) -> tuple[Var, int | None] | None:
+    """``(v, None)`` for one of the variables, ``(v, n)`` for ``v % n``, None for any other index."""
+    if isinstance(index, Var):
+        return (index, None) if index in places else None
+    if isinstance(index, BinaryOp) and index.op == "floormod" and isinstance(index.a, Var) and index.a in places:
+        size = constant(index.b)
+        return None if size is None else (index.a, size)
+    return None
 
 
 def product_of_extents(items: Iterable[IterVar]) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilewright.passes.schedule.facts import (
     block_of,
+    case_variables,
     contraction,
     is_expensive,
     loads,
@@ -58,6 +59,8 @@ def _repeats_work(block: Block, consumers: list[Block]) -> bool:
                 return True  # the same element is read for several results
             if contraction(consumer) is not None and _is_window(load, consumer):
                 return True  # so it is where windows overlap
+    if len(reads) > 1 and (case_variables(block) or any(map(case_variables, consumers))):
+        return True  # each formula that is chosen from would hold the whole of it
     size = sum(1 for _ in walk(block.body))
     return len(reads) > 1 and (is_expensive(block) or len(reads) * size > _MOST_COPIED)
 

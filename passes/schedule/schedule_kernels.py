@@ -2,7 +2,8 @@
 
 For the target ``numba``, whose source is there to be read, only the outermost loops change: they run in parallel.
 Otherwise the rules are, first match: a sum of products is tiled into registers (``contraction``); reductions along rows
-run row by row (``reduction.schedule_rows``); what is left is scheduled block by block. A rule that does not fit leaves
+run row by row (``reduction.schedule_rows``); formulas that are chosen by their place are computed tile by tile
+(``cases``); what is left is scheduled block by block. A rule that does not fit leaves
 a remark and the next one is tried, so that every kernel compiles, if not at its best.
 """
 
@@ -13,6 +14,7 @@ from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
+from tilewright.passes.schedule.cases import schedule_cases
 from tilewright.passes.schedule.contraction import schedule_contraction
 from tilewright.passes.schedule.facts import block_of, contraction, schedule_of
 from tilewright.passes.schedule.inline import inline_producers, reduction_blocks
@@ -44,7 +46,9 @@ class ScheduleKernels(PrimFuncPass):
         contractions = [ref for ref in reduction_blocks(schedule) if contraction(block_of(schedule, ref)) is not None]
         for ref in contractions:
             schedule = self._try(schedule, ctx, "contraction", lambda s, ref=ref: schedule_contraction(s, ref, target))
-        if not contractions and reduction_blocks(schedule):
+        if not reduction_blocks(schedule):
+            schedule = self._try(schedule, ctx, "cases", lambda s: schedule_cases(s, target))
+        elif not contractions:
             reassociate = ctx.opt_level >= _REASSOCIATE_FROM
             schedule = self._try(schedule, ctx, "rows", lambda s: schedule_rows(s, target, reassociate))
         return schedule_rest(schedule, target).func

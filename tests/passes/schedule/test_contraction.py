@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
+from tilewright.graphir.dims import simplify
 from tilewright.passes.schedule.contraction import (
     Tiling,
     _tiles_per_task,
@@ -18,7 +19,8 @@ from tilewright.passes.schedule.facts import block_of
 from tilewright.passes.schedule.inline import reduction_blocks
 from tilewright.tensorir import interpret
 from tilewright.tensorir import tensor as te
-from tilewright.tensorir.functor import walk
+from tilewright.tensorir.expr import IntImm
+from tilewright.tensorir.functor import substitute, walk
 from tilewright.tensorir.schedule import Schedule
 from tilewright.tensorir.stmt import For, PrimFunc
 from tilewright.tensorir.target import Target
@@ -282,3 +284,19 @@ def test_accumulators_are_in_registers_and_start_before_the_sum(epilogue: bool) 
     assert schedule_contraction(schedule, ref, TARGET)
     assert block_of(schedule, ref).writes[0].buffer.scope == "register"
     assert block_of(schedule, ref).init is None
+
+
+def test_independent_products_come_one_after_the_other() -> None:
+    """The operands of one stay in the caches while all of its columns and rows are computed."""
+    left = ((3, 40, 5), lambda o, b, i, j, k: (b, i, k))
+    right = ((8, 3, 5, 8), lambda o, b, i, j, k: (o, b, k, j))
+    schedule = Schedule(sum_of_products((8, 3, 40, 8), left, right))
+    (ref,) = reduction_blocks(schedule)
+    assert schedule_contraction(schedule, ref, TARGET)
+    (loop,) = [node for node in walk(schedule.func.body) if isinstance(node, For) and node.kind == "parallel"]
+    (result,) = [block_of(schedule, ref) for ref in schedule.get_blocks() if ref.name == "product_register"]
+    batch = result.iters[1].value
+    assert isinstance(loop.extent, IntImm)
+    places = [simplify(substitute(batch, {loop.var: IntImm(place)})) for place in range(loop.extent.value)]
+    assert set(places) == {0, 1, 2}
+    assert places == sorted(places)
