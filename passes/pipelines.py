@@ -13,7 +13,7 @@ from tilewright.tensorir.target import Target
 
 
 def graph_pipeline(target: Target | None = None) -> Sequential:
-    """The graph passes: simplify, fold, choose layouts, eliminate, fuse."""
+    """The graph passes: simplify, fold, choose layouts and algorithms, eliminate, fuse."""
     return Sequential(
         [
             graph.InferType(),
@@ -24,6 +24,8 @@ def graph_pipeline(target: Target | None = None) -> Sequential:
             graph.SimplifyExpr(),
             graph.FoldScaleAxis(),
             graph.AlterOpLayout(),
+            graph.FoldConstant(),
+            graph.Winograd(),
             graph.FoldConstant(),
             graph.SimplifyExpr(),
             graph.EliminateCommonSubexpr(),

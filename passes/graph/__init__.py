@@ -16,6 +16,7 @@ from tilewright.passes.graph.remove_unused import RemoveUnusedFunctions
 from tilewright.passes.graph.simplify_expr import SimplifyExpr
 from tilewright.passes.graph.simplify_inference import SimplifyInference
 from tilewright.passes.graph.walk import rewrite_graph
+from tilewright.passes.graph.winograd import Winograd
 
 __all__ = [
     "AlterOpLayout",
@@ -34,5 +35,6 @@ __all__ = [
     "SimplifyInference",
     "ToANormalForm",
     "ToGraphNormalForm",
+    "Winograd",
     "rewrite_graph",
 ]

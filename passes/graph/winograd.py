@@ -1,0 +1,152 @@
+"""``Winograd``: convolutions with 3x3 windows by fewer multiplications, where that is estimated to be faster.
+
+Before::
+
+    %0 = nn.conv2d(%x, const#0, padding=(1, 1, 1, 1), data_layout="NCHW16c", kernel_layout="OIHW16i16o")
+
+After::
+
+    %0 = nn.winograd_input(%x, tile=4, padding=(1, 1, 1, 1))
+    %1 = nn.winograd_weight(const#0, tile=4)                          # FoldConstant computes this
+    %2 = nn.winograd_product(%0, %1)
+    %3 = nn.winograd_output(%2, tile=4, size=(1, 56, 56))
+
+The results round differently (see ``graphir.ops.nn.winograd`` for the method and its error). The estimate compares
+operations at the rate of one core with bytes at the rates of memory and of the cache that the operators' results go
+through; a remark states the times.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from tilewright.graphir.dims import Dim, as_dim
+from tilewright.graphir.expr import Call, Constant, Expr, Function
+from tilewright.graphir.layout import parse_layout
+from tilewright.graphir.module import IRModule
+from tilewright.graphir.op import get_operator
+from tilewright.graphir.ops.nn.conv2d import Conv2dAttrs
+from tilewright.graphir.ops.nn.winograd import POINTS, WINDOW
+from tilewright.graphir.printer import summary
+from tilewright.graphir.types import TensorType
+from tilewright.passes.base import FunctionPass
+from tilewright.passes.config import register_config_option
+from tilewright.passes.context import PassContext
+from tilewright.passes.decorators import function_pass
+from tilewright.passes.graph.walk import is_primitive, rewrite_graph
+from tilewright.passes.registry import register_pass
+from tilewright.tensorir.expr import IntImm
+from tilewright.tensorir.functor import free_vars, substitute
+
+
+@register_config_option("graphir.Winograd")
+@dataclasses.dataclass(frozen=True)
+class WinogradConfig:
+    """Options of ``Winograd``: the rates that its estimate is made with. Only their ratios matter; the defaults were
+    measured on one core with AVX-512."""
+
+    gain: float = dataclasses.field(default=1.15, metadata={"doc": "how many times faster it has to be"})
+    gflops: float = dataclasses.field(default=200.0, metadata={"doc": "10^9 floating-point operations a second"})
+    memory: float = dataclasses.field(default=30.0, metadata={"doc": "10^9 bytes a second from memory"})
+    cache: float = dataclasses.field(default=60.0, metadata={"doc": "10^9 bytes a second from and to the last cache"})
+    unknown: int = dataclasses.field(default=224, metadata={"doc": "what a symbolic height or width is taken for"})
+
+
+@register_pass
+@function_pass(opt_level=3, name="Winograd")
+class Winograd(FunctionPass):
+    """Replaces convolutions by Winograd's transforms and products at their interpolation points."""
+
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        """``func`` with other convolutions where that pays."""
+        if is_primitive(func):
+            return func
+        config: WinogradConfig = ctx.get_config("graphir.Winograd")
+
+        def change(node: Expr) -> Expr:
+            if type(node) is not Call or node.op is not get_operator("nn.conv2d"):
+                return node
+            reason = _unfit(node)
+            if reason is None:
+                tile, text = _fastest(node, config)
+                ctx.remark(text, "applied" if tile else "missed", summary(node))
+                return _transformed(node, tile) if tile else node
+            if reason:
+                ctx.remark(f"no Winograd: {reason}", "missed", summary(node))
+            return node
+
+        return func.with_body(rewrite_graph(func.body, change))
+
+
+def _unfit(node: Call) -> str | None:
+    """Why a convolution cannot be transformed; empty where its window or stride is another, None where it can."""
+    attrs: Conv2dAttrs = node.attrs
+    data, weight = node.args
+    source, kernel = parse_layout(attrs.data_layout), parse_layout(attrs.kernel_layout)
+    extents = kernel.extents(weight.shape)
+    if (extents["H"], extents["W"]) != (WINDOW, WINDOW) or attrs.strides != (1, 1) or attrs.dilation != (1, 1):
+        return ""
+    if attrs.groups != 1:
+        return ""
+    block = source.block("C")
+    if attrs.data_layout != f"NCHW{block}c" or kernel.axes[:4] != tuple((axis, 0) for axis in "OIHW"):
+        return f"its layouts are {attrs.data_layout} and {attrs.kernel_layout}, without blocks of channels"
+    if attrs.kernel_layout != f"OIHW{block}i{kernel.block('O')}o":
+        return f"the kernel's layout {attrs.kernel_layout} does not go with {attrs.data_layout}"
+    if attrs.out_layout != f"NCHW{kernel.block('O')}c":
+        return f"the result's layout is {attrs.out_layout}"
+    if data.dtype not in ("float32", "float64"):
+        return f"its elements are {data.dtype}"
+    if not isinstance(weight, Constant):
+        return "its weight is no constant"
+    return None
+
+
+def _fastest(node: Call, config: WinogradConfig) -> tuple[int, str]:
+    """The size of tiles with the least estimated time, 0 for the direct sum; and a text that says why."""
+    times = {0: _estimate(node, 0, config), **{tile: _estimate(node, tile, config) for tile in POINTS}}
+    best = min(POINTS, key=lambda tile: times[tile])
+    text = f"estimated {times[best] * 1e3:.3f} ms with F({best}x{best}, 3x3), {times[0] * 1e3:.3f} ms direct"
+    return (best, f"Winograd: {text}") if times[best] * config.gain <= times[0] else (0, f"no Winograd: {text}")
+
+
+def _estimate(node: Call, tile: int, config: WinogradConfig) -> float:
+    """Seconds on one core, with tiles of that size or (0) by the direct sum."""
+    data, weight = node.args
+    attrs: Conv2dAttrs = node.attrs
+    channels = parse_layout(attrs.kernel_layout).extents(weight.shape)
+    inputs, outputs = _number(channels["I"], 1), _number(channels["O"], 1)
+    image = parse_layout(attrs.out_layout).extents(node.shape)
+    batch = _number(image["N"], 1)
+    height, width = (_number(image[axis], config.unknown) for axis in "HW")
+    size = 4 if data.dtype == "float32" else 8
+    pixels = batch * height * width
+    if tile:
+        points, places = (tile + 2) ** 2, batch * math.ceil(height / tile) * math.ceil(width / tile)
+        between = 2 * points * places * (inputs + outputs)  # written by one kernel, read by the next
+    else:
+        points, places, between = WINDOW**2, pixels, 2 * pixels * inputs  # the image within its border of zeros
+    operations = 2 * points * inputs * outputs * places
+    moved = size * (between + pixels * (inputs + outputs))
+    weights = size * points * inputs * outputs
+    return operations / (config.gflops * 1e9) + moved / (config.cache * 1e9) + weights / (config.memory * 1e9)
+
+
+def _number(extent: Dim, unknown: int) -> int:
+    """An extent, with ``unknown`` for each symbolic dimension."""
+    if isinstance(extent, int):
+        return extent
+    found = as_dim(substitute(extent, {var: IntImm(unknown) for var in free_vars(extent)}))
+    return found if isinstance(found, int) else unknown
+
+
+def _transformed(node: Call, tile: int) -> Expr:
+    data, weight = node.args
+    attrs: Conv2dAttrs = node.attrs
+    assert isinstance(node.type, TensorType)
+    image = get_operator("nn.winograd_input")(data, tile=tile, padding=attrs.padding)
+    at_points = get_operator("nn.winograd_weight")(weight, tile=tile)
+    products = get_operator("nn.winograd_product")(image, at_points)
+    batch, _, height, width, _ = node.type.shape
+    return get_operator("nn.winograd_output")(products, tile=tile, size=(batch, height, width))
