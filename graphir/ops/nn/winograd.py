@@ -167,8 +167,9 @@ class winograd_weight(Operator):
     def reference(self, args: Sequence[Any], attrs: WinogradAttrs) -> Any:
         (weight,) = args
         matrix = np.array(transforms(attrs.tile).weight)
-        at_points = np.einsum("xi,yj,abij...->xyab...", matrix, matrix, weight.astype(np.float64), optimize=True)
-        return at_points.reshape(-1, *at_points.shape[2:]).astype(weight.dtype)
+        window = np.moveaxis(weight, (2, 3), (0, 1)).reshape(WINDOW**2, -1).astype(np.float64)
+        at_points = (np.kron(matrix, matrix) @ window).astype(weight.dtype)
+        return at_points.reshape(-1, *weight.shape[:2], *weight.shape[4:])
 
     def compute(self, args: Sequence[Tensor], attrs: WinogradAttrs, out: TensorType) -> Tensor:
         (weight,) = args
