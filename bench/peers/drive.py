@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[2]
 OURS, LIMIT = "tilewright", "limit"
 
 #: How long a worker may take to load a model and make its first call, and for every later request.
-LOAD_SECONDS, CALL_SECONDS = 180.0, 60.0
+LOAD_SECONDS, CALL_SECONDS = 120.0, 30.0
 LEAST_ROUNDS, MOST_ROUNDS = 5, 300
 #: A turn of a call shorter than ``LONG`` seconds begins with untimed ones, for ``WARM`` seconds (by number of threads,
 #: which have to wake up): other processes have just filled the caches. Calls under ``TURN`` are repeated for as long.
@@ -233,12 +233,17 @@ def _workers(prepared: Prepared, row: Row, libraries: Sequence[str], spinning: b
                 worker.ready()
                 row.versions[name], row.loads[name] = worker.version, worker.load
             except WorkerError as error:
-                row.failed[name] = str(error)
-                del usable[name]
+                _drop(name, str(error), row, usable)
         yield usable
     finally:
         for worker in started.values():
             worker.close()
+
+
+def _drop(name: str, reason: str, row: Row, workers: dict[str, Worker]) -> None:
+    """A library takes no part any more; it may still be in a call, and keep a core busy."""
+    row.failed[name] = reason
+    workers.pop(name).close()
 
 
 def _check(prepared: Prepared, row: Row, workers: dict[str, Worker]) -> None:
@@ -249,8 +254,7 @@ def _check(prepared: Prepared, row: Row, workers: dict[str, Worker]) -> None:
         try:
             workers[name].ask(save=str(path))
         except WorkerError as error:
-            row.failed[name] = str(error)
-            del workers[name]
+            _drop(name, str(error), row, workers)
             continue
         with np.load(path) as file:
             results[name] = [file[key] for key in file.files]
@@ -265,14 +269,17 @@ def _check(prepared: Prepared, row: Row, workers: dict[str, Worker]) -> None:
     for name, found in results.items():
         row.errors[name] = _difference(found, expected)
         if row.errors[name] > TOLERANCE:
-            row.failed[name] = f"wrong results: {row.errors[name]:.1e} from {row.reference}"
-            del workers[name]
+            _drop(name, f"wrong results: {row.errors[name]:.1e} from {row.reference}", row, workers)
 
 
 def _measure(row: Row, workers: dict[str, Worker], budget: float) -> None:
     turns: dict[str, tuple[int, float]] = {}
-    for name, worker in workers.items():
-        once = min(worker.seconds(calls=1, warm=1e-6) for _ in range(2))
+    for name, worker in list(workers.items()):
+        try:
+            once = min(worker.seconds(calls=1, warm=1e-6) for _ in range(2))
+        except WorkerError as error:
+            _drop(name, str(error), row, workers)
+            continue
         warm = 0.0 if once > LONG else WARM if row.threads == 1 else WARM_THREADS
         turns[name] = max(1, min(1000, round(TURN / max(once, 1e-7)))), warm
     names = list(workers)
@@ -307,7 +314,7 @@ def measure(
             with _workers(prepared, row, libraries, spinning) as workers:
                 try:
                     _check(prepared, row, workers)
-                    if workers:
+                    if set(workers) - {LIMIT}:
                         _measure(row, workers, budget)
                 except WorkerError as error:
                     row.failed["measuring"] = str(error)

@@ -123,7 +123,8 @@ def goals(rows: Sequence[Row]) -> Iterator[tuple[str, int, str, str, bool]]:
     for row in rows:
         found = ratio(row)
         if row.failed.get(OURS) and (row.case.goal or row.case.goal_seconds):
-            yield row.case.name, row.threads, "failed", f"{row.case.goal or row.case.goal_seconds}", False
+            wanted = f"{row.case.goal:.2f}" if row.case.goal is not None else time(row.case.goal_seconds or 0.0)
+            yield row.case.name, row.threads, "failed", wanted, False
             continue
         if row.case.goal is not None and found is not None:
             met = found <= row.case.goal
