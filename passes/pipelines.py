@@ -13,7 +13,7 @@ from tilewright.tensorir.target import Target
 
 
 def graph_pipeline(target: Target | None = None) -> Sequential:
-    """The graph passes: simplify, fold, choose layouts and algorithms, eliminate, fuse."""
+    """The graph passes: simplify, fold, choose layouts and algorithms, eliminate, fuse, hoist."""
     return Sequential(
         [
             graph.InferType(),
@@ -31,6 +31,7 @@ def graph_pipeline(target: Target | None = None) -> Sequential:
             graph.EliminateCommonSubexpr(),
             graph.DeadCodeElimination(),
             graph.FuseOps(),
+            graph.HoistLoopInvariant(),
         ],
         name="graph",
     )

@@ -9,6 +9,7 @@ from tilewright.passes.graph.dead_code import DeadCodeElimination
 from tilewright.passes.graph.fold_constant import FoldConstant
 from tilewright.passes.graph.fold_scale_axis import BackwardFoldScaleAxis, FoldScaleAxis, ForwardFoldScaleAxis
 from tilewright.passes.graph.fuse_ops import FuseOps
+from tilewright.passes.graph.hoist_loop_invariant import HoistLoopInvariant
 from tilewright.passes.graph.infer_type import InferType
 from tilewright.passes.graph.inline_functions import InlineFunctions
 from tilewright.passes.graph.lambda_lift import LambdaLift
@@ -27,6 +28,7 @@ __all__ = [
     "FoldScaleAxis",
     "ForwardFoldScaleAxis",
     "FuseOps",
+    "HoistLoopInvariant",
     "InferType",
     "InlineFunctions",
     "LambdaLift",

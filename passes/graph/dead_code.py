@@ -12,14 +12,13 @@ used by nothing that is live, and the other fields of a tuple of which one is ta
 
 from __future__ import annotations
 
-from tilewright.graphir.expr import Call, Expr, Function, Let, Tuple, TupleGetItem, Var
+from tilewright.graphir.expr import Expr, Function, Let, Tuple, TupleGetItem, Var
 from tilewright.graphir.module import IRModule
-from tilewright.graphir.op import Operator
 from tilewright.graphir.visitor import post_order
 from tilewright.passes.base import FunctionPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass
-from tilewright.passes.graph.walk import rewrite_graph
+from tilewright.passes.graph.walk import rewrite_graph, with_effects
 from tilewright.passes.registry import register_pass
 
 
@@ -54,7 +53,7 @@ def _take_field(node: Expr) -> Expr:
 def _live_variables(body: Expr, order: list[Expr]) -> set[Var]:
     """The variables that a result, or a value with an effect, depends on."""
     lets = {node.var: node for node in order if isinstance(node, Let)}
-    impure = _with_effects(order)
+    impure = with_effects(order)
     live: set[Var] = set()
     seen: set[Expr] = set()
     stack: list[Expr] = [body]
@@ -75,13 +74,3 @@ def _live_variables(body: Expr, order: list[Expr]) -> set[Var]:
         else:
             stack.extend(node.children)
     return live
-
-
-def _with_effects(order: list[Expr]) -> set[Expr]:
-    """The expressions that are made of a call of an impure operator."""
-    found: set[Expr] = set()
-    for node in order:
-        effect = isinstance(node, Call) and isinstance(node.op, Operator) and not node.op.pure
-        if effect or (found and any(child in found for child in node.children)):
-            found.add(node)
-    return found

@@ -22,13 +22,16 @@ A group has at most one anchor: a contraction or a reduction. In three rounds
    them as its input), or an epilogue of the same shape.
 
 ``u`` joins ``d`` only if ``d`` is its immediate post-dominator (see ``dominators``) and all operators on the ways
-between them join too, so that nothing of a group but its last result is used outside. Remarks say what stays apart.
-Constants of one element stay inside a group, others are its arguments. Lets are replaced by sharing first.
+between them join too, so that nothing of a group but its last result is used outside. What is the same in each
+iteration of a loop joins nothing that changes, so that ``HoistLoopInvariant`` can take it out of the loop. Remarks
+say what stays apart. Constants of one element stay inside a group, others are its arguments. Lets are replaced by
+sharing first.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 from tilewright.graphir.dims import shape_equal
 from tilewright.graphir.expr import Call, Constant, Expr, Function, Let, Var
@@ -42,6 +45,7 @@ from tilewright.passes.config import register_config_option
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass
 from tilewright.passes.graph.dominators import PostDominators
+from tilewright.passes.graph.scopes import Scope, find_scopes_outside_loops
 from tilewright.passes.graph.walk import always, children_outside_groups, identity, is_primitive, rewrite_graph
 from tilewright.passes.registry import register_pass
 
@@ -73,7 +77,8 @@ class FuseOps(FunctionPass):
         if any(isinstance(node, Let) for node in order):
             body = rewrite_graph(body, identity, always)
             order = _order(body)
-        fusion = _Fusion(order, config.max_depth, ctx)
+        scopes, _ = find_scopes_outside_loops(order, body, Scope())
+        fusion = _Fusion(order, scopes, config.max_depth, ctx)
         fusion.run()
         return func.with_body(fusion.rewrite(body))
 
@@ -85,7 +90,7 @@ def _order(body: Expr) -> list[Expr]:
 class _Fusion:
     """Groups as a disjoint-set forest over the places in ``order``."""
 
-    def __init__(self, order: list[Expr], max_depth: int, ctx: PassContext) -> None:
+    def __init__(self, order: list[Expr], scopes: Mapping[Expr, Scope], max_depth: int, ctx: PassContext) -> None:
         self.order = order
         self.tree = PostDominators(order, children_outside_groups)
         self.max_depth = max_depth
@@ -93,6 +98,8 @@ class _Fusion:
         count = len(order)
         self.rank = [_rank(node) for node in order]
         self.shape = [node.type.shape if isinstance(node.type, TensorType) else None for node in order]
+        #: Where a group is computed; None for one without inputs, which costs nothing to compute again.
+        self.scope = [scopes[node] if node.children else None for node in order]
         self.parent = list(range(count))
         self.size = [1] * count
         #: Of a group, by its representative: the anchor's place, and whether it is more than elementwise and broadcast
@@ -199,6 +206,9 @@ class _Fusion:
         anchors = [self.anchor[group] for group in groups if self.anchor[group] is not None]
         if len(anchors) > 1:
             return "both have an anchor, and a group holds one"
+        places = {self.scope[group] for group in groups} - {None}
+        if len(places) > 1:
+            return "it would be computed again in each iteration of a loop"
         size = sum(self.size[group] for group in groups)
         if size > self.max_depth:
             return f"the group would hold {size} operators, more than max_depth = {self.max_depth}"
@@ -210,6 +220,7 @@ class _Fusion:
         self.size[root] = size
         self.anchor[root] = anchors[0] if anchors else None
         self.mixed[root] = mixed
+        self.scope[root] = places.pop() if places else None
         return None
 
     def same_shape(self, a: int, b: int) -> bool:

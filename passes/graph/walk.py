@@ -93,6 +93,21 @@ def is_operator_call(node: Expr) -> bool:
     return isinstance(node, Call) and isinstance(node.op, Operator)
 
 
+def with_effects(order: Iterable[Expr], functions: bool = False) -> set[Expr]:
+    """The expressions in ``order``, a post order, that are made of a call of an impure operator.
+
+    Args:
+        functions: whether to count every call of a function of the module, which is not looked into.
+    """
+    found: set[Expr] = set()
+    for node in order:
+        effect = isinstance(node, Call) and isinstance(node.op, Operator) and not node.op.pure
+        effect = effect or (functions and isinstance(node, Call) and isinstance(node.op, GlobalVar))
+        if effect or (found and any(child in found for child in node.children)):
+            found.add(node)
+    return found
+
+
 def nested_functions(root: Function) -> list[Function]:
     """The functions inside ``root`` but fused groups, inner ones first, and ``root`` last."""
 

@@ -151,7 +151,7 @@ def _now(node: Expr) -> Iterable[Expr]:
     if isinstance(node, Loop):
         return (node.trip_count, *node.initial, *node.collect)
     if isinstance(node, Let):
-        return (node.value, node.body)
+        return (node.value, node.var, node.body)
     if isinstance(node, Call):
         return node.args
     return () if isinstance(node, Function) else node.children

@@ -1,0 +1,131 @@
+"""Where the expressions of a graph are computed: in which function body or branch of an ``If``.
+
+A graph without lets does not say it: an expression is computed in the innermost scope that holds all its uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tilewright.graphir.expr import Expr, Function, If, Loop, Var
+from tilewright.passes.graph.walk import children_outside_groups, is_atom, is_primitive, with_effects
+
+
+class Scope:
+    """A function body, one branch of an ``If``, or what is around them all.
+
+    Attributes:
+        outer: the scope around this one.
+        owner: the ``Function`` or ``If`` that opens it; None for the outermost.
+        bound: variables with their values, in order, for passes that name what is computed here.
+    """
+
+    __slots__ = ("bound", "depth", "outer", "owner")
+
+    def __init__(self, outer: Scope | None = None, owner: Expr | None = None) -> None:
+        self.outer = outer
+        self.owner = owner
+        self.depth: int = 0 if outer is None else outer.depth + 1
+        self.bound: list[tuple[Var, Expr]] = []
+
+
+#: Gives the scope that an expression moves to from the one that holds all its uses.
+Move = Callable[[Expr, Scope], Scope]
+
+
+def _stay(_: Expr, scope: Scope) -> Scope:
+    return scope
+
+
+def _common(a: Scope | None, b: Scope) -> Scope:
+    """The innermost scope that holds both; ``b`` if ``a`` is None."""
+    while a is not None and a is not b:
+        if a.depth >= b.depth:
+            a = a.outer
+        else:
+            assert b.outer is not None
+            b = b.outer
+    return b
+
+
+def parts(node: Expr, scope: Scope, opened: Sequence[Scope]) -> list[tuple[Expr, Scope]]:
+    """What ``node``, computed in ``scope``, is made of, each with the scope that it is used in.
+
+    Args:
+        opened: the scopes that ``node`` opens.
+    """
+    if isinstance(node, If):
+        return [(node.condition, scope), (node.then_branch, opened[0]), (node.else_branch, opened[1])]
+    return [(child, opened[0] if opened else scope) for child in children_outside_groups(node)]
+
+
+def find_scopes(
+    order: Sequence[Expr], body: Expr, top: Scope, move: Move = _stay
+) -> tuple[dict[Expr, Scope], dict[Expr, list[Scope]]]:
+    """For each expression the scope in which it is computed, and for functions and branches the scopes that they open.
+
+    Args:
+        order: the expressions below ``body`` in post order, fused groups not entered.
+        top: the scope of ``body``.
+        move: may move expressions outwards, with what only they use.
+    """
+    scopes: dict[Expr, Scope] = {body: top}
+    opened: dict[Expr, list[Scope]] = {}
+    for node in reversed(order):  # users before what they are made of
+        scope = scopes[node] = move(node, scopes[node])
+        if isinstance(node, If):
+            opened[node] = [Scope(scope, node), Scope(scope, node)]
+        elif isinstance(node, Function) and not is_primitive(node):
+            opened[node] = [Scope(scope, node)]
+        for part, used in parts(node, scope, opened.get(node, ())):
+            scopes[part] = _common(scopes.get(part), used)
+    return scopes, opened
+
+
+def find_scopes_outside_loops(
+    order: Sequence[Expr], body: Expr, top: Scope
+) -> tuple[dict[Expr, Scope], dict[Expr, list[Scope]]]:
+    """As :func:`find_scopes`, but what is the same in each iteration of a loop is computed around the loop.
+
+    A branch of an ``If`` in a loop keeps what only it needs, and what has effects stays.
+    """
+    loops = loop_functions(order)
+    if not loops:
+        return find_scopes(order, body, top)
+    depends = _depends(order, loops)
+    fixed = with_effects(order, functions=True)
+
+    def move(node: Expr, scope: Scope) -> Scope:
+        if is_atom(node) or isinstance(node, Function) or node in fixed:
+            return scope
+        while scope.outer is not None and scope.owner in loops and scope.owner not in depends[node]:
+            scope = scope.outer
+        return scope
+
+    return find_scopes(order, body, top, move)
+
+
+def loop_functions(order: Sequence[Expr]) -> set[Expr | None]:
+    """The bodies and conditions of loops, but those that several loops share."""
+    uses: dict[Expr, int] = {}
+    for node in order:
+        if not isinstance(node, (Function, Var)):
+            for child in children_outside_groups(node):
+                if isinstance(child, Function):
+                    uses[child] = uses.get(child, 0) + 1
+    found = [part for node in order if isinstance(node, Loop) for part in (node.body, node.condition)]
+    return {part for part in found if isinstance(part, Function) and uses[part] == 1}
+
+
+def _depends(order: Sequence[Expr], loops: set[Expr | None]) -> dict[Expr, frozenset[Expr]]:
+    """For each expression the functions of loops whose parameters it is computed from, but those inside of it."""
+    nothing: frozenset[Expr] = frozenset()
+    binders = {param: frozenset((node,)) for node in order if isinstance(node, Function) for param in node.params}
+    found: dict[Expr, frozenset[Expr]] = {}
+    for node in order:
+        result = binders.get(node, nothing) if isinstance(node, Var) else nothing
+        for child in children_outside_groups(node):
+            if not found[child] <= result:
+                result |= found[child]
+        found[node] = result - {node} if node in loops else result
+    return found
