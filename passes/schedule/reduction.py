@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from tilewright.passes.context import PassContext
 from tilewright.passes.schedule.elementwise import schedule_elementwise, vector_lanes
 from tilewright.passes.schedule.facts import (
     block_of,
@@ -256,8 +257,9 @@ def _is_position(index: Expr, item: IterVar) -> bool:
     return index is item.var or (constant(index) == 0 and constant(item.extent) == 1)
 
 
-def schedule_rest(schedule: Schedule, target: Target) -> Schedule:
-    """Schedule each block that still has its own plain loops, one by one; one that cannot be keeps them."""
+def schedule_rest(schedule: Schedule, target: Target, ctx: PassContext) -> Schedule:
+    """Schedule each block that still has its own plain loops, one by one; one that cannot be keeps them, with a
+    remark that says why."""
     for ref in schedule.get_blocks():
         if ref.name not in {other.name for other in schedule.get_blocks()}:
             continue
@@ -271,8 +273,9 @@ def schedule_rest(schedule: Schedule, target: Target) -> Schedule:
                 schedule_columns(attempt, ref, target)
             else:
                 schedule_elementwise(attempt, ref, target)
-        except ScheduleError:
-            continue  # this block keeps its plain loops
+        except ScheduleError as error:
+            ctx.remark(f"block {ref.name} keeps its plain loops: {str(error).splitlines()[0]}", kind="missed")
+            continue
         schedule = attempt
     return schedule
 

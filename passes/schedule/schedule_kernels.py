@@ -51,7 +51,7 @@ class ScheduleKernels(PrimFuncPass):
         elif not contractions:
             reassociate = ctx.opt_level >= _REASSOCIATE_FROM
             schedule = self._try(schedule, ctx, "rows", lambda s: schedule_rows(s, target, reassociate))
-        return schedule_rest(schedule, target).func
+        return schedule_rest(schedule, target, ctx).func
 
     def _try(self, schedule: Schedule, ctx: PassContext, rule: str, apply: object) -> Schedule:
         """The schedule after a rule, or as it was where the rule does not fit."""

@@ -110,6 +110,8 @@ def _writes_apart(state: State, path: tuple[Stmt, ...], inner: list[For], block:
     involved = [loop, *(other for other in inner if loop_role(other, block) in ("spatial", "both"))]
     if any(loop_role(other, block) == "both" for other in inner):
         return False
+    if block.name in state.apart and loop_role(loop, block) == "spatial":
+        return True
     return is_injective(spatial_values(block), involved, state.analyzer(loops_in(path) + inner))
 
 

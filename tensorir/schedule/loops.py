@@ -94,7 +94,7 @@ def split(state: State, ref: LoopRef, factors: Sequence[Any]) -> tuple[State, li
         body = guard(body, compare("lt", offset, loop.extent))
     for new in reversed(made):
         body = with_loop_body(new, body)
-    return state.replace({loop: body}), [LoopRef(var) for var in variables]
+    return state.replace({loop: body}, one_to_one=True), [LoopRef(var) for var in variables]
 
 
 def _chain(state: State, refs: Sequence[LoopRef], what: str) -> list[For]:
@@ -151,7 +151,7 @@ def fuse(state: State, refs: Sequence[LoopRef]) -> tuple[State, LoopRef]:
     size = state.analyzer(outer).simplify(size)
     made = For(fused, as_expr(0), size, "serial", chain[-1].body)
     body = substitute_loops(chain[-1].body, values, state.analyzer([*outer, made]))
-    return state.replace({chain[0]: with_loop_body(made, body)}), LoopRef(fused)
+    return state.replace({chain[0]: with_loop_body(made, body)}, one_to_one=True), LoopRef(fused)
 
 
 def reorder(state: State, refs: Sequence[LoopRef], reassociate: bool = False) -> State:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NoReturn
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NoReturn, cast
 
 from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.errors import ScheduleError
@@ -86,7 +86,9 @@ class State:
     """One version of the function, and an index of it: for each block and loop the path of statements from the body
     of the function down to it (both included)."""
 
-    def __init__(self, func: PrimFunc, from_separate_nests: bool | None = None) -> None:
+    def __init__(
+        self, func: PrimFunc, from_separate_nests: bool | None = None, apart: Collection[str] = frozenset()
+    ) -> None:
         self.func = func
         self.blocks: dict[str, tuple[Stmt, ...]] = {}
         self.loops: dict[Var, tuple[Stmt, ...]] = {}
@@ -95,6 +97,12 @@ class State:
         #: blocks have come together only by primitives that keep what a block reads produced in the same iteration,
         #: and predicates only say that iteration variables stay in their ranges.
         self.from_separate_nests = _are_separate(func.body) if from_separate_nests is None else from_separate_nests
+        #: The names of blocks whose spatial variables have other values in each iteration of the loops that drive
+        #: them: those bound to one loop each, and what split and fuse made of them. From the quotients and remainders
+        #: that come of several of these, once simplified, it is hard to find out again.
+        self.apart = frozenset(
+            name for name, path in self.blocks.items() if name in apart or _is_bound_to_loops(cast(Block, path[-1]))
+        )
 
     def _scan(self, stmt: Stmt, above: tuple[Stmt, ...]) -> None:
         path = (*above, stmt)
@@ -210,14 +218,22 @@ class State:
 
     # -- editing -------------------------------------------------------------------------------------------------
 
-    def with_body(self, body: Stmt | None) -> State:
-        """The state after the function's body was replaced."""
-        assert body is not None
-        return State(self.func.with_body(body), self.from_separate_nests)
+    def with_body(self, body: Stmt | None, one_to_one: bool = False) -> State:
+        """The state after the function's body was replaced.
 
-    def replace(self, table: Mapping[Stmt, Stmt | None]) -> State:
+        Args:
+            one_to_one: the iterations of the loops around each block map one to one to those before.
+        """
+        assert body is not None
+        apart = self.apart
+        if not one_to_one:
+            kept = {block.name for block in blocks_in(body) if block is self.blocks.get(block.name, (None,))[-1]}
+            apart = apart & kept
+        return State(self.func.with_body(body), self.from_separate_nests, apart)
+
+    def replace(self, table: Mapping[Stmt, Stmt | None], one_to_one: bool = False) -> State:
         """The state with statements replaced (None: removed, with the loops that become empty)."""
-        return self.with_body(rewrite(self.func.body, table))
+        return self.with_body(rewrite(self.func.body, table), one_to_one)
 
     def allocate(self, buffer: Buffer) -> State:
         """The state with one more buffer, allocated at the top."""
@@ -243,6 +259,11 @@ def _are_separate(stmt: Stmt) -> bool:
         return all(_are_separate(part) for part in stmt.stmts)
     inside = blocks_in(stmt)
     return len(inside) == 1 and inside[0].predicate is None
+
+
+def _is_bound_to_loops(block: Block) -> bool:
+    values = [item.value for item in block.iters if item.kind == "spatial"]
+    return all(isinstance(value, Var) for value in values) and len(set(values)) == len(values)
 
 
 def _unique(name: str, used: Mapping[str, object]) -> str:

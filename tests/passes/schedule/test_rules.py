@@ -472,13 +472,24 @@ def test_block_that_cannot_be_scheduled_keeps_its_loops(monkeypatch: pytest.Monk
         raise ScheduleError("no")
 
     monkeypatch.setattr(reduction, "schedule_elementwise", fails)
-    assert loop_kinds(scheduled(chain(6, 50, small=True))[0]) == {"serial"}
+    func, ctx = scheduled(chain(6, 50, small=True))
+    assert loop_kinds(func) == {"serial"}
+    assert any("keeps its plain loops: no" in remark.message and remark.kind == "missed" for remark in ctx.remarks)
 
 
 def test_scheduled_loops_stay_as_they_are() -> None:
     func, _ = scheduled(dense(64, 64, 64))
     schedule = Schedule(func)
-    assert schedule_rest(schedule, TARGET).func is func
+    assert schedule_rest(schedule, TARGET, PassContext()).func is func
+
+
+@pytest.mark.parametrize("shape", [(4096, 4096), (128, 80), (7, 33), (8, 55, 55, 16), (3, 27, 27, 16), (2, 5000, 3)])
+def test_formulas_of_an_element_run_in_parallel_and_in_vectors(shape: tuple[int, ...]) -> None:
+    x, scale = te.placeholder(shape, name="x"), te.placeholder(shape[:1], name="scale")
+    whole = te.create_prim_func("chain", [x], [te.compute(shape, lambda *i: x[i] * 2.0 + 1.0)])
+    by_row = te.create_prim_func("scaled", [x, scale], [te.compute(shape, lambda *i: x[i] * scale[i[0]])])
+    for func in (whole, by_row):
+        assert {"parallel", "vectorized"} <= loop_kinds(scheduled(func)[0])
 
 
 def test_loops_without_blocks_stay_as_they_were_written() -> None:
