@@ -38,6 +38,8 @@ _TILES_PER_TASK = 8
 _TASKS_PER_THREAD = 4
 #: From this many rows on, copying the vector operand into panels costs less than walking it with large strides.
 _ROWS_WORTH_PACKING = 16
+#: So many rows are enough for a tile: the vectors that they share are loaded often enough.
+_LEAST_ROWS = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +89,7 @@ def plan_tiling(block: Block, target: Target) -> Tiling | None:
         while lanes // 2 >= extent and lanes > 2:
             lanes //= 2
     channel_block = blocks[-1] if blocks and extent == lanes else None
-    row = rows[-1] if rows else None
+    row = _longest_enough(rows) if rows else None
     if row is None and channel_block is None and blocks:
         row = blocks[-1]  # no operand is shared (a depthwise convolution); a tile of several rows hides the latency
     row_extent = constant(row.extent) if row is not None else 1
@@ -119,6 +121,14 @@ def plan_tiling(block: Block, target: Target) -> Tiling | None:
     elif channel_block is None and axis_of(vector, column.var) is not None:
         packed = row_extent is None or row_extent >= _ROWS_WORTH_PACKING
     return Tiling(column, row, channel_block, lanes, height, vectors, vector, packed)
+
+
+def _longest_enough(rows: list[IterVar]) -> IterVar:
+    """The variable for the rows of a tile: the last one, whose elements are nearest in memory, of those that fill a
+    tile; where none does, the longest. A sequence with one item to a step has its rows along the steps."""
+    extents = {item: constant(item.extent) for item in rows}
+    enough = [item for item, extent in extents.items() if extent is None or extent >= _LEAST_ROWS]
+    return enough[-1] if enough else max(reversed(rows), key=lambda item: extents[item] or 0)
 
 
 def _operands(found: Contraction, block: Block) -> tuple[BufferLoad, BufferLoad] | None:

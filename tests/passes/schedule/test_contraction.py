@@ -19,7 +19,7 @@ from tilewright.passes.schedule.facts import block_of
 from tilewright.passes.schedule.inline import reduction_blocks
 from tilewright.tensorir import interpret
 from tilewright.tensorir import tensor as te
-from tilewright.tensorir.expr import IntImm
+from tilewright.tensorir.expr import IntImm, Var
 from tilewright.tensorir.functor import substitute, walk
 from tilewright.tensorir.schedule import Schedule
 from tilewright.tensorir.stmt import For, PrimFunc
@@ -62,6 +62,28 @@ def test_vectors_lie_along_the_last_dimension_and_rows_along_one_of_the_other_op
     assert (tiling.column.var.name, tiling.row.var.name) == ("vi1", "vi0")
     assert tiling.vector_operand.buffer.name == ("b" if operands == 1 else "a")
     assert tiling.block is None
+
+
+@pytest.mark.parametrize(
+    ("shape", "row"),
+    [
+        ((100, 8), 1),
+        ((100, 1), 0),
+        ((100, 3), 0),
+        ((2, 3), 1),
+        ((3, 3), 1),
+        ((3, 2), 0),
+        ((1, 1), 1),
+        ((4, 100, 1), 1),
+        ((Var("n"), 1), 0),
+        ((100, Var("n")), 1),
+    ],
+)
+def test_rows_lie_along_the_last_dimension_that_may_fill_a_tile(shape: tuple[int | Var, ...], row: int) -> None:
+    left = ((*shape, 5), lambda *at: (*at[:-2], at[-1]))
+    tiling = planned(sum_of_products((*shape, 64), left, ((5, 64), lambda *at: (at[-1], at[-2]))))
+    assert tiling.row is not None
+    assert tiling.row.var.name == f"vi{row}"
 
 
 def test_dimension_of_both_operands_is_no_row() -> None:
