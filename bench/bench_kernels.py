@@ -21,11 +21,13 @@ THREADS = sorted({1, tw.Target("llvm").num_threads})
 EPSILON = 1e-5
 
 
-def compiled(inputs: dict[str, tuple[int, ...]], formula: Callable[..., Any], threads: int) -> tw.Executable:
+def compiled(
+    inputs: dict[str, tuple[int, ...]], formula: Callable[..., Any], threads: int, mcpu: str | None = None
+) -> tw.Executable:
     """A model of float32 inputs at optimization level 3."""
     params = [gi.var(name, shape=shape, dtype="float32") for name, shape in inputs.items()]
     with tw.PassContext(opt_level=3):
-        return tw.build(gi.Function(params, formula(*params)), target=tw.Target("llvm", num_threads=threads))
+        return tw.build(gi.Function(params, formula(*params)), target=tw.Target("llvm", mcpu=mcpu, num_threads=threads))
 
 
 def normal(*shape: int, seed: int = 0) -> FloatArray:
@@ -66,6 +68,25 @@ def test_matmul(benchmark: Any, size: int, threads: int) -> None:
         numpy=lambda: a @ b,
         work=Work(FMA, 2 * size**3),
         goals={"share": 0.6} if size == 1024 and threads == 1 else None,
+    )
+
+
+@pytest.mark.parametrize(("name", "mcpu"), [("AVX2", "x86-64-v3"), ("SSE4.2", "x86-64-v2")])
+def test_matmul_of_older_processors(benchmark: Any, name: str, mcpu: str) -> None:
+    """Code for processors with shorter vectors, beside the multiply-adds of those vectors."""
+    if not tw.Target("llvm", mcpu=mcpu).is_runnable:
+        pytest.skip(f"this machine has no {name}")
+    size = 1024
+    a, b = normal(size, size), normal(size, size, seed=1)
+    model = compiled({"a": a.shape, "b": b.shape}, gi.matmul, 1, mcpu)
+    check(model(a, b), a.astype(np.float64) @ b.astype(np.float64), 1e-5)
+    compare(
+        benchmark,
+        call(model, a, b),
+        title=f"matmul {size}, {name}",
+        threads=1,
+        work=Work(FMA, 2 * size**3, mcpu),
+        goals={"share": 0.85} if name == "AVX2" else None,
     )
 
 

@@ -32,7 +32,7 @@ from tilewright.tensorir import (
     sequence,
 )
 from tilewright.tensorir.dtype import FLOAT32
-from tilewright.tensorir.expr import as_expr, call
+from tilewright.tensorir.expr import as_expr
 from tilewright.tensorir.target import Target
 
 FloatArray = npt.NDArray[np.float32]
@@ -64,7 +64,8 @@ def accumulators(target: Target) -> int:
 
 def fma_primfunc(target: Target) -> PrimFunc:
     """``sums = sums * factors[0] + factors[1]`` in registers, ``steps`` times, by each of ``items`` iterations of a
-    parallel loop: ``2 * items * steps * accumulators * lanes`` operations. The sums go to ``result`` at the end."""
+    parallel loop: ``2 * items * steps * accumulators * lanes`` operations. The sums go to ``result`` at the end. The
+    code generator makes one instruction of product and sum where the target has one, as it does for kernels."""
     lanes, count = target.lanes(FLOAT32), accumulators(target)
     items, steps, item, step = Var("items"), Var("steps"), Var("item"), Var("step")
     factors, result = Buffer("factors", (2,), FLOAT32), Buffer("result", (items * (count * lanes),), FLOAT32)
@@ -72,9 +73,7 @@ def fma_primfunc(target: Target) -> PrimFunc:
     scale, shift = (Broadcast(BufferLoad(factors, (as_expr(index),)), lanes) for index in range(2))
     places = [_vector(number * lanes, lanes) for number in range(count)]
     start: list[Stmt] = [BufferStore(sums, const(0.0, FLOAT32.with_lanes(lanes)), (place,)) for place in places]
-    add: list[Stmt] = [
-        BufferStore(sums, call("fma", BufferLoad(sums, (place,)), scale, shift), (place,)) for place in places
-    ]
+    add: list[Stmt] = [BufferStore(sums, BufferLoad(sums, (place,)) * scale + shift, (place,)) for place in places]
     loop = For(step, as_expr(0), steps, "serial", sequence(*add))
     store: list[Stmt] = [
         BufferStore(result, BufferLoad(sums, (place,)), (_vector(item * (count * lanes) + number * lanes, lanes),))
@@ -121,12 +120,12 @@ class Machine:
     """The probes, compiled for one number of threads.
 
     Attributes:
-        target: this machine with that number of threads.
+        target: this machine with that number of threads, or the processor of another name, as which it runs.
         compiled: the machine code of the probes.
     """
 
-    def __init__(self, threads: int) -> None:
-        self.target = Target("llvm", num_threads=threads)
+    def __init__(self, threads: int, mcpu: str | None = None) -> None:
+        self.target = Target("llvm", mcpu=mcpu, num_threads=threads)
         self.lanes = self.target.lanes(FLOAT32)
         functions = [make(self.target) for make in (fma_primfunc, copy_primfunc, read_primfunc)]
         self.compiled: CompiledModule = compile_module(functions, self.target)
@@ -180,6 +179,6 @@ class Machine:
 
 
 @functools.cache
-def machine(threads: int) -> Machine:
-    """The probes for that number of threads, compiled once in a process."""
-    return Machine(threads)
+def machine(threads: int, mcpu: str | None = None) -> Machine:
+    """The probes for that number of threads and processor, compiled once in a process."""
+    return Machine(threads, mcpu)

@@ -39,10 +39,12 @@ class Work(NamedTuple):
     Attributes:
         limit: ``FMA`` or ``COPY``.
         amount: floating-point operations (a multiply-add is two), or bytes read and written.
+        mcpu: the processor whose instructions the probe uses, as the call does; None for this machine's.
     """
 
     limit: str
     amount: float
+    mcpu: str | None = None
 
     @property
     def unit(self) -> str:
@@ -51,7 +53,7 @@ class Work(NamedTuple):
 
     def probe(self, threads: int) -> tuple[Run, float]:
         """A call that does about as much at the machine's limit, and how much it does exactly."""
-        probes = machine(threads)
+        probes = machine(threads, self.mcpu)
         return probes.fma(self.amount) if self.limit == FMA else probes.copy(self.amount)
 
 

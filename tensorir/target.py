@@ -11,12 +11,9 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from tilewright.tensorir.dtype import DataType
+from tilewright.tensorir.processors import features_of
 
 KINDS = ("llvm", "numba")
-
-#: Named processor levels with their features, from the x86-64 psABI (https://gitlab.com/x86-psABIs/x86-64-ABI).
-_AVX2_LEVEL = ("x86-64-v3", "haswell", "broadwell", "znver1", "znver2", "znver3")
-_AVX512_LEVEL = ("x86-64-v4", "skylake-avx512", "cascadelake", "icelake-server", "sapphirerapids", "znver4", "znver5")
 
 
 @functools.cache
@@ -98,20 +95,8 @@ class Target:
         self.mcpu: str = mcpu or (host if mtriple is None else "generic")
         self.num_threads: int = num_threads or available_cores()
         self.is_host: bool = mcpu in (None, host) and mtriple in (None, llvm.get_process_triple())
-        self.features: frozenset[str] = host_features if self.is_host else self._features_of_level()
+        self.features: frozenset[str] = host_features if self.is_host else features_of(self.mcpu, self.mtriple)
         self._tokens: list[contextvars.Token[Target | None]] = []
-
-    def _features_of_level(self) -> frozenset[str]:
-        if self.mtriple.startswith(("aarch64", "arm64")):
-            return frozenset({"neon"})
-        features = {"sse2"}
-        if self.mcpu in _AVX2_LEVEL or self.mcpu in _AVX512_LEVEL:
-            features |= {"sse4.2", "avx", "avx2", "fma", "f16c", "bmi2"}
-        if self.mcpu in _AVX512_LEVEL:
-            features |= {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
-        if self.mcpu == "x86-64-v2":
-            features |= {"sse4.2"}
-        return frozenset(features)
 
     @property
     def is_runnable(self) -> bool:
@@ -129,6 +114,12 @@ class Target:
     def vector_registers(self) -> int:
         """Number of vector registers."""
         return 32 if self.vector_bits == 512 or "neon" in self.features else 16
+
+    @property
+    def tile_registers(self) -> int:
+        """Vector registers for a tile of sums and the factors of one step: all of them, but for one that holds the
+        product where multiplying and adding are two instructions."""
+        return self.vector_registers - (not self.has_fma)
 
     @property
     def has_fma(self) -> bool:

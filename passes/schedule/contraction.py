@@ -3,7 +3,7 @@
 The result is tiled so that a tile of accumulators stays in vector registers: ``rows`` elements along a dimension that
 only one operand has, by ``vectors`` vectors along a dimension that only the other has. Each step of the sum loads one
 vector for each of ``vectors`` and broadcasts one number for each of ``rows``; a tile of P rows by NV vectors needs
-P * NV + NV + 1 registers.
+P * NV + NV + 1 registers, and one more for the product where the target has no fused multiply-add.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def plan_tiling(block: Block, target: Target) -> Tiling | None:
     if panel is not None:
         lanes = math.gcd(lanes, panel)
     height, vectors = choose_tile(
-        row_extent, columns, lanes, target.vector_registers, None if panel is None else panel // lanes, group
+        row_extent, columns, lanes, target.tile_registers, None if panel is None else panel // lanes, group
     )
     if channel_block is not None:
         block_extent = constant(channel_block.extent)
@@ -276,13 +276,14 @@ def _tile_result(
 
 
 def _accumulate(schedule: Schedule, ref: BlockRef, original: Block, at: LoopRef, tiling: Tiling) -> None:
-    """Order the loops of the sum inside a tile: reduction outside, then block, row and lanes; the latter unrolled."""
+    """Order the loops of the sum inside a tile: reduction outside, then row, block and lanes; the latter unrolled. A
+    row's number is broadcast once for all blocks, and need not stay in a register while other rows are computed."""
     inside = schedule.get_loops(ref)
     inside = inside[inside.index(at) + 1 :]
     by_item = loops_by_item(schedule, ref, inside)
     names = [item.var.name for item in original.iters]
     reduced = [by_item[names.index(item.var.name)] for item in reductions(original)]
-    wanted = [item for item in (tiling.block, tiling.row, tiling.column) if item is not None]
+    wanted = [item for item in (tiling.row, tiling.block, tiling.column) if item is not None]
     tile = [by_item[names.index(item.var.name)] for item in wanted]
     steps = [loop for loop in reduced if loop is not None]
     elements = [loop for loop in tile if loop is not None]

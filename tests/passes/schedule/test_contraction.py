@@ -322,3 +322,22 @@ def test_independent_products_come_one_after_the_other() -> None:
     places = [simplify(substitute(batch, {loop.var: IntImm(place)})) for place in range(loop.extent.value)]
     assert set(places) == {0, 1, 2}
     assert places == sorted(places)
+
+
+def test_products_that_share_a_broadcast_number_come_one_after_the_other() -> None:
+    """Blocks of channels: all vectors of a row before the next row, or the numbers of all rows would stay in registers
+    until the second vector is reached."""
+    a, b = te.placeholder((12, 5), name="a"), te.placeholder((2, 5, 8), name="b")
+    k = te.reduce_axis(5, "k")
+    product = te.compute((2, 12, 8), lambda o, i, j: te.sum(a[i, k] * b[o, k, j], axis=k), name="product")
+    schedule = Schedule(te.create_prim_func("f", [a, b], [product]))
+    (ref,) = reduction_blocks(schedule)
+    tiling = plan_tiling(block_of(schedule, ref), TARGET)
+    assert tiling is not None and tiling.block is not None and tiling.vectors == 2
+    assert schedule_contraction(schedule, ref, TARGET)
+    inner = [schedule.get(loop) for loop in schedule.get_loops(ref)[-3:]]
+    assert [(loop.kind, loop.extent.value) for loop in inner] == [
+        ("unrolled", tiling.rows),
+        ("unrolled", tiling.vectors),
+        ("vectorized", 8),
+    ]

@@ -1,0 +1,36 @@
+"""What named x86-64 processors can do, as far as schedules and passes ask: LLVM knows it, but does not tell.
+
+The levels are those of the psABI (https://gitlab.com/x86-psABIs/x86-64-ABI); the rest is what LLVM's table of
+processors (``llvm/lib/TargetParser/X86TargetParser.cpp``) says of them. A name that is not here gets what every
+processor of its architecture has: code for it is right, with shorter vectors than it may have.
+"""
+
+from __future__ import annotations
+
+_BASE = frozenset({"sse2"})
+_SSE42 = _BASE | {"sse3", "ssse3", "sse4.1", "sse4.2", "popcnt"}
+_AVX2 = _SSE42 | {"avx", "avx2", "fma", "f16c", "bmi", "bmi2", "lzcnt"}
+_AVX512 = _AVX2 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
+#: Sums of four products of bytes, of two products of 16-bit integers.
+_VNNI = _AVX512 | {"avx512vnni"}
+#: Sums of two products of bfloat16.
+_BF16 = _VNNI | {"avx512bf16"}
+
+_NAMES = {
+    _SSE42: ("x86-64-v2", "nehalem", "westmere", "silvermont", "goldmont"),
+    _AVX2: ("x86-64-v3", "haswell", "broadwell", "skylake", "znver1", "znver2", "znver3"),
+    _AVX2 | {"avxvnni"}: ("alderlake", "raptorlake", "meteorlake", "gracemont"),
+    _AVX512: ("x86-64-v4", "skylake-avx512"),
+    _VNNI: ("cascadelake", "icelake-client", "icelake-server", "tigerlake", "rocketlake"),
+    _BF16: ("cooperlake", "znver4"),
+    _BF16 | {"avxvnni"}: ("sapphirerapids", "emeraldrapids", "graniterapids", "znver5"),
+}
+
+_FEATURES = {name: features for features, names in _NAMES.items() for name in names}
+
+
+def features_of(mcpu: str, mtriple: str) -> frozenset[str]:
+    """The features of a processor by LLVM's name of it, by LLVM's names of them; on AArch64 those of every one."""
+    if mtriple.startswith(("aarch64", "arm64")):
+        return frozenset({"neon"})
+    return _FEATURES.get(mcpu, _BASE)
