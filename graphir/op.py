@@ -41,11 +41,13 @@ class LayoutChoice:
         plain: the layouts that it has now, one for each argument and, last, that of the result.
         blocked: those that it asks for, in the same order.
         attrs: its attributes then.
+        op: the name of the operator that takes its place; None: none, it stays.
     """
 
     plain: tuple[str, ...]
     blocked: tuple[str, ...]
     attrs: Any
+    op: str | None = None
 
 
 class Operator:

@@ -11,7 +11,7 @@ import numpy as np
 from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.dims import Dim, dim_equal, format_shape
 from tilewright.graphir.expr import const
-from tilewright.graphir.op import NoAttrs, Operator, get_operator, register_operator
+from tilewright.graphir.op import LayoutChoice, NoAttrs, Operator, get_operator, register_operator
 from tilewright.graphir.ops import calls
 from tilewright.graphir.ops.common import (
     FLOATS,
@@ -23,6 +23,7 @@ from tilewright.graphir.ops.common import (
     same_dtype,
     widened,
 )
+from tilewright.graphir.ops.nn.dense import panels
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.expr import Expr, Var, cast
@@ -56,6 +57,10 @@ class matmul(Operator):
     def reference(self, args: Sequence[Any], attrs: Any) -> Any:
         a, b = args
         return np.asarray(np.matmul(widened(a), widened(b))).astype(a.dtype, copy=False)
+
+    def prefer_layout(self, args: Sequence[GraphExpr], attrs: Any, lanes: int) -> LayoutChoice | str:
+        b = args[1]
+        return panels(b, "IO", lanes) if b.ndim == 2 else ""
 
     def compute(self, args: Sequence[Tensor], attrs: Any, out: TensorType) -> Tensor:
         a, b = args

@@ -25,7 +25,7 @@ from __future__ import annotations
 from tilewright.graphir.expr import Call, Expr, Function
 from tilewright.graphir.layout_rewrite import transform
 from tilewright.graphir.module import IRModule
-from tilewright.graphir.op import LayoutChoice, Operator
+from tilewright.graphir.op import LayoutChoice, Operator, get_operator
 from tilewright.graphir.printer import summary
 from tilewright.graphir.types import TensorType
 from tilewright.graphir.visitor import post_order
@@ -100,8 +100,9 @@ class _Layouts:
         if isinstance(choice, LayoutChoice):
             *sources, result = zip(choice.plain, choice.blocked, strict=True)
             args = [self.in_layout(arg, *names) for arg, names in zip(node.args, sources, strict=True)]
-            self.settle(node, Call(op, args, choice.attrs, None, node.span), *result)
-            self.ctx.remark(f"{op.name} works in {', '.join(choice.blocked)}", "applied", summary(node))
+            altered = op if choice.op is None else get_operator(choice.op)
+            self.settle(node, Call(altered, args, choice.attrs, None, node.span), *result)
+            self.ctx.remark(f"{altered.name} works in {', '.join(choice.blocked)}", "applied", summary(node))
             return
         if choice:
             self.ctx.remark(f"{op.name} keeps its layout: {choice}", "missed", summary(node))

@@ -69,10 +69,10 @@ class Tiling:
 
 
 def plan_tiling(block: Block, target: Target) -> Tiling | None:
-    """How to tile a contraction; None if the last dimension of the result gives no vectors: neither operand has it, or
-    both do without lying along it in memory."""
+    """How to tile a contraction; None if the result is empty, or its last dimension gives no vectors: neither operand
+    has it, or both do without lying along it in memory."""
     found = contraction(block)
-    if found is None or not spatial(block):
+    if found is None or not spatial(block) or any(constant(item.extent) == 0 for item in spatial(block)):
         return None
     column = spatial(block)[-1]
     operands = _operands(found, block)

@@ -52,3 +52,27 @@ def test_weight_that_is_an_input_keeps_its_layout() -> None:
     assert "weight_layout=" not in model.ir("optimized")
     data, weight = RNG.standard_normal((7, 12)).astype("f4"), RNG.standard_normal((10, 12)).astype("f4")
     np.testing.assert_allclose(model(data, weight), data.astype("f8") @ weight.T, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(12,), ("n", 12), (3, "n", 12), (2, 3, 5, 12)])
+@pytest.mark.parametrize("columns", [0, 1, 10, 100])
+def test_product_with_a_constant_matrix_is_a_dense_layer_in_panels(shape: tuple[int | str, ...], columns: int) -> None:
+    weight = RNG.standard_normal((12, columns)).astype("f4")
+    x = gi.var("x", shape=shape)
+    with tw.PassContext(opt_level=2):
+        model = tw.build(gi.Function([x], gi.matmul(x, gi.const(weight))))
+    assert "weight_layout=" in model.ir("optimized")
+    assert "layout_transform" not in model.ir("optimized")
+    for rows in (0, 1, 5, 33):
+        data = RNG.standard_normal([rows if size == "n" else size for size in shape]).astype("f4")
+        np.testing.assert_allclose(model(data), data.astype("f8") @ weight, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("shape", "dtype"), [((12,), "f4"), ((2, 12, 5), "f4"), ((12, 5), "f2"), ((12, 5), "i4")])
+def test_product_that_is_no_dense_layer_of_floats_stays(shape: tuple[int, ...], dtype: str) -> None:
+    data, weight = (RNG.uniform(-9, 9, size).astype(dtype) for size in ((2, 3, 12), shape))
+    x = gi.var("x", shape=data.shape, dtype=str(data.dtype))
+    with tw.PassContext(opt_level=2):
+        model = tw.build(gi.Function([x], gi.matmul(x, gi.const(weight))))
+    assert "weight_layout=" not in model.ir("optimized")
+    np.testing.assert_allclose(model(data), np.matmul(data.astype("f8"), weight), rtol=2e-3, atol=1e-5)

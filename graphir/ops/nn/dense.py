@@ -33,6 +33,20 @@ class DenseAttrs:
     weight_layout: str = "OI"
 
 
+def panels(weight: GraphExpr, plain: str, lanes: int) -> LayoutChoice | str:
+    """A dense layer with its weight, which is in the layout ``plain``, in panels of as many outputs as a register tile
+    is wide, where the weight is known when the model is built: it is then packed once, and each step of the sum reads
+    the next cache lines of a panel."""
+    if not isinstance(weight, Constant):
+        return "its weight is not constant"
+    if lanes == 1 or weight.dtype is not compute_type(weight.dtype) or not weight.dtype.is_float:
+        return f"its weight has elements of type {weight.dtype!s}"
+    units = weight.data.shape[plain.index("O")]
+    vectors = min(4 if Target.current().vector_registers >= 32 else 2, max(1, -(-units // lanes)))
+    target = f"OI{lanes * vectors}o"
+    return LayoutChoice(("", plain, ""), ("", target, ""), DenseAttrs(units, target), "nn.dense")
+
+
 @register_operator
 class dense(Operator):
     """``data @ weight.T``: data ``[..., in]``, weight ``[units, in]`` (in ``weight_layout``), result ``[..., units]``.
@@ -82,18 +96,7 @@ class dense(Operator):
         return [data, multiply(weight, factors)]
 
     def prefer_layout(self, args: Sequence[GraphExpr], attrs: DenseAttrs, lanes: int) -> LayoutChoice | str:
-        """Panels of as many outputs as a register tile is wide, for weights that are known when the model is built:
-        they are then packed once, and each step of the sum reads the next cache lines of a panel."""
-        weight = args[1]
-        if attrs.weight_layout != "OI" or not isinstance(weight, Constant):
-            return "its weight is not constant" if attrs.weight_layout == "OI" else ""
-        if lanes == 1 or weight.dtype is not compute_type(weight.dtype) or not weight.dtype.is_float:
-            return f"its weight has elements of type {weight.dtype!s}"
-        units = weight.data.shape[0]
-        vectors = min(4 if Target.current().vector_registers >= 32 else 2, max(1, -(-units // lanes)))
-        target = f"OI{lanes * vectors}o"
-        blocked = dataclasses.replace(attrs, units=units, weight_layout=target)
-        return LayoutChoice(("", "OI", ""), ("", target, ""), blocked)
+        return "" if attrs.weight_layout != "OI" else panels(args[1], "OI", lanes)
 
     def compute(self, args: Sequence[Tensor], attrs: DenseAttrs, out: TensorType) -> Tensor:
         data, weight = args
