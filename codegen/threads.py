@@ -85,7 +85,12 @@ def thread_limit_address() -> int:
     return ctypes.addressof(_limit)
 
 
+def needs_lock() -> bool:
+    """Whether only one thread of the program at a time may run code with parallel loops: so it is with workqueue, which
+    ends the process otherwise."""
+    return _layer == "workqueue"
+
+
 def parallel_lock() -> AbstractContextManager[object]:
-    """What to hold while code with parallel loops runs: workqueue ends the process if two threads of the program
-    start loops at once, the other layers need nothing."""
-    return _workqueue_lock if _layer == "workqueue" else contextlib.nullcontext()
+    """What to hold while code with parallel loops runs: a lock where one is needed."""
+    return _workqueue_lock if needs_lock() else contextlib.nullcontext()

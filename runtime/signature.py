@@ -14,6 +14,8 @@ from tilewright.runtime.dims import bindable_symbols, compile_dims
 from tilewright.tensorir.errors import InputError
 from tilewright.tensorir.expr import Var
 
+_ndarray = np.ndarray
+
 
 @dataclasses.dataclass(frozen=True)
 class Argument:
@@ -41,7 +43,10 @@ class Signature:
         self.outputs = tuple(_flatten(result))
         self.symbols: tuple[Var, ...] = tuple(bindable_symbols([argument.type for argument in inputs]))
         self._names = {argument.name: position for position, argument in enumerate(self.inputs)}
-        self._checks = [_InputCheck(argument, self.symbols) for argument in self.inputs]
+        checks = [_InputCheck(argument, self.symbols) for argument in self.inputs]
+        self._accept = [check.accept for check in checks]
+        self._computed = [(position, check) for position, check in enumerate(checks) if check.computed is not None]
+        self._single = isinstance(result, TensorType)
 
     def __str__(self) -> str:
         return f"({', '.join(map(str, self.inputs))}) -> {self.result}"
@@ -81,20 +86,17 @@ class Signature:
             InputError: an input does not fit; it is named with what was expected and found.
         """
         sizes: dict[int, tuple[int, str]] = {}
-        arrays = []
-        for check, value in zip(self._checks, values, strict=True):
-            arrays.append(check.accept(value, sizes, convert, self))
+        arrays = [accept(value, sizes, convert, self) for accept, value in zip(self._accept, values, strict=True)]
+        if not self.symbols:
+            return arrays, ()
         bound = tuple([sizes[number][0] for number in range(len(self.symbols))])
-        for check, array in zip(self._checks, arrays, strict=True):
-            if check.computed is not None:
-                check.check_computed(array, bound, self)
+        for position, check in self._computed:
+            check.check_computed(arrays[position], bound, self)
         return arrays, bound
 
     def restructure(self, outputs: list[Any]) -> Any:
         """The flat results as the model returns them: one array, or a (nested) tuple."""
-        if isinstance(self.result, TensorType):
-            return outputs[0]
-        return _nested(self.result, iter(outputs))
+        return outputs[0] if self._single else _nested(self.result, iter(outputs))
 
 
 def _nested(found: Type, remaining: Iterator[Any]) -> Any:
@@ -123,6 +125,7 @@ class _InputCheck:
         self.shape = argument.type.shape
         numbers = {symbol: number for number, symbol in enumerate(symbols)}
         self.static = all(isinstance(dim, int) for dim in self.shape)
+        self.expected = self.shape if self.static else None
         self.symbol_axes = [(axis, numbers[dim]) for axis, dim in enumerate(self.shape) if isinstance(dim, Var)]
         self.fixed_axes = [(axis, dim) for axis, dim in enumerate(self.shape) if isinstance(dim, int)]
         computed: list[tuple[int, Dim]] = [
@@ -135,7 +138,14 @@ class _InputCheck:
     def accept(
         self, value: Any, sizes: dict[int, tuple[int, str]], convert: bool, signature: Signature
     ) -> np.ndarray[Any, Any]:
-        array = value if type(value) is np.ndarray else self._as_array(value, convert, signature)
+        if (
+            type(value) is _ndarray
+            and value.dtype is self.dtype
+            and value.flags.carray
+            and value.shape == self.expected
+        ):
+            return value  # what most calls bring
+        array = value if type(value) is _ndarray else self._as_array(value, convert, signature)
         if array.dtype is not self.dtype and array.dtype != self.dtype:
             if not convert:
                 raise self._error(f"element type {array.dtype}", signature, "; cast it, or call with convert=True")

@@ -17,14 +17,15 @@ from tilewright.tensorir.errors import ExecutionError, InputError
 from tilewright.tensorir.expr import Var
 
 Array = np.ndarray[Any, Any]
+_empty = np.empty
 
 #: Runs a function on inputs, outputs, the arena (its address and the memory, and how many bytes of it are to be used)
 #: and the sizes of the symbolic dimensions. The constants are bound already.
 Runner = Callable[[Sequence[Array], Sequence[Array], tuple[int, Array], int, Sequence[int]], None]
 
-#: What follows from the sizes of the symbolic dimensions: the shapes of the results, the bytes of the arena, and
+#: What follows from the sizes of the symbolic dimensions: shape and type of each result, the bytes of the arena, and
 #: whether any result is large enough for the pool.
-_Sizes = tuple[list[tuple[int, ...]], int, bool]
+_Sizes = tuple[list[tuple[tuple[int, ...], np.dtype[Any]]], int, bool]
 
 #: For how many different sizes of the symbolic dimensions a step remembers the resulting shapes.
 _REMEMBERED_SIZES = 256
@@ -78,17 +79,16 @@ class Step:
         known = self._shapes.get(sizes)
         if known is None:
             known = self._remember(sizes)
-        shapes, arena_bytes, large = known
+        results, arena_bytes, large = known
         try:
-            if large:
-                outputs = [self._empty(shape, dtype) for shape, dtype in zip(shapes, self._dtypes, strict=True)]
-            else:
-                outputs = [np.empty(shape, dtype) for shape, dtype in zip(shapes, self._dtypes, strict=True)]
+            empty = self._empty if large else _empty
+            outputs = [empty(shape, dtype) for shape, dtype in results]
             block = self._arenas.take(arena_bytes)
         except (MemoryError, ValueError) as error:  # ValueError: more than NumPy can address
+            shapes = ", ".join(str(shape) for shape, _ in results)
             raise ExecutionError(
-                f"no memory for the results, of shapes {', '.join(map(str, shapes))}, and {arena_bytes} bytes of "
-                f"intermediate values: {error}"
+                f"no memory for the results, of shapes {shapes}, and {arena_bytes} bytes of intermediate values: "
+                f"{error}"
             ) from None
         try:
             self._run(inputs, outputs, block, arena_bytes, sizes)
@@ -109,12 +109,12 @@ class Step:
                     f"{claim.where}: {claim.found!s} is {found}, but it must be {claim.expected!s}, which is {expected}"
                     f" (the sizes are {named})"
                 )
-        shapes = self.output_shapes(sizes)
-        bytes_ = [math.prod(shape) * dtype.itemsize for shape, dtype in zip(shapes, self._dtypes, strict=True)]
+        results = list(zip(self.output_shapes(sizes), self._dtypes, strict=True))
+        bytes_ = [math.prod(shape) * dtype.itemsize for shape, dtype in results]
         (arena_bytes,) = self.arena_bytes(*sizes)
         if len(self._shapes) >= _REMEMBERED_SIZES:
             self._shapes.clear()
-        known = self._shapes[sizes] = (shapes, arena_bytes, max(bytes_, default=0) >= SMALLEST)
+        known = self._shapes[sizes] = (results, arena_bytes, max(bytes_, default=0) >= SMALLEST)
         return known  # not read back: another thread may have cleared what is remembered
 
     def output_shapes(self, sizes: tuple[int, ...]) -> list[tuple[int, ...]]:
