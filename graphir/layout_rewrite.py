@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.graphir.dims import dim_equal
+from tilewright.graphir.dims import Dim, dim_equal
 from tilewright.graphir.expr import Call, Expr
 from tilewright.graphir.layout import parse_layout
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.types import TensorType
 
 
-def transform(x: Expr, source: str, target: str) -> Expr:
-    """``x``, which is in layout ``source``, in layout ``target``."""
+def transform(x: Expr, source: str, target: str, shape: Sequence[Dim] | None = None) -> Expr:
+    """``x``, which is in layout ``source``, in layout ``target``.
+
+    Args:
+        shape: of the result, where that has no blocks and those of ``source`` may not be full.
+    """
     if source == target:
         return x
-    attrs = {"src_layout": source, "dst_layout": target}
+    attrs: dict[str, object] = {"src_layout": source, "dst_layout": target}
+    if shape is not None:
+        wanted, stored = parse_layout(target).extents(shape), parse_layout(source).extents(x.shape)
+        partial = {axis: extent for axis, extent in wanted.items() if not dim_equal(extent, stored[axis])}
+        if partial:
+            attrs["extents"] = partial
     return Call(get_operator("layout_transform"), (x,), attrs, None, x.span)
 
 
@@ -52,9 +61,10 @@ def broadcast_operand(x: Expr, plain: str, target: str) -> Expr | None:
         return None
     shape = (1,) * (source.ndim - found.ndim) + found.shape
     whole = reshape(x, shape)
-    if divides(TensorType(shape), plain, target):
-        return transform(whole, plain, target)
     extents = source.extents(shape)
+    blocks = [extents[axis] for axis in source.primal if blocked.block(axis) > 1]
+    if all(isinstance(extent, int) and extent > 1 for extent in blocks):
+        return transform(whole, plain, target)
     for axis in source.primal:
         if blocked.block(axis) > 1 and not (isinstance(extents[axis], int) and extents[axis] == 1):
             return None

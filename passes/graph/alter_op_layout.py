@@ -71,7 +71,7 @@ class _Layouts:
         found = self.plain.get(node)
         if found is None:
             source, layout, value = self.blocked[node]
-            found = self.plain[node] = transform(value, layout, source)
+            found = self.plain[node] = transform(value, layout, source, node.tensor_type.shape)
         return found
 
     def in_layout(self, node: Expr, source: str, layout: str) -> Expr:

@@ -96,6 +96,8 @@ def _unfit(node: Call) -> str | None:
         return f"the kernel's layout {attrs.kernel_layout} does not go with {attrs.data_layout}"
     if attrs.out_layout != f"NCHW{kernel.block('O')}c":
         return f"the result's layout is {attrs.out_layout}"
+    if attrs.channels:
+        return "its channels do not fill their blocks"
     if data.dtype not in ("float32", "float64"):
         return f"its elements are {data.dtype}"
     if not isinstance(weight, Constant):

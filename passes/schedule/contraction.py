@@ -19,6 +19,7 @@ from tilewright.passes.schedule.facts import (
     constant,
     contraction,
     is_contiguous,
+    loads,
     panel_width,
     product_of_extents,
     reductions,
@@ -285,14 +286,29 @@ def _accumulate(schedule: Schedule, ref: BlockRef, original: Block, at: LoopRef,
     reduced = [by_item[names.index(item.var.name)] for item in reductions(original)]
     wanted = [item for item in (tiling.row, tiling.block, tiling.column) if item is not None]
     tile = [by_item[names.index(item.var.name)] for item in wanted]
-    steps = [loop for loop in reduced if loop is not None]
+    steps = [
+        part
+        for loop, item in zip(reduced, reductions(original), strict=True)
+        if loop is not None
+        for part in _along_blocks(schedule, loop, item, original)
+    ]
     elements = [loop for loop in tile if loop is not None]
-    rest = [loop for loop in inside if loop not in steps and loop not in elements]
+    rest = [loop for loop in inside if loop not in reduced and loop not in elements]
     schedule.reorder(*rest, *steps, *elements)
     stages = [schedule.decompose_reduction(ref, steps[0])] if steps else []
     for stage in (*stages, ref):
         own = schedule.get_loops(stage)
         _mark_tile(schedule, own[len(own) - len(elements) :], tiling)
+
+
+def _along_blocks(schedule: Schedule, loop: LoopRef, item: IterVar, block: Block) -> list[LoopRef]:
+    """The loop over a reduction variable; over blocks and over the places of a block, where some operand has such."""
+    widths = [panel_width(load, item.var) for load in loads(block)]
+    width = next((width for width in widths if width is not None), None)
+    extent = constant(item.extent)
+    if width is None or extent is None or extent <= width:
+        return [loop]
+    return schedule.split(loop, [None, width])
 
 
 def loops_by_item(schedule: Schedule, ref: BlockRef, loops: list[LoopRef]) -> list[LoopRef | None]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tilewright as tw
 from tilewright import graphir as gi
 from tilewright.graphir.ops.common import FLOATS, NUMBERS
 
@@ -106,6 +107,22 @@ def blocked(x: Any, block: int) -> Any:
 
 def plain(x: Any) -> Any:
     return x.transpose(0, 1, 4, 2, 3).reshape(x.shape[0], -1, *x.shape[2:4])
+
+
+@pytest.mark.parametrize("channels", [1, 5, 7])
+def test_conv2d_never_reads_behind_the_channels_of_the_last_block(channels: int) -> None:
+    rng = np.random.default_rng(channels)
+    data = np.full((1, -(-channels // 4) * 4, 6, 5), np.nan, np.float32)
+    data[:, :channels] = rng.standard_normal((1, channels, 6, 5))
+    weight = rng.standard_normal((8, data.shape[1], 3, 3)).astype(np.float32)
+    lanes = weight.reshape(2, 4, -1, 4, 3, 3).transpose(0, 2, 4, 5, 3, 1).copy()
+    attrs = {"data_layout": "NCHW4c", "kernel_layout": "OIHW4i4o", "padding": 1, "channels": channels}
+    x = gi.var("x", shape=blocked(data, 4).shape)
+    mod = gi.IRModule.from_expr(gi.Function([x], gi.nn.conv2d(x, gi.const(lanes), **attrs)))
+    expected = convolve(data[:, :channels].astype("f8"), weight[:, :channels].astype("f8"), padding=(1, 1, 1, 1))
+    image = np.ascontiguousarray(blocked(data, 4))
+    for target in ("llvm", "numba"):
+        np.testing.assert_allclose(plain(tw.build(mod, target=target)(image)), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(

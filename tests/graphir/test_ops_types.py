@@ -90,6 +90,16 @@ def test_every_operator_states_all_facts(name: str) -> None:
             "nn.conv2d: data: expected a tensor in layout NCHW4c",
         ),
         (
+            lambda: gi.nn.conv2d(
+                t(1, 2, 3, 3, 4),
+                t(1, 2, 1, 1, 4, 4),
+                data_layout="NCHW4c",
+                kernel_layout="OIHW4i4o",
+                channels=4,
+            ),
+            "nn.conv2d: channels: expected 5 to 8, which is in the last block, found 4",
+        ),
+        (
             lambda: gi.nn.max_pool2d(t(1, 1, 4, 4), 2, padding=2),
             "nn.max_pool2d: padding: expected less than the window's",
         ),

@@ -77,9 +77,45 @@ def test_a_depthwise_convolution_works_on_blocks_as_its_neighbours_do(keeps_valu
     assert transforms(after) == [("NCHW", "NCHW8c"), ("NCHW8c", "NCHW")]
 
 
-def test_channels_that_fill_half_vectors_alone_lie_in_smaller_blocks(keeps_values):
+@pytest.mark.parametrize("channels", [5, 12, 17])
+def test_the_last_block_of_channels_may_be_full_in_part(keeps_values, channels):
     x = gi.var("x", shape=("n", 8, 8, 8))
-    mod = gi.IRModule({"main": gi.Function([x], conv(gi.nn.relu(conv(x, 12)), 16))})
+    mod = gi.IRModule({"main": gi.Function([x], conv(gi.nn.relu(conv(x, channels)), 16))})
+    after = keeps_values(PIPELINE, mod, RNG.standard_normal((2, 8, 8, 8)).astype(np.float32))
+    assert transforms(after) == [("NCHW", "NCHW8c"), ("NCHW8c", "NCHW")]
+    (first, second) = [call for call in call_nodes(after["main"].body) if call.op.name == "nn.conv2d"]
+    assert first.attrs.channels == 0
+    assert second.attrs.channels == channels
+
+
+def test_what_is_behind_the_channels_is_never_read(keeps_values):
+    x = gi.var("x", shape=(1, 12, 6, 6))
+    # 0 / 0 behind the channels, which the second convolution must not multiply, not even by zero
+    quotient = gi.nn.relu(conv(x, 12, 1)) / gi.const(RNG.uniform(1, 2, (12, 1, 1)).astype(np.float32))
+    mod = gi.IRModule({"main": gi.Function([x], conv(quotient, 16))})
+    after = keeps_values(PIPELINE, mod, RNG.standard_normal((1, 12, 6, 6)).astype(np.float32))
+    assert transforms(after) == [("NCHW", "NCHW8c"), ("NCHW8c", "NCHW")]
+
+
+def test_a_depthwise_convolution_fills_its_last_block_up(keeps_values):
+    x = gi.var("x", shape=(1, 8, 8, 8))
+    weight = gi.const(RNG.standard_normal((12, 1, 3, 3)).astype(np.float32))
+    depthwise = gi.nn.conv2d(conv(x, 12), weight, padding=(1, 1), groups=12)
+    mod = gi.IRModule({"main": gi.Function([x], depthwise)})
+    after = keeps_values(PIPELINE, mod, RNG.standard_normal((1, 8, 8, 8)).astype(np.float32))
+    assert [call.attrs.groups for call in call_nodes(after["main"].body) if call.op.name == "nn.conv2d"] == [1, 16]
+
+
+def test_images_whose_last_blocks_are_not_full_are_joined_in_the_plain_layout(keeps_values):
+    x = gi.var("x", shape=(1, 8, 4, 4))
+    mod = gi.IRModule({"main": gi.Function([x], conv(gi.concatenate([conv(x, 12), conv(x, 8)], axis=1), 8))})
+    after = keeps_values(PIPELINE, mod, RNG.standard_normal((1, 8, 4, 4)).astype(np.float32))
+    assert ("NCHW8c", "NCHW") in transforms(after)[:-1]
+
+
+def test_channels_that_fill_half_a_vector_lie_in_a_smaller_block(keeps_values):
+    x = gi.var("x", shape=("n", 8, 8, 8))
+    mod = gi.IRModule({"main": gi.Function([x], conv(gi.nn.relu(conv(x, 4)), 16))})
     after = keeps_values(PIPELINE, mod, RNG.standard_normal((2, 8, 8, 8)).astype(np.float32))
     assert transforms(after) == [("NCHW", "NCHW8c"), ("NCHW8c", "NCHW")]
     (first, second) = [call for call in call_nodes(after["main"].body) if call.op.name == "nn.conv2d"]
@@ -95,7 +131,7 @@ def test_groups_of_whole_blocks_work_on_them(keeps_values, groups):
     assert transforms(after) == [("NCHW", "NCHW8c"), ("NCHW8c", "NCHW")]
 
 
-@pytest.mark.parametrize(("channels", "groups", "reason"), [(10, 1, "no whole blocks"), (8, 4, "groups")])
+@pytest.mark.parametrize(("channels", "groups", "reason"), [(3, 1, "too few for blocks"), (8, 4, "groups")])
 def test_a_convolution_that_stays_says_why(channels, groups, reason):
     x = gi.var("x", shape=(1, 8, 4, 4))
     weight = gi.const(np.ones((channels, 8 // groups, 1, 1), np.float32))
