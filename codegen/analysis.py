@@ -18,13 +18,10 @@ def unique_nodes(root: Node) -> Iterator[Node]:
     while stack:
         current = stack.pop()
         yield current
-        for name, role in current.node_fields:
-            value = getattr(current, name)
-            found = value if role == "children" else (value,) if role == "child" and value is not None else ()
-            for node in found:
-                if node not in seen:
-                    seen.add(node)
-                    stack.append(node)
+        for node in current.parts():
+            if node not in seen:
+                seen.add(node)
+                stack.append(node)
 
 
 def representatives(roots: Sequence[Expr]) -> dict[Expr, Expr]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, Var
+from tilewright.tensorir.expr import Buffer, BufferLoad, Compare, Expr, IntImm, Select, Var, compare
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import BufferStore, PrimFunc, Stmt
 
@@ -79,29 +79,12 @@ class Mutator:
 
     def generic_mutate(self, node: Any) -> Any:
         """``node`` with its owned nodes and buffers mutated; ``node`` itself if none changed."""
-        changed = False
-        values: list[Any] = []
-        for name, role in node.node_fields:
-            value = getattr(node, name)
-            new: Any = value
-            if role == "child":
-                if value is not None:
-                    new = self.mutate(value)
-            elif role == "children":
-                new = self.mutate_all(value)
-            elif role == "buffer":
-                new = self.mutate_buffer(value)
-            elif role == "new_buffer":
-                new = self.mutate_new_buffer(value)
-            elif role == "definition":
-                new = self.mutate_definition(value)
-            changed = changed or new is not value
-            values.append(new)
-        return type(node)(*values) if changed else node
+        return node.rebuild(self)
 
     def mutate_all(self, nodes: tuple[Any, ...]) -> tuple[Any, ...]:
         """Each of ``nodes`` mutated; the same tuple if none changed."""
-        new = tuple([self.mutate(node) for node in nodes])
+        mutate = self.mutate
+        new = tuple([mutate(node) for node in nodes])
         for before, after in zip(nodes, new, strict=True):
             if before is not after:
                 return new
@@ -163,12 +146,27 @@ def substitute(node: N, values: Mapping[Var, Expr], buffers: Mapping[Buffer, Buf
 
 
 class _Renamer(_Substituter):
-    """Gives every variable and buffer that is defined inside a new identity."""
+    """Gives every variable and buffer that is defined inside a new identity, and replaces others."""
 
-    def __init__(self, suffix: str) -> None:
+    def __init__(self, suffix: str, values: Mapping[Var, Expr]) -> None:
         super().__init__({}, {})
-        self.values: dict[Var, Expr] = {}
+        self.values: dict[Var, Expr] = dict(values)
         self.suffix = suffix
+
+    def mutate_Select(self, op: Select) -> Expr:
+        chosen = self._chosen(op.condition)
+        if chosen is None:
+            return self.generic_mutate(op)  # type: ignore[no-any-return]
+        return self.mutate(op.true_value if chosen else op.false_value)  # type: ignore[no-any-return]
+
+    def _chosen(self, condition: Expr) -> bool | None:
+        """What ``condition`` says where the values are all that it compares: formulas that are not chosen, of which
+        there may be many, need not be copied to be dropped again."""
+        if not isinstance(condition, Compare):
+            return None
+        a, b = self.values.get(condition.a, condition.a), condition.b  # type: ignore[call-overload]
+        known = compare(condition.op, a, b) if isinstance(a, IntImm) and isinstance(b, IntImm) else None
+        return bool(known.value) if isinstance(known, IntImm) else None
 
     def mutate_definition(self, var: Any) -> Any:
         if not isinstance(var, Var):
@@ -193,10 +191,11 @@ class _Renamer(_Substituter):
         return self.buffers.get(buffer, buffer)
 
 
-def copy_with_fresh_definitions(stmt: Stmt, suffix: str = "") -> Stmt:
+def copy_with_fresh_definitions(stmt: Stmt, suffix: str = "", values: Mapping[Var, Expr] | None = None) -> Stmt:
     """A copy of ``stmt`` in which every variable and buffer that it defines is a new object, as needed wherever a
-    statement is to stand twice in one function."""
-    result: Stmt = _Renamer(suffix).mutate(stmt)
+    statement is to stand twice in one function. ``values`` replace variables that it uses; a ``select`` that compares
+    one of them with a constant becomes what it selects."""
+    result: Stmt = _Renamer(suffix, values or {}).mutate(stmt)
     return result
 
 
@@ -206,14 +205,9 @@ def walk(node: Node) -> Iterator[Node]:
     while stack:
         current = stack.pop()
         yield current
-        found: list[Node] = []
-        for name, role in current.node_fields:
-            value = getattr(current, name)
-            if role == "child" and value is not None:
-                found.append(value)
-            elif role == "children":
-                found.extend(value)
-        stack.extend(reversed(found))
+        parts = current.parts()
+        if parts:
+            stack.extend(parts[::-1])
 
 
 def leaves(node: Node) -> frozenset[Node]:
@@ -244,20 +238,11 @@ def leaves(node: Node) -> frozenset[Node]:
     return node._leaves
 
 
-def _parts_and_buffers(node: Node) -> tuple[list[Node], list[Node]]:
+def _parts_and_buffers(node: Node) -> tuple[tuple[Node, ...], list[Node]]:
     """What ``node`` owns, and what it is or accesses itself."""
-    parts: list[Node] = []
     own: list[Node] = [node] if isinstance(node, Var) else []
-    for name, role in node.node_fields:
-        if role == "child":
-            value = getattr(node, name)
-            if value is not None:
-                parts.append(value)
-        elif role == "children":
-            parts.extend(getattr(node, name))
-        elif role == "buffer":
-            own.append(getattr(node, name))
-    return parts, own
+    own.extend(getattr(node, name) for name, role in node.node_fields if role == "buffer")
+    return node.parts(), own
 
 
 def accesses_buffers(expr: Expr) -> bool:

@@ -61,6 +61,14 @@ def derived(*, init: Literal[False] = False, **kwargs: Any) -> Any:
     return dataclasses.field(init=init, metadata={"role": "derived"}, **kwargs)
 
 
+def _no_parts(_: Any) -> tuple[Any, ...]:
+    return ()
+
+
+def _itself(node: Any, _: Any) -> Any:
+    return node
+
+
 class Node:
     """Base of all loop-level IR nodes."""
 
@@ -71,6 +79,12 @@ class Node:
 
     #: (name, role) of each field that is part of the node, in order.
     node_fields: ClassVar[tuple[tuple[str, str], ...]] = ()
+
+    #: What the node owns, in the order of its fields; derived from them.
+    parts: ClassVar[Callable[[Any], tuple[Any, ...]]] = _no_parts
+
+    #: The node with what it owns, uses and defines as a mutator changes it, or the node itself; derived as well.
+    rebuild: ClassVar[Callable[[Any, Any], Any]] = _itself
 
     #: Set by the printer, which knows every node class and so cannot be imported from here.
     to_text: ClassVar[Callable[[Node], str]] = object.__repr__
@@ -93,4 +107,42 @@ def node(cls: type[T]) -> type[T]:
         for field in dataclasses.fields(made)  # type: ignore[arg-type]
         if field.metadata.get("role") != "derived"
     )
+    made.parts, made.rebuild = _derived_functions(made)  # type: ignore[attr-defined]
     return made
+
+
+#: How a mutator treats what a field holds, by the role of the field.
+_MUTATED = {
+    "child": "None if old_{0} is None else mutate(old_{0})",
+    "children": "mutator.mutate_all(old_{0})",
+    "buffer": "mutator.mutate_buffer(old_{0})",
+    "new_buffer": "mutator.mutate_new_buffer(old_{0})",
+    "definition": "mutator.mutate_definition(old_{0})",
+}
+
+
+def _derived_functions(cls: Any) -> tuple[Callable[[Any], tuple[Any, ...]], Callable[[Any, Any], Any]]:
+    """``parts`` and ``rebuild`` of a class of nodes.
+
+    They are written out and compiled, as dataclasses are: passes call them for every node of a program, and a loop over
+    the fields that asks for the role of each takes several times as long.
+    """
+    fields = cls.node_fields
+    owned = [(name, role) for name, role in fields if role in ("child", "children")]
+    optional = {field.name for field in dataclasses.fields(cls) if "None" in str(field.type)}
+    items = [f"*node.{name}" if role == "children" else f"node.{name}" for name, role in owned]
+    tests = "".join(
+        f"    if node.{name} is None: return tuple(part for part in ({', '.join(items)},) if part is not None)\n"
+        for name, _ in owned
+        if name in optional
+    )
+    lines = [f"def parts(node):\n{tests}    return ({''.join(item + ', ' for item in items)})"]
+    mutated = {name: _MUTATED[role].format(name) for name, role in fields if role in _MUTATED}
+    lines.append("def rebuild(node, mutator):\n    mutate = mutator.mutate")
+    lines += [f"    old_{name} = node.{name}\n    new_{name} = {value}" for name, value in mutated.items()]
+    unchanged = " and ".join(f"new_{name} is old_{name}" for name in mutated) or "True"
+    values = [f"new_{name}" if name in mutated else f"node.{name}" for name, _ in fields]
+    lines.append(f"    return node if {unchanged} else cls({', '.join(values)})")
+    namespace: dict[str, Any] = {"cls": cls}
+    exec("\n".join(lines), namespace)
+    return namespace["parts"], namespace["rebuild"]

@@ -131,13 +131,8 @@ def _largest(expr: Expr, facts: _LoopFacts) -> Iterator[Expr]:
         if not _is_constant(expr):
             yield expr
         return
-    for name, role in expr.node_fields:
-        value = getattr(expr, name)
-        if role == "child" and value is not None:
-            yield from _largest(value, facts)
-        elif role == "children":
-            for item in value:
-                yield from _largest(item, facts)
+    for part in expr.parts():
+        yield from _largest(part, facts)
 
 
 def _is_division(expr: Expr) -> bool:

@@ -78,12 +78,7 @@ def expression_cost(expr: Expr) -> int:
             cost += _DIVISION_COST
         elif not isinstance(node, (Var, IntImm)):
             cost += 1
-        for name, role in node.node_fields:
-            value = getattr(node, name)
-            if role == "child" and value is not None:
-                stack.append(value)
-            elif role == "children":
-                stack.extend(value)
+        stack.extend(node.parts())
     return cost
 
 

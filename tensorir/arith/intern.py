@@ -117,9 +117,5 @@ def reads_memory(expr: Expr) -> bool:
         current = stack.pop()
         if isinstance(current, BufferLoad) or (isinstance(current, Call) and not is_pure_call(current)):
             return True
-        for name, role in current.node_fields:
-            if role == "child" and getattr(current, name) is not None:
-                stack.append(getattr(current, name))
-            elif role == "children":
-                stack.extend(getattr(current, name))
+        stack.extend(current.parts())
     return False
