@@ -20,7 +20,7 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
 from tilewright.tensorir.expr import Expr, IntImm, Var, const
-from tilewright.tensorir.functor import Mutator, copy_with_fresh_definitions, substitute, walk
+from tilewright.tensorir.functor import Mutator, copy_with_fresh_definitions, walk
 from tilewright.tensorir.stmt import BufferStore, Evaluate, For, PrimFunc, Stmt, sequence
 
 
@@ -71,11 +71,8 @@ def count_steps(stmt: Stmt) -> int:
 
 def unroll(var: Var, low: Expr, extent: int, body: Stmt) -> Stmt:
     """``extent`` copies of ``body``, one for each value of ``var`` from ``low``, each with its own definitions."""
-    copies: list[Stmt] = []
-    for number in range(extent):
-        copy = body if number == 0 else copy_with_fresh_definitions(body)
-        copies.append(substitute(copy, {var: low + const(number, var.dtype)}))
-    return sequence(*copies)
+    numbers = [low + const(number, var.dtype) for number in range(extent)]
+    return sequence(*[copy_with_fresh_definitions(body, values={var: number}) for number in numbers])
 
 
 def unroll_loops(func: PrimFunc, ctx: PassContext | None = None) -> PrimFunc:

@@ -54,5 +54,23 @@ def test_what_would_be_too_long_stays_a_loop_and_says_so():
     assert any("max_unroll" in remark.message for remark in ctx.remarks)
 
 
+def test_each_copy_holds_only_the_formula_that_it_chooses(rewrites):
+    chosen = """
+primfunc @f(A: Buffer[(3,), float32], B: Buffer[(3,), float32]) attrs {"num_outputs": 1} {
+  for i in unrolled(3) {
+    B[i] = select(i == 0, A[0], select(i < 2, A[1] * 2.0, A[i] - 1.0))
+  }
+}
+"""
+    written_out = """
+primfunc @f(A: Buffer[(3,), float32], B: Buffer[(3,), float32]) attrs {"num_outputs": 1} {
+  B[0] = A[0]
+  B[1] = A[1] * 2.0
+  B[2] = A[2] - 1.0
+}
+"""
+    rewrites(unroll_loops, chosen, written_out)
+
+
 def test_results_stay(keeps_results):
     keeps_results(unroll_loops, SHORT.replace("KIND", "unrolled"))
