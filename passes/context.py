@@ -50,6 +50,8 @@ class Running(threading.local):
         #: The passes of the pipelines that are running, by name.
         self.pipeline: Mapping[str, Pass] = {}
         self.default_context: PassContext | None = None
+        #: Lists that get the remarks of this thread as well, innermost last.
+        self.collecting: list[list[Remark]] = []
 
 
 RUNNING = Running()
@@ -165,15 +167,31 @@ class PassContext:
         is shown as one line; a module pass names the function that it is working on, if any, with ``function``.
         """
         info = RUNNING.info
-        self._remarks.append(
-            Remark(
-                pass_name=info.name if info is not None else "",
-                function=function if function is not None else RUNNING.function or "",
-                kind=kind,
-                message=message,
-                place="" if place is None else summary(place) if isinstance(place, Expr) else str(place),
-            )
+        said = Remark(
+            pass_name=info.name if info is not None else "",
+            function=function if function is not None else RUNNING.function or "",
+            kind=kind,
+            message=message,
+            place="" if place is None else summary(place) if isinstance(place, Expr) else str(place),
         )
+        self.repeat([said])
+        for collected in RUNNING.collecting:
+            collected.append(said)
+
+    def repeat(self, remarks: Iterable[Remark]) -> None:
+        """Take over remarks of passes that ran at another time, in another context."""
+        self._remarks.extend(remarks)
+
+    @staticmethod
+    @contextlib.contextmanager
+    def collecting_remarks() -> Iterator[list[Remark]]:
+        """The remarks that passes make in this thread inside the ``with`` block, in whichever context."""
+        collected: list[Remark] = []
+        RUNNING.collecting.append(collected)
+        try:
+            yield collected
+        finally:
+            RUNNING.collecting.pop()
 
     @contextlib.contextmanager
     def in_function(self, name: str) -> Iterator[None]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from tilewright.graphir.dims import dim_equal
-from tilewright.graphir.expr import Expr, Function, Var, const
+from tilewright.graphir.dims import Dim, dim_equal
+from tilewright.graphir.expr import Constant, Expr, Function, Var, const
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import Operator
 from tilewright.graphir.printer import summary
@@ -23,10 +24,11 @@ from tilewright.passes.lower.primitive import flat_types
 from tilewright.passes.lower.segments import binds_sizes, cut
 from tilewright.passes.pipelines import STAGES
 from tilewright.passes.sequential import Sequential
-from tilewright.runtime.compile import Code, compile_functions
-from tilewright.runtime.executable import Executable
+from tilewright.runtime import kept
+from tilewright.runtime.compile import Code, MachineCode, code_stages, compile_functions
+from tilewright.runtime.executable import Executable, Stage
 from tilewright.runtime.signature import Argument, Signature
-from tilewright.runtime.steps import Claim, PlacedStep, Step, Steps
+from tilewright.runtime.steps import Claim, PlacedStep, Runner, Step, Steps
 from tilewright.tensorir.errors import InputError, PassError, TypeInferenceError
 from tilewright.tensorir.expr import Var as SizeVar
 from tilewright.tensorir.stmt import PrimFunc
@@ -77,65 +79,134 @@ def build(
     if "graph" in after:
         with target:
             mod = after["graph"](mod)
-    modules: dict[str, list[IRModule]] = {"graph": [mod]}
     if not binds_sizes(mod):
-        compiled = _compile(mod, target, modules, after)
+        compiled = _compile(mod, target, after)
         signature = Signature(_arguments(compiled.function), _result(compiled.function))
-        step = compiled.step(signature.symbols)
-        return Executable(signature, step, target, modules, [compiled.code.stages()])
+        return Executable(signature, compiled.step(signature.symbols), target, _stages(mod, target, [compiled]))
     function = InferType()(mod)["main"]
     assert isinstance(function, Function)
     signature = Signature(_arguments(function), _result(function))
     pieces = cut(mod, signature.symbols)
     symbols = list(signature.symbols)
     steps: list[PlacedStep] = []
-    stages: list[Mapping[str, Callable[[], str]]] = []
+    segments: list[_Compiled] = []
     for segment in pieces.segments:
         symbols += [symbol for symbol, _ in segment.sizes]
-        compiled = _compile(segment.module, target, modules, after)
+        compiled = _compile(segment.module, target, after)
         steps.append(PlacedStep(compiled.step(symbols), segment.args, segment.results, segment.sizes))
-        stages.append(compiled.code.stages())
-    return Executable(signature, Steps(steps, pieces.results, len(signature.inputs)), target, modules, stages)
+        segments.append(compiled)
+    step = Steps(steps, pieces.results, len(signature.inputs))
+    return Executable(signature, step, target, _stages(mod, target, segments))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Lowered:
+    """A model's function after each stage, and as code."""
+
+    modules: Mapping[str, IRModule]
+    code: Code
+
+    @property
+    def main(self) -> PrimFunc:
+        main = self.modules["lowered"]["main"]
+        assert isinstance(main, PrimFunc)
+        return main
 
 
 @dataclasses.dataclass(frozen=True)
 class _Compiled:
-    """A model's function, typed; what it was lowered to; its code and the sizes that it takes for equal."""
+    """A model's function, typed, and what runs it; the sizes that it takes for equal, and what it was lowered to, which
+    is made when it is asked for if the code was kept from an earlier build."""
 
     function: Function
-    constants: list[Any]
-    main: PrimFunc
-    code: Code
+    runner: Runner
+    arena_bytes: Dim
     claims: list[Claim]
+    lowered: Callable[[], _Lowered]
 
     def step(self, symbols: Sequence[SizeVar]) -> Step:
         """What runs it, with sizes for ``symbols``."""
-        runner = self.code.runner(self.main, self.constants)
-        outputs = flat_types(_result(self.function))
-        return Step(symbols, outputs, self.main.attrs["arena_bytes"], runner, self.claims)
+        return Step(symbols, flat_types(_result(self.function)), self.arena_bytes, self.runner, self.claims)
 
 
-def _compile(
-    mod: IRModule, target: Target, modules: dict[str, list[IRModule]], after: Mapping[str, Sequential]
-) -> _Compiled:
-    """Compile one function, ``main``; ``modules`` gets what it is after each stage and the passes ``after`` it."""
+def _compile(mod: IRModule, target: Target, after: Mapping[str, Sequential]) -> _Compiled:
+    """Compile one function, ``main``, with the passes ``after`` each stage, or find it where it was kept."""
     context = PassContext.current()
+    cache = None if after else kept.open_cache(context)
+    key = None if cache is None else kept.key_of(mod, target, context)
     claims = claims_of(mod)
+    if cache is None or key is None:
+        return _compiled(*_lower(mod, target, after), claims)
+    typed = InferType()(mod, context)
+    given = _constants(typed)
+    found = kept.find(cache, key, target, given)
+    function = typed["main"]
+    assert isinstance(function, Function)
+    if found is not None:
+        context.repeat(found.remarks)
+        settings = PassContext(context.opt_level, context.required_pass, context.disabled_pass, config=context.config)
+
+        @functools.cache
+        def lowered_again() -> _Lowered:
+            with settings:
+                return _lower(mod, target, {})[0]
+
+        runner = found.code.runner(found.num_values, found.constants)
+        return _Compiled(function, runner, found.arena_bytes, claims, lowered_again)
+    with context.collecting_remarks() as remarks:
+        lowered, optimized, constants = _lower(mod, target, after)
+    compiled = _compiled(lowered, optimized, constants, claims)
+    same = _arguments(optimized) == _arguments(function) and _result(optimized) == _result(function)
+    if isinstance(lowered.code, MachineCode) and same:
+        code, num_values = lowered.code.object_code(), len(lowered.main.params)
+        kept.keep(cache, key, code, constants, given, compiled.arena_bytes, num_values, remarks)
+    return compiled
+
+
+def _lower(mod: IRModule, target: Target, after: Mapping[str, Sequential]) -> tuple[_Lowered, Function, list[Constant]]:
+    """Run the passes on ``mod`` and generate code; also ``main`` as the last pass over graphs left it, and its
+    constants."""
+    context = PassContext.current()
+    modules: dict[str, IRModule] = {}
     with target:
         source = mod
         for stage, pipeline in STAGES.items():
             mod = pipeline(target)(mod, context)
             mod = after[stage](mod, context) if stage in after else mod
-            modules.setdefault(stage, []).append(mod)
+            modules[stage] = mod
             if isinstance(mod["main"], Function):
                 source = mod
     function = source["main"]
     assert isinstance(function, Function)
-    main = mod["main"]
-    assert isinstance(main, PrimFunc)
-    constants = [constant.data for constant in model_constants(function, source)]
     functions = [kernel for kernel in mod.functions.values() if isinstance(kernel, PrimFunc)]
-    return _Compiled(function, constants, main, compile_functions(functions, target), claims)
+    return _Lowered(modules, compile_functions(functions, target)), function, _constants(source)
+
+
+def _constants(mod: IRModule) -> list[Constant]:
+    function = mod["main"]
+    assert isinstance(function, Function)
+    return model_constants(function, mod)
+
+
+def _compiled(lowered: _Lowered, function: Function, constants: list[Constant], claims: list[Claim]) -> _Compiled:
+    main = lowered.main
+    runner = lowered.code.runner(len(main.params), [constant.data for constant in constants])
+    return _Compiled(function, runner, main.attrs["arena_bytes"], claims, lambda: lowered)
+
+
+def _stages(mod: IRModule, target: Target, segments: Sequence[_Compiled]) -> dict[str, Stage]:
+    """What each stage of a build has made, by the stage's name: modules, or generated code."""
+
+    def modules(name: str) -> list[IRModule]:
+        return [segment.lowered().modules[name] for segment in segments]
+
+    def texts(name: str) -> list[str]:
+        return [segment.lowered().code.stages()[name]() for segment in segments]
+
+    stages: dict[str, Stage] = {"graph": lambda: [mod]}
+    stages.update((name, functools.partial(modules, name)) for name in STAGES)
+    stages.update((name, functools.partial(texts, name)) for name in code_stages(target))
+    return stages
 
 
 def _passes_by_stage(passes: Mapping[str, Pass]) -> dict[str, Sequential]:

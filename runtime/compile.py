@@ -42,8 +42,8 @@ Key = tuple[Target, int]
 class Code(Protocol):
     """Compiled functions, with one entry point ``main``."""
 
-    def runner(self, main: PrimFunc, constants: Sequence[Array]) -> Runner:
-        """What runs ``main`` with these constants."""
+    def runner(self, num_values: int, constants: Sequence[Array]) -> Runner:
+        """What runs ``main``, which takes that many values in all, with these constants."""
 
     def stages(self) -> Mapping[str, Callable[[], str]]:
         """The generated code as text, by stage name."""
@@ -111,6 +111,19 @@ class KernelCache:
         return found
 
 
+@dataclasses.dataclass(frozen=True)
+class ObjectCode:
+    """Machine code that can be kept: linked anew, it runs in another process.
+
+    Attributes:
+        objects: object files; the last one holds ``main``, the others what it calls.
+        symbols: for each kernel in the others its name, the place of its file, and its name there.
+    """
+
+    objects: list[bytes]
+    symbols: list[tuple[str, int, str]]
+
+
 class MachineCode:
     """Code of the target ``llvm``: kernels that may be shared with other models, and the entry that calls them."""
 
@@ -132,8 +145,17 @@ class MachineCode:
         addresses = {name: kernel.address for name, kernel in self._kernels.items()}
         self._module = llvm_codegen.compile_module(own, target, ("main",), addresses)
 
-    def runner(self, main: PrimFunc, constants: Sequence[Array]) -> Runner:
-        return MachineCodeRunner(self._module.packed_address("main"), constants, len(main.params), owner=self)
+    def runner(self, num_values: int, constants: Sequence[Array]) -> Runner:
+        return MachineCodeRunner(self._module.packed_address("main"), constants, num_values, owner=self)
+
+    def object_code(self) -> ObjectCode:
+        """The code to be kept."""
+        places: dict[CompiledModule, int] = {}
+        symbols = [
+            (name, places.setdefault(kernel.module, len(places)), kernel.symbol)
+            for name, kernel in self._kernels.items()
+        ]
+        return ObjectCode([module.object_bytes for module in (*places, self._module)], symbols)
 
     def stages(self) -> Mapping[str, Callable[[], str]]:
         return {"llvm": self._llvm_ir, "assembly": self._assembly}
@@ -144,6 +166,20 @@ class MachineCode:
 
     def _assembly(self) -> str:
         return llvm_codegen.compile_module(self._functions, self._target, ("main",)).assembly
+
+
+class LoadedCode:
+    """Machine code that was kept."""
+
+    def __init__(self, code: ObjectCode, target: Target) -> None:
+        *others, main = code.objects
+        self._modules = [CompiledModule.from_object(content, target) for content in others]
+        addresses = {name: self._modules[place].address(symbol) for name, place, symbol in code.symbols}
+        self._main = CompiledModule.from_object(main, target, addresses)
+
+    def runner(self, num_values: int, constants: Sequence[Array]) -> Runner:
+        """What runs ``main``, which takes that many values in all, with these constants."""
+        return MachineCodeRunner(self._main.packed_address("main"), constants, num_values, owner=self)
 
 
 @contextlib.contextmanager
@@ -165,7 +201,7 @@ class PythonCode:
     def __init__(self, functions: Sequence[Named], target: Target) -> None:
         self._module = numba_codegen.compile_module([named.function for named in functions], target)
 
-    def runner(self, main: PrimFunc, constants: Sequence[Array]) -> Runner:
+    def runner(self, num_values: int, constants: Sequence[Array]) -> Runner:
         return python_runner(functools.partial(self._module.call, "main"), constants)
 
     def stages(self) -> Mapping[str, Callable[[], str]]:
@@ -174,6 +210,15 @@ class PythonCode:
 
 
 _GENERATORS: dict[str, Callable[[Sequence[Named], Target], Code]] = {"llvm": MachineCode, "numba": PythonCode}
+
+#: The names of the texts that ``Code.stages`` gives, by the kind of the target.
+_CODE_STAGES = {"llvm": ("llvm", "assembly"), "numba": ("numba",)}
+
+
+def code_stages(target: Target) -> tuple[str, ...]:
+    """The names of the texts of generated code for ``target``."""
+    return _CODE_STAGES[target.kind]
+
 
 _kernels = KernelCache(_KEPT_KERNELS)
 _models: collections.OrderedDict[tuple[tuple[str, Key], ...], tuple[Sequence[Named], Code]] = collections.OrderedDict()

@@ -12,6 +12,9 @@ from tilewright.runtime.steps import Step, Steps
 from tilewright.tensorir.errors import ExecutionError
 from tilewright.tensorir.target import Target
 
+#: Makes what a stage of a build has made: modules, or texts of generated code; one for each of a model's functions.
+Stage = Callable[[], Sequence[IRModule | str]]
+
 
 class Executable:
     """A model as machine code. Made by :func:`tilewright.build`.
@@ -30,14 +33,12 @@ class Executable:
         signature: Signature,
         step: Step | Steps,
         target: Target,
-        modules: Mapping[str, Sequence[IRModule]],
-        code: Sequence[Mapping[str, Callable[[], str]]],
+        stages: Mapping[str, Stage],
     ) -> None:
         self.signature = signature
         self.target = target
         self._step = step
-        self._modules = dict(modules)
-        self._code = list(code)
+        self._stages = dict(stages)
 
     def __call__(self, *args: Any, convert: bool = False, **named: Any) -> Any:
         """Run the model.
@@ -70,7 +71,7 @@ class Executable:
     @property
     def stages(self) -> tuple[str, ...]:
         """The stages whose text :meth:`ir` gives, in order of compilation."""
-        return (*self._modules, *self._code[0])
+        return tuple(self._stages)
 
     def ir(self, stage: str, constants: Constants = "digest") -> str:
         """The model as text after a stage of its compilation.
@@ -79,18 +80,18 @@ class Executable:
             stage: one of :attr:`stages`: ``graph`` (as given), ``optimized`` (after the graph passes), ``tensor``
                 (loop nests), ``scheduled``, ``lowered`` (what code is generated from), and then ``llvm`` and
                 ``assembly``, or ``numba``. A model with sizes that it computes itself is cut into several functions
-                after ``graph``; their texts follow each other.
+                after ``graph``; their texts follow each other. (Where the code was kept from an earlier build, see
+                ``runtime.kept``, the passes run now.)
             constants: ``"digest"`` names large constants by their hashes, ``"inline"`` writes their data too, so that
                 :func:`tilewright.graphir.parse` reads the text of a graph back without them.
 
         Raises:
             ValueError: there is no such stage.
         """
-        if stage in self._modules:
-            return "\n".join(to_text(module, constants) for module in self._modules[stage])
-        if stage in self._code[0]:
-            return "\n".join(code[stage]() for code in self._code)
-        raise ValueError(f"unknown stage {stage!r}; expected one of {', '.join(self.stages)}")
+        if stage not in self._stages:
+            raise ValueError(f"unknown stage {stage!r}; expected one of {', '.join(self.stages)}")
+        made = self._stages[stage]()
+        return "\n".join(each if isinstance(each, str) else to_text(each, constants) for each in made)
 
     @property
     def source(self) -> str:

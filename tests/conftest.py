@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
+
+# Tests see the passes at work; those of kept builds name a folder of their own. Also for the processes that they start.
+os.environ["TILEWRIGHT_CACHE"] = "off"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -81,7 +81,7 @@ class Model:
         self.blocks: list[tuple[int, Array]] = []
         self.bytes: list[int] = []
         step = Step(signature.symbols, signature.outputs, n * 64 + m * 4096, self.run)
-        self.executable = Executable(signature, step, tw.Target("llvm"), {}, [{}])
+        self.executable = Executable(signature, step, tw.Target("llvm"), {})
 
     def run(
         self, inputs: Sequence[Array], outputs: Sequence[Array], arena: tuple[int, Array], size: int, _: Sequence[int]

@@ -1,0 +1,224 @@
+"""Builds that are kept on disk: what ``build`` has compiled is found again by later programs.
+
+The key of a build is what it depends on: the text of the graph with digests of its constants, the target and this
+machine's caches, the settings of the ``PassContext``, the source of Tilewright itself and the versions of what it
+computes with. The entry holds the object code, the constants as the kernels read them, the size of the arena, and the
+passes' remarks, which are repeated. So nothing runs again; where the IR of a stage is asked for later, the passes make
+it then.
+
+A build runs its passes, and is neither looked for nor kept, where somebody watches or changes them: with instruments or
+a trace in the context, with passes of the user's own, for a graph with operators that are not Tilewright's, and for the
+target ``numba``.
+
+Environment variables: ``TILEWRIGHT_CACHE=off`` keeps nothing and looks for nothing; ``TILEWRIGHT_CACHE_DIR`` is the
+folder (default: ``tilewright`` in ``$XDG_CACHE_HOME``, else in ``~/.cache``); ``TILEWRIGHT_CACHE_BYTES`` its limit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import importlib.metadata
+import os
+import platform
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+
+from tilewright.graphir.dims import Dim, symbol, symbols_of
+from tilewright.graphir.expr import Call, Constant, Function
+from tilewright.graphir.module import IRModule
+from tilewright.graphir.op import Operator
+from tilewright.graphir.printer import to_text
+from tilewright.graphir.visitor import post_order
+from tilewright.passes.context import PassContext
+from tilewright.passes.diagnostics import Remark
+from tilewright.runtime.compile import LoadedCode, ObjectCode
+from tilewright.runtime.disk_cache import Array, DiskCache
+from tilewright.tensorir import expr as nodes
+from tilewright.tensorir.dtype import as_dtype
+from tilewright.tensorir.target import Target
+
+_DEFAULT_BYTES = 4 << 30
+_OFF = ("off", "0", "no", "false")
+#: What computes at build time besides this package.
+_LIBRARIES = ("llvmlite", "numpy", "ml_dtypes")
+
+_ROOMS = ("tensorir", "graphir", "passes", "codegen", "runtime")
+_BEGIN = time.time()
+
+_caches: dict[tuple[Path, int], DiskCache | OSError] = {}
+_lock = threading.Lock()
+
+
+@dataclasses.dataclass(frozen=True)
+class Kept:
+    """What a build comes down to.
+
+    Attributes:
+        code: what runs.
+        constants: in the order in which ``main`` takes them.
+        arena_bytes: the memory for intermediate values.
+        num_values: how many values ``main`` takes in all.
+        remarks: what the passes said.
+    """
+
+    code: LoadedCode
+    constants: list[Array]
+    arena_bytes: Dim
+    num_values: int
+    remarks: list[Remark]
+
+
+def open_cache(context: PassContext) -> DiskCache | None:
+    """The folder that the environment names; None if it says that there is none, or, with a remark, if it cannot be
+    used."""
+    if os.environ.get("TILEWRIGHT_CACHE", "").lower() in _OFF:
+        return None
+    named = os.environ.get("TILEWRIGHT_CACHE_DIR")
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    place = (Path(named or Path(home, "tilewright")), int(os.environ.get("TILEWRIGHT_CACHE_BYTES") or _DEFAULT_BYTES))
+    with _lock:
+        found = _caches.get(place)
+        if found is None:
+            try:
+                found = DiskCache(*place)
+            except OSError as error:
+                found = error
+            _caches[place] = found
+    if isinstance(found, OSError):
+        context.remark(f"what is compiled is not kept for the next time: {found}", "missed")
+        return None
+    return found
+
+
+def key_of(mod: IRModule, target: Target, context: PassContext) -> str | None:
+    """What identifies the build of ``mod``; None if its passes must run (see the module)."""
+    version = _version()
+    if version is None or target.kind != "llvm" or context.instruments or context.trace is not None:
+        return None
+    functions = [function for function in mod.functions.values() if isinstance(function, Function)]
+    calls = [node for node in post_order(*functions) if isinstance(node, Call)]
+    operators = {type(call.op) for call in calls if isinstance(call.op, Operator)}
+    if not all(operator.__module__.startswith("tilewright.") for operator in operators):
+        return None
+    settings = (
+        context.opt_level,
+        sorted(context.required_pass),
+        sorted(context.disabled_pass),
+        sorted((key, repr(value)) for key, value in context.config.items()),
+        [target.kind, target.mtriple, target.mcpu, target.num_threads, sorted(target.features), target.is_host],
+        [target.cache_bytes(level) for level in (1, 2, 3)],
+    )
+    state = hashlib.sha256(version.encode())
+    # Remarks name what the nodes of an imported model are called, which the text of the graph leaves out.
+    for part in (repr(settings), to_text(mod), repr([call.span for call in calls])):
+        text = part.encode("utf-8", "surrogatepass")
+        state.update(b"%d:" % len(text))
+        state.update(text)
+    return state.hexdigest()
+
+
+@functools.cache
+def _version() -> str | None:
+    """A digest of everything that decides how a graph is compiled: Tilewright's source, and the libraries. None if the
+    source is not there, or is not what runs, as it was changed after this program began."""
+    state = hashlib.sha256()
+    root = Path(__file__).resolve().parent.parent
+    paths = [path for room in _ROOMS for path in sorted((root / room).rglob("*.py"))]
+    if not paths or any(path.stat().st_mtime > _BEGIN for path in paths):
+        return None
+    for path in paths:
+        content = path.read_bytes()
+        state.update(f"{path.relative_to(root)} {len(content)} ".encode())
+        state.update(content)
+    versions = [(name, importlib.metadata.version(name)) for name in _LIBRARIES]
+    state.update(repr((versions, llvm.llvm_version_info, platform.python_version())).encode())
+    return state.hexdigest()
+
+
+def keep(
+    cache: DiskCache,
+    key: str,
+    code: ObjectCode,
+    constants: Sequence[Constant],
+    given: Sequence[Constant],
+    arena_bytes: Dim,
+    num_values: int,
+    remarks: Sequence[Remark],
+) -> None:
+    """Keep a build under ``key``. Constants that are among those ``given`` with the graph are not kept again."""
+    if any(symbol(var.name) is not var for var in symbols_of([arena_bytes])):
+        return  # a dimension that its name does not stand for
+    places = {id(constant.data): place for place, constant in enumerate(given)}
+    arrays = [np.frombuffer(content, np.uint8) for content in code.objects]
+    described: list[Any] = []
+    for constant in constants:
+        place = places.get(id(constant.data))
+        if place is None:
+            described.append([str(constant.dtype), list(constant.data.shape)])
+            arrays.append(constant.data.astype(constant.data.dtype.newbyteorder("="), copy=False))
+        else:
+            described.append(place)
+    data = {
+        "symbols": code.symbols,
+        "objects": len(code.objects),
+        "constants": described,
+        "arena_bytes": _encoded(arena_bytes),
+        "num_values": num_values,
+        "remarks": [dataclasses.astuple(remark) for remark in remarks],
+    }
+    cache.store(key, data, arrays)
+
+
+def find(cache: DiskCache, key: str, target: Target, given: Sequence[Constant]) -> Kept | None:
+    """The build that is kept under ``key``, None if there is none."""
+    entry = cache.load(key)
+    if entry is None:
+        return None
+    data, arrays = entry.data, iter(entry.arrays)
+    objects = [next(arrays).tobytes() for _ in range(data["objects"])]
+    constants: list[Array] = []
+    for described in data["constants"]:
+        if isinstance(described, int):
+            constants.append(given[described].data)
+        else:
+            dtype, shape = described
+            constants.append(next(arrays).view(as_dtype(dtype).numpy).reshape(shape))
+    return Kept(
+        LoadedCode(ObjectCode(objects, data["symbols"]), target),
+        constants,
+        _decoded(data["arena_bytes"]),
+        data["num_values"],
+        [Remark(*fields) for fields in data["remarks"]],
+    )
+
+
+def _encoded(dim: Any) -> Any:
+    """A dimension as plain data: numbers, names, and of other nodes the class and what it was made of."""
+    if isinstance(dim, nodes.Var):
+        return {"symbol": dim.name}
+    if isinstance(dim, nodes.IntImm):
+        return dim.value
+    if isinstance(dim, nodes.Expr):
+        return [type(dim).__name__, *(_encoded(getattr(dim, name)) for name, _ in dim.node_fields)]
+    return dim if isinstance(dim, int) else str(dim)
+
+
+def _decoded(data: Any) -> Any:
+    if isinstance(data, dict):
+        return symbol(data["symbol"])
+    if isinstance(data, list):
+        return getattr(nodes, data[0])(*map(_operand, data[1:]))
+    return data
+
+
+def _operand(data: Any) -> Any:
+    """An operand, operator or element type."""
+    return data if isinstance(data, str) else nodes.as_expr(_decoded(data))
