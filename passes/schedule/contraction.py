@@ -28,6 +28,7 @@ from tilewright.passes.schedule.facts import (
     uses,
 )
 from tilewright.passes.schedule.reduction import epilogue_of, uses_loop
+from tilewright.passes.schedule.strip import Strip, copy_strip, find_strip
 from tilewright.tensorir.expr import BufferLoad, Expr, Var
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
 from tilewright.tensorir.stmt import Block, For, IterVar
@@ -208,9 +209,12 @@ def schedule_contraction(schedule: Schedule, ref: BlockRef, target: Target) -> b
     if last is None:
         last = schedule.cache_write(ref, 0, "register")
     schedule.set_scope(ref, 0, "register")
-    tasks, rows, tile = _tile_result(schedule, last, block, tiling, target)
+    strip = find_strip(schedule, ref, tiling.row, tiling.rows, tiling.lanes)
+    tasks, rows, tile = _tile_result(schedule, last, block, tiling, target, strip)
     at = rows if rows is not None else tasks[-1]
     schedule.compute_at(ref, at)
+    if strip is not None:
+        copy_strip(schedule, strip, tasks[-1], target)
     _accumulate(schedule, ref, block, at, tiling)
     _mark_tile(schedule, [tile[name] for name in ("block", "row", "column") if name in tile], tiling)
     if rows is not None:
@@ -236,7 +240,7 @@ def _pack(schedule: Schedule, ref: BlockRef, tiling: Tiling) -> None:
 
 
 def _tile_result(
-    schedule: Schedule, ref: BlockRef, block: Block, tiling: Tiling, target: Target
+    schedule: Schedule, ref: BlockRef, block: Block, tiling: Tiling, target: Target, strip: Strip | None
 ) -> tuple[list[LoopRef], LoopRef | None, dict[str, LoopRef]]:
     """Split the loops of the block that writes the result.
 
@@ -249,12 +253,17 @@ def _tile_result(
     tasks: list[LoopRef] = []
     chunk: LoopRef | None = None
     rows: LoopRef | None = None
+    lines: LoopRef | None = None
     separate: set[LoopRef] = set()
     found = contraction(block)
     for item, loop in loops.items():
         extent = constant(item.extent)
         if item is tiling.row:
-            chunk, rows, tile["row"] = schedule.split(loop, [None, _tiles_per_task(block, tiling, target), tiling.rows])
+            tiles = _tiles_per_task(block, tiling, target) if strip is None else strip.tiles
+            chunk, rows, tile["row"] = schedule.split(loop, [None, tiles, tiling.rows])
+        elif strip is not None and item is strip.lines:
+            over, lines = schedule.split(loop, [None, strip.height])
+            tasks.append(over)
         elif item is tiling.block:
             over, tile["block"] = schedule.split(loop, [None, tiling.vectors])
             tasks.append(over)
@@ -272,7 +281,7 @@ def _tile_result(
     inside = [tile[name] for name in ("block", "row", "column") if name in tile]
     # Independent products come one after the other, so that the operands of one stay in the caches.
     tasks.sort(key=lambda loop: loop not in separate)
-    schedule.reorder(*tasks, *([rows] if rows is not None else []), *inside)
+    schedule.reorder(*tasks, *[loop for loop in (lines, rows) if loop is not None], *inside)
     return tasks, rows, tile
 
 
