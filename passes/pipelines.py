@@ -20,6 +20,8 @@ def graph_pipeline(target: Target | None = None) -> Sequential:
             graph.InlineFunctions(),
             graph.RemoveUnusedFunctions(),
             graph.SimplifyInference(),
+            # What is equal is folded once: two results of folding are not known to be equal, and each would be packed.
+            graph.EliminateCommonSubexpr(),
             graph.FoldConstant(),
             graph.SimplifyExpr(),
             graph.FoldScaleAxis(),
