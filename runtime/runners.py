@@ -19,6 +19,34 @@ def contiguous(constant: Array) -> Array:
     return result
 
 
+#: Makes the bytes of all values that an entry point takes, of inputs, outputs, the address of the arena and the sizes.
+Packer = Callable[[Sequence[Array], Sequence[Array], int, Sequence[int]], bytes]
+
+
+def packer(num_inputs: int, constants: Sequence[int], num_outputs: int, num_sizes: int) -> Packer:
+    """The packer for so many values in order: inputs, constants (given by their addresses), outputs, arena, sizes.
+
+    It is compiled from a line of Python for just these numbers, as it is a large part of what a call of a small model
+    takes. The constants, of which large models have hundreds, are packed once.
+    """
+    given = [f"address(inputs[{number}])" for number in range(num_inputs)]
+    made = [f"address(outputs[{number}])" for number in range(num_outputs)]
+    made += ["arena", *(f"sizes[{number}]" for number in range(num_sizes))]
+    if constants:
+        body = f"head({', '.join(given)}) + constants + tail({', '.join(made)})"
+    else:
+        body = f"all_values({', '.join(given + made)})"
+    names = {
+        "address": data_address,
+        "head": struct.Struct(f"{len(given)}q").pack,
+        "constants": struct.pack(f"{len(constants)}q", *constants),
+        "tail": struct.Struct(f"{len(made)}q").pack,
+        "all_values": struct.Struct(f"{len(given) + len(made)}q").pack,
+    }
+    made_packer: Packer = eval(f"lambda inputs, outputs, arena, sizes: {body}", names)
+    return made_packer
+
+
 class MachineCodeRunner:
     """Runs machine code that takes the address of one array with all addresses and sizes.
 
@@ -29,13 +57,14 @@ class MachineCodeRunner:
         owner: what keeps the machine code alive.
     """
 
-    __slots__ = ("_addresses", "_constants", "_entry", "_owner", "_pack")
+    __slots__ = ("_addresses", "_constants", "_entry", "_num_values", "_owner", "_pack")
 
     def __init__(self, address: int, constants: Sequence[Array], num_values: int, owner: object) -> None:
         self._entry: Callable[[bytes], None] = ctypes.CFUNCTYPE(None, ctypes.c_char_p)(address)
-        self._pack = struct.Struct(f"{num_values}q").pack
         self._constants = [contiguous(constant) for constant in constants]
         self._addresses = [data_address(constant) for constant in self._constants]
+        self._num_values = num_values
+        self._pack: Packer | None = None
         self._owner = owner
 
     def __call__(
@@ -46,7 +75,11 @@ class MachineCodeRunner:
         arena_bytes: int,
         sizes: Sequence[int],
     ) -> None:
-        packed = self._pack(*map(data_address, inputs), *self._addresses, *map(data_address, outputs), arena[0], *sizes)
+        pack = self._pack
+        if pack is None:
+            assert len(inputs) + len(self._addresses) + len(outputs) + 1 + len(sizes) == self._num_values
+            pack = self._pack = packer(len(inputs), self._addresses, len(outputs), len(sizes))
+        packed = pack(inputs, outputs, arena[0], sizes)
         if needs_lock():
             with parallel_lock():
                 self._entry(packed)
