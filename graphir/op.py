@@ -42,12 +42,15 @@ class LayoutChoice:
         blocked: those that it asks for, in the same order.
         attrs: its attributes then.
         op: the name of the operator that takes its place; None: none, it stays.
+        once: the arguments whose layout is to be changed once, not by every call: the choice holds only where they are
+            constants, or stay the same in the loop that the call is in.
     """
 
     plain: tuple[str, ...]
     blocked: tuple[str, ...]
     attrs: Any
     op: str | None = None
+    once: tuple[int, ...] = ()
 
 
 class Operator:

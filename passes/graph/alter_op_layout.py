@@ -17,12 +17,13 @@ After::
 
 An operator says which layouts it wants (``Operator.prefer_layout``), and one that does not care takes those of its
 arguments over (``Operator.in_layout``), so that between convolutions nothing is transformed. The plain layout is made
-where something needs it, once.
+where something needs it, once. A weight that is no constant keeps its layout, as changing it in every call would cost
+more than it gains, unless the call is in a loop in which the weight stays the same (see ``HoistLoopInvariant``).
 """
 
 from __future__ import annotations
 
-from tilewright.graphir.expr import Call, Expr, Function
+from tilewright.graphir.expr import Call, Constant, Expr, Function
 from tilewright.graphir.layout_rewrite import transform
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import LayoutChoice, Operator, get_operator
@@ -32,6 +33,7 @@ from tilewright.graphir.visitor import post_order
 from tilewright.passes.base import FunctionPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass
+from tilewright.passes.graph.scopes import Unchanging
 from tilewright.passes.graph.walk import children_outside_groups, is_primitive
 from tilewright.passes.registry import register_pass
 from tilewright.tensorir.target import Target
@@ -59,6 +61,7 @@ class _Layouts:
 
     def run(self, body: Expr) -> Expr:
         order = post_order(body, children_of=children_outside_groups)
+        self.unchanging = Unchanging(order, body)
         for node in order:
             if type(node) is Call and isinstance(node.op, Operator) and isinstance(node.type, TensorType):
                 self.call(node, node.op)
@@ -97,6 +100,8 @@ class _Layouts:
         choice: LayoutChoice | str = ""
         if tensor is not None:
             choice = op.prefer_layout(node.args, node.attrs, self.target.lanes(tensor.dtype))
+            if isinstance(choice, LayoutChoice):
+                choice = self.refused(node, op, choice) or choice
         if isinstance(choice, LayoutChoice):
             *sources, result = zip(choice.plain, choice.blocked, strict=True)
             args = [self.in_layout(arg, *names) for arg, names in zip(node.args, sources, strict=True)]
@@ -107,6 +112,14 @@ class _Layouts:
         if choice:
             self.ctx.remark(f"{op.name} keeps its layout: {choice}", "missed", summary(node))
         self.follow(node, op)
+
+    def refused(self, node: Call, op: Operator, choice: LayoutChoice) -> str:
+        """Why a choice does not pay: an argument would get its layout in every call. Empty if it does."""
+        for position in choice.once:
+            arg = node.args[position]
+            if not isinstance(arg, Constant) and not self.unchanging.around(node, arg):
+                return f"its {op.arguments[position]} is not constant"
+        return ""
 
     def settle(self, node: Call, value: Expr, plain: str, layout: str) -> None:
         if plain == layout:

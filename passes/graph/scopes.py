@@ -105,6 +105,29 @@ def find_scopes_outside_loops(
     return find_scopes(order, body, top, move)
 
 
+class Unchanging:
+    """What stays the same in the loops of a graph.
+
+    Args:
+        order: the expressions below ``body`` in post order, fused groups not entered.
+    """
+
+    def __init__(self, order: Sequence[Expr], body: Expr) -> None:
+        self.loops = loop_functions(order)
+        self.scopes: dict[Expr, Scope] = {}
+        if self.loops:
+            self.depends = _depends(order, self.loops)
+            self.effects = with_effects(order, functions=True)
+            self.scopes, _ = find_scopes_outside_loops(order, body, Scope())
+
+    def around(self, node: Expr, value: Expr) -> bool:
+        """Whether ``node`` is computed in each iteration of a loop, and ``value`` is the same in all of them."""
+        scope = self.scopes.get(node)
+        while scope is not None and scope.owner not in self.loops:
+            scope = scope.outer
+        return scope is not None and scope.owner not in self.depends[value] and value not in self.effects
+
+
 def loop_functions(order: Sequence[Expr]) -> set[Expr | None]:
     """The bodies and conditions of loops, but those that several loops share."""
     uses: dict[Expr, int] = {}

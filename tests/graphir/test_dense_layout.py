@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
 import tilewright as tw
 from tilewright import graphir as gi
 from tilewright.graphir.ops.layout_transform import change_layout
+from tilewright.graphir.visitor import call_nodes, post_order
 from tilewright.tensorir.errors import TypeInferenceError
 
 RNG = np.random.default_rng(3)
@@ -76,3 +80,34 @@ def test_product_that_is_no_dense_layer_of_floats_stays(shape: tuple[int, ...], 
         model = tw.build(gi.Function([x], gi.matmul(x, gi.const(weight))))
     assert "weight_layout=" not in model.ir("optimized")
     np.testing.assert_allclose(model(data), np.matmul(data.astype("f8"), weight), rtol=2e-3, atol=1e-5)
+
+
+def run_loop(x: gi.Expr, weight: gi.Expr, step: Callable[[gi.Expr, gi.Expr], gi.Expr]) -> gi.Expr:
+    """``x`` after four times ``x = tanh(step(x, weight))``."""
+    i, state = gi.var("i", shape=(), dtype="int64"), gi.Var("state", x.type)
+    body = gi.Function([i, state], gi.Tuple([gi.tanh(step(state, weight))]))
+    return gi.TupleGetItem(gi.Loop(gi.const(4, "int64"), None, body, [x]), 0)
+
+
+@pytest.mark.parametrize("step", [gi.nn.dense, gi.matmul])
+@pytest.mark.parametrize("rows", [1, 5, 40])
+@pytest.mark.parametrize("size", [5, 48, 100])
+def test_weight_that_stays_the_same_in_a_loop_is_packed_before_it(step: Any, rows: int, size: int) -> None:
+    x, w = gi.var("x", shape=(rows, size)), gi.var("w", shape=(size, size))
+    with tw.PassContext(opt_level=2):
+        model = tw.build(gi.Function([x, w], run_loop(x, w, step)))
+    optimized = gi.parse(model.ir("optimized"))["main"]
+    (packed,) = [let.value for let in post_order(optimized) if isinstance(let, gi.Let)]
+    assert [call.op.name for call in call_nodes(packed)] == ["layout_transform"]
+    data, weight = RNG.standard_normal((rows, size)).astype("f4"), RNG.standard_normal((size, size)).astype("f4") / size
+    expected = data.astype("f8")
+    for _ in range(4):
+        expected = np.tanh(expected @ (weight.T if step is gi.nn.dense else weight))
+    np.testing.assert_allclose(model(data, weight), expected, rtol=1e-4, atol=1e-6)
+
+
+def test_weight_that_changes_in_a_loop_keeps_its_layout() -> None:
+    x, w = gi.var("x", shape=(8, 8)), gi.var("w", shape=(8, 8))
+    with tw.PassContext(opt_level=2):
+        model = tw.build(gi.Function([x, w], run_loop(x, w, lambda state, weight: gi.nn.dense(weight, state))))
+    assert "layout_transform" not in model.ir("optimized")

@@ -10,7 +10,6 @@ import numpy as np
 
 from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.dims import Dim, dim_equal
-from tilewright.graphir.expr import Constant
 from tilewright.graphir.layout import parse_layout
 from tilewright.graphir.layout_rewrite import reshape
 from tilewright.graphir.op import LayoutChoice, Operator, register_operator
@@ -35,16 +34,16 @@ class DenseAttrs:
 
 def panels(weight: GraphExpr, plain: str, lanes: int) -> LayoutChoice | str:
     """A dense layer with its weight, which is in the layout ``plain``, in panels of as many outputs as a register tile
-    is wide, where the weight is known when the model is built: it is then packed once, and each step of the sum reads
-    the next cache lines of a panel."""
-    if not isinstance(weight, Constant):
-        return "its weight is not constant"
+    is wide. Where the weight is known when the model is built it is packed then, and where it stays the same in a loop
+    before that; each step of the sum reads the next cache lines of a panel."""
+    units = weight.shape[plain.index("O")]
+    if not isinstance(units, int):
+        return "the number of its outputs is not known"
     if lanes == 1 or weight.dtype is not compute_type(weight.dtype) or not weight.dtype.is_float:
         return f"its weight has elements of type {weight.dtype!s}"
-    units = weight.data.shape[plain.index("O")]
     vectors = min(4 if Target.current().vector_registers >= 32 else 2, max(1, -(-units // lanes)))
     target = f"OI{lanes * vectors}o"
-    return LayoutChoice(("", plain, ""), ("", target, ""), DenseAttrs(units, target), "nn.dense")
+    return LayoutChoice(("", plain, ""), ("", target, ""), DenseAttrs(units, target), "nn.dense", once=(1,))
 
 
 @register_operator
