@@ -113,7 +113,8 @@ def _unblock(x: np.ndarray[Any, Any], layout: Layout) -> np.ndarray[Any, Any]:
 def _block(x: np.ndarray[Any, Any], layout: Layout) -> np.ndarray[Any, Any]:
     """The inverse of :func:`_unblock`, with zeros behind axes that do not fill whole blocks."""
     pad = [(0, -extent % layout.block(axis)) for axis, extent in zip(layout.primal, x.shape, strict=True)]
-    x = np.pad(x, pad)
+    if any(behind for _, behind in pad):  # a copy, which may be of hundreds of megabytes
+        x = np.pad(x, pad)
     split: list[int] = []
     labels: list[tuple[str, int]] = []
     for axis, extent in zip(layout.primal, x.shape, strict=True):
