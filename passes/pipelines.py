@@ -8,6 +8,7 @@ from tilewright.passes import graph, tensor
 from tilewright.passes.lower import LowerToTensorIR, PlanMemory
 from tilewright.passes.schedule import DecomposeReductions, ScheduleKernels
 from tilewright.passes.sequential import Sequential
+from tilewright.passes.tensor.part_by_part import Announce, PartByPart
 from tilewright.passes.tensor.pipeline import tensor_pipeline
 from tilewright.tensorir.target import Target
 
@@ -49,10 +50,12 @@ def schedule_pipeline(target: Target | None = None) -> Sequential:
     return Sequential([ScheduleKernels(), DecomposeReductions()], name="schedule")
 
 
-def kernel_pipeline(target: Target | None = None) -> Sequential:
-    """Scheduled loop nests become what code generators take, and the model one function on planned memory."""
+def kernel_pipeline(target: Target | None = None, done: Announce | None = None) -> Sequential:
+    """Scheduled loop nests become what code generators take, and the model one function on planned memory. ``done`` is
+    told of kernels that code can be generated of, while others wait (see :class:`PartByPart`)."""
     readable = target is not None and target.kind == "numba"
-    return Sequential([readable_pipeline() if readable else tensor_pipeline(target), PlanMemory()], name="kernels")
+    kernels = readable_pipeline() if readable else tensor_pipeline(target)
+    return Sequential([kernels if done is None else PartByPart(kernels, done), PlanMemory()], name="kernels")
 
 
 def readable_pipeline() -> Sequential:

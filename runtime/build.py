@@ -22,10 +22,10 @@ from tilewright.passes.graph import InferType
 from tilewright.passes.lower.linearize import model_constants
 from tilewright.passes.lower.primitive import flat_types
 from tilewright.passes.lower.segments import binds_sizes, cut
-from tilewright.passes.pipelines import STAGES
+from tilewright.passes.pipelines import STAGES, kernel_pipeline
 from tilewright.passes.sequential import Sequential
 from tilewright.runtime import kept
-from tilewright.runtime.compile import Code, MachineCode, code_stages, compile_functions
+from tilewright.runtime.compile import Ahead, Code, MachineCode, code_stages, compile_functions
 from tilewright.runtime.executable import Executable, Stage
 from tilewright.runtime.signature import Argument, Signature
 from tilewright.runtime.steps import Claim, PlacedStep, Runner, Step, Steps
@@ -168,18 +168,19 @@ def _lower(mod: IRModule, target: Target, after: Mapping[str, Sequential]) -> tu
     constants."""
     context = PassContext.current()
     modules: dict[str, IRModule] = {}
-    with target:
+    with target, Ahead(target) as ahead:
         source = mod
         for stage, pipeline in STAGES.items():
-            mod = pipeline(target)(mod, context)
+            made = kernel_pipeline(target, ahead.add) if pipeline is kernel_pipeline else pipeline(target)
+            mod = made(mod, context)
             mod = after[stage](mod, context) if stage in after else mod
             modules[stage] = mod
             if isinstance(mod["main"], Function):
                 source = mod
-    function = source["main"]
-    assert isinstance(function, Function)
-    functions = [kernel for kernel in mod.functions.values() if isinstance(kernel, PrimFunc)]
-    return _Lowered(modules, compile_functions(functions, target)), function, _constants(source)
+        function = source["main"]
+        assert isinstance(function, Function)
+        functions = [kernel for kernel in mod.functions.values() if isinstance(kernel, PrimFunc)]
+        return _Lowered(modules, compile_functions(functions, target, ahead)), function, _constants(source)
 
 
 def _constants(mod: IRModule) -> list[Constant]:

@@ -1,8 +1,9 @@
 """From lowered functions to code that runs. Equal models for equal targets are compiled once in a process, and so are
 equal kernels of different models.
 
-LLVM is entered by one thread at a time (llvmlite holds a lock around every call of it), so the kernels of a model that
-are not known yet are compiled as one module, which is faster than a module each.
+LLVM is entered by one thread at a time (llvmlite holds a lock around every call of it), but lets others run Python
+meanwhile: kernels are compiled while passes make the next ones (:class:`Ahead`). Those that become known together make
+up one module, which is faster than a module each.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ _KEPT_KERNELS = 1024
 #: The name that every kernel has in the cache, where its own does not matter.
 _ANY_NAME = "kernel"
 
+#: Functions are hashed by so many of their nodes: what comes out equal is compared in full.
+_HASHED_NODES = 1000
+
 #: The target that a function is compiled for, and the hash of what it computes; different functions may share it.
 Key = tuple[Target, int]
 
@@ -61,7 +65,7 @@ class Named:
     def of(cls, function: PrimFunc, target: Target) -> Named:
         """``function`` with its key."""
         unnamed = PrimFunc(_ANY_NAME, function.params, function.body, function.attrs)
-        return cls(function, unnamed, (target, structural_hash(unnamed)))
+        return cls(function, unnamed, (target, structural_hash(unnamed, _HASHED_NODES)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,7 +131,7 @@ class ObjectCode:
 class MachineCode:
     """Code of the target ``llvm``: kernels that may be shared with other models, and the entry that calls them."""
 
-    def __init__(self, functions: Sequence[Named], target: Target) -> None:
+    def __init__(self, functions: Sequence[Named], target: Target, ready: Mapping[PrimFunc, Kernel]) -> None:
         self._functions = [named.function for named in functions]
         self._target = target
         calls = {function.name: called_names(function.body) for function in self._functions}
@@ -140,8 +144,10 @@ class MachineCode:
                 own.append(named.function)
             else:
                 shared.append(named)
+        # All that main may jump to, kept alive as long as it may.
+        self._kernels = {named.function.name: ready[named.function] for named in shared if named.function in ready}
         with _threads_starting(self._functions):
-            self._kernels = _kernels.kernels(shared, target)  # kept alive for as long as main may jump to them
+            self._kernels |= _kernels.kernels([named for named in shared if named.function not in ready], target)
         addresses = {name: kernel.address for name, kernel in self._kernels.items()}
         self._module = llvm_codegen.compile_module(own, target, ("main",), addresses)
 
@@ -198,7 +204,7 @@ def _threads_starting(functions: Sequence[PrimFunc]) -> Iterator[None]:
 class PythonCode:
     """Code of the target ``numba``."""
 
-    def __init__(self, functions: Sequence[Named], target: Target) -> None:
+    def __init__(self, functions: Sequence[Named], target: Target, ready: Mapping[PrimFunc, Kernel]) -> None:
         self._module = numba_codegen.compile_module([named.function for named in functions], target)
 
     def runner(self, num_values: int, constants: Sequence[Array]) -> Runner:
@@ -209,7 +215,10 @@ class PythonCode:
         return {"numba": lambda: str(module.source)}
 
 
-_GENERATORS: dict[str, Callable[[Sequence[Named], Target], Code]] = {"llvm": MachineCode, "numba": PythonCode}
+_GENERATORS: dict[str, Callable[[Sequence[Named], Target, Mapping[PrimFunc, Kernel]], Code]] = {
+    "llvm": MachineCode,
+    "numba": PythonCode,
+}
 
 #: The names of the texts that ``Code.stages`` gives, by the kind of the target.
 _CODE_STAGES = {"llvm": ("llvm", "assembly"), "numba": ("numba",)}
@@ -225,15 +234,59 @@ _models: collections.OrderedDict[tuple[tuple[str, Key], ...], tuple[Sequence[Nam
 _lock = threading.Lock()
 
 
-def compile_functions(functions: Sequence[PrimFunc], target: Target) -> Code:
+class Ahead:
+    """Compiles kernels in a thread of its own while passes make the next ones. As a context it waits for the thread."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._named: dict[PrimFunc, Named] = {}
+        self._parts: list[tuple[Sequence[Named], concurrent.futures.Future[dict[str, Kernel]]]] = []
+        self._worker = concurrent.futures.ThreadPoolExecutor(1, "tilewright-llvm")
+
+    def add(self, functions: Sequence[PrimFunc]) -> None:
+        """Compile those of ``functions`` that call no others (those stay together with what they call)."""
+        alone = [function for function in functions if not called_names(function.body)]
+        if self._target.kind == "llvm" and self._target.is_runnable and alone:
+            named = [Named.of(function, self._target) for function in alone]
+            self._named.update(zip(alone, named, strict=True))
+            self._parts.append((named, self._worker.submit(self._compile, named)))
+
+    def _compile(self, named: Sequence[Named]) -> dict[str, Kernel]:
+        with _lock:
+            return _kernels.kernels(named, self._target)
+
+    def named(self, function: PrimFunc) -> Named:
+        """``function`` with its key."""
+        return self._named.get(function) or Named.of(function, self._target)
+
+    def kernels(self) -> dict[PrimFunc, Kernel]:
+        """What was compiled, by the function.
+
+        Raises:
+            CodegenError: a function cannot be expressed.
+        """
+        return {each.function: part.result()[each.function.name] for named, part in self._parts for each in named}
+
+    def __enter__(self) -> Ahead:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._worker.shutdown(cancel_futures=True)
+
+
+def compile_functions(functions: Sequence[PrimFunc], target: Target, ahead: Ahead | None = None) -> Code:
     """Code for ``functions``, one of which is ``main``; from memory if equal ones were compiled before.
+
+    Args:
+        ahead: what has compiled some of them already.
 
     Raises:
         CodegenError: the target is another machine, whose code can be read but not run here.
     """
     if not target.is_runnable:
         raise CodegenError(f"code for {target} cannot run on this machine; use codegen.llvm.emit_llvm_ir to read it")
-    named = [Named.of(function, target) for function in functions]
+    named = [Named.of(function, target) if ahead is None else ahead.named(function) for function in functions]
+    ready = {} if ahead is None else ahead.kernels()
     key = tuple((each.function.name, each.key) for each in named)
     with _lock:  # held while compiling: another thread that builds the same model waits for this one's code
         found = _models.get(key)
@@ -242,7 +295,7 @@ def compile_functions(functions: Sequence[PrimFunc], target: Target) -> Code:
         ):
             _models.move_to_end(key)
             return found[1]
-        made = _GENERATORS[target.kind](named, target)
+        made = _GENERATORS[target.kind](named, target, ready)
         _models[key] = (named, made)
         while len(_models) > _KEPT_MODELS:
             _models.popitem(last=False)

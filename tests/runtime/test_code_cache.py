@@ -20,6 +20,7 @@ from tilewright.passes.tensor.pipeline import tensor_pipeline
 from tilewright.runtime import compile as cache
 from tilewright.tensorir import PrimFunc
 from tilewright.tensorir import tensor as te
+from tilewright.tensorir.errors import CodegenError
 
 TARGET = tw.Target("llvm", num_threads=1)
 VALUES = np.random.default_rng(3).standard_normal((5, 12)).astype("f4")
@@ -103,7 +104,7 @@ def test_threads_that_build_one_module_generate_code_once(compiled: list[str]) -
 
 
 def test_models_are_told_apart_where_all_hashes_are_equal(compiled: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "structural_hash", lambda function: 7)
+    monkeypatch.setattr(cache, "structural_hash", lambda function, most_nodes: 7)
     modules = [network(operators=names) for names in (("exp",), ("tanh",), ("exp", "tanh"), ("sigmoid",), ("exp",))]
     models = [tw.build(mod) for mod in modules]
     for mod, model in zip(modules, models, strict=True):
@@ -164,3 +165,24 @@ def test_code_lives_as_long_as_a_model_that_runs_it(compiled: list[str], monkeyp
     del model
     gc.collect()
     assert all(module() is None for module in modules)
+
+
+def test_kernels_are_compiled_while_others_are_made(compiled: list[str]) -> None:
+    functions = [lowered(scaling(f"f{n}", n + 2.0)) for n in range(3)]
+    with cache.Ahead(TARGET) as ahead:
+        ahead.add(functions[:2])
+        ahead.add(functions[2:])
+        kernels = ahead.kernels()
+    assert sorted(compiled) == ["f0", "f1", "f2"]
+    assert [run(kernels[function])[1] for function in functions] == [2, 3, 4]
+
+
+def test_what_cannot_be_compiled_ahead_is_an_error_of_the_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> CompiledModule:
+        raise CodegenError("refused")
+
+    cache._models.clear()
+    monkeypatch.setattr(cache, "_kernels", cache.KernelCache(8))
+    monkeypatch.setattr(llvm_codegen, "compile_module", refused)
+    with pytest.raises(CodegenError, match="refused"):
+        tw.build(network())

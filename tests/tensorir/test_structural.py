@@ -257,6 +257,13 @@ def test_hash_is_the_same_in_another_process() -> None:
         assert int(run.stdout) == structural_hash(func)
 
 
+def test_a_hash_of_the_first_nodes_is_that_of_equal_programs() -> None:
+    for most in (1, 5, 1000):
+        assert structural_hash(program(), most) == structural_hash(program("klmXYz"), most)
+    assert structural_hash(program(), 1) == structural_hash(program(value=2.0), 1)
+    assert structural_hash(program(), 1000) != structural_hash(program(value=2.0), 1000)
+
+
 def test_chains_longer_than_the_recursion_limit() -> None:
     def chain() -> Stmt:
         body: Stmt = Evaluate(IntImm(0))

@@ -12,7 +12,8 @@ from tilewright.graphir.module import IRModule
 from tilewright.passes import list_passes
 from tilewright.passes.context import PassContext
 from tilewright.passes.tensor import tensor_pipeline
-from tilewright.tensorir import interpret, verify
+from tilewright.passes.tensor.part_by_part import PartByPart
+from tilewright.tensorir import interpret, parse, structural_equal, verify
 from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.expr import IntImm
 from tilewright.tensorir.functor import substitute, walk
@@ -44,3 +45,39 @@ def test_results_of_random_programs_stay(opt_level, func, seed):
 def test_every_tensor_pass_is_registered():
     names = {child.info.name for child in tensor_pipeline().passes}
     assert names <= set(list_passes()) and {"LowerBlocks", "VectorizeLoop", "VerifyMemory"} <= names
+
+
+def several() -> IRModule:
+    """More functions than go through the pipeline together."""
+    text = """
+primfunc @f(A: Buffer[(NUMBER,), float32], B: Buffer[(NUMBER,), float32]) attrs {"num_outputs": 1} {
+  for i in vectorized(NUMBER) {
+    B[i] = A[i] + 1.0
+  }
+}
+"""
+    functions = {f"f{n}": parse(text.replace("@f", f"@f{n}").replace("NUMBER", str(8 + n))) for n in range(11)}
+    return IRModule(functions)
+
+
+def test_functions_that_are_through_are_told_of_while_others_wait():
+    told: list[list[str]] = []
+    with PassContext(opt_level=2), Target("llvm", num_threads=2):
+        whole = tensor_pipeline()(several())
+        parts = PartByPart(tensor_pipeline(), lambda functions: told.append([f.name for f in functions]))(several())
+    assert len(told) > 2 and sorted(name for names in told for name in names) == sorted(
+        gv.name for gv in whole.functions
+    )
+    for gv, function in whole.functions.items():
+        assert structural_equal(function, parts[gv.name])
+
+
+def test_who_watches_sees_each_pass_on_the_whole_module():
+    seen: list[int] = []
+    told: list[object] = []
+    with (
+        PassContext(trace=lambda mod, info, is_before: seen.append(len(mod.functions))),
+        Target("llvm", num_threads=2),
+    ):
+        PartByPart(tensor_pipeline(), told.append)(several())
+    assert set(seen) == {11} and not told

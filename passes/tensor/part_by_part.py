@@ -1,0 +1,43 @@
+"""``PartByPart``: a pipeline of function passes that takes a few functions at a time.
+
+Code can be generated of the first functions while passes work on the next ones. What comes out is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tilewright.graphir.expr import Function, GlobalVar
+from tilewright.graphir.module import IRModule
+from tilewright.passes.base import PrimFuncPass
+from tilewright.passes.context import PassContext
+from tilewright.passes.sequential import Sequential
+from tilewright.tensorir.stmt import PrimFunc
+
+#: Is told of functions that are through.
+Announce = Callable[[Sequence[PrimFunc]], None]
+
+#: So many functions go through a pipeline together.
+_TOGETHER = 4
+
+
+class PartByPart(Sequential):
+    """``pipeline``, whose passes each look at one function, for a few functions at a time; tells ``done`` when they are
+    through. Where somebody watches the passes, or one of them looks at the module, each pass runs on all."""
+
+    def __init__(self, pipeline: Sequential, done: Announce) -> None:
+        info = pipeline.info
+        super().__init__(pipeline.passes, info.opt_level, info.name, info.required)
+        self._done = done
+
+    def _transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        single = all(isinstance(child, PrimFuncPass) and not child.info.required for child in self.passes)
+        if ctx.instruments or ctx.trace is not None or not single:
+            return super()._transform(mod, ctx)
+        kernels = [(key, function) for key, function in mod.functions.items() if isinstance(function, PrimFunc)]
+        updates: dict[GlobalVar, Function | PrimFunc] = {}
+        for start in range(0, len(kernels), _TOGETHER):
+            through = super()._transform(IRModule(dict(kernels[start : start + _TOGETHER])), ctx)
+            updates.update(through.functions)
+            self._done([function for function in through.functions.values() if isinstance(function, PrimFunc)])
+        return mod.with_functions(updates) if updates else mod
