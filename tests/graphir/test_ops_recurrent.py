@@ -90,18 +90,21 @@ def shapes(name: str, steps: Any, batch: Any, attrs: dict[str, Any], peepholes: 
     return [*found, (batch,), (d, 3 * HIDDEN)] if peepholes else found
 
 
+@pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize(("name", "attrs"), CASES, ids=str)
-def test_a_few_steps_agree_with_the_equations(name: str, attrs: dict[str, Any]) -> None:
-    agree(name, attrs, 3, 2)
+def test_a_few_steps_agree_with_the_equations(name: str, attrs: dict[str, Any], known: bool) -> None:
+    agree(name, attrs, 3, 2, known)
 
 
+@pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_half_types_are_rounded_once(dtype: str) -> None:
+def test_half_types_are_rounded_once(dtype: str, known: bool) -> None:
     params = [gi.var(f"a{n}", shape=shape, dtype=dtype) for n, shape in enumerate(shapes("nn.gru", 3, 2, {}))]
-    model = tw.build(gi.Function(params, gi.get_operator("nn.gru")(*params)))
     rng = np.random.default_rng(9)
     arrays = [rng.standard_normal(param.shape).astype(param.dtype.numpy) for param in params]
-    for found, expected in zip(model(*arrays), oracle("nn.gru", {}, arrays), strict=True):
+    constants, inputs = split(arrays, known)
+    model = tw.build(gi.Function(params, gi.get_operator("nn.gru")(*params)), params=constants)
+    for found, expected in zip(model(**inputs), oracle("nn.gru", {}, arrays), strict=True):
         step = np.abs(np.spacing(expected.astype(param_type(dtype)))).astype(float)
         assert (np.abs(found.astype(float) - expected) <= 0.51 * step + 1e-6).all()
 
@@ -110,18 +113,29 @@ def param_type(dtype: str) -> Any:
     return gi.var("x", shape=(), dtype=dtype).dtype.numpy
 
 
-def test_no_step_leaves_the_state() -> None:
-    agree("nn.lstm", {}, 0, 2)
+@pytest.mark.parametrize("known", [True, False])
+def test_no_step_leaves_the_state(known: bool) -> None:
+    agree("nn.lstm", {}, 0, 2, known)
 
 
-def agree(name: str, attrs: dict[str, Any], steps: Any, batch: Any, target: str = "llvm") -> None:
+def split(arrays: list[Any], known: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The constants and the inputs among the arguments of a layer, by name: its weights are ``known`` or not. With
+    known ones, a few steps are written out instead of being a loop."""
+    constants = {f"a{n}": arrays[n] for n in (1, 2, 3)} if known else {}
+    return constants, {f"a{n}": array for n, array in enumerate(arrays) if f"a{n}" not in constants}
+
+
+def agree(name: str, attrs: dict[str, Any], steps: Any, batch: Any, known: bool) -> None:
     """Check a layer of static sizes, as machine code and in its reference, against the oracle."""
     params = [gi.var(f"a{n}", shape=shape) for n, shape in enumerate(shapes(name, steps, batch, attrs))]
     function = gi.Function(params, gi.get_operator(name)(*params, **attrs))
     rng = np.random.default_rng(7)
     arrays = [rng.standard_normal(shape).astype("f4") for shape in shapes(name, steps, batch, attrs)]
     expected = oracle(name, attrs, arrays)
-    for results in (tw.build(function, target=target)(*arrays), gi.evaluate(function, *arrays)):
+    constants, inputs = split(arrays, known)
+    built = tw.build(function, params=constants)
+    assert ("loop(" in built.ir("optimized")) is not known
+    for results in (built(**inputs), gi.evaluate(function, *arrays)):
         for found, wanted in zip(results, expected, strict=True):
             np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
 
@@ -149,11 +163,12 @@ def test_items_end_at_their_lengths(direction: str, steps: Any) -> None:
         gi.var(f"a{n}", shape=shape, dtype="int32" if n == 6 else "float32")
         for n, shape in enumerate(shapes("nn.lstm", steps, 3, attrs, peepholes=True))
     ]
-    model = tw.build(gi.Function(params, gi.get_operator("nn.lstm")(*params, **attrs)))
     rng = np.random.default_rng(5)
     arrays = [rng.standard_normal(shape).astype("f4") for shape in shapes("nn.lstm", 4, 3, attrs, peepholes=True)]
     arrays[6] = np.array([4, 0, 2], "i4")
-    for found, expected in zip(model(*arrays), oracle("nn.lstm", attrs, arrays), strict=True):
+    constants, inputs = split(arrays, known=steps == 4)
+    model = tw.build(gi.Function(params, gi.get_operator("nn.lstm")(*params, **attrs)), params=constants)
+    for found, expected in zip(model(**inputs), oracle("nn.lstm", attrs, arrays), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 

@@ -1,7 +1,8 @@
 """Recurrent layers: a state that each step of a sequence changes.
 
 All input projections of a layer are one product of matrices; only what depends on the state is done step by step. A few
-steps of known number are written out, so that the passes optimize across them; otherwise a loop carries the state.
+steps of known number, with known weights, are written out, so that the passes optimize across them; otherwise a loop
+carries the state.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from tilewright.graphir.ops import calls
 from tilewright.graphir.ops.common import FLOATS, check_dtype, compute_type, normalize, sequence_of, widened
 from tilewright.graphir.ops.nn.recurrent_activations import ACTIVATIONS, Activation, activation
 from tilewright.graphir.types import TensorType, TupleType
+from tilewright.graphir.visitor import free_vars
 
-#: Sequences of up to so many steps are written out.
+#: Sequences of up to so many steps are written out, if the weights are known.
 MOST_UNROLLED = 16
 
 #: What every layer takes first.
@@ -219,7 +221,8 @@ class Recurrent(Operator):
         front = calls.slice(bias, begin=(0,), end=(simplify(hidden * self.gates),))
         inputs = call_operator("nn.dense", x, weight) + front
         lengths = args[self.lengths_at] if len(args) > self.lengths_at else None
-        unroll = isinstance(x.shape[0], int) and x.shape[0] <= MOST_UNROLLED
+        # Weights that are known when the model is built are packed then, others once before the loop, not in each step.
+        unroll = isinstance(x.shape[0], int) and x.shape[0] <= MOST_UNROLLED and not free_vars(args[2])
         run = self._unrolled if unroll else self._looped
         return run(kit, inputs, initial, lengths, own, attrs, attrs.reversed[number])
 
