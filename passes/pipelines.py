@@ -26,6 +26,7 @@ def graph_pipeline(target: Target | None = None) -> Sequential:
             graph.FoldConstant(),
             graph.SimplifyExpr(),
             graph.FoldScaleAxis(),
+            graph.FoldConstant(),  # AlterOpLayout asks which weights are constants: those that took a scale up are, too
             graph.AlterOpLayout(),
             graph.FoldConstant(),
             graph.Winograd(),

@@ -111,3 +111,14 @@ def test_weight_that_changes_in_a_loop_keeps_its_layout() -> None:
     with tw.PassContext(opt_level=2):
         model = tw.build(gi.Function([x, w], run_loop(x, w, lambda state, weight: gi.nn.dense(weight, state))))
     assert "layout_transform" not in model.ir("optimized")
+
+
+def test_weight_that_took_a_scale_up_is_packed() -> None:
+    x, scale = gi.var("x", shape=("n", 12)), RNG.uniform(0.5, 2, 12).astype("f4")
+    weight = RNG.standard_normal((20, 12)).astype("f4")
+    with tw.PassContext(opt_level=3):
+        model = tw.build(gi.Function([x], gi.nn.dense(x * gi.const(scale), gi.const(weight))))
+    assert "multiply" not in model.ir("optimized")
+    assert "weight_layout=" in model.ir("optimized")
+    data = RNG.standard_normal((7, 12)).astype("f4")
+    np.testing.assert_allclose(model(data), (data.astype("f8") * scale) @ weight.T, rtol=1e-5, atol=1e-5)
