@@ -23,13 +23,23 @@ def _fma(a: Any, b: Any, c: Any) -> Any:
     return np.asarray(a, np.float64) * np.asarray(b, np.float64) + np.asarray(c, np.float64)
 
 
+def _interleave(*, low: bool) -> Callable[[Any, Any], Any]:
+    def of_halves(a: Any, b: Any) -> Any:
+        half = len(a) // 2
+        part = slice(0, half) if low else slice(half, 2 * half)
+        return np.stack([a[part], b[part]], axis=1).reshape(-1)
+
+    return of_halves
+
+
 @dataclasses.dataclass(frozen=True)
 class Intrinsic:
     """One callable function.
 
     Attributes:
         arity: number of arguments.
-        operands: what the arguments are: ``float``, ``integer``, ``number`` or ``any``; all have one type.
+        operands: what the arguments are: ``float``, ``integer``, ``number``, ``vector`` (with an even number of
+            lanes) or ``any``; all but the last have one type.
         reference: its value on NumPy arrays, computed in float64 for floats and rounded once by the caller.
         result: ``same`` (type of the first argument), ``bool``, ``element`` (a vector's scalar), ``void``, ``handle``
             or ``given`` (named by the call).
@@ -77,10 +87,12 @@ class Intrinsic:
                 "float": dtype.is_float,
                 "integer": dtype.is_integer,
                 "number": dtype.is_float or dtype.is_integer,
+                "vector": dtype.lanes % 2 == 0,
                 "any": True,
             }[self.operands]
             if not fits or (dtype is not call.args[0].dtype and self.operands != "any"):
-                expected = f"{self.operands} arguments of one type" if self.operands != "any" else "arguments"
+                kind = "even vector" if self.operands == "vector" else self.operands
+                expected = f"{kind} arguments of one type" if self.operands != "any" else "arguments"
                 found = ", ".join(str(a.dtype) for a in call.args)
                 raise TypeError(f"{self.name}: expected {expected}, found {found}")
         if self.result != "given" and call.dtype is not self.result_type(call.args):
@@ -151,7 +163,9 @@ _define("reinterpret", 1, "any", None, result="given")  # the same bits as anoth
 _define("popcount", 1, "integer", None)
 _define("count_leading_zeros", 1, "integer", None)
 
-# Across the lanes of a vector.
+# Across the lanes of vectors.
+_define("interleave_low", 2, "vector", _interleave(low=True))  # of the first halves of two vectors: a0 b0 a1 b1 ...
+_define("interleave_high", 2, "vector", _interleave(low=False))  # of the second halves
 _define("reduce_add", 1, "number", np.add.reduce, result="element")  # floats: in pairs, a tree over the lanes
 _define("reduce_mul", 1, "number", np.multiply.reduce, result="element")
 _define("reduce_min", 1, "number", np.minimum.reduce, result="element")

@@ -208,6 +208,14 @@ def _reduce(e: ExpressionEmitter, call: Call) -> str:
     return narrow(b, call.dtype, arithmetic.reduce_lanes(b, wide, x, combine))
 
 
+@_emits("interleave_low", "interleave_high")
+def _interleave(e: ExpressionEmitter, call: Call) -> str:
+    dtype, half = call.dtype, call.dtype.lanes // 2
+    first = 0 if call.name == "interleave_low" else half
+    lanes = [lane for n in range(half) for lane in (first + n, dtype.lanes + first + n)]
+    return e.builder.shuffle(e.expr(call.args[0]), dtype, lanes, e.expr(call.args[1]))
+
+
 @_emits("address_of")
 def _address_of(e: ExpressionEmitter, call: Call) -> str:
     access = call.args[0]

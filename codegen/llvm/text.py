@@ -218,11 +218,11 @@ class Builder:
         """Lane ``lane`` of a vector of type ``dtype``."""
         return self.pure(f"extractelement {value_type(dtype)} {vector}, i64 {lane}")
 
-    def shuffle(self, vector: str, dtype: DataType, lanes: Sequence[int]) -> str:
-        """The chosen lanes of a vector of type ``dtype``."""
+    def shuffle(self, vector: str, dtype: DataType, lanes: Sequence[int], other: str = "poison") -> str:
+        """The chosen lanes of a vector of type ``dtype``, and behind them those of ``other``."""
         kind = value_type(dtype)
         mask = constant_vector([str(lane) for lane in lanes], "i32")
-        return self.pure(f"shufflevector {kind} {vector}, {kind} poison, <{len(lanes)} x i32> {mask}")
+        return self.pure(f"shufflevector {kind} {vector}, {kind} {other}, <{len(lanes)} x i32> {mask}")
 
     def select(self, condition: str, dtype: DataType, true: str, false: str, lanes: int | None = None) -> str:
         """``true if condition else false``; ``lanes`` is that of the condition where it differs from ``dtype``'s."""

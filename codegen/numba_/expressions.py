@@ -276,6 +276,8 @@ class ExpressionWriter:
         name, dtype = expr.name, expr.dtype
         if name.startswith("reduce_"):
             return self._reduction(expr)
+        if name.startswith("interleave_"):
+            return self._interleave(expr)
         if name.startswith("@") or name in ("address_of", "prefetch"):
             self.error(expr, f"{name} has no value")
         args = [bare(self.expr(arg)) for arg in expr.args]
@@ -307,8 +309,17 @@ class ExpressionWriter:
             bits = f"{bits}.view(np.{storage(target)})"
         return self.from_memory(target, bits)
 
+    def _interleave(self, expr: Call) -> str:
+        a, b = map(self._lanes, expr.args)
+        first = 0 if expr.name == "interleave_low" else expr.dtype.lanes // 2
+        at = f"lane // 2 + {first}" if first else "lane // 2"
+        return f"({b}[{at}] if lane % 2 else {a}[{at}])"
+
     def _reduction(self, expr: Call) -> str:
-        operand = expr.args[0]
+        return self.convert(expr.dtype, f"{self.helper(expr.name)}({self._lanes(expr.args[0])})")
+
+    def _lanes(self, operand: Expr) -> str:
+        """The name of an array of the lanes of a vector."""
         outer, self.inside = self.inside, []
         known = dict(self._known)
         text = self.expr(operand)
@@ -318,7 +329,7 @@ class ExpressionWriter:
         self.before += [f"{name} = np.empty({operand.dtype.lanes}, np.{kind})"]
         self.before += [f"for lane in range({operand.dtype.lanes}):", *[f"    {line}" for line in lines]]
         self.before += [f"    {name}[lane] = {bare(text)}"]
-        return self.convert(expr.dtype, f"{self.helper(expr.name)}({name})")
+        return name
 
 
 def bare(text: str) -> str:

@@ -13,6 +13,7 @@ from tilewright.passes.schedule.facts import (
     spatial,
     stores,
 )
+from tilewright.passes.schedule.transposition import find_transposition, tile_transposition
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
 from tilewright.tensorir.stmt import Block, IterVar
 from tilewright.tensorir.target import Target
@@ -31,6 +32,11 @@ def schedule_elementwise(schedule: Schedule, ref: BlockRef, target: Target) -> N
     items = spatial(block)
     if not loops or len(loops) != len(items):
         return
+    lanes = vector_lanes(block, target)
+    transposition = find_transposition(block, lanes)
+    if transposition is not None:
+        tile_transposition(schedule, ref, transposition)
+        return
     accesses: list[Access] = [*stores(block), *loads(block)]
     first = len(items) - 1
     while first > 0 and mergeable(accesses, items[first - 1], items[first]):
@@ -38,7 +44,6 @@ def schedule_elementwise(schedule: Schedule, ref: BlockRef, target: Target) -> N
     length = product_of_extents(items[first:])
     row = schedule.fuse(*loops[first:]) if first < len(loops) - 1 else loops[-1]
     rows = loops[:first]
-    lanes = vector_lanes(block, target)
     if not rows:
         outer, inner = _split_vectors(schedule, row, length, lanes)
         _finish(schedule, outer, inner)

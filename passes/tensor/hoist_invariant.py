@@ -13,7 +13,7 @@ for divisions by numbers that are not constant, which take longer than what they
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tilewright.graphir.module import IRModule
@@ -147,9 +147,9 @@ def _is_constant(expr: Expr) -> bool:
 
 
 class ExprReplacer(Mutator):
-    """Puts variables in place of the expressions (the very nodes) that they hold."""
+    """Puts others in place of expressions (the very nodes): variables that hold them, for instance."""
 
-    def __init__(self, replaced: dict[Expr, Var]) -> None:
+    def __init__(self, replaced: Mapping[Expr, Expr]) -> None:
         self.replaced = replaced
 
     def mutate(self, node: Any) -> Any:

@@ -112,9 +112,12 @@ def test_expression_reads_back(expr: Expr) -> None:
 @pytest.mark.parametrize("name", INTRINSICS)
 def test_intrinsic_reads_back(name: str) -> None:
     intrinsic = INTRINSICS[name]
-    argument: Expr = {"float": d, "integer": small, "number": small, "any": A[i, k]}[intrinsic.operands]
+    vector = Broadcast(FloatImm(2.0, "float64"), 4)
+    argument: Expr = {"float": d, "integer": small, "number": small, "vector": vector, "any": A[i, k]}[
+        intrinsic.operands
+    ]
     arguments = [argument] * intrinsic.arity
-    if intrinsic.arity > 1:
+    if intrinsic.arity > 1 and intrinsic.operands != "vector":
         arguments[0] = const(1, argument.dtype)
     expr = call(name, *arguments, dtype="int32" if intrinsic.result == "given" else None)
     assert_structural_equal(parse_expr(str(expr), NAMES), expr)

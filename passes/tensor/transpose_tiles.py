@@ -1,0 +1,151 @@
+"""``TransposeTiles``: tiles that are read along their rows and written along their columns change over in registers.
+
+Before::
+
+    for i in range(4) annotations {"transpose": True} {
+      for j in vectorized(4) {
+        b[i, j] = a[j, i] * 2.0
+      }
+    }
+
+After::
+
+    let a_0: float32x4 = a[0, ramp(0, 1, 4)]
+    ...
+    let a_3: float32x4 = a[3, ramp(0, 1, 4)]
+    let a_4: float32x4 = interleave_low(a_0, a_2)           # elements 00 20 01 21
+    let a_5: float32x4 = interleave_high(a_0, a_2)          # elements 02 22 03 23
+    ...
+    tile[0, ramp(0, 1, 4)] = a_8                            # elements 00 10 20 30
+    ...
+    for i in unrolled(4) {
+      for j in vectorized(4) {
+        b[i, j] = tile[i, j] * 2.0
+      }
+    }
+
+Without it the elements of each vector are gathered one by one. The number of rows is a power of two, ``n``; each of
+``log2(n)`` steps interleaves vector ``k`` with vector ``k + n / 2``, the perfect shuffle of all rows, and so many
+perfect shuffles of ``n * n`` elements are the transposition (Stone, "Parallel processing with the perfect shuffle",
+IEEE Transactions on Computers, 1971). It comes before ``VectorizeLoop``, which makes vectors of the rest.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import cast
+
+from tilewright.graphir.module import IRModule
+from tilewright.passes.base import PrimFuncPass
+from tilewright.passes.context import PassContext
+from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.registry import register_pass
+from tilewright.passes.schedule.facts import coefficient
+from tilewright.passes.schedule.transposition import TRANSPOSE
+from tilewright.passes.tensor.flatten_buffer import element_strides
+from tilewright.passes.tensor.hoist_invariant import ExprReplacer
+from tilewright.passes.tensor.scoped import ScopedMutator
+from tilewright.tensorir.arith import Analyzer
+from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, Ramp, Var, as_expr, call
+from tilewright.tensorir.functor import substitute, uses_var, walk
+from tilewright.tensorir.stmt import Allocate, BufferStore, For, LetStmt, PrimFunc, Stmt, sequence
+
+
+@register_pass
+@primfunc_pass(opt_level=2, name="TransposeTiles")
+class TransposeTiles(PrimFuncPass):
+    """Exchanges rows and columns of tiles in registers, where operands are read along the rows."""
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        """``func`` with tiles that are loaded and stored in whole vectors."""
+        tiles = _Tiles(func)
+        body = tiles.mutate(func.body)
+        if tiles.changed:
+            ctx.remark(f"exchanged rows and columns of {tiles.changed} tiles in registers", kind="applied")
+        return func if body is func.body else func.with_body(body)
+
+
+class _Tiles(ScopedMutator):
+    def __init__(self, func: PrimFunc) -> None:
+        super().__init__(func)
+        self.changed = 0
+
+    def mutate_For(self, op: For) -> Stmt:
+        found = self.tile(op) if op.annotations.get(TRANSPOSE) else None
+        if found is None:
+            return super().mutate_For(op)
+        self.changed += 1
+        return found
+
+    def tile(self, rows: For) -> Stmt | None:
+        """The loop over the rows of a tile with its operands exchanged; None if it is not one whole square tile."""
+        columns, size = rows.body, _value(rows.extent)
+        if size is None or size < 2 or size & (size - 1) or _value(rows.min) != 0:
+            return None
+        if not isinstance(columns, For) or columns.kind != "vectorized" or not isinstance(columns.body, BufferStore):
+            return None
+        if _value(columns.min) != 0 or _value(columns.extent) != size:
+            return None
+        store, i, j = columns.body, rows.var, columns.var
+        with self.analyzer.scope():
+            self.analyzer.bind(i, 0, size)
+            self.analyzer.bind(j, 0, size)
+            loads = [node for node in walk(store.value) if isinstance(node, BufferLoad)]
+            operands = [load for load in loads if _is_transposed(load, i, j, self.analyzer)]
+        if not operands or any(node.buffer is store.buffer for node in loads):
+            return None
+        tiles = [
+            Buffer(f"{load.buffer.name}_tile", (as_expr(size), as_expr(size)), load.dtype, "register")
+            for load in operands
+        ]
+        exchanged: dict[Expr, Expr] = {
+            load: BufferLoad(tile, (i, j)) for load, tile in zip(operands, tiles, strict=True)
+        }
+        columns = cast(Stmt, ExprReplacer(exchanged).mutate(columns))
+        result: Stmt = For(i, rows.min, rows.extent, "unrolled", columns)
+        for load, tile in zip(operands, tiles, strict=True):
+            result = Allocate(tile, sequence(_exchange(load, i, j, tile, size), result))
+        return result
+
+
+def _is_transposed(load: BufferLoad, i: Var, j: Var, analyzer: Analyzer) -> bool:
+    """Whether neighbouring values of ``i``, and not those of ``j``, are neighbours in memory."""
+    if load.predicate is not None and uses_var(load.predicate, {i, j}):
+        return False
+    place = analyzer.simplify(_offset(load))
+    return coefficient(place, i) == 1 and uses_var(place, {j}) and coefficient(place, j) != 1
+
+
+def _offset(load: BufferLoad) -> Expr:
+    steps = zip(load.indices, element_strides(load.buffer), strict=True)
+    return functools.reduce(lambda total, step: total + step[0] * step[1], steps, as_expr(0))
+
+
+def _exchange(operand: BufferLoad, i: Var, j: Var, tile: Buffer, size: int) -> Stmt:
+    """Load ``size`` vectors along ``i``, one for each ``j``, and store them into ``tile`` transposed."""
+    made: list[tuple[Var, Expr]] = []
+
+    def name(value: Expr) -> Var:
+        made.append((Var(f"{operand.buffer.name}_{len(made)}", value.dtype), value))
+        return made[-1][0]
+
+    def row(number: int) -> tuple[Expr, Expr]:
+        return as_expr(number), Ramp(as_expr(0), as_expr(1), size)
+
+    # The same loops as those of the tile, but with columns outside: fresh variables, as each is bound once.
+    fresh: dict[Var, Expr] = {var: Var(var.name, var.dtype) for var in (i, j)}
+    row_at, column_at = cast(Var, fresh[i]), cast(Var, fresh[j])
+    load = BufferStore(tile, substitute(operand, fresh), (column_at, row_at))
+    read = For(row_at, as_expr(0), as_expr(size), "vectorized", load)
+    vectors = [name(BufferLoad(tile, row(number))) for number in range(size)]
+    for _ in range(size.bit_length() - 1):
+        halves = zip(vectors[: size // 2], vectors[size // 2 :], strict=True)
+        vectors = [name(call(f"interleave_{part}", a, b)) for a, b in halves for part in ("low", "high")]
+    body = sequence(*(BufferStore(tile, vector, row(number)) for number, vector in enumerate(vectors)))
+    for var, value in reversed(made):
+        body = LetStmt(var, value, body)
+    return sequence(For(column_at, as_expr(0), as_expr(size), "unrolled", read), body)
+
+
+def _value(expr: Expr) -> int | None:
+    return expr.value if isinstance(expr, IntImm) else None

@@ -1,0 +1,164 @@
+"""TransposeTiles: which loops change rows and columns in registers, and into what."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import codegen
+from tilewright import graphir as gi
+from tilewright.codegen.llvm import call_primfunc
+from tilewright.graphir.module import IRModule
+from tilewright.passes.context import PassContext
+from tilewright.passes.schedule import ScheduleKernels
+from tilewright.passes.tensor import TransposeTiles
+from tilewright.tensorir import interpret, parse
+from tilewright.tensorir import tensor as te
+from tilewright.tensorir.expr import Var, call
+from tilewright.tensorir.functor import walk
+from tilewright.tensorir.stmt import For, PrimFunc
+from tilewright.tensorir.target import Target
+
+BEFORE = """
+primfunc @f(A: Buffer[(2, 2), float32], B: Buffer[(2, 2), float32]) attrs {"num_outputs": 1} {
+  for i in range(2) annotations {"transpose": True} {
+    for j in vectorized(2) {
+      B[i, j] = A[j, i] * 2.0
+    }
+  }
+}
+"""
+AFTER = """
+primfunc @f(A: Buffer[(2, 2), float32], B: Buffer[(2, 2), float32]) attrs {"num_outputs": 1} {
+  allocate A_tile: Buffer[(2, 2), float32, register]
+  for j in unrolled(2) {
+    for i in vectorized(2) {
+      A_tile[j, i] = A[j, i]
+    }
+  }
+  {
+    let A_0: float32x2 = A_tile[0, ramp(0, 1, 2)]
+    let A_1: float32x2 = A_tile[1, ramp(0, 1, 2)]
+    let A_2: float32x2 = interleave_low(A_0, A_1)
+    let A_3: float32x2 = interleave_high(A_0, A_1)
+    A_tile[0, ramp(0, 1, 2)] = A_2
+    A_tile[1, ramp(0, 1, 2)] = A_3
+  }
+  for i_1 in unrolled(2) {
+    for j_1 in vectorized(2) {
+      B[i_1, j_1] = A_tile[i_1, j_1] * 2.0
+    }
+  }
+}
+"""
+
+
+def exchanged(func: PrimFunc) -> PrimFunc:
+    return TransposeTiles()(IRModule({func.name: func}))[func.name]
+
+
+def test_rows_become_columns_by_perfect_shuffles(rewrites):
+    rewrites(exchanged, BEFORE, AFTER)
+
+
+@pytest.mark.parametrize(
+    ("what", "old", "new"),
+    [
+        ("no annotation", ' annotations {"transpose": True}', ""),
+        ("a part of a tile", "i in range(2)", "i in range(1)"),
+        ("columns that are no vector", "j in vectorized(2)", "j in range(2)"),
+        ("an operand with steps", "A[j, i]", "A[j, 1 - i]"),
+        ("an operand along the columns", "A[j, i]", "A[i, j]"),
+        ("the result itself", "A[j, i]", "A[j, i] + B[j, i]"),
+    ],
+)
+def test_other_loops_stay(rewrites, what, old, new):
+    rewrites(exchanged, BEFORE.replace(old, new), BEFORE.replace(old, new))
+
+
+def test_an_operand_whose_rows_lie_across_two_dimensions_is_exchanged(rewrites):
+    """Eight neighbouring pixels of an image of 12 columns: its rows are neighbours in memory too."""
+    x = te.placeholder((8, 4, 12), name="x")
+    func = te.create_prim_func("f", [x], [te.compute((4, 12, 8), lambda h, w, c: x[c, h, w])])
+    with Target("llvm", mcpu="x86-64-v3"), PassContext() as ctx:
+        scheduled = ScheduleKernels()(IRModule({"f": func}))
+        after = TransposeTiles()(tw.passes.tensor.LowerBlocks()(scheduled))["f"]
+    assert any("exchanged" in remark.message for remark in ctx.remarks)
+    assert [node.extent.value for node in walk(after.body) if isinstance(node, For) and node.kind == "vectorized"] == [
+        8,
+        8,
+    ]
+
+
+def transposed(shape: tuple[int, ...], axes: tuple[int, ...], dtype: str) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(5)
+    x = (rng.standard_normal(shape) * 100).astype(tw.tensorir.dtype.as_dtype(dtype).numpy)
+    return x, np.ascontiguousarray(x.transpose(axes))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int8", "int64", "bool"])
+@pytest.mark.parametrize(
+    ("shape", "axes"), [((48, 37), (1, 0)), ((3, 17, 33), (0, 2, 1)), ((5, 16, 4, 20), (3, 1, 0, 2))]
+)
+def test_compiled_transposes_equal_numpy(shape, axes, dtype):
+    x, expected = transposed(shape, axes, dtype)
+    var = gi.var("x", shape=shape, dtype=dtype)
+    model = tw.build(IRModule.from_expr(gi.Function([var], gi.transpose(var, axes))))
+    np.testing.assert_array_equal(model(x), expected)
+
+
+@pytest.mark.parametrize("sizes", [(1, 1), (3, 50), (16, 16), (40, 23)])
+def test_one_transpose_serves_all_sizes(sizes):
+    var = gi.var("x", shape=("m", 3, "n"))
+    x = np.random.default_rng(6).standard_normal((sizes[0], 3, sizes[1])).astype(np.float32)
+    for target in ("llvm", "numba"):
+        model = tw.build(IRModule.from_expr(gi.Function([var], gi.transpose(var, (2, 1, 0)) * 2.0)), target=target)
+        np.testing.assert_array_equal(model(x), x.transpose(2, 1, 0) * 2)
+
+
+@pytest.mark.parametrize("channels", [16, 24, 40])
+@pytest.mark.parametrize("size", [(7, 7), (9, 16), (28, 28)])
+def test_layouts_with_blocks_of_channels_and_back(channels, size):
+    x = np.random.default_rng(7).standard_normal((2, channels, *size)).astype(np.float32)
+    var = gi.var("x", shape=x.shape)
+    there = gi.layout_transform(var, src_layout="NCHW", dst_layout="NCHW16c")
+    back = gi.layout_transform(there * 3.0, src_layout="NCHW16c", dst_layout="NCHW", extents={"C": channels})
+    with PassContext(opt_level=1):  # each by itself
+        model = tw.build(IRModule.from_expr(gi.Function([var], back)))
+    np.testing.assert_array_equal(model(x), x * np.float32(3))
+
+
+def test_assembly_of_a_transpose_holds_no_gathers():
+    var = gi.var("x", shape=(64, 64))
+    model = tw.build(IRModule.from_expr(gi.Function([var], gi.transpose(var))), target=Target("llvm", mcpu="x86-64-v4"))
+    text = model.ir("assembly")
+    assert "gather" not in text
+    assert "vperm" in text or "vunpck" in text
+
+
+def test_interpreter_and_code_interleave_alike():
+    text = """
+primfunc @f(A: Buffer[(8,), float32], B: Buffer[(8,), float32], C: Buffer[(16,), float32]) attrs {"num_outputs": 1} {
+  C[ramp(0, 1, 8)] = interleave_low(A[ramp(0, 1, 8)], B[ramp(0, 1, 8)])
+  C[ramp(8, 1, 8)] = interleave_high(A[ramp(0, 1, 8)], B[ramp(0, 1, 8)]) + broadcast(0.0, 8)
+}
+"""
+    a, b = np.arange(8, dtype=np.float32), np.arange(8, dtype=np.float32) + 100
+    func, expected = parse(text), np.stack([a, b], 1).reshape(-1)
+    llvm, numba = Target("llvm"), Target("numba")
+
+    def run(call):
+        out = np.zeros(16, np.float32)
+        call(func, a, b, out)
+        np.testing.assert_array_equal(out, expected)
+
+    run(interpret)
+    run(lambda func, *args: call_primfunc(codegen.llvm.compile_module([func], llvm), func, *args))
+    run(lambda func, *args: codegen.numba_.compile_module([func], numba).call(func.name, *args))
+
+
+def test_only_vectors_of_one_type_are_interleaved():
+    vector, other = Var("a", "float32x4"), Var("b", "float32x8")
+    with pytest.raises(TypeError, match="interleave_low: expected even vector arguments of one type"):
+        call("interleave_low", vector, other)
