@@ -6,9 +6,13 @@ choice is made at build time, and all steps before the last one are computed on 
 
     for c, ty in parallel(..):
       for tx in range(..):
-        patch: one vector for each y, x      (unrolled)
-        rows:  one vector for each y, x      (unrolled; y chooses)
+        for x in unrolled(..):
+          patch: one vector for each y      (unrolled)
+          rows:  one vector for each y      (unrolled; y chooses)
         for y, x in unrolled(..): out[y, x, c, ty, tx, lanes] = ...      (x chooses)
+
+Where a border asks for conditions, its tiles are loops (``roll_tail``, see ``LoopPartition``): unrolled copies of a
+tile for each side would be most of the work of all later passes.
 """
 
 from __future__ import annotations
@@ -26,8 +30,10 @@ from tilewright.passes.schedule.facts import (
     spatial,
     stores,
 )
+from tilewright.passes.tensor.loop_partition import ROLL_ANNOTATION
 from tilewright.tensorir.expr import Buffer, Var
-from tilewright.tensorir.schedule import LoopRef, Schedule
+from tilewright.tensorir.functor import uses_var
+from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
 from tilewright.tensorir.stmt import Block, For, IterVar
 from tilewright.tensorir.target import Target
 
@@ -70,13 +76,16 @@ def schedule_cases(schedule: Schedule, target: Target) -> bool:
     if not outer:
         return False
     schedule.reorder(*outer, *unrolled, loops[-1])
+    _choosing_loops_last(schedule, anchor, outer[-1])
     for ref in reversed(refs[:-1]):
-        schedule.compute_at(ref, outer[-1])
+        place = _place(schedule, ref, refs, outer[-1])
+        schedule.compute_at(ref, place)
         schedule.set_scope(ref, 0, "register")
+        _choosing_loops_last(schedule, ref, place)
     lanes = vector_lanes(last, target)
     for ref in refs:
-        own = schedule.get_loops(ref)
-        _unroll(schedule, own[own.index(outer[-1]) + 1 :], lanes)
+        _unroll(schedule, _inside(schedule, ref, outer[-1]), lanes)
+    schedule.annotate(outer[-1], ROLL_ANNOTATION, True)
     tasks = outer[:-1] or outer
     schedule.parallel(schedule.fuse(*tasks) if len(tasks) > 1 else tasks[0])
     return True
@@ -106,9 +115,43 @@ def _tile_sizes(blocks: list[Block]) -> dict[Var, int | None]:
     return sizes
 
 
+def _inside(schedule: Schedule, ref: BlockRef, outermost: LoopRef) -> list[LoopRef]:
+    """The loops around a block inside of ``outermost``."""
+    own = schedule.get_loops(ref)
+    return own[own.index(outermost) + 1 :]
+
+
+def _choosing_loops_last(schedule: Schedule, ref: BlockRef, outermost: LoopRef) -> None:
+    """Let the loops by which a block chooses its formula be the innermost ones, but for the one of its lanes."""
+    *places, _ = _inside(schedule, ref, outermost)
+    ordered = sorted(places, key=lambda place: _chooses(schedule, ref, place))
+    if ordered != places:
+        schedule.reorder(*ordered)
+
+
+def _place(schedule: Schedule, ref: BlockRef, refs: list[BlockRef], outermost: LoopRef) -> LoopRef:
+    """The loop at which a block is computed. One that chooses formulas needs all places of the tile at once; what
+    another one reads is best made for one of that one's places at a time: few registers hold it."""
+    block = block_of(schedule, ref)
+    written = {store.buffer for store in stores(block)}
+    readers = [other for other in refs if any(load.buffer in written for load in loads(block_of(schedule, other)))]
+    if case_variables(block) or len(readers) != 1:
+        return outermost
+    *places, _ = _inside(schedule, readers[0], outermost)
+    return [outermost, *(place for place in places if not _chooses(schedule, readers[0], place))][-1]
+
+
+def _chooses(schedule: Schedule, ref: BlockRef, place: LoopRef) -> bool:
+    """Whether a block's formula is chosen by the variable of that loop."""
+    block, loop = block_of(schedule, ref), schedule.get(place)
+    assert isinstance(loop, For)
+    cases = case_variables(block)
+    return any(item.var in cases and uses_var(item.value, {loop.var}) for item in block.iters)
+
+
 def _unroll(schedule: Schedule, loops: list[LoopRef], lanes: int) -> None:
-    """Unroll loops, the last one by vectors."""
-    *others, column = loops
+    """Unroll loops that are not yet, the last one by vectors."""
+    *others, column = [ref for ref in loops if _kind(schedule, ref) == "serial"]
     loop = schedule.get(column)
     assert isinstance(loop, For)
     extent = constant(loop.extent)
@@ -118,3 +161,9 @@ def _unroll(schedule: Schedule, loops: list[LoopRef], lanes: int) -> None:
     schedule.vectorize(column)
     for other in others:
         schedule.unroll(other)
+
+
+def _kind(schedule: Schedule, ref: LoopRef) -> str:
+    loop = schedule.get(ref)
+    assert isinstance(loop, For)
+    return loop.kind

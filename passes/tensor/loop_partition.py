@@ -15,6 +15,10 @@ holds, and where inner loops lie between, only where it holds for some of theirs
 With the annotation ``{"specialize_tail": True}`` the rest of a division into tiles is written out, so that inner loops
 keep constant extents: a half tile where the rest is as long (``n % 6 >= 3``: ``for j in range(3)``), and what is left
 then for each remainder (``n % 3 == 1``: ``for j in range(1)``, else ``n % 3 == 2``: ...).
+
+With the annotation ``{"roll_tail": True}`` the copies of a large body for a few iterations stay small: unrolled loops
+become serial there, but for those by whose variable a formula is chosen, and the register buffers that they index are
+on the stack.
 """
 
 from __future__ import annotations
@@ -38,6 +42,7 @@ from tilewright.tensorir.arith.region import partition_point
 from tilewright.tensorir.dtype import BOOL, INT64
 from tilewright.tensorir.expr import (
     BinaryOp,
+    Buffer,
     BufferLoad,
     Call,
     Compare,
@@ -57,6 +62,7 @@ from tilewright.tensorir.functor import (
     Visitor,
     copy_with_fresh_definitions,
     free_vars,
+    loads_and_stores,
     substitute,
     uses_var,
     walk,
@@ -64,6 +70,9 @@ from tilewright.tensorir.functor import (
 from tilewright.tensorir.stmt import BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt, sequence
 
 TAIL_ANNOTATION = "specialize_tail"
+ROLL_ANNOTATION = "roll_tail"
+#: So many times as many iterations as the tails has a main loop whose tails may be slower.
+_MAIN_PER_TAIL = 4
 
 
 @register_config_option("tensorir.LoopPartition")
@@ -298,13 +307,22 @@ class _Partitioner(ScopedMutator):
                 self.analyzer.bind(loop.var, begin, loop.extent)
                 main, tail = self.mutate(main_body), self._tail(loop.body)
             return For(loop.var, begin, loop.extent, "parallel", IfThenElse(inside, main, tail), loop.annotations)
+        tail_body = _rolled_up(loop.body) if self._rolls_tails(loop, self.simplify(high - low)) else loop.body
         parts: list[Stmt] = []
         if low is not begin:
-            parts.append(self._part(loop, begin, low, loop.body, tail=True))
+            parts.append(self._part(loop, begin, low, tail_body, tail=True))
         parts.append(self._part(loop, low, high, main_body, tail=False))
         if high is not end:
-            parts.append(self._part(loop, high, end, loop.body, tail=True))
+            parts.append(self._part(loop, high, end, tail_body, tail=True))
         return sequence(*parts)
+
+    def _rolls_tails(self, loop: For, main: Expr) -> bool:
+        """Whether loops stay loops outside of the ``main`` iterations: those take half as long again, so that they must
+        be few."""
+        if not loop.annotations.get(ROLL_ANNOTATION):
+            return False
+        rest = self.simplify(loop.extent - main)
+        return not isinstance(main, IntImm) or not isinstance(rest, IntImm) or main.value >= _MAIN_PER_TAIL * rest.value
 
     def _is_visible(self, loop: For, guard: _Guard, ends: tuple[Expr | None, Expr | None]) -> bool:
         """Whether the ends are made of what is known outside of the loop."""
@@ -444,6 +462,47 @@ class _Partitioner(ScopedMutator):
             if not (analyzer.prove(offset >= 0) and analyzer.prove(offset < factor)):
                 return None
         return factor, analyzer.simplify(offset), analyzer.simplify(total)
+
+
+def _rolled_up(body: Stmt) -> Stmt:
+    """``body`` without unrolled loops, but for those by whose variable a formula is chosen."""
+    rolled = {
+        loop.var
+        for loop in walk(body)
+        if isinstance(loop, For) and loop.kind == "unrolled" and not _chooses(loop.body, loop.var)
+    }
+    indexed = {
+        access.buffer
+        for access in loads_and_stores(body)
+        if access.buffer.scope == "register" and any(uses_var(index, rolled) for index in access.indices)
+    }
+    memory = {old: dataclasses.replace(old, scope="stack") for old in indexed}
+    result: Stmt = _RolledUp(rolled, memory).mutate(body)
+    return result
+
+
+def _chooses(body: Stmt, var: Var) -> bool:
+    return any(
+        isinstance(node, Select)
+        and isinstance(node.condition, Compare)
+        and node.condition.op == "eq"
+        and uses_var(node.condition, {var})
+        for node in walk(body)
+    )
+
+
+class _RolledUp(Mutator):
+    """Makes the loops of some variables serial, and puts some buffers in place of others."""
+
+    def __init__(self, rolled: set[Var], buffers: Mapping[Buffer, Buffer]) -> None:
+        self.rolled, self.buffers = rolled, buffers
+
+    def mutate_For(self, loop: For) -> Stmt:
+        kind = "serial" if loop.var in self.rolled else loop.kind
+        return For(loop.var, loop.min, loop.extent, kind, self.mutate(loop.body), loop.annotations)
+
+    def mutate_buffer(self, buffer: Buffer) -> Buffer:
+        return self.buffers.get(buffer, buffer)
 
 
 class _Trimmer(ScopedMutator):

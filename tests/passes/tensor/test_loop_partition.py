@@ -11,7 +11,7 @@ from tilewright.tensorir import interpret, parse
 from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.expr import IntImm
 from tilewright.tensorir.functor import substitute, walk
-from tilewright.tensorir.stmt import For, IfThenElse
+from tilewright.tensorir.stmt import Allocate, For, IfThenElse
 
 TILES = """
 primfunc @f(B: Buffer[(n,), float32], n: int64) attrs {"num_outputs": 1} {
@@ -226,3 +226,33 @@ def test_no_iteration_runs_behind_the_end_of_a_row(n, vectors):
     loops = [node for node in walk(after.body) if isinstance(node, For) and node.var.name == "i"]
     extents = [analyzer.simplify(substitute(loop.extent, {size: IntImm(n)})) for loop in loops]
     assert sum(max(extent.value, 0) for extent in extents) == vectors
+
+
+ROLLED = """
+primfunc @f(A: Buffer[(COUNT, 4), float32], B: Buffer[(COUNT, 4), float32]) attrs {"num_outputs": 1} {
+  for i in range(COUNT) annotations {"roll_tail": True} {
+    allocate t: Buffer[(2, 4), float32, register]
+    for y in unrolled(2) {
+      for x in unrolled(4) {
+        t[y, x] = select(i * 2 + y >= 1, A[i, x], 0.0)
+      }
+    }
+    for y in unrolled(4) {
+      B[i, y] = select(y == 0, t[0, 0] - t[1, 1], select(y == 1, t[0, 2] * t[1, 3], t[1, y]))
+    }
+  }
+}
+"""
+
+
+@pytest.mark.parametrize(("count", "rolled"), [(5, True), (4, False)])
+def test_the_tail_of_a_long_loop_stays_loops_where_the_schedule_says_so(keeps_results, count, rolled):
+    text = ROLLED.replace("COUNT", str(count))
+    keeps_results(partition_loops, text)
+    first, main = [node for node in partition_loops(parse(text)).body.stmts if isinstance(node, For)]
+    assert [(first.extent.value, main.extent.value)] == [(1, count - 1)]
+    kinds = [node.kind for node in walk(first.body) if isinstance(node, For)]
+    scopes = [node.buffer.scope for node in walk(first.body) if isinstance(node, Allocate)]
+    assert kinds == (["serial", "serial", "unrolled"] if rolled else ["unrolled"] * 3)
+    assert scopes == ["stack" if rolled else "register"]
+    assert {node.kind for node in walk(main.body) if isinstance(node, For)} == {"unrolled"}
