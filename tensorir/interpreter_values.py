@@ -280,7 +280,12 @@ def intrinsic_operation(name: str, args: list[DataType], result: DataType) -> Op
         return lambda vector: from_array(reduction(np.atleast_1d(as_array(vector, source))), result)
     if name == "reinterpret":
         kind, target = source.numpy, result.numpy
-        return lambda a: from_array(np.ascontiguousarray(np.asarray(a, kind)).view(target).reshape(np.shape(a)), result)
+        shape = () if result.lanes == 1 else (result.lanes,)
+        return lambda a: from_array(np.ascontiguousarray(np.asarray(a, kind)).view(target).reshape(shape), result)
+    if name == "dot":
+        dot = find_intrinsic(name).reference
+        assert dot is not None
+        return lambda total, a, b: from_array(narrow(dot(as_array(total, result), a, b), result), result)
     if name in ("popcount", "count_leading_zeros"):
         count = _count(name, source.bits)
         if source.lanes == 1:

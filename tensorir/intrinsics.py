@@ -32,6 +32,24 @@ def _interleave(*, low: bool) -> Callable[[Any, Any], Any]:
     return of_halves
 
 
+def _dot(total: Any, a: Any, b: Any) -> Any:
+    """``total + sum of a * b`` over the neighbours that belong to each lane, exact for integers in int64."""
+    wide = np.float64 if np.asarray(total).dtype.kind == "f" else np.int64
+    products = np.asarray(a).astype(wide) * np.asarray(b).astype(wide)
+    return np.asarray(total).astype(wide) + products.reshape((*np.shape(total), -1)).sum(axis=-1)
+
+
+def _dot_misfit(types: Sequence[DataType]) -> str | None:
+    total, a, b = types
+    if a.lanes != b.lanes or a.lanes % total.lanes or a.lanes == total.lanes:
+        return f"expected two vectors of a multiple of {total.lanes} lanes, found {a!s} and {b!s}"
+    if not ((total.is_float and a.is_float and b.is_float) or (total.is_int and a.is_integer and b.is_integer)):
+        return f"expected floats, or integers with a signed sum, found {total!s}, {a!s} and {b!s}"
+    if max(a.bits, b.bits) >= total.bits:
+        return f"expected factors narrower than the sum, {total!s}, found {a!s} and {b!s}"
+    return None
+
+
 @dataclasses.dataclass(frozen=True)
 class Intrinsic:
     """One callable function.
@@ -40,6 +58,7 @@ class Intrinsic:
         arity: number of arguments.
         operands: what the arguments are: ``float``, ``integer``, ``number``, ``vector`` (with an even number of
             lanes) or ``any``; all but the last have one type.
+        misfit: what is wrong with these argument types, of an intrinsic whose arguments have several; None if nothing.
         reference: its value on NumPy arrays, computed in float64 for floats and rounded once by the caller.
         result: ``same`` (type of the first argument), ``bool``, ``element`` (a vector's scalar), ``void``, ``handle``
             or ``given`` (named by the call).
@@ -52,6 +71,7 @@ class Intrinsic:
     reference: Callable[..., Any] | None = None
     result: str = "same"
     pure: bool = True
+    misfit: Callable[[Sequence[DataType]], str | None] | None = None
 
     def result_type(self, args: Sequence[Any]) -> DataType:
         """The type of a call with these argument expressions.
@@ -95,6 +115,9 @@ class Intrinsic:
                 expected = f"{kind} arguments of one type" if self.operands != "any" else "arguments"
                 found = ", ".join(str(a.dtype) for a in call.args)
                 raise TypeError(f"{self.name}: expected {expected}, found {found}")
+        problem = self.misfit([arg.dtype for arg in call.args]) if self.misfit is not None else None
+        if problem is not None:
+            raise TypeError(f"{self.name}: {problem}")
         if self.result != "given" and call.dtype is not self.result_type(call.args):
             raise TypeError(f"{self.name}: gives {self.result_type(call.args)!s}, not {call.dtype!s}")
 
@@ -170,6 +193,10 @@ _define("reduce_add", 1, "number", np.add.reduce, result="element")  # floats: i
 _define("reduce_mul", 1, "number", np.multiply.reduce, result="element")
 _define("reduce_min", 1, "number", np.minimum.reduce, result="element")
 _define("reduce_max", 1, "number", np.maximum.reduce, result="element")
+
+# To each lane of the first argument, as many neighbouring products of the two others as they have more lanes. Integers
+# wrap like the sum's type; of floats the order of the additions is the target's, which may take denormals for zero.
+_define("dot", 3, "any", _dot, misfit=_dot_misfit)
 
 # Memory.
 _define("address_of", 1, "any", None, result="handle")  # of a BufferLoad

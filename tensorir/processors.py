@@ -28,6 +28,24 @@ _NAMES = {
 
 _FEATURES = {name: features for features, names in _NAMES.items() for name in names}
 
+#: Types of two factors and of the sum, for which processors have an instruction that adds several neighbouring
+#: products to each lane: how many, and what the processor must have for vectors of 512 bits and for shorter ones.
+_DOT_PRODUCTS = {
+    ("uint8", "int8", "int32"): (4, ({"avx512vnni"},), ({"avxvnni"}, {"avx512vnni", "avx512vl"})),
+    ("int16", "int16", "int32"): (2, ({"avx512vnni"},), ({"avxvnni"}, {"avx512vnni", "avx512vl"})),
+    ("bfloat16", "bfloat16", "float32"): (2, ({"avx512bf16"},), ({"avx512bf16", "avx512vl"},)),
+}
+
+
+def dot_products(left: str, right: str, total: str, bits: int, features: frozenset[str]) -> int:
+    """How many neighbouring products of elements of type ``left`` and ``right`` one instruction on vectors of ``bits``
+    adds to each element of type ``total``: 1 where there is no such instruction."""
+    found = _DOT_PRODUCTS.get((left, right, total)) or _DOT_PRODUCTS.get((right, left, total))
+    if found is None or bits not in (128, 256, 512):
+        return 1
+    count, wide, narrow = found
+    return count if any(needed <= features for needed in (wide if bits == 512 else narrow)) else 1
+
 
 def features_of(mcpu: str, mtriple: str) -> frozenset[str]:
     """The features of a processor by LLVM's name of it, by LLVM's names of them; on AArch64 those of every one."""

@@ -11,7 +11,7 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from tilewright.tensorir.dtype import DataType
-from tilewright.tensorir.processors import features_of
+from tilewright.tensorir.processors import dot_products, features_of
 
 KINDS = ("llvm", "numba")
 
@@ -125,6 +125,12 @@ class Target:
     def has_fma(self) -> bool:
         """Whether fused multiply-add is one instruction."""
         return bool(self.features & {"fma", "neon", "avx512f"})
+
+    def dot_products(self, left: DataType, right: DataType, total: DataType) -> int:
+        """How many neighbouring products of elements of ``left`` and ``right`` one instruction adds to each lane of a
+        vector of ``total``; 1 where each step of a sum is an instruction of its own."""
+        bits = total.lanes * total.bits if total.lanes > 1 else self.vector_bits
+        return dot_products(str(left.element), str(right.element), str(total.element), bits, self.features)
 
     def lanes(self, dtype: DataType) -> int:
         """Elements of ``dtype`` in one vector register."""

@@ -330,7 +330,7 @@ class _Verifier:
                 hints.add(call.args[0])
         elif call.name == "reinterpret":
             source = call.args[0].dtype
-            if source.bits != call.dtype.bits or source.lanes != call.dtype.lanes:
+            if source.bits * source.lanes != call.dtype.bits * call.dtype.lanes:
                 self.problem(f"reinterpret: {source!s} and {call.dtype!s} have different widths", call)
 
     def invariants(self, node: Node) -> None:

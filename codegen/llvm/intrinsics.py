@@ -216,6 +216,41 @@ def _interleave(e: ExpressionEmitter, call: Call) -> str:
     return e.builder.shuffle(e.expr(call.args[0]), dtype, lanes, e.expr(call.args[1]))
 
 
+#: LLVM's instructions of x86 for the element types of two factors and a sum; a factor's lanes are passed as ``factor``.
+_DOTS = {
+    ("uint8", "int8", "int32"): ("llvm.x86.avx512.vpdpbusd", "i32", 1),
+    ("int16", "int16", "int32"): ("llvm.x86.avx512.vpdpwssd", "i32", 1),
+    ("bfloat16", "bfloat16", "float32"): ("llvm.x86.avx512bf16.dpbf16ps", "bfloat", 2),
+}
+
+
+@_emits("dot")
+def _dot(e: ExpressionEmitter, call: Call) -> str:
+    b, dtype = e.builder, call.dtype
+    total, left, right = (e.expr(arg) for arg in call.args)
+    kinds = (call.args[1].dtype, call.args[2].dtype)
+    count = kinds[0].lanes // dtype.lanes
+    bits = dtype.lanes * dtype.bits
+    if bits in (128, 256, 512) and e.target.dot_products(*kinds, dtype) == count:
+        if kinds[0].is_int and kinds[1].is_uint:
+            left, right, kinds = right, left, kinds[::-1]  # the instruction takes the unsigned bytes first
+        name, element, lanes = _DOTS[str(kinds[0].element), str(kinds[1].element), str(dtype.element)]
+        factor = f"<{dtype.lanes * lanes} x {element}>"
+        args = [
+            b.pure(f"bitcast {value_type(kind)} {x} to {factor}") for kind, x in zip(kinds, (left, right), strict=True)
+        ]
+        return b.call(f"{name}.{bits}", dtype, [(value_type(dtype), total), *((factor, x) for x in args)])
+    for step in range(count):
+        factors = []
+        for kind, x in zip(kinds, (left, right), strict=True):
+            places = range(step, kind.lanes, count)
+            part = b.shuffle(x, kind, places) if dtype.lanes > 1 else b.element(x, kind, step)
+            factors.append(Operand(arithmetic.cast(b, like(dtype, kind.element), dtype, part)))
+        term = arithmetic.binary(b, "mul", dtype, factors[0], factors[1])
+        total = arithmetic.binary(b, "add", dtype, Operand(total), Operand(term))
+    return total
+
+
 @_emits("address_of")
 def _address_of(e: ExpressionEmitter, call: Call) -> str:
     access = call.args[0]

@@ -4,6 +4,10 @@ The result is tiled so that a tile of accumulators stays in vector registers: ``
 only one operand has, by ``vectors`` vectors along a dimension that only the other has. Each step of the sum loads one
 vector for each of ``vectors`` and broadcasts one number for each of ``rows``; a tile of P rows by NV vectors needs
 P * NV + NV + 1 registers, and one more for the product where the target has no fused multiply-add.
+
+Where the target adds several neighbouring products of narrow numbers at once (bytes to int32, bfloat16 to float32), a
+step of the sum is as many elements: they lie side by side in the vector operand's panels, and a row's are broadcast
+together. The pass ``DotProduct`` makes the instruction of them.
 """
 
 from __future__ import annotations
@@ -53,6 +57,7 @@ class Tiling:
         row: the variable along which a tile has ``rows`` elements; None if no such variable exists.
         block: a second variable of the vector operand along which a tile has ``vectors`` vectors (channel blocks);
             None if the vectors lie along ``column``.
+        step: the variable of the sum of which one instruction takes ``neighbours`` values; None if it takes one.
     """
 
     column: IterVar
@@ -63,6 +68,8 @@ class Tiling:
     vectors: int
     vector_operand: BufferLoad
     packed: bool
+    step: IterVar | None = None
+    neighbours: int = 1
 
     @property
     def width(self) -> int:
@@ -70,9 +77,13 @@ class Tiling:
         return self.lanes if self.block is not None else self.lanes * self.vectors
 
 
-def plan_tiling(block: Block, target: Target) -> Tiling | None:
+def plan_tiling(block: Block, target: Target, reassociate: bool = False) -> Tiling | None:
     """How to tile a contraction; None if the result is empty, or its last dimension gives no vectors: neither operand
-    has it, or both do without lying along it in memory."""
+    has it, or both do without lying along it in memory.
+
+    Args:
+        reassociate: whether sums of floats may be added up in another order.
+    """
     found = contraction(block)
     if found is None or not spatial(block) or any(constant(item.extent) == 0 for item in spatial(block)):
         return None
@@ -100,7 +111,10 @@ def plan_tiling(block: Block, target: Target) -> Tiling | None:
     if channel_block is not None:
         block_extent = constant(channel_block.extent)
         columns = None if block_extent is None else block_extent * lanes
-    panel = panel_width(vector, column.var)
+    step = reductions(block)[-1]
+    types = vector.buffer.dtype, scalar.buffer.dtype
+    side_by_side = panel_width(vector, step.var) == target.dot_products(*types, found.accumulator.dtype)
+    panel = panel_width(vector, column.var, behind=1 if side_by_side else 0)
     if panel is not None:
         lanes = math.gcd(lanes, panel)
     height, vectors = choose_tile(
@@ -122,7 +136,24 @@ def plan_tiling(block: Block, target: Target) -> Tiling | None:
         packed = True
     elif channel_block is None and axis_of(vector, column.var) is not None:
         packed = row_extent is None or row_extent >= _ROWS_WORTH_PACKING
-    return Tiling(column, row, channel_block, lanes, height, vectors, vector, packed)
+    tiling = Tiling(column, row, channel_block, lanes, height, vectors, vector, packed)
+    total = found.accumulator.dtype.with_lanes(lanes)
+    neighbours = target.dot_products(*types, total)
+    if neighbours == 1 or not is_contiguous(scalar, step.var) or (total.is_float and not reassociate):
+        return tiling
+    if not side_by_side and not (packed and _walks_rows(vector, step.var, column.var)):
+        return tiling
+    steps = constant(step.extent)
+    if steps is None or steps % neighbours:
+        return tiling
+    return dataclasses.replace(tiling, step=step, neighbours=neighbours)
+
+
+def _walks_rows(access: BufferLoad, step: Var, column: Var) -> bool:
+    """Whether the last dimension but for that of ``column`` is walked by ``step``."""
+    axis, rows = axis_of(access, column), axis_of(access, step)
+    last = len(access.indices) - 1
+    return axis is not None and rows == (last - 1 if axis == last else last)
 
 
 def _longest_enough(rows: list[IterVar]) -> IterVar:
@@ -193,14 +224,17 @@ def choose_tile(
     return best[1], best[2]
 
 
-def schedule_contraction(schedule: Schedule, ref: BlockRef, target: Target) -> bool:
+def schedule_contraction(schedule: Schedule, ref: BlockRef, target: Target, reassociate: bool = False) -> bool:
     """Tile a contraction and its epilogue into registers.
+
+    Args:
+        reassociate: whether sums of floats may be added up in another order.
 
     Returns:
         False, with the schedule unchanged, if the block is none that can be tiled so.
     """
     block = block_of(schedule, ref)
-    tiling = plan_tiling(block, target)
+    tiling = plan_tiling(block, target, reassociate)
     if tiling is None or len(schedule.get_loops(ref)) != len(block.iters) or len(spatial(block)) < 2:
         return False
     if tiling.packed:
@@ -225,7 +259,8 @@ def schedule_contraction(schedule: Schedule, ref: BlockRef, target: Target) -> b
 
 def _pack(schedule: Schedule, ref: BlockRef, tiling: Tiling) -> None:
     """Copy the vector operand into panels as wide as a tile, in the order in which the sum reads them; columns beyond
-    the operand's are zero. ``[.., k, j]`` and ``[.., j, k]`` both become ``[.., j // width, k, j % width]``."""
+    the operand's are zero. ``[.., k, j]`` and ``[.., j, k]`` both become ``[.., j // width, k, j % width]``;
+    where one instruction takes ``n`` steps, ``[.., j // width, k // n, j % width, k % n]``."""
     buffer = tiling.vector_operand.buffer
     axis = axis_of(tiling.vector_operand, tiling.column.var)
     assert axis is not None
@@ -234,9 +269,20 @@ def _pack(schedule: Schedule, ref: BlockRef, tiling: Tiling) -> None:
 
     def layout(*index: Var) -> tuple[Expr, ...]:
         rest: list[Expr] = [value for position, value in enumerate(index) if position != axis]
-        return (*rest[:-1], index[axis] // width, *rest[-1:], index[axis] % width)
+        if tiling.neighbours == 1:
+            return (*rest[:-1], index[axis] // width, *rest[-1:], index[axis] % width)
+        *outer, step = rest
+        column, count = index[axis], tiling.neighbours
+        return (*outer, column // width, step // count, column % width, step % count)
 
     schedule.transform_layout(panel, 0, layout, pad_value=0)
+    if tiling.neighbours > 1 and is_contiguous(tiling.vector_operand, tiling.column.var):
+        # Vectors of neighbouring columns, which take turns in memory: the steps that lie side by side are innermost.
+        *outer, column, _ = schedule.get_loops(panel)
+        if width > tiling.lanes:
+            _, column = schedule.split(column, [None, tiling.lanes])
+        schedule.vectorize(column)
+        schedule.parallel(schedule.fuse(*outer) if len(outer) > 1 else outer[0])
 
 
 def _tile_result(
@@ -287,7 +333,8 @@ def _tile_result(
 
 def _accumulate(schedule: Schedule, ref: BlockRef, original: Block, at: LoopRef, tiling: Tiling) -> None:
     """Order the loops of the sum inside a tile: reduction outside, then row, block and lanes; the latter unrolled. A
-    row's number is broadcast once for all blocks, and need not stay in a register while other rows are computed."""
+    row's number is broadcast once for all blocks, and need not stay in a register while other rows are computed. Steps
+    that one instruction takes are innermost."""
     inside = schedule.get_loops(ref)
     inside = inside[inside.index(at) + 1 :]
     by_item = loops_by_item(schedule, ref, inside)
@@ -299,25 +346,30 @@ def _accumulate(schedule: Schedule, ref: BlockRef, original: Block, at: LoopRef,
         part
         for loop, item in zip(reduced, reductions(original), strict=True)
         if loop is not None
-        for part in _along_blocks(schedule, loop, item, original)
+        for part in _along_blocks(schedule, loop, item, original, tiling)
     ]
+    together = [steps.pop()] if tiling.step is not None else []
     elements = [loop for loop in tile if loop is not None]
     rest = [loop for loop in inside if loop not in reduced and loop not in elements]
-    schedule.reorder(*rest, *steps, *elements)
+    schedule.reorder(*rest, *steps, *elements, *together)
     stages = [schedule.decompose_reduction(ref, steps[0])] if steps else []
-    for stage in (*stages, ref):
+    for stage, behind in (*((start, 0) for start in stages), (ref, len(together))):
         own = schedule.get_loops(stage)
-        _mark_tile(schedule, own[len(own) - len(elements) :], tiling)
+        last = len(own) - behind
+        _mark_tile(schedule, own[last - len(elements) : last], tiling)
 
 
-def _along_blocks(schedule: Schedule, loop: LoopRef, item: IterVar, block: Block) -> list[LoopRef]:
-    """The loop over a reduction variable; over blocks and over the places of a block, where some operand has such."""
+def _along_blocks(schedule: Schedule, loop: LoopRef, item: IterVar, block: Block, tiling: Tiling) -> list[LoopRef]:
+    """The loop over a reduction variable; over blocks and over the places of a block, where some operand has such; and,
+    innermost, over the steps that one instruction takes."""
+    count = tiling.neighbours if item is tiling.step else 1
     widths = [panel_width(load, item.var) for load in loads(block)]
-    width = next((width for width in widths if width is not None), None)
+    width = next((width for width in widths if width not in (None, count)), None)
     extent = constant(item.extent)
-    if width is None or extent is None or extent <= width:
-        return [loop]
-    return schedule.split(loop, [None, width])
+    parts = [loop]
+    if width is not None and extent is not None and extent > width:
+        parts = schedule.split(loop, [None, width])
+    return [*parts[:-1], *schedule.split(parts[-1], [None, count])] if count > 1 else parts
 
 
 def loops_by_item(schedule: Schedule, ref: BlockRef, loops: list[LoopRef]) -> list[LoopRef | None]:

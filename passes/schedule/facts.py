@@ -122,10 +122,17 @@ def is_contiguous(access: BufferLoad | BufferStore, var: Var) -> bool:
     return coefficient(last, var) == 1
 
 
-def panel_width(access: BufferLoad | BufferStore, var: Var) -> int | None:
+def panel_width(access: BufferLoad | BufferStore, var: Var, behind: int = 0) -> int | None:
     """The width ``w`` of the panels that ``var`` walks in an access ``[.., var // w, .., var % w]``: within a panel
-    neighbouring values are neighbours in memory. None for any other access."""
-    *outer, last = access.indices
+    neighbouring values are neighbours in memory. None for any other access.
+
+    Args:
+        behind: dimensions that lie behind the one within a panel.
+    """
+    if len(access.indices) <= behind:
+        return None
+    outer = list(access.indices)
+    last = outer.pop(-1 - behind)
     if not isinstance(last, BinaryOp) or last.op != "floormod" or last.a is not var:
         return None
     width = constant(last.b)

@@ -43,13 +43,15 @@ class ScheduleKernels(PrimFuncPass):
         inline_producers(schedule)
         if target.kind == "numba":
             return schedule_plainly(schedule).func
+        reassociate = ctx.opt_level >= _REASSOCIATE_FROM
         contractions = [ref for ref in reduction_blocks(schedule) if contraction(block_of(schedule, ref)) is not None]
         for ref in contractions:
-            schedule = self._try(schedule, ctx, "contraction", lambda s, ref=ref: schedule_contraction(s, ref, target))
+            schedule = self._try(
+                schedule, ctx, "contraction", lambda s, ref=ref: schedule_contraction(s, ref, target, reassociate)
+            )
         if not reduction_blocks(schedule):
             schedule = self._try(schedule, ctx, "cases", lambda s: schedule_cases(s, target))
         elif not contractions:
-            reassociate = ctx.opt_level >= _REASSOCIATE_FROM
             schedule = self._try(schedule, ctx, "rows", lambda s: schedule_rows(s, target, reassociate))
         return schedule_rest(schedule, target, ctx).func
 

@@ -2,8 +2,10 @@
 
 from tilewright.passes.tensor.common_subexpr_elim import CommonSubexprElim
 from tilewright.passes.tensor.compact_buffer import CompactBuffer
+from tilewright.passes.tensor.dot_product import DotProduct
 from tilewright.passes.tensor.flatten_buffer import FlattenBuffer
 from tilewright.passes.tensor.hoist_invariant import HoistInvariant
+from tilewright.passes.tensor.interleave_stores import InterleaveStores
 from tilewright.passes.tensor.loop_partition import LoopPartition
 from tilewright.passes.tensor.lower_blocks import LowerBlocks
 from tilewright.passes.tensor.lower_intrin import LowerIntrin
@@ -20,8 +22,10 @@ from tilewright.passes.tensor.verify_memory import VerifyMemory
 __all__ = [
     "CommonSubexprElim",
     "CompactBuffer",
+    "DotProduct",
     "FlattenBuffer",
     "HoistInvariant",
+    "InterleaveStores",
     "LoopPartition",
     "LowerBlocks",
     "LowerIntrin",

@@ -5,8 +5,10 @@ from __future__ import annotations
 from tilewright.passes.sequential import Sequential
 from tilewright.passes.tensor.common_subexpr_elim import CommonSubexprElim
 from tilewright.passes.tensor.compact_buffer import CompactBuffer
+from tilewright.passes.tensor.dot_product import DotProduct
 from tilewright.passes.tensor.flatten_buffer import FlattenBuffer
 from tilewright.passes.tensor.hoist_invariant import HoistInvariant
+from tilewright.passes.tensor.interleave_stores import InterleaveStores
 from tilewright.passes.tensor.loop_partition import LoopPartition
 from tilewright.passes.tensor.lower_blocks import LowerBlocks
 from tilewright.passes.tensor.lower_intrin import LowerIntrin
@@ -29,6 +31,8 @@ def tensor_pipeline(target: Target | None = None) -> Sequential:
     the parts of fused loops get names. Loops are split before
     vectors are made, so that main loops have no masks. What is parallel is decided on vectors, before unrolling hides
     the work and before storage is planned, which gives each iteration of a parallel loop its own workspace.
+    ``DotProduct`` and ``InterleaveStores`` read loops over neighbouring elements, which are neighbours once buffers
+    are flat.
     ``LowerIntrin`` comes after the last ``Simplify``: the forms that it writes depend on their rounding, which float
     algebra (opt_level 3) would change.
     """
@@ -50,6 +54,8 @@ def tensor_pipeline(target: Target | None = None) -> Sequential:
             FlattenBuffer(),
             StorageRewrite(),
             Simplify(),
+            DotProduct(target),
+            InterleaveStores(),
             LowerIntrin(target),
             RemoveNoOp(),
             VerifyMemory(),

@@ -19,7 +19,7 @@ from tilewright.passes.schedule.facts import block_of
 from tilewright.passes.schedule.inline import reduction_blocks
 from tilewright.tensorir import interpret
 from tilewright.tensorir import tensor as te
-from tilewright.tensorir.expr import IntImm, Var
+from tilewright.tensorir.expr import IntImm, Var, cast
 from tilewright.tensorir.functor import substitute, walk
 from tilewright.tensorir.schedule import Schedule
 from tilewright.tensorir.stmt import For, PrimFunc
@@ -341,3 +341,43 @@ def test_products_that_share_a_broadcast_number_come_one_after_the_other() -> No
         ("unrolled", tiling.vectors),
         ("vectorized", 8),
     ]
+
+
+def narrow_product(left: str, right: str, total: str, steps: int = 8, columns: int = 40) -> PrimFunc:
+    a, b = te.placeholder((20, steps), left, name="a"), te.placeholder((steps, columns), right, name="b")
+    k = te.reduce_axis(steps, "k")
+    result = te.compute(
+        (20, columns), lambda i, j: te.sum(cast(total, a[i, k]) * cast(total, b[k, j]), axis=k), name="product"
+    )
+    return te.create_prim_func("f", [a, b], [result])
+
+
+DOT_TARGET = Target("llvm", mcpu="znver4", mtriple="x86_64-unknown-linux-gnu", num_threads=1)
+
+
+@pytest.mark.parametrize(
+    ("types", "steps", "reassociate", "neighbours"),
+    [
+        (("uint8", "int8", "int32"), 8, False, 4),
+        (("int8", "uint8", "int32"), 8, False, 4),
+        (("int16", "int16", "int32"), 8, False, 2),
+        (("bfloat16", "bfloat16", "float32"), 8, True, 2),
+        (("bfloat16", "bfloat16", "float32"), 8, False, 1),  # pairs round differently
+        (("int8", "int8", "int32"), 8, False, 1),  # no instruction
+        (("uint8", "int8", "int32"), 6, False, 1),  # no whole groups
+    ],
+)
+def test_neighbouring_products_that_one_instruction_adds(
+    types: tuple[str, str, str], steps: int, reassociate: bool, neighbours: int
+) -> None:
+    func = narrow_product(*types, steps=steps)
+    schedule = Schedule(func)
+    (ref,) = reduction_blocks(schedule)
+    tiling = plan_tiling(block_of(schedule, ref), DOT_TARGET, reassociate)
+    assert tiling is not None and tiling.neighbours == neighbours
+    assert schedule_contraction(schedule, ref, DOT_TARGET, reassociate)
+    rng = np.random.default_rng(3)
+    a, b, out = (np.zeros([int(str(extent)) for extent in buffer.shape], buffer.dtype.numpy) for buffer in func.buffers)
+    a[...], b[...] = rng.integers(0, 100, a.shape), rng.integers(0, 100, b.shape)
+    interpret(schedule.func, a, b, out)
+    np.testing.assert_array_equal(out.astype("i8"), a.astype("i8") @ b.astype("i8"))

@@ -453,11 +453,11 @@ def test_every_product_of_a_function_is_tiled() -> None:
 
 
 def test_rule_that_fails_half_way_leaves_the_kernel_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(schedule: Schedule, ref: BlockRef, target: Target) -> bool:
+    def fails(schedule: Schedule, ref: BlockRef, target: Target, reassociate: bool) -> bool:
         schedule.split(schedule.get_loops(ref)[0], [None, 3])
         raise ScheduleError("no tile\nfits here")
 
-    monkeypatch.setattr(schedule_kernels, "schedule_contraction", lambda schedule, ref, target: False)
+    monkeypatch.setattr(schedule_kernels, "schedule_contraction", lambda *_: False)
     expected, _ = scheduled(dense(6, 8, 4))
     monkeypatch.setattr(schedule_kernels, "schedule_contraction", fails)
     found, ctx = scheduled(dense(6, 8, 4))

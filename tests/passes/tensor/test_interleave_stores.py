@@ -1,0 +1,72 @@
+"""InterleaveStores: vectors whose elements take turns in memory are written as one."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tilewright.codegen.llvm import call_primfunc, compile_module
+from tilewright.passes.tensor.interleave_stores import interleave_stores
+from tilewright.tensorir import interpret, parse
+from tilewright.tensorir.target import Target
+
+TURNS = """
+primfunc @f(A: Buffer[(64,), KIND], B: Buffer[(64,), KIND]) attrs {"num_outputs": 1} {
+  for i in range(2) {
+    for g in range(COUNT) {
+      B[ramp(i * SIZE + g, COUNT, 8)] = A[ramp(g * 16 + i * 8, 1, 8)]
+    }
+  }
+}
+"""
+AS_ONE = """
+primfunc @f(A: Buffer[(64,), uint16], B: Buffer[(64,), uint16]) attrs {"num_outputs": 1} {
+  for i in range(2) {
+    B[ramp(i * 16, 1, 16)] = reinterpret(
+      uint32x8(A[ramp(0 * 16 + i * 8, 1, 8)]) | uint32x8(A[ramp(1 * 16 + i * 8, 1, 8)]) << broadcast(uint32(16), 8),
+      dtype=uint16x16
+    )
+  }
+}
+"""
+
+
+def turns(kind: str, count: int) -> str:
+    return TURNS.replace("KIND", kind).replace("COUNT", str(count)).replace("SIZE", str(8 * count))
+
+
+def test_two_vectors_are_written_as_one(rewrites):
+    rewrites(interleave_stores, turns("uint16", 2), AS_ONE)
+
+
+@pytest.mark.parametrize(("kind", "count"), [("int8", 2), ("uint8", 4), ("int8", 4), ("bfloat16", 2), ("float16", 4)])
+def test_elements_come_to_their_places(kind: str, count: int):
+    before = parse(turns(kind, count))
+    after = interleave_stores(before)
+    assert "reinterpret" in str(after)
+    dtype = np.dtype(getattr(ml_dtypes, kind, None) or kind)
+    a = (np.arange(64) - (0 if kind.startswith("u") else 32)).astype(dtype)
+    expected = np.zeros(64, dtype)
+    expected[: 16 * count] = a[: 16 * count].reshape(count, 16).T.reshape(-1)
+    for func in (before, after):
+        found = np.zeros(64, dtype)
+        interpret(func, a, found)
+        np.testing.assert_array_equal(found, expected)
+    found = np.zeros(64, dtype)
+    call_primfunc(compile_module([after], Target("llvm", num_threads=1)), after, a, found)
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("KIND", "float32"),  # too wide to be put together
+        ("COUNT, 8)] = A", "3, 8)] = A"),  # gaps between the elements
+        ("= A[", "= B["),  # reads what it writes
+        ("SIZE + g", "SIZE + g * 2"),
+    ],
+)
+def test_other_stores_stay(rewrites, old: str, new: str):
+    text = TURNS.replace(old, new).replace("KIND", "uint16").replace("COUNT", "2").replace("SIZE", "16")
+    rewrites(interleave_stores, text, text)
