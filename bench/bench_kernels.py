@@ -14,6 +14,7 @@ from references import conv2d, gelu, gelu_float64, layer_norm, softmax
 
 import tilewright as tw
 from tilewright import graphir as gi
+from tilewright.tensorir.dtype import DataType
 
 FloatArray = npt.NDArray[np.float32]
 
@@ -87,6 +88,33 @@ def test_matmul_of_older_processors(benchmark: Any, name: str, mcpu: str) -> Non
         threads=1,
         work=Work(FMA, 2 * size**3, mcpu),
         goals={"share": 0.85} if name == "AVX2" else None,
+    )
+
+
+@pytest.mark.parametrize(("left", "right"), [("bfloat16", "bfloat16"), ("uint8", "int8")])
+def test_matmul_of_narrow_types(benchmark: Any, left: str, right: str) -> None:
+    """Beside the multiply-adds of float32: an instruction for bfloat16 does twice, one for bytes four times as many."""
+    size = 1024
+    target = tw.Target("llvm")
+    total = "int32" if right == "int8" else "float32"
+    if target.dot_products(DataType(left), DataType(right), DataType(total)) == 1:
+        pytest.skip(f"this machine has no instruction for products of {left} and {right}")
+    a, b = (np.round(normal(size, size, seed=seed) * 30) for seed in range(2))
+    a, b = (np.abs(a) if left == "uint8" else a).astype(DataType(left).numpy), b.astype(DataType(right).numpy)
+    x, y = gi.var("a", shape=a.shape, dtype=left), gi.var("b", shape=b.shape, dtype=right)
+    formula = gi.matmul(x, y) if total == "float32" else gi.matmul(*(gi.cast(value, dtype=total) for value in (x, y)))
+    with tw.PassContext(opt_level=3):
+        model = tw.build(gi.Function([x, y], formula), target=tw.Target("llvm", num_threads=1))
+    check(
+        model(a, b).astype(np.float64), a.astype(np.float64) @ b.astype(np.float64), 4e-3 if left == "bfloat16" else 0
+    )
+    compare(
+        benchmark,
+        lambda: model(a, b),
+        title=f"matmul {size}, {left} x {right}",
+        threads=1,
+        work=Work(FMA, 2 * size**3),
+        goals={"share": 1.6 if left == "bfloat16" else 3.2},
     )
 
 

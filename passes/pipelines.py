@@ -21,6 +21,7 @@ def graph_pipeline(target: Target | None = None) -> Sequential:
             graph.InlineFunctions(),
             graph.RemoveUnusedFunctions(),
             graph.SimplifyInference(),
+            graph.NarrowProducts(),  # before what is cast is folded
             # What is equal is folded once: two results of folding are not known to be equal, and each would be packed.
             graph.EliminateCommonSubexpr(),
             graph.FoldConstant(),

@@ -11,38 +11,50 @@ import numpy as np
 from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.dims import Dim, dim_equal, format_shape
 from tilewright.graphir.expr import const
-from tilewright.graphir.op import LayoutChoice, NoAttrs, Operator, get_operator, register_operator
+from tilewright.graphir.op import LayoutChoice, Operator, get_operator, register_operator
 from tilewright.graphir.ops import calls
 from tilewright.graphir.ops.common import (
     FLOATS,
-    NUMBERS,
     broadcast_shapes,
-    check_dtype,
     compute_type,
+    normalize,
     read_broadcast,
     same_dtype,
     widened,
 )
-from tilewright.graphir.ops.nn.dense import panels
+from tilewright.graphir.ops.nn.dense import panels, product_dtype, sum_dtype, widened_factors
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
+from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.expr import Expr, Var, cast
 from tilewright.tensorir.tensor import Tensor
+
+
+@dataclasses.dataclass(frozen=True)
+class MatmulAttrs:
+    """``out_dtype``: ``int32`` for factors that are narrower integers, perhaps of two types; None: both have one type,
+    and so has the result."""
+
+    out_dtype: DataType | None = None
+
+    def __post_init__(self) -> None:
+        normalize(self, out_dtype=sum_dtype(self.out_dtype))
 
 
 @register_operator
 class matmul(Operator):
     """The matrix product over the last two axes, with NumPy's rules: leading axes broadcast; a vector on the left
-    is a row, on the right a column, and its axis is dropped from the result. Half types accumulate in float32."""
+    is a row, on the right a column, and its axis is dropped from the result. Half types accumulate in float32, narrow
+    integers in ``out_dtype`` if that is given."""
 
     name = "matmul"
     arguments = ("a", "b")
     kind = "contraction"
+    Attrs = MatmulAttrs
 
-    def infer_type(self, args: Sequence[TensorType], attrs: Any) -> TensorType:
+    def infer_type(self, args: Sequence[TensorType], attrs: MatmulAttrs) -> TensorType:
         a, b = args
-        dtype = same_dtype(self, args)
-        check_dtype(self, 0, a, NUMBERS)
+        dtype = product_dtype(self, args, attrs.out_dtype)
         for number, arg in enumerate(args):
             if arg.ndim == 0:
                 raise self.error(number, "at least one dimension", arg)
@@ -54,17 +66,18 @@ class matmul(Operator):
         columns = b.shape[-1:] if b.ndim > 1 else ()
         return TensorType((*batch, *rows, *columns), dtype)
 
-    def reference(self, args: Sequence[Any], attrs: Any) -> Any:
-        a, b = args
-        return np.asarray(np.matmul(widened(a), widened(b))).astype(a.dtype, copy=False)
+    def reference(self, args: Sequence[Any], attrs: MatmulAttrs) -> Any:
+        a, b = widened_factors(args, attrs.out_dtype)
+        dtype = args[0].dtype if attrs.out_dtype is None else a.dtype
+        return np.asarray(np.matmul(a, b)).astype(dtype, copy=False)
 
-    def prefer_layout(self, args: Sequence[GraphExpr], attrs: Any, lanes: int) -> LayoutChoice | str:
-        b = args[1]
-        return panels(b, "IO", lanes) if b.ndim == 2 else ""
-
-    def compute(self, args: Sequence[Tensor], attrs: Any, out: TensorType) -> Tensor:
+    def prefer_layout(self, args: Sequence[GraphExpr], attrs: MatmulAttrs, lanes: int) -> LayoutChoice | str:
         a, b = args
-        wide = compute_type(a.dtype)
+        return panels(a, b, "IO", lanes, attrs.out_dtype) if b.ndim == 2 else ""
+
+    def compute(self, args: Sequence[Tensor], attrs: MatmulAttrs, out: TensorType) -> Tensor:
+        a, b = args
+        wide = compute_type(out.dtype)
         k = te.reduce_axis(a.shape[-1], "k")
 
         def element(*place: Var) -> te.Reduction:
@@ -117,7 +130,7 @@ class gemm(Operator):
                 raise self.error(name, f"a whole number, as a is {dtype!s}", getattr(attrs, name))
         flags = (attrs.transpose_a, attrs.transpose_b)
         a, b = [TensorType(arg.shape[::-1], dtype) if flag else arg for arg, flag in zip(args[:2], flags, strict=True)]
-        product = get_operator("matmul").infer_type([a, b], NoAttrs())
+        product = get_operator("matmul").infer_type([a, b], MatmulAttrs())
         assert isinstance(product, TensorType)
         if len(args) == 3:
             shape = broadcast_shapes(self, [product, args[2]])

@@ -13,6 +13,7 @@ from tilewright.passes.graph.hoist_loop_invariant import HoistLoopInvariant
 from tilewright.passes.graph.infer_type import InferType
 from tilewright.passes.graph.inline_functions import InlineFunctions
 from tilewright.passes.graph.lambda_lift import LambdaLift
+from tilewright.passes.graph.narrow_products import NarrowProducts
 from tilewright.passes.graph.remove_unused import RemoveUnusedFunctions
 from tilewright.passes.graph.simplify_expr import SimplifyExpr
 from tilewright.passes.graph.simplify_inference import SimplifyInference
@@ -32,6 +33,7 @@ __all__ = [
     "InferType",
     "InlineFunctions",
     "LambdaLift",
+    "NarrowProducts",
     "RemoveUnusedFunctions",
     "SimplifyExpr",
     "SimplifyInference",

@@ -36,6 +36,27 @@ def test_panels_must_hold_the_outputs() -> None:
         gi.nn.dense(gi.var("x", shape=(2, 5)), gi.var("w", shape=(3, 5, 8)), units=16, weight_layout="OI8o")
 
 
+@pytest.mark.parametrize("units", [1, 7, 20])
+def test_narrow_factors_of_two_types_are_summed_in_int32(units: int) -> None:
+    data, weight = RNG.integers(0, 256, (3, 8)).astype("u1"), RNG.integers(-128, 128, (units, 8)).astype("i1")
+    expected = data.astype("i4") @ weight.T.astype("i4")
+    panels = gi.const(change_layout(weight, "OI", "OI16o4i"))
+    dense = gi.nn.dense(gi.const(data), panels, units=units, weight_layout="OI16o4i", out_dtype="int32")
+    product = gi.matmul(gi.const(data), gi.const(weight.T.copy()), out_dtype="int32")
+    for call in (dense, product):
+        assert str(call.dtype) == "int32"
+        found = call.op.reference([arg.data for arg in call.args], call.attrs)
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_type_of_the_sum_is_for_narrow_integers() -> None:
+    x = gi.var("x", shape=(2, 5))
+    with pytest.raises(TypeInferenceError, match="int8, uint8"):
+        gi.matmul(x, gi.var("w", shape=(5, 3)), out_dtype="int32")
+    with pytest.raises(TypeInferenceError, match="expected int32"):
+        gi.matmul(x, gi.var("w", shape=(5, 3)), out_dtype="float64")
+
+
 @pytest.mark.parametrize("units", [1, 10, 33, 100])
 def test_constant_weight_is_packed_when_the_model_is_built(units: int) -> None:
     weight = RNG.standard_normal((units, 12)).astype("f4")

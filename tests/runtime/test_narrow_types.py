@@ -40,3 +40,38 @@ def test_product_of_bfloat16_uses_dot_products_where_rounding_may_differ() -> No
         with tw.PassContext(opt_level=opt_level):
             model = tw.build(gi.Function([x, y], gi.matmul(x, y)), target=TARGET)
         assert ("vdpbf16ps" in model.ir("assembly")) is expected
+
+
+def integers(dtype: str, *shape: int) -> np.ndarray:
+    info = np.iinfo(dtype)
+    return RNG.choice([info.min, info.max, 1, 3], shape).astype(dtype)
+
+
+@pytest.mark.parametrize("types", [("uint8", "int8"), ("int8", "int8"), ("uint8", "uint8"), ("int16", "int16")])
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize(("rows", "steps", "columns"), [(40, 64, 48), (7, 32, 70), (33, 30, 33), (64, 4, 5)])
+@pytest.mark.parametrize("mcpu", [None, "x86-64-v3"])
+def test_product_of_integers_is_exact(
+    types: tuple[str, str], constant: bool, rows: int, steps: int, columns: int, mcpu: str | None
+) -> None:
+    target = tw.Target("llvm", mcpu=mcpu, num_threads=1)
+    if not target.is_runnable:
+        pytest.skip(f"this machine does not run code for {mcpu}")
+    a, b = integers(types[0], rows, steps), integers(types[1], steps, columns)
+    x, y = gi.var("x", shape=("n", steps), dtype=types[0]), gi.var("y", shape=b.shape, dtype=types[1])
+    right = gi.const(b) if constant else y
+    product = gi.matmul(
+        gi.cast(x, dtype="int32") - gi.const(5, "int32"), gi.cast(right, dtype="int32") - gi.const(-2, "int32")
+    )
+    model = tw.build(gi.Function([x] if constant else [x, y], product), target=target)
+    expected = (a.astype("i8") - 5) @ (b.astype("i8") + 2)
+    found = model(a) if constant else model(a, b)
+    np.testing.assert_array_equal(found, expected.astype("i4"))  # beyond int32 both wrap
+
+
+@pytest.mark.skipif("avx512vnni" not in TARGET.features, reason="no dot products of bytes on this machine")
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_product_of_bytes_uses_dot_products(dtype: str) -> None:
+    x, weight = gi.var("x", shape=("n", 64), dtype=dtype), gi.const(integers("int8", 64, 32))
+    product = gi.matmul(gi.cast(x, dtype="int32"), gi.cast(weight, dtype="int32"))
+    assert "vpdpbusd" in tw.build(gi.Function([x], product), target=TARGET).ir("assembly")

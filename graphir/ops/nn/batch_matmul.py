@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright.graphir.base import Expr as GraphExpr
-from tilewright.graphir.op import NoAttrs, Operator, get_operator, register_operator
+from tilewright.graphir.op import Operator, get_operator, register_operator
 from tilewright.graphir.ops.calls import matmul, transpose
 from tilewright.graphir.types import TensorType, Type
 
@@ -38,12 +38,14 @@ class batch_matmul(Operator):
             TensorType((arg.shape[0], arg.shape[2], arg.shape[1]), arg.dtype) if flag else arg
             for arg, flag in zip(args, flags, strict=True)
         ]
-        return get_operator("matmul").infer_type(turned, NoAttrs())
+        product = get_operator("matmul")
+        return product.infer_type(turned, product.Attrs())
 
     def reference(self, args: Sequence[Any], attrs: BatchMatmulAttrs) -> Any:
         flags = (attrs.transpose_a, attrs.transpose_b)
         turned = [arg.transpose(0, 2, 1) if flag else arg for arg, flag in zip(args, flags, strict=True)]
-        return get_operator("matmul").reference(turned, NoAttrs())
+        product = get_operator("matmul")
+        return product.reference(turned, product.Attrs())
 
     def decompose(self, args: Sequence[GraphExpr], attrs: BatchMatmulAttrs) -> GraphExpr:
         flags = (attrs.transpose_a, attrs.transpose_b)

@@ -14,10 +14,11 @@ from tilewright.graphir.layout import parse_layout
 from tilewright.graphir.layout_rewrite import reshape
 from tilewright.graphir.op import LayoutChoice, Operator, register_operator
 from tilewright.graphir.ops.calls import multiply
-from tilewright.graphir.ops.common import NUMBERS, check_dtype, compute_type, same_dtype, widened
+from tilewright.graphir.ops.common import NUMBERS, check_dtype, compute_type, normalize, same_dtype, widened
 from tilewright.graphir.ops.layout_transform import change_layout
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
+from tilewright.tensorir.dtype import INT32, DataType, as_dtype
 from tilewright.tensorir.expr import Var, cast
 from tilewright.tensorir.target import Target
 from tilewright.tensorir.tensor import Tensor
@@ -25,31 +26,91 @@ from tilewright.tensorir.tensor import Tensor
 
 @dataclasses.dataclass(frozen=True)
 class DenseAttrs:
-    """``units``: the number of outputs; checked against the weight if given, and needed where the weight's layout pads
-    it. ``weight_layout``: ``OI``, or panels of outputs such as ``OI64o``: ``[ceil(units / 64), in, 64]``."""
+    """What the weight is like, and what is summed.
+
+    Attributes:
+        units: the number of outputs; checked against the weight if given, and needed where the weight's layout pads it.
+        weight_layout: ``OI``, or panels of outputs such as ``OI64o``: ``[ceil(units / 64), in, 64]``; ``OI64o4i`` has
+            four inputs of an output side by side.
+        out_dtype: ``int32`` for factors that are narrower integers, perhaps of two types; None: all have one type.
+    """
 
     units: int | None = None
     weight_layout: str = "OI"
+    out_dtype: DataType | None = None
+
+    def __post_init__(self) -> None:
+        normalize(self, out_dtype=sum_dtype(self.out_dtype))
 
 
-def panels(weight: GraphExpr, plain: str, lanes: int) -> LayoutChoice | str:
+#: Integers whose products are summed in int32.
+NARROW = ("int8", "uint8", "int16")
+
+
+def sum_dtype(out_dtype: object) -> DataType | None:
+    """An attribute ``out_dtype``.
+
+    Raises:
+        ValueError: it is neither None nor int32.
+    """
+    if out_dtype is None:
+        return None
+    found = as_dtype(out_dtype)
+    if found is not INT32:
+        raise ValueError(f"out_dtype: expected int32, found {found!s}")
+    return found
+
+
+def product_dtype(op: Operator, args: Sequence[TensorType], out_dtype: DataType | None) -> DataType:
+    """The element type of a product: that of both factors, or ``out_dtype`` for integers that are narrower.
+
+    Raises:
+        TypeInferenceError: the factors' types do not fit.
+    """
+    if out_dtype is not None:
+        for number, arg in enumerate(args):
+            check_dtype(op, number, arg, NARROW)
+        return out_dtype
+    dtype = same_dtype(op, args)
+    check_dtype(op, 0, args[0], NUMBERS)
+    return dtype
+
+
+def widened_factors(args: Sequence[Any], out_dtype: DataType | None) -> list[Any]:
+    """Arrays in the type in which their product is computed."""
+    return [widened(arg) if out_dtype is None else arg.astype(out_dtype.numpy) for arg in args]
+
+
+def panels(
+    data: GraphExpr, weight: GraphExpr, plain: str, lanes: int, out_dtype: DataType | None
+) -> LayoutChoice | str:
     """A dense layer with its weight, which is in the layout ``plain``, in panels of as many outputs as a register tile
     is wide. Where the weight is known when the model is built it is packed then, and where it stays the same in a loop
-    before that; each step of the sum reads the next cache lines of a panel."""
-    units = weight.shape[plain.index("O")]
+    before that; each step of the sum reads the next cache lines of a panel. Inputs whose products one instruction adds
+    lie side by side."""
+    units, inputs = weight.shape[plain.index("O")], weight.shape[plain.index("I")]
     if not isinstance(units, int):
         return "the number of its outputs is not known"
-    if lanes == 1 or weight.dtype is not compute_type(weight.dtype) or not weight.dtype.is_float:
+    machine = Target.current()
+    together = ""
+    if out_dtype is not None:
+        lanes = machine.lanes(out_dtype)
+        neighbours = machine.dot_products(data.dtype, weight.dtype, out_dtype)
+        if neighbours == 1 or not isinstance(inputs, int) or inputs % neighbours:
+            return f"no instruction of the target adds products of {data.dtype!s} and {weight.dtype!s} in its groups"
+        together = f"{neighbours}i"
+    elif lanes == 1 or weight.dtype is not compute_type(weight.dtype) or not weight.dtype.is_float:
         return f"its weight has elements of type {weight.dtype!s}"
-    vectors = min(4 if Target.current().vector_registers >= 32 else 2, max(1, -(-units // lanes)))
-    target = f"OI{lanes * vectors}o"
-    return LayoutChoice(("", plain, ""), ("", target, ""), DenseAttrs(units, target), "nn.dense", once=(1,))
+    vectors = min(4 if machine.vector_registers >= 32 else 2, max(1, -(-units // lanes)))
+    target = f"OI{lanes * vectors}o{together}"
+    attrs = DenseAttrs(units, target, out_dtype)
+    return LayoutChoice(("", plain, ""), ("", target, ""), attrs, "nn.dense", once=(1,))
 
 
 @register_operator
 class dense(Operator):
     """``data @ weight.T``: data ``[..., in]``, weight ``[units, in]`` (in ``weight_layout``), result ``[..., units]``.
-    Half types accumulate in float32."""
+    Half types accumulate in float32, narrow integers in ``out_dtype`` if that is given."""
 
     name = "nn.dense"
     arguments = ("data", "weight")
@@ -58,8 +119,7 @@ class dense(Operator):
 
     def infer_type(self, args: Sequence[TensorType], attrs: DenseAttrs) -> TensorType:
         data, weight = args
-        dtype = same_dtype(self, args)
-        check_dtype(self, 0, data, NUMBERS)
+        dtype = product_dtype(self, args, attrs.out_dtype)
         if data.ndim == 0:
             raise self.error(0, "at least one dimension", data)
         layout = parse_layout(attrs.weight_layout)
@@ -80,7 +140,8 @@ class dense(Operator):
         if attrs.weight_layout != "OI":
             assert attrs.units is not None
             weight = change_layout(weight, attrs.weight_layout, "OI", {"O": attrs.units})
-        return np.asarray(np.matmul(widened(data), widened(weight).T)).astype(data.dtype, copy=False)
+        x, w = widened_factors([data, weight], attrs.out_dtype)
+        return np.asarray(np.matmul(x, w.T)).astype(data.dtype if attrs.out_dtype is None else x.dtype, copy=False)
 
     def channel_axis(self, argument: int, attrs: DenseAttrs) -> int | None:
         return -1
@@ -89,19 +150,19 @@ class dense(Operator):
         self, args: Sequence[GraphExpr], attrs: DenseAttrs, scale: GraphExpr, of_result: bool
     ) -> list[GraphExpr] | None:
         data, weight = args
-        if attrs.weight_layout != "OI":
+        if attrs.weight_layout != "OI" or attrs.out_dtype is not None:
             return None
         factors = reshape(scale, (weight.shape[0], 1) if of_result else (1, weight.shape[1]))
         return [data, multiply(weight, factors)]
 
     def prefer_layout(self, args: Sequence[GraphExpr], attrs: DenseAttrs, lanes: int) -> LayoutChoice | str:
-        return "" if attrs.weight_layout != "OI" else panels(args[1], "OI", lanes)
+        return "" if attrs.weight_layout != "OI" else panels(args[0], args[1], "OI", lanes, attrs.out_dtype)
 
     def compute(self, args: Sequence[Tensor], attrs: DenseAttrs, out: TensorType) -> Tensor:
         data, weight = args
-        wide = compute_type(data.dtype)
+        wide = compute_type(out.dtype)
         layout = parse_layout(attrs.weight_layout)
-        k = te.reduce_axis(weight.shape[layout.position("I")], "k")
+        k = te.reduce_axis(weight.shape[layout.position("I")] * layout.block("I"), "k")
 
         def element(*place: Var) -> te.Reduction:
             *row, unit = place

@@ -1,0 +1,111 @@
+"""NarrowProducts: products of narrow integers, less their zero points, as instructions take them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilewright import graphir as gi
+from tilewright.passes.graph import NarrowProducts
+from tilewright.tensorir.target import Target
+
+RNG = np.random.default_rng(6)
+
+
+@pytest.fixture(autouse=True)
+def target() -> Iterator[Target]:
+    with Target("llvm", mcpu="znver4", mtriple="x86_64-unknown-linux-gnu") as found:
+        yield found
+
+
+BEFORE = """
+def @main(%a: Tensor[(5, 8), uint8], %b: Tensor[(8, 7), int8], %z: Tensor[(), int32]) {
+  %0 = cast(%a, dtype="int32")
+  %1 = subtract(%0, %z)
+  %2 = cast(%b, dtype="int32")
+  %3 = matmul(%1, %2)
+  %3
+}
+"""
+EXPECTED = """
+def @main(%a: Tensor[(5, 8), uint8], %b: Tensor[(8, 7), int8], %z: Tensor[(), int32]) {
+  %0 = matmul(%a, %b, out_dtype="int32")
+  %1 = cast(%b, dtype="int32")
+  %2 = sum(%1, axis=-2, keepdims=True)
+  %3 = multiply(%z, %2)
+  %4 = subtract(%0, %3)
+  %4
+}
+"""
+
+
+def test_zero_point_is_taken_off_the_sum(rewrites: Any) -> None:
+    rewrites(NarrowProducts(), BEFORE, EXPECTED)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("(8, 7), int8", "(8, 7), int16"),  # no instruction for such a pair
+        ("(5, 8), uint8], %b: Tensor[(8, 7)", "(5, 6), uint8], %b: Tensor[(6, 7)"),  # no whole groups of four
+        ("%z: Tensor[()", "%z: Tensor[(8,)"),  # a zero point for each step
+    ],
+)
+def test_other_products_stay(rewrites: Any, old: str, new: str) -> None:
+    text = BEFORE.replace(old, new)
+    assert text != BEFORE
+    rewrites(NarrowProducts(), text, text)
+
+
+def test_target_without_the_instruction_keeps_them(rewrites: Any) -> None:
+    with Target("llvm", mcpu="x86-64-v4", mtriple="x86_64-unknown-linux-gnu"):
+        rewrites(NarrowProducts(), BEFORE, BEFORE)
+
+
+def less(x: gi.Expr, zero: Any) -> gi.Expr:
+    wide = gi.cast(x, dtype="int32")
+    return wide if zero is None else wide - gi.const(np.asarray(zero, "i4"))
+
+
+def integers(dtype: str, *shape: int) -> np.ndarray:
+    info = np.iinfo(dtype)
+    found = RNG.integers(info.min, info.max + 1, shape).astype(dtype)
+    found.flat[0], found.flat[-1] = info.min, info.max
+    return found
+
+
+ZEROS = [(None, None), (3, None), (None, -7), (200, 11), (np.arange(5)[:, None], np.arange(7)), (0, [[9] * 7])]
+
+
+@pytest.mark.parametrize("left", ["int8", "uint8"])
+@pytest.mark.parametrize("right", ["int8", "uint8"])
+@pytest.mark.parametrize("zeros", ZEROS)
+def test_results_are_the_same(left: str, right: str, zeros: tuple[Any, Any]) -> None:
+    a, b = integers(left, 2, 5, 8), integers(right, 8, 7)
+    x, y = gi.var("x", shape=a.shape, dtype=left), gi.var("y", shape=b.shape, dtype=right)
+    mod = gi.IRModule.from_expr(gi.Function([x, y], gi.matmul(less(x, zeros[0]), less(y, zeros[1]))))
+    after = NarrowProducts()(mod)
+    assert 'out_dtype="int32"' in str(after)
+    expected = gi.evaluate(mod["main"], a, b)
+    np.testing.assert_array_equal(gi.evaluate(after["main"], a, b), expected)
+
+
+@pytest.mark.parametrize("zeros", [(None, None), (3, 5), (130, np.arange(7)[:, None])])
+def test_dense_layers_too(zeros: tuple[Any, Any]) -> None:
+    a, b = integers("int8", 5, 8), integers("int8", 7, 8)
+    x = gi.var("x", shape=("n", 8), dtype="int8")
+    mod = gi.IRModule.from_expr(gi.Function([x], gi.nn.dense(less(x, zeros[0]), less(gi.const(b), zeros[1]))))
+    after = NarrowProducts()(mod)
+    assert 'out_dtype="int32"' in str(after)
+    np.testing.assert_array_equal(gi.evaluate(after["main"], a), gi.evaluate(mod["main"], a))
+
+
+def test_sums_wrap_as_int32_does() -> None:
+    a, b = np.full((5, 8), -128, "i1"), np.full((8, 7), 127, "i1")
+    x, y = gi.var("x", shape=a.shape, dtype="int8"), gi.var("y", shape=b.shape, dtype="int8")
+    zero = (1 << 31) - 100
+    mod = gi.IRModule.from_expr(gi.Function([x, y], gi.matmul(less(x, zero), less(y, zero))))
+    np.testing.assert_array_equal(gi.evaluate(NarrowProducts()(mod)["main"], a, b), gi.evaluate(mod["main"], a, b))
