@@ -22,7 +22,8 @@ from tilewright.graphir.ops.common import (
     same_dtype,
     widened,
 )
-from tilewright.graphir.ops.nn.dense import panels, product_dtype, sum_dtype, widened_factors
+from tilewright.graphir.ops.nn.dense import panels
+from tilewright.graphir.ops.sums import narrowed_sum, product_dtype, sum_dtype, widened_factors
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.dtype import DataType
@@ -32,8 +33,8 @@ from tilewright.tensorir.tensor import Tensor
 
 @dataclasses.dataclass(frozen=True)
 class MatmulAttrs:
-    """``out_dtype``: ``int32`` for factors that are narrower integers, perhaps of two types; None: both have one type,
-    and so has the result."""
+    """``out_dtype``: ``int32`` for factors that are narrower integers, perhaps of two types, ``float32`` for those of
+    half types; None: both have one type, and so has the result."""
 
     out_dtype: DataType | None = None
 
@@ -44,8 +45,8 @@ class MatmulAttrs:
 @register_operator
 class matmul(Operator):
     """The matrix product over the last two axes, with NumPy's rules: leading axes broadcast; a vector on the left
-    is a row, on the right a column, and its axis is dropped from the result. Half types accumulate in float32, narrow
-    integers in ``out_dtype`` if that is given."""
+    is a row, on the right a column, and its axis is dropped from the result. Half types accumulate in float32;
+    the result is of type ``out_dtype`` if that is given."""
 
     name = "matmul"
     arguments = ("a", "b")
@@ -68,8 +69,7 @@ class matmul(Operator):
 
     def reference(self, args: Sequence[Any], attrs: MatmulAttrs) -> Any:
         a, b = widened_factors(args, attrs.out_dtype)
-        dtype = args[0].dtype if attrs.out_dtype is None else a.dtype
-        return np.asarray(np.matmul(a, b)).astype(dtype, copy=False)
+        return narrowed_sum(np.asarray(np.matmul(a, b)), args[0], attrs.out_dtype)
 
     def prefer_layout(self, args: Sequence[GraphExpr], attrs: MatmulAttrs, lanes: int) -> LayoutChoice | str:
         a, b = args

@@ -17,12 +17,17 @@ After::
 
 ``sum((a - za) * (b - zb))`` over ``K`` products is ``sum(a * b) - za * sum(b) - zb * (sum(a) - K * za)``; all of it
 wraps like int32, so that the result has the same bits. The instruction takes one factor without a sign and one with:
-``a - za`` of the type int8 is ``(a + 128) - (za + 128)`` of the type uint8, which flips the highest bit.
+``a - za`` of the type int8 is ``(a + 128) - (za + 128)`` of the type uint8, which flips the highest bit. A convolution
+whose filters have the zero point 0 has a border of ``za`` instead of 0.
+
+From opt_level 3 on products of bfloat16 are summed by such instructions too, in float32 (``out_dtype="float32"``) as
+before, but in another order.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 
@@ -36,19 +41,20 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass
 from tilewright.passes.graph.walk import is_primitive, rewrite_graph
 from tilewright.passes.registry import register_pass
-from tilewright.tensorir.dtype import INT32, DataType
+from tilewright.tensorir.dtype import FLOAT32, INT32, DataType
 from tilewright.tensorir.target import Target
 
 _BYTES = ("int8", "uint8")
+#: From this optimization level on, sums of floats may be added up in another order.
+_REASSOCIATE_FROM = 3
 
 
 @dataclasses.dataclass(frozen=True)
 class _Factor:
-    """``stored - zero`` in int32 (``zero`` None: ``stored``); ``steps``: the axis that the product sums over."""
+    """``stored - zero`` in int32 (``zero`` None: ``stored``)."""
 
     stored: Expr
     zero: Expr | None
-    steps: int
 
     @property
     def dtype(self) -> DataType:
@@ -63,63 +69,106 @@ class _Factor:
         bits = get_operator("bitwise_xor")(bits, const(128, "uint8"))
         if not is_signed:
             bits = get_operator("bitcast")(bits, dtype="int8")
-        shift = const(128 if is_signed else -128, "int32")
-        return _Factor(bits, shift if self.zero is None else calls.add(self.zero, shift), self.steps)
+        return _Factor(bits, _moved(self.zero, 128 if is_signed else -128))
 
-    def total(self) -> Expr:
-        """The sum of ``stored`` over the steps, which stay an axis of one element."""
-        return calls.sum(calls.cast(self.stored, dtype="int32"), axis=self.steps, keepdims=True)
+    def total(self, axes: int | tuple[int, ...], keepdims: bool = True) -> Expr:
+        """The sum of ``stored`` over axes."""
+        return calls.sum(calls.cast(self.stored, dtype="int32"), axis=axes, keepdims=keepdims)
+
+
+def _moved(zero: Expr | None, shift: int) -> Expr | None:
+    """A zero point of a type that starts ``shift`` lower."""
+    if zero is None:
+        return const(shift, "int32")
+    value = _value(zero)
+    if value is None:
+        return calls.add(zero, const(shift, "int32")) if shift else zero
+    moved = value + np.int32(shift)
+    return const(moved, "int32") if moved.any() else None
+
+
+def _value(zero: Expr) -> np.ndarray | None:
+    """The zero point, if it is known."""
+    inner = zero.args[0] if _is_call(zero, "cast") else zero  # type: ignore[attr-defined]  # it is a Call
+    return inner.data.astype(np.int32) if isinstance(inner, Constant) else None
 
 
 @register_pass
 @function_pass(opt_level=2, name="NarrowProducts")
 class NarrowProducts(FunctionPass):
-    """Products of 8- and 16-bit integers in int32 take them as they are stored."""
+    """Products of 8- and 16-bit numbers in wider ones take them as they are stored."""
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """``func`` with such products."""
         if is_primitive(func):
             return func
         target = Target.current()
+        reassociate = ctx.opt_level >= _REASSOCIATE_FROM
 
         def narrow(node: Expr) -> Expr:
-            found = _narrowed(node, target)
+            if type(node) is not Call or not isinstance(node.op, Operator):
+                return node
+            rule = _RULES.get(node.op.name)
+            if rule is None or node.attrs.out_dtype is not None:
+                return node
+            found: Expr | None = None
+            if node.tensor_type.dtype is INT32:
+                found = _of_integers(node, rule, target)
+            elif node.tensor_type.dtype == "bfloat16" and reassociate:
+                found = _of_halves(node, rule, target)
             if found is None:
                 return node
-            assert isinstance(node, Call)
-            ctx.remark("multiplies narrow integers as they are stored", "applied", summary(node))
+            ctx.remark("multiplies narrow numbers as they are stored", "applied", summary(node))
             return found
 
         return func.with_body(rewrite_graph(func.body, narrow))
 
 
-def _narrowed(node: Expr, target: Target) -> Expr | None:
-    if type(node) is not Call or not isinstance(node.op, Operator) or node.op.name not in ("matmul", "nn.dense"):
+def _of_halves(node: Call, rule: _Rule, target: Target) -> Expr | None:
+    dtype = node.tensor_type.dtype
+    count = target.dot_products(dtype, dtype, FLOAT32)
+    if count == 1 or not rule.fits(node, count, target.lanes(FLOAT32)):
         return None
-    if node.tensor_type.dtype is not INT32 or node.attrs.out_dtype is not None or min(a.ndim for a in node.args) < 2:
-        return None
-    transposed = node.op.name == "nn.dense"
-    if transposed and node.attrs.weight_layout != "OI":
-        return None
-    left, right = _factor(node.args[0], -1), _factor(node.args[1], -1 if transposed else -2)
+    return calls.cast(_summed_in(FLOAT32, node, node.args), dtype=dtype)
+
+
+def _of_integers(node: Call, rule: _Rule, target: Target) -> Expr | None:
+    left, right = _factor(node.args[0]), _factor(node.args[1])
     if left is None or right is None:
         return None
     both = _with_instruction(left, right, target)
     if both is None:
         return None
-    left, right = both
-    steps = left.stored.shape[-1]
-    count = target.dot_products(left.dtype, right.dtype, INT32)
-    if not isinstance(steps, int) or steps % count or not steps:
+    count = target.dot_products(both[0].dtype, both[1].dtype, INT32)
+    return rule.rewrite(node, *both) if rule.fits(node, count, target.lanes(INT32)) else None
+
+
+def _summed_in(dtype: DataType, node: Call, args: tuple[Expr, ...], **attrs: object) -> Call:
+    return Call(node.op, args, dataclasses.replace(node.attrs, out_dtype=dtype, **attrs), None, node.span)
+
+
+# Products of matrices.
+
+
+def _fits_matrix(node: Call, count: int, lanes: int) -> bool:
+    steps = node.args[0].shape[-1] if node.args[0].ndim else 0
+    if min(arg.ndim for arg in node.args) < 2 or getattr(node.attrs, "weight_layout", "OI") != "OI":
+        return False
+    return isinstance(steps, int) and steps > 0 and steps % count == 0
+
+
+def _matrix(node: Call, left: _Factor, right: _Factor) -> Expr | None:
+    transposed = hasattr(node.attrs, "weight_layout")  # a dense layer's weight is [units, in]
+    axis = -1 if transposed else -2
+    if not _is_for_all_steps(left, -1) or not _is_for_all_steps(right, axis):
         return None
-    attrs = {"out_dtype": "int32"} if not transposed else {"units": node.attrs.units, "out_dtype": "int32"}
-    result = node.op(left.stored, right.stored, **attrs)
+    result: Expr = _summed_in(INT32, node, (left.stored, right.stored))
     if left.zero is not None:
-        result = calls.subtract(result, calls.multiply(left.zero, _as_row(right.total(), transposed)))
+        result = calls.subtract(result, calls.multiply(left.zero, _as_row(right.total(axis), transposed)))
     if right.zero is not None:
-        rest = left.total()
+        rest = left.total(-1)
         if left.zero is not None:
-            rest = calls.subtract(rest, calls.multiply(left.zero, const(steps, "int32")))
+            rest = calls.subtract(rest, calls.multiply(left.zero, const(left.stored.shape[-1], "int32")))
         result = calls.subtract(result, calls.multiply(rest, _as_row(right.zero, transposed)))
     return result
 
@@ -131,6 +180,65 @@ def _as_row(parameter: Expr, transposed: bool) -> Expr:
     return calls.reshape(parameter, newshape=(parameter.shape[0],))
 
 
+def _is_for_all_steps(factor: _Factor, steps: int) -> bool:
+    """Whether the zero point is the same for all products of a sum over the axis ``steps``."""
+    zero = factor.zero
+    return zero is None or zero.ndim < -steps or zero.shape[steps] == 1
+
+
+# Convolutions.
+
+
+def _fits_convolution(node: Call, count: int, lanes: int) -> bool:
+    attrs = node.attrs
+    if (attrs.data_layout, attrs.kernel_layout, attrs.out_layout) != ("NCHW", "OIHW", "NCHW"):
+        return False
+    outputs, inputs = node.args[1].shape[:2]
+    own = outputs // attrs.groups if isinstance(outputs, int) else 0
+    # Whole blocks of channels, which the layout puts side by side in groups.
+    return isinstance(inputs, int) and inputs % lanes == 0 and own >= lanes and (attrs.groups == 1 or own % lanes == 0)
+
+
+def _convolution(node: Call, data: _Factor, weight: _Factor) -> Expr | None:
+    zero = 0
+    if data.zero is not None:
+        known = _value(data.zero)
+        if known is None or known.size != 1:
+            return None
+        zero = int(known.reshape(()))
+    limits = np.iinfo(data.dtype.numpy)
+    if weight.zero is not None or not limits.min <= zero <= limits.max:
+        return None
+    result: Expr = _summed_in(INT32, node, (data.stored, weight.stored), pad_value=zero)
+    if zero:
+        sums = calls.reshape(weight.total((1, 2, 3), keepdims=False), newshape=(weight.stored.shape[0], 1, 1))
+        result = calls.subtract(result, calls.multiply(sums, const(zero, "int32")))
+    return result
+
+
+@dataclasses.dataclass(frozen=True)
+class _Rule:
+    """How an operator is rewritten.
+
+    Attributes:
+        fits: whether its sums have whole groups of so many products, and its vectors so many lanes.
+        rewrite: the operator on two factors; None where their zero points stand in the way.
+    """
+
+    fits: Callable[[Call, int, int], bool]
+    rewrite: Callable[[Call, _Factor, _Factor], Expr | None]
+
+
+_RULES = {
+    "matmul": _Rule(_fits_matrix, _matrix),
+    "nn.dense": _Rule(_fits_matrix, _matrix),
+    "nn.conv2d": _Rule(_fits_convolution, _convolution),
+}
+
+
+# Factors.
+
+
 def _with_instruction(left: _Factor, right: _Factor, target: Target) -> tuple[_Factor, _Factor] | None:
     """The factors in types whose products the target adds several at a time."""
     choices = [(left, right)]
@@ -140,31 +248,18 @@ def _with_instruction(left: _Factor, right: _Factor, target: Target) -> tuple[_F
     return next((both for both in choices if target.dot_products(both[0].dtype, both[1].dtype, INT32) > 1), None)
 
 
-def _factor(node: Expr, steps: int) -> _Factor | None:
+def _factor(node: Expr) -> _Factor | None:
     zero: Expr | None = None
     if _is_call(node, "subtract"):
         node, zero = node.args  # type: ignore[attr-defined]  # it is a Call
-        if not _is_for_all_steps(zero, steps, node.ndim):
+        if zero.ndim > node.ndim:
             return None
-        zero = None if _is_zero(zero) else zero
+        zero = _moved(zero, 0)
     if not _is_call(node, "cast"):
         return None
     (stored,) = node.args  # type: ignore[attr-defined]  # it is a Call
-    return _Factor(stored, zero, steps) if stored.tensor_type.dtype.is_integer else None
+    return _Factor(stored, zero) if stored.tensor_type.dtype.is_integer else None
 
 
 def _is_call(node: Expr, name: str) -> bool:
     return type(node) is Call and isinstance(node.op, Operator) and node.op.name == name
-
-
-def _is_for_all_steps(zero: Expr, steps: int, ndim: int) -> bool:
-    """Whether a zero point is the same for all products of a sum, and does not give the factor more dimensions."""
-    if zero.ndim > ndim:
-        return False
-    return zero.ndim < -steps or zero.shape[steps] == 1
-
-
-def _is_zero(zero: Expr) -> bool:
-    while _is_call(zero, "cast"):
-        (zero,) = zero.args  # type: ignore[attr-defined]  # it is a Call
-    return isinstance(zero, Constant) and not np.any(zero.data)

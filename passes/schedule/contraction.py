@@ -114,7 +114,8 @@ def plan_tiling(block: Block, target: Target, reassociate: bool = False) -> Tili
     step = reductions(block)[-1]
     types = vector.buffer.dtype, scalar.buffer.dtype
     side_by_side = panel_width(vector, step.var) == target.dot_products(*types, found.accumulator.dtype)
-    panel = panel_width(vector, column.var, behind=1 if side_by_side else 0)
+    behind = 1 if side_by_side else 0
+    panel = panel_width(vector, column.var, behind)
     if panel is not None:
         lanes = math.gcd(lanes, panel)
     height, vectors = choose_tile(
@@ -130,7 +131,7 @@ def plan_tiling(block: Block, target: Target, reassociate: bool = False) -> Tili
     if shared:
         if not rows or not (is_contiguous(vector, column.var) and is_contiguous(scalar, column.var)):
             return None
-    elif panel is None and not is_contiguous(vector, column.var):
+    elif panel is None and not is_contiguous(vector, column.var, behind):
         if axis_of(vector, column.var) is None:
             return None
         packed = True

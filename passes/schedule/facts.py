@@ -114,12 +114,17 @@ def mergeable(accesses: Iterable[Access], outer: IterVar, inner: IterVar) -> boo
     return True
 
 
-def is_contiguous(access: BufferLoad | BufferStore, var: Var) -> bool:
-    """Whether neighbouring values of ``var`` access neighbouring elements."""
-    last = access.indices[-1] if access.indices else None
-    if last is None or any(uses_var(index, {var}) for index in access.indices[:-1]):
+def is_contiguous(access: BufferLoad | BufferStore, var: Var, behind: int = 0) -> bool:
+    """Whether neighbouring values of ``var`` access neighbouring elements.
+
+    Args:
+        behind: dimensions that lie behind the one along which they are neighbours.
+    """
+    if len(access.indices) <= behind:
         return False
-    return coefficient(last, var) == 1
+    others = list(access.indices)
+    last = others.pop(-1 - behind)
+    return not any(uses_var(index, {var}) for index in others) and coefficient(last, var) == 1
 
 
 def panel_width(access: BufferLoad | BufferStore, var: Var, behind: int = 0) -> int | None:

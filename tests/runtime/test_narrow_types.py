@@ -75,3 +75,53 @@ def test_product_of_bytes_uses_dot_products(dtype: str) -> None:
     x, weight = gi.var("x", shape=("n", 64), dtype=dtype), gi.const(integers("int8", 64, 32))
     product = gi.matmul(gi.cast(x, dtype="int32"), gi.cast(weight, dtype="int32"))
     assert "vpdpbusd" in tw.build(gi.Function([x], product), target=TARGET).ir("assembly")
+
+
+CONVOLUTIONS = [
+    {"channels": (16, 32), "padding": (1, 1)},
+    {"channels": (32, 40), "padding": (0, 1, 2, 0), "strides": (2, 1)},
+    {"channels": (64, 64), "padding": (1, 1), "groups": 2},
+    {"channels": (24, 32), "padding": (1, 1)},  # channels that fill no whole block
+    {"channels": (3, 16), "padding": (2, 2)},
+    {"channels": (32, 32), "padding": (1, 1), "groups": 32},
+]
+
+
+@pytest.mark.parametrize("case", CONVOLUTIONS, ids=str)
+@pytest.mark.parametrize("types", [("uint8", "int8"), ("int8", "int8")])
+def test_convolution_of_integers_is_exact(case: dict[str, tuple[int, ...]], types: tuple[str, str]) -> None:
+    attrs: dict[str, object] = {**case}
+    inputs, outputs = case["channels"]
+    attrs.pop("channels")
+    data = integers(types[0], 1, inputs, 9, 10)
+    weight = integers(types[1], outputs, inputs // attrs.get("groups", 1), 3, 3)
+    x = gi.var("x", shape=data.shape, dtype=types[0])
+    call = gi.nn.conv2d(
+        gi.cast(x, dtype="int32") - gi.const(5, "int32"), gi.cast(gi.const(weight), dtype="int32"), **attrs
+    )
+    function = gi.Function([x], gi.cast(gi.nn.relu(call), dtype="float32") * gi.const(0.5, "float32"))
+    np.testing.assert_array_equal(tw.build(function, target=TARGET)(data), gi.evaluate(function, data))
+
+
+@pytest.mark.parametrize("case", CONVOLUTIONS, ids=str)
+@pytest.mark.parametrize("opt_level", [2, 3])
+def test_convolution_of_bfloat16_is_summed_in_float32(case: dict[str, tuple[int, ...]], opt_level: int) -> None:
+    attrs: dict[str, object] = {**case}
+    inputs, outputs = case["channels"]
+    attrs.pop("channels")
+    data, weight = bfloat16(1, inputs, 9, 10), bfloat16(outputs, inputs // attrs.get("groups", 1), 3, 3)
+    x = gi.var("x", shape=data.shape, dtype="bfloat16")
+    with tw.PassContext(opt_level=opt_level):
+        model = tw.build(gi.Function([x], gi.nn.conv2d(x, gi.const(weight), **attrs)), target=TARGET)
+    wide = [gi.const(array.astype("f8")) for array in (data, weight)]
+    exact = gi.evaluate(gi.Function([], gi.nn.conv2d(*wide, **attrs)))
+    error = np.abs(model(data).astype("f8") - exact)
+    assert (error <= 2.0**-8 * np.abs(exact) * 1.01 + 1e-4).all()
+
+
+@pytest.mark.skipif("avx512vnni" not in TARGET.features, reason="no dot products of bytes on this machine")
+def test_convolutions_use_dot_products() -> None:
+    x = gi.var("x", shape=(1, 32, 9, 9), dtype="uint8")
+    weight = gi.cast(gi.const(integers("int8", 32, 32, 3, 3)), dtype="int32")
+    call = gi.nn.conv2d(gi.cast(x, dtype="int32"), weight, padding=(1, 1))
+    assert "vpdpbusd" in tw.build(gi.Function([x], call), target=TARGET).ir("assembly")

@@ -14,12 +14,15 @@ from tilewright.graphir.layout import Layout, parse_layout
 from tilewright.graphir.layout_rewrite import reshape
 from tilewright.graphir.op import LayoutChoice, Operator, register_operator
 from tilewright.graphir.ops.calls import multiply
-from tilewright.graphir.ops.common import NUMBERS, check_dtype, compute_type, normalize, same_dtype, widened
+from tilewright.graphir.ops.common import compute_type, normalize
 from tilewright.graphir.ops.layout_transform import change_layout
 from tilewright.graphir.ops.nn.window import borders, pad_image, pair, window_count
+from tilewright.graphir.ops.sums import narrowed_sum, product_dtype, sum_dtype, widened_factors
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
+from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.expr import Expr, Var, as_expr, cast
+from tilewright.tensorir.target import Target
 from tilewright.tensorir.tensor import Tensor
 
 
@@ -38,6 +41,9 @@ class Conv2dAttrs:
         out_layout: that of the result; by default ``data_layout``.
         channels: how many input channels data in blocks has, where the last block is not full: what is behind them is
             never read. 0: all.
+        pad_value: what the border holds: the zero point of quantized data.
+        out_dtype: ``int32`` for data and weight that are narrower integers, perhaps of two types, ``float32`` for those
+            of half types; None: all have one type.
     """
 
     strides: Any = (1, 1)
@@ -48,6 +54,8 @@ class Conv2dAttrs:
     kernel_layout: str = "OIHW"
     out_layout: str = ""
     channels: int = 0
+    pad_value: int = 0
+    out_dtype: DataType | None = None
 
     def __post_init__(self) -> None:
         normalize(
@@ -56,6 +64,7 @@ class Conv2dAttrs:
             padding=borders(self.padding),
             dilation=pair(self.dilation, "dilation"),
             out_layout=self.out_layout or self.data_layout,
+            out_dtype=sum_dtype(self.out_dtype),
         )
         if type(self.groups) is not int or self.groups < 1:
             raise ValueError(f"groups: expected a positive integer, found {self.groups!r}")
@@ -86,8 +95,7 @@ class conv2d(Operator):
 
     def infer_type(self, args: Sequence[TensorType], attrs: Conv2dAttrs) -> TensorType:
         data, weight = args
-        dtype = same_dtype(self, args)
-        check_dtype(self, 0, data, NUMBERS)
+        dtype = product_dtype(self, args, attrs.out_dtype)
         layouts = parse_layout(attrs.data_layout), parse_layout(attrs.kernel_layout)
         for number, layout in enumerate(layouts):
             if not layout.matches(args[number].shape):
@@ -117,12 +125,14 @@ class conv2d(Operator):
         return TensorType(shape, dtype)
 
     def reference(self, args: Sequence[Any], attrs: Conv2dAttrs) -> Any:
-        data = change_layout(widened(args[0]), attrs.data_layout, "NCHW")
-        weight = change_layout(widened(args[1]), attrs.kernel_layout, "OIHW")
+        wide = widened_factors(args, attrs.out_dtype)
+        data = change_layout(wide[0], attrs.data_layout, "NCHW")
+        weight = change_layout(wide[1], attrs.kernel_layout, "OIHW")
         if attrs.channels:
             data, weight = data[:, : attrs.channels], weight[:, : attrs.channels]
         top, left, bottom, right = attrs.padding
-        data = np.pad(data, ((0, 0), (0, 0), (top, bottom), (left, right)))
+        border = ((0, 0), (0, 0), (top, bottom), (left, right))
+        data = np.pad(data, border, constant_values=attrs.pad_value)
         n, _, h, w = data.shape
         o, i, kh, kw = weight.shape
         (sh, sw), (dh, dw) = attrs.strides, attrs.dilation
@@ -137,7 +147,7 @@ class conv2d(Operator):
                 ]
                 result += np.einsum("ngihw,goi->ngohw", window, kernel[..., y, x], dtype=result.dtype)
         out = change_layout(result.reshape(n, o, oh, ow), "NCHW", attrs.out_layout)
-        return out.astype(args[0].dtype, copy=False)
+        return narrowed_sum(out, args[0], attrs.out_dtype)
 
     def channel_axis(self, argument: int, attrs: Conv2dAttrs) -> int | None:
         layout = parse_layout(attrs.out_layout if argument == -1 else attrs.data_layout)
@@ -148,7 +158,7 @@ class conv2d(Operator):
     ) -> list[GraphExpr] | None:
         data, weight = args
         kernel = parse_layout(attrs.kernel_layout)
-        if kernel.ndim != 4:
+        if kernel.ndim != 4 or attrs.out_dtype is not None:
             return None
         extents = kernel.extents(weight.shape)
         depthwise = attrs.groups == extents["O"] and extents["I"] == 1
@@ -162,6 +172,11 @@ class conv2d(Operator):
         plain = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout)
         if plain != ("NCHW", "OIHW", "NCHW"):
             return f"its layouts are {', '.join(plain)}, and not NCHW, OIHW"
+        neighbours = 1
+        if attrs.out_dtype is not None:
+            machine = Target.current()
+            lanes = machine.lanes(attrs.out_dtype)
+            neighbours = machine.dot_products(args[0].dtype, args[1].dtype, attrs.out_dtype)
         if lanes == 1:
             return "vectors have one element"
         outputs, inputs = args[1].shape[:2]
@@ -178,7 +193,11 @@ class conv2d(Operator):
         if depthwise:
             blocked = (result, f"OIHW{made}o", result)  # each lane is a channel of its own
         elif read is not None:
-            blocked = (f"NCHW{read}c", f"OIHW{read}i{made}o", result)
+            kernel = f"OIHW{read}i{made}o"
+            if neighbours > 1 and inputs % read == 0 and read % neighbours == 0:
+                # Channels whose products one instruction adds lie side by side.
+                kernel = f"OIHW{read // neighbours}i{made}o{neighbours}i"
+            blocked = (f"NCHW{read}c", kernel, result)
         elif attrs.groups > 1:
             return f"{inputs} input channels{grouped} are no whole blocks of {lanes}"
         else:
@@ -194,10 +213,10 @@ class conv2d(Operator):
         data, weight = args
         source, kernel = parse_layout(attrs.data_layout), parse_layout(attrs.kernel_layout)
         target = parse_layout(attrs.out_layout)
-        wide = compute_type(data.dtype)
+        wide = compute_type(out.dtype)
         (sh, sw), (dh, dw) = attrs.strides, attrs.dilation
         extents = kernel.extents([as_dim(extent) for extent in weight.shape])
-        image = pad_image(data, [source.position(axis) for axis in "HW"], attrs.padding, 0)
+        image = pad_image(data, [source.position(axis) for axis in "HW"], attrs.padding, attrs.pad_value)
         if attrs.channels:
             extents["I"] = attrs.channels
         channels = _ChannelAxes(extents, source, kernel, attrs.groups)
@@ -252,13 +271,20 @@ def _channel(layout: Layout, place: Sequence[Expr], whole: Expr) -> Expr | _Bloc
 
 
 def _place(layout: Layout, index: dict[str, Any]) -> tuple[Expr, ...]:
-    """``layout.place`` that takes blocked channels as they are where the layout has the same block."""
+    """``layout.place`` that takes blocked channels as they are where the layout has the same block, in one dimension or
+    in several."""
     plain = {axis: at.whole() if isinstance(at, _Blocked) else at for axis, at in index.items()}
     result = list(layout.place(plain))
     for axis, at in index.items():
-        if isinstance(at, _Blocked) and (axis, at.size) in layout.axes:
-            result[layout.position(axis)] = at.block
-            result[layout.axes.index((axis, at.size))] = at.inner
+        if not isinstance(at, _Blocked) or layout.block(axis) != at.size:
+            continue
+        result[layout.position(axis)] = at.block
+        rest = at.inner
+        parts = [number for number, (name, size) in enumerate(layout.axes) if size and name == axis]
+        for number in reversed(parts[1:]):
+            size = layout.axes[number][1]
+            result[number], rest = rest % size, rest // size
+        result[parts[0]] = rest
     return tuple(result)
 
 

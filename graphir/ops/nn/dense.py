@@ -14,11 +14,12 @@ from tilewright.graphir.layout import parse_layout
 from tilewright.graphir.layout_rewrite import reshape
 from tilewright.graphir.op import LayoutChoice, Operator, register_operator
 from tilewright.graphir.ops.calls import multiply
-from tilewright.graphir.ops.common import NUMBERS, check_dtype, compute_type, normalize, same_dtype, widened
+from tilewright.graphir.ops.common import compute_type, normalize
 from tilewright.graphir.ops.layout_transform import change_layout
+from tilewright.graphir.ops.sums import narrowed_sum, product_dtype, sum_dtype, widened_factors
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
-from tilewright.tensorir.dtype import INT32, DataType, as_dtype
+from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.expr import Var, cast
 from tilewright.tensorir.target import Target
 from tilewright.tensorir.tensor import Tensor
@@ -32,7 +33,8 @@ class DenseAttrs:
         units: the number of outputs; checked against the weight if given, and needed where the weight's layout pads it.
         weight_layout: ``OI``, or panels of outputs such as ``OI64o``: ``[ceil(units / 64), in, 64]``; ``OI64o4i`` has
             four inputs of an output side by side.
-        out_dtype: ``int32`` for factors that are narrower integers, perhaps of two types; None: all have one type.
+        out_dtype: ``int32`` for factors that are narrower integers, perhaps of two types, ``float32`` for those of half
+            types; None: all have one type.
     """
 
     units: int | None = None
@@ -41,44 +43,6 @@ class DenseAttrs:
 
     def __post_init__(self) -> None:
         normalize(self, out_dtype=sum_dtype(self.out_dtype))
-
-
-#: Integers whose products are summed in int32.
-NARROW = ("int8", "uint8", "int16")
-
-
-def sum_dtype(out_dtype: object) -> DataType | None:
-    """An attribute ``out_dtype``.
-
-    Raises:
-        ValueError: it is neither None nor int32.
-    """
-    if out_dtype is None:
-        return None
-    found = as_dtype(out_dtype)
-    if found is not INT32:
-        raise ValueError(f"out_dtype: expected int32, found {found!s}")
-    return found
-
-
-def product_dtype(op: Operator, args: Sequence[TensorType], out_dtype: DataType | None) -> DataType:
-    """The element type of a product: that of both factors, or ``out_dtype`` for integers that are narrower.
-
-    Raises:
-        TypeInferenceError: the factors' types do not fit.
-    """
-    if out_dtype is not None:
-        for number, arg in enumerate(args):
-            check_dtype(op, number, arg, NARROW)
-        return out_dtype
-    dtype = same_dtype(op, args)
-    check_dtype(op, 0, args[0], NUMBERS)
-    return dtype
-
-
-def widened_factors(args: Sequence[Any], out_dtype: DataType | None) -> list[Any]:
-    """Arrays in the type in which their product is computed."""
-    return [widened(arg) if out_dtype is None else arg.astype(out_dtype.numpy) for arg in args]
 
 
 def panels(
@@ -110,7 +74,7 @@ def panels(
 @register_operator
 class dense(Operator):
     """``data @ weight.T``: data ``[..., in]``, weight ``[units, in]`` (in ``weight_layout``), result ``[..., units]``.
-    Half types accumulate in float32, narrow integers in ``out_dtype`` if that is given."""
+    Half types accumulate in float32; the result is of type ``out_dtype`` if that is given."""
 
     name = "nn.dense"
     arguments = ("data", "weight")
@@ -141,7 +105,7 @@ class dense(Operator):
             assert attrs.units is not None
             weight = change_layout(weight, attrs.weight_layout, "OI", {"O": attrs.units})
         x, w = widened_factors([data, weight], attrs.out_dtype)
-        return np.asarray(np.matmul(x, w.T)).astype(data.dtype if attrs.out_dtype is None else x.dtype, copy=False)
+        return narrowed_sum(np.asarray(np.matmul(x, w.T)), data, attrs.out_dtype)
 
     def channel_axis(self, argument: int, attrs: DenseAttrs) -> int | None:
         return -1

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tilewright import graphir as gi
+from tilewright.passes import PassContext
 from tilewright.passes.graph import NarrowProducts
 from tilewright.tensorir.target import Target
 
@@ -109,3 +110,73 @@ def test_sums_wrap_as_int32_does() -> None:
     zero = (1 << 31) - 100
     mod = gi.IRModule.from_expr(gi.Function([x, y], gi.matmul(less(x, zero), less(y, zero))))
     np.testing.assert_array_equal(gi.evaluate(NarrowProducts()(mod)["main"], a, b), gi.evaluate(mod["main"], a, b))
+
+
+CONVOLUTION = """
+def @main(%x: Tensor[(1, 16, 6, 6), int8], %w: Tensor[(32, 16, 3, 3), int8]) {
+  %0 = cast(%x, dtype="int32")
+  %1 = cast(%w, dtype="int32")
+  %2 = nn.conv2d(%0, %1, padding=(1, 1, 1, 1))
+  %2
+}
+"""
+
+
+def test_border_of_a_convolution_is_the_zero_point(rewrites: Any) -> None:
+    expected = """
+    def @main(%x: Tensor[(1, 16, 6, 6), int8], %w: Tensor[(32, 16, 3, 3), int8]) {
+      %0 = bitcast(%x, dtype="uint8")
+      %1 = bitwise_xor(%0, uint8(128))
+      %2 = nn.conv2d(%1, %w, padding=(1, 1, 1, 1), pad_value=128, out_dtype="int32")
+      %3 = cast(%w, dtype="int32")
+      %4 = sum(%3, axis=(1, 2, 3))
+      %5 = reshape(%4, newshape=(32, 1, 1))
+      %6 = multiply(%5, int32(128))
+      %7 = subtract(%2, %6)
+      %7
+    }
+    """
+    rewrites(NarrowProducts(), CONVOLUTION, expected)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("(1, 16, 6, 6), int8], %w: Tensor[(32, 16,", "(1, 12, 6, 6), int8], %w: Tensor[(32, 12,"),  # no whole block
+        ("padding=(1, 1, 1, 1)", "groups=16"),  # nothing to sum but the window
+    ],
+)
+def test_other_convolutions_stay(rewrites: Any, old: str, new: str) -> None:
+    text = CONVOLUTION.replace(old, new)
+    text = text.replace("(32, 16, 3, 3)", "(32, 1, 3, 3)") if "groups" in new else text
+    rewrites(NarrowProducts(), text, text)
+
+
+@pytest.mark.parametrize("left", ["int8", "uint8"])
+@pytest.mark.parametrize(("right", "zero"), [("int8", None), ("uint8", 128), ("int8", 3), ("uint8", None)])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_convolutions_are_the_same(left: str, right: str, zero: int | None, groups: int) -> None:
+    a, b = integers(left, 2, 32, 5, 6), integers(right, 32, 32 // groups, 3, 2)
+    x = gi.var("x", shape=a.shape, dtype=left)
+    call = gi.nn.conv2d(less(x, 7), less(gi.const(b), zero), padding=(2, 1, 0, 1), strides=(1, 2), groups=groups)
+    mod = gi.IRModule.from_expr(gi.Function([x], call))
+    after = NarrowProducts()(mod)
+    # Filters with a zero point of their own would need the sum of each window.
+    assert ("out_dtype" in str(after)) is (
+        (left, right, zero)
+        in {
+            ("int8", "int8", None),
+            ("uint8", "int8", None),
+            ("uint8", "uint8", 128),
+            ("int8", "uint8", None),
+        }
+    )
+    np.testing.assert_array_equal(gi.evaluate(after["main"], a), gi.evaluate(mod["main"], a))
+
+
+@pytest.mark.parametrize(("opt_level", "narrow"), [(2, False), (3, True)])
+def test_halves_wait_for_leave_to_be_added_in_another_order(opt_level: int, narrow: bool) -> None:
+    x, y = (gi.var(name, shape=(4, 8), dtype="bfloat16") for name in "xy")
+    with PassContext(opt_level=opt_level):
+        after = NarrowProducts()(gi.IRModule.from_expr(gi.Function([x, y], gi.nn.dense(x, y))))
+    assert ('out_dtype="float32"' in str(after)) is narrow
