@@ -210,6 +210,16 @@ def walk(node: Node) -> Iterator[Node]:
             stack.extend(parts[::-1])
 
 
+def walk_statements(stmt: Stmt) -> Iterator[Stmt]:
+    """All statements below and including ``stmt``, parents first."""
+    stack: list[Stmt] = [stmt]
+    while stack:
+        current = stack.pop()
+        yield current
+        if type(current) is not BufferStore:  # most statements are stores, which hold no others
+            stack.extend([part for part in current.parts()[::-1] if isinstance(part, Stmt)])
+
+
 def leaves(node: Node) -> frozenset[Node]:
     """The variables that occur in ``node`` and the buffers that it accesses (not what it only defines, nor what the
     shapes of buffers mention). Nodes do not change, so each finds its leaves once, from those of its parts."""

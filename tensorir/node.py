@@ -131,12 +131,14 @@ def _derived_functions(cls: Any) -> tuple[Callable[[Any], tuple[Any, ...]], Call
     owned = [(name, role) for name, role in fields if role in ("child", "children")]
     optional = {field.name for field in dataclasses.fields(cls) if "None" in str(field.type)}
     items = [f"*node.{name}" if role == "children" else f"node.{name}" for name, role in owned]
-    tests = "".join(
-        f"    if node.{name} is None: return tuple(part for part in ({', '.join(items)},) if part is not None)\n"
-        for name, _ in owned
-        if name in optional
-    )
-    lines = [f"def parts(node):\n{tests}    return ({''.join(item + ', ' for item in items)})"]
+    lines = ["def parts(node):"]
+    missing = [name for name, _ in owned if name in optional]
+    if len(missing) == 1:
+        there = [item for item in items if item != f"node.{missing[0]}"]
+        lines.append(f"    if node.{missing[0]} is None: return ({''.join(item + ', ' for item in there)})")
+    elif missing:
+        lines.append(f"    return tuple(part for part in ({', '.join(items)},) if part is not None)")
+    lines.append(f"    return ({''.join(item + ', ' for item in items)})")
     mutated = {name: _MUTATED[role].format(name) for name, role in fields if role in _MUTATED}
     lines.append("def rebuild(node, mutator):\n    mutate = mutator.mutate")
     lines += [f"    old_{name} = node.{name}\n    new_{name} = {value}" for name, value in mutated.items()]

@@ -23,7 +23,7 @@ from tilewright.passes.tensor.hoist_invariant import ExprReplacer
 from tilewright.passes.tensor.parallelize_loop import expression_cost
 from tilewright.passes.tensor.remove_no_op import has_effect
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Expr, Var
-from tilewright.tensorir.functor import Mutator, walk
+from tilewright.tensorir.functor import Mutator, walk, walk_statements
 from tilewright.tensorir.stmt import (
     Allocate,
     BufferStore,
@@ -185,7 +185,7 @@ def _own_expressions(item: Stmt) -> list[Expr]:
 def _written(item: Stmt) -> set[Buffer]:
     if isinstance(item, (LetStmt, Allocate)):
         return set()
-    return {node.buffer for node in walk(item) if isinstance(node, BufferStore)}
+    return {node.buffer for node in walk_statements(item) if isinstance(node, BufferStore)}
 
 
 def eliminate_common_subexpressions(func: PrimFunc, min_cost: int = 5) -> PrimFunc:

@@ -21,9 +21,9 @@ from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.passes.tensor.vector_arith import ramp, vector_binary
-from tilewright.tensorir.arith.linear import ZERO
+from tilewright.tensorir.arith.linear import ZERO, Linear
 from tilewright.tensorir.dtype import INT64
-from tilewright.tensorir.expr import BinaryOp, Broadcast, Buffer, BufferLoad, Expr, Ramp, Select, const
+from tilewright.tensorir.expr import BinaryOp, Broadcast, Buffer, BufferLoad, Expr, IntImm, Ramp, Select, const
 from tilewright.tensorir.stmt import BufferStore, PrimFunc, Stmt
 from tilewright.tensorir.structural import structural_equal
 
@@ -60,6 +60,7 @@ class _Flattener(ScopedMutator):
     def __init__(self, func: PrimFunc) -> None:
         super().__init__(func)
         self.flat: dict[Buffer, Buffer] = {}
+        self.strides: dict[Buffer, list[Linear]] = {}
 
     def mutate_buffer(self, buffer: Buffer) -> Buffer:
         found = self.flat.get(buffer)
@@ -143,14 +144,22 @@ class _Flattener(ScopedMutator):
         is built only to be taken apart again."""
         algebra = self.analyzer
         first, step = ZERO, ZERO
-        for (base, rise, _), stride in zip(parts, element_strides(buffer), strict=True):
-            factor = algebra.linear(stride)
+        for (base, rise, _), factor in zip(parts, self._strides(buffer), strict=True):
             first = first + algebra.multiply(algebra.linear(base), factor)
             if rise is not None:
                 step = step + algebra.multiply(algebra.linear(rise), factor)
         offset = algebra.expr(algebra.merge_remainders(first))
         lanes = max([lanes for _, _, lanes in parts], default=1)
         return offset if lanes == 1 else ramp(offset, algebra.expr(step), lanes)
+
+    def _strides(self, buffer: Buffer) -> list[Linear]:
+        found = self.strides.get(buffer)
+        if found is None:
+            strides = element_strides(buffer)
+            found = [self.analyzer.linear(stride) for stride in strides]
+            if all(isinstance(stride, IntImm) for stride in strides):  # else they depend on what holds at this place
+                self.strides[buffer] = found
+        return found
 
     def mutate_BufferLoad(self, op: BufferLoad) -> Expr:
         indices = self.mutate_all(op.indices)

@@ -66,6 +66,7 @@ from tilewright.tensorir.functor import (
     substitute,
     uses_var,
     walk,
+    walk_statements,
 )
 from tilewright.tensorir.stmt import BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt, sequence
 
@@ -226,7 +227,7 @@ class _Partitioner(ScopedMutator):
     def _split(self, loop: For) -> Stmt | None:
         annotated = bool(loop.annotations.get(TAIL_ANNOTATION))
         if not annotated:
-            size = sum(isinstance(node, BufferStore) for node in walk(loop.body))
+            size = sum(isinstance(node, BufferStore) for node in walk_statements(loop.body))
             too_much = self.copies_left <= 0 or size > self.config.max_statements
             if self.in_tail or too_much or (loop.kind == "parallel" and not self.config.partition_parallel):
                 return None

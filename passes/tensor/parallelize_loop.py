@@ -37,7 +37,7 @@ from tilewright.tensorir.expr import (
     const,
     maximum,
 )
-from tilewright.tensorir.functor import free_vars, substitute, uses_var, walk
+from tilewright.tensorir.functor import free_vars, substitute, uses_var, walk, walk_statements
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, PrimFunc, SeqStmt, Stmt
 from tilewright.tensorir.target import Target
 
@@ -169,7 +169,7 @@ def shared_element(loop: For) -> Buffer | None:
     """A buffer from outside of the loop of which every iteration writes one and the same element."""
     defined: set[Var] = {loop.var}
     local: set[Buffer] = set()
-    for node in walk(loop.body):
+    for node in walk_statements(loop.body):
         if isinstance(node, (For, LetStmt)):
             defined.add(node.var)
         elif isinstance(node, Allocate):

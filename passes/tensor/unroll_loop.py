@@ -20,7 +20,7 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
 from tilewright.tensorir.expr import Expr, IntImm, Var, const
-from tilewright.tensorir.functor import Mutator, copy_with_fresh_definitions, walk
+from tilewright.tensorir.functor import Mutator, copy_with_fresh_definitions, walk_statements
 from tilewright.tensorir.stmt import BufferStore, Evaluate, For, PrimFunc, Stmt, sequence
 
 
@@ -42,7 +42,7 @@ class _Unroller(Mutator):
         self.config, self.ctx = config, ctx
 
     def mutate_For(self, loop: For) -> Stmt:
-        innermost = not any(isinstance(node, For) for node in walk(loop.body))
+        innermost = not any(isinstance(node, For) for node in walk_statements(loop.body))
         body: Stmt = self.mutate(loop.body)
         extent = loop.extent
         if loop.kind == "unrolled":
@@ -66,7 +66,7 @@ class _Unroller(Mutator):
 
 def count_steps(stmt: Stmt) -> int:
     """Statements that a run of ``stmt`` executes, loops inside counted once."""
-    return max(1, sum(isinstance(node, (BufferStore, Evaluate)) for node in walk(stmt)))
+    return max(1, sum(isinstance(node, (BufferStore, Evaluate)) for node in walk_statements(stmt)))
 
 
 def unroll(var: Var, low: Expr, extent: int, body: Stmt) -> Stmt:

@@ -167,18 +167,44 @@ def constant_of(expr: Expr) -> int | float | None:
     return expr.value if isinstance(expr, (IntImm, FloatImm)) else None
 
 
-def _match(pattern: Pattern, expr: Expr, bound: Bindings) -> bool:
+#: Whether an expression is what a pattern describes, with the bindings that it needs.
+_Matcher = Callable[[Expr, Bindings], bool]
+
+
+def _matcher(pattern: Pattern) -> _Matcher:
+    """The function that matches ``pattern``: it is asked of every expression for every rule, so that what the pattern
+    says is looked at once, here."""
     if isinstance(pattern, Variable):
-        if pattern.constant and constant_of(expr) is None:
-            return False
-        return bound.setdefault(pattern.name, expr) is expr
+        name = pattern.name
+        if pattern.constant:
+            return lambda expr, bound: constant_of(expr) is not None and bound.setdefault(name, expr) is expr
+        return lambda expr, bound: bound.setdefault(name, expr) is expr
     if isinstance(pattern, Number):
+        return _number_matcher(pattern.value)
+    assert isinstance(pattern, Node)
+    name, operands = pattern.name, [_matcher(operand) for operand in pattern.operands]
+    if len(operands) != 2 or name.startswith("@"):
+        return lambda expr, bound: (
+            (found := head(expr)) is not None
+            and found[0] == name
+            and all(match(part, bound) for match, part in zip(operands, found[1], strict=True))
+        )
+    left, right = operands
+
+    def match_both(expr: Expr, bound: Bindings) -> bool:
+        if not isinstance(expr, (BinaryOp, Compare)) or expr.op != name:
+            return False
+        return left(expr.a, bound) and right(expr.b, bound)
+
+    return match_both
+
+
+def _number_matcher(wanted: int | float) -> _Matcher:
+    def match_number(expr: Expr, bound: Bindings) -> bool:
         value = constant_of(expr)
-        return value is not None and value == pattern.value and math.copysign(1, value) == _sign(pattern.value, expr)
-    found = head(expr)
-    if found is None or not isinstance(pattern, Node) or found[0] != pattern.name:
-        return False
-    return all(_match(p, e, bound) for p, e in zip(pattern.operands, found[1], strict=True))
+        return value is not None and value == wanted and math.copysign(1, value) == _sign(wanted, expr)
+
+    return match_number
 
 
 def _sign(value: int | float, expr: Expr) -> float:
@@ -213,18 +239,18 @@ class RuleTable:
 
     def __init__(self, rules: Iterable[Rule | tuple[Any, ...]]) -> None:
         self.rules = tuple(r if isinstance(r, Rule) else Rule(pattern(r[0]), pattern(r[1]), *r[2:]) for r in rules)
-        self._by_head: dict[str, list[Rule]] = {}
+        self._by_head: dict[str, list[tuple[_Matcher, Rule]]] = {}
         for rule in self.rules:
             assert isinstance(rule.before, Node)
-            self._by_head.setdefault(rule.before.name, []).append(rule)
+            self._by_head.setdefault(rule.before.name, []).append((_matcher(rule.before), rule))
 
     def apply(self, expr: Expr) -> Expr | None:
         """``expr`` (with interned operands) by the first rule that matches, or None."""
         found = head(expr)
         if found is None:
             return None
-        for rule in self._by_head.get(found[0], ()):
+        for match, rule in self._by_head.get(found[0], ()):
             bound: Bindings = {}
-            if _match(rule.before, expr, bound) and (rule.condition is None or rule.condition(bound)):
+            if match(expr, bound) and (rule.condition is None or rule.condition(bound)):
                 return build(rule.after, bound, expr.dtype)
         return None
