@@ -15,6 +15,7 @@ from tilewright.passes.tensor.remove_no_op import RemoveNoOp
 from tilewright.passes.tensor.simplify import Simplify
 from tilewright.passes.tensor.storage_rewrite import StorageRewrite
 from tilewright.passes.tensor.transpose_tiles import TransposeTiles
+from tilewright.passes.tensor.unmask_registers import UnmaskRegisters
 from tilewright.passes.tensor.unroll_loop import UnrollLoop
 from tilewright.passes.tensor.vectorize_loop import VectorizeLoop
 from tilewright.passes.tensor.verify_memory import VerifyMemory
@@ -34,6 +35,7 @@ __all__ = [
     "Simplify",
     "StorageRewrite",
     "TransposeTiles",
+    "UnmaskRegisters",
     "UnrollLoop",
     "VectorizeLoop",
     "VerifyMemory",

@@ -18,6 +18,7 @@ from tilewright.passes.tensor.remove_no_op import RemoveNoOp
 from tilewright.passes.tensor.simplify import Simplify
 from tilewright.passes.tensor.storage_rewrite import StorageRewrite
 from tilewright.passes.tensor.transpose_tiles import TransposeTiles
+from tilewright.passes.tensor.unmask_registers import UnmaskRegisters
 from tilewright.passes.tensor.unroll_loop import UnrollLoop
 from tilewright.passes.tensor.vectorize_loop import VectorizeLoop
 from tilewright.passes.tensor.verify_memory import VerifyMemory
@@ -31,6 +32,7 @@ def tensor_pipeline(target: Target | None = None) -> Sequential:
     the parts of fused loops get names. Loops are split before
     vectors are made, so that main loops have no masks. What is parallel is decided on vectors, before unrolling hides
     the work and before storage is planned, which gives each iteration of a parallel loop its own workspace.
+    ``UnmaskRegisters`` looks at stores, before ``CommonSubexprElim`` gives names to what is loaded.
     ``DotProduct`` and ``InterleaveStores`` read loops over neighbouring elements, which are neighbours once buffers
     are flat.
     ``LowerIntrin`` comes after the last ``Simplify``: the forms that it writes depend on their rounding, which float
@@ -49,6 +51,7 @@ def tensor_pipeline(target: Target | None = None) -> Sequential:
             ParallelizeLoop(target),
             UnrollLoop(),
             Simplify(),
+            UnmaskRegisters(),
             CommonSubexprElim(),
             HoistInvariant(),
             FlattenBuffer(),

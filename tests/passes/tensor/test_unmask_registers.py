@@ -1,0 +1,89 @@
+"""UnmaskRegisters: whole vectors where nobody sees the other lanes, and masks where somebody does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import graphir as gi
+from tilewright.passes.tensor.unmask_registers import unmask_registers
+from tilewright.tensorir import parse, structural_equal
+
+SUM = """
+primfunc @f(A: Buffer[(5, 8), float32], B: Buffer[(6,), float32]) attrs {"num_outputs": 1} {
+  allocate T: Buffer[(8,), float32, register]
+  let m: boolx8 = ramp(int32(0), int32(1), 8) < broadcast(int32(6), 8)
+  T[ramp(0, 1, 8)MASK] = broadcast(0.0, 8)
+  for k in range(5) {
+    let again: boolx8 = ramp(int32(0), int32(1), 8) < broadcast(int32(6), 8)
+    T[ramp(0, 1, 8)AGAIN] = T[ramp(0, 1, 8)AGAIN] + A[k, ramp(0, 1, 8) where again]
+  }
+  B[ramp(0, 1, 8) where m] = T[ramp(0, 1, 8)MASK]
+}
+"""
+MASKED = SUM.replace("MASK", " where m").replace("AGAIN", " where again")
+
+
+def test_accumulator_of_which_some_lanes_count_is_a_whole_vector(rewrites, keeps_results):
+    rewrites(unmask_registers, MASKED, SUM.replace("MASK", "").replace("AGAIN", ""))
+    keeps_results(unmask_registers, MASKED)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # Another predicate for the same place: its lanes were seen.
+        ("broadcast(int32(6), 8)\n    T", "broadcast(int32(4), 8)\n    T"),
+        ("T[ramp(0, 1, 8) where m] = broadcast(0.0, 8)", "T[ramp(0, 1, 8)] = broadcast(0.0, 8)"),
+        # Not a whole vector of the buffer.
+        ("Buffer[(8,), float32, register]", "Buffer[(6,), float32, register]"),
+        # Memory that is no register, and integers.
+        ("float32, register", "float32, stack"),
+        ("float32", "int32"),
+        # Seen by a store without the predicate, or by a value that has a name.
+        ("B[ramp(0, 1, 8) where m] = ", "A[0, ramp(0, 1, 8)] = "),
+        (
+            "B[ramp(0, 1, 8) where m] = T[ramp(0, 1, 8) where m]",
+            "let v: float32x8 = T[ramp(0, 1, 8) where m]\n  B[ramp(0, 1, 8) where m] = v",
+        ),
+        # Moved to another lane.
+        ("= T[ramp(0, 1, 8) where m]", "= interleave_low(T[ramp(0, 1, 8) where m], broadcast(0.0, 8))"),
+        ("= T[ramp(0, 1, 8) where m]", "= broadcast(reduce_add(T[ramp(0, 1, 8) where m]), 8)"),
+        # A place that depends on a loop.
+        ("T[ramp(0, 1, 8) where again] =", "T[ramp(k * 8, 1, 8) where again] ="),
+    ],
+)
+def test_masks_stay_where_other_lanes_may_be_seen(old, new):
+    text = MASKED.replace(old, new).replace(
+        "broadcast(0.0", "broadcast(int32(0)" if new == "int32" else "broadcast(0.0"
+    )
+    assert text != MASKED
+    func = parse(text)
+    assert structural_equal(unmask_registers(func), func)
+
+
+@pytest.mark.parametrize("limit", ["int32(i)", "N[0]"])
+def test_masks_stay_that_change_while_the_accumulator_is_there(limit):
+    """What an iteration leaves as it was, a later one sees."""
+    func = parse(f"""
+    primfunc @f(N: Buffer[(1,), int32], A: Buffer[(8,), float32], B: Buffer[(5, 8), float32]) {{
+      allocate T: Buffer[(8,), float32, register]
+      for i in range(5) {{
+        let m: boolx8 = ramp(int32(0), int32(1), 8) < broadcast({limit}, 8)
+        T[ramp(0, 1, 8) where m] = A[ramp(0, 1, 8) where m]
+        B[i, ramp(0, 1, 8) where m] = T[ramp(0, 1, 8) where m]
+      }}
+    }}
+    """)
+    assert structural_equal(unmask_registers(func), func)
+
+
+@pytest.mark.parametrize("columns", [1, 7, 10, 17, 30, 100])
+@pytest.mark.parametrize("rows", [1, 6, 20])
+def test_products_with_any_number_of_columns(rows, columns):
+    random = np.random.default_rng(columns)
+    data, weight = random.standard_normal((rows, 12)).astype("f4"), random.standard_normal((columns, 12)).astype("f4")
+    x = gi.var("x", shape=data.shape)
+    model = tw.build(gi.Function([x], gi.tanh(gi.nn.dense(x, gi.const(weight)))))
+    np.testing.assert_allclose(model(data), np.tanh(data.astype("f8") @ weight.T), rtol=1e-5, atol=1e-5)
