@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import TypeVar
 
 from tilewright.tensorir.arith.analyzer import Analyzer
@@ -31,15 +34,44 @@ def bind_value(analyzer: Analyzer, var: Var, value: Expr) -> None:
 class ScopedMutator(Mutator):
     """A mutator with an analyzer that is told of loops, conditions and lets on the way down.
 
-    A subclass that overrides the handling of loops calls ``mutate_in_loop`` for the body.
+    A subclass that overrides the handling of loops calls ``mutate_in_loop`` for the body. The analyzer learns what
+    holds at a place when it is first asked there: most passes ask in few of the branches of a large function, and a
+    condition costs more to take in than the rest of a pass does there.
     """
 
     def __init__(self, func: PrimFunc | None = None, *, fast: bool = False) -> None:
-        self.analyzer = Analyzer(fast=fast)
+        self._analyzer = Analyzer(fast=fast)
+        #: What the analyzer is to learn of the scopes around, outermost first, and the scopes whose facts it knows.
+        self._to_learn: list[Callable[[Analyzer], None]] = []
+        self._learned: list[AbstractContextManager[None]] = []
         if func is not None:
             for var in func.variables:
                 if var.dtype.is_integer:
-                    self.analyzer.bind_nonnegative(var)
+                    self._analyzer.bind_nonnegative(var)
+
+    @property
+    def analyzer(self) -> Analyzer:
+        """The analyzer, which knows what holds at this place. (Inside of another statement it has to be asked for
+        again.)"""
+        for learn in self._to_learn:
+            scope = self._analyzer.scope()
+            scope.__enter__()
+            self._learned.append(scope)
+            learn(self._analyzer)
+        self._to_learn.clear()
+        return self._analyzer
+
+    @contextlib.contextmanager
+    def where(self, learn: Callable[[Analyzer], None]) -> Iterator[None]:
+        """A ``with`` block in which the analyzer knows what ``learn`` tells it."""
+        self._to_learn.append(learn)
+        try:
+            yield
+        finally:
+            if self._to_learn:  # nobody has asked
+                self._to_learn.pop()
+            else:
+                self._learned.pop().__exit__(None, None, None)
 
     def simplify(self, expr: Expr) -> Expr:
         """``expr`` in canonical form."""
@@ -47,10 +79,12 @@ class ScopedMutator(Mutator):
 
     def mutate_in_loop(self, var: Var, low: Expr, extent: Expr, body: Stmt) -> Stmt:
         """``body`` mutated where ``low <= var < low + extent``."""
-        with self.analyzer.scope():
-            self.analyzer.bind(var, low, extent)
-            # The body runs, so the range is not empty.
-            self.analyzer.assume(extent > 0)
+
+        def learn(analyzer: Analyzer) -> None:
+            analyzer.bind(var, low, extent)
+            analyzer.assume(extent > 0)  # the body runs, so the range is not empty
+
+        with self.where(learn):
             result: Stmt = self.mutate(body)
             return result
 
@@ -63,11 +97,11 @@ class ScopedMutator(Mutator):
 
     def mutate_IfThenElse(self, op: IfThenElse) -> Stmt:
         condition = self.mutate(op.condition)
-        with self.analyzer.assuming(condition):
+        with self.where(lambda analyzer: analyzer.assume(condition)):
             then_body = self.mutate(op.then_body)
         else_body = op.else_body
         if else_body is not None:
-            with self.analyzer.assuming(UnaryOp("not", condition)):
+            with self.where(lambda analyzer: analyzer.assume(UnaryOp("not", condition))):
                 else_body = self.mutate(else_body)
         if condition is op.condition and then_body is op.then_body and else_body is op.else_body:
             return op
@@ -75,7 +109,6 @@ class ScopedMutator(Mutator):
 
     def mutate_LetStmt(self, op: LetStmt) -> Stmt:
         value = self.mutate(op.value)
-        with self.analyzer.scope():
-            bind_value(self.analyzer, op.var, value)
+        with self.where(lambda analyzer: bind_value(analyzer, op.var, value)):
             body = self.mutate(op.body)
         return op if value is op.value and body is op.body else LetStmt(op.var, value, body)
