@@ -130,12 +130,13 @@ def _choosing_loops_last(schedule: Schedule, ref: BlockRef, outermost: LoopRef) 
 
 
 def _place(schedule: Schedule, ref: BlockRef, refs: list[BlockRef], outermost: LoopRef) -> LoopRef:
-    """The loop at which a block is computed. One that chooses formulas needs all places of the tile at once; what
-    another one reads is best made for one of that one's places at a time: few registers hold it."""
+    """The loop at which a block is computed. One that chooses formulas needs all places of the tile at once; what it
+    reads is best made for one of its places at a time, as few registers hold that. What comes before is made for the
+    whole tile or, where that is not possible, not on tiles at all: tiles overlap, so that much would be made twice."""
     block = block_of(schedule, ref)
     written = {store.buffer for store in stores(block)}
     readers = [other for other in refs if any(load.buffer in written for load in loads(block_of(schedule, other)))]
-    if case_variables(block) or len(readers) != 1:
+    if case_variables(block) or len(readers) != 1 or not case_variables(block_of(schedule, readers[0])):
         return outermost
     *places, _ = _inside(schedule, readers[0], outermost)
     return [outermost, *(place for place in places if not _chooses(schedule, readers[0], place))][-1]
