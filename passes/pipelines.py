@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tilewright.passes import graph, tensor
 from tilewright.passes.lower import LowerToTensorIR, PlanMemory
-from tilewright.passes.schedule import DecomposeReductions, ScheduleKernels
+from tilewright.passes.schedule import CollapseDims, DecomposeReductions, ScheduleKernels
 from tilewright.passes.sequential import Sequential
 from tilewright.passes.tensor.part_by_part import Announce, PartByPart
 from tilewright.passes.tensor.pipeline import tensor_pipeline
@@ -49,7 +49,9 @@ def lowering_pipeline(target: Target | None = None) -> Sequential:
 
 def schedule_pipeline(target: Target | None = None) -> Sequential:
     """Loop nests are tiled, vectorized and made parallel."""
-    return Sequential([ScheduleKernels(), DecomposeReductions()], name="schedule")
+    if target is not None and target.kind == "numba":  # loops and indices stay as they are written
+        return Sequential([ScheduleKernels(), DecomposeReductions()], name="schedule")
+    return Sequential([CollapseDims(), ScheduleKernels(), DecomposeReductions()], name="schedule")
 
 
 def kernel_pipeline(target: Target | None = None, done: Announce | None = None) -> Sequential:

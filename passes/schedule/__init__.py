@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from tilewright.passes.schedule.collapse_dims import CollapseDims
 from tilewright.passes.schedule.decompose_reductions import DecomposeReductions
 from tilewright.passes.schedule.schedule_kernels import ScheduleKernels
 
-__all__ = ["DecomposeReductions", "ScheduleKernels"]
+__all__ = ["CollapseDims", "DecomposeReductions", "ScheduleKernels"]

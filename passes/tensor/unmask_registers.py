@@ -3,16 +3,19 @@
     allocate t: Buffer[(16,), float32, register]
     t[ramp(0, 1, 16) where m] = broadcast(0.0, 16)                    t[ramp(0, 1, 16)] = broadcast(0.0, 16)
     for k in range(n) {                                         ->    ...
-      t[.. where m] = t[.. where m] + a[.. where m]                   t[..] = t[..] + a[.. where m]
+      t[.. where m] = t[.. where m] + a[.. where m]                   t[..] = t[..] + a[..]
     }
     b[ramp(0, 1, 16) where m] = t[ramp(0, 1, 16) where m]             b[ramp(0, 1, 16) where m] = t[ramp(0, 1, 16)]
 
 LLVM keeps a buffer in vector registers only if whole vectors are stored and loaded; each masked access goes through
-memory. What the other lanes hold is never seen where
+memory, and a number for all lanes that is loaded if any counts is a branch. What the other lanes hold is not seen where
 
 - all accesses to the buffer are of aligned whole vectors within it, at constant places, and those to one place have one
   predicate, which stays the same for as long as the buffer is there;
 - each load is in a store with that same predicate, in which every lane depends on the same lane of its operands alone.
+
+What is loaded for such a buffer is loaded whole, too, where all of it is known to be in its buffer (in the panels of a
+packed operand, for instance, which are as wide as tiles).
 
 It runs after ``UnrollLoop``, which makes places constant. Buffers of integers stay as they are: a division by what is
 in a lane that doesn't count could fail.
@@ -27,8 +30,10 @@ from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
-from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, IntImm, Ramp, Var
-from tilewright.tensorir.functor import Mutator, substitute, walk
+from tilewright.passes.tensor.scoped import ScopedMutator
+from tilewright.tensorir.dtype import INT64
+from tilewright.tensorir.expr import Broadcast, Buffer, BufferLoad, Call, Expr, IntImm, Ramp, Var, compare
+from tilewright.tensorir.functor import substitute, walk
 from tilewright.tensorir.intrinsics import INTRINSICS
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, LetStmt, PrimFunc, Stmt
 from tilewright.tensorir.structural import structural_equal
@@ -146,23 +151,48 @@ def _is_lanewise(value: Expr, lanes: int) -> bool:
     return True
 
 
-class _Unmasker(Mutator):
-    def __init__(self, buffers: set[Buffer]) -> None:
+class _Unmasker(ScopedMutator):
+    """Takes predicates off the accesses to some buffers, and off what is loaded for them within its buffer's bounds:
+    it may be loaded, and lanes that do not count take it up."""
+
+    def __init__(self, func: PrimFunc, buffers: set[Buffer]) -> None:
+        super().__init__(func)
         self.buffers = buffers
+        self._for_unmasked = False
 
     def mutate_BufferLoad(self, op: BufferLoad) -> Expr:
         new: BufferLoad = self.generic_mutate(op)
-        return BufferLoad(new.buffer, new.indices) if op.buffer in self.buffers else new
+        if op.predicate is None:
+            return new
+        whole = op.buffer in self.buffers or (self._for_unmasked and self._is_within(new))
+        return BufferLoad(new.buffer, new.indices) if whole else new
 
     def mutate_BufferStore(self, op: BufferStore) -> Stmt:
+        self._for_unmasked = op.buffer in self.buffers
         new: BufferStore = self.generic_mutate(op)
-        return BufferStore(new.buffer, new.value, new.indices) if op.buffer in self.buffers else new
+        unmasked, self._for_unmasked = self._for_unmasked, False
+        return BufferStore(new.buffer, new.value, new.indices) if unmasked else new
+
+    def _is_within(self, load: BufferLoad) -> bool:
+        return all(map(self._is_index, load.indices, load.buffer.shape))
+
+    def _is_index(self, index: Expr, extent: Expr) -> bool:
+        if isinstance(index, Broadcast):
+            index = index.value
+        ends = [index]
+        if isinstance(index, Ramp):
+            ends = [index.base, index.base + (index.lanes - 1) * index.stride]
+        if any(end.dtype is not INT64 for end in ends):
+            return False
+        return all(self.analyzer.prove(compare("ge", end, 0)) for end in ends) and all(
+            self.analyzer.prove(compare("lt", end, extent)) for end in ends
+        )
 
 
 def unmask_registers(func: PrimFunc) -> PrimFunc:
     """``func`` whose accumulators are stored and loaded as whole vectors."""
     buffers = _Masks(func).found
-    return func.with_body(_Unmasker(buffers).mutate(func.body)) if buffers else func
+    return func.with_body(_Unmasker(func, buffers).mutate(func.body)) if buffers else func
 
 
 @register_pass

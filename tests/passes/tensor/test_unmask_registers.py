@@ -17,17 +17,25 @@ primfunc @f(A: Buffer[(5, 8), float32], B: Buffer[(6,), float32]) attrs {"num_ou
   T[ramp(0, 1, 8)MASK] = broadcast(0.0, 8)
   for k in range(5) {
     let again: boolx8 = ramp(int32(0), int32(1), 8) < broadcast(int32(6), 8)
-    T[ramp(0, 1, 8)AGAIN] = T[ramp(0, 1, 8)AGAIN] + A[k, ramp(0, 1, 8) where again]
+    T[ramp(0, 1, 8)AGAIN] = T[ramp(0, 1, 8)AGAIN] + A[k, ramp(0, 1, 8)LOAD]
   }
   B[ramp(0, 1, 8) where m] = T[ramp(0, 1, 8)MASK]
 }
 """
-MASKED = SUM.replace("MASK", " where m").replace("AGAIN", " where again")
+MASKED = SUM.replace("MASK", " where m").replace("AGAIN", " where again").replace("LOAD", " where again")
+WHOLE = SUM.replace("MASK", "").replace("AGAIN", "")
 
 
-def test_accumulator_of_which_some_lanes_count_is_a_whole_vector(rewrites, keeps_results):
-    rewrites(unmask_registers, MASKED, SUM.replace("MASK", "").replace("AGAIN", ""))
+def test_accumulator_of_which_some_lanes_count_is_a_whole_vector_and_so_is_what_is_added(rewrites, keeps_results):
+    rewrites(unmask_registers, MASKED, WHOLE.replace("LOAD", ""))
     keeps_results(unmask_registers, MASKED)
+
+
+@pytest.mark.parametrize("operand", ["Buffer[(5, 7), float32]", "Buffer[(4, 8), float32]"])
+def test_what_may_be_beyond_its_buffer_is_loaded_with_its_mask(rewrites, operand):
+    masked = MASKED.replace("Buffer[(5, 8), float32]", operand)
+    whole = WHOLE.replace("LOAD", " where again").replace("Buffer[(5, 8), float32]", operand)
+    rewrites(unmask_registers, masked, whole)
 
 
 @pytest.mark.parametrize(

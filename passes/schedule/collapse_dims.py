@@ -1,0 +1,254 @@
+"""``CollapseDims``: neighbouring dimensions that a kernel walks like one become one.
+
+Before::
+
+    primfunc @relu(x: Buffer[(1, 64, 56, 56), float32], y: Buffer[(1, 64, 56, 56), float32]) ... {
+      for i0, i1, i2, i3: y[i0, i1, i2, i3] = max(x[i0, i1, i2, i3], 0.0)
+
+After::
+
+    primfunc @relu(x: Buffer[(200704,), float32], y: Buffer[(200704,), float32]) ... {
+      for i0: y[i0] = max(x[i0], 0.0)
+
+Two dimensions of a buffer are collapsed where every block of the function indexes them with two neighbouring iteration
+variables, the second of which walks its dimension whole, and these variables occur nowhere else. The memory is the
+same; callers pass addresses. Schedules have fewer dimensions to choose from and longer ones to tile: the pixels of an
+image under a 1x1 convolution are one dimension, so are the rows of all sentences of a batch. Steps of a sum keep their
+order, and those over a single step are left out. (PyTorch's iterators coalesce dimensions in this way.)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+from tilewright.graphir.module import IRModule
+from tilewright.passes.base import PrimFuncPass
+from tilewright.passes.context import PassContext
+from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.registry import register_pass
+from tilewright.passes.schedule.facts import Access, constant, schedule_of
+from tilewright.tensorir.dtype import INT64
+from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Expr, Var, binary
+from tilewright.tensorir.functor import Mutator, loads_and_stores, substitute, walk
+from tilewright.tensorir.schedule.state import change_block, structure
+from tilewright.tensorir.stmt import Block, BufferStore, For, IterVar, PrimFunc, Stmt
+
+
+@register_pass
+@primfunc_pass(opt_level=2, name="CollapseDims")
+class CollapseDims(PrimFuncPass):
+    """Makes one dimension of neighbouring ones that are walked like one."""
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        """``func`` with fewer dimensions."""
+        if schedule_of(func, ctx) is None:
+            return func
+        found = _Nests()
+        func = func.with_body(found.mutate(func.body))
+        plan = _Plan(found.blocks, found.others)
+        return plan.apply(func) if plan.buffers else func
+
+
+class _Nests(Mutator):
+    """Finds the blocks in nests of their own, whose loops drive one variable each, in order; sums over single steps
+    lose those steps."""
+
+    def __init__(self) -> None:
+        self.blocks: list[Block] = []
+        #: The blocks in other loops: what they access stays as it is.
+        self.others: list[Block] = []
+
+    def mutate_For(self, loop: For) -> Stmt:
+        loops = [loop]
+        while isinstance(loops[-1].body, For):
+            loops.append(loops[-1].body)
+        block = loops[-1].body
+        if not isinstance(block, Block):
+            return self.generic_mutate(loop)  # type: ignore[no-any-return]
+        if not _is_plain(loops, block):
+            self.others.append(block)
+            return loop
+        kept = [item for item in block.iters if not _is_single_step(item)]
+        if len(kept) < len(block.iters) and any(item.kind == "reduction" for item in kept):
+            zeros: dict[Var, Expr] = {item.var: item.min for item in block.iters if _is_single_step(item)}
+            block = change_block(block, iters=tuple(kept), body=_Folded().mutate(substitute(block.body, zeros)))
+            loops = [loop for loop in loops if any(item.value is loop.var for item in kept)]
+        self.blocks.append(block)
+        return _nest(loops, block)
+
+    def mutate_Block(self, block: Block) -> Stmt:
+        self.others.append(block)
+        return block
+
+
+class _Folded(Mutator):
+    """Leaves out additions of zero and products with zero in indices."""
+
+    def mutate_BinaryOp(self, op: BinaryOp) -> Expr:
+        a, b = self.mutate(op.a), self.mutate(op.b)
+        if a is op.a and b is op.b:
+            return op if op.dtype is not INT64 else binary(op.op, a, b)
+        return BinaryOp(op.op, a, b) if op.dtype is not INT64 else binary(op.op, a, b)
+
+
+def _is_plain(loops: Sequence[For], block: Block) -> bool:
+    if block.predicate is not None or len(loops) != len(block.iters):
+        return False
+    for loop, item in zip(loops, block.iters, strict=True):
+        if item.value is not loop.var or loop.kind != "serial" or loop.annotations or constant(loop.min) != 0:
+            return False
+        if constant(item.min) != 0 or structure(loop.extent) != structure(item.extent):
+            return False
+    return True
+
+
+def _is_single_step(item: IterVar) -> bool:
+    return item.kind == "reduction" and constant(item.extent) == 1
+
+
+def _nest(loops: Iterable[For], body: Stmt) -> Stmt:
+    for loop in reversed(list(loops)):
+        body = For(loop.var, loop.min, loop.extent, loop.kind, body, loop.annotations)
+    return body
+
+
+class _Plan:
+    """Which pairs are collapsed: the largest set in which each is with those that it needs.
+
+    Attributes:
+        blocks: for each block the pairs of its variables, by the number of the first.
+        buffers: for each buffer the pairs of its dimensions.
+    """
+
+    def __init__(self, blocks: Sequence[Block], others: Sequence[Block]) -> None:
+        self.accesses = {block: _accesses_of(block) for block in blocks}
+        untouched = {access.buffer for block in others for access in _accesses_of(block)}
+        self.blocks: dict[Block, set[int]] = {block: set(range(len(block.iters) - 1)) for block in blocks}
+        self.buffers: dict[Buffer, set[int]] = {}
+        for accesses in self.accesses.values():
+            for access in accesses:
+                buffer = access.buffer
+                free = buffer not in untouched and not buffer.strides
+                self.buffers[buffer] = set(range(buffer.ndim - 1)) if free else set()
+        changed = True
+        while changed:
+            changed = False
+            for block in blocks:
+                changed |= self._keep(self.blocks[block], {n for n in self.blocks[block] if self._fits(block, n)})
+                for access in self.accesses[block]:
+                    pairs = self.buffers[access.buffer]
+                    changed |= self._keep(pairs, {n for n in pairs if self._walked(block, access, n)})
+        self.buffers = {buffer: pairs for buffer, pairs in self.buffers.items() if pairs}
+
+    @staticmethod
+    def _keep(pairs: set[int], kept: set[int]) -> bool:
+        if len(kept) == len(pairs):
+            return False
+        pairs &= kept
+        return True
+
+    def _fits(self, block: Block, number: int) -> bool:
+        """Whether everything in the block that uses one of two variables uses both, as neighbouring indices."""
+        first, second = block.iters[number : number + 2]
+        if first.kind != second.kind:
+            return False
+        uses = 0
+        for access in self.accesses[block]:
+            for place in range(len(access.indices) - 1):
+                if access.indices[place] is first.var and access.indices[place + 1] is second.var:
+                    if place not in self.buffers[access.buffer]:
+                        return False
+                    uses += 1
+        parts = [block.body] if block.init is None else [block.init, block.body]
+        found = [node for part in parts for node in walk(part) if node is first.var or node is second.var]
+        return len(found) == 2 * uses
+
+    def _walked(self, block: Block, access: Access, number: int) -> bool:
+        """Whether two dimensions are indexed by two variables that are collapsed, the second of which walks its
+        dimension whole."""
+        outer, inner = access.indices[number : number + 2]
+        for pair in self.blocks[block]:
+            first, second = block.iters[pair : pair + 2]
+            if outer is first.var and inner is second.var:
+                return structure(second.extent) == structure(access.buffer.shape[number + 1])
+        return False
+
+    def apply(self, func: PrimFunc) -> PrimFunc:
+        """``func`` with the pairs collapsed."""
+        buffers = {
+            buffer: Buffer(
+                buffer.name, _products(buffer.shape, pairs), buffer.dtype, buffer.scope, (), buffer.alignment
+            )
+            for buffer, pairs in self.buffers.items()
+        }
+        body = _Collapser(self, buffers).mutate(func.body)
+        params = tuple(buffers.get(param, param) if isinstance(param, Buffer) else param for param in func.params)
+        return PrimFunc(func.name, params, body, func.attrs)
+
+
+def _accesses_of(block: Block) -> list[Access]:
+    parts = [block.body] if block.init is None else [block.init, block.body]
+    return [access for part in parts for access in loads_and_stores(part)]
+
+
+def _products(extents: Sequence[Expr], pairs: set[int]) -> tuple[Expr, ...]:
+    """The extents with each number in ``pairs`` multiplied by the next."""
+    result: list[Expr] = []
+    for number, extent in enumerate(extents):
+        if number - 1 in pairs:
+            result[-1] = binary("mul", result[-1], extent)
+        else:
+            result.append(extent)
+    return tuple(result)
+
+
+@dataclasses.dataclass
+class _Collapser(Mutator):
+    plan: _Plan
+    buffers: Mapping[Buffer, Buffer]
+
+    def mutate_For(self, loop: For) -> Stmt:
+        loops = [loop]
+        while isinstance(loops[-1].body, For):
+            loops.append(loops[-1].body)
+        block = loops[-1].body
+        if not isinstance(block, Block) or block not in self.plan.blocks:
+            return self.generic_mutate(loop)  # type: ignore[no-any-return]
+        pairs = self.plan.blocks[block]
+        extents = _products([item.extent for item in block.iters], pairs)
+        heads = [number for number in range(len(block.iters)) if number - 1 not in pairs]
+        made = []
+        for number, extent in zip(heads, extents, strict=True):
+            outer, item = loops[number], block.iters[number]
+            made.append(
+                (
+                    For(outer.var, outer.min, extent, outer.kind, outer.body),
+                    IterVar(item.var, item.min, extent, item.kind, item.value),
+                )
+            )
+        body = change_block(
+            block,
+            iters=tuple(item for _, item in made),
+            init=None if block.init is None else self.mutate(block.init),
+            body=self.mutate(block.body),
+        )
+        return _nest([outer for outer, _ in made], body)
+
+    def mutate_BufferLoad(self, op: BufferLoad) -> Expr:
+        indices = self.mutate_all(op.indices)
+        predicate = None if op.predicate is None else self.mutate(op.predicate)
+        return BufferLoad(self.mutate_buffer(op.buffer), self._without_seconds(op, indices), predicate)
+
+    def mutate_BufferStore(self, op: BufferStore) -> Stmt:
+        indices, value = self.mutate_all(op.indices), self.mutate(op.value)
+        predicate = None if op.predicate is None else self.mutate(op.predicate)
+        return BufferStore(self.mutate_buffer(op.buffer), value, self._without_seconds(op, indices), predicate)
+
+    def mutate_buffer(self, buffer: Buffer) -> Buffer:
+        return self.buffers.get(buffer, buffer)
+
+    def _without_seconds(self, access: Access, indices: Sequence[Expr]) -> tuple[Expr, ...]:
+        """The indices without the second of each pair: the first is the variable of both."""
+        pairs = self.plan.buffers.get(access.buffer, set())
+        return tuple(index for number, index in enumerate(indices) if number - 1 not in pairs)
