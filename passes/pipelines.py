@@ -22,6 +22,7 @@ def graph_pipeline(target: Target | None = None) -> Sequential:
             graph.RemoveUnusedFunctions(),
             graph.SimplifyInference(),
             graph.NarrowProducts(),  # before what is cast is folded
+            graph.WidenHalves(),
             # What is equal is folded once: two results of folding are not known to be equal, and each would be packed.
             graph.EliminateCommonSubexpr(),
             graph.FoldConstant(),

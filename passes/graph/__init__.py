@@ -18,6 +18,7 @@ from tilewright.passes.graph.remove_unused import RemoveUnusedFunctions
 from tilewright.passes.graph.simplify_expr import SimplifyExpr
 from tilewright.passes.graph.simplify_inference import SimplifyInference
 from tilewright.passes.graph.walk import rewrite_graph
+from tilewright.passes.graph.widen_halves import WidenHalves
 from tilewright.passes.graph.winograd import Winograd
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "SimplifyInference",
     "ToANormalForm",
     "ToGraphNormalForm",
+    "WidenHalves",
     "Winograd",
     "rewrite_graph",
 ]
