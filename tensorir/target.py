@@ -126,6 +126,11 @@ class Target:
         """Whether fused multiply-add is one instruction."""
         return bool(self.features & {"fma", "neon", "avx512f"})
 
+    @property
+    def has_half_conversions(self) -> bool:
+        """Whether converting float16 to float32 and back is one instruction."""
+        return bool(self.features & {"f16c", "neon", "avx512f"})
+
     def dot_products(self, left: DataType, right: DataType, total: DataType) -> int:
         """How many neighbouring products of elements of ``left`` and ``right`` one instruction adds to each lane of a
         vector of ``total``; 1 where each step of a sum is an instruction of its own."""

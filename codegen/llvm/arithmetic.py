@@ -47,6 +47,8 @@ def like(dtype: DataType, element: DataType) -> DataType:
 def widen(b: Builder, dtype: DataType, x: str) -> str:
     """A float16 or bfloat16 value as float32 (exact); other types as they are."""
     if dtype.element == "float16":
+        if not b.module.converts_halves:
+            return _widen_by_integers(b, dtype, x)
         return b.pure(f"fpext {value_type(dtype)} {x} to {value_type(like(dtype, FLOAT32))}")
     if dtype.element == "bfloat16":
         wide = integer_type(32, dtype.lanes)
@@ -60,6 +62,8 @@ def narrow(b: Builder, dtype: DataType, x: str) -> str:
     """A float32 value rounded to ``dtype``, to nearest, ties to even; NaN stays NaN and denormals stay."""
     single = value_type(like(dtype, FLOAT32))
     if dtype.element == "float16":
+        if not b.module.converts_halves:
+            return _narrow_by_integers(b, dtype, x)
         return b.pure(f"fptrunc {single} {x} to {value_type(dtype)}")
     if dtype.element != "bfloat16":
         return x
@@ -79,6 +83,56 @@ def narrow(b: Builder, dtype: DataType, x: str) -> str:
     is_nan = b.pure(f"fcmp uno {single} {x}, {x}")
     chosen = b.pure(f"select {integer_type(1, lanes)} {is_nan}, {wide} {quiet}, {wide} {rounded}")
     return b.pure(f"trunc {wide} {chosen} to {value_type(dtype)}")
+
+
+def _widen_by_integers(b: Builder, dtype: DataType, x: str) -> str:
+    """float16 as float32 without an instruction for it: the exponent is moved by a multiplication, which makes denormal
+    numbers normal ones; infinity and NaN get the greatest exponent (F. Giesen, "half_to_float_fast")."""
+    lanes, single_type = dtype.lanes, like(dtype, FLOAT32)
+    wide, single = integer_type(32, lanes), value_type(single_type)
+
+    def number(value: int) -> str:
+        return _integers(value, 32, lanes)
+
+    bits = b.pure(f"bitcast {value_type(dtype)} {x} to {integer_type(16, lanes)}")
+    bits = b.pure(f"zext {integer_type(16, lanes)} {bits} to {wide}")
+    magnitude = b.pure(f"and {wide} {bits}, {number(0x7FFF)}")
+    shifted = b.pure(f"shl {wide} {magnitude}, {number(13)}")
+    small = b.pure(f"bitcast {wide} {shifted} to {single}")
+    scaled = b.pure(f"fmul {single} {small}, {constant(2.0**112, single_type)}")
+    scaled = b.pure(f"bitcast {single} {scaled} to {wide}")
+    special = b.pure(f"or {wide} {scaled}, {number(0x7F800000)}")
+    is_special = b.pure(f"icmp ugt {wide} {magnitude}, {number(0x7BFF)}")
+    result = b.pure(f"select {integer_type(1, lanes)} {is_special}, {wide} {special}, {wide} {scaled}")
+    sign = b.pure(f"shl {wide} {b.pure(f'xor {wide} {bits}, {magnitude}')}, {number(16)}")
+    return b.pure(f"bitcast {wide} {b.pure(f'or {wide} {result}, {sign}')} to {single}")
+
+
+def _narrow_by_integers(b: Builder, dtype: DataType, x: str) -> str:
+    """A float32 value rounded to float16 without an instruction for it: what becomes denormal is rounded by an addition
+    that pushes the digits out, the rest by integers (F. Giesen, "float_to_half_fast3_rtne")."""
+    lanes, single_type = dtype.lanes, like(dtype, FLOAT32)
+    wide, single, condition = integer_type(32, lanes), value_type(single_type), integer_type(1, lanes)
+
+    def number(value: int) -> str:
+        return _integers(value, 32, lanes)
+
+    bits = b.pure(f"bitcast {single} {x} to {wide}")
+    magnitude = b.pure(f"and {wide} {bits}, {number(0x7FFFFFFF)}")
+    sign = b.pure(f"lshr {wide} {b.pure(f'xor {wide} {bits}, {magnitude}')}, {number(16)}")
+    small = b.pure(f"fadd {single} {b.pure(f'bitcast {wide} {magnitude} to {single}')}, {constant(0.5, single_type)}")
+    small = b.pure(f"sub {wide} {b.pure(f'bitcast {single} {small} to {wide}')}, {number(126 << 23)}")
+    odd = b.pure(f"and {wide} {b.pure(f'lshr {wide} {magnitude}, {number(13)}')}, {number(1)}")
+    rounded = b.pure(f"add {wide} {magnitude}, {number(((15 - 127) << 23) + 0xFFF)}")
+    rounded = b.pure(f"lshr {wide} {b.pure(f'add {wide} {rounded}, {odd}')}, {number(13)}")
+    is_small = b.pure(f"icmp ult {wide} {magnitude}, {number(113 << 23)}")
+    result = b.pure(f"select {condition} {is_small}, {wide} {small}, {wide} {rounded}")
+    is_nan = b.pure(f"icmp ugt {wide} {magnitude}, {number(0x7F800000)}")
+    special = b.pure(f"select {condition} {is_nan}, {wide} {number(0x7E00)}, {wide} {number(0x7C00)}")
+    is_large = b.pure(f"icmp ugt {wide} {magnitude}, {number((143 << 23) - 1)}")
+    result = b.pure(f"select {condition} {is_large}, {wide} {special}, {wide} {result}")
+    result = b.pure(f"trunc {wide} {b.pure(f'or {wide} {result}, {sign}')} to {integer_type(16, lanes)}")
+    return b.pure(f"bitcast {integer_type(16, lanes)} {result} to {value_type(dtype)}")
 
 
 def _round_to_odd(b: Builder, lanes: int, x: str) -> str:

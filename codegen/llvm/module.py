@@ -28,7 +28,7 @@ class ModuleEmitter:
 
     def __init__(self, functions: Sequence[PrimFunc], target: Target, entry_names: Collection[str]) -> None:
         self.target = target
-        self.text = Module()
+        self.text = Module(target.has_half_conversions)
         self.functions: dict[str, PrimFunc] = {}
         self.entry_names = frozenset(entry_names)
         for func in functions:

@@ -93,9 +93,14 @@ def global_name(name: str) -> str:
 
 
 class Module:
-    """What the functions of one module share: declarations, metadata and helper functions."""
+    """What the functions of one module share: declarations, metadata and helper functions.
 
-    def __init__(self) -> None:
+    Args:
+        converts_halves: whether the target has instructions between float16 and float32.
+    """
+
+    def __init__(self, converts_halves: bool = True) -> None:
+        self.converts_halves = converts_halves
         self.declarations: dict[str, str] = {}
         self.helpers: dict[str, str] = {}
         self.functions: list[str] = []

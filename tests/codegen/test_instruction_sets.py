@@ -10,8 +10,16 @@ import numpy.typing as npt
 import pytest
 
 import tilewright as tw
-from tests.codegen.assembly import INSTRUCTION_SETS, InstructionSet, hot_loop, lowered_kernels, matching
+from tests.codegen.assembly import (
+    INSTRUCTION_SETS,
+    InstructionSet,
+    hot_loop,
+    innermost_loops,
+    lowered_kernels,
+    matching,
+)
 from tilewright import graphir as gi
+from tilewright.codegen.llvm import compile_module
 from tilewright.passes.schedule.contraction import plan_tiling
 from tilewright.passes.schedule.facts import block_of
 from tilewright.passes.schedule.inline import reduction_blocks
@@ -120,3 +128,37 @@ def test_results_are_right(isa: InstructionSet, name: str) -> None:
     inputs = [normal(*(13 if not isinstance(size, int) else size for size in arg.shape)) for arg in function.params]
     expected = gi.evaluate(function, *inputs, dtype="float64")
     np.testing.assert_allclose(model(*inputs), expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
+
+
+CONVERSIONS = [("float16", "float32"), ("float32", "float16"), ("bfloat16", "float32"), ("float32", "bfloat16")]
+
+
+@EACH_SET
+@pytest.mark.parametrize(("source", "target"), CONVERSIONS)
+def test_half_types_are_converted_in_vectors(isa: InstructionSet, source: str, target: str) -> None:
+    x = gi.var("x", shape=(4096,), dtype=source)
+    (kernel,) = lowered_kernels(gi.Function([x], gi.cast(x, dtype=target)), isa.target)
+    loop = max(innermost_loops(compile_module([kernel], isa.target).assembly), key=len)
+    assert len(loop) < 40, loop
+    assert not matching(r"^(?:call|bl)q?\s", loop), loop
+    if "float16" in (source, target) and isa.name != "sse4.2":
+        assert matching(r"^(?:vcvtph2ps|vcvtps2ph)\s.*%[yz]mm|^fcvt[ln]\s+v\d+\.4", loop), loop
+
+
+@EACH_SET
+def test_every_float16_is_converted_right(isa: InstructionSet) -> None:
+    if not isa.target.is_runnable:
+        pytest.skip(f"this machine does not run code for {isa.name}")
+    halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    x, y = gi.var("x", shape=halves.shape, dtype="float16"), gi.var("y", shape=("n",), dtype="float32")
+    wide = tw.build(gi.Function([x], gi.cast(x, dtype="float32")), target=isa.target)(halves)
+    np.testing.assert_array_equal(wide, halves.astype("f4"))
+    narrow = tw.build(gi.Function([y], gi.cast(y, dtype="float16")), target=isa.target)
+    # Each float16, what lies half way to the next one, and what is a little more and less.
+    finite = np.sort(halves[np.isfinite(halves)].astype("f8"))
+    ties = ((finite[1:] + finite[:-1]) / 2).astype("f4")
+    edges = np.array([65519.99, 65520.0, 65536.0, 1e30, np.inf, -np.inf, np.nan, 2.0**-25, 1e-40], "f4")
+    values = np.concatenate([wide, ties, np.nextafter(ties, np.float32(9)), np.nextafter(ties, np.float32(-9)), edges])
+    with np.errstate(over="ignore"):
+        expected = values.astype(np.float16)
+    np.testing.assert_array_equal(narrow(values), expected)
