@@ -27,6 +27,7 @@ before, but in another order.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -47,6 +48,8 @@ from tilewright.tensorir.target import Target
 _BYTES = ("int8", "uint8")
 #: From this optimization level on, sums of floats may be added up in another order.
 _REASSOCIATE_FROM = 3
+#: From this many rows on, a product with the sums of the columns of a matrix costs less than one of wider numbers.
+_ROWS_WORTH_SUMMING = 32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,8 +92,14 @@ def _moved(zero: Expr | None, shift: int) -> Expr | None:
 
 def _value(zero: Expr) -> np.ndarray | None:
     """The zero point, if it is known."""
-    inner = zero.args[0] if _is_call(zero, "cast") else zero  # type: ignore[attr-defined]  # it is a Call
-    return inner.data.astype(np.int32) if isinstance(inner, Constant) else None
+    if isinstance(zero, Constant):
+        return zero.data
+    if any(_is_call(zero, name) for name in ("cast", "reshape", "expand_dims")):
+        assert isinstance(zero, Call)
+        inner = _value(zero.args[0])
+        shape = [int(str(size)) for size in zero.shape]
+        return None if inner is None else inner.reshape(shape).astype(zero.tensor_type.dtype.numpy)
+    return None
 
 
 @register_pass
@@ -162,6 +171,10 @@ def _matrix(node: Call, left: _Factor, right: _Factor) -> Expr | None:
     axis = -1 if transposed else -2
     if not _is_for_all_steps(left, -1) or not _is_for_all_steps(right, axis):
         return None
+    rows = [size for size in node.shape[:-1] if isinstance(size, int)]
+    is_short = len(rows) == node.ndim - 1 and math.prod(rows) < _ROWS_WORTH_SUMMING
+    if is_short and left.zero is not None and not _is_known(right.stored):
+        return None
     result: Expr = _summed_in(INT32, node, (left.stored, right.stored))
     if left.zero is not None:
         result = calls.subtract(result, calls.multiply(left.zero, _as_row(right.total(axis), transposed)))
@@ -178,6 +191,13 @@ def _as_row(parameter: Expr, transposed: bool) -> Expr:
     if not transposed or parameter.ndim < 2:
         return parameter
     return calls.reshape(parameter, newshape=(parameter.shape[0],))
+
+
+def _is_known(node: Expr) -> bool:
+    """Whether an expression is made of constants alone, so that it is folded."""
+    while isinstance(node, Call) and node.args:
+        node = node.args[0]  # that of a constant weight, its bits perhaps flipped
+    return isinstance(node, Constant)
 
 
 def _is_for_all_steps(factor: _Factor, steps: int) -> bool:

@@ -7,9 +7,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import tilewright as tw
+from tilewright import graphir as gi
 
 FLOAT = TensorProto.FLOAT
 
@@ -73,3 +74,47 @@ def test_there_and_back(name: str, scale: Any, attrs: dict[str, Any], sizes: Any
         assert q.dtype == kind
         np.testing.assert_array_equal(q.astype(float), stored.astype(float))
         np.testing.assert_array_equal(y, (stored.astype(float) - zero) * wide)
+
+
+def product(operator: str, weight: np.ndarray, weight_zero: np.ndarray, rank: int) -> Any:
+    """``operator`` on uint8 and a constant weight with a scale for each output."""
+    rng = np.random.default_rng(3)
+    outputs = weight_zero.size
+    constants = {
+        "x_scale": np.float32(0.02),
+        "x_zero": np.uint8(117),
+        "w": weight,
+        "w_scale": rng.uniform(0.001, 0.01, outputs).astype("f4"),
+        "w_zero": weight_zero,
+        "scale": np.float32(0.4),
+        "zero": np.uint8(100),
+    }
+    names = ["x", "x_scale", "x_zero", "w", "w_scale", "w_zero", "scale", "zero"]
+    attrs = {"pads": [1, 1, 1, 1]} if operator == "QLinearConv" else {}
+    node = helper.make_node(operator, names, ["y"], **attrs)
+    shape = ["n", *([16, 7, 8] if rank == 4 else [32])]
+    graph = helper.make_graph(
+        [node],
+        "test",
+        [helper.make_tensor_value_info("x", TensorProto.UINT8, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.UINT8, None)],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+@pytest.mark.parametrize("operator", ["QLinearMatMul", "QLinearConv"])
+def test_quantized_products_of_constant_weights_multiply_bytes(operator: str) -> None:
+    rng = np.random.default_rng(4)
+    shape = (32, 24) if operator == "QLinearMatMul" else (24, 16, 3, 3)
+    weight = rng.integers(-128, 128, shape).astype("i1")
+    mod = tw.from_onnx(product(operator, weight, np.zeros(24, "i1"), len(shape)))
+    target = tw.Target("llvm", num_threads=1)
+    built = tw.build(mod, target=target)
+    assert ("vpdpbusd" in built.ir("assembly")) is bool(target.features & {"avx512vnni", "avxvnni"})
+    with tw.PassContext(disabled_pass=["NarrowProducts"]):
+        wide = tw.build(mod, target=target)
+    for count in (1, 3, 40):
+        x = rng.integers(0, 256, (count, *([16, 7, 8] if len(shape) == 4 else [32]))).astype("u1")
+        np.testing.assert_array_equal(built(x), wide(x))
+        np.testing.assert_array_equal(built(x), gi.evaluate(mod["main"], x))
