@@ -278,6 +278,10 @@ class ExpressionWriter:
             return self._reduction(expr)
         if name.startswith("interleave_"):
             return self._interleave(expr)
+        if name == "dot":
+            return self._dot(expr)
+        if name == "reinterpret" and dtype.lanes != expr.args[0].dtype.lanes:
+            return self._regroup(expr)
         if name.startswith("@") or name in ("address_of", "prefetch"):
             self.error(expr, f"{name} has no value")
         args = [bare(self.expr(arg)) for arg in expr.args]
@@ -308,6 +312,28 @@ class ExpressionWriter:
         if storage(source) != storage(target):
             bits = f"{bits}.view(np.{storage(target)})"
         return self.from_memory(target, bits)
+
+    def _regroup(self, expr: Call) -> str:
+        """Bits as elements of another width."""
+        source, target = expr.args[0].dtype, expr.dtype
+        lanes = self._lanes(expr.args[0])
+        bits = self.names.fresh("bits")
+        element = f"{lanes}[lane]"
+        self.before += [f"{bits} = np.empty({source.lanes}, np.{storage(source)})"]
+        self.before += [f"for lane in range({source.lanes}):"]
+        self.before += [f"    {bits}[lane] = {self.to_memory(source, element) if is_half(source) else element}"]
+        seen = self.names.fresh("seen")
+        self.before += [f"{seen} = {bits}.view(np.{storage(target)})"]
+        return self.from_memory(target, f"{seen}[{'lane' if target.lanes > 1 else 0}]")
+
+    def _dot(self, expr: Call) -> str:
+        total, left, right = expr.args
+        count = left.dtype.lanes // total.dtype.lanes
+        wide = "np.float64" if total.dtype.is_float else "np.int64"
+        a, b = self._lanes(left), self._lanes(right)
+        first = f"lane * {count} + " if total.dtype.lanes > 1 else ""
+        terms = [f"{wide}({a}[{first}{step}]) * {wide}({b}[{first}{step}])" for step in range(count)]
+        return self.convert(expr.dtype, " + ".join([f"{wide}({bare(self.expr(total))})", *terms]))
 
     def _interleave(self, expr: Call) -> str:
         a, b = map(self._lanes, expr.args)

@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tilewright.codegen import numba_
 from tilewright.codegen.llvm import call_primfunc, compile_module
 from tilewright.passes.tensor.dot_product import dot_products
 from tilewright.tensorir import interpret, parse
@@ -107,6 +108,9 @@ def test_integers_are_exact(left: str, right: str):
     found = start.copy()
     interpret(func, a, b, found)
     np.testing.assert_array_equal(found, expected + start)
+    found = start.copy()
+    numba_.compile_module([func], Target("numba", num_threads=1)).call("f", a, b, found)
+    np.testing.assert_array_equal(found, expected + start)
     for target in (WIDE, Target("llvm", num_threads=1), NONE, Target("llvm", mcpu="x86-64-v2", num_threads=1)):
         if target.is_runnable:
             found = start.copy()
@@ -124,6 +128,9 @@ def test_bfloat16_is_summed_in_float32():
     bound = 65 * 2.0**-24 * magnitude
     found = np.zeros(16, "f4")
     interpret(func, a, b, found)
+    assert (np.abs(found - expected) <= bound).all()
+    found = np.zeros(16, "f4")
+    numba_.compile_module([func], Target("numba", num_threads=1)).call("f", a, b, found)
     assert (np.abs(found - expected) <= bound).all()
     for target in (WIDE, Target("llvm", num_threads=1), NONE, Target("llvm", mcpu="x86-64-v3", num_threads=1)):
         if target.is_runnable:
