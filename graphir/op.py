@@ -131,6 +131,12 @@ class Operator:
     #: factor, for ``"positive"`` ones, or None: not known.
     commutes_with_scale: ClassVar[str | None] = None
 
+    #: Whether neighbouring elements of the result are far apart in the argument: transposes, other layouts.
+    reorders: ClassVar[bool] = False
+    #: Whether vectors should find what they read side by side in memory: several tensors come together, or an element
+    #: is read for several results.
+    contiguous_reads: ClassVar[bool] = False
+
     def simplify_inference(self, args: Sequence[Expr], attrs: Any) -> Expr | None:
         """What a call means in a model that is only run, never trained, in simpler operators; None: it stays."""
         return None

@@ -35,6 +35,7 @@ class concatenate(Operator):
     name = "concatenate"
     arguments = ("*data",)
     kind = "injective"
+    contiguous_reads = True
     Attrs = JoinAttrs
 
     def infer_type(self, args: Sequence[TensorType], attrs: JoinAttrs) -> TensorType:
@@ -100,6 +101,7 @@ class stack(Operator):
     name = "stack"
     arguments = ("*data",)
     kind = "injective"
+    contiguous_reads = True
     Attrs = JoinAttrs
 
     def infer_type(self, args: Sequence[TensorType], attrs: JoinAttrs) -> TensorType:

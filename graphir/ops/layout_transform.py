@@ -53,6 +53,7 @@ class layout_transform(Operator):
     name = "layout_transform"
     arguments = ("x",)
     kind = "injective"
+    reorders = True
     Attrs = LayoutTransformAttrs
 
     def _extents(self, shape: Sequence[Dim], attrs: LayoutTransformAttrs) -> dict[str, Dim]:

@@ -6,7 +6,9 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from tilewright.graphir.dims import as_dim, format_shape
+from tilewright.graphir import expr as graph
+from tilewright.graphir.dims import as_dim, dim_equal, format_shape
+from tilewright.graphir.layout import parse_layout
 from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.common import normalize, sequence_of
 from tilewright.graphir.types import TensorType
@@ -45,6 +47,22 @@ class match_shape(Operator):
             if isinstance(found, int) and isinstance(wanted, int) and found != wanted:
                 raise self.error("shape", f"the sizes of {format_shape(x.shape)}", format_shape(attrs.shape))
         return TensorType(attrs.shape, x.dtype)
+
+    def in_layout(
+        self, args: Sequence[Any], blocked: Sequence[Any], attrs: MatchShapeAttrs, plain: str, target: str
+    ) -> Any:
+        """Blocks have the sizes that they have; the others are named as they were."""
+        source, layout = parse_layout(plain), parse_layout(target)
+        if blocked[0] is None or len(attrs.shape) != source.ndim:
+            return None
+        named = dict(zip(source.primal, attrs.shape, strict=True))
+        found = layout.extents(blocked[0].shape)
+        for axis in source.primal:
+            if layout.block(axis) > 1:
+                if not dim_equal(args[0].shape[source.position(axis)], named[axis]):
+                    return None
+                named[axis] = found[axis]
+        return graph.Call(self, [blocked[0]], MatchShapeAttrs(layout.shape(named)))
 
     def reference(self, args: Sequence[Any], attrs: MatchShapeAttrs) -> Any:
         (x,) = args

@@ -33,6 +33,7 @@ class transpose(Operator):
     name = "transpose"
     arguments = ("x",)
     kind = "injective"
+    reorders = True
     Attrs = TransposeAttrs
 
     def order(self, ndim: int, attrs: TransposeAttrs) -> list[int]:

@@ -107,6 +107,10 @@ class _Fusion:
         self.anchor: list[int | None] = [n if _REDUCTION <= self.rank[n] < _OPAQUE else None for n in range(count)]
         self.mixed = [self.rank[n] > _BROADCAST for n in range(count)]
         self.epilogue = [False] * count
+        #: Of a group, by its representative: whether it reads across memory, and whether it should not.
+        operators = [self.operator(place) for place in range(count)]
+        self.reorders = [op is not None and op.reorders for op in operators]
+        self.contiguous = [op is not None and op.contiguous_reads for op in operators]
 
     def find(self, place: int) -> int:
         """The representative of the group that ``place`` is in."""
@@ -200,6 +204,10 @@ class _Fusion:
                     return "it would be computed again for each repetition of its elements"
         return None
 
+    def operator(self, place: int) -> Operator | None:
+        node = self.order[place]
+        return node.op if isinstance(node, Call) and isinstance(node.op, Operator) else None
+
     def union(self, members: list[int]) -> str | None:
         """Make one group of ``members``; the reason if that is impossible."""
         groups = list(dict.fromkeys(self.find(member) for member in members))
@@ -209,6 +217,9 @@ class _Fusion:
         places = {self.scope[group] for group in groups} - {None}
         if len(places) > 1:
             return "it would be computed again in each iteration of a loop"
+        reorders, contiguous = (any(flags[group] for group in groups) for flags in (self.reorders, self.contiguous))
+        if reorders and contiguous:
+            return "vectors would be gathered, element by element"
         size = sum(self.size[group] for group in groups)
         if size > self.max_depth:
             return f"the group would hold {size} operators, more than max_depth = {self.max_depth}"
@@ -221,6 +232,7 @@ class _Fusion:
         self.anchor[root] = anchors[0] if anchors else None
         self.mixed[root] = mixed
         self.scope[root] = places.pop() if places else None
+        self.reorders[root], self.contiguous[root] = reorders, contiguous
         return None
 
     def same_shape(self, a: int, b: int) -> bool:
@@ -230,8 +242,8 @@ class _Fusion:
     # Remarks.
 
     def name(self, place: int) -> str:
-        node = self.order[place]
-        return node.op.name if isinstance(node, Call) and isinstance(node.op, Operator) else type(node).__name__
+        operator = self.operator(place)
+        return type(self.order[place]).__name__ if operator is None else operator.name
 
     def apart(self, place: int, consumer: int, reason: str) -> None:
         message = f"{self.name(place)} and {self.name(consumer)} not fused: {reason}"

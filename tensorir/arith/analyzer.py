@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from tilewright.tensorir.arith import rules
-from tilewright.tensorir.arith.index import Derived
+from tilewright.tensorir.arith.index import PROVE_BUDGET, SIMPLIFY_BUDGET, Derived
 from tilewright.tensorir.arith.intern import reads_memory, same_structure
 from tilewright.tensorir.arith.interval import EVERYTHING, INFINITY, NONNEGATIVE, Bound, Interval
 from tilewright.tensorir.arith.linear import Linear, constant
 from tilewright.tensorir.arith.pattern import RuleTable
-from tilewright.tensorir.arith.prove import PROVE_BUDGET, SIMPLIFY_BUDGET, ProvingAlgebra
+from tilewright.tensorir.arith.prove import ProvingAlgebra
 from tilewright.tensorir.dtype import BOOL, INT64
 from tilewright.tensorir.expr import (
     BinaryOp,

@@ -20,6 +20,10 @@ from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import BinaryOp, Call, Cast, Expr, IntImm, Select, UnaryOp, Var
 from tilewright.tensorir.folding import fold_binary
 
+#: How many forms a proof looks at while expressions are simplified, and when a caller asks for one.
+SIMPLIFY_BUDGET = 12
+PROVE_BUDGET = 150
+
 #: Products of sums are multiplied out up to this many terms.
 MAX_PRODUCT_TERMS = 16
 
@@ -292,7 +296,7 @@ class IndexAlgebra:
     def _rank(self, expr: Expr) -> int:
         return self.intern.order(expr)
 
-    def is_nonnegative(self, form: Linear) -> bool:
+    def is_nonnegative(self, form: Linear, budget: int = SIMPLIFY_BUDGET) -> bool:
         """Whether ``form >= 0`` is proved; the prover overrides this test by constant bounds."""
         return self.interval(form).lower >= 0
 
@@ -345,11 +349,12 @@ class IndexAlgebra:
                     rest = rest + Linear({term: coefficient}, 0)
                 else:
                     quotient = quotient + self.product(cofactors).scale(coefficient // scale)
-            # a divisor of zero must stay in the program, so that it fails as it did
-            if self.is_nonnegative(b.shift(-1)):
-                if self.is_nonnegative(rest) and self.is_nonnegative((b - rest).shift(-1)):
+            # A divisor of zero must stay in the program, so that it fails as it did. A division by what is not known
+            # before the call, in an index, costs more than any search for the proof that it isn't one.
+            if self.is_nonnegative(b.shift(-1), PROVE_BUDGET):
+                if self.is_nonnegative(rest, PROVE_BUDGET) and self.is_nonnegative((b - rest).shift(-1), PROVE_BUDGET):
                     return quotient, rest
-                if self.interval(rest).upper < 0 and self.is_nonnegative(b + rest):
+                if self.interval(rest).upper < 0 and self.is_nonnegative(b + rest, PROVE_BUDGET):
                     return quotient.shift(-1), b + rest
                 if quotient.terms or quotient.const:
                     return (

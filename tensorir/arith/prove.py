@@ -10,13 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from tilewright.tensorir.arith.index import IndexAlgebra
+from tilewright.tensorir.arith.index import SIMPLIFY_BUDGET, IndexAlgebra
 from tilewright.tensorir.arith.linear import Linear
 from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, Select, Var
-
-#: How many forms a proof looks at while expressions are simplified, and when a caller asks for one.
-SIMPLIFY_BUDGET = 12
-PROVE_BUDGET = 150
 
 _COEFFICIENT_LIMIT = 1 << 40
 

@@ -263,6 +263,22 @@ def test_a_range_may_depend_on_an_outer_one():
     assert str(found[0]) == "0"
 
 
+def test_chunks_of_a_symbolic_row_end_before_it_does():
+    """What is left of a pixel's row under a main loop of whole vectors, whose end is the lesser of two."""
+    n, chunk, vector, lane = (Var(name) for name in ("n", "chunk", "vector", "lane"))
+    analyzer = Analyzer()
+    analyzer.bind_nonnegative(n)
+    analyzer.bind(chunk, 0, (n + 2047) // 2048)
+    analyzer.assume((n + 2047) // 2048 > 0)
+    extent = minimum(n // 8 - chunk * 256, 256)
+    analyzer.assume(extent > 0)
+    analyzer.bind(vector, 0, extent)
+    analyzer.bind(lane, 0, 16)
+    found = analyzer.simplify((chunk * 2048 + vector * 8 + lane // 2) // n)
+    assert isinstance(found, IntImm)
+    assert found.value == 0
+
+
 def test_symbolic_bounds():
     assert structural_equal(upper_bound_expr(I + J, {I: (0, N), J: (0, 3)}), N + 1)
     assert structural_equal(lower_bound_expr(I - J, {I: (0, N), J: (0, 3)}), as_expr(-2))

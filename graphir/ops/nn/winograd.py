@@ -220,6 +220,7 @@ class winograd_input(Operator):
     name = "nn.winograd_input"
     arguments = ("data",)
     kind = "injective"
+    contiguous_reads = True
     Attrs = WinogradInputAttrs
 
     def infer_type(self, args: Sequence[TensorType], attrs: WinogradInputAttrs) -> TensorType:

@@ -46,6 +46,11 @@ def groups(mod: gi.IRModule) -> list[list[str]]:
         (lambda x: gi.sum(gi.nn.dense(x, W), axis=1), [["dense"], ["sum"]]),
         (lambda x: gi.sum(gi.max(x, axis=1)), [["max"], ["sum"]]),
         (lambda x: gi.tanh(gi.reshape(gi.nn.dense(x, W), (48,))), [["dense"], ["reshape", "tanh"]]),
+        (lambda x: gi.transpose(gi.concatenate([x, x + ROW], axis=0)), [["add", "concatenate"], ["transpose"]]),
+        (
+            lambda x: gi.concatenate([gi.transpose(x), gi.exp(gi.transpose(x))], axis=0),
+            [["transpose"], ["exp", "concatenate"]],
+        ),
         (lambda x: x * gi.exp(ROW + gi.sum(x, axis=0)), [["multiply"], ["sum", "add", "exp"]]),
     ],
 )
