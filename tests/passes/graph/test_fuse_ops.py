@@ -49,7 +49,7 @@ def groups(mod: gi.IRModule) -> list[list[str]]:
         (lambda x: gi.transpose(gi.concatenate([x, x + ROW], axis=0)), [["add", "concatenate"], ["transpose"]]),
         (
             lambda x: gi.concatenate([gi.transpose(x), gi.exp(gi.transpose(x))], axis=0),
-            [["transpose"], ["exp", "concatenate"]],
+            [["concatenate"], ["transpose"], ["transpose", "exp"]],
         ),
         (lambda x: x * gi.exp(ROW + gi.sum(x, axis=0)), [["multiply"], ["sum", "add", "exp"]]),
     ],
