@@ -25,7 +25,6 @@ from tilewright.passes.schedule.facts import (
     is_contiguous,
     loads,
     panel_width,
-    product_of_extents,
     reductions,
     shared_by,
     spatial,
@@ -407,7 +406,8 @@ def _tiles_per_task(block: Block, tiling: Tiling, target: Target) -> int:
         return _TILES_PER_TASK
     tiles = -(-extent // tiling.rows)
     columns = constant(tiling.column.extent)
-    others = product_of_extents(item for item in spatial(block) if item is not tiling.row and item is not tiling.column)
-    parts = (others or 1) * (1 if columns is None else -(-columns // tiling.width))
+    others = [constant(item.extent) for item in spatial(block) if item is not tiling.row and item is not tiling.column]
+    known = math.prod(extent for extent in others if extent is not None)  # an unknown batch may be one
+    parts = known * (1 if columns is None else -(-columns // tiling.width))
     wanted = -(-_TASKS_PER_THREAD * target.num_threads // parts)
     return next(tiles // count for count in range(min(wanted, tiles), tiles + 1) if tiles % count == 0)

@@ -30,6 +30,8 @@ from tilewright.tensorir.target import Target
 #: Pixels of a line, and bytes of the image with its border, that a task copies at most: they stay in the first cache
 #: with what the task writes.
 _STRIP_PIXELS = 64
+#: Pixels of a line of unknown length: most are shorter than those, and a strip has more lines instead.
+_UNKNOWN_PIXELS = 32
 _STRIP_BYTES = 24 << 10
 
 
@@ -68,7 +70,8 @@ def find_strip(schedule: Schedule, ref: BlockRef, row: IterVar | None, rows: int
         windows = [window for window in (_window(load, item, block) for item in spatial(block)) if window is not None]
         if len(windows) == 2 and windows[1].item is row:
             lines, line = windows
-            tiles = _nearly_equal(line.item, rows, max(1, _STRIP_PIXELS // rows))
+            pixels = _UNKNOWN_PIXELS if constant(line.item.extent) is None else _STRIP_PIXELS
+            tiles = _nearly_equal(line.item, rows, max(1, pixels // rows))
             size = load.buffer.dtype.bits // 8 * lanes * line.span(tiles * rows)
             return Strip(
                 source, lines.item, _nearly_equal(lines.item, 1, max(1, lines.most(_STRIP_BYTES // size))), tiles
