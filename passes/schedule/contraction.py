@@ -40,7 +40,7 @@ from tilewright.tensorir.target import Target
 #: Tiles that a task goes through where the number of rows is not known.
 _TILES_PER_TASK = 8
 #: Tasks for each thread, so that a thread that is late does not hold up the others for long.
-_TASKS_PER_THREAD = 4
+TASKS_PER_THREAD = 4
 #: From this many rows on, copying the vector operand into panels costs less than walking it with large strides.
 _ROWS_WORTH_PACKING = 16
 #: So many rows are enough for a tile: the vectors that they share are loaded often enough.
@@ -238,7 +238,7 @@ def schedule_contraction(schedule: Schedule, ref: BlockRef, target: Target, reas
     if tiling is None or len(schedule.get_loops(ref)) != len(block.iters) or len(spatial(block)) < 2:
         return False
     if tiling.packed:
-        _pack(schedule, ref, tiling)
+        pack(schedule, ref, tiling)
     last = epilogue_of(schedule, ref)
     if last is None:
         last = schedule.cache_write(ref, 0, "register")
@@ -249,15 +249,15 @@ def schedule_contraction(schedule: Schedule, ref: BlockRef, target: Target, reas
     schedule.compute_at(ref, at)
     if strip is not None:
         copy_strip(schedule, strip, tasks[-1], target)
-    _accumulate(schedule, ref, block, at, tiling)
-    _mark_tile(schedule, [tile[name] for name in ("block", "row", "column") if name in tile], tiling)
+    accumulate(schedule, ref, block, at, tiling)
+    mark_tile(schedule, [tile[name] for name in ("block", "row", "column") if name in tile], tiling)
     if rows is not None:
         schedule.annotate(rows, "specialize_tail", True)
     schedule.parallel(schedule.fuse(*tasks) if len(tasks) > 1 else tasks[0])
     return True
 
 
-def _pack(schedule: Schedule, ref: BlockRef, tiling: Tiling) -> None:
+def pack(schedule: Schedule, ref: BlockRef, tiling: Tiling) -> None:
     """Copy the vector operand into panels as wide as a tile, in the order in which the sum reads them; columns beyond
     the operand's are zero. ``[.., k, j]`` and ``[.., j, k]`` both become ``[.., j // width, k, j % width]``;
     where one instruction takes ``n`` steps, ``[.., j // width, k // n, j % width, k % n]``."""
@@ -331,7 +331,7 @@ def _tile_result(
     return tasks, rows, tile
 
 
-def _accumulate(schedule: Schedule, ref: BlockRef, original: Block, at: LoopRef, tiling: Tiling) -> None:
+def accumulate(schedule: Schedule, ref: BlockRef, original: Block, at: LoopRef, tiling: Tiling) -> None:
     """Order the loops of the sum inside a tile: reduction outside, then row, block and lanes; the latter unrolled. A
     row's number is broadcast once for all blocks, and need not stay in a register while other rows are computed. Steps
     that one instruction takes are innermost."""
@@ -356,7 +356,7 @@ def _accumulate(schedule: Schedule, ref: BlockRef, original: Block, at: LoopRef,
     for stage, behind in (*((start, 0) for start in stages), (ref, len(together))):
         own = schedule.get_loops(stage)
         last = len(own) - behind
-        _mark_tile(schedule, own[last - len(elements) : last], tiling)
+        mark_tile(schedule, own[last - len(elements) : last], tiling)
 
 
 def _along_blocks(schedule: Schedule, loop: LoopRef, item: IterVar, block: Block, tiling: Tiling) -> list[LoopRef]:
@@ -381,7 +381,7 @@ def loops_by_item(schedule: Schedule, ref: BlockRef, loops: list[LoopRef]) -> li
     return found
 
 
-def _mark_tile(schedule: Schedule, loops: list[LoopRef], tiling: Tiling) -> None:
+def mark_tile(schedule: Schedule, loops: list[LoopRef], tiling: Tiling) -> None:
     """Unroll the loops inside a tile and make its lanes vectors; the last loop is the one over columns."""
     if not loops:
         return
@@ -409,5 +409,5 @@ def _tiles_per_task(block: Block, tiling: Tiling, target: Target) -> int:
     others = [constant(item.extent) for item in spatial(block) if item is not tiling.row and item is not tiling.column]
     known = math.prod(extent for extent in others if extent is not None)  # an unknown batch may be one
     parts = known * (1 if columns is None else -(-columns // tiling.width))
-    wanted = -(-_TASKS_PER_THREAD * target.num_threads // parts)
+    wanted = -(-TASKS_PER_THREAD * target.num_threads // parts)
     return next(tiles // count for count in range(min(wanted, tiles), tiles + 1) if tiles % count == 0)

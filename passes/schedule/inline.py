@@ -5,6 +5,7 @@ from __future__ import annotations
 from tilewright.passes.schedule.facts import (
     block_of,
     case_variables,
+    constant,
     contraction,
     is_expensive,
     loads,
@@ -55,7 +56,8 @@ def _repeats_work(block: Block, consumers: list[Block]) -> bool:
             if load.buffer not in written:
                 continue
             reads.append(load)
-            if reductions(consumer) and not all(uses(load, item.var) for item in spatial(consumer)):
+            varying = [item.var for item in spatial(consumer) if constant(item.extent) != 1]
+            if reductions(consumer) and not all(uses(load, var) for var in varying):
                 return True  # the same element is read for several results
             if contraction(consumer) is not None and _is_window(load, consumer):
                 return True  # so it is where windows overlap

@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from tilewright.passes.context import PassContext
 from tilewright.passes.schedule.elementwise import schedule_elementwise, vector_lanes
 from tilewright.passes.schedule.facts import (
@@ -20,7 +22,7 @@ from tilewright.passes.schedule.facts import (
 )
 from tilewright.passes.schedule.inline import reduction_blocks
 from tilewright.tensorir.errors import ScheduleError
-from tilewright.tensorir.expr import BinaryOp, Expr
+from tilewright.tensorir.expr import BinaryOp, Buffer, Expr
 from tilewright.tensorir.functor import uses_var
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
 from tilewright.tensorir.stmt import Block, BufferStore, For, IterVar
@@ -57,7 +59,7 @@ def schedule_rows(schedule: Schedule, target: Target, reassociate: bool) -> bool
     if count is None:
         return False
     for ref in refs:
-        _split_partial_results(schedule, ref, target, reassociate)
+        split_partial_results(schedule, ref, target, reassociate)
     blocks = schedule.get_blocks()
     anchor = blocks[-1]
     row: LoopRef | None = None
@@ -67,7 +69,7 @@ def schedule_rows(schedule: Schedule, target: Target, reassociate: bool) -> bool
         for ref in reversed(blocks[:-1]):
             schedule.compute_at(ref, row)
     for ref in blocks:
-        _vectorize_stage(schedule, ref, row, target)
+        vectorize_stage(schedule, ref, row, target)
     if row is not None:
         schedule.parallel(row)
     return True
@@ -110,7 +112,7 @@ def is_exact(block: Block) -> bool:
     return body.value.op in ("min", "max", "and", "or") or not body.buffer.dtype.is_float
 
 
-def _split_partial_results(schedule: Schedule, ref: BlockRef, target: Target, reassociate: bool) -> None:
+def split_partial_results(schedule: Schedule, ref: BlockRef, target: Target, reassociate: bool) -> None:
     """Give a row reduction partial results, one for each lane, where it may be added up in another order."""
     block = block_of(schedule, ref)
     if len(stores(block)) != 1 or not isinstance(block.body, BufferStore):
@@ -129,7 +131,7 @@ def _split_partial_results(schedule: Schedule, ref: BlockRef, target: Target, re
     schedule.annotate(partial, "partial_results", lanes)
 
 
-def _vectorize_stage(schedule: Schedule, ref: BlockRef, row: LoopRef | None, target: Target) -> None:
+def vectorize_stage(schedule: Schedule, ref: BlockRef, row: LoopRef | None, target: Target) -> None:
     """Make the innermost loop of a stage a vector loop, where its iterations are independent or partial results."""
     block = block_of(schedule, ref)
     loops = schedule.get_loops(ref)
@@ -219,19 +221,27 @@ def schedule_columns(schedule: Schedule, ref: BlockRef, target: Target) -> None:
         return
     at = outer[-1]
     schedule.compute_at(ref, at)
+    for stage in accumulate_results(schedule, ref, at):
+        schedule.vectorize(schedule.get_loops(stage)[-1])
+    if extent is None or extent > 1:
+        schedule.vectorize(inner)
+    schedule.parallel(schedule.fuse(*outer) if len(outer) > 1 else outer[0])
+
+
+def accumulate_results(schedule: Schedule, ref: BlockRef, at: LoopRef) -> list[BlockRef]:
+    """Inside of ``at``, let a reduction's steps be outside of the loops over its results.
+
+    Returns:
+        the start and the reduction; none, if there is a single result.
+    """
     loops = schedule.get_loops(ref)
     inside = loops[loops.index(at) + 1 :]
     kinds = loop_kinds(schedule, ref, inside)
     reduced = [loop for loop in inside if kinds[loop] == "reduction"]
-    lane_loops = [loop for loop in inside if kinds[loop] == "spatial"]
-    schedule.reorder(*reduced, *lane_loops)
+    results = [loop for loop in inside if kinds[loop] == "spatial"]
+    schedule.reorder(*reduced, *results)
     start = schedule.decompose_reduction(ref, reduced[0])
-    if lane_loops:
-        for stage in (start, ref):
-            schedule.vectorize(schedule.get_loops(stage)[-1])
-    if extent is None or extent > 1:
-        schedule.vectorize(inner)
-    schedule.parallel(schedule.fuse(*outer) if len(outer) > 1 else outer[0])
+    return [start, ref] if results else []
 
 
 def epilogue_of(schedule: Schedule, ref: BlockRef) -> BlockRef | None:
@@ -247,12 +257,22 @@ def epilogue_of(schedule: Schedule, ref: BlockRef) -> BlockRef | None:
     for load in loads(consumer):
         if load.buffer is not target:
             continue
-        if len(load.indices) != len(place) or not all(map(_is_position, load.indices, place)):
+        if len(load.indices) != len(place) or not all(map(is_position, load.indices, place)):
             return None
     return consumers[0]
 
 
-def _is_position(index: Expr, item: IterVar) -> bool:
+def stays_in_row(block: Block, count: int, buffers: Collection[Buffer]) -> bool:
+    """Whether a block reads ``buffers`` in its own row only: their first ``count`` indices are its first variables."""
+    own = spatial(block)[:count]
+    return all(
+        len(load.indices) >= count and all(map(is_position, load.indices[:count], own))
+        for load in loads(block)
+        if load.buffer in buffers
+    )
+
+
+def is_position(index: Expr, item: IterVar) -> bool:
     """Whether an index is a variable; along one of a single value a broadcast reads element 0."""
     return index is item.var or (constant(index) == 0 and constant(item.extent) == 1)
 

@@ -1,9 +1,10 @@
 """ScheduleKernels: each kernel gets loops that fit the machine.
 
 For the target ``numba``, whose source is there to be read, only the outermost loops change: they run in parallel.
-Otherwise the rules are, first match: a sum of products is tiled into registers (``contraction``); reductions along rows
-run row by row (``reduction.schedule_rows``); formulas that are chosen by their place are computed tile by tile
-(``cases``); what is left is scheduled block by block. A rule that does not fit leaves
+Otherwise the rules are, first match: two sums of products with rows between them are computed in strips of rows
+(``chained``), or row by row where rows share nothing (``single_rows``); a sum of products is tiled into registers
+(``contraction``); reductions along rows run row by row (``reduction.schedule_rows``); formulas that are chosen by their
+place are computed tile by tile (``cases``); what is left is scheduled block by block. A rule that does not fit leaves
 a remark and the next one is tried, so that every kernel compiles, if not at its best.
 """
 
@@ -15,11 +16,13 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
 from tilewright.passes.schedule.cases import schedule_cases
+from tilewright.passes.schedule.chained import schedule_chained
 from tilewright.passes.schedule.contraction import schedule_contraction
 from tilewright.passes.schedule.facts import block_of, contraction, schedule_of
 from tilewright.passes.schedule.inline import inline_producers, reduction_blocks
 from tilewright.passes.schedule.plain import schedule_plainly
 from tilewright.passes.schedule.reduction import schedule_rest, schedule_rows
+from tilewright.passes.schedule.single_rows import schedule_single_rows
 from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.schedule import Schedule
 from tilewright.tensorir.stmt import PrimFunc
@@ -45,6 +48,12 @@ class ScheduleKernels(PrimFuncPass):
             return schedule_plainly(schedule).func
         reassociate = ctx.opt_level >= _REASSOCIATE_FROM
         contractions = [ref for ref in reduction_blocks(schedule) if contraction(block_of(schedule, ref)) is not None]
+        before = schedule
+        for rule, apply in (("chained", schedule_chained), ("single rows", schedule_single_rows)):
+            if schedule is before:
+                schedule = self._try(schedule, ctx, rule, lambda s, apply=apply: apply(s, target, reassociate))
+        if schedule is not before:
+            return schedule_rest(schedule, target, ctx).func
         for ref in contractions:
             schedule = self._try(
                 schedule, ctx, "contraction", lambda s, ref=ref: schedule_contraction(s, ref, target, reassociate)

@@ -1,0 +1,266 @@
+"""How two sums of products are scheduled whose second one sums over what the first one gives, row by row: attention.
+
+The first gives a row of scores for each row of its left operand; stages in between turn a row into weights (softmax:
+its greatest score, powers, their sum); the second sums rows of another matrix by these weights. A task computes a strip
+of a few rows through all stages, so that the strip stays in the cache and the matrix of all scores is stored nowhere::
+
+    for task in parallel(..):                # a head, and a few rows
+      for columns, rows: scores              # tiles of accumulators in registers
+      for row: greatest score; powers        # in vectors
+               their sum
+      for columns, rows: results             # tiles of accumulators in registers; the epilogue on the tile
+
+The operands whose vectors all rows share are copied into panels first, as in other contractions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+
+from tilewright.passes.schedule.contraction import (
+    TASKS_PER_THREAD,
+    Tiling,
+    accumulate,
+    choose_tile,
+    mark_tile,
+    pack,
+    plan_tiling,
+)
+from tilewright.passes.schedule.elementwise import vector_lanes
+from tilewright.passes.schedule.facts import (
+    block_of,
+    constant,
+    contraction,
+    is_expensive,
+    loads,
+    reductions,
+    spatial,
+    stores,
+)
+from tilewright.passes.schedule.inline import reduction_blocks
+from tilewright.passes.schedule.reduction import (
+    epilogue_of,
+    is_row_reduction,
+    split_partial_results,
+    stays_in_row,
+    vectorize_loop,
+    vectorize_stage,
+)
+from tilewright.tensorir.errors import ScheduleError
+from tilewright.tensorir.expr import BufferLoad
+from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
+from tilewright.tensorir.stmt import Block, BufferStore
+from tilewright.tensorir.target import Target
+
+#: Bytes of scores that a task has at once: they stay in the second cache, with the operands of a head.
+_STRIP_BYTES = 128 << 10
+#: Rows that a strip has even where it is larger than that: so often is what all rows share used from the first cache.
+_LEAST_ROWS = 24
+
+
+@dataclasses.dataclass(frozen=True)
+class Chain:
+    """Two contractions, each with its tiling, and what is between and behind.
+
+    Attributes:
+        row: which of the variables that all stages begin with has the rows of a strip.
+        dims: how many variables all stages begin with.
+        between: the stages that turn the first one's rows into the weights of the second one, in order.
+    """
+
+    first: BlockRef
+    second: BlockRef
+    first_tiling: Tiling
+    second_tiling: Tiling
+    row: int
+    dims: int
+    between: tuple[BlockRef, ...]
+
+
+def find_chain(schedule: Schedule, target: Target, reassociate: bool = False) -> Chain | None:
+    """The two contractions of a function whose second sums over the columns of the first, all stages row by row; None
+    for any other function."""
+    refs = reduction_blocks(schedule)
+    products = [ref for ref in refs if contraction(block_of(schedule, ref)) is not None]
+    if len(products) != 2:
+        return None
+    first, second = products
+    blocks = {ref: block_of(schedule, ref) for ref in schedule.get_blocks()}
+    outputs = set(schedule.func.buffers)
+    if sum(store.buffer in outputs for block in blocks.values() for store in stores(block)) != 1:
+        return None
+    if any(len(schedule.get_loops(ref)) != len(block.iters) for ref, block in blocks.items()):
+        return None
+    planned = [plan_tiling(blocks[ref], target, reassociate) for ref in products]
+    tilings = [tiling for tiling in planned if tiling is not None]
+    if len(tilings) < 2:
+        return None
+    rows = [_position(blocks[ref], tiling) for ref, tiling in zip(products, tilings, strict=True)]
+    dims = len(spatial(blocks[second])) - 1
+    if rows[0] is None or rows[0] != rows[1] or any(tiling.block is not None for tiling in tilings):
+        return None
+    between = _between(schedule, first, second)
+    steps = reductions(blocks[second])
+    if not between or len(steps) != 1 or len(spatial(blocks[first])) != dims + 1:
+        return None
+    rows_of = {store.buffer for ref in (first, *between) for store in stores(blocks[ref])}
+    if not all(stays_in_row(blocks[ref], dims, rows_of) for ref in (*between, second)):
+        return None
+    read = [load for load in loads(blocks[second]) if load.buffer in rows_of]
+    if len(read) != 1 or read[0].buffer is tilings[1].vector_operand.buffer or read[0].indices[-1] is not steps[0].var:
+        return None
+    strip = (spatial(blocks[first])[rows[0]], spatial(blocks[first])[-1])
+    if any(constant(item.extent) == 1 for item in strip):
+        return None
+    extents = [constant(item.extent) or item.extent for item in spatial(blocks[second])[:dims]]
+    for ref in (first, *between):
+        own = [constant(item.extent) or item.extent for item in spatial(blocks[ref])[:dims]]
+        if own != extents or (ref in refs and ref is not first and not is_row_reduction(blocks[ref])):
+            return None
+    return Chain(first, second, tilings[0], tilings[1], rows[0], dims, between)
+
+
+def _position(block: Block, tiling: Tiling) -> int | None:
+    return None if tiling.row is None else spatial(block).index(tiling.row)
+
+
+def _between(schedule: Schedule, first: BlockRef, second: BlockRef) -> tuple[BlockRef, ...]:
+    """The blocks that read what ``first`` gives and give what ``second`` reads, directly or not."""
+
+    def reach(ref: BlockRef, more: object) -> set[BlockRef]:
+        assert callable(more)
+        found: set[BlockRef] = set()
+        todo = [ref]
+        while todo:
+            new = set(more(todo.pop())) - found
+            found |= new
+            todo.extend(new)
+        return found
+
+    inside = reach(first, schedule.get_consumers) & reach(second, schedule.get_producers)
+    return tuple(ref for ref in schedule.get_blocks() if ref in inside)
+
+
+def schedule_chained(schedule: Schedule, target: Target, reassociate: bool) -> bool:
+    """Schedule a function of two contractions with stages row by row between them.
+
+    Args:
+        reassociate: whether sums of floats may be added up in another order.
+
+    Returns:
+        False, with the schedule unchanged, for any other function.
+    """
+    chain = find_chain(schedule, target, reassociate)
+    if chain is None:
+        return False
+    first, second = block_of(schedule, chain.first), block_of(schedule, chain.second)
+    for ref, tiling in ((chain.first, chain.first_tiling), (chain.second, chain.second_tiling)):
+        if tiling.packed:
+            pack(schedule, ref, tiling)
+    _read_while_packing(schedule)
+    stored = schedule.cache_write(chain.first, 0, "register")
+    last = epilogue_of(schedule, chain.second)
+    if last is None:
+        last = schedule.cache_write(chain.second, 0, "register")
+    schedule.set_scope(chain.second, 0, "register")
+    for ref in _between(schedule, stored, last):
+        if reductions(block_of(schedule, ref)) and ref != chain.second:
+            split_partial_results(schedule, ref, target, reassociate)
+    stages = [ref for ref in schedule.get_blocks() if ref in set(_between(schedule, chain.first, last))]
+    rows = chain.first_tiling.rows
+    count = _tiles_of_a_strip(first, chain, target)
+    loops = schedule.get_loops(last)
+    chunk, row = schedule.split(loops[chain.row], [None, count * rows])
+    tasks = [*loops[: chain.row], *loops[chain.row + 1 : chain.dims], chunk]
+    schedule.reorder(*tasks, row, loops[-1])
+    task = schedule.fuse(*tasks) if len(tasks) > 1 else tasks[0]
+    tiling = _tiling_in_strip(chain, count * rows, target)
+    at = _tile(schedule, last, [row, loops[-1]], tiling)
+    schedule.compute_at(chain.second, at)
+    alone = [ref for ref in stages if ref not in (chain.first, stored, chain.second, last)]
+    for ref in reversed(stages):
+        if ref not in (chain.first, chain.second, last):
+            readers = schedule.get_consumers(ref)
+            alone_read = ref != stored and len(readers) == 1 and readers[0] in alone
+            schedule.compute_at(ref, _inside(schedule, readers[0], task)[0] if alone_read else task)
+    accumulate(schedule, chain.second, second, at, tiling)
+    at = _tile(schedule, stored, _inside(schedule, stored, task), chain.first_tiling)
+    schedule.compute_at(chain.first, at)
+    accumulate(schedule, chain.first, first, at, chain.first_tiling)
+    _copy_rows(schedule, chain, first, task, target)
+    for ref in alone:
+        vectorize_stage(schedule, ref, _inside(schedule, ref, task)[0], target)
+    schedule.parallel(task)
+    return True
+
+
+def _read_while_packing(schedule: Schedule) -> None:
+    """Inline what moves the elements of operands around (transposes, concatenations) where only copies read it: the
+    copies into panels are made right from where the elements lie."""
+    outputs = set(schedule.func.buffers)
+    for ref in reversed(schedule.get_blocks()):
+        readers = [block_of(schedule, reader) for reader in schedule.get_consumers(ref)]
+        block = block_of(schedule, ref)
+        if not readers or any(reductions(reader) for reader in [block, *readers]):
+            continue
+        if any(store.buffer in outputs for store in stores(block)):
+            continue
+        if not is_expensive(block) and all(map(_is_copy, readers)):
+            with contextlib.suppress(ScheduleError):  # not a plain formula of one element; it keeps its own loops
+                schedule.compute_inline(ref)
+
+
+def _is_copy(block: Block) -> bool:
+    return isinstance(block.body, BufferStore) and isinstance(block.body.value, BufferLoad)
+
+
+def _copy_rows(schedule: Schedule, chain: Chain, first: Block, task: LoopRef, target: Target) -> None:
+    """Compute the rows of the left operand that a strip reads in its task, where a block makes them."""
+    rows = {load.buffer for load in loads(first)} - {chain.first_tiling.vector_operand.buffer}
+    for ref in schedule.get_producers(chain.first):
+        block = block_of(schedule, ref)
+        if schedule.get_consumers(ref) == [chain.first] and any(store.buffer in rows for store in stores(block)):
+            schedule.compute_at(ref, task)
+            vectorize_loop(schedule, schedule.get_loops(ref)[-1], vector_lanes(block, target))
+
+
+def _tiles_of_a_strip(first: Block, chain: Chain, target: Target) -> int:
+    """How many tiles along the rows a task has: as many as the cache has room for, but few enough that every thread
+    gets several tasks; all tasks have about as many."""
+    height, row = chain.first_tiling.rows, spatial(first)[chain.row]
+    rows, columns = constant(row.extent), constant(spatial(first)[-1].extent)
+    most = max(1, -(-_LEAST_ROWS // height), _STRIP_BYTES // (4 * height * columns) if columns else 0)
+    if rows is None:
+        return most
+    tiles = -(-rows // height)
+    others = [constant(item.extent) for item in spatial(first)[: chain.dims] if item is not row]
+    heads = max(1, math.prod(extent for extent in others if extent is not None))  # an unknown batch may be one
+    parts = max(-(-tiles // most), min(tiles, -(-TASKS_PER_THREAD * target.num_threads // heads)))
+    return -(-tiles // parts)
+
+
+def _tiling_in_strip(chain: Chain, rows: int, target: Target) -> Tiling:
+    """How the second contraction is tiled within a strip."""
+    tiling = chain.second_tiling
+    panel = tiling.vectors if tiling.packed else None
+    height, _ = choose_tile(rows, tiling.width, tiling.lanes, target.tile_registers, panel or tiling.vectors)
+    return dataclasses.replace(tiling, rows=height)
+
+
+def _inside(schedule: Schedule, ref: BlockRef, outermost: LoopRef) -> list[LoopRef]:
+    """The loops around a block inside of ``outermost``."""
+    own = schedule.get_loops(ref)
+    return own[own.index(outermost) + 1 :]
+
+
+def _tile(schedule: Schedule, ref: BlockRef, loops: list[LoopRef], tiling: Tiling) -> LoopRef:
+    """Tile the rows and columns of a strip; the loop over the tiles of the same columns."""
+    row, column = loops
+    rows, row = schedule.split(row, [None, tiling.rows])
+    columns, column = schedule.split(column, [None, tiling.width])
+    schedule.reorder(columns, rows, row, column)
+    mark_tile(schedule, [row, column], tiling)
+    schedule.annotate(rows, "specialize_tail", True)
+    return rows
