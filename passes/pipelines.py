@@ -27,6 +27,8 @@ def graph_pipeline(target: Target | None = None) -> Sequential:
             graph.EliminateCommonSubexpr(),
             graph.FoldConstant(),
             graph.SimplifyExpr(),
+            graph.FuseAttention(),
+            graph.SimplifyExpr(),  # transposes of keys that meet
             graph.FoldScaleAxis(),
             graph.FoldConstant(),  # AlterOpLayout asks which weights are constants: those that took a scale up are, too
             graph.AlterOpLayout(),

@@ -8,6 +8,7 @@ from tilewright.passes.graph.common_subexpr import EliminateCommonSubexpr
 from tilewright.passes.graph.dead_code import DeadCodeElimination
 from tilewright.passes.graph.fold_constant import FoldConstant
 from tilewright.passes.graph.fold_scale_axis import BackwardFoldScaleAxis, FoldScaleAxis, ForwardFoldScaleAxis
+from tilewright.passes.graph.fuse_attention import FuseAttention
 from tilewright.passes.graph.fuse_ops import FuseOps
 from tilewright.passes.graph.hoist_loop_invariant import HoistLoopInvariant
 from tilewright.passes.graph.infer_type import InferType
@@ -29,6 +30,7 @@ __all__ = [
     "FoldConstant",
     "FoldScaleAxis",
     "ForwardFoldScaleAxis",
+    "FuseAttention",
     "FuseOps",
     "HoistLoopInvariant",
     "InferType",

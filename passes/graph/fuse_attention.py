@@ -1,0 +1,186 @@
+"""``FuseAttention``: the operators that attention is written in become one.
+
+Before::
+
+    %0 = matmul(%query, %keys)                        # keys [.., D, T]
+    %1 = multiply(%0, 0.125)
+    %2 = add(%1, %mask)
+    %3 = nn.softmax(%2)
+    %4 = matmul(%3, %value)
+
+After::
+
+    %0 = transpose(%keys, axes=(0, 1, 3, 2))          # most often undoes another one
+    %1 = nn.attention(%query, %0, %value, %mask, scale=0.125)
+
+That is computed in strips of a few queries, whose scores stay in the cache: the matrix of scores is never stored, the
+sums are divided by those of the weights only at the end, and what moves data around, such as the transposes between
+heads and words or the concatenation of old and new keys, happens while operands are read. The results round
+differently. Scores that are used elsewhere too stay as they are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from tilewright.graphir.dims import dim_equal, shape_equal
+from tilewright.graphir.expr import Call, Constant, Expr, Function
+from tilewright.graphir.module import IRModule
+from tilewright.graphir.op import Operator, get_operator
+from tilewright.graphir.ops import calls
+from tilewright.graphir.ops.common import FLOATS
+from tilewright.graphir.printer import summary
+from tilewright.graphir.types import TensorType
+from tilewright.graphir.visitor import post_order, rewrite
+from tilewright.passes.base import FunctionPass
+from tilewright.passes.context import PassContext
+from tilewright.passes.decorators import function_pass
+from tilewright.passes.graph.walk import is_primitive
+from tilewright.passes.registry import register_pass
+
+
+@dataclasses.dataclass(frozen=True)
+class _Attention:
+    """``softmax(query @ keys * scale + mask) @ value``, and the expressions between that nothing else may use."""
+
+    query: Expr
+    keys: Expr
+    value: Expr
+    scale: float
+    mask: Expr | None
+    between: tuple[Expr, ...]
+
+
+@register_pass
+@function_pass(opt_level=3, name="FuseAttention")
+class FuseAttention(FunctionPass):
+    """Recognises attention in the operators that it is written in."""
+
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        """``func`` with ``nn.attention``."""
+        if is_primitive(func):
+            return func
+        users: dict[Expr, int] = {}
+        for node in post_order(func):
+            for child in node.children:
+                users[child] = users.get(child, 0) + 1
+
+        def change(old: Expr, new: Expr) -> Expr:
+            found = _match(old)
+            if found is None:
+                return new
+            shared = next((node for node in found.between if users[node] > 1), None)
+            reason = f"{summary(shared)} is used elsewhere" if shared is not None else _unfit(found)
+            if reason is not None:
+                ctx.remark(f"attention not fused: {reason}", "missed", summary(old))
+                return new
+            ctx.remark("fused attention: its scores are not stored", "applied", summary(old))
+            again = _match(new)  # the same, of arguments that are rewritten
+            assert again is not None
+            return _fused(again)
+
+        return func.with_body(rewrite(func.body, change))
+
+
+def _called(node: Expr, name: str) -> Call | None:
+    """``node`` as a call of the operator of that name."""
+    return node if type(node) is Call and isinstance(node.op, Operator) and node.op.name == name else None
+
+
+def _match(node: Expr) -> _Attention | None:
+    """Attention that ends with the product ``node``; None if it is something else."""
+    outer = _called(node, "matmul")
+    weights = None if outer is None else _called(outer.args[0], "nn.softmax")
+    if outer is None or weights is None or weights.attrs.axis % weights.ndim != weights.ndim - 1:
+        return None
+    between: list[Expr] = [weights]
+    scores = weights.args[0]
+    mask: Expr | None = None
+    added, chosen = _called(scores, "add"), _called(scores, "where")
+    if added is not None:
+        between.append(added)
+        inner = [_scores(arg) is not None for arg in added.args]
+        if inner.count(True) != 1:
+            return None
+        scores, mask = added.args if inner[0] else added.args[::-1]
+    elif chosen is not None:
+        between.append(chosen)
+        condition, here, there = chosen.args
+        if _is_lowest(here):
+            condition, here, there = calls.logical_not(condition), there, here
+        if not _is_lowest(there):
+            return None
+        scores, mask = here, condition
+    found = _scores(scores)
+    if found is None:
+        return None
+    product, scale, scaled = found
+    if product.attrs.out_dtype is not None or outer.attrs.out_dtype is not None:
+        return None
+    query, keys = product.args
+    return _Attention(query, keys, outer.args[1], scale, mask, (*between, *scaled, product))
+
+
+def _is_lowest(node: Expr) -> bool:
+    """Whether ``node`` is minus infinity: the score of what is not seen."""
+    return isinstance(node, Constant) and node.data.size > 0 and bool(np.all(node.data == -np.inf))
+
+
+def _scores(node: Expr) -> tuple[Call, float, list[Expr]] | None:
+    """A product of matrices, the number that it is multiplied by, and the expressions of that multiplication."""
+    scale = 1.0
+    scaled: list[Expr] = []
+    while True:
+        product = _called(node, "matmul")
+        if product is not None:
+            return product, scale, scaled
+        factor, divisor = _called(node, "multiply"), _called(node, "divide")
+        scaling = factor if factor is not None else divisor
+        if scaling is None:
+            return None
+        left, right = scaling.args
+        if isinstance(left, Constant) and factor is not None:
+            left, right = right, left
+        if not isinstance(right, Constant) or right.data.size != 1:
+            return None
+        number = float(right.data.astype(np.float64).reshape(()))
+        if not np.isfinite(number) or (number == 0 and divisor is not None):
+            return None
+        scale = scale * number if divisor is None else scale / number
+        scaled.append(node)
+        node = left
+
+
+def _unfit(found: _Attention) -> str | None:
+    """Why ``nn.attention`` does not take these arguments; None if it does."""
+    types = [found.query.type, found.keys.type, found.value.type]
+    query, keys, value = types
+    if not (isinstance(query, TensorType) and isinstance(keys, TensorType) and isinstance(value, TensorType)):
+        return "a type is not known"
+    if str(query.dtype) not in FLOATS:
+        return f"its elements are {query.dtype!s}"
+    if query.ndim < 3 or keys.ndim != query.ndim or value.ndim != query.ndim:
+        return "it has no heads"
+    if not (shape_equal(query.shape[:-2], keys.shape[:-2]) and shape_equal(query.shape[:-2], value.shape[:-2])):
+        return "the heads of its arguments differ"
+    if found.mask is not None:
+        mask = found.mask.type
+        assert isinstance(mask, TensorType)
+        scores = (*query.shape[:-1], keys.shape[-1])
+        shape = (1,) * (len(scores) - mask.ndim) + tuple(mask.shape)
+        fits = len(shape) == len(scores) and all(
+            dim == 1 or dim_equal(dim, whole) for dim, whole in zip(shape, scores, strict=True)
+        )
+        if not fits:
+            return "its mask has more dimensions than its scores"
+    return None
+
+
+def _fused(found: _Attention) -> Expr:
+    axes = list(range(found.keys.ndim))
+    axes[-2:] = axes[:-3:-1]
+    key = calls.transpose(found.keys, axes=tuple(axes))
+    masks = () if found.mask is None else (found.mask,)
+    return get_operator("nn.attention")(found.query, key, found.value, *masks, scale=found.scale)
