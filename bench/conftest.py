@@ -10,6 +10,13 @@ from rich.table import Table
 
 WIDTH = 160
 
+#: Figures that are ratios of times, and in which unit.
+RATIOS = {
+    "vs_static": "times the static build",
+    "slowdown": "times the median when quiet",
+    "slowdown_99": "times the median when quiet (99th percentile)",
+}
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """pytest-benchmark's own table has 12 columns of statistics: it appears with ``--benchmark-verbose``."""
@@ -107,4 +114,6 @@ def _figure(row: dict[str, Any], key: str, goal: float) -> tuple[str, str, bool]
         return moved, "one pass over memory", passes == goal
     if key == "linear":
         return f"{row[key]:.2f} times ten times the tenth", f"at most {goal:g}", row[key] <= goal
+    if key in RATIOS:
+        return f"{row[key]:.2f} {RATIOS[key]}", f"at most {goal:g}", row[key] <= goal
     return _time(row[key]), f"under {_time(goal)}", row[key] < goal
