@@ -85,3 +85,12 @@ def operands_in_layout(
             return None
         result.append(operand)
     return result
+
+
+def axes_in_layout(axes: Sequence[int], plain: str, target: str) -> tuple[int, ...] | None:
+    """Where axes of a tensor in layout ``plain`` are in layout ``target``; None if one is cut into blocks there."""
+    source, layout = parse_layout(plain), parse_layout(target)
+    names = [source.axes[axis][0] for axis in axes]
+    if any(layout.block(name) > 1 for name in names):
+        return None
+    return tuple(layout.position(name) for name in names)

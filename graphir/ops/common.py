@@ -11,7 +11,7 @@ import numpy as np
 
 from tilewright.graphir import expr as graph
 from tilewright.graphir.dims import Dim, dim_equal, format_shape
-from tilewright.graphir.layout_rewrite import operands_in_layout
+from tilewright.graphir.layout_rewrite import axes_in_layout, operands_in_layout
 from tilewright.graphir.op import Operator
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
@@ -264,6 +264,13 @@ class Reduce(Operator):
         if len(set(axes)) != len(axes):
             raise self.error("axis", "different axes", attrs.axis)
         return tuple(axes)
+
+    def in_layout(self, args: Sequence[Any], blocked: Sequence[Any], attrs: Any, plain: str, target: str) -> Any:
+        """Over whole axes the layout of the others does not matter, if all of them stay."""
+        axes = axes_in_layout(self.axes(args[0].ndim, attrs), plain, target)
+        if blocked[0] is None or axes is None or not attrs.keepdims:
+            return None
+        return graph.Call(self, [blocked[0]], dataclasses.replace(attrs, axis=axes))
 
     def infer_type(self, args: Sequence[TensorType], attrs: Any) -> TensorType:
         check_dtype(self, 0, args[0], self.dtypes)

@@ -15,7 +15,7 @@ from tilewright.graphir import expr as graph
 from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.base import call_operator
 from tilewright.graphir.dims import Dim, as_dim, dim_equal, simplify
-from tilewright.graphir.layout import parse_layout
+from tilewright.graphir.layout_rewrite import axes_in_layout
 from tilewright.graphir.op import Operator, get_operator, register_operator
 from tilewright.graphir.ops import calls
 from tilewright.graphir.ops.common import (
@@ -165,14 +165,10 @@ class Resize(Operator):
         self, args: Sequence[Any], blocked: Sequence[Any], attrs: ResizeAttrs, plain: str, target: str
     ) -> Any:
         """Each channel is resized by itself."""
-        source, layout = parse_layout(plain), parse_layout(target)
-        if blocked[0] is None or args[0].ndim != source.ndim:
+        axes = axes_in_layout(attrs.axes, plain, target)
+        if blocked[0] is None or axes is None:
             return None
-        names = [source.axes[axis][0] for axis in attrs.axes]
-        if any(layout.block(name) > 1 for name in names):
-            return None
-        moved = dataclasses.replace(attrs, axes=tuple(layout.position(name) for name in names))
-        return graph.Call(self, [blocked[0]], moved)
+        return graph.Call(self, [blocked[0]], dataclasses.replace(attrs, axes=axes))
 
     def steps(self, shape: Sequence[Dim], attrs: ResizeAttrs) -> list[ResizeAttrs]:
         """One axis after another: the attributes for each that really changes."""

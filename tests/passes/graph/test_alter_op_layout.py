@@ -42,6 +42,7 @@ BETWEEN = {
     "scalar": lambda y: y * 2.0,
     "pooling": lambda y: gi.nn.avg_pool2d(gi.nn.max_pool2d(y, pool_size=(2, 2)), pool_size=(2, 2)),
     "concatenate": lambda y: gi.concatenate([y, gi.nn.relu(y)], axis=1),
+    "gate": lambda y: y * gi.sigmoid(gi.mean(y, axis=(3, -2), keepdims=True)),
     "nearest neighbours": lambda y: gi.nn.resize(y, size=(8, 8), axes=(3, 2)) + y,
     "interpolation": lambda y: gi.nn.resize(y, scale=(2.0, 1.0), method="linear"),
     "known sizes": lambda y: gi.match_shape(y, shape=(y.shape[0], 16, 8, 8)) + y,
