@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+from collections.abc import Iterable
 
 from tilewright.passes.schedule.contraction import (
     TASKS_PER_THREAD,
@@ -41,6 +42,7 @@ from tilewright.passes.schedule.facts import (
 )
 from tilewright.passes.schedule.inline import reduction_blocks
 from tilewright.passes.schedule.reduction import (
+    PARTIAL_VECTORS,
     epilogue_of,
     is_row_reduction,
     split_partial_results,
@@ -48,8 +50,9 @@ from tilewright.passes.schedule.reduction import (
     vectorize_loop,
     vectorize_stage,
 )
+from tilewright.passes.schedule.seen import mark_seen, seen_offset
 from tilewright.tensorir.errors import ScheduleError
-from tilewright.tensorir.expr import BufferLoad
+from tilewright.tensorir.expr import Buffer, BufferLoad
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
 from tilewright.tensorir.stmt import Block, BufferStore
 from tilewright.tensorir.target import Target
@@ -156,6 +159,7 @@ def schedule_chained(schedule: Schedule, target: Target, reassociate: bool) -> b
     if chain is None:
         return False
     first, second = block_of(schedule, chain.first), block_of(schedule, chain.second)
+    seen = seen_offset([block_of(schedule, ref) for ref in chain.between], _results(schedule, [chain.first]), chain.row)
     for ref, tiling in ((chain.first, chain.first_tiling), (chain.second, chain.second_tiling)):
         if tiling.packed:
             pack(schedule, ref, tiling)
@@ -191,9 +195,29 @@ def schedule_chained(schedule: Schedule, target: Target, reassociate: bool) -> b
     accumulate(schedule, chain.first, first, at, chain.first_tiling)
     _copy_rows(schedule, chain, first, task, target)
     for ref in alone:
-        vectorize_stage(schedule, ref, _inside(schedule, ref, task)[0], target)
+        row = _inside(schedule, ref, task)[0]
+        if seen is not None and not reductions(block_of(schedule, ref)):
+            _split_vectors(schedule, ref, target)
+        vectorize_stage(schedule, ref, row, target)
+    if seen is not None:
+        made = _results(schedule, [chain.first, stored, *chain.between])
+        scores = {buffer for buffer in made if buffer.ndim > chain.dims}
+        for ref in (stored, *alone, chain.second):
+            mark_seen(schedule, ref, task, scores, chain.row, seen)
     schedule.parallel(task)
     return True
+
+
+def _results(schedule: Schedule, refs: Iterable[BlockRef]) -> set[Buffer]:
+    return {store.buffer for ref in refs for store in stores(block_of(schedule, ref))}
+
+
+def _split_vectors(schedule: Schedule, ref: BlockRef, target: Target) -> None:
+    """Take the places of a row a few vectors at a time, so that the last ones can be left out."""
+    block = block_of(schedule, ref)
+    extent, part = constant(spatial(block)[-1].extent), PARTIAL_VECTORS * vector_lanes(block, target)
+    if extent is None or extent > part:
+        schedule.split(schedule.get_loops(ref)[-1], [None, part])
 
 
 def _read_while_packing(schedule: Schedule) -> None:

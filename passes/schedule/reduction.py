@@ -29,7 +29,7 @@ from tilewright.tensorir.stmt import Block, BufferStore, For, IterVar
 from tilewright.tensorir.target import Target
 
 #: Vectors of partial results that a long row reduction keeps, to hide the latency of one addition.
-_PARTIAL_VECTORS = 4
+PARTIAL_VECTORS = 4
 
 
 def is_row_reduction(block: Block) -> bool:
@@ -123,7 +123,7 @@ def split_partial_results(schedule: Schedule, ref: BlockRef, target: Target, rea
     extent = constant(reductions(block)[-1].extent)
     if extent is not None and extent < 2 * lanes:
         return
-    vectors = _PARTIAL_VECTORS if extent is None or extent >= 4 * lanes * _PARTIAL_VECTORS else 1
+    vectors = PARTIAL_VECTORS if extent is None or extent >= 4 * lanes * PARTIAL_VECTORS else 1
     loop = schedule.get_loops(ref)[-1]
     _, inner = schedule.split(loop, [None, lanes * vectors])
     partial = schedule.rfactor(inner, 0)

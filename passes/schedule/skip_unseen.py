@@ -1,0 +1,73 @@
+"""``SkipUnseen``: steps over places that no row of a task sees are left out.
+
+Before::
+
+    for task in parallel(8):
+      for tile in range(8) annotations {"seen": 0, "seen_step": 64, "seen_row": 0}:
+        for i in range(64): for lane in vectorized(64):
+          block scores(vs = task * 64 + i, vt = tile * 64 + lane) ..    # row s sees places up to s + 0
+
+After::
+
+    for task in parallel(8):
+      for tile in range(min(8, task + 1)):
+        .. the same
+
+The rule ``chained`` annotates such loops: ``seen`` is how many places after its own number a row sees, ``seen_step``
+how many places an iteration takes, and ``seen_row`` which variable of the blocks inside is the row. Causal attention
+computes half as much then.
+"""
+
+from __future__ import annotations
+
+from tilewright.graphir.module import IRModule
+from tilewright.passes.base import PrimFuncPass
+from tilewright.passes.context import PassContext
+from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.registry import register_pass
+from tilewright.passes.schedule.facts import spatial
+from tilewright.tensorir.expr import Expr, Var, maximum, minimum
+from tilewright.tensorir.functor import Mutator, substitute, walk
+from tilewright.tensorir.stmt import Block, For, PrimFunc, Stmt
+
+#: Annotations of loops: see the module.
+SEEN, STEP, ROW = "seen", "seen_step", "seen_row"
+
+
+@register_pass
+@primfunc_pass(opt_level=2, name="SkipUnseen")
+class SkipUnseen(PrimFuncPass):
+    """Shortens loops over places that the rows of a task see in part."""
+
+    runs_on_skipped = True
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        """``func`` with shorter loops."""
+        return func.with_body(_Shortener().mutate(func.body))
+
+
+class _Shortener(Mutator):
+    def __init__(self) -> None:
+        #: The loops around, from the parallel one on.
+        self.task: list[For] = []
+
+    def mutate_For(self, loop: For) -> Stmt:
+        outer = self.task
+        self.task = [loop] if loop.kind == "parallel" else [*outer, loop]
+        body: Stmt = self.mutate(loop.body)
+        self.task = outer
+        if SEEN not in loop.annotations:
+            return (
+                loop if body is loop.body else For(loop.var, loop.min, loop.extent, loop.kind, body, loop.annotations)
+            )
+        others = {key: value for key, value in loop.annotations.items() if key not in (SEEN, STEP, ROW)}
+        return For(loop.var, loop.min, self._extent(loop), loop.kind, body, others)
+
+    def _extent(self, loop: For) -> Expr:
+        """How many iterations a task needs: as many as its last row does."""
+        block = next(node for node in walk(loop.body) if isinstance(node, Block))
+        inner = [node for node in (*self.task, loop, *walk(loop.body)) if isinstance(node, For)]
+        last: dict[Var, Expr] = {other.var: other.min + other.extent - 1 for other in inner if other.kind != "parallel"}
+        row = substitute(spatial(block)[int(loop.annotations[ROW])].value, last)
+        needed = (row + int(loop.annotations[SEEN])) // int(loop.annotations[STEP]) + 1
+        return minimum(loop.extent, maximum(needed, 0))
