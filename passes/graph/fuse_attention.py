@@ -182,5 +182,28 @@ def _fused(found: _Attention) -> Expr:
     axes = list(range(found.keys.ndim))
     axes[-2:] = axes[:-3:-1]
     key = calls.transpose(found.keys, axes=tuple(axes))
+    operator = get_operator("nn.attention")
+    offset = _causal_offset(found)
+    if offset is not None:
+        return operator(found.query, key, found.value, scale=found.scale, causal=True, offset=offset)
     masks = () if found.mask is None else (found.mask,)
-    return get_operator("nn.attention")(found.query, key, found.value, *masks, scale=found.scale)
+    return operator(found.query, key, found.value, *masks, scale=found.scale)
+
+
+def _causal_offset(found: _Attention) -> int | None:
+    """``offset`` where the mask is a constant by which query ``s`` sees exactly the keys ``0 .. s + offset``."""
+    words, keys = found.query.tensor_type.shape[-2], found.keys.tensor_type.shape[-1]
+    mask = found.mask
+    if not isinstance(mask, Constant) or not isinstance(words, int) or not isinstance(keys, int):
+        return None
+    if mask.data.shape[-2:] != (words, keys) or mask.data.size != words * keys or not mask.data.size:
+        return None
+    data = mask.data.reshape(words, keys)
+    seen = data if data.dtype == bool else data == 0
+    offset = int(seen[0].sum()) - 1
+    if not np.array_equal(seen, np.tri(words, keys, offset, bool)):
+        return None
+    if data.dtype == bool or np.all(data[~seen] == -np.inf):
+        return offset
+    # The least number hides a key as well as infinity does, but not all keys of a query: then it sees them all alike.
+    return offset if offset >= 0 and np.all(data[~seen] == np.finfo(data.dtype).min) else None

@@ -87,6 +87,32 @@ def test_values_stay(keeps_values, scores: Scores) -> None:
     assert [call.op.name for call in call_nodes(after["main"].body)].count("nn.attention") == 1
 
 
+TRI = np.tri(5, 7, 2, dtype=bool)
+LEAST = np.finfo(np.float32).min
+
+
+@pytest.mark.parametrize(
+    ("mask", "causal"),
+    [
+        (TRI, True),
+        (np.where(TRI, np.float32(0), np.float32(-np.inf)), True),
+        (np.where(TRI, np.float32(0), LEAST), True),
+        (np.where(TRI, np.float32(0), np.float32(-np.inf))[None], True),
+        (np.where(np.tri(5, 7, -2, dtype=bool), np.float32(0), LEAST), False),  # who sees nothing sees all alike
+        (np.where(TRI, np.float32(0), np.float32(-10)), False),
+        (np.where(TRI, np.float32(1), np.float32(-np.inf)), False),
+        (TRI[::-1].copy(), False),
+        (np.where(np.tri(7, 7, dtype=bool)[:1], np.float32(0), LEAST), False),  # one row for all
+    ],
+)
+def test_constant_causal_masks_become_an_attribute(keeps_values, mask: np.ndarray, causal: bool) -> None:
+    constant = gi.const(mask)
+    mod = written_out((lambda x: gi.where(constant, x, LOWEST)) if mask.dtype == bool else lambda x: x + constant)
+    after = keeps_values(FuseAttention(), mod, *values((2, 5, 16), (2, 16, 7), (2, 7, 4)))
+    (call,) = [call for call in call_nodes(after["main"].body) if call.op.name == "nn.attention"]
+    assert (call.attrs.causal, call.attrs.offset, len(call.args)) == ((True, 2, 3) if causal else (False, 0, 4))
+
+
 @pytest.mark.parametrize(
     "mod",
     [
