@@ -217,9 +217,15 @@ class _Fusion:
         places = {self.scope[group] for group in groups} - {None}
         if len(places) > 1:
             return "it would be computed again in each iteration of a loop"
-        reorders, contiguous = (any(flags[group] for group in groups) for flags in (self.reorders, self.contiguous))
+        # The arguments of an anchor do not read each other; what one is made of says nothing about the others.
+        end = self.find(members[-1])
+        apart = end if _REDUCTION <= self.rank[members[-1]] < _OPAQUE and len(groups) > 1 else None
+        joined = [group for group in groups if group != apart]
+        reorders, contiguous = (any(flags[group] for group in joined) for flags in (self.reorders, self.contiguous))
         if reorders and contiguous:
             return "vectors would be gathered, element by element"
+        if apart is not None:
+            reorders, contiguous = self.reorders[apart], self.contiguous[apart]
         size = sum(self.size[group] for group in groups)
         if size > self.max_depth:
             return f"the group would hold {size} operators, more than max_depth = {self.max_depth}"

@@ -119,3 +119,15 @@ def test_the_size_of_a_group_is_limited():
         sizes = [len(group) for group in groups(FuseOps()(gi.IRModule({"main": gi.Function([X], y)})))]
     assert max(sizes) == 4
     assert sum(sizes) == 10
+
+
+def test_arguments_of_an_anchor_say_nothing_about_each_other() -> None:
+    """A query that is read across memory leaves keys alone that come together from two places."""
+    query, old, new = (
+        gi.var(name, shape=shape) for name, shape in (("q", (3, 2, 4)), ("old", (2, 5, 4)), ("new", (2, 1, 4)))
+    )
+    keys = gi.concatenate(old, new, axis=1)
+    attended = gi.nn.attention(gi.transpose(query, axes=(1, 0, 2)), keys, gi.tanh(keys))
+    with PassContext(opt_level=1):
+        after = FuseOps()(gi.IRModule.from_expr(gi.Function([query, old, new], attended)))
+    assert [sorted(group) for group in groups(after)] == [["attention", "concatenate", "tanh", "transpose"]]
