@@ -153,6 +153,11 @@ class PassContext:
         value = self._config.get(key)
         return value if value is not None else options.default_config(key)
 
+    @property
+    def is_fast(self) -> bool:
+        """Whether floats may be computed in another order or form, which rounds differently: from level 3 on."""
+        return self.opt_level >= 3
+
     def pass_enabled(self, info: PassInfo) -> bool:
         """Whether a pipeline runs the pass: disabled wins, then required, then the level decides."""
         name = info.name

@@ -28,7 +28,7 @@ import numpy as np
 from tilewright.graphir.dims import dim_equal, shape_equal
 from tilewright.graphir.expr import Call, Constant, Expr, Function
 from tilewright.graphir.module import IRModule
-from tilewright.graphir.op import Operator, get_operator
+from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops import calls
 from tilewright.graphir.ops.common import FLOATS
 from tilewright.graphir.printer import summary
@@ -37,7 +37,7 @@ from tilewright.graphir.visitor import post_order, rewrite
 from tilewright.passes.base import FunctionPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass
-from tilewright.passes.graph.walk import is_primitive
+from tilewright.passes.graph.walk import called, is_primitive
 from tilewright.passes.registry import register_pass
 
 
@@ -84,21 +84,16 @@ class FuseAttention(FunctionPass):
         return func.with_body(rewrite(func.body, change))
 
 
-def _called(node: Expr, name: str) -> Call | None:
-    """``node`` as a call of the operator of that name."""
-    return node if type(node) is Call and isinstance(node.op, Operator) and node.op.name == name else None
-
-
 def _match(node: Expr) -> _Attention | None:
     """Attention that ends with the product ``node``; None if it is something else."""
-    outer = _called(node, "matmul")
-    weights = None if outer is None else _called(outer.args[0], "nn.softmax")
+    outer = called(node, "matmul")
+    weights = None if outer is None else called(outer.args[0], "nn.softmax")
     if outer is None or weights is None or weights.attrs.axis % weights.ndim != weights.ndim - 1:
         return None
     between: list[Expr] = [weights]
     scores = weights.args[0]
     mask: Expr | None = None
-    added, chosen = _called(scores, "add"), _called(scores, "where")
+    added, chosen = called(scores, "add"), called(scores, "where")
     if added is not None:
         between.append(added)
         inner = [_scores(arg) is not None for arg in added.args]
@@ -133,10 +128,10 @@ def _scores(node: Expr) -> tuple[Call, float, list[Expr]] | None:
     scale = 1.0
     scaled: list[Expr] = []
     while True:
-        product = _called(node, "matmul")
+        product = called(node, "matmul")
         if product is not None:
             return product, scale, scaled
-        factor, divisor = _called(node, "multiply"), _called(node, "divide")
+        factor, divisor = called(node, "multiply"), called(node, "divide")
         scaling = factor if factor is not None else divisor
         if scaling is None:
             return None

@@ -40,14 +40,12 @@ from tilewright.graphir.printer import summary
 from tilewright.passes.base import FunctionPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass
-from tilewright.passes.graph.walk import is_primitive, rewrite_graph
+from tilewright.passes.graph.walk import called, is_primitive, rewrite_graph
 from tilewright.passes.registry import register_pass
 from tilewright.tensorir.dtype import FLOAT32, INT32, DataType
 from tilewright.tensorir.target import Target
 
 _BYTES = ("int8", "uint8")
-#: From this optimization level on, sums of floats may be added up in another order.
-_REASSOCIATE_FROM = 3
 #: From this many rows on, a product with the sums of the columns of a matrix costs less than one of wider numbers.
 _ROWS_WORTH_SUMMING = 32
 
@@ -94,8 +92,7 @@ def _value(zero: Expr) -> np.ndarray | None:
     """The zero point, if it is known."""
     if isinstance(zero, Constant):
         return zero.data
-    if any(_is_call(zero, name) for name in ("cast", "reshape", "expand_dims")):
-        assert isinstance(zero, Call)
+    if isinstance(zero, Call) and any(called(zero, name) for name in ("cast", "reshape", "expand_dims")):
         inner = _value(zero.args[0])
         shape = [int(str(size)) for size in zero.shape]
         return None if inner is None else inner.reshape(shape).astype(zero.tensor_type.dtype.numpy)
@@ -112,7 +109,6 @@ class NarrowProducts(FunctionPass):
         if is_primitive(func):
             return func
         target = Target.current()
-        reassociate = ctx.opt_level >= _REASSOCIATE_FROM
 
         def narrow(node: Expr) -> Expr:
             if type(node) is not Call or not isinstance(node.op, Operator):
@@ -123,7 +119,7 @@ class NarrowProducts(FunctionPass):
             found: Expr | None = None
             if node.tensor_type.dtype is INT32:
                 found = _of_integers(node, rule, target)
-            elif node.tensor_type.dtype == "bfloat16" and reassociate:
+            elif node.tensor_type.dtype == "bfloat16" and ctx.is_fast:
                 found = _of_halves(node, rule, target)
             if found is None:
                 return node
@@ -270,16 +266,14 @@ def _with_instruction(left: _Factor, right: _Factor, target: Target) -> tuple[_F
 
 def _factor(node: Expr) -> _Factor | None:
     zero: Expr | None = None
-    if _is_call(node, "subtract"):
-        node, zero = node.args  # type: ignore[attr-defined]  # it is a Call
+    difference = called(node, "subtract")
+    if difference is not None:
+        node, zero = difference.args
         if zero.ndim > node.ndim:
             return None
         zero = _moved(zero, 0)
-    if not _is_call(node, "cast"):
+    cast = called(node, "cast")
+    if cast is None:
         return None
-    (stored,) = node.args  # type: ignore[attr-defined]  # it is a Call
+    (stored,) = cast.args
     return _Factor(stored, zero) if stored.tensor_type.dtype.is_integer else None
-
-
-def _is_call(node: Expr, name: str) -> bool:
-    return type(node) is Call and isinstance(node.op, Operator) and node.op.name == name

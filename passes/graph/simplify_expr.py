@@ -221,7 +221,7 @@ class SimplifyExpr(FunctionPass):
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """``func`` simplified."""
-        table: RuleTable = _FULL_TABLE if ctx.opt_level >= 3 else _EXACT_TABLE
+        table: RuleTable = _FULL_TABLE if ctx.is_fast else _EXACT_TABLE
 
         def simplify(node: Expr) -> Expr:
             if type(node) is not Call or not isinstance(node.type, TensorType):

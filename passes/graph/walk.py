@@ -21,6 +21,11 @@ def always(_: Expr) -> bool:
     return True
 
 
+def called(node: Expr, name: str) -> Call | None:
+    """``node`` as a call of the operator of that name; None if it is something else."""
+    return node if type(node) is Call and isinstance(node.op, Operator) and node.op.name == name else None
+
+
 def rewrite_graph(
     root: Expr,
     transform: Transform,

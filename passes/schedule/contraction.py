@@ -91,43 +91,29 @@ def plan_tiling(block: Block, target: Target, reassociate: bool = False) -> Tili
     if operands is None:
         return None
     vector, scalar = operands
-    shared = uses(scalar, column.var)
-    others = spatial(block)[:-1]
-    rows = [item for item in others if shared_by(scalar, item.var) == 1 and shared_by(vector, item.var) != 1]
-    blocks = [item for item in others if shared_by(vector, item.var) == 1 and shared_by(scalar, item.var) != 1]
-    extent = constant(column.extent)
-    lanes = vector_lanes(block, target)
-    if extent is not None:
-        while lanes // 2 >= extent and lanes > 2:
-            lanes //= 2
-    channel_block = blocks[-1] if blocks and extent == lanes else None
-    row = _longest_enough(rows) if rows else None
-    if row is None and channel_block is None and blocks:
-        row = blocks[-1]  # no operand is shared (a depthwise convolution); a tile of several rows hides the latency
-    row_extent = constant(row.extent) if row is not None else 1
-    group = shared_by(vector, row.var) if rows and row is not None else None
-    columns = extent
+    row, rows, channel_block = _tile_variables(block, vector, scalar, target)
+    types = vector.buffer.dtype, scalar.buffer.dtype
+    step = reductions(block)[-1]
+    side_by_side = panel_width(vector, step.var) == target.dot_products(*types, found.accumulator.dtype)
+    behind = 1 if side_by_side else 0
+    lanes, columns = _lanes(block, target), constant(column.extent)
     if channel_block is not None:
         block_extent = constant(channel_block.extent)
         columns = None if block_extent is None else block_extent * lanes
-    step = reductions(block)[-1]
-    types = vector.buffer.dtype, scalar.buffer.dtype
-    side_by_side = panel_width(vector, step.var) == target.dot_products(*types, found.accumulator.dtype)
-    behind = 1 if side_by_side else 0
     panel = panel_width(vector, column.var, behind)
     if panel is not None:
         lanes = math.gcd(lanes, panel)
+    row_extent = constant(row.extent) if row is not None else 1
+    group = shared_by(vector, row.var) if rows and row is not None else None
     height, vectors = choose_tile(
         row_extent, columns, lanes, target.tile_registers, None if panel is None else panel // lanes, group
     )
     if channel_block is not None:
-        block_extent = constant(channel_block.extent)
-        sharing = shared_by(scalar, channel_block.var)
-        whole = math.gcd(block_extent or 0, sharing or 0)  # zero, where nothing bounds it
-        while whole % vectors:
+        whole = math.gcd(constant(channel_block.extent) or 0, shared_by(scalar, channel_block.var) or 0)
+        while whole % vectors:  # zero, where nothing bounds it
             vectors -= 1
     packed = False
-    if shared:
+    if uses(scalar, column.var):
         if not rows or not (is_contiguous(vector, column.var) and is_contiguous(scalar, column.var)):
             return None
     elif panel is None and not is_contiguous(vector, column.var, behind):
@@ -137,13 +123,43 @@ def plan_tiling(block: Block, target: Target, reassociate: bool = False) -> Tili
     elif channel_block is None and axis_of(vector, column.var) is not None:
         packed = row_extent is None or row_extent >= _ROWS_WORTH_PACKING
     tiling = Tiling(column, row, channel_block, lanes, height, vectors, vector, packed)
-    total = found.accumulator.dtype.with_lanes(lanes)
-    neighbours = target.dot_products(*types, total)
-    if neighbours == 1 or not is_contiguous(scalar, step.var) or (total.is_float and not reassociate):
+    is_ordered = found.accumulator.dtype.is_float and not reassociate
+    return tiling if is_ordered else _in_groups(tiling, found, scalar, step, side_by_side, target)
+
+
+def _lanes(block: Block, target: Target) -> int:
+    """Lanes of a vector of results: no more than the columns need."""
+    lanes, extent = vector_lanes(block, target), constant(spatial(block)[-1].extent)
+    while extent is not None and lanes // 2 >= extent and lanes > 2:
+        lanes //= 2
+    return lanes
+
+
+def _tile_variables(
+    block: Block, vector: BufferLoad, scalar: BufferLoad, target: Target
+) -> tuple[IterVar | None, list[IterVar], IterVar | None]:
+    """The variable along the rows of a tile, those that could be it (they share the vectors), and the channel block."""
+    *others, column = spatial(block)
+    rows = [item for item in others if shared_by(scalar, item.var) == 1 and shared_by(vector, item.var) != 1]
+    blocks = [item for item in others if shared_by(vector, item.var) == 1 and shared_by(scalar, item.var) != 1]
+    channel_block = blocks[-1] if blocks and constant(column.extent) == _lanes(block, target) else None
+    row = _longest_enough(rows) if rows else None
+    if row is None and channel_block is None and blocks:
+        row = blocks[-1]  # no operand is shared (a depthwise convolution); a tile of several rows hides the latency
+    return row, rows, channel_block
+
+
+def _in_groups(
+    tiling: Tiling, found: Contraction, scalar: BufferLoad, step: IterVar, side_by_side: bool, target: Target
+) -> Tiling:
+    """The plan with as many steps at once as one instruction takes, where the operands of such steps lie, or will be
+    packed, side by side."""
+    vector, steps = tiling.vector_operand, constant(step.extent)
+    total = found.accumulator.dtype.with_lanes(tiling.lanes)
+    neighbours = target.dot_products(vector.buffer.dtype, scalar.buffer.dtype, total)
+    packs = tiling.packed and _walks_rows(vector, step.var, tiling.column.var)
+    if neighbours == 1 or not is_contiguous(scalar, step.var) or not (side_by_side or packs):
         return tiling
-    if not side_by_side and not (packed and _walks_rows(vector, step.var, column.var)):
-        return tiling
-    steps = constant(step.extent)
     if steps is None or steps % neighbours:
         return tiling
     return dataclasses.replace(tiling, step=step, neighbours=neighbours)

@@ -28,9 +28,6 @@ from tilewright.tensorir.schedule import Schedule
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.target import Target
 
-#: From this optimization level on, sums of floats may be added up in another order.
-_REASSOCIATE_FROM = 3
-
 
 @register_pass
 @primfunc_pass(opt_level=2, name="ScheduleKernels")
@@ -46,7 +43,7 @@ class ScheduleKernels(PrimFuncPass):
         inline_producers(schedule)
         if target.kind == "numba":
             return schedule_plainly(schedule).func
-        reassociate = ctx.opt_level >= _REASSOCIATE_FROM
+        reassociate = ctx.is_fast
         contractions = [ref for ref in reduction_blocks(schedule) if contraction(block_of(schedule, ref)) is not None]
         before = schedule
         for rule, apply in (("chained", schedule_chained), ("single rows", schedule_single_rows)):

@@ -131,4 +131,4 @@ class DotProduct(PrimFuncPass):
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         """``func`` with sums of neighbouring products as instructions of the target."""
-        return dot_products(func, self.target, reassociate=ctx.opt_level >= 3)
+        return dot_products(func, self.target, reassociate=ctx.is_fast)

@@ -162,4 +162,4 @@ class LowerIntrin(PrimFuncPass):
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         """``func`` without calls of transcendental functions of float32 that have an expansion."""
-        return lower_intrinsics(func, self.target, is_fast=ctx.opt_level >= 3)
+        return lower_intrinsics(func, self.target, is_fast=ctx.is_fast)

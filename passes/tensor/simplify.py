@@ -134,4 +134,4 @@ class Simplify(PrimFuncPass):
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         """``func`` simplified."""
-        return simplify(func, fast=ctx.opt_level >= 3)
+        return simplify(func, fast=ctx.is_fast)

@@ -170,7 +170,7 @@ class _OneLoop:
     def __init__(self, loop: For, parent: _LoopVectorizer) -> None:
         self.loop = loop
         self.target, self.analyzer, self.config = parent.target, parent.analyzer, parent.config
-        self.may_reassociate = bool(loop.annotations.get("reassociate")) or parent.ctx.opt_level >= 3
+        self.may_reassociate = bool(loop.annotations.get("reassociate")) or parent.ctx.is_fast
         finder = _ReductionFinder(loop)
         self.only_reduced = finder.only_reduced()
         self.accumulators = finder.accumulators()

@@ -230,3 +230,8 @@ def test_the_lists_that_a_context_gives_out_are_copies(recorder: Any) -> None:
     ctx = PassContext(instruments=[recorder("a")])
     ctx.instruments.clear()
     assert [instrument.name for instrument in ctx.instruments] == ["a"]
+
+
+@pytest.mark.parametrize(("opt_level", "is_fast"), [(0, False), (2, False), (3, True), (4, True)])
+def test_floats_are_reordered_from_level_3_on(opt_level, is_fast):
+    assert PassContext(opt_level=opt_level).is_fast is is_fast
