@@ -160,11 +160,11 @@ class _Renamer(_Substituter):
         return self.mutate(op.true_value if chosen else op.false_value)  # type: ignore[no-any-return]
 
     def _chosen(self, condition: Expr) -> bool | None:
-        """What ``condition`` says where the values are all that it compares: formulas that are not chosen, of which
-        there may be many, need not be copied to be dropped again."""
+        """What ``condition`` says where it compares a replaced variable: formulas that are not chosen, of which there
+        may be many, need not be copied to be dropped again. Everything else is copied as it stands."""
         if not isinstance(condition, Compare):
             return None
-        a, b = self.values.get(condition.a, condition.a), condition.b  # type: ignore[call-overload]
+        a, b = self.values.get(condition.a), condition.b  # type: ignore[call-overload]
         known = compare(condition.op, a, b) if isinstance(a, IntImm) and isinstance(b, IntImm) else None
         return bool(known.value) if isinstance(known, IntImm) else None
 

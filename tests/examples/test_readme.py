@@ -22,7 +22,7 @@ from tilewright.passes import config, registry
 
 ROOT = Path(__file__).parents[2]
 #: Tables that programs write; they hold no code.
-TABLES = {"onnx.md", "operators.md"}
+TABLES = {"onnx.md", "operators.md", "performance.md"}
 PAGES = [
     "README.md",
     *[f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in TABLES],

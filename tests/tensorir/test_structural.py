@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from strategies import prim_funcs
 
-from tilewright.tensorir.expr import Buffer, Cast, Expr, FloatImm, IntImm, Var
+from tilewright.tensorir.expr import Buffer, Cast, Compare, Expr, FloatImm, IntImm, Select, Var
 from tilewright.tensorir.functor import copy_with_fresh_definitions, walk
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.parser import parse
@@ -207,6 +207,12 @@ def test_one_statement_and_a_sequence_of_it_differ() -> None:
     stmt = Evaluate(IntImm(1))
     assert not structural_equal(stmt, SeqStmt((stmt,)))
     assert not structural_equal(IfThenElse(IntImm(1, "bool"), stmt), IfThenElse(IntImm(1, "bool"), stmt, SeqStmt(())))
+
+
+def test_copy_keeps_a_choice_between_constants() -> None:
+    one, x, y = IntImm(1), Var("x"), Var("y")
+    stmt = Evaluate(Select(Compare("eq", one, one), x, y))
+    assert structural_equal(copy_with_fresh_definitions(stmt), stmt)
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
