@@ -210,8 +210,8 @@ def test_one_statement_and_a_sequence_of_it_differ() -> None:
 
 
 def test_copy_keeps_a_choice_between_constants() -> None:
-    one, x, y = IntImm(1), Var("x"), Var("y")
-    stmt = Evaluate(Select(Compare("eq", one, one), x, y))
+    one, i = IntImm(1), Var("i")
+    stmt = For(i, IntImm(0), IntImm(3), "serial", Evaluate(Select(Compare("eq", one, one), one, i)))
     assert structural_equal(copy_with_fresh_definitions(stmt), stmt)
 
 
