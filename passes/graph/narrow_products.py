@@ -92,8 +92,10 @@ def _value(zero: Expr) -> np.ndarray | None:
     """The zero point, if it is known."""
     if isinstance(zero, Constant):
         return zero.data
-    if isinstance(zero, Call) and any(called(zero, name) for name in ("cast", "reshape", "expand_dims")):
-        inner = _value(zero.args[0])
+    kept = (called(zero, name) for name in ("cast", "reshape", "expand_dims"))
+    call = next((each for each in kept if each is not None), None)
+    if call is not None:
+        inner = _value(call.args[0])
         shape = [int(str(size)) for size in zero.shape]
         return None if inner is None else inner.reshape(shape).astype(zero.tensor_type.dtype.numpy)
     return None
