@@ -116,6 +116,10 @@ def read_primfunc(target: Target) -> PrimFunc:
     return PrimFunc("read_probe", (x, result, items, steps), For(item, as_expr(0), items, "parallel", body))
 
 
+#: Each probe forks once, which takes no team of threads.
+NO_TEAM = None
+
+
 class Machine:
     """The probes, compiled for one number of threads.
 
@@ -133,7 +137,7 @@ class Machine:
 
     @functools.cached_property
     def _entries(self) -> dict[str, Callable[..., None]]:
-        kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+        kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
         names = ("fma_probe", "copy_probe", "read_probe")
         return {name: kind(self.compiled.address(name)) for name in names}
 
@@ -146,7 +150,7 @@ class Machine:
         entry = self._entries["fma_probe"]
 
         def run() -> None:
-            entry(factors.ctypes.data, result.ctypes.data, self._items, steps)
+            entry(factors.ctypes.data, result.ctypes.data, self._items, steps, NO_TEAM)
 
         return run, float(per_step * steps)
 
@@ -161,7 +165,7 @@ class Machine:
         entry = self._entries["copy_probe"]
 
         def run() -> None:
-            entry(x.ctypes.data, y.ctypes.data, self._items, steps)
+            entry(x.ctypes.data, y.ctypes.data, self._items, steps, NO_TEAM)
 
         return run, float(x.nbytes + y.nbytes)
 
@@ -173,7 +177,7 @@ class Machine:
         entry = self._entries["read_probe"]
 
         def run() -> None:
-            entry(x.ctypes.data, result.ctypes.data, self._items, steps)
+            entry(x.ctypes.data, result.ctypes.data, self._items, steps, NO_TEAM)
 
         return run, float(x.nbytes)
 

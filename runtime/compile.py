@@ -149,7 +149,8 @@ class MachineCode:
         with _threads_starting(self._functions):
             self._kernels |= _kernels.kernels([named for named in shared if named.function not in ready], target)
         addresses = {name: kernel.address for name, kernel in self._kernels.items()}
-        self._module = llvm_codegen.compile_module(own, target, ("main",), addresses)
+        elsewhere = [named.function for named in shared]
+        self._module = llvm_codegen.compile_module(own, target, ("main",), addresses, elsewhere)
 
     def runner(self, num_values: int, constants: Sequence[Array]) -> Runner:
         return MachineCodeRunner(self._module.packed_address("main"), constants, num_values, owner=self)

@@ -14,8 +14,9 @@ import llvmlite.binding as llvm
 from tilewright.codegen.analysis import called_names
 from tilewright.codegen.llvm.intrinsics import library_symbols
 from tilewright.codegen.llvm.module import PACKED, PREFIX, emit_llvm_ir
-from tilewright.codegen.llvm.parallel import PARALLEL_FOR, THREAD_LIMIT
-from tilewright.codegen.threads import ensure_threads, thread_limit_address
+from tilewright.codegen.llvm.parallel import THREAD_LIMIT
+from tilewright.codegen.llvm.team import FORK, RUN_TEAM, team_functions
+from tilewright.codegen.threads import thread_limit_address
 from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.target import Target
@@ -133,7 +134,8 @@ class CompiledModule:
         return str(machine.emit_assembly(module))
 
     def address(self, name: str) -> int:
-        """The address of the PrimFunc ``name``: ``void f(ptr..., i64...)``, its parameters in order."""
+        """The address of the PrimFunc ``name``: ``void f(ptr..., i64...)``, its parameters in order, and behind them a
+        team or null if the target has several threads."""
         return self._lookup(PREFIX + name, name)
 
     def packed_address(self, name: str) -> int:
@@ -162,9 +164,9 @@ class CompiledModule:
             raise CodegenError(f"the module calls {', '.join(self.unresolved)}; pass their addresses as externals")
         engine = llvm.create_lljit_compiler(create_target_machine(self.target))
         library = llvm.JITLibraryBuilder().add_object_img(self.object_bytes)
-        if PARALLEL_FOR.encode() in self.object_bytes:
-            ensure_threads()
-            library.import_symbol(PARALLEL_FOR, llvm.address_of_symbol(PARALLEL_FOR))
+        if any(name.encode() in self.object_bytes for name in (FORK, RUN_TEAM)):
+            for name, address in team_functions().items():
+                library.import_symbol(name, address)
         library.import_symbol(THREAD_LIMIT, thread_limit_address())
         for name, address in _c_library().items():
             if name.encode() in self.object_bytes:
@@ -199,17 +201,19 @@ def compile_module(
     target: Target,
     entry_names: Collection[str] | None = None,
     externals: Mapping[str, int] | None = None,
+    elsewhere: Sequence[PrimFunc] = (),
 ) -> CompiledModule:
     """Machine code for ``functions``, which are lowered: loops serial or parallel, no blocks.
 
     Args:
         entry_names: the functions that are called from outside (default: all).
         externals: addresses of PrimFuncs that the functions call but that are compiled elsewhere, by name.
+        elsewhere: these PrimFuncs: a function that calls several with parallel loops keeps its threads together.
 
     Raises:
         CodegenError: a program holds something that cannot be expressed; the place is underlined.
     """
-    llvm_ir = emit_llvm_ir(functions, target, entry_names)
+    llvm_ir = emit_llvm_ir(functions, target, entry_names, elsewhere)
     machine = create_target_machine(target)
     module = _parse(llvm_ir, machine)
     full = any(func.attrs.get("llvm_vectorize") for func in functions)

@@ -42,6 +42,7 @@ class FunctionEmitter(ExpressionEmitter):
         module: the module that it stands in.
         symbol: its name there.
         serial: parallel loops run as serial ones: the caller is one of several threads, or there is one thread.
+        team: the operand that holds the team whose threads run parallel loops.
     """
 
     def __init__(self, module: ModuleEmitter, root: PrimFunc, symbol: str, serial: bool) -> None:
@@ -49,6 +50,7 @@ class FunctionEmitter(ExpressionEmitter):
         self.module = module
         self.symbol = symbol
         self.serial = serial
+        self.team = "null"
         self.parallel_loops = 0
         self._frame_bytes = 0
 
@@ -94,6 +96,8 @@ class FunctionEmitter(ExpressionEmitter):
                 self.error(call, f"argument {arg!s}: expected an address or an integer, found {arg.dtype!s}")
         kinds = [arg.split()[0] for arg in args]
         callee = self.module.callee(call, kinds, self)
+        if self.module.has_teams:
+            args.append(f"ptr {self.team}")
         self.builder.emit(f"call void {callee}({', '.join(args)})")
 
     def _if(self, stmt: IfThenElse) -> None:

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from tilewright.codegen.analysis import called_names, has_parallel_loop
+from tilewright.codegen.forks import several_forks
+from tilewright.codegen.llvm import arithmetic
 from tilewright.codegen.llvm import intrinsics as intrinsics  # registers how each intrinsic is written
 from tilewright.codegen.llvm.function import FunctionEmitter, bind_parameters
-from tilewright.codegen.llvm.text import Module, global_name
+from tilewright.codegen.llvm.parallel import available_threads
+from tilewright.codegen.llvm.team import RUN_TEAM
+from tilewright.codegen.llvm.text import Builder, Module, global_name
+from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.errors import CodegenError
-from tilewright.tensorir.expr import Buffer, Call
+from tilewright.tensorir.expr import Buffer, Call, IntImm, Var, as_expr
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.target import Target
 
@@ -17,17 +22,27 @@ from tilewright.tensorir.target import Target
 PREFIX = "tw."
 PACKED = ".packed"
 _SERIAL = ".serial"
+_IN_TEAM = ".in_team"
 
 
 class ModuleEmitter:
     """Writes one LLVM module.
 
     Every PrimFunc ``f`` becomes ``void tw.f(ptr ..., i64 ...)`` with the parameters in order, buffers as addresses and
-    variables as i64; each entry also ``void tw.f.packed(ptr)``, which takes them as an array of 64-bit integers.
+    variables as i64; each entry also ``void tw.f.packed(ptr)``, which takes them as an array of 64-bit integers. For a
+    target with several threads ``tw.f`` takes a team behind them (:mod:`~tilewright.codegen.llvm.team`), or null:
+    ``tw.f.packed`` gathers one if ``f`` forks more than once.
     """
 
-    def __init__(self, functions: Sequence[PrimFunc], target: Target, entry_names: Collection[str]) -> None:
+    def __init__(
+        self,
+        functions: Sequence[PrimFunc],
+        target: Target,
+        entry_names: Collection[str],
+        elsewhere: Sequence[PrimFunc] = (),
+    ) -> None:
         self.target = target
+        self.has_teams = target.num_threads != 1
         self.text = Module(target.has_half_conversions)
         self.functions: dict[str, PrimFunc] = {}
         self.entry_names = frozenset(entry_names)
@@ -38,6 +53,7 @@ class ModuleEmitter:
         missing = sorted(self.entry_names - self.functions.keys())
         if missing:
             raise CodegenError(f"no function is called {', '.join(missing)}; found {', '.join(sorted(self.functions))}")
+        self._known = {func.name: func for func in elsewhere} | self.functions
         self._parallel = {name: has_parallel_loop(func.body) for name, func in self.functions.items()}
         self._emitted: set[tuple[str, bool]] = set()
 
@@ -61,7 +77,7 @@ class ModuleEmitter:
         name = call.name[1:]
         func = self.functions.get(name)
         if func is None:
-            return self.text.declare(PREFIX + name, "void", kinds)
+            return self.text.declare(PREFIX + name, "void", [*kinds, "ptr"] if self.has_teams else kinds)
         expected = ["ptr" if isinstance(param, Buffer) else "i64" for param in func.params]
         if expected != kinds:
             caller.error(call, f"@{name} takes ({', '.join(expected)}), found ({', '.join(kinds)})")
@@ -87,32 +103,84 @@ class ModuleEmitter:
         symbol = PREFIX + func.name + (_SERIAL if second else "")
         emitter = FunctionEmitter(self, func, symbol, serial)
         params = bind_parameters(emitter, func)
+        if self.has_teams:
+            params.append("ptr %team")
+            emitter.team = "%team"
         emitter.statement(func.body)
         entry = func.name in self.entry_names and not second
         linkage = "" if entry else "internal "
         header = f"define {linkage}void {global_name(symbol)}({', '.join(params)}) {self.attributes}"
         self.text.functions.append(emitter.finish(header))
         if entry:
-            self.text.functions.append(self._packed(func))
+            self._packed(func)
 
-    def _packed(self, func: PrimFunc) -> str:
-        lines, args = [], []
+    def _packed(self, func: PrimFunc) -> None:
+        """The function that takes its parameters as an array, and gathers a team if ``func`` has work for one."""
+        name = PREFIX + func.name
+        forks = several_forks(func, self._known) if self.has_teams else as_expr(False)
+        emitter = FunctionEmitter(self, func, name + PACKED, serial=True)
+        b = emitter.builder
+        if isinstance(forks, IntImm):
+            if forks.value:
+                self._gather(emitter, func)
+            else:
+                self._call_unpacked(emitter, func)
+        else:
+            for position, param in enumerate(func.params):
+                if isinstance(param, Var):
+                    value = b.value(f"load i64, ptr {_place(b, position)}, align 8")
+                    emitter.values[param] = arithmetic.cast(b, INT64, param.dtype, value)
+            together, alone, end = b.fresh("together"), b.fresh("alone"), b.fresh("end")
+            b.branch_if(emitter.expr(forks), together, alone)
+            for label, write in ((together, self._gather), (alone, self._call_unpacked)):
+                b.label(label)
+                with b.scope():
+                    write(emitter, func)
+                b.branch(end)
+            b.label(end)
+        self.text.functions.append(
+            emitter.finish(f"define void {global_name(name + PACKED)}(ptr %args) {self.attributes}")
+        )
+
+    def _gather(self, emitter: FunctionEmitter, func: PrimFunc) -> None:
+        """Run ``func`` with a team, for which it becomes a function of one address."""
+        inner = FunctionEmitter(self, func, PREFIX + func.name + _IN_TEAM, serial=True)
+        inner.team = "%team"
+        self._call_unpacked(inner, func)
+        symbol = global_name(inner.symbol)
+        self.text.functions.append(
+            inner.finish(f"define internal void {symbol}(ptr %args, ptr %team) {self.attributes}")
+        )
+        threads = available_threads(emitter)
+        run = self.text.declare(RUN_TEAM, "void", ["ptr", "ptr", "i32"])
+        emitter.builder.emit(f"call void {run}(ptr {symbol}, ptr %args, i32 {threads})")
+
+    def _call_unpacked(self, emitter: FunctionEmitter, func: PrimFunc) -> None:
+        b, args = emitter.builder, []
         for position, param in enumerate(func.params):
             kind = "ptr" if isinstance(param, Buffer) else "i64"
-            lines.append(f"  %p{position} = getelementptr inbounds i64, ptr %args, i64 {position}")
-            lines.append(f"  %v{position} = load {kind}, ptr %p{position}, align 8")
-            args.append(f"{kind} %v{position}")
-        name = global_name(PREFIX + func.name + PACKED)
-        call = f"  call void {global_name(PREFIX + func.name)}({', '.join(args)})"
-        head = f"define void {name}(ptr %args) {self.attributes} {{"
-        return "\n".join([head, *lines, call, "  ret void", "}", ""])
+            args.append(f"{kind} {b.value(f'load {kind}, ptr {_place(b, position)}, align 8')}")
+        if self.has_teams:
+            args.append(f"ptr {emitter.team}")
+        b.emit(f"call void {global_name(PREFIX + func.name)}({', '.join(args)})")
 
 
-def emit_llvm_ir(functions: Sequence[PrimFunc], target: Target, entry_names: Collection[str] | None = None) -> str:
-    """The LLVM IR of ``functions`` as text; ``entry_names`` (default: all) are visible from outside.
+def _place(b: Builder, position: int) -> str:
+    """Where the parameter at ``position`` lies in the array of all."""
+    return b.pure(f"getelementptr inbounds i64, ptr %args, i64 {position}")
+
+
+def emit_llvm_ir(
+    functions: Sequence[PrimFunc],
+    target: Target,
+    entry_names: Collection[str] | None = None,
+    elsewhere: Sequence[PrimFunc] = (),
+) -> str:
+    """The LLVM IR of ``functions`` as text; ``entry_names`` (default: all) are visible from outside. Those called that
+    stand ``elsewhere``, in another module, are declared.
 
     Raises:
         CodegenError: a program holds something that cannot be expressed; the place is underlined.
     """
     names = [func.name for func in functions] if entry_names is None else entry_names
-    return ModuleEmitter(functions, target, names).emit()
+    return ModuleEmitter(functions, target, names, elsewhere).emit()

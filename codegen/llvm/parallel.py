@@ -1,10 +1,7 @@
-"""Parallel loops: their bodies become functions that numba's threading layer calls.
+"""Parallel loops: their bodies become functions that several threads call.
 
-``numba_parallel_for(task, args, dims, steps, data, inner_ndim, array_count, num_threads)`` splits ``dims[0]`` items
-among threads and calls ``task(args, dims, steps, data)`` with the addresses ``args[i]`` moved by ``steps[i]`` bytes for
-each item before, and with ``dims[0]`` the number of items that this call has to do (which may be zero). One address
-that starts at null and moves by one byte is then the number of the first item: no array of indices is needed. All
-three layers (TBB, OpenMP, workqueue) behave so; their calls differ in size, so items are grains of several iterations.
+A fork hands ``void task(i64 first, i64 count, ptr data)`` to :data:`~tilewright.codegen.llvm.team.FORK`: it does that
+many *items* from ``first`` on, each a grain of several iterations, with what the loop captured at ``data``.
 """
 
 from __future__ import annotations
@@ -14,6 +11,7 @@ from typing import TYPE_CHECKING
 from tilewright.codegen.analysis import captured, written_buffers
 from tilewright.codegen.llvm import arithmetic
 from tilewright.codegen.llvm.memory import STACK_ALIGNMENT, pointer_attributes
+from tilewright.codegen.llvm.team import FORK
 from tilewright.codegen.llvm.text import global_name, value_type
 from tilewright.tensorir.dtype import INT32, INT64
 from tilewright.tensorir.expr import Expr, as_expr
@@ -22,17 +20,16 @@ from tilewright.tensorir.stmt import For
 if TYPE_CHECKING:
     from tilewright.codegen.llvm.function import FunctionEmitter
 
-PARALLEL_FOR = "numba_parallel_for"
 #: An i32: how many threads the pool has. More than that must not be asked for: workqueue would wait for ever.
 THREAD_LIMIT = "tilewright_thread_limit"
 #: Items for each thread if the loop does not say: enough to even out a busy core, few enough to cost nothing.
 ITEMS_PER_THREAD = 8
 
-_TASK_PARAMS = "ptr %args, ptr %dims, ptr %steps, ptr %data"
+_TASK_PARAMS = "i64 %item, i64 %count, ptr %data"
 
 
 def emit_parallel_loop(emitter: FunctionEmitter, loop: For) -> None:
-    """Write ``loop`` as a call of the threading layer.
+    """Write ``loop`` as work for the threads of a team.
 
     Annotations of the loop: ``parallel_if``, an expression: where it is false the loop runs in the calling thread;
     ``grain``, a number of iterations for one work item.
@@ -69,11 +66,7 @@ def _launch(emitter: FunctionEmitter, loop: For, body: str, captures: list[tuple
     task = _emit_task(emitter, body, [kind for kind, _ in captures])
     first = emitter.int64(loop.min)
     extent = emitter.int64(loop.extent)
-    limit = f"@{THREAD_LIMIT}"
-    b.module.declarations[limit] = f"{limit} = external global i32"
-    available = b.value(f"load i32, ptr {limit}, align 4")
-    wanted = str(emitter.target.num_threads)
-    threads = b.call("llvm.smin.i32", INT32, [("i32", available), ("i32", wanted)])
+    threads = available_threads(emitter)
     grain = _grain(emitter, loop, extent, threads)
     last = b.pure(f"add nsw i64 {extent}, {b.pure(f'sub nsw i64 {grain}, 1')}")
     items = b.pure(f"sdiv i64 {last}, {grain}")
@@ -87,7 +80,7 @@ def _launch(emitter: FunctionEmitter, loop: For, body: str, captures: list[tuple
     b.branch_if(condition, fork, alone)
     b.label(fork)
     with b.scope():
-        _call_layer(emitter, task, [("i64", first), ("i64", extent), ("i64", grain), *captures], items, threads)
+        _fork(emitter, task, [("i64", first), ("i64", extent), ("i64", grain), *captures], items, threads)
     b.branch(join)
     b.label(alone)
     with b.scope():
@@ -96,6 +89,14 @@ def _launch(emitter: FunctionEmitter, loop: For, body: str, captures: list[tuple
         b.emit(f"call void {body}({', '.join(f'{kind} {x}' for kind, x in passed)})")
     b.branch(join)
     b.label(join)
+
+
+def available_threads(emitter: FunctionEmitter) -> str:
+    """How many threads may run: those of the target, as far as the pool has them."""
+    b, limit = emitter.builder, f"@{THREAD_LIMIT}"
+    b.module.declarations[limit] = f"{limit} = external global i32"
+    available = b.value(f"load i32, ptr {limit}, align 4")
+    return b.call("llvm.smin.i32", INT32, [("i32", available), ("i32", str(emitter.target.num_threads))])
 
 
 def _grain(emitter: FunctionEmitter, loop: For, extent: str, threads: str) -> str:
@@ -114,32 +115,23 @@ def _grain(emitter: FunctionEmitter, loop: For, extent: str, threads: str) -> st
     return b.call("llvm.smax.i64", INT64, [("i64", grain), ("i64", "1")])
 
 
-def _call_layer(emitter: FunctionEmitter, task: str, fields: list[tuple[str, str]], items: str, threads: str) -> None:
+def _fork(emitter: FunctionEmitter, task: str, fields: list[tuple[str, str]], items: str, threads: str) -> None:
     b = emitter.builder
     struct = f"{{ {', '.join(kind for kind, _ in fields)} }}"
     data = b.slot(struct, STACK_ALIGNMENT, "captured")
     for position, (kind, value) in enumerate(fields):
         field = b.pure(f"getelementptr inbounds {struct}, ptr {data}, i32 0, i32 {position}")
         b.emit(f"store {kind} {value}, ptr {field}")
-    args, dims, steps = (b.slot(kind, 8, name) for kind, name in (("ptr", "args"), ("i64", "dims"), ("i64", "steps")))
-    b.emit(f"store ptr null, ptr {args}")
-    b.emit(f"store i64 {items}, ptr {dims}")
-    b.emit(f"store i64 1, ptr {steps}")
-    layer = b.module.declare(PARALLEL_FOR, "void", ["ptr", "ptr", "ptr", "ptr", "ptr", "i64", "i64", "i32"])
-    b.emit(
-        f"call void {layer}(ptr {task}, ptr {args}, ptr {dims}, ptr {steps}, ptr {data}, i64 0, i64 1, i32 {threads})"
-    )
+    fork = b.module.declare(FORK, "void", ["ptr", "ptr", "ptr", "i64", "i32"])
+    b.emit(f"call void {fork}(ptr {emitter.team}, ptr {task}, ptr {data}, i64 {items}, i32 {threads})")
 
 
 def _emit_task(emitter: FunctionEmitter, body: str, kinds: list[str]) -> str:
-    """The function that the layer calls: finds its range of iterations and the captured values, and calls ``body``."""
+    """The function that threads call: finds its range of iterations and the captured values, and calls ``body``."""
     name = global_name(body[1:].strip('"') + ".task")
     struct = f"{{ {', '.join(['i64', 'i64', 'i64', *kinds])} }}"
     lines = [
         f"define internal void {name}({_TASK_PARAMS}) {emitter.module.attributes} {{",
-        "  %base = load ptr, ptr %args",
-        "  %item = ptrtoint ptr %base to i64",
-        "  %count = load i64, ptr %dims",
         "  %next = add nsw i64 %item, %count",
     ]
     for position, kind in enumerate(["i64", "i64", "i64", *kinds]):

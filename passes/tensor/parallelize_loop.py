@@ -2,7 +2,7 @@
 
     for i in parallel(4):                           for i in range(4):
         b[i] = a[i]                          ->         b[i] = a[i]
-    for i in parallel(n):                           for i in parallel(n) annotations {"parallel_if": n * 4 >= 80000}:
+    for i in parallel(n):                           for i in parallel(n) annotations {"parallel_if": n * 4 >= 20000}:
         b[i] = a[i]                                     b[i] = a[i]
 
 The work of a loop is estimated in scalar instructions. Loops of constant work below ``min_work`` become serial; for
@@ -55,10 +55,10 @@ class ParallelizeLoopConfig:
     """Options of ``ParallelizeLoop``."""
 
     min_work: int = dataclasses.field(
-        default=80_000,
+        default=20_000,
         metadata={
-            "doc": "scalar operations below which a loop runs on one thread; the default takes about 20 microseconds, "
-            "ten times what starting and joining threads takes"
+            "doc": "scalar operations below which a loop runs on one thread; the default takes about 5 microseconds, "
+            "ten times what a fork of threads that are there takes"
         },
     )
 

@@ -6,12 +6,15 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
 from tilewright.codegen.llvm import CompiledModule, call_primfunc, compile_module, emit_llvm_ir
+from tilewright.codegen.llvm.team import team_ir
 from tilewright.codegen.threads import ensure_threads
 from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.expr import Broadcast, Buffer, BufferLoad, Call, Ramp, Var, address_of, as_expr, call, const
@@ -19,6 +22,8 @@ from tilewright.tensorir.stmt import Allocate, BufferStore, Evaluate, For, LetSt
 from tilewright.tensorir.target import Target
 
 TARGET = Target("llvm", num_threads=2)
+
+Check = Callable[[CompiledModule, PrimFunc], None]
 
 
 def scale_rows(annotations: dict[str, object] | None = None, kind: str = "parallel", dtype: str = "int64") -> PrimFunc:
@@ -66,6 +71,38 @@ def test_iterations_run_once_each(dtype: str) -> None:
     check_rows(compile_module([func], TARGET), func)
 
 
+def there_and_back(least: int = 0) -> PrimFunc:
+    """x = y reversed and y = x reversed plus 1 in turns, and how often each element of y was written; by threads from
+    ``least`` elements on."""
+    n, steps, i, step = Var("n"), Var("steps"), Var("i"), Var("step")
+    x, y, count = (Buffer(name, (n,)) for name in ("x", "y", "count"))
+    notes: dict[str, object] = {"grain": 1, "parallel_if": n >= least} if least else {"grain": 1}
+    loops = (
+        For(i, as_expr(0), n, "parallel", BufferStore(x, y[n - 1 - i], (i,)), notes),
+        For(i, as_expr(0), n, "parallel", BufferStore(y, x[n - 1 - i] + 1.0, (i,)), notes),
+        For(i, as_expr(0), n, "parallel", BufferStore(count, count[i] + 1.0, (i,)), notes),
+    )
+    return PrimFunc("turns", (x, y, count, n, steps), For(step, as_expr(0), steps, "serial", sequence(*loops)))
+
+
+def check_turns(compiled: CompiledModule, func: PrimFunc) -> None:
+    for size, steps in ((1, 300), (2, 300), (3, 300), (7, 200), (64, 200), (1000, 10)):
+        x, count = np.zeros(size, np.float32), np.zeros(size, np.float32)
+        y = np.arange(size, dtype=np.float32)
+        call_primfunc(compiled, func, x, y, count, size, steps)
+        assert (y == np.arange(size) + steps).all(), size
+        assert (count == steps).all(), size
+
+
+def test_loops_of_a_call_wait_for_each_other() -> None:
+    func = there_and_back()
+    compiled = compile_module([func], TARGET)
+    for _ in range(20):
+        check_turns(compiled, func)
+    func = there_and_back(least=10)
+    check_turns(compile_module([func], TARGET), func)
+
+
 LAYER_SCRIPT = """
 import importlib.util, sys, threading
 spec = importlib.util.spec_from_file_location("cases", sys.argv[1])
@@ -75,19 +112,22 @@ print(cases.ensure_threads())
 func = cases.scale_rows()
 compiled = cases.compile_module([func], cases.Target("llvm", num_threads=64))
 cases.check_rows(compiled, func)
-cases.run_from_several_threads(compiled, func)
+cases.run_from_several_threads(cases.check_rows, compiled, func)
+func = cases.there_and_back()
+compiled = cases.compile_module([func], cases.Target("llvm", num_threads=64))
+cases.run_from_several_threads(cases.check_turns, compiled, func)
 print("right")
 """
 
 
-def run_from_several_threads(compiled: CompiledModule, func: PrimFunc) -> None:
+def run_from_several_threads(check: Check, compiled: CompiledModule, func: PrimFunc) -> None:
     """Call one function from four Python threads at once, many times."""
     failures: list[BaseException] = []
 
     def work() -> None:
         try:
             for _ in range(20):
-                check_rows(compiled, func)
+                check(compiled, func)
         except BaseException as error:
             failures.append(error)
 
@@ -99,12 +139,13 @@ def run_from_several_threads(compiled: CompiledModule, func: PrimFunc) -> None:
     assert not failures, failures[0]
 
 
+@pytest.mark.parametrize("threads", [1, 2, 5])
 @pytest.mark.parametrize("layer", ["tbb", "omp", "workqueue", "default"])
-def test_every_threading_layer(layer: str) -> None:
+def test_every_threading_layer(layer: str, threads: int) -> None:
     has_tbb = Path(sys.prefix, "lib", "libtbb.so.12").exists()
     if layer == "tbb" and not has_tbb:
         pytest.skip("TBB is not installed")
-    environment = {**os.environ, "NUMBA_THREADING_LAYER": layer, "NUMBA_NUM_THREADS": "2"}
+    environment = {**os.environ, "NUMBA_THREADING_LAYER": layer, "NUMBA_NUM_THREADS": str(threads)}
     done = subprocess.run(
         [sys.executable, "-c", LAYER_SCRIPT, __file__], env=environment, capture_output=True, text=True, timeout=60
     )
@@ -115,7 +156,9 @@ def test_every_threading_layer(layer: str) -> None:
 
 def test_several_python_threads_share_one_function() -> None:
     func = scale_rows()
-    run_from_several_threads(compile_module([func], TARGET), func)
+    run_from_several_threads(check_rows, compile_module([func], TARGET), func)
+    func = there_and_back()
+    run_from_several_threads(check_turns, compile_module([func], TARGET), func)
 
 
 def test_starting_threads_again_changes_nothing() -> None:
@@ -164,13 +207,60 @@ def test_functions_call_functions_of_other_modules() -> None:
 def test_a_loop_inside_of_a_parallel_loop_does_not_fork_again() -> None:
     text = emit_llvm_ir([caller("parallel"), add_one()], TARGET, ["main"])
     serial = text[text.index("define internal void @tw.exp.serial(") :]
-    assert "numba_parallel_for" not in serial[: serial.index("\n}")]
+    assert "tilewright_fork" not in serial[: serial.index("\n}")]
     assert "call void @tw.exp.serial(" in text
-    assert emit_llvm_ir([scale_rows(kind="parallel")], TARGET).count("call void @numba_parallel_for") == 1
+    assert emit_llvm_ir([scale_rows(kind="parallel")], TARGET).count("call void @tilewright_fork") == 1
+
+
+def packed(text: str, name: str) -> str:
+    """The function that takes the parameters of ``name`` as an array."""
+    start = text.index(f"define void @tw.{name}.packed(")
+    return text[start : text.index("\n}", start)]
+
+
+def test_a_function_that_forks_once_gathers_no_team() -> None:
+    assert "tilewright_run_team" not in emit_llvm_ir([scale_rows()], TARGET)
+
+
+def test_a_function_that_forks_several_times_gathers_a_team_once() -> None:
+    text = emit_llvm_ir([there_and_back()], TARGET)
+    assert packed(text, "turns").count("call void @tilewright_run_team") == 1
+    assert "br i1" not in packed(text, "turns")
+    assert text.count("call void @tilewright_fork(ptr %team") == 3
+
+
+def test_a_function_gathers_no_team_for_loops_that_are_too_small() -> None:
+    lines = packed(emit_llvm_ir([there_and_back(least=1000)], TARGET), "turns")
+    assert lines.index("icmp") < lines.index("br i1") < lines.index("call void @tilewright_run_team")
+    assert lines.count("call void @tw.turns(") == 1  # without a team
+
+
+def test_calls_hand_their_team_on() -> None:
+    text = emit_llvm_ir([caller("serial"), add_one()], TARGET, ["main"])
+    assert "call void @tilewright_run_team" in packed(text, "main")
+    start = text.index("define void @tw.main(")
+    assert "ptr %team)" in text[start : text.index("\n}", start)].split("call void @tw.exp")[1]
+    # Known elsewhere, it counts too; what it does is not known otherwise.
+    assert "tilewright_run_team" in emit_llvm_ir([caller("serial")], TARGET, ["main"], [add_one()])
+    assert "tilewright_run_team" not in emit_llvm_ir([caller("serial")], TARGET, ["main"])
+
+
+@pytest.mark.parametrize("processor", ["x86_64", "aarch64", "riscv64"])
+@pytest.mark.parametrize("yields", [True, False])
+def test_teams_are_for_every_processor(processor: str, yields: bool) -> None:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    module = llvm.parse_assembly(team_ir(processor, yields), llvm.create_context())
+    module.triple = f"{processor}-unknown-linux-gnu"
+    module.verify()
+    features = "+a" if processor.startswith("riscv") else ""
+    machine = llvm.Target.from_triple(module.triple).create_target_machine(features=features)
+    text = machine.emit_assembly(module)
+    assert ("tilewright_yield" in text) == yields
 
 
 def test_one_thread_needs_no_layer() -> None:
-    assert "numba_parallel_for" not in emit_llvm_ir([scale_rows()], Target("llvm", num_threads=1))
+    assert "tilewright_fork" not in emit_llvm_ir([scale_rows()], Target("llvm", num_threads=1))
 
 
 def test_compiling_in_several_threads() -> None:

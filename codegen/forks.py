@@ -1,0 +1,71 @@
+"""How often a function forks: whether its threads should stay together for all of a call."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+
+from tilewright.tensorir.expr import Call, Expr, IntImm, Var, as_expr, cast
+from tilewright.tensorir.functor import free_vars, substitute
+from tilewright.tensorir.stmt import Allocate, Evaluate, For, IfThenElse, LetStmt, PrimFunc, SeqStmt, Stmt
+
+
+def several_forks(func: PrimFunc, functions: Mapping[str, PrimFunc]) -> Expr:
+    """Whether a call of ``func`` comes to more than one parallel loop that is worth threads, as far as its parameters
+    say: a condition over them. Functions that it calls are looked up in ``functions``; others count for nothing.
+    """
+    found = _forks(func, functions, {})
+    if len(found) < 2 and not any(repeated for _, repeated in found):
+        return as_expr(False)
+    conditions = {str(condition): condition for condition, _ in found}
+    if any(isinstance(condition, IntImm) and condition.value for condition in conditions.values()):
+        return as_expr(True)
+    return functools.reduce(lambda a, b: a | b, conditions.values())
+
+
+#: The conditions on which parallel loops fork, and whether each stands in another loop.
+_Forks = list[tuple[Expr, bool]]
+
+
+def _forks(func: PrimFunc, functions: Mapping[str, PrimFunc], known: dict[str, _Forks]) -> _Forks:
+    found: _Forks = []
+    variables = set(func.variables)
+
+    def add(condition: Expr, repeated: bool) -> None:
+        if not variables.issuperset(free_vars(condition)):
+            condition = as_expr(True)
+        if not (isinstance(condition, IntImm) and not condition.value):
+            found.append((condition, repeated))
+
+    def visit(stmt: Stmt, repeated: bool) -> None:
+        if isinstance(stmt, For):
+            if stmt.kind == "parallel":
+                add(as_expr(stmt.annotations.get("parallel_if", True)), repeated)
+            else:
+                visit(stmt.body, True)
+        elif isinstance(stmt, SeqStmt):
+            for part in stmt.stmts:
+                visit(part, repeated)
+        elif isinstance(stmt, IfThenElse):
+            visit(stmt.then_body, repeated)
+            if stmt.else_body is not None:
+                visit(stmt.else_body, repeated)
+        elif isinstance(stmt, (LetStmt, Allocate)):
+            visit(stmt.body, repeated)
+        elif isinstance(stmt, Evaluate) and isinstance(stmt.value, Call):
+            callee = functions.get(stmt.value.name[1:]) if stmt.value.name.startswith("@") else None
+            if callee is None:
+                return
+            if callee.name not in known:
+                known[callee.name] = []  # a function that calls itself
+                known[callee.name] = _forks(callee, functions, known)
+            values = {
+                param: cast(param.dtype, arg)
+                for param, arg in zip(callee.params, stmt.value.args, strict=True)
+                if isinstance(param, Var)
+            }
+            for condition, inner in known[callee.name]:
+                add(substitute(condition, values), repeated or inner)
+
+    visit(func.body, False)
+    return found
