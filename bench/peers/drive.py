@@ -34,9 +34,11 @@ OURS, LIMIT = "tilewright", "limit"
 #: How long a worker may take to load a model and make its first call, and for every later request.
 LOAD_SECONDS, CALL_SECONDS = 120.0, 30.0
 LEAST_ROUNDS, MOST_ROUNDS = 5, 300
-#: A turn of a call shorter than ``LONG`` seconds begins with untimed ones, for ``WARM`` seconds (by number of threads,
-#: which have to wake up): other processes have just filled the caches. Calls under ``TURN`` are repeated for as long.
-LONG, WARM, WARM_THREADS, TURN = 0.05, 0.002, 0.008, 0.001
+#: A turn of a call shorter than ``LONG`` seconds begins with untimed ones, for ``WARM`` seconds: other processes have
+#: just filled the caches. Several threads have to wake up, too, sometimes all on one core, until the system moves one:
+#: they get ``WARM_THREADS`` seconds, or one call, if that is shorter than ``LONG_THREADS``. Calls under ``TURN`` are
+#: repeated for as long.
+LONG, WARM, LONG_THREADS, WARM_THREADS, TURN = 0.05, 0.002, 0.5, 0.008, 0.001
 #: Above this a result counts as wrong, and its library is left out.
 TOLERANCE = 1e-2
 #: A probe of the multiply-adds does at most as many: its rate is what counts.
@@ -280,7 +282,8 @@ def _measure(row: Row, workers: dict[str, Worker], budget: float) -> None:
         except WorkerError as error:
             _drop(name, str(error), row, workers)
             continue
-        warm = 0.0 if once > LONG else WARM if row.threads == 1 else WARM_THREADS
+        long, warm = (LONG, WARM) if row.threads == 1 else (LONG_THREADS, WARM_THREADS)
+        warm = 0.0 if once > long else warm
         turns[name] = max(1, min(1000, round(TURN / max(once, 1e-7)))), warm
     names = list(workers)
     times: dict[str, list[float]] = {name: [] for name in names}
