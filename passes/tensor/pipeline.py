@@ -14,6 +14,7 @@ from tilewright.passes.tensor.lower_blocks import LowerBlocks
 from tilewright.passes.tensor.lower_intrin import LowerIntrin
 from tilewright.passes.tensor.name_indices import NameIndices
 from tilewright.passes.tensor.parallelize_loop import ParallelizeLoop
+from tilewright.passes.tensor.prefetch_panels import PrefetchPanels
 from tilewright.passes.tensor.remove_no_op import RemoveNoOp
 from tilewright.passes.tensor.simplify import Simplify
 from tilewright.passes.tensor.storage_rewrite import StorageRewrite
@@ -59,6 +60,7 @@ def tensor_pipeline(target: Target | None = None) -> Sequential:
             Simplify(),
             DotProduct(target),
             InterleaveStores(),
+            PrefetchPanels(target),
             LowerIntrin(target),
             RemoveNoOp(),
             VerifyMemory(),

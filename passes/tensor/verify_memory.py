@@ -28,7 +28,7 @@ from tilewright.passes.tensor.storage_rewrite import constant_bytes
 from tilewright.tensorir.arith.region import lower_bound_expr, upper_bound_expr
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.errors import VerifyError
-from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Expr, IntImm, Ramp, Var
+from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Expr, IntImm, Ramp, Var
 from tilewright.tensorir.functor import uses_var
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.printer import underline
@@ -101,6 +101,16 @@ class _MemoryVerifier(ScopedMutator):
     def mutate_BufferLoad(self, op: BufferLoad) -> Expr:
         self._check(op)
         return self.generic_mutate(op)  # type: ignore[no-any-return]
+
+    def mutate_Call(self, op: Call) -> Expr:
+        if op.name != "prefetch":
+            return self.generic_mutate(op)  # type: ignore[no-any-return]
+        (place,) = op.args  # a hint: no access, so it may miss the buffer
+        assert isinstance(place, BufferLoad)
+        if place.buffer not in self.defined:
+            self.fail(place, f"buffer {place.buffer.name} is not defined here")
+        self.mutate_all(place.indices)
+        return op
 
     def mutate_BufferStore(self, op: BufferStore) -> Stmt:
         self._check(op)

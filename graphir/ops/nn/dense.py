@@ -66,6 +66,9 @@ def panels(
     elif lanes == 1 or weight.dtype is not compute_type(weight.dtype) or not weight.dtype.is_float:
         return f"its weight has elements of type {weight.dtype!s}"
     vectors = min(4 if machine.vector_registers >= 32 else 2, max(1, -(-units // lanes)))
+    if isinstance(inputs, int):  # PrefetchPanels fetches a panel while tiles use the one before
+        while vectors > 2 and 2 * inputs * vectors * lanes * weight.dtype.bytes > machine.cache_bytes(2):
+            vectors //= 2
     target = f"OI{lanes * vectors}o{together}"
     attrs = DenseAttrs(units, target, out_dtype)
     return LayoutChoice(("", plain, ""), ("", target, ""), attrs, "nn.dense", once=(1,))

@@ -1,0 +1,163 @@
+"""PrefetchPanels: the next panel of a large operand is fetched while tiles use the one before."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import graphir as gi
+from tilewright.codegen.llvm import call_primfunc, compile_module
+from tilewright.passes import PassContext
+from tilewright.passes.tensor.prefetch_panels import prefetch_panels
+from tilewright.tensorir import interpret, parse
+from tilewright.tensorir.target import Target
+
+TARGET = Target("llvm", mcpu="x86-64-v3", mtriple="x86_64-unknown-linux-gnu", num_threads=1)
+fetch = functools.partial(prefetch_panels, target=TARGET)
+
+PANELS = """
+primfunc @f(
+  A: Buffer[(4096,), float32], W: Buffer[(65536,), float32], C: Buffer[(2048,), float32]
+) attrs {"num_outputs": 1} {
+  for o in parallel(16) {
+    for t in range(16) {
+      allocate c: Buffer[(8,), float32, register]
+      c[ramp(0, 1, 8)] = broadcast(0.0, 8)
+      for k in range(256) {
+        FETCH
+        c[ramp(0, 1, 8)] = c[ramp(0, 1, 8)] + broadcast(A[t * 256 + k], 8) * W[ramp(o * 4096 + k * 16, 1, 8)]
+        c[ramp(0, 1, 8)] = c[ramp(0, 1, 8)] + broadcast(A[t * 256 + k], 8) * W[ramp(o * 4096 + k * 16 + 8, 1, 8)]
+      }
+      C[ramp(o * 128 + t * 8, 1, 8)] = c[ramp(0, 1, 8)]
+    }
+  }
+}
+"""
+# The first 12 of 16 tiles of 256 steps fetch 4,096 elements: 4 / 3 in each step, rounded up to sixteenths.
+FETCH = "prefetch(W[o * 4096 + t * 352 + k + k * 3 // 8 + 4096])"
+
+
+def without(text: str = PANELS) -> str:
+    return text.replace("        FETCH\n", "")
+
+
+def changed(*pairs: tuple[str, str]) -> str:
+    """The panels with some words in place of others."""
+    text = without()
+    for old, new in pairs:
+        assert old in text
+        text = text.replace(old, new)
+    return text
+
+
+def test_each_step_fetches_a_part_of_the_next_panel(rewrites: Any) -> None:
+    rewrites(fetch, without(), PANELS.replace("FETCH", FETCH))
+
+
+def test_few_tiles_fetch_several_lines_a_step(rewrites: Any) -> None:
+    # The first 96 of 128 steps fetch 43 elements each, which are three lines.
+    before = changed(("range(16)", "range(2)"), ("range(256)", "range(64)"), ("k * 16", "k * 64"))
+    before = before.replace(
+        "c[ramp(0, 1, 8)] = c[ramp(0, 1, 8)] + broadcast(A[t * 256 + k], 8) * W[ramp(o * 4096 + k * 64 + 8, 1, 8)]\n",
+        "".join(
+            f"c[ramp(0, 1, 8)] = c[ramp(0, 1, 8)] + broadcast(A[t * 256 + k], 8)"
+            f" * W[ramp(o * 4096 + k * 64 + {place}, 1, 8)]\n"
+            for place in range(8, 64, 8)
+        ),
+    )
+    lines = "".join(f"prefetch(W[o * 4096 + t * 2752 + k * 43 + {place}])\n" for place in (4096, 4112, 4128))
+    rewrites(fetch, before, before.replace("range(64) {\n", "range(64) {\n" + lines))
+
+
+def test_tasks_that_share_a_panel_share_the_work(rewrites: Any) -> None:
+    before = changed(("o * 4096", "o // 2 * 4096"), ("parallel(16)", "parallel(32)"), ("(2048,)", "(4096,)"))
+    fetched = "prefetch(W[o // 2 * 4096 + o % 2 * 2816 + t * 176 + k * 11 // 16 + 4096])\n"
+    rewrites(fetch, before, before.replace("range(256) {\n", "range(256) {\n" + fetched))
+
+
+def test_a_number_of_steps_that_does_not_divide_the_panel_fetches_little_more(rewrites: Any) -> None:
+    before = changed(("range(16)", "range(20)"), ("(4096,)", "(5120,)"), ("(2048,)", "(2560,)"), ("o * 128", "o * 160"))
+    fetched = "prefetch(W[o * 4096 + t * 288 + k + k // 8 + 4096])\n"  # 18 / 16 of 3,840 are 4,320
+    rewrites(fetch, before, before.replace("range(256) {\n", "range(256) {\n" + fetched))
+
+
+def test_names_for_parts_of_places_are_seen_through(rewrites: Any) -> None:
+    named = changed(
+        ("for t in", "let base: int64 = o * 4096\n    for t in"), ("o * 4096 + k * 16, ", "base + k * 16, ")
+    )
+    after = named.replace("range(256) {\n", "range(256) {\n" + FETCH + "\n")
+    rewrites(fetch, named, after)
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        [("range(16)", "range(1)")],  # read once: the machine sees that it is read in order
+        [("o * 4096 + k", "k")],  # one panel for all
+        [("o * 4096 + k", "o * o * 4096 + k"), ("parallel(16)", "parallel(4)")],  # at places that are no panels
+        [
+            ("A[t * 256 + k]", "A[k]"),
+            ("ramp(o * 4096", "ramp(o * 4096 + t * 8"),
+            ("65536", "66000"),
+        ],  # every tile reads other elements
+        [
+            ("k * 16", "k"),
+            ("o * 4096", "o * 16384"),
+            ("65536", "262144"),
+        ],  # a small part of what lies between two panels
+        [("65536", "12288"), ("parallel(16)", "parallel(3)")],  # small
+        [("o * 4096", "o * 512"), ("range(256)", "range(32)")],  # small panels
+        [
+            ("65536", "6553600"),
+            ("o * 4096", "o * 409600"),
+            ("range(256)", "range(25600)"),
+            ("A[t * 256 + k]", "A[t]"),
+        ],  # two fill the cache
+        [("C[ramp(o * 128 + t * 8, 1, 8)]", "W[ramp(o * 128 + t * 8, 1, 8)]"), ('": 1', '": 2')],  # written
+        [("for t in range", "for t in parallel"), ("for o in parallel", "for o in range")],
+    ],
+)
+def test_others_stay(rewrites: Any, pairs: list[tuple[str, str]]) -> None:
+    rewrites(fetch, changed(*pairs), changed(*pairs))
+
+
+def test_an_unknown_number_of_tiles_fetches_a_line_a_step(rewrites: Any) -> None:
+    before = changed(
+        ("range(16)", "range(n)"), ("C: Buffer[(2048,), float32]", "C: Buffer[(2048,), float32], n: int64")
+    )
+    after = before.replace("range(256) {\n", "range(256) {\nprefetch(W[o * 4096 + t * 4096 + k * 16 + 4096])\n")
+    rewrites(fetch, before, after)
+
+
+def test_the_numba_target_keeps_its_loops(rewrites: Any) -> None:
+    rewrites(functools.partial(prefetch_panels, target=Target("numba")), without(), without())
+
+
+def test_results_stay_and_the_last_panel_has_no_next() -> None:
+    before = parse(without())
+    after = fetch(before)
+    assert "prefetch" in str(after)
+    rng = np.random.default_rng(3)
+    a, w = (rng.normal(size=size).astype(np.float32) for size in (4096, 65536))
+    expected = np.zeros(2048, np.float32)
+    interpret(before, a, w, expected)
+    for run in (interpret, lambda func, *args: call_primfunc(compile_module([func], Target("llvm")), func, *args)):
+        found = np.zeros_like(expected)
+        run(after, a, w, found)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize(("rows", "inputs"), [(49, 512), (128, 768), (128, 3072), ("n", 512)])
+def test_dense_layers_fetch_their_weights(rows: int | str, inputs: int) -> None:
+    rng = np.random.default_rng(4)
+    w, a = (rng.normal(size=(size, inputs)).astype(np.float32) for size in (256, 100 if rows == "n" else rows))
+    x = gi.var("x", shape=(rows, inputs))
+    with PassContext(opt_level=3):
+        built = tw.build(gi.IRModule.from_expr(gi.Function([x], gi.nn.dense(x, gi.const(w)))), target="llvm")
+    text = built.ir("lowered")
+    assert "prefetch(" in text
+    np.testing.assert_allclose(built(a), a.astype(np.float64) @ w.T, rtol=1e-4, atol=1e-3)
