@@ -12,6 +12,7 @@
 The panel of ``o`` is read again for every ``t``, from the second cache; the first time it comes from memory, and the
 multiply-adds of that ``t`` wait for it: the machine's own prefetching sees a new panel when it is there. Weights of a
 network do not fit into any cache, so each layer waits so, for a tenth of its time with 128 rows and more with fewer.
+The same holds for the rows of a tile where the other operand does not fit: they come in pieces, one behind the other.
 Here every iteration fetches a few bytes of the panel of ``o + 1``, so many that all of it has come when three
 quarters of ``t`` are done. Places behind the last panel do no harm: a prefetch is a hint.
 """
@@ -43,16 +44,20 @@ _PRECISION = 16
 #: Smaller panels are there before they could be fetched, and smaller operands are left in a cache by what made them.
 LEAST_PANEL, LEAST_OPERAND = 4 << 10, 64 << 10
 
+#: An element of at most so many bytes is one number for all lanes of a vector, or a few that are added together.
+NARROW = 8
+
 
 class _Panel(NamedTuple):
     """What an iteration of the loop ``outer`` reads of ``buffer``.
 
     Attributes:
-        first: the place of its first element.
+        first: the place of its first element (for one iteration of the loops ``fixed``).
         size: how many elements lie between it and the next one.
         sharing: so many neighbouring iterations of ``outer`` read the same.
         repeated: the loops that read it again, outermost first.
-        walked: the loops that walk through it, outermost first.
+        fixed: loops that walk through it in larger steps than ``size``, outermost first.
+        walked: the loops below, that walk through ``size`` elements.
     """
 
     buffer: Buffer
@@ -61,6 +66,7 @@ class _Panel(NamedTuple):
     outer: For
     sharing: int
     repeated: list[For]
+    fixed: list[For]
     walked: list[For]
 
 
@@ -74,7 +80,7 @@ class _Prefetcher(ScopedMutator):
         self.large = {
             param
             for param in func.params
-            if isinstance(param, Buffer) and param not in written and _bytes(param) >= LEAST_OPERAND
+            if isinstance(param, Buffer) and param not in written and not 0 < _bytes(param) < LEAST_OPERAND
         }
         self.loops: list[For] = []
         self.lets: dict[Var, Expr] = {}
@@ -106,40 +112,71 @@ class _Prefetcher(ScopedMutator):
 
     def _panel(self, buffer: Buffer, loads: list[BufferLoad]) -> _Panel | None:
         bases = []
-        lanes = 0
+        widths = []
         for load in loads:
             (index,) = load.indices
             if isinstance(index, Ramp) and isinstance(index.stride, IntImm) and index.stride.value == 1:
-                lanes += index.lanes
+                widths.append(index.lanes)
                 index = index.base
             elif index.dtype.lanes != 1:
                 return None
             else:
-                lanes += 1
+                widths.append(1)
             bases.append(substitute(index, self.lets))
-        groups: list[list[For]] = [[], []]  # the loops that walk through the panel, and those that read it again
+        nest = self._nest()
+        repeated: list[For] = []
         outer: For | None = None
-        for loop in reversed(self.loops):
-            used = any(uses_var(base, {loop.var}) for base in bases)
-            if used and groups[1]:
+        for loop in reversed(self.loops[: len(self.loops) - len(nest)]):
+            if any(uses_var(base, {loop.var}) for base in bases):
                 outer = loop
                 break
-            if loop.kind != "serial" or not (isinstance(loop.extent, IntImm) or not used):
+            if loop.kind != "serial":
                 return None
-            groups[not used].insert(0, loop)
-        walked, repeated = groups
-        if outer is None or not walked:
+            if not (isinstance(loop.extent, IntImm) and loop.extent.value == 1):
+                repeated.insert(0, loop)
+        if outer is None or not all(_is_walked(loop, bases) for loop in nest):
             return None
-        steps = math.prod(int(str(loop.extent)) for loop in walked)
         sharing, size = self._advance(bases, outer.var)
-        if not 0 < size <= 2 * steps * lanes:
-            return None
-        start: dict[Var, Expr] = {loop.var: loop.min for loop in walked}
         distances = [self.simplify(base - bases[0]) for base in bases]
-        if not all(isinstance(distance, IntImm) for distance in distances):
+        if size <= 0 or not all(isinstance(distance, IntImm) for distance in distances):
             return None
         first = min(zip(distances, bases, strict=True), key=lambda pair: int(str(pair[0])))[1]
-        return _Panel(buffer, substitute(first, start), size, outer, sharing, repeated, walked)
+        for count in range(1, len(nest) + 1):
+            walked = nest[-count:]
+            steps = math.prod(int(str(loop.extent)) for loop in walked)
+            if size <= 2 * steps * sum(widths):
+                break
+        else:
+            return None  # a small part of what lies between two panels
+        fixed = nest[:-count]
+        if not repeated and 0 < _bytes(buffer) <= self.cache // 2:
+            return None  # what was written last, or read for the tiles beside these
+        if not repeated:
+            # The machine's own prefetching sees vectors that are read once. The rows of a tile it sees too late.
+            narrow = max(widths) * buffer.dtype.bytes <= NARROW and size * buffer.dtype.bytes < LINE * steps
+            # Windows that overlap would fetch the same, and those with gaps what nobody reads.
+            apart = all(abs(self._step(first, loop.var)) >= size for loop in fixed) and size <= steps * sum(widths)
+            if not (narrow and apart):
+                return None
+        start: dict[Var, Expr] = {loop.var: loop.min for loop in walked}
+        return _Panel(buffer, substitute(first, start), size, outer, sharing, repeated, fixed, walked)
+
+    def _step(self, place: Expr, var: Var) -> int:
+        """How far ``place`` moves with each step of ``var``; zero if that is not always the same."""
+        move = self.simplify(substitute(place, {var: var + 1}) - place)
+        return move.value if isinstance(move, IntImm) else 0
+
+    def _nest(self) -> list[For]:
+        """The loops around this place that hold nothing but each other, outermost first."""
+        found = [self.loops[-1]]
+        for loop in reversed(self.loops[:-1]):
+            body = loop.body
+            while isinstance(body, LetStmt):
+                body = body.body
+            if body is not found[0] or loop.kind != "serial":
+                break
+            found.insert(0, loop)
+        return found
 
     def _advance(self, bases: list[Expr], var: Var) -> tuple[int, int]:
         """How many neighbouring values of ``var`` have the same panel (one, if that is not known), and how far apart
@@ -154,14 +191,14 @@ class _Prefetcher(ScopedMutator):
             bases = [_Replaced(text, panel).mutate(base) for base in bases]
             if any(uses_var(base, {var}) for base in bases):
                 return 1, 0
-        moves = {str(self.simplify(substitute(base, {panel: panel + 1}) - base)) for base in bases}
-        move = moves.pop()
-        return sharing, int(move) if move.isdigit() and not moves else 0
+        moves = {self._step(base, panel) for base in bases}
+        return sharing, moves.pop() if len(moves) == 1 else 0
 
     def _prefetches(self, panel: _Panel) -> list[Stmt]:
         element = panel.buffer.dtype.bytes
         # This panel and the next one have to fit into the cache.
-        if not LEAST_PANEL <= panel.size * element <= self.cache // 2:
+        parts = math.prod(int(str(loop.extent)) for loop in panel.fixed)
+        if not LEAST_PANEL <= parts * panel.size * element <= self.cache // 2:
             return []
         times: Expr = as_expr(panel.sharing)
         iteration: Expr = (panel.outer.var - panel.outer.min) % panel.sharing
@@ -171,8 +208,6 @@ class _Prefetcher(ScopedMutator):
         line = LINE // element
         total, fraction = line, 0  # as much as it may be, where it is not known how often the panel is read
         if isinstance(times, IntImm):
-            if times.value <= math.prod(int(str(loop.extent)) for loop in panel.walked):
-                return []  # read once
             soon = times.value * 3 // 4  # what comes last has a way to go
             while panel.size << fraction < _PRECISION * soon:
                 fraction += 1
@@ -195,6 +230,10 @@ class _Replaced(Mutator):
 
     def mutate_BinaryOp(self, op: BinaryOp) -> Expr:
         return self.var if str(op) == self.text else self.generic_mutate(op)
+
+
+def _is_walked(loop: For, bases: list[Expr]) -> bool:
+    return isinstance(loop.extent, IntImm) and any(uses_var(base, {loop.var}) for base in bases)
 
 
 def _is_quotient(node: Node, var: Var) -> bool:

@@ -85,6 +85,74 @@ def test_a_number_of_steps_that_does_not_divide_the_panel_fetches_little_more(re
     rewrites(fetch, before, before.replace("range(256) {\n", "range(256) {\n" + fetched))
 
 
+ROWS = """
+primfunc @f(
+  A: Buffer[(1048576,), float32], W: Buffer[(4096,), float32], C: Buffer[(2048,), float32]
+) attrs {"num_outputs": 1} {
+  for t in range(128) {
+    allocate c: Buffer[(16,), float32, register]
+    c[ramp(0, 1, 8)] = broadcast(0.0, 8)
+    c[ramp(8, 1, 8)] = broadcast(0.0, 8)
+    for b in range(32) {
+      for k in range(16) {
+        FETCH
+        c[ramp(0, 1, 8)] = c[ramp(0, 1, 8)] + broadcast(A[FIRST], 8) * W[ramp(b * 128 + k * 8, 1, 8)]
+        c[ramp(8, 1, 8)] = c[ramp(8, 1, 8)] + broadcast(A[SECOND], 8) * W[ramp(b * 128 + k * 8, 1, 8)]
+      }
+    }
+    C[ramp(t * 16, 1, 8)] = c[ramp(0, 1, 8)]
+    C[ramp(t * 16 + 8, 1, 8)] = c[ramp(8, 1, 8)]
+  }
+}
+"""
+
+
+def rows(first: str, second: str, fetched: str) -> str:
+    return ROWS.replace("FIRST", first).replace("SECOND", second).replace("        FETCH\n", fetched and fetched + "\n")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "fetched"),
+    [
+        # Two rows of 512: of the 1,024 elements that follow, 1,024 / (3 / 4 * 512) in each step.
+        (
+            "t * 1024 + b * 16 + k",
+            "t * 1024 + b * 16 + k + 512",
+            "prefetch(A[t * 1024 + b * 44 + k * 2 + k * 3 // 4 + 1024])",
+        ),
+        # Two pixels of 16 channels for each block of channels: 32 elements in 3 / 4 of 16 steps.
+        (
+            "b * 4096 + t * 32 + k",
+            "b * 4096 + t * 32 + k + 16",
+            "prefetch(A[b * 4096 + t * 32 + k * 2 + k * 3 // 4 + 32])",
+        ),
+        ("b * 4096 + t * 64 + k", "b * 4096 + t * 64 + k + 32", ""),  # every second pixel
+        ("b * 16 + t * 32 + k", "b * 16 + t * 32 + k + 16", ""),  # windows that overlap
+    ],
+)
+def test_rows_of_the_next_tile_are_fetched(rewrites: Any, first: str, second: str, fetched: str) -> None:
+    rewrites(fetch, rows(first, second, ""), rows(first, second, fetched))
+
+
+def test_rows_that_the_cache_holds_are_not_fetched(rewrites: Any) -> None:
+    text = rows("t * 1024 + b * 16 + k", "t * 1024 + b * 16 + k + 512", "").replace("1048576", "131072")
+    rewrites(fetch, text, text)
+
+
+def test_vectors_that_are_read_once_are_left_to_the_machine(rewrites: Any) -> None:
+    text = """
+      primfunc @f(A: Buffer[(1048576,), float32], C: Buffer[(128,), float32]) attrs {"num_outputs": 1} {
+        for t in range(128) {
+          C[t] = 0.0
+          for k in range(1024) {
+            C[t] = C[t] + reduce_add(A[ramp(t * 8192 + k * 8, 1, 8)])
+          }
+        }
+      }
+    """
+    rewrites(fetch, text, text)
+
+
 def test_names_for_parts_of_places_are_seen_through(rewrites: Any) -> None:
     named = changed(
         ("for t in", "let base: int64 = o * 4096\n    for t in"), ("o * 4096 + k * 16, ", "base + k * 16, ")
