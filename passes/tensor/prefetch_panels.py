@@ -12,7 +12,8 @@
 The panel of ``o`` is read again for every ``t``, from the second cache; the first time it comes from memory, and the
 multiply-adds of that ``t`` wait for it: the machine's own prefetching sees a new panel when it is there. Weights of a
 network do not fit into any cache, so each layer waits so, for a tenth of its time with 128 rows and more with fewer.
-The same holds for the rows of a tile where the other operand does not fit: they come in pieces, one behind the other.
+The same holds for the rows of a tile where the other operand does not fit, as they come in pieces one behind the other,
+and for rows that are read several times (a softmax, a layer norm): memory has nothing to do after the first time.
 Here every iteration fetches a few bytes of the panel of ``o + 1``, so many that all of it has come when three
 quarters of ``t`` are done. Places behind the last panel do no harm: a prefetch is a hint.
 """
@@ -84,6 +85,8 @@ class _Prefetcher(ScopedMutator):
         }
         self.loops: list[For] = []
         self.lets: dict[Var, Expr] = {}
+        #: How many nests before the present one, in an iteration of the loop with this variable, read its panel.
+        self.reads: dict[tuple[Buffer, Var], int] = {}
 
     def mutate_LetStmt(self, let: LetStmt) -> Stmt:
         if not any(isinstance(node, BufferLoad) for node in walk(let.value)):
@@ -152,11 +155,15 @@ class _Prefetcher(ScopedMutator):
         if not repeated and 0 < _bytes(buffer) <= self.cache // 2:
             return None  # what was written last, or read for the tiles beside these
         if not repeated:
-            # The machine's own prefetching sees vectors that are read once. The rows of a tile it sees too late.
+            # The machine's own prefetching sees vectors that are read once; the rows of a tile it sees too late, and
+            # while what was read is read again, it sees nothing.
+            place = buffer, outer.var
             narrow = max(widths) * buffer.dtype.bytes <= NARROW and size * buffer.dtype.bytes < LINE * steps
+            again = self.reads.setdefault(place, 0)
+            self.reads[place] += 1
             # Windows that overlap would fetch the same, and those with gaps what nobody reads.
             apart = all(abs(self._step(first, loop.var)) >= size for loop in fixed) and size <= steps * sum(widths)
-            if not (narrow and apart):
+            if not apart or again != (0 if narrow else 1):
                 return None
         start: dict[Var, Expr] = {loop.var: loop.min for loop in walked}
         return _Panel(buffer, substitute(first, start), size, outer, sharing, repeated, fixed, walked)
@@ -212,6 +219,8 @@ class _Prefetcher(ScopedMutator):
             while panel.size << fraction < _PRECISION * soon:
                 fraction += 1
             total = -(-(panel.size << fraction) // soon)
+            lines = -(-panel.size // (times.value * line))  # but not for another line in each iteration
+            total = min(total, lines * line << fraction)
         place = cast(INT64, panel.first) + panel.size + iteration * total // (1 << fraction)
         self.ctx.remark(
             f"fetches what the next iteration of {panel.outer.var.name} reads of {panel.buffer.name}", "applied"

@@ -59,7 +59,7 @@ def test_each_step_fetches_a_part_of_the_next_panel(rewrites: Any) -> None:
 
 
 def test_few_tiles_fetch_several_lines_a_step(rewrites: Any) -> None:
-    # The first 96 of 128 steps fetch 43 elements each, which are three lines.
+    # 128 steps fetch 32 elements each; three quarters of them would need three lines.
     before = changed(("range(16)", "range(2)"), ("range(256)", "range(64)"), ("k * 16", "k * 64"))
     before = before.replace(
         "c[ramp(0, 1, 8)] = c[ramp(0, 1, 8)] + broadcast(A[t * 256 + k], 8) * W[ramp(o * 4096 + k * 64 + 8, 1, 8)]\n",
@@ -69,7 +69,7 @@ def test_few_tiles_fetch_several_lines_a_step(rewrites: Any) -> None:
             for place in range(8, 64, 8)
         ),
     )
-    lines = "".join(f"prefetch(W[o * 4096 + t * 2752 + k * 43 + {place}])\n" for place in (4096, 4112, 4128))
+    lines = "".join(f"prefetch(W[o * 4096 + t * 2048 + k * 32 + {place}])\n" for place in (4096, 4112))
     rewrites(fetch, before, before.replace("range(64) {\n", "range(64) {\n" + lines))
 
 
@@ -151,6 +151,48 @@ def test_vectors_that_are_read_once_are_left_to_the_machine(rewrites: Any) -> No
       }
     """
     rewrites(fetch, text, text)
+
+
+def test_rows_that_are_read_again_are_fetched_meanwhile(rewrites: Any) -> None:
+    again = """
+      primfunc @f(A: Buffer[(1048576,), float32], C: Buffer[(256,), float32]) attrs {"num_outputs": 1} {
+        for t in range(128) {
+          C[t] = 0.0
+          C[t + 128] = 0.0
+          for k in range(1024) {
+            C[t] = C[t] + reduce_add(A[ramp(t * 8192 + k * 8, 1, 8)])
+          }
+          for k in range(1024) {
+            FETCH
+            C[t + 128] = C[t + 128] + reduce_add(A[ramp(t * 8192 + k * 8, 1, 8)] - broadcast(C[t], 8))
+          }
+          for k in range(1024) {
+            C[t + 128] = C[t + 128] + reduce_add(A[ramp(t * 8192 + k * 8, 1, 8)] * broadcast(C[t], 8))
+          }
+        }
+      }
+    """
+    fetched = "prefetch(A[t * 8192 + k * 10 + k * 3 // 4 + 8192])"
+    rewrites(fetch, again.replace("FETCH\n", ""), again.replace("FETCH", fetched))
+
+
+def test_a_vector_of_a_line_fetches_one_line(rewrites: Any) -> None:
+    again = """
+      primfunc @f(A: Buffer[(1048576,), float32], C: Buffer[(64,), float32]) attrs {"num_outputs": 1} {
+        for t in range(64) {
+          C[t] = 0.0
+          for k in range(1024) {
+            C[t] = C[t] + reduce_add(A[ramp(t * 16384 + k * 16, 1, 16)])
+          }
+          for k in range(1024) {
+            FETCH
+            C[t] = C[t] * reduce_add(A[ramp(t * 16384 + k * 16, 1, 16)])
+          }
+        }
+      }
+    """
+    fetched = "prefetch(A[t * 16384 + k * 16 + 16384])"
+    rewrites(fetch, again.replace("FETCH\n", ""), again.replace("FETCH", fetched))
 
 
 def test_names_for_parts_of_places_are_seen_through(rewrites: Any) -> None:
