@@ -172,7 +172,7 @@ def test_rows_that_are_read_again_are_fetched_meanwhile(rewrites: Any) -> None:
         }
       }
     """
-    fetched = "prefetch(A[t * 8192 + k * 10 + k * 3 // 4 + 8192])"
+    fetched = "prefetch(A[t * 8192 + k * 11 + 8192])"
     rewrites(fetch, again.replace("FETCH\n", ""), again.replace("FETCH", fetched))
 
 
