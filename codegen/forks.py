@@ -37,25 +37,25 @@ def _forks(func: PrimFunc, functions: Mapping[str, PrimFunc], known: dict[str, _
         if not (isinstance(condition, IntImm) and not condition.value):
             found.append((condition, repeated))
 
-    def visit(stmt: Stmt, repeated: bool) -> None:
+    stack: list[tuple[Stmt, bool]] = [(func.body, False)]
+    while stack:
+        stmt, repeated = stack.pop()
         if isinstance(stmt, For):
             if stmt.kind == "parallel":
                 add(as_expr(stmt.annotations.get("parallel_if", True)), repeated)
             else:
-                visit(stmt.body, True)
+                stack.append((stmt.body, True))
         elif isinstance(stmt, SeqStmt):
-            for part in stmt.stmts:
-                visit(part, repeated)
+            stack.extend((part, repeated) for part in stmt.stmts)
         elif isinstance(stmt, IfThenElse):
-            visit(stmt.then_body, repeated)
-            if stmt.else_body is not None:
-                visit(stmt.else_body, repeated)
+            branches = (stmt.then_body, stmt.else_body)
+            stack.extend((branch, repeated) for branch in branches if branch is not None)
         elif isinstance(stmt, (LetStmt, Allocate)):
-            visit(stmt.body, repeated)
+            stack.append((stmt.body, repeated))
         elif isinstance(stmt, Evaluate) and isinstance(stmt.value, Call):
             callee = functions.get(stmt.value.name[1:]) if stmt.value.name.startswith("@") else None
             if callee is None:
-                return
+                continue
             if callee.name not in known:
                 known[callee.name] = []  # a function that calls itself
                 known[callee.name] = _forks(callee, functions, known)
@@ -66,6 +66,4 @@ def _forks(func: PrimFunc, functions: Mapping[str, PrimFunc], known: dict[str, _
             }
             for condition, inner in known[callee.name]:
                 add(substitute(condition, values), repeated or inner)
-
-    visit(func.body, False)
     return found

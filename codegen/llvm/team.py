@@ -55,6 +55,13 @@ _EPOCH, _LOOP, _FINISHED, _ARRIVED, _QUEUES = (number * _LINE for number in rang
 _TASK, _DATA, _ITEMS, _SHARES = (_LOOP + 8 * number for number in range(4))
 _ENTRY, _ARGS = _ARRIVED + 8, _ARRIVED + 16
 
+_LOOP_PLACES = f"""\
+  %task.place = getelementptr i8, ptr %team, i64 {_TASK}
+  %data.place = getelementptr i8, ptr %team, i64 {_DATA}
+  %items.place = getelementptr i8, ptr %team, i64 {_ITEMS}
+  %shares.place = getelementptr i8, ptr %team, i64 {_SHARES}
+"""
+
 _TEXT = f"""
 declare void @{PARALLEL_FOR}(ptr, ptr, ptr, ptr, ptr, i64, i64, i32)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
@@ -88,11 +95,7 @@ offer:
 ; Items of one loop, those of queue %me first, for as long as there are some.
 define internal void @take_part(ptr %team, i64 %epoch, i64 %me) nounwind {{
 entry:
-  %task.place = getelementptr i8, ptr %team, i64 {_TASK}
-  %data.place = getelementptr i8, ptr %team, i64 {_DATA}
-  %items.place = getelementptr i8, ptr %team, i64 {_ITEMS}
-  %shares.place = getelementptr i8, ptr %team, i64 {_SHARES}
-  %task = load atomic ptr, ptr %task.place acquire, align 8
+{_LOOP_PLACES}  %task = load atomic ptr, ptr %task.place acquire, align 8
   %data = load atomic ptr, ptr %data.place acquire, align 8
   %items = load atomic i64, ptr %items.place acquire, align 8
   %shares = load i64, ptr %shares.place, align 8
@@ -248,11 +251,7 @@ without:
   call void @layer(ptr @alone, ptr %both, i64 %items, i32 %threads)
   ret void
 with:
-  %task.place = getelementptr i8, ptr %team, i64 {_TASK}
-  %data.place = getelementptr i8, ptr %team, i64 {_DATA}
-  %items.place = getelementptr i8, ptr %team, i64 {_ITEMS}
-  %shares.place = getelementptr i8, ptr %team, i64 {_SHARES}
-  %finished = getelementptr i8, ptr %team, i64 {_FINISHED}
+{_LOOP_PLACES}  %finished = getelementptr i8, ptr %team, i64 {_FINISHED}
   %shares = load i64, ptr %shares.place
   %last = load atomic i64, ptr %team monotonic, align 8
   %epoch = add i64 %last, 1

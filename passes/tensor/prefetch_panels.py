@@ -30,7 +30,7 @@ from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.dtype import INT64, VOID
-from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Expr, IntImm, Ramp, Var, as_expr, cast
+from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Expr, IntImm, Ramp, Var, as_expr, cast, minimum
 from tilewright.tensorir.functor import Mutator, loads_and_stores, substitute, uses_var, walk, walk_statements
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import Evaluate, For, LetStmt, PrimFunc, Stmt, sequence
@@ -77,7 +77,7 @@ class _Prefetcher(ScopedMutator):
         self.ctx = ctx
         self.cache = target.cache_bytes(2)
         written = {access.buffer for access in loads_and_stores(func.body) if not isinstance(access, BufferLoad)}
-        #: Parameters that are only read, of several panels.
+        #: Parameters that are only read, and not small as far as is known.
         self.large = {
             param
             for param in func.params
@@ -207,21 +207,25 @@ class _Prefetcher(ScopedMutator):
         parts = math.prod(int(str(loop.extent)) for loop in panel.fixed)
         if not LEAST_PANEL <= parts * panel.size * element <= self.cache // 2:
             return []
-        times: Expr = as_expr(panel.sharing)
-        iteration: Expr = (panel.outer.var - panel.outer.min) % panel.sharing
-        for loop in (*panel.repeated, *panel.walked):
-            iteration = iteration * cast(INT64, loop.extent) + cast(INT64, loop.var - loop.min)
-            times = self.simplify(times * cast(INT64, loop.extent))
+        steps = math.prod(int(str(loop.extent)) for loop in panel.walked)
+        tiles: Expr = as_expr(panel.sharing)
+        tile = _position((panel.outer.var - panel.outer.min) % panel.sharing, panel.repeated)
+        for loop in panel.repeated:
+            tiles = self.simplify(tiles * cast(INT64, loop.extent))
         line = LINE // element
-        total, fraction = line, 0  # as much as it may be, where it is not known how often the panel is read
-        if isinstance(times, IntImm):
-            soon = times.value * 3 // 4  # what comes last has a way to go
+        if isinstance(tiles, IntImm):
+            times, fraction = tiles.value * steps, 0
+            soon = times * 3 // 4  # what comes last has a way to go
             while panel.size << fraction < _PRECISION * soon:
                 fraction += 1
             total = -(-(panel.size << fraction) // soon)
-            lines = -(-panel.size // (times.value * line))  # but not for another line in each iteration
+            lines = -(-panel.size // (times * line))  # but not for another line in each iteration
             total = min(total, lines * line << fraction)
-        place = cast(INT64, panel.first) + panel.size + iteration * total // (1 << fraction)
+            offset = _position(tile, panel.walked) * total // (1 << fraction)
+        else:  # a line in each step of the first tiles, however many there are
+            total, fraction = line, 0
+            offset = minimum(tile * (steps * line), panel.size) + _position(as_expr(0), panel.walked) * line
+        place = cast(INT64, panel.first) + panel.size + offset
         self.ctx.remark(
             f"fetches what the next iteration of {panel.outer.var.name} reads of {panel.buffer.name}", "applied"
         )
@@ -229,6 +233,13 @@ class _Prefetcher(ScopedMutator):
             Evaluate(Call("prefetch", (BufferLoad(panel.buffer, (self.simplify(place + ahead),)),), VOID))
             for ahead in range(0, -(-total >> fraction), line)
         ]
+
+
+def _position(start: Expr, loops: list[For]) -> Expr:
+    """The number of an iteration of nested loops, of which ``start`` counts the ones around."""
+    for loop in loops:
+        start = start * cast(INT64, loop.extent) + cast(INT64, loop.var - loop.min)
+    return start
 
 
 class _Replaced(Mutator):
