@@ -21,6 +21,7 @@ from tilewright.tensorir.arith.interval import EVERYTHING, INFINITY, NONNEGATIVE
 from tilewright.tensorir.arith.linear import Linear, constant
 from tilewright.tensorir.arith.pattern import RuleTable
 from tilewright.tensorir.arith.prove import ProvingAlgebra
+from tilewright.tensorir.conditions import OPPOSITES, conjuncts
 from tilewright.tensorir.dtype import BOOL, INT64
 from tilewright.tensorir.expr import (
     BinaryOp,
@@ -47,8 +48,6 @@ from tilewright.tensorir.functor import uses_var
 
 #: Conjunctions of up to this many conditions are searched for conditions that follow from the others.
 MAX_CONJUNCTS = 8
-
-_OPPOSITE = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "eq": "ne", "ne": "eq"}
 
 
 class Analyzer(ProvingAlgebra):
@@ -122,7 +121,7 @@ class Analyzer(ProvingAlgebra):
             self.facts.truths[known.a] = False
         self.facts.truths[known] = True
         if isinstance(known, Compare):
-            self.facts.truths[self._visit(Compare(_OPPOSITE[known.op], known.a, known.b))] = False
+            self.facts.truths[self._visit(Compare(OPPOSITES[known.op], known.a, known.b))] = False
             if known.a.dtype is INT64:
                 a, b = self.linear(known.a), self.linear(known.b)
                 if self.is_exact(a) and self.is_exact(b):
@@ -509,7 +508,7 @@ class Analyzer(ProvingAlgebra):
 
     def _conjunction(self, expr: BinaryOp) -> Expr:
         """A conjunction without the conditions that follow from the others."""
-        parts = _conjuncts(expr)
+        parts = conjuncts(expr)
         if len(parts) > MAX_CONJUNCTS or not any(isinstance(p, Compare) and p.a.dtype is INT64 for p in parts):
             return expr
         kept = list(parts)
@@ -543,12 +542,6 @@ class Analyzer(ProvingAlgebra):
 
     def _decide_comparison(self, expr: Any) -> bool | None:
         return self._decide(expr.op, self.linear(expr.a), self.linear(expr.b), SIMPLIFY_BUDGET)
-
-
-def _conjuncts(expr: Expr) -> list[Expr]:
-    if isinstance(expr, BinaryOp) and expr.op == "and":
-        return _conjuncts(expr.a) + _conjuncts(expr.b)
-    return [expr]
 
 
 def _is_true(expr: Expr) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.arith.linear import Linear, constant
+from tilewright.tensorir.conditions import OPPOSITES
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import BinaryOp, Compare, Expr, ExprLike, IntImm, Select, UnaryOp, Var, as_expr
 from tilewright.tensorir.functor import leaves, uses_var
@@ -185,9 +186,8 @@ def _partition(condition: Expr, var: Var, extremes: _Extremes) -> tuple[Linear |
         return None, None
     if isinstance(condition, UnaryOp) and isinstance(condition.a, Compare):
         inner = condition.a
-        opposite = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
-        if inner.op in opposite and inner.a.dtype is INT64:
-            return _partition(Compare(opposite[inner.op], inner.a, inner.b), var, extremes)
+        if inner.op not in ("eq", "ne") and inner.a.dtype is INT64:
+            return _partition(Compare(OPPOSITES[inner.op], inner.a, inner.b), var, extremes)
     if not isinstance(condition, Compare) or condition.a.dtype is not INT64 or condition.op == "ne":
         raise _NoBoundError
     form = analyzer.linear(condition.a) - analyzer.linear(condition.b)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from tilewright.tensorir.arith import Analyzer
+from tilewright.tensorir.conditions import conjuncts
 from tilewright.tensorir.expr import Buffer, BufferLoad, Compare, Expr, Var, as_expr, binary, compare, maximum, minimum
 from tilewright.tensorir.functor import substitute
 from tilewright.tensorir.schedule.dependence import is_reduction, loop_role, spatial_values
@@ -27,7 +28,6 @@ from tilewright.tensorir.schedule.state import (
     State,
     accesses,
     blocks_in,
-    conjuncts,
     loops_in,
     loops_to,
     variables_of,

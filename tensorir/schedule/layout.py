@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tilewright.tensorir.arith import Analyzer, region_of
+from tilewright.tensorir.conditions import conjunction
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, Var, as_expr, binary, compare, const
 from tilewright.tensorir.functor import Mutator, substitute
 from tilewright.tensorir.schedule.compute_at import place_for_consumers
@@ -20,7 +21,6 @@ from tilewright.tensorir.schedule.state import (
     accesses,
     blocks_in,
     change_block,
-    conjunction,
     loops_in,
     rewrite,
     variables_of,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tilewright.tensorir.conditions import conjunction, conjuncts
 from tilewright.tensorir.expr import BinaryOp, Expr, Var, as_expr, binary, compare
 from tilewright.tensorir.functor import walk
 from tilewright.tensorir.schedule.dependence import (
@@ -23,8 +24,6 @@ from tilewright.tensorir.schedule.state import (
     accesses,
     blocks_in,
     change_block,
-    conjunction,
-    conjuncts,
     constant_value,
     loops_in,
     shorter,

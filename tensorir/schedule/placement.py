@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from tilewright.tensorir.arith import Analyzer
+from tilewright.tensorir.conditions import conjunction
 from tilewright.tensorir.expr import Buffer, Expr, IntImm, Var, as_expr, compare
 from tilewright.tensorir.schedule.regions import Span
 from tilewright.tensorir.schedule.state import (
@@ -12,7 +13,6 @@ from tilewright.tensorir.schedule.state import (
     accesses,
     blocks_in,
     change_block,
-    conjunction,
     variables_of,
     with_loop_body,
     with_value,

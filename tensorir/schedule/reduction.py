@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tilewright.tensorir.conditions import conjunction, conjuncts
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, Var, binary, const
 from tilewright.tensorir.functor import substitute
 from tilewright.tensorir.schedule.dependence import combiner, is_reduction, loop_role, spatial_values
@@ -14,8 +15,6 @@ from tilewright.tensorir.schedule.state import (
     LoopRef,
     State,
     change_block,
-    conjunction,
-    conjuncts,
     constant_value,
     loops_in,
     regions_of,

@@ -470,25 +470,6 @@ def regions_of(block: Block) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegi
     return tuple(reads), tuple(writes)
 
 
-def conjuncts(condition: Expr | None) -> list[Expr]:
-    """The parts of a conjunction (none for no condition)."""
-    if condition is None:
-        return []
-    if isinstance(condition, BinaryOp) and condition.op == "and":
-        return conjuncts(condition.a) + conjuncts(condition.b)
-    return [condition]
-
-
-def conjunction(conditions: Iterable[Expr]) -> Expr | None:
-    """The conditions as one, or None if there are none."""
-    result: Expr | None = None
-    for condition in conditions:
-        if isinstance(condition, IntImm) and condition.value:
-            continue
-        result = condition if result is None else BinaryOp("and", result, condition)
-    return result
-
-
 def variables_of(expr: Expr) -> set[Var]:
     """The variables in an expression."""
     if isinstance(expr, Var):

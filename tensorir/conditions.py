@@ -1,0 +1,29 @@
+"""Conditions taken apart and put together again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tilewright.tensorir.expr import BinaryOp, Expr, IntImm
+
+#: The comparison of integers that holds where another does not.
+OPPOSITES = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "eq": "ne", "ne": "eq"}
+
+
+def conjuncts(condition: Expr | None) -> list[Expr]:
+    """The conditions that ``condition`` joins by ``and`` (none for no condition)."""
+    if condition is None:
+        return []
+    if isinstance(condition, BinaryOp) and condition.op == "and":
+        return conjuncts(condition.a) + conjuncts(condition.b)
+    return [condition]
+
+
+def conjunction(conditions: Iterable[Expr]) -> Expr | None:
+    """The conditions as one, or None if there are none."""
+    result: Expr | None = None
+    for condition in conditions:
+        if isinstance(condition, IntImm) and condition.value:
+            continue
+        result = condition if result is None else BinaryOp("and", result, condition)
+    return result
