@@ -1,0 +1,113 @@
+"""Conditions in the body of a loop that turn somewhere in its range, and the body once they are known::
+
+for i in range(n):                              for i in range(n):
+    if i * 6 + j < m and j < k:         ->          if j < k:                   with i * 6 + j < m known to hold
+        b[i * 6 + j] = 0                                b[i * 6 + j] = 0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.tensorir.conditions import conjuncts
+from tilewright.tensorir.dtype import BOOL
+from tilewright.tensorir.expr import BinaryOp, BufferLoad, Compare, Expr, IntImm, Select, Var, all_of
+from tilewright.tensorir.functor import Mutator, Visitor, uses_var, walk
+from tilewright.tensorir.stmt import BufferStore, For, IfThenElse, LetStmt, Stmt, sequence
+
+TRUE, FALSE = IntImm(1, BOOL), IntImm(0, BOOL)
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A condition in the body of a loop, with the loops between: least value and extent of their variables."""
+
+    condition: Expr
+    inner: Mapping[Var, tuple[Expr, Expr]]
+
+
+def find_guards(loop: For) -> list[Guard]:
+    """The conditions in a loop's body that mention its variable, no memory, and nothing else that the body defines but
+    loop variables."""
+    finder = _GuardFinder(loop.var)
+    finder.visit(loop.body)
+    return finder.found
+
+
+class _GuardFinder(Visitor):
+    def __init__(self, var: Var) -> None:
+        self.var = var
+        self.inner: dict[Var, tuple[Expr, Expr]] = {}
+        self.lets: set[Var] = set()
+        self.found: list[Guard] = []
+
+    def _add(self, condition: Expr | None) -> None:
+        if condition is None or condition.dtype is not BOOL:
+            return
+        for part in conjuncts(condition):
+            plain = not uses_var(part, self.lets) and not any(isinstance(n, BufferLoad) for n in walk(part))
+            if plain and uses_var(part, {self.var}):
+                self.found.append(Guard(part, dict(self.inner)))
+
+    def visit_For(self, loop: For) -> None:
+        self.visit(loop.min)
+        self.visit(loop.extent)
+        self.inner[loop.var] = (loop.min, loop.extent)
+        self.visit(loop.body)
+        del self.inner[loop.var]
+
+    def visit_LetStmt(self, op: LetStmt) -> None:
+        self.lets.add(op.var)
+        self.generic_visit(op)
+
+    def visit_IfThenElse(self, op: IfThenElse) -> None:
+        self._add(op.condition)
+        self.generic_visit(op)
+
+    def visit_Select(self, op: Select) -> None:
+        self._add(op.condition)
+        self.generic_visit(op)
+
+    def visit_BufferLoad(self, op: BufferLoad) -> None:
+        self._add(op.predicate)
+        self.generic_visit(op)
+
+    def visit_BufferStore(self, op: BufferStore) -> None:
+        self._add(op.predicate)
+        self.generic_visit(op)
+
+
+def with_known(body: Stmt, known: Mapping[Any, Expr]) -> Stmt:
+    """``body`` with comparisons replaced by what they are known to be, and the branches taken that follow from it."""
+    result: Stmt = _Replacer(known).mutate(body)
+    return result
+
+
+class _Replacer(Mutator):
+    def __init__(self, known: Mapping[Any, Expr]) -> None:
+        self.known = known
+
+    def mutate_Compare(self, op: Compare) -> Expr:
+        return self.known.get(op, op)
+
+    def mutate_BinaryOp(self, op: BinaryOp) -> Expr:
+        if op.op != "and":
+            return self.generic_mutate(op)  # type: ignore[no-any-return]
+        parts = [self.mutate(part) for part in (op.a, op.b)]
+        return op if parts[0] is op.a and parts[1] is op.b else all_of(*parts)
+
+    def mutate_IfThenElse(self, op: IfThenElse) -> Stmt:
+        condition = self.mutate(op.condition)
+        if isinstance(condition, IntImm):
+            chosen = op.then_body if condition.value else op.else_body
+            return sequence() if chosen is None else self.mutate(chosen)
+        else_body = self.mutate(op.else_body) if op.else_body is not None else None
+        return IfThenElse(condition, self.mutate(op.then_body), else_body)
+
+    def mutate_Select(self, op: Select) -> Expr:
+        condition = self.mutate(op.condition)
+        if isinstance(condition, IntImm):
+            return self.mutate(op.true_value if condition.value else op.false_value)  # type: ignore[no-any-return]
+        return Select(condition, self.mutate(op.true_value), self.mutate(op.false_value))

@@ -1,0 +1,51 @@
+"""Bodies of which few copies run: their unrolled loops become loops again, and registers that those index memory."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from tilewright.tensorir.expr import Buffer, Compare, Select, Var
+from tilewright.tensorir.functor import Mutator, loads_and_stores, uses_var, walk
+from tilewright.tensorir.stmt import For, Stmt
+
+
+def rolled_up(body: Stmt) -> Stmt:
+    """``body`` without unrolled loops, but for those by whose variable a formula is chosen."""
+    rolled = {
+        loop.var
+        for loop in walk(body)
+        if isinstance(loop, For) and loop.kind == "unrolled" and not _chooses(loop.body, loop.var)
+    }
+    indexed = {
+        access.buffer
+        for access in loads_and_stores(body)
+        if access.buffer.scope == "register" and any(uses_var(index, rolled) for index in access.indices)
+    }
+    memory = {old: dataclasses.replace(old, scope="stack") for old in indexed}
+    result: Stmt = _RolledUp(rolled, memory).mutate(body)
+    return result
+
+
+def _chooses(body: Stmt, var: Var) -> bool:
+    return any(
+        isinstance(node, Select)
+        and isinstance(node.condition, Compare)
+        and node.condition.op == "eq"
+        and uses_var(node.condition, {var})
+        for node in walk(body)
+    )
+
+
+class _RolledUp(Mutator):
+    """Makes the loops of some variables serial, and puts some buffers in place of others."""
+
+    def __init__(self, rolled: set[Var], buffers: Mapping[Buffer, Buffer]) -> None:
+        self.rolled, self.buffers = rolled, buffers
+
+    def mutate_For(self, loop: For) -> Stmt:
+        kind = "serial" if loop.var in self.rolled else loop.kind
+        return For(loop.var, loop.min, loop.extent, kind, self.mutate(loop.body), loop.annotations)
+
+    def mutate_buffer(self, buffer: Buffer) -> Buffer:
+        return self.buffers.get(buffer, buffer)
