@@ -2,6 +2,11 @@
 
 With another process keeping a core busy, a parallel loop under OpenMP waits for the thread that was descheduled, while
 TBB's others take over its work; workqueue takes 100 microseconds to start and lets only one thread of the program in.
+
+The pool is numba's, which the program's own numba functions may share. Its size is NUMBA_NUM_THREADS, or else the cores
+of the process's affinity mask when numba is imported. Without NUMBA_NUM_THREADS, generated code uses no more of it than
+the cores that the process may use when the pool starts: numba neither knows of a control group's quota nor of a mask
+that became narrower after its import.
 """
 
 from __future__ import annotations
@@ -13,14 +18,17 @@ import os
 import sys
 import threading
 import warnings
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 import llvmlite.binding as llvm
 
+from tilewright.tensorir.cores import available_cores, chosen_threads
+
 PARALLEL_FOR = "numba_parallel_for"
 
-#: How many threads the pool has; generated code reads it before it asks for threads.
+#: How many threads of the pool generated code may use, which reads it before it asks for threads.
 _limit = ctypes.c_int32(1)
 _lock = threading.Lock()
 _workqueue_lock = threading.RLock()
@@ -63,7 +71,8 @@ def ensure_threads() -> str:
         if llvm.address_of_symbol(PARALLEL_FOR) is None:
             raise RuntimeError(f"numba's threading layer {parallel.threading_layer()} offers no {PARALLEL_FOR}")
         layer = str(parallel.threading_layer())
-        _limit.value = int(parallel.NUM_THREADS)
+        size = int(parallel.NUM_THREADS)
+        _limit.value = size if chosen_threads() else min(size, available_cores())
         if layer == "workqueue":
             warnings.warn(
                 "numba's threading layer is workqueue: parallel loops start slowly and one at a time; "
@@ -76,7 +85,7 @@ def ensure_threads() -> str:
 
 
 def thread_limit() -> int:
-    """How many threads the pool has: 1 before it starts."""
+    """How many threads generated code may use, whatever its target asks for: 1 before the pool starts."""
     return _limit.value
 
 
@@ -94,3 +103,16 @@ def needs_lock() -> bool:
 def parallel_lock() -> AbstractContextManager[object]:
     """What to hold while code with parallel loops runs: a lock where one is needed."""
     return _workqueue_lock if needs_lock() else contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def limited_threads(most: int) -> Iterator[None]:
+    """Numba's own parallel loops in this thread use at most ``most`` threads, of those that generated code may use. The
+    pool must run."""
+    numba = importlib.import_module("numba")
+    before = numba.get_num_threads()
+    numba.set_num_threads(min(before, most, thread_limit()))
+    try:
+        yield
+    finally:
+        numba.set_num_threads(before)

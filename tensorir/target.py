@@ -10,6 +10,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
+from tilewright.tensorir.cores import default_threads
 from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.processors import dot_products, features_of
 
@@ -44,19 +45,6 @@ def _host_caches() -> dict[str, int]:
     return sizes
 
 
-def available_cores() -> int:
-    """Cores that this process may use: its affinity mask, and the cgroup's quota where there is one."""
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
-    try:
-        with open("/sys/fs/cgroup/cpu.max") as limits:
-            quota, period = limits.read().split()
-        if quota != "max":
-            count = min(count, max(1, int(quota) // int(period)))
-    except (OSError, ValueError):
-        pass  # no cgroup v2, so no quota to respect
-    return max(1, count)
-
-
 class Target:
     """What code is generated for.
 
@@ -64,7 +52,8 @@ class Target:
         kind: ``"llvm"`` (machine code) or ``"numba"`` (readable Python source that numba compiles).
         mcpu: LLVM's name of a processor (``"x86-64-v3"``, ``"znver4"``); default: this machine.
         mtriple: LLVM's target triple; default: this machine's. Code for another triple can be read, not run.
-        num_threads: threads that parallel loops use; default: all cores that the process may use.
+        num_threads: threads that parallel loops use at most, however many the process has to run them
+            (``codegen.threads.thread_limit``); default: all cores that the process may use, or NUMBA_NUM_THREADS.
 
     Also a context: ``with Target("llvm"):`` makes it :meth:`current`, which ``build`` without a target reads.
 
@@ -93,7 +82,7 @@ class Target:
         self.kind: str = kind
         self.mtriple: str = mtriple or llvm.get_process_triple()
         self.mcpu: str = mcpu or (host if mtriple is None else "generic")
-        self.num_threads: int = num_threads or available_cores()
+        self.num_threads: int = num_threads or default_threads()
         self.is_host: bool = mcpu in (None, host) and mtriple in (None, llvm.get_process_triple())
         self.features: frozenset[str] = host_features if self.is_host else features_of(self.mcpu, self.mtriple)
         self._tokens: list[contextvars.Token[Target | None]] = []

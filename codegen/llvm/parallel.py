@@ -20,7 +20,8 @@ from tilewright.tensorir.stmt import For
 if TYPE_CHECKING:
     from tilewright.codegen.llvm.function import FunctionEmitter
 
-#: An i32: how many threads the pool has. More than that must not be asked for: workqueue would wait for ever.
+#: An i32: how many threads of the pool may be used. More than it has must not be asked for: workqueue would wait for
+#: ever.
 THREAD_LIMIT = "tilewright_thread_limit"
 #: Items for each thread if the loop does not say: enough to even out a busy core, few enough to cost nothing.
 ITEMS_PER_THREAD = 8
@@ -92,7 +93,8 @@ def _launch(emitter: FunctionEmitter, loop: For, body: str, captures: list[tuple
 
 
 def available_threads(emitter: FunctionEmitter) -> str:
-    """How many threads may run: those of the target, as far as the pool has them."""
+    """How many threads may run: those of the target, as far as this process has them (object code is kept, and run by
+    processes with fewer cores)."""
     b, limit = emitter.builder, f"@{THREAD_LIMIT}"
     b.module.declarations[limit] = f"{limit} = external global i32"
     available = b.value(f"load i32, ptr {limit}, align 4")

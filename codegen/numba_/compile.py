@@ -15,7 +15,7 @@ from tilewright.codegen.llvm.call import check_arguments
 from tilewright.codegen.numba_.expressions import is_half
 from tilewright.codegen.numba_.prologue import HEADER, HELPERS
 from tilewright.codegen.numba_.source import emit_source, python_names
-from tilewright.codegen.threads import ensure_threads, parallel_lock
+from tilewright.codegen.threads import ensure_threads, limited_threads, parallel_lock
 from tilewright.tensorir.errors import InputError
 from tilewright.tensorir.expr import Buffer, IntImm, Var
 from tilewright.tensorir.functor import substitute
@@ -70,7 +70,7 @@ class NumbaModule:
             _as_parameter(param, arg, sizes) if isinstance(param, Buffer) else int(arg)
             for param, arg in zip(func.params, args, strict=True)
         ]
-        with parallel_lock():
+        with parallel_lock(), limited_threads(self.target.num_threads):
             self.functions[name](*passed)
 
 

@@ -1,0 +1,101 @@
+"""How many cores this process may use: its affinity mask, and the quota of its control group where there is one.
+
+A container that may use "1.5 CPUs" of a machine with 64 sees all 64: its threads run on any of them, until together
+they have run for 1.5 times the period (mostly 100 ms); then all of them are stopped till the next one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+#: Where the files of the system lie.
+ROOT = Path("/")
+
+
+def available_cores() -> int:
+    """Cores that this process may use now, at least one: those of its affinity mask, or fewer if its quota is less."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+    quota = quota_cores(ROOT)
+    return max(1, count if quota is None else min(count, quota))
+
+
+def chosen_threads() -> int | None:
+    """What the environment variable NUMBA_NUM_THREADS asks for; None without it, or where numba does not take it."""
+    asked = os.environ.get("NUMBA_NUM_THREADS", "").strip()
+    return int(asked) if re.fullmatch("0*[1-9][0-9]*", asked) else None
+
+
+def default_threads() -> int:
+    """How many threads parallel loops use where nothing else is said: :func:`chosen_threads`, which is the size of
+    numba's pool, or else one for each of :func:`available_cores`."""
+    return chosen_threads() or available_cores()
+
+
+def quota_cores(root: Path) -> int | None:
+    """Cores that the control group of this process, and those around it, may keep busy (cgroup v1 and v2); None without
+    a quota.
+
+    Rounded up, as the JVM and Go do: of 1.5 cores, one thread would leave a third unused. Two are stopped for the last
+    quarter of each period if they never wait.
+
+    Args:
+        root: the directory with ``proc``, and the place of what is mounted.
+    """
+    found = [cores for place in _control_groups(root) if (cores := _cores_at(place)) is not None]
+    return min(found, default=None)
+
+
+def _control_groups(root: Path) -> Iterator[Path]:
+    """The directories that may hold a quota of this process: its group and all around it, as far as they are seen."""
+    try:
+        groups = (root / "proc/self/cgroup").read_text().splitlines()
+        mounts = (root / "proc/self/mountinfo").read_text().splitlines()
+    except (OSError, UnicodeDecodeError):
+        return  # not Linux
+    paths: dict[str, str] = {}  # the group by the name of its controller; that of version 2 has none
+    for line in groups:
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        paths.update(dict.fromkeys(controllers.split(","), path))
+    for line in mounts:
+        head, _, kind = line.partition(" - ")
+        fields, described = head.split(" "), kind.split(" ")
+        if len(fields) < 5 or len(described) < 3:
+            continue
+        if described[0] == "cgroup2":
+            group = paths.get("")
+        elif described[0] == "cgroup" and "cpu" in described[2].split(","):
+            group = paths.get("cpu")
+        else:
+            continue
+        if group is None:
+            continue
+        mounted, top = PurePosixPath(_plain(fields[3])), root / _plain(fields[4]).lstrip("/")
+        place = PurePosixPath(group)
+        # In a container the mount begins at its own group; a group that it does not show counts as that one.
+        seen = place.is_relative_to(mounted) and ".." not in place.parts
+        inner = place.relative_to(mounted) if seen else PurePosixPath()
+        yield from (top / part for part in (inner, *inner.parents))
+
+
+def _plain(path: str) -> str:
+    """A path as ``mountinfo`` gives it, which writes spaces and the like as octal numbers."""
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), path)
+
+
+def _cores_at(group: Path) -> int | None:
+    """The quota of one control group in cores, rounded up; None if it has none."""
+    try:
+        if (group / "cpu.max").exists():
+            quota, period = (group / "cpu.max").read_text().split()
+        else:
+            quota = (group / "cpu.cfs_quota_us").read_text()
+            period = (group / "cpu.cfs_period_us").read_text()
+        if quota == "max" or int(quota) <= 0 or int(period) <= 0:
+            return None
+        return -(-int(quota) // int(period))
+    except (OSError, ValueError):
+        return None
