@@ -71,6 +71,11 @@ def ensure_threads() -> str:
         if llvm.address_of_symbol(PARALLEL_FOR) is None:
             raise RuntimeError(f"numba's threading layer {parallel.threading_layer()} offers no {PARALLEL_FOR}")
         layer = str(parallel.threading_layer())
+        if layer == "tbb":
+            # numba gives TBB an empty task, for which the end of the program waits. TBB has no thread of its own where
+            # there is one core: the task stays with this thread, and if this one has ended, nobody runs it.
+            pool = importlib.import_module("numba.np.ufunc.tbbpool")
+            ctypes.CFUNCTYPE(None)(pool.synchronize)()
         size = int(parallel.NUM_THREADS)
         _limit.value = size if chosen_threads() else min(size, available_cores())
         if layer == "workqueue":

@@ -151,3 +151,19 @@ def test_build_that_was_kept_for_many_threads_runs_on_one_core(tmp_path: Path) -
     assert again == {"threads": 8, "limit": 1, "ran": 1, "passes": 0}
     # Without a wish, the build is one for one thread: another one.
     assert run(PINNED, TILEWRIGHT_CACHE_DIR=str(tmp_path))["passes"] == 1
+
+
+@pytest.mark.parametrize("threads", ["", "2"])
+def test_program_on_one_core_ends_when_a_thread_that_is_gone_started_the_pool(threads: str) -> None:
+    script = f"""
+import os, threading
+from tilewright.codegen.threads import ensure_threads
+{PINNED}
+starter = threading.Thread(target=ensure_threads)
+starter.start()
+starter.join()
+"""
+    environment = {**os.environ, "NUMBA_NUM_THREADS": threads}
+    if not threads:
+        del environment["NUMBA_NUM_THREADS"]
+    subprocess.run([sys.executable, "-c", script], env=environment, check=True, timeout=60)
