@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from tilewright.tensorir.arith import rules
-from tilewright.tensorir.arith.index import PROVE_BUDGET, SIMPLIFY_BUDGET, Derived
+from tilewright.tensorir.arith.bounds import PROVE_BUDGET, SIMPLIFY_BUDGET
+from tilewright.tensorir.arith.facts import Derived
 from tilewright.tensorir.arith.intern import reads_memory, same_structure
 from tilewright.tensorir.arith.interval import EVERYTHING, INFINITY, NONNEGATIVE, Bound, Interval
 from tilewright.tensorir.arith.linear import Linear, constant

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from tilewright.tensorir.expr import Expr
 
@@ -96,3 +97,15 @@ ZERO = Linear({}, 0)
 def constant(value: int) -> Linear:
     """The form that is a constant."""
     return Linear({}, wrap64(value))
+
+
+@dataclass(frozen=True)
+class Division:
+    """A form divided by a positive constant: ``divisor * (whole + rest // small) + (unit * (rest % small) + low)``.
+    ``rest`` None: no such part."""
+
+    whole: Linear
+    rest: Linear | None
+    small: int
+    unit: int
+    low: Linear

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from tilewright.tensorir.arith.index import SIMPLIFY_BUDGET, IndexAlgebra
+from tilewright.tensorir.arith.bounds import SIMPLIFY_BUDGET
+from tilewright.tensorir.arith.index import IndexAlgebra
 from tilewright.tensorir.arith.linear import Linear
 from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, Select, Var
 

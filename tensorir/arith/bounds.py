@@ -1,0 +1,167 @@
+"""Constant bounds and remainders of terms, and of the linear forms over them.
+
+Index arithmetic is assumed not to overflow, so that the bounds of a sum are the sums of bounds. That is only assumed of
+values built from variables: what is loaded from memory (or comes from a call, a cast, a bit operation) is *data*, which
+may hold any int64, and only takes part in what is exact under wrapping as well (sums and products, which form a ring).
+"""
+
+from __future__ import annotations
+
+import math
+
+from tilewright.tensorir.arith import interval as iv
+from tilewright.tensorir.arith.facts import Derived, Facts
+from tilewright.tensorir.arith.intern import Interner
+from tilewright.tensorir.arith.interval import EVERYTHING, Interval, type_interval
+from tilewright.tensorir.arith.linear import Linear
+from tilewright.tensorir.dtype import INT64
+from tilewright.tensorir.expr import BinaryOp, Call, Cast, Expr, IntImm, Select, Var
+
+#: How many forms a proof looks at while expressions are simplified, and when a caller asks for one.
+SIMPLIFY_BUDGET = 12
+PROVE_BUDGET = 150
+
+
+class BoundedTerms:
+    """Terms, and what follows from the current :class:`Facts` for their values. What was derived is remembered;
+    :meth:`forget` drops it."""
+
+    def __init__(self) -> None:
+        self.intern = Interner()
+        self.facts = Facts()
+        self._factors: dict[Expr, tuple[Expr, ...]] = {}
+        self._data: set[Expr] = set()
+        #: Variables that stand for the number of a lane, with their bounds.
+        self.lanes: dict[Expr, Interval] = {}
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop what was derived from facts that no longer hold."""
+        self.derived = Derived()
+
+    def linear(self, expr: Expr) -> Linear:
+        """The canonical form of an int64 scalar. :class:`IndexAlgebra`, which knows the operations, overrides this."""
+        raise NotImplementedError
+
+    def factors(self, term: Expr) -> tuple[Expr, ...]:
+        """The factors of a term: several for a product of terms."""
+        return self._factors.get(term, (term,))
+
+    def is_exact(self, form: Linear) -> bool:
+        """Whether the form is an index, which does not overflow, rather than data."""
+        data = self._data
+        return not data or all(
+            term not in data and not any(f in data for f in self._factors.get(term, ())) for term in form.terms
+        )
+
+    # -- bounds -------------------------------------------------------------------------------------------------------
+
+    def interval(self, form: Linear) -> Interval:
+        """Constant bounds of an index."""
+        lower: iv.Bound = form.const
+        upper: iv.Bound = form.const
+        for term, coefficient in form.terms.items():
+            low, high = self.term_interval(term)
+            if coefficient < 0:
+                low, high = high, low
+            lower += low * coefficient
+            upper += high * coefficient
+        return Interval(lower, upper)
+
+    def term_interval(self, term: Expr) -> Interval:
+        """Constant bounds of one term."""
+        found = self.derived.intervals.find(term)
+        if found is None:
+            found = self._find_interval(term)
+            known = self.facts.intervals.get(term)
+            if known is not None:
+                found = found.intersect(known)
+            self.derived.intervals[term] = found
+        return found
+
+    def _find_interval(self, term: Expr) -> Interval:
+        factors = self._factors.get(term)
+        if factors is not None:
+            if len(factors) % 2 == 0 and len(set(factors)) == 1:
+                high = max(abs(end) for end in self.term_interval(factors[0]))
+                return Interval(0, high ** len(factors) if high != math.inf else high)
+            result = Interval(1, 1)
+            for factor in factors:
+                result = iv.multiply(result, self._operand_interval(factor))
+            return result
+        if isinstance(term, BinaryOp) and term.dtype is INT64:
+            operation = iv.OPERATIONS.get(term.op)
+            if operation is not None:
+                return operation(self._operand_interval(term.a), self._operand_interval(term.b))
+        if isinstance(term, Select) and term.dtype is INT64:
+            return self._operand_interval(term.true_value).union(self._operand_interval(term.false_value))
+        if isinstance(term, (Cast, Call)):
+            return self.integer_interval(term)
+        return self.lanes.get(term, EVERYTHING)
+
+    def _operand_interval(self, expr: Expr) -> Interval:
+        form = self.linear(expr)
+        if form.single() is expr:
+            return self.term_interval(expr)
+        return self.interval(form) if self.is_exact(form) else EVERYTHING
+
+    def integer_interval(self, expr: Expr) -> Interval:
+        """Constant bounds of a scalar of any integer type, which wraps: where an operation might leave the range of its
+        type, nothing but that range is known."""
+        if expr.dtype is INT64 and not isinstance(expr, (Cast, Call)):
+            return self._operand_interval(expr)
+        whole = type_interval(expr.dtype) if expr.dtype is not INT64 else EVERYTHING
+        found = whole
+        if isinstance(expr, IntImm):
+            found = Interval(expr.value, expr.value)
+        elif isinstance(expr, Var):
+            found = self.facts.intervals.get(expr, whole)
+        elif isinstance(expr, Cast) and (expr.value.dtype.is_integer or expr.value.dtype.is_bool):
+            found = self.integer_interval(expr.value)
+        elif isinstance(expr, BinaryOp) and expr.op in iv.OPERATIONS:
+            found = iv.OPERATIONS[expr.op](self.integer_interval(expr.a), self.integer_interval(expr.b))
+        elif isinstance(expr, Select):
+            found = self.integer_interval(expr.true_value).union(self.integer_interval(expr.false_value))
+        elif isinstance(expr, Call) and expr.name in ("popcount", "count_leading_zeros"):
+            found = Interval(0, expr.args[0].dtype.bits)
+        return found if whole.lower <= found.lower and found.upper <= whole.upper else whole
+
+    def is_nonnegative(self, form: Linear, budget: int = SIMPLIFY_BUDGET) -> bool:
+        """Whether ``form >= 0`` is proved; the prover overrides this test by constant bounds."""
+        return self.interval(form).lower >= 0
+
+    # -- remainders ---------------------------------------------------------------------------------------------------
+
+    def modular(self, form: Linear) -> tuple[int, int]:
+        """``(m, r)`` such that the form is ``r`` plus a multiple of ``m``, ``0 <= r < m``; ``m = 0`` for a constant."""
+        modulus, remainder = 0, form.const
+        for term, coefficient in form.terms.items():
+            m, r = self._term_modular(term)
+            modulus = math.gcd(modulus, m * coefficient)
+            remainder += r * coefficient
+        return modulus, remainder % modulus if modulus else remainder
+
+    def _term_modular(self, term: Expr) -> tuple[int, int]:
+        known = self.facts.remainders.get(term)
+        if known is not None:
+            return known
+        factors = self._factors.get(term)
+        if factors is not None:
+            m, r = 0, 1
+            for factor in factors:
+                fm, fr = self._term_modular(factor)
+                m, r = math.gcd(m * fm, m * fr, r * fm), r * fr
+            return m, r % m if m else r
+        if isinstance(term, (BinaryOp, Select)) and term.dtype is INT64:
+            if isinstance(term, Select):
+                (m1, r1), (m2, r2) = (self.modular(self.linear(v)) for v in (term.true_value, term.false_value))
+            elif term.op in ("min", "max", "floormod"):
+                (m1, r1), (m2, r2) = (self.modular(self.linear(v)) for v in (term.a, term.b))
+                if term.op == "floormod":  # x - k * y
+                    m = math.gcd(m1, m2, r2)
+                    return (m, r1 % m) if m else (1, 0)
+            else:
+                return 1, 0
+            m = math.gcd(m1, m2, r1 - r2)
+            return (m, r1 % m) if m else (1, 0)
+        return 1, 0

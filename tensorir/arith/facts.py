@@ -1,0 +1,51 @@
+"""What an analyzer was told, and what it has derived from that."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tilewright.tensorir.arith.cache import ScopedCache
+from tilewright.tensorir.arith.interval import Interval
+from tilewright.tensorir.arith.linear import Division, Linear
+from tilewright.tensorir.expr import Expr
+
+
+@dataclasses.dataclass
+class Facts:
+    """What is known about variables and terms; copied where a scope opens."""
+
+    #: Inclusive symbolic ends of variables' ranges.
+    ranges: dict[Expr, tuple[Linear | None, Linear | None]] = dataclasses.field(default_factory=dict)
+    #: Constant ends, of variables or of other terms.
+    intervals: dict[Expr, Interval] = dataclasses.field(default_factory=dict)
+    #: Variables that have exactly one value.
+    values: dict[Expr, Linear] = dataclasses.field(default_factory=dict)
+    #: Forms that are known to be >= 0.
+    nonnegative: tuple[Linear, ...] = ()
+    #: Terms whose remainder is known: term -> (modulus, remainder).
+    remainders: dict[Expr, tuple[int, int]] = dataclasses.field(default_factory=dict)
+    #: Conditions (interned) that are known.
+    truths: dict[Expr, bool] = dataclasses.field(default_factory=dict)
+
+    def copy(self) -> Facts:
+        """An independent copy."""
+        return Facts(
+            dict(self.ranges),
+            dict(self.intervals),
+            dict(self.values),
+            self.nonnegative,
+            dict(self.remainders),
+            dict(self.truths),
+        )
+
+
+class Derived:
+    """What was derived from the facts: forms of expressions, bounds of terms, quotients and remainders, proofs, and
+    simplified expressions; ``outer``: what was derived where this scope opened."""
+
+    def __init__(self, outer: Derived | None = None) -> None:
+        self.linear: ScopedCache[Expr, Linear] = ScopedCache(outer.linear if outer else None)
+        self.intervals: ScopedCache[Expr, Interval] = ScopedCache(outer.intervals if outer else None)
+        self.divisions: ScopedCache[tuple[object, int], Division] = ScopedCache(outer.divisions if outer else None)
+        self.proofs: ScopedCache[tuple[object, int], bool] = ScopedCache(outer.proofs if outer else None)
+        self.simplified: ScopedCache[Expr, Expr] = ScopedCache(outer.simplified if outer else None)

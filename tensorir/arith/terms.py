@@ -1,0 +1,98 @@
+"""Terms of linear forms: what is one, products of several, and the expression that a form over them stands for."""
+
+from __future__ import annotations
+
+from tilewright.tensorir.arith.bounds import BoundedTerms
+from tilewright.tensorir.arith.interval import Interval
+from tilewright.tensorir.arith.linear import Linear, constant
+from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, Select, Var
+
+#: Products of sums are multiplied out up to this many terms.
+MAX_PRODUCT_TERMS = 16
+
+#: A derived value within these bounds cannot have come from an overflow.
+_SMALL = Interval(-(1 << 62), 1 << 62)
+
+
+class TermAlgebra(BoundedTerms):
+    """Makes terms and products of them, and expressions of forms."""
+
+    def term(self, expr: Expr) -> Linear:
+        """The form of an interned expression taken as a term (or of a constant)."""
+        if isinstance(expr, IntImm):
+            return constant(expr.value)
+        if not isinstance(expr, Var) and expr not in self._data and self._is_data(expr):
+            self._data.add(expr)
+        bounds = self.term_interval(expr)
+        return constant(int(bounds.lower)) if bounds.is_point else Linear({expr: 1}, 0)
+
+    def _is_data(self, expr: Expr) -> bool:
+        operands: tuple[Expr, ...] = ()
+        if isinstance(expr, BinaryOp) and expr.op in ("floordiv", "floormod", "min", "max"):
+            operands = (expr.a, expr.b)
+        elif isinstance(expr, Select):
+            operands = (expr.true_value, expr.false_value)
+        if operands and all(self.is_exact(self.linear(operand)) for operand in operands):
+            return False
+        bounds = self.term_interval(expr)
+        return not (bounds.lower >= _SMALL.lower and bounds.upper <= _SMALL.upper)
+
+    def product(self, factors: tuple[Expr, ...]) -> Linear:
+        """The form of a product of terms."""
+        if not factors:
+            return constant(1)
+        ordered = tuple(sorted(factors, key=self.intern.order))
+        result = ordered[0]
+        for factor in ordered[1:]:
+            result = self.intern.binary("mul", result, factor)
+        if len(ordered) > 1:
+            self._factors[result] = ordered
+        form = self.derived.linear[result] = Linear({result: 1}, 0)
+        return form
+
+    def multiply(self, a: Linear, b: Linear) -> Linear:
+        """``a * b``, multiplied out."""
+        if a.is_const:
+            return b.scale(a.const)
+        if b.is_const:
+            return a.scale(b.const)
+        if len(a.terms) * len(b.terms) > MAX_PRODUCT_TERMS:
+            x, y = (self.expr(side) for side in (a, b))
+            return self.product((x, y))
+        result = a.scale(b.const) + b.scale(a.const).shift(-a.const * b.const)
+        for x, cx in a.terms.items():
+            for y, cy in b.terms.items():
+                result = result.combine(self.product(self.factors(x) + self.factors(y)), cx * cy)
+        return result
+
+    def expr(self, form: Linear) -> Expr:
+        """The expression of a form: positive terms before negative ones, large coefficients first."""
+        if form.is_const:
+            return self.intern.integer(form.const)
+        order = self.intern.order
+        items = sorted(form.terms.items(), key=lambda item: (item[1] < 0, -abs(item[1]), order(item[0])))
+        result: Expr | None = None
+        constant_done = False
+        for term, coefficient in items:
+            if coefficient < 0 and not constant_done and result is None and form.const > 0:
+                result, constant_done = self.intern.integer(form.const), True  # 7 - i rather than i * -1 + 7
+            if result is None:
+                result = self._scaled(term, coefficient)
+            elif coefficient < 0:
+                result = self.intern.binary("sub", result, self._scaled(term, -coefficient))
+            else:
+                result = self.intern.binary("add", result, self._scaled(term, coefficient))
+        assert result is not None
+        if form.const and not constant_done:
+            op = "add" if form.const > 0 or form.const == -(1 << 63) else "sub"
+            amount = form.const if op == "add" else -form.const
+            result = self.intern.binary(op, result, self.intern.integer(amount))
+        self.derived.linear[result] = form
+        return result
+
+    def _scaled(self, term: Expr, coefficient: int) -> Expr:
+        if coefficient == 1:
+            return term
+        if coefficient == 1 << 63:
+            coefficient = -coefficient
+        return self.intern.binary("mul", term, self.intern.integer(coefficient))
