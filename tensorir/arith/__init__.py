@@ -1,4 +1,10 @@
-"""Integer arithmetic on expressions: simplification, bounds, proofs, and the regions that loops touch."""
+"""Integer arithmetic on expressions: simplification, bounds, proofs, and the regions that loops touch.
+
+The analyzer is built in floors, each a class that answers one more kind of question with what the one below answers:
+:mod:`.bounds` (constant bounds and remainders), :mod:`.terms` (terms and their products), :mod:`.division`,
+:mod:`.index` (linear forms of expressions), :mod:`.prove` (signs, by symbolic bounds), :mod:`.comparisons`,
+:mod:`.rewrite` (canonical forms), :mod:`.analyzer`. :mod:`.region` asks it about loops.
+"""
 
 from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.arith.interval import EVERYTHING, Interval

@@ -44,8 +44,8 @@ class IndexAlgebra(DividingAlgebra):
         return self.term(result)
 
     def operand(self, expr: Expr) -> Expr:
-        """``expr``, which is none of the operations known here, with its operands simplified and interned. The
-        analyzer, which knows all expressions, overrides this."""
+        """``expr``, which is none of the operations known here, with its operands simplified and interned. What
+        rewrites expressions of all kinds overrides this."""
         raise NotImplementedError
 
     def _variable(self, var: Var) -> Linear:

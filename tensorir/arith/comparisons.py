@@ -1,0 +1,99 @@
+"""Comparisons of linear forms and of intervals: decided, or in canonical form."""
+
+from __future__ import annotations
+
+from tilewright.tensorir.arith.interval import Bound, Interval
+from tilewright.tensorir.arith.linear import Linear, constant
+from tilewright.tensorir.arith.prove import ProvingAlgebra
+from tilewright.tensorir.expr import Compare, Expr
+
+
+class ComparingAlgebra(ProvingAlgebra):
+    """Index algebra that decides comparisons, and finds the form in which equal ones are the same node."""
+
+    def decide(self, op: str, a: Linear, b: Linear, budget: int) -> bool | None:
+        """Whether ``a op b`` is always true or always false."""
+        if a.key == b.key:
+            return op in ("eq", "le", "ge")
+        if not (self.is_exact(a) and self.is_exact(b)):
+            return None
+        form = a - b
+        if op in ("eq", "ne"):
+            equal = self._decide_zero(form, budget)
+            return equal if op == "eq" or equal is None else not equal
+        if op in ("gt", "ge"):
+            form = -form
+        if op in ("le", "ge"):
+            form = form.shift(-1)
+        if self.is_nonnegative((-form).shift(-1), budget):
+            return True
+        return False if self.is_nonnegative(form, budget) else None
+
+    def _decide_zero(self, form: Linear, budget: int) -> bool | None:
+        if form.is_const:
+            return form.const == 0
+        coefficient, base = self.modular(form)
+        if coefficient and base % coefficient:
+            return False
+        if self.is_nonnegative(form.shift(-1), budget) or self.is_nonnegative((-form).shift(-1), budget):
+            return False
+        return True if self.is_nonnegative(form, budget) and self.is_nonnegative(-form, budget) else None
+
+    def canonical_comparison(self, op: str, form: Linear) -> Expr:
+        """The comparison ``form op 0`` with common factors and low parts that decide nothing taken out."""
+        if op in ("eq", "ne"):
+            divisor = form.gcd()
+            form = Linear({t: c // divisor for t, c in form.terms.items()}, form.const // divisor)
+            leading = min(form.terms, key=self.intern.order)
+            if form.terms[leading] < 0:
+                form = -form
+        else:
+            if op in ("gt", "ge"):
+                form = -form
+            form = self._without_low_part(form.shift(-1) if op in ("le", "ge") else form)
+            op = "lt"
+        positive = Linear({t: c for t, c in form.terms.items() if c > 0}, 0)
+        negative = Linear({t: -c for t, c in form.terms.items() if c < 0}, 0)
+        offset = form.const
+        if op == "lt" and positive.is_const:  # offset < negative
+            return self._comparison_node("ge", negative, constant(offset + 1))
+        if negative.is_const:
+            return self._comparison_node(op, positive, constant(-offset))
+        if op == "lt" and offset == -1:
+            return self._comparison_node("le", positive, negative)
+        if offset > 0:
+            return self._comparison_node(op, positive.shift(offset), negative)
+        return self._comparison_node(op, positive, negative.shift(-offset))
+
+    def _comparison_node(self, op: str, a: Linear, b: Linear) -> Expr:
+        return self.intern.node(Compare(op, self.expr(a), self.expr(b)))
+
+    def _without_low_part(self, form: Linear) -> Linear:
+        """A form of the same sign as ``form``: ``16 * i + j`` with ``0 <= j < 16`` is negative where ``i`` is."""
+        for unit in sorted({abs(c) for c in form.terms.values()} | {form.gcd()}, reverse=True):
+            if unit == 1:
+                break
+            high_const, low_const = divmod(form.const, unit)
+            low = Linear({t: c for t, c in form.terms.items() if c % unit}, low_const)
+            bounds = self.interval(low)
+            if bounds.is_finite and bounds.lower // unit == bounds.upper // unit:
+                carry = int(bounds.lower) // unit
+                return Linear({t: c // unit for t, c in form.terms.items() if c % unit == 0}, high_const + carry)
+        return form
+
+
+def decide_by_intervals(op: str, a: Interval, b: Interval) -> bool | None:
+    """Whether ``x op y`` is the same for all values of the two intervals."""
+
+    def less(x: Bound, y: Bound, or_equal: bool) -> bool:
+        return x <= y if or_equal else x < y
+
+    if op in ("gt", "ge"):
+        a, b, op = b, a, "lt" if op == "gt" else "le"
+    if op in ("eq", "ne"):
+        if a.upper < b.lower or b.upper < a.lower:
+            return op == "ne"
+        return (op == "eq") if a.is_point and a == b else None
+    if less(a.upper, b.lower, op == "le"):
+        return True
+    return False if less(b.upper, a.lower, op == "lt") else None

@@ -1,0 +1,244 @@
+"""Rewriting of expressions into canonical form, under conditions that are known to hold.
+
+Index expressions (int64 scalars, and vectors that are affine in the lane) go through the linear forms of
+:mod:`.index`; everything else is folded (:mod:`.folds`) and goes through the tables of :mod:`.rules`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from tilewright.tensorir.arith import rules
+from tilewright.tensorir.arith.assumptions import assume_comparison
+from tilewright.tensorir.arith.bounds import SIMPLIFY_BUDGET
+from tilewright.tensorir.arith.comparisons import ComparingAlgebra, decide_by_intervals
+from tilewright.tensorir.arith.facts import Derived
+from tilewright.tensorir.arith.folds import FOLDS
+from tilewright.tensorir.arith.intern import reads_memory
+from tilewright.tensorir.arith.lanes import affine_vector, per_lane
+from tilewright.tensorir.arith.pattern import RuleTable
+from tilewright.tensorir.conditions import OPPOSITES, conjuncts
+from tilewright.tensorir.dtype import BOOL, INT64
+from tilewright.tensorir.expr import BinaryOp, Broadcast, Compare, Expr, IntImm, UnaryOp, compare, const
+from tilewright.tensorir.functor import uses_var
+
+#: Conjunctions of up to this many conditions are searched for conditions that follow from the others.
+MAX_CONJUNCTS = 8
+
+
+class RewritingAlgebra(ComparingAlgebra):
+    """Finds canonical forms: the same object for all expressions whose forms are the same.
+
+    Args:
+        fast: also apply the float rules that round differently or assume finite values (optimization level 3).
+    """
+
+    def __init__(self, *, fast: bool = False) -> None:
+        super().__init__()
+        float_tables = (rules.EXACT_FLOAT_RULES, rules.FAST_FLOAT_RULES) if fast else (rules.EXACT_FLOAT_RULES,)
+        self._tables: dict[str, tuple[RuleTable, ...]] = {
+            "int": (rules.INTEGER_RULES, rules.SELECT_RULES),
+            "uint": (rules.INTEGER_RULES, rules.SELECT_RULES),
+            "bool": (rules.BOOL_RULES, rules.SELECT_RULES),
+            "float": (*float_tables, rules.SELECT_RULES),
+        }
+
+    # -- what is known ------------------------------------------------------------------------------------------------
+
+    def assume(self, condition: Expr) -> None:
+        """Say that ``condition`` holds from now on (until the surrounding scope ends). Conditions on the contents of
+        memory are ignored, because a store may change them."""
+        known = self.canonical(condition)
+        if isinstance(known, IntImm) or known.dtype is not BOOL or reads_memory(known):
+            return
+        if isinstance(known, BinaryOp) and known.op == "and":
+            self.assume(known.a)
+            self.assume(known.b)
+            return
+        if isinstance(known, UnaryOp):
+            if isinstance(known.a, BinaryOp) and known.a.op == "or":
+                self.assume(UnaryOp("not", known.a.a))
+                self.assume(UnaryOp("not", known.a.b))
+            self.facts.truths[known.a] = False
+        self.facts.truths[known] = True
+        if isinstance(known, Compare):
+            self.facts.truths[self.canonical(Compare(OPPOSITES[known.op], known.a, known.b))] = False
+            if known.a.dtype is INT64:
+                a, b = self.linear(known.a), self.linear(known.b)
+                if self.is_exact(a) and self.is_exact(b):
+                    assume_comparison(self, known.op, a - b)
+        self.forget()
+
+    @contextlib.contextmanager
+    def scope(self) -> Iterator[None]:
+        """A ``with`` block at whose end all that was bound or assumed inside is forgotten."""
+        facts = self.facts
+        derived = self.derived
+        self.facts, self.derived = facts.copy(), Derived(derived)
+        try:
+            yield
+        finally:
+            self.facts, self.derived = facts, derived
+
+    @contextlib.contextmanager
+    def assuming(self, *conditions: Expr) -> Iterator[None]:
+        """A scope in which the conditions hold."""
+        with self.scope():
+            for condition in conditions:
+                self.assume(condition)
+            yield
+
+    # -- rewriting ----------------------------------------------------------------------------------------------------
+
+    def canonical(self, expr: Expr) -> Expr:
+        """The canonical form of ``expr``: the same object for all expressions whose forms are the same, as long as
+        this analyzer learns nothing new about their variables."""
+        found = self.derived.simplified.find(expr)
+        if found is None:
+            found = self._rewrite(expr)
+            self.derived.simplified[expr] = found
+            self.derived.simplified[found] = found
+        return found
+
+    def _rewrite(self, expr: Expr) -> Expr:
+        dtype = expr.dtype
+        if dtype is INT64:
+            return self.expr(self.linear(expr))
+        if dtype.element is INT64:
+            affine = affine_vector(self, expr)
+            if affine is not None:
+                return affine
+        if isinstance(expr, Compare):
+            decided = self._comparison(expr)
+            if decided is not None:
+                return decided
+        result = self.operand(expr)
+        if dtype is BOOL:
+            truth = self.facts.truths.get(result)
+            if truth is not None:
+                return self.intern.integer(int(truth), BOOL)
+            if isinstance(result, BinaryOp) and result.op == "and":
+                return self._conjunction(result)
+            if isinstance(result, BinaryOp) and result.op == "or":
+                return self._disjunction(result)
+        return result
+
+    def operand(self, expr: Expr) -> Expr:
+        """``expr`` with simplified operands, folded and by the rules of its type."""
+        rebuilt = self._rebuild(expr)
+        if type(rebuilt) is not type(expr):
+            return self.canonical(rebuilt) if rebuilt.dtype is not INT64 else rebuilt
+        kind = rebuilt.dtype.kind
+        for table in self._tables.get(kind, ()):
+            changed = table.apply(rebuilt)
+            if changed is not None:
+                return self.canonical(changed)
+        if isinstance(rebuilt, Compare):
+            return self._compare_rules(rebuilt)
+        if isinstance(rebuilt, UnaryOp) and isinstance(rebuilt.a, Compare) and not rebuilt.a.a.dtype.is_float:
+            changed = rules.INTEGER_NEGATION_RULES.apply(rebuilt)
+            if changed is not None:
+                return self.canonical(changed)
+        return rebuilt
+
+    def _rebuild(self, expr: Expr) -> Expr:
+        """``expr`` over simplified operands as an interned node, or what it folds to."""
+        changed = False
+        values: list[Any] = []
+        for name, role in expr.node_fields:
+            value = new = getattr(expr, name)
+            if role == "child" and value is not None:
+                new = self.canonical(value)
+            elif role == "children":
+                new = tuple([self.canonical(item) for item in value])
+                if all(a is b for a, b in zip(new, value, strict=True)):
+                    new = value
+            changed = changed or new is not value
+            values.append(new)
+        rebuilt: Expr = type(expr)(*values) if changed else expr
+        fold = FOLDS.get(type(rebuilt))
+        if fold is not None:
+            folded = fold(rebuilt)
+            if folded is not rebuilt:
+                return self.canonical(folded) if folded.dtype is not INT64 else self._interned(folded)
+        return self.intern.node(rebuilt)
+
+    def _interned(self, expr: Expr) -> Expr:
+        return self.intern.integer(expr.value) if isinstance(expr, IntImm) else self.expr(self.linear(expr))
+
+    # -- comparisons --------------------------------------------------------------------------------------------------
+
+    def _comparison(self, expr: Compare) -> Expr | None:
+        """A comparison of integers, decided or in canonical form; None if the rules have to do."""
+        dtype = expr.a.dtype
+        if dtype is INT64:
+            a, b = self.linear(expr.a), self.linear(expr.b)
+            decided = self.decide(expr.op, a, b, SIMPLIFY_BUDGET)
+            if decided is None and self.is_exact(a) and self.is_exact(b):
+                result = self.canonical_comparison(expr.op, a - b)
+                truth = self.facts.truths.get(result)
+                return result if truth is None else self.intern.integer(int(truth), BOOL)
+        elif dtype.element is INT64:
+            lane = self.lane(dtype.lanes)
+            x, y = per_lane(expr.a, lane), per_lane(expr.b, lane)
+            if x is None or y is None:
+                return None
+            decided = self.decide(expr.op, self.linear(x), self.linear(y), SIMPLIFY_BUDGET)
+            scalar = compare(expr.op, x, y)
+            if decided is None and not uses_var(scalar, {lane}):
+                return self.intern.node(Broadcast(self.canonical(scalar), dtype.lanes))
+        elif dtype.is_integer and dtype.lanes == 1:
+            low, high = self.integer_interval(self.canonical(expr.a)), self.integer_interval(self.canonical(expr.b))
+            decided = decide_by_intervals(expr.op, low, high)
+        else:
+            return None
+        return None if decided is None else self._truth(decided, expr)
+
+    def _truth(self, value: bool, expr: Expr) -> Expr:
+        return self.canonical(const(value, expr.dtype))
+
+    def _compare_rules(self, expr: Compare) -> Expr:
+        table = rules.EXACT_FLOAT_COMPARE_RULES if expr.a.dtype.is_float else rules.INTEGER_COMPARE_RULES
+        changed = table.apply(expr)
+        return expr if changed is None else self.canonical(changed)
+
+    # -- conditions of several comparisons ----------------------------------------------------------------------------
+
+    def _conjunction(self, expr: BinaryOp) -> Expr:
+        """A conjunction without the conditions that follow from the others."""
+        parts = conjuncts(expr)
+        if len(parts) > MAX_CONJUNCTS or not any(isinstance(p, Compare) and p.a.dtype is INT64 for p in parts):
+            return expr
+        kept = list(parts)
+        for part in parts:
+            others = [other for other in kept if other is not part]
+            if not others or not isinstance(part, Compare) or part.a.dtype is not INT64:
+                continue
+            with self.assuming(*others):
+                decided = self._decide_comparison(part)
+            if decided is False:
+                return self.intern.integer(0, BOOL)
+            if decided:
+                kept = others
+        result = kept[0]
+        for part in kept[1:]:
+            result = self.intern.binary("and", result, part)
+        return result
+
+    def _disjunction(self, expr: BinaryOp) -> Expr:
+        """``a or b`` of comparisons, where one follows from the other or from its opposite."""
+        a, b = expr.a, expr.b
+        if not all(isinstance(side, Compare) and side.a.dtype is INT64 for side in (a, b)):
+            return expr
+        with self.assuming(UnaryOp("not", a)):
+            decided = self._decide_comparison(b)
+        if decided is not None:
+            return self.intern.integer(1, BOOL) if decided else a
+        with self.assuming(UnaryOp("not", b)):
+            decided = self._decide_comparison(a)
+        return b if decided is False else expr
+
+    def _decide_comparison(self, expr: Any) -> bool | None:
+        return self.decide(expr.op, self.linear(expr.a), self.linear(expr.b), SIMPLIFY_BUDGET)
