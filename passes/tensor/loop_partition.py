@@ -40,22 +40,8 @@ from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.arith.region import partition_point
 from tilewright.tensorir.conditions import conjuncts
 from tilewright.tensorir.dtype import INT64
-from tilewright.tensorir.expr import (
-    Compare,
-    Expr,
-    IntImm,
-    Var,
-    all_of,
-    compare,
-    maximum,
-    minimum,
-)
-from tilewright.tensorir.functor import (
-    copy_with_fresh_definitions,
-    free_vars,
-    substitute,
-    walk_statements,
-)
+from tilewright.tensorir.expr import Compare, Expr, IntImm, Var, all_of, compare, maximum, minimum
+from tilewright.tensorir.functor import copy_with_fresh_definitions, free_vars, substitute, walk_statements
 from tilewright.tensorir.stmt import BufferStore, For, IfThenElse, PrimFunc, Stmt, sequence
 
 ROLL_ANNOTATION = "roll_tail"
