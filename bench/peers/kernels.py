@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -70,29 +71,71 @@ def matmul(size: int, constant: bool) -> Model:
 
 def convolution(kernel: int, stride: int, channels: int, filters: int, size: int, groups: int = 1) -> Model:
     """A convolution with a bias, of an image of ``size`` x ``size``, padded to keep its size."""
-    x, out = normal(1, channels, size, size), -(-size // stride)
-    of = channels // groups
-    weight = normal(filters, of, kernel, kernel, seed=1, scale=(of * kernel * kernel) ** -0.5)
-    bias, pad = normal(filters, seed=2), kernel // 2
+    return convolution_nd((kernel,) * 2, channels, filters, (size,) * 2, stride=stride, groups=groups)
+
+
+def _bias(filters: int, rank: int) -> tuple[Array, Array]:
+    """A bias, and as it is added to a result."""
+    bias = normal(filters, seed=2)
+    return bias, bias.astype(np.float64).reshape(1, filters, *[1] * rank)
+
+
+def convolution_nd(
+    window: tuple[int, ...],
+    channels: int,
+    filters: int,
+    size: tuple[int, ...],
+    stride: int = 1,
+    dilation: int = 1,
+    groups: int = 1,
+) -> Model:
+    """A convolution with a bias along any dimensions, padded to keep their sizes where the stride is 1."""
+    x, of = normal(1, channels, *size), channels // groups
+    weight = normal(filters, of, *window, seed=1, scale=(of * math.prod(window)) ** -0.5)
+    bias, added = _bias(filters, len(size))
+    pads = [dilation * (extent // 2) for extent in window]
+    out = [-(-extent // stride) for extent in size]
 
     def formula(o: Writer) -> str:
-        at = {"kernel_shape": [kernel] * 2, "strides": [stride] * 2, "pads": [pad] * 4, "group": groups}
-        return o("Conv", "x", o.constant(weight, "weight"), o.constant(bias, "bias"), **at)
+        rank = len(size)
+        at = {"kernel_shape": window, "strides": [stride] * rank, "pads": pads * 2, "group": groups}
+        return o("Conv", "x", o.constant(weight, "weight"), o.constant(bias, "bias"), dilations=[dilation] * rank, **at)
 
     def expected() -> list[Array]:
-        image, factors, offset = wide(x, weight, bias)
-        image = np.pad(image[0], ((0, 0), (pad, pad), (pad, pad)))
-        result = np.zeros((filters, out, out)) + offset[:, None, None]
-        for i in range(kernel):
-            for j in range(kernel):
-                part = image[:, i : i + stride * (out - 1) + 1 : stride, j : j + stride * (out - 1) + 1 : stride]
-                if groups == 1:
-                    result += np.tensordot(factors[:, :, i, j], part, 1)
-                else:
-                    result += factors[:, :, i, j][:, :, None] * part
-        return [result[None]]
+        image, factors = wide(x[0], weight)
+        image = np.pad(image, ((0, 0), *[(pad, pad) for pad in pads]))
+        result = np.zeros((groups, filters // groups, math.prod(out)))
+        for place in np.ndindex(*window):
+            taken = [
+                slice(k * dilation, k * dilation + stride * (count - 1) + 1, stride)
+                for k, count in zip(place, out, strict=True)
+            ]
+            part = image[(slice(None), *taken)].reshape(groups, of, -1)
+            result += factors[(slice(None), slice(None), *place)].reshape(groups, -1, of) @ part
+        return [result.reshape(1, filters, *out) + added]
 
-    return Model(_single({"x": x}, (1, filters, out, out), formula), {"x": x}, expected)
+    return Model(_single({"x": x}, (1, filters, *out), formula), {"x": x}, expected)
+
+
+def transposed(window: int, stride: int, cut: int, channels: int, filters: int, size: int) -> Model:
+    """A transposed convolution with a bias, of an image of ``size`` x ``size``; ``cut`` off on each side."""
+    x, full = normal(1, channels, size, size), (size - 1) * stride + window
+    weight = normal(channels, filters, window, window, seed=1, scale=channels**-0.5 * stride / window)
+    bias, added = _bias(filters, 2)
+
+    def formula(o: Writer) -> str:
+        at = {"kernel_shape": [window] * 2, "strides": [stride] * 2, "pads": [cut] * 4}
+        return o("ConvTranspose", "x", o.constant(weight, "weight"), o.constant(bias, "bias"), **at)
+
+    def expected() -> list[Array]:
+        image, factors = wide(x[0], weight)
+        result = np.zeros((filters, full, full))
+        for i, j in np.ndindex(window, window):
+            rows, columns = (slice(k, k + (size - 1) * stride + 1, stride) for k in (i, j))
+            result[:, rows, columns] += np.tensordot(factors[:, :, i, j].T, image, 1)
+        return [result[None, :, cut : full - cut, cut : full - cut] + added]
+
+    return Model(_single({"x": x}, (1, filters, full - 2 * cut, full - 2 * cut), formula), {"x": x}, expected)
 
 
 def gelu_chain(rows: int = 4096, columns: int = 4096) -> Model:

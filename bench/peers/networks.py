@@ -115,6 +115,8 @@ def operations(model: onnx.ModelProto) -> float:
     for node in graph.node:
         if node.op_type == "Conv":
             total += 2.0 * np.prod(shapes[node.output[0]]) * np.prod(shapes[node.input[1]][1:])
+        elif node.op_type == "ConvTranspose":
+            total += 2.0 * np.prod(shapes[node.input[0]]) * np.prod(shapes[node.input[1]][1:])
         elif node.op_type in ("MatMul", "Gemm"):
             transposed = any(one.name == "transA" and one.i for one in node.attribute)
             total += 2.0 * np.prod(shapes[node.output[0]]) * shapes[node.input[0]][-2 if transposed else -1]

@@ -75,6 +75,24 @@ def _depthwise() -> list[Case]:
     ]
 
 
+def _other_convolutions() -> list[Case]:
+    """As speech, video, segmentation and image-making networks have them."""
+    made = {
+        "conv1d 5 256-256 at 512": functools.partial(kernels.convolution_nd, (5,), 256, 256, (512,)),
+        "conv1d 3 dilated by 4 64-64 at 4096": functools.partial(
+            kernels.convolution_nd, (3,), 64, 64, (4096,), dilation=4
+        ),
+        "conv3d 3x3x3 16-32 at 16x56x56": functools.partial(kernels.convolution_nd, (3, 3, 3), 16, 32, (16, 56, 56)),
+        "conv 3x3 dilated by 2 256-256 at 28": functools.partial(
+            kernels.convolution_nd, (3, 3), 256, 256, (28, 28), dilation=2
+        ),
+        "conv 3x3 in 32 groups 128-128 at 56": functools.partial(kernels.convolution, 3, 1, 128, 128, 56, groups=32),
+        "transposed 2x2/2 128-64 at 56": functools.partial(kernels.transposed, 2, 2, 0, 128, 64, 56),
+        "transposed 4x4/2 256-128 at 16": functools.partial(kernels.transposed, 4, 2, 1, 256, 128, 16),
+    }
+    return [Case(name, "other convolutions", make, "fma") for name, make in made.items()]
+
+
 def _image_networks() -> list[Case]:
     light = ("resnet50", "vgg19", "densenet121", "inception_v2", "squeezenet", "shufflenet")
     found = [
@@ -119,6 +137,7 @@ CASES: list[Case] = [
     ),
     *_convolutions(),
     *_depthwise(),
+    *_other_convolutions(),
     *_image_networks(),
     *(
         Case(
