@@ -35,6 +35,23 @@ def test_channels_become_pixels_and_back(check: Any, mode: str) -> None:
         check("nn.space_to_depth", [((2, 2, "h", 6), dtype)], attrs, flat, None, [{"h": 2}, {"h": 4}])
 
 
+@pytest.mark.parametrize(("strides", "groups"), [((3,), 1), ((2, 1), 2), ((1, 2, 3), 1), ((2, 2), 1)])
+def test_pixels_of_several_channels_take_turns(check: Any, strides: tuple[int, ...], groups: int) -> None:
+    rank, places, made = len(strides), int(np.prod(strides)), 2
+
+    def oracle(x: Any) -> Any:
+        out = np.zeros((x.shape[0], groups * made, *[n * s for n, s in zip(x.shape[2:], strides, strict=True)]))
+        for n, c, *at in np.ndindex(*out.shape):
+            group, channel = divmod(c, made)
+            turn = int(np.ravel_multi_index([p % s for p, s in zip(at, strides, strict=True)], strides))
+            pixel = [p // s for p, s in zip(at, strides, strict=True)]
+            out[(n, c, *at)] = x[(n, (group * places + turn) * made + channel, *pixel)]
+        return out
+
+    types = [(("n", groups * places * made, "h", 3, 2)[: rank + 2], "float32")]
+    check("nn.interleave", types, {"strides": strides, "groups": groups}, oracle, None, [{"n": 2, "h": 3}])
+
+
 @pytest.mark.parametrize("dtype", NUMBERS)
 def test_columns_add_up_to_an_image(check: Any, dtype: str) -> None:
     attrs = {

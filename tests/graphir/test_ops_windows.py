@@ -11,6 +11,7 @@ import pytest
 from tilewright import graphir as gi
 from tilewright.graphir.dims import symbol
 from tilewright.graphir.ops.common import FLOATS, NUMBERS
+from tilewright.passes.graph import SimplifyInference
 from tilewright.tensorir.errors import TypeInferenceError
 
 N = ({"n": 1}, {"n": 2})
@@ -161,6 +162,8 @@ def test_convolutions_take_all_numbers(check: Any, dtype: str) -> None:
         {"groups": 2, "strides": (1, 2), "padding": (-1, 3, 0, 1)},
         {"strides": (3, 2)},  # windows side by side
         {"groups": 2, "strides": (3, 2)},
+        {"groups": 4, "strides": (3, 2)},
+        {"strides": (2, 3), "dilation": (2, 1), "padding": (0, 1, 1, 0)},  # gaps between the windows
     ],
     ids=str,
 )
@@ -168,6 +171,38 @@ def test_transposed_convolution_agrees_with_adding_up(check: Any, attrs: dict[st
     types = [(("n", 4, "h", 3), "float32"), ((4, 2, 3, 2), "float32")]
     sizes = [{"n": 2, "h": 2}, {"n": 1, "h": 5}]
     check("nn.conv_transpose", types, attrs, lambda x, w: spread(x, w, attrs), None, sizes, 10)
+
+
+def test_transposed_convolutions_of_any_shape() -> None:
+    """Windows, strides, what is cut off and added, distances and groups drawn by chance."""
+    rng = np.random.default_rng(11)
+    operator, checked = gi.get_operator("nn.conv_transpose"), 0
+    while checked < 150:
+        rank = int(rng.integers(1, 4))
+
+        def some(low: int, high: int, count: int = rank) -> tuple[int, ...]:
+            return tuple(map(int, rng.integers(low, high, count)))
+
+        groups, most = int(rng.integers(1, 3)), (12, 6, 4)[rank - 1]
+        attrs = {"strides": some(1, 5), "dilation": some(1, 4), "padding": some(-1, 4, 2 * rank), "groups": groups}
+        attrs["output_padding"] = some(0, 3)
+        shape, window = some(1, most), some(1, 6)
+        extents = [
+            (n - 1) * s + (k - 1) * d + 1 + extra
+            for n, s, k, d, extra in zip(
+                shape, attrs["strides"], window, attrs["dilation"], attrs["output_padding"], strict=True
+            )
+        ]
+        extents = [n - a - b for n, a, b in zip(extents, attrs["padding"][:rank], attrs["padding"][rank:], strict=True)]
+        if min(extents) < 1 or np.prod(extents) > 2000:
+            continue
+        x = rng.standard_normal((1, 2 * groups, *shape))
+        w = rng.standard_normal((2 * groups, int(rng.integers(1, 3)), *window))
+        params = [gi.var(name, shape=value.shape, dtype="float64") for name, value in (("x", x), ("w", w))]
+        function = gi.Function(params, operator(*params, **attrs))
+        found = gi.evaluate(SimplifyInference()(gi.IRModule({"main": function})), x, w)
+        np.testing.assert_allclose(found, spread(x, w, attrs), rtol=1e-11, atol=1e-11, err_msg=str((attrs, window)))
+        checked += 1
 
 
 def test_transposed_convolution_of_rows_and_volumes(check: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,9 +11,10 @@ import numpy as np
 
 from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.base import call_operator
-from tilewright.graphir.dims import Dim, as_dim, dim_equal, product, simplify
+from tilewright.graphir.dims import Dim, as_dim, dim_equal, simplify
 from tilewright.graphir.op import Operator, register_operator
-from tilewright.graphir.ops.calls import reshape, transpose
+from tilewright.graphir.ops.calls import concatenate, expand_dims, reshape, squeeze, transpose
+from tilewright.graphir.ops.calls import slice as slice_of
 from tilewright.graphir.ops.common import NUMBERS, check_dtype, guarded, normalize, same_dtype, widened
 from tilewright.graphir.ops.nn.window import cuts, per_axis
 from tilewright.graphir.types import TensorType
@@ -20,7 +22,7 @@ from tilewright.tensorir import tensor as te
 from tilewright.tensorir.expr import Expr, Var, all_of
 from tilewright.tensorir.tensor import Tensor
 
-_CONVOLUTIONS = {1: "nn.conv1d", 2: "nn.conv2d", 3: "nn.conv3d"}
+_CONVOLUTIONS = {2: "nn.conv2d", 3: "nn.conv3d"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,6 +149,17 @@ class ConvTransposeAttrs:
             output_padding=per_axis(self.output_padding, "output_padding", rank, 0),
         )
 
+    def under_a_row(self) -> ConvTransposeAttrs:
+        """The same for an image of height 1, from those for its row."""
+        before, behind = self.padding
+        return dataclasses.replace(
+            self,
+            strides=(1, *self.strides),
+            padding=(0, before, 0, behind),
+            dilation=(1, *self.dilation),
+            output_padding=(0, *self.output_padding),
+        )
+
 
 @register_operator
 class conv_transpose(Operator):
@@ -154,8 +167,11 @@ class conv_transpose(Operator):
     outputs of a group, window), added up where the windows lie: ``out[n, o, x*s + i*d - p] += data[n, c, x] *
     weight[c, o, i]``. The gradient of a convolution with regard to its data.
 
-    It is the convolution of ``data``, its elements moved apart by the strides, with the weight turned around. Where
-    windows neither overlap nor leave gaps, it is a product of channels whose results are laid out as windows.
+    With strides, the pixels at one place between the beginnings of two windows get their products from every ``s``-th
+    factor of the windows: they are a convolution of ``data`` with these, turned around, and the results for all places
+    are interleaved (W. Shi and others, "Is the deconvolution layer the same as a convolutional layer?", 2016). Where
+    windows leave gaps, it is the convolution of ``data``, its elements moved apart by the strides, with the weight
+    turned around.
     """
 
     name = "nn.conv_transpose"
@@ -175,7 +191,7 @@ class conv_transpose(Operator):
         dtype = same_dtype(self, args)
         check_dtype(self, 0, data, NUMBERS)
         rank = data.ndim - 2
-        if rank not in _CONVOLUTIONS:
+        if not 1 <= rank <= 3:
             raise self.error(0, "1, 2 or 3 spatial dimensions behind batch and channels", data)
         if weight.ndim != data.ndim or not all(isinstance(extent, int) for extent in weight.shape[1:]):
             raise self.error(1, f"a tensor with {data.ndim} dimensions and a window of static size", weight)
@@ -233,40 +249,117 @@ class conv_transpose(Operator):
         data, weight = args
         rank = data.ndim - 2
         attrs = self._attrs(rank, attrs)
-        convolution = _CONVOLUTIONS[rank]
+        if rank == 1:
+            wide = [expand_dims(arg, axis=2) for arg in args]
+            return squeeze(self.decompose(wide, attrs.under_a_row()), axis=2)
         taken, made, *window = weight.shape
         groups = attrs.groups
         turned = reshape(weight, newshape=(groups, simplify(taken // groups), made, *window))
         turned = transpose(turned, axes=(0, 2, 1, *range(3, rank + 3)))
-        if (
-            tuple(window) == attrs.strides
-            and set(attrs.dilation) == {1}
-            and not any(attrs.padding + attrs.output_padding)
-        ):
-            return self._tiled(data, turned, groups, convolution)
-        turned = reshape(turned, newshape=(simplify(made * groups), simplify(taken // groups), *window))
         if any(size != 1 for size in window):
-            turned = call_operator("flip", turned, axis=tuple(range(2, rank + 2)))
+            turned = call_operator("flip", turned, axis=tuple(range(3, rank + 3)))
+        space = self.infer_type([arg.tensor_type for arg in args], attrs).shape[2:]
+        phases = [_phases(int(size), n, attrs, rank) for n, size in enumerate(window)]  # type: ignore[arg-type]
+        if not all(phase.count for along in phases for phase in along):
+            return self._apart(data, turned, attrs)
+        return self._in_phases(data, turned, attrs, phases, space)
+
+    def _in_phases(
+        self,
+        data: GraphExpr,
+        turned: GraphExpr,
+        attrs: ConvTransposeAttrs,
+        phases: Sequence[Sequence[_Phase]],
+        space: Sequence[Dim],
+    ) -> GraphExpr:
+        """A convolution for all pixels at the same place between two windows, with the factors that meet there."""
+        groups, made, taken, *window = turned.shape
+        rank, together = len(window), list(itertools.product(*phases))
+        weights = []
+        for place in together:
+            first = [simplify(size - (1 + phase.last)) for size, phase in zip(window, place, strict=True)]
+            end = [simplify(size - phase.last % s) for size, phase, s in zip(window, place, attrs.strides, strict=True)]
+            axes = tuple(range(3, rank + 3))
+            weights.append(slice_of(turned, begin=first, end=end, strides=attrs.strides, axes=axes))
+        # Pixels that see the same part of the data are channels of one convolution; a depthwise one remains so.
+        seen = {tuple((phase.count, phase.before, phase.behind) for phase in place) for place in together}
+        if len(seen) == 1 and len(together) > 1 and (attrs.groups == 1 or made != 1):
+            weights = [concatenate(*weights, axis=1)]
+        parts = []
+        for weight, place in zip(weights, together, strict=False):
+            channels = simplify(weight.shape[1] * groups)
+            kernel = reshape(weight, newshape=(channels, taken, *weight.shape[3:]))
+            parts.append(_convolved(data, kernel, attrs, place))
+        result = parts[0] if len(parts) == 1 else concatenate(*parts, axis=1)
+        if len(together) > 1:
+            own = attrs.groups if len(parts) == 1 else 1
+            result = call_operator("nn.interleave", result, strides=attrs.strides, groups=own)
+        more = [n for n in range(rank) if not dim_equal(result.shape[n + 2], space[n])]
+        if not more:
+            return result
+        return slice_of(result, begin=(0,) * len(more), end=[space[n] for n in more], axes=tuple(n + 2 for n in more))
+
+    def _apart(self, data: GraphExpr, turned: GraphExpr, attrs: ConvTransposeAttrs) -> GraphExpr:
+        """One convolution of the data with zeros between its elements."""
+        groups, made, taken, *window = turned.shape
+        rank = len(window)
+        kernel = reshape(turned, newshape=(simplify(made * groups), taken, *window))
         reach = [(size - 1) * d for size, d in zip(window, attrs.dilation, strict=True)]
         padding = [amount - cut for amount, cut in zip(reach * 2, attrs.padding, strict=True)]
         behind = [amount + extra for amount, extra in zip(padding[rank:], attrs.output_padding, strict=True)]
-        apart = call_operator("nn.dilate", data, strides=attrs.strides, padding=(*padding[:rank], *behind))
-        return call_operator(convolution, apart, turned, dilation=attrs.dilation, groups=groups)
-
-    def _tiled(self, data: GraphExpr, weight: GraphExpr, groups: int, convolution: str) -> GraphExpr:
-        """Windows side by side; ``weight`` is (group, outputs, inputs, window)."""
-        rank = data.ndim - 2
-        _, made, taken, *window = weight.shape
-        size = product(window)
-        kernel = transpose(weight, axes=(0, 1, *range(3, rank + 3), 2))
-        kernel = reshape(kernel, newshape=(simplify(made * size * groups), taken, *[1] * rank))
-        parts = call_operator(convolution, data, kernel, groups=groups)
-        batch, _, *space = parts.shape
-        parts = reshape(parts, newshape=(batch, simplify(made * groups), *window, *space))
-        order = [axis for n in range(rank) for axis in (2 + rank + n, 2 + n)]
-        parts = transpose(parts, axes=(0, 1, *order))
-        extents = [simplify(extent * k) for extent, k in zip(space, window, strict=True)]
-        return reshape(parts, newshape=(batch, simplify(made * groups), *extents))
+        spread = call_operator("nn.dilate", data, strides=attrs.strides, padding=(*padding[:rank], *behind))
+        return call_operator(_CONVOLUTIONS[rank], spread, kernel, dilation=attrs.dilation, groups=attrs.groups)
 
     def simplify_inference(self, args: Sequence[GraphExpr], attrs: ConvTransposeAttrs) -> GraphExpr:
         return self.decompose(args, attrs)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Phase:
+    """The factors of a window that meet at pixels ``x * stride + r`` of the result, for one ``r``, along one dimension:
+    every ``stride``-th one.
+
+    Attributes:
+        last: the last of them in the window.
+        count: how many there are; 0: the pixels are in gaps between the windows.
+        before, behind: what has to be around the data for a convolution to give these pixels; negative: less of it.
+    """
+
+    last: int
+    count: int
+    before: int
+    behind: int
+
+
+def _phases(size: int, n: int, attrs: ConvTransposeAttrs, rank: int) -> list[_Phase]:
+    """The phases along spatial dimension ``n``, on which the window has that size.
+
+    Pixel ``y = q * stride + r`` gets the products of elements ``x`` and factors ``i`` with
+    ``x * stride + i * dilation == y + cut``. With ``r + cut == ahead * stride + rest``, that is ``x == q + ahead - j``
+    for each factor with ``i * dilation == rest + j * stride``. Where there are no gaps, stride and dilation have
+    no common divisor: the factors are a stride apart, and the elements that they are for, a dilation.
+    """
+    stride, dilation, cut = attrs.strides[n], attrs.dilation[n], attrs.padding[n]
+    span = (size - 1) * dilation + 1
+    # So many more pixels of each phase than elements of the data; the last ones may be too many.
+    more = -(-(span - stride + attrs.output_padding[n] - cut - attrs.padding[n + rank]) // stride)
+    found = []
+    for r in range(stride):
+        ahead, rest = divmod(r + cut, stride)
+        factors = [i for i in range(size) if (i * dilation - rest) % stride == 0]
+        if not factors:
+            found.append(_Phase(0, 0, 0, 0))
+            continue
+        nearest, farthest = ((i * dilation - rest) // stride for i in (factors[0], factors[-1]))
+        found.append(_Phase(factors[-1], len(factors), farthest - ahead, more + ahead - nearest))
+    return found
+
+
+def _convolved(data: GraphExpr, kernel: GraphExpr, attrs: ConvTransposeAttrs, place: Sequence[_Phase]) -> GraphExpr:
+    """The pixels of one phase along each dimension."""
+    padding = (*[phase.before for phase in place], *[phase.behind for phase in place])
+    if min(padding) < 0:
+        data = call_operator("nn.dilate", data, strides=(1,) * len(place), padding=padding)
+        padding = (0,) * len(padding)
+    moves = {"padding": padding, "dilation": attrs.dilation, "groups": attrs.groups}
+    return call_operator(_CONVOLUTIONS[len(place)], data, kernel, **moves)

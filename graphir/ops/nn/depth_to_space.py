@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.graphir.base import Expr
+from tilewright.graphir.base import Expr, call_operator
 from tilewright.graphir.dims import Dim, as_dim, simplify
 from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops import calls
@@ -93,12 +93,14 @@ class depth_to_space(_Blocks):
         assert isinstance(x.type, TensorType)
         n, c, h, w = x.type.shape
         b = attrs.block_size
+        if attrs.mode == "DCR":
+            return call_operator("nn.interleave", x, strides=(b, b))
         depth = _part(c, b * b)
-        shape, order = ((n, b, b, depth, h, w), (0, 3, 4, 1, 5, 2))
-        if attrs.mode == "CRD":
-            shape, order = ((n, depth, b, b, h, w), (0, 1, 4, 2, 5, 3))
-        parts = calls.transpose(calls.reshape(x, newshape=shape), axes=order)
+        parts = calls.transpose(calls.reshape(x, newshape=(n, depth, b, b, h, w)), axes=(0, 1, 4, 2, 5, 3))
         return calls.reshape(parts, newshape=(n, depth, simplify(h * b), simplify(w * b)))
+
+    def simplify_inference(self, args: Sequence[Expr], attrs: BlockAttrs) -> Expr:
+        return self.decompose(args, attrs)
 
 
 @register_operator

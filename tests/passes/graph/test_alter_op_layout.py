@@ -46,6 +46,7 @@ BETWEEN = {
     "nearest neighbours": lambda y: gi.nn.resize(y, size=(8, 8), axes=(3, 2)) + y,
     "interpolation": lambda y: gi.nn.resize(y, scale=(2.0, 1.0), method="linear"),
     "known sizes": lambda y: gi.match_shape(y, shape=(y.shape[0], 16, 8, 8)) + y,
+    "pixels of four channels": lambda y: gi.nn.interleave(gi.concatenate([y, y], axis=1), strides=(1, 2)),
     "map of one channel": lambda y: y * gi.const(RNG.standard_normal((1, 1, 8, 8)).astype(np.float32)),
 }
 

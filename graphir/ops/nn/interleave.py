@@ -1,0 +1,111 @@
+"""Pixels that come as channels: each channel of the result is made of several, whose pixels take turns."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.graphir.base import Expr
+from tilewright.graphir.dims import Dim, as_dim, simplify
+from tilewright.graphir.layout import parse_layout
+from tilewright.graphir.op import Operator, register_operator
+from tilewright.graphir.ops.calls import reshape, transpose
+from tilewright.graphir.ops.common import normalize
+from tilewright.graphir.ops.nn.window import per_axis
+from tilewright.graphir.types import TensorType
+from tilewright.tensorir.expr import as_expr
+
+
+@dataclasses.dataclass(frozen=True)
+class InterleaveAttrs:
+    """How channels correspond to pixels.
+
+    Attributes:
+        strides: how many pixels take turns along each of the last dimensions.
+        groups: groups of channels, each of which is interleaved for itself.
+    """
+
+    strides: Any
+    groups: int = 1
+
+    def __post_init__(self) -> None:
+        rank = len(self.strides) if isinstance(self.strides, (tuple, list)) else 1
+        normalize(self, strides=per_axis(self.strides, "strides", rank))
+        if type(self.groups) is not int or self.groups < 1:
+            raise ValueError(f"groups: expected a positive integer, found {self.groups!r}")
+
+
+@register_operator
+class interleave(Operator):
+    """``(N, s * C, X)`` becomes ``(N, C, X * s)``, and so along several dimensions: pixel ``x`` of channel ``c`` is the
+    one at ``x // s`` of channel ``x % s * C + c``. With groups, channels are ``(groups, s, C)``."""
+
+    name = "nn.interleave"
+    arguments = ("data",)
+    kind = "injective"
+    Attrs = InterleaveAttrs
+
+    def infer_type(self, args: Sequence[TensorType], attrs: InterleaveAttrs) -> TensorType:
+        (data,) = args
+        if data.ndim != len(attrs.strides) + 2:
+            raise self.error(0, f"{len(attrs.strides)} dimensions behind batch and channels", data)
+        batch, channels, *space = data.shape
+        made = self._made(channels, attrs)
+        if simplify(channels - made * (math.prod(attrs.strides) * attrs.groups)) != 0:
+            expected = f"a number of channels that {math.prod(attrs.strides) * attrs.groups} divides"
+            raise self.error(0, expected, data)
+        extents = [simplify(extent * stride) for extent, stride in zip(space, attrs.strides, strict=True)]
+        return TensorType((batch, simplify(made * attrs.groups), *extents), data.dtype)
+
+    def _made(self, channels: Dim, attrs: InterleaveAttrs) -> Dim:
+        """Channels of the result in each group."""
+        return simplify(as_dim(as_expr(channels) // (math.prod(attrs.strides) * attrs.groups)))
+
+    def reference(self, args: Sequence[Any], attrs: InterleaveAttrs) -> Any:
+        (x,) = args
+        batch, channels, *space = x.shape
+        made = channels // (math.prod(attrs.strides) * attrs.groups)
+        result = np.zeros(
+            (batch, attrs.groups, made, *[n * s for n, s in zip(space, attrs.strides, strict=True)]), x.dtype
+        )
+        parts = np.moveaxis(x.reshape(batch, attrs.groups, math.prod(attrs.strides), made, *space), 2, 0)
+        for part, place in zip(parts, np.ndindex(*attrs.strides), strict=True):
+            turns = tuple(slice(first, None, stride) for first, stride in zip(place, attrs.strides, strict=True))
+            result[(slice(None),) * 3 + turns] = part
+        return result.reshape(batch, attrs.groups * made, *result.shape[3:])
+
+    def decompose(self, args: Sequence[Expr], attrs: InterleaveAttrs) -> Expr:
+        return self._moved(args[0], attrs, 0)
+
+    def in_layout(
+        self,
+        args: Sequence[Expr],
+        blocked: Sequence[Expr | None],
+        attrs: InterleaveAttrs,
+        plain: str,
+        target: str,
+    ) -> Expr | None:
+        (data,), (at_hand,), layout = args, blocked, parse_layout(target)
+        block = layout.block("C")
+        made = self._made(data.shape[1], attrs)
+        if at_hand is None or plain != "NCHW" or target != f"NCHW{block}c" or data.ndim != 4:
+            return None
+        return self._moved(at_hand, attrs, 1) if isinstance(made, int) and made and made % block == 0 else None
+
+    def _moved(self, data: Expr, attrs: InterleaveAttrs, behind: int) -> Expr:
+        """``data`` interleaved; ``behind`` dimensions, of blocks of channels, stay where they are behind all others."""
+        rank, groups = len(attrs.strides), (attrs.groups,) if attrs.groups > 1 else ()
+        batch, channels, *space = data.shape
+        made, blocks, space = self._made(channels, attrs), space[rank:], space[:rank]
+        parts = reshape(data, newshape=(batch, *groups, *attrs.strides, made, *space, *blocks))
+        first = 1 + len(groups)  # of the places; their channel, and the pixels, are behind them
+        channel = first + rank
+        pixels = [axis for n in range(rank) for axis in (channel + 1 + n, first + n)]
+        order = (*range(first), channel, *pixels, *range(channel + 1 + rank, channel + 1 + rank + behind))
+        extents = [simplify(extent * stride) for extent, stride in zip(space, attrs.strides, strict=True)]
+        moved = transpose(parts, axes=order)
+        return reshape(moved, newshape=(batch, simplify(made * attrs.groups), *extents, *blocks))
