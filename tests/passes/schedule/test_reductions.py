@@ -1,0 +1,169 @@
+"""Sums and the like, along rows and across them: results stay, partial ones are vectors in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.passes.schedule.kernels import TARGET, column_sums, loop_kinds, loops_of, row_sums, run, scheduled, softmax
+from tilewright.passes.schedule.facts import block_of
+from tilewright.passes.schedule.reduction import is_row_reduction, schedule_rows
+from tilewright.tensorir import interpret
+from tilewright.tensorir import tensor as te
+from tilewright.tensorir.expr import Var
+from tilewright.tensorir.functor import walk
+from tilewright.tensorir.schedule import Schedule
+from tilewright.tensorir.stmt import Block, BufferStore
+
+RNG = np.random.default_rng(7)
+
+
+@pytest.mark.parametrize("opt_level", [2, 3])
+@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (3, 5), (2, 16), (4, 33), (2, 200)])
+def test_softmax_by_rows_equals_numpy(rows: int, columns: int, opt_level: int) -> None:
+    func, _ = scheduled(softmax(rows, columns), opt_level)
+    x = RNG.standard_normal((rows, columns)).astype("f4")
+    expected = np.exp(x.astype("f8") - x.max(axis=1, keepdims=True))
+    expected /= expected.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(run(func, [x], (rows, columns)), expected, rtol=1e-5)
+
+
+def test_one_softmax_serves_rows_of_any_length() -> None:
+    func, ctx = scheduled(softmax(Var("m"), Var("n")))
+    for rows, columns in ((1, 1), (2, 37), (3, 130)):
+        x = RNG.standard_normal((rows, columns)).astype("f4")
+        expected = np.exp(x.astype("f8") - x.max(axis=1, keepdims=True))
+        expected /= expected.sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(run(func, [x], (rows, columns), m=rows, n=columns), expected, rtol=1e-5)
+    assert any("'rows'" in remark.message and remark.kind == "applied" for remark in ctx.remarks)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("shape", [(3, 4, 5), (1, 9, 17), (2, 1, 40)])
+def test_reduction_along_any_axis_equals_numpy(axis: int, shape: tuple[int, ...]) -> None:
+    x = te.placeholder(shape, name="x")
+    k = te.reduce_axis(shape[axis], "k")
+    kept = tuple(extent for position, extent in enumerate(shape) if position != axis)
+    total = te.compute(
+        kept, lambda i, j: te.sum(x[(k, i, j) if axis == 0 else (i, k, j) if axis == 1 else (i, j, k)], k)
+    )
+    func, _ = scheduled(te.create_prim_func("reduce", [x], [total]))
+    values = RNG.standard_normal(shape).astype("f4")
+    np.testing.assert_allclose(run(func, [values], kept), values.astype("f8").sum(axis), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("opt_level", [2, 3])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_place_of_the_greatest_is_found_along_any_axis(axis: int, opt_level: int) -> None:
+    x = te.placeholder((20, 20), name="x")
+    k = te.reduce_axis(20, "k")
+    place = te.compute((20,), lambda i: te.argmax(x[(k, i) if axis == 0 else (i, k)], axis=k), name="place")
+    func, _ = scheduled(te.create_prim_func("f", [x], [place]), opt_level)
+    values = RNG.standard_normal((20, 20)).astype("f4")
+    out = np.zeros(20, place.buffer.dtype.numpy)
+    interpret(func, values, out)
+    np.testing.assert_array_equal(out, values.argmax(axis))
+
+
+def test_sums_of_floats_keep_their_order_below_level_3() -> None:
+    x = te.placeholder((2, 64), name="x")
+    k = te.reduce_axis(64, "k")
+    func = te.create_prim_func("row_sum", [x], [te.compute((2,), lambda i: te.sum(x[i, k], axis=k), name="s")])
+    values = RNG.standard_normal((2, 64)).astype("f4") * np.float32(10.0) ** RNG.integers(-4, 4, (2, 64)).astype("f4")
+    ordered = np.zeros(2, np.float32)
+    for column in values.T:
+        ordered += column
+    found = run(scheduled(func, 2)[0], [values], (2,))
+    np.testing.assert_array_equal(found, ordered)
+
+
+def test_sums_of_floats_are_vectors_of_partial_results_from_level_3_on() -> None:
+    """The interpreter adds up in the order of the loops, so that below only the loops can tell."""
+    assert "vectorized" not in loop_kinds(scheduled(row_sums(64), 2)[0])
+    assert {"vectorized", "unrolled"} <= loop_kinds(scheduled(row_sums(512), 3)[0])
+
+
+def test_sums_of_integers_are_vectors_of_partial_results_at_every_level() -> None:
+    found, _ = scheduled(row_sums(64, "int32"), 2)
+    assert "vectorized" in loop_kinds(found)
+    values = RNG.integers(-9, 9, (6, 64)).astype("i4")
+    out = np.zeros(6, "i4")
+    interpret(found, values, out)
+    np.testing.assert_array_equal(out, values.sum(axis=1))
+
+
+@pytest.mark.parametrize("columns", [64, 512])
+def test_partial_results_are_in_registers(columns: int) -> None:
+    found, _ = scheduled(row_sums(columns))
+    sums = {node.buffer for node in walk(found.body) if isinstance(node, BufferStore)} - set(found.buffers)
+    assert {buffer.scope for buffer in sums} == {"register"}
+
+
+def test_vectors_of_neighbouring_results_fill_one_register() -> None:
+    assert {loop.extent.value for loop in loops_of(scheduled(column_sums(40))[0]) if loop.kind == "vectorized"} == {8}
+
+
+def test_sum_of_everything_is_scheduled_as_one_row() -> None:
+    x = te.placeholder((200,), name="x")
+    k = te.reduce_axis(200, "k")
+    func, ctx = scheduled(te.create_prim_func("f", [x], [te.compute((), lambda: te.sum(x[k], axis=k), name="s")]))
+    assert any("'rows'" in remark.message and remark.kind == "applied" for remark in ctx.remarks)
+    assert "vectorized" in loop_kinds(func)
+    values = RNG.standard_normal(200).astype("f4")
+    np.testing.assert_allclose(run(func, [values], ()), values.astype("f8").sum(), rtol=1e-5)
+
+
+def test_kept_dimension_of_a_row_reduction_is_no_row() -> None:
+    x = te.placeholder((4, 40), name="x")
+    k = te.reduce_axis(40, "k")
+    total = te.compute((4, 1), lambda i, j: te.sum(x[i, k], axis=k), name="total")
+    func, ctx = scheduled(
+        te.create_prim_func("f", [x], [te.compute((4, 40), lambda i, j: x[i, j] / total[i, 0], name="out")])
+    )
+    assert any("'rows'" in remark.message and remark.kind == "applied" for remark in ctx.remarks)
+    values = RNG.uniform(1, 2, (4, 40)).astype("f4")
+    np.testing.assert_allclose(run(func, [values], (4, 40)), values / values.sum(axis=1, keepdims=True), rtol=1e-5)
+
+
+def rows_fit(inputs: list[te.Tensor], *results: te.Tensor) -> bool:
+    schedule = Schedule(te.create_prim_func("f", inputs, results))
+    return schedule_rows(schedule, TARGET, True)
+
+
+def test_stages_of_other_rows_are_not_computed_row_by_row() -> None:
+    x, y = te.placeholder((4, 40), name="x"), te.placeholder((7, 4), name="y")
+    k = te.reduce_axis(40, "k")
+    total = te.compute((4,), lambda i: te.sum(x[i, k], axis=k), name="total")
+    assert rows_fit([x], te.compute((4, 7), lambda i, j: total[i] + 1.0, name="out"))
+    assert not rows_fit([x, y], te.compute((7, 4), lambda j, i: total[i] + y[j, i], name="out"))
+
+
+def test_function_of_two_results_is_not_computed_row_by_row() -> None:
+    x = te.placeholder((4, 40), name="x")
+    k = te.reduce_axis(40, "k")
+    total = te.compute((4,), lambda i: te.sum(x[i, k], axis=k), name="total")
+    assert not rows_fit([x], total, te.compute((4,), lambda i: total[i] + 1.0, name="out"))
+
+
+def reducing_block(shape: tuple[int, ...], index: Callable[..., Any]) -> Block:
+    x = te.placeholder((9, 9), name="x")
+    k = te.reduce_axis(3, "k")
+    made = te.compute(shape, lambda *i: te.sum(x[index(*i, k)], axis=k), name="total")
+    schedule = Schedule(te.create_prim_func("f", [x], [made]))
+    return block_of(schedule, schedule.get_block("total"))
+
+
+@pytest.mark.parametrize(
+    ("index", "expected"),
+    [
+        (lambda i, k: (i, k), True),
+        (lambda i, k: (k, i), False),
+        (lambda i, k: (0, i + k), False),
+        (lambda i, k: (i, k * 2), False),
+    ],
+)
+def test_row_reduction_walks_the_last_dimension_of_an_operand(index: Callable[..., Any], expected: bool) -> None:
+    assert is_row_reduction(reducing_block((4,), index)) is expected
