@@ -11,6 +11,7 @@ import pytest
 from tilewright import graphir as gi
 from tilewright.graphir.dims import symbol
 from tilewright.graphir.ops.common import FLOATS, NUMBERS
+from tilewright.graphir.visitor import call_nodes
 from tilewright.passes.graph import SimplifyInference
 from tilewright.tensorir.errors import TypeInferenceError
 
@@ -164,6 +165,7 @@ def test_convolutions_take_all_numbers(check: Any, dtype: str) -> None:
         {"groups": 2, "strides": (3, 2)},
         {"groups": 4, "strides": (3, 2)},
         {"strides": (2, 3), "dilation": (2, 1), "padding": (0, 1, 1, 0)},  # gaps between the windows
+        {"strides": (3, 2), "padding": (2, 1, 0, 0)},  # one convolution for all places, more than is kept
     ],
     ids=str,
 )
@@ -203,6 +205,26 @@ def test_transposed_convolutions_of_any_shape() -> None:
         found = gi.evaluate(SimplifyInference()(gi.IRModule({"main": function})), x, w)
         np.testing.assert_allclose(found, spread(x, w, attrs), rtol=1e-11, atol=1e-11, err_msg=str((attrs, window)))
         checked += 1
+
+
+@pytest.mark.parametrize(
+    ("size", "window", "attrs", "kernels"),
+    [
+        (8, 2, {"strides": 2}, [(20, 4, 1, 1)]),
+        (8, 4, {"strides": 2, "padding": 1}, [(5, 4, 2, 2)] * 4),
+        (8, 3, {"strides": 2}, [(5, 4, 2, 2), (5, 4, 2, 1), (5, 4, 1, 2), (5, 4, 1, 1)]),
+        (8, 6, {"strides": 3, "padding": 1}, [(45, 4, 2, 2)]),
+        (8, 3, {"padding": 1}, [(5, 4, 3, 3)]),
+        (1, 4, {}, [(80, 4, 1, 1)]),
+    ],
+)
+def test_transposed_convolution_multiplies_no_zeros(size: int, window: int, attrs: Any, kernels: Any) -> None:
+    x, w = gi.var("x", shape=(1, 4, size, size)), gi.var("w", shape=(4, 5, window, window))
+    call = gi.get_operator("nn.conv_transpose")(x, w, **attrs)
+    after = SimplifyInference()(gi.IRModule({"main": gi.Function([x, w], call)}))["main"].body
+    convolutions = [node for node in call_nodes(after) if node.op.name == "nn.conv2d"]
+    assert [node.args[1].shape for node in convolutions] == kernels
+    assert not any(node.op.name == "nn.dilate" for node in call_nodes(after))
 
 
 def test_transposed_convolution_of_rows_and_volumes(check: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,6 +24,9 @@ from tilewright.tensorir.expr import Expr, Var, all_of
 from tilewright.tensorir.tensor import Tensor
 
 _CONVOLUTIONS = {2: "nn.conv2d", 3: "nn.conv3d"}
+#: So many convolutions at most, each for the pixels at one place between two windows: with more, one is faster for all,
+#: even if it computes some pixels that are cut off.
+_MOST_PARTS = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -259,10 +263,25 @@ class conv_transpose(Operator):
         if any(size != 1 for size in window):
             turned = call_operator("flip", turned, axis=tuple(range(3, rank + 3)))
         space = self.infer_type([arg.tensor_type for arg in args], attrs).shape[2:]
-        phases = [_phases(int(size), n, attrs, rank) for n, size in enumerate(window)]  # type: ignore[arg-type]
+        sizes = [size for size in window if isinstance(size, int)]
+        # Along a dimension with one element there is one window: the next one may as well begin where it ends.
+        moves = zip(sizes, data.shape[2:], attrs.dilation, attrs.strides, strict=True)
+        strides = [
+            size if dim_equal(extent, 1) and dilation == 1 else stride for size, extent, dilation, stride in moves
+        ]
+        attrs = dataclasses.replace(attrs, strides=tuple(strides))
+        phases = [_phases(size, n, attrs) for n, size in enumerate(sizes)]
         if not all(phase.count for along in phases for phase in along):
             return self._apart(data, turned, attrs)
-        return self._in_phases(data, turned, attrs, phases, space)
+        if math.prod(strides) > _MOST_PARTS and not _alike(phases) and (groups == 1 or made != 1):
+            # What is cut off in the middle between two windows is computed: then all see the same elements.
+            more = [cut % stride for cut, stride in zip(attrs.padding[:rank], strides, strict=True)]
+            cuts = [cut - extra for cut, extra in zip(attrs.padding[:rank], more, strict=True)]
+            whole = dataclasses.replace(attrs, padding=(*cuts, *attrs.padding[rank:]))
+            others = [_phases(size, n, whole) for n, size in enumerate(sizes)]
+            if _alike(others):
+                return self._in_phases(data, turned, whole, others, more, space)
+        return self._in_phases(data, turned, attrs, phases, [0] * rank, space)
 
     def _in_phases(
         self,
@@ -270,20 +289,21 @@ class conv_transpose(Operator):
         turned: GraphExpr,
         attrs: ConvTransposeAttrs,
         phases: Sequence[Sequence[_Phase]],
+        first: Sequence[int],
         space: Sequence[Dim],
     ) -> GraphExpr:
-        """A convolution for all pixels at the same place between two windows, with the factors that meet there."""
+        """A convolution for all pixels at the same place between two windows, with the factors that meet there; of the
+        whole, ``space`` from ``first`` on."""
         groups, made, taken, *window = turned.shape
         rank, together = len(window), list(itertools.product(*phases))
         weights = []
         for place in together:
-            first = [simplify(size - (1 + phase.last)) for size, phase in zip(window, place, strict=True)]
+            begin = [simplify(size - (1 + phase.last)) for size, phase in zip(window, place, strict=True)]
             end = [simplify(size - phase.last % s) for size, phase, s in zip(window, place, attrs.strides, strict=True)]
             axes = tuple(range(3, rank + 3))
-            weights.append(slice_of(turned, begin=first, end=end, strides=attrs.strides, axes=axes))
-        # Pixels that see the same part of the data are channels of one convolution; a depthwise one remains so.
-        seen = {tuple((phase.count, phase.before, phase.behind) for phase in place) for place in together}
-        if len(seen) == 1 and len(together) > 1 and (attrs.groups == 1 or made != 1):
+            weights.append(slice_of(turned, begin=begin, end=end, strides=attrs.strides, axes=axes))
+        # Pixels that see the same elements are channels of one convolution; a depthwise one remains so.
+        if _alike(phases) and len(together) > 1 and (attrs.groups == 1 or made != 1):
             weights = [concatenate(*weights, axis=1)]
         parts = []
         for weight, place in zip(weights, together, strict=False):
@@ -294,10 +314,11 @@ class conv_transpose(Operator):
         if len(together) > 1:
             own = attrs.groups if len(parts) == 1 else 1
             result = call_operator("nn.interleave", result, strides=attrs.strides, groups=own)
-        more = [n for n in range(rank) if not dim_equal(result.shape[n + 2], space[n])]
-        if not more:
+        kept = [n for n in range(rank) if first[n] or not dim_equal(result.shape[n + 2], space[n])]
+        if not kept:
             return result
-        return slice_of(result, begin=(0,) * len(more), end=[space[n] for n in more], axes=tuple(n + 2 for n in more))
+        begin, end = [first[n] for n in kept], [simplify(first[n] + space[n]) for n in kept]
+        return slice_of(result, begin=begin, end=end, axes=tuple(n + 2 for n in kept))
 
     def _apart(self, data: GraphExpr, turned: GraphExpr, attrs: ConvTransposeAttrs) -> GraphExpr:
         """One convolution of the data with zeros between its elements."""
@@ -331,7 +352,12 @@ class _Phase:
     behind: int
 
 
-def _phases(size: int, n: int, attrs: ConvTransposeAttrs, rank: int) -> list[_Phase]:
+def _alike(phases: Sequence[Sequence[_Phase]]) -> bool:
+    """Whether all phases along each dimension see the same elements of the data."""
+    return all(len({(phase.count, phase.before, phase.behind) for phase in along}) == 1 for along in phases)
+
+
+def _phases(size: int, n: int, attrs: ConvTransposeAttrs) -> list[_Phase]:
     """The phases along spatial dimension ``n``, on which the window has that size.
 
     Pixel ``y = q * stride + r`` gets the products of elements ``x`` and factors ``i`` with
@@ -342,7 +368,7 @@ def _phases(size: int, n: int, attrs: ConvTransposeAttrs, rank: int) -> list[_Ph
     stride, dilation, cut = attrs.strides[n], attrs.dilation[n], attrs.padding[n]
     span = (size - 1) * dilation + 1
     # So many more pixels of each phase than elements of the data; the last ones may be too many.
-    more = -(-(span - stride + attrs.output_padding[n] - cut - attrs.padding[n + rank]) // stride)
+    more = -(-(span - stride + attrs.output_padding[n] - cut - attrs.padding[n + len(attrs.strides)]) // stride)
     found = []
     for r in range(stride):
         ahead, rest = divmod(r + cut, stride)
