@@ -18,6 +18,7 @@ from tilewright.graphir.types import TensorType, Type
 from tilewright.tensorir.errors import TypeInferenceError, UnsupportedOperatorError
 
 if TYPE_CHECKING:
+    from tilewright.graphir.dims import Dim
     from tilewright.graphir.expr import Expr
     from tilewright.tensorir.tensor import Tensor
 
@@ -176,6 +177,19 @@ class Operator:
         Returns:
             the call (further operators may be around it), or None if the operator needs the plain layout.
         """
+        return None
+
+    def places(self, args: Sequence[TensorType], attrs: Any) -> Sequence[tuple[Dim, ...]] | None:
+        """Where each argument begins in the result, for an operator that only puts its arguments there.
+
+        They fill the result, or there is one of them and what is around it does not depend on it. None: any other
+        operator.
+        """
+        return None
+
+    def padded_outside(self, args: Sequence[Expr], attrs: Any) -> Expr | None:
+        """The same result by a call whose first argument has its border already, as the result of another operator;
+        None for an operator that puts no border around it."""
         return None
 
     # What users and passes call.

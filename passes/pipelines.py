@@ -38,6 +38,7 @@ def graph_pipeline(target: Target | None = None) -> Sequential:
             graph.SimplifyExpr(),
             graph.EliminateCommonSubexpr(),
             graph.DeadCodeElimination(),
+            graph.PlaceParts(),
             graph.FuseOps(),
             graph.HoistLoopInvariant(),
         ],

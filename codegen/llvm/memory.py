@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from tilewright.codegen.llvm.text import constant, constant_vector, integer_type, memory_type
+from tilewright.passes.lower.overwrites import OVERWRITES
 from tilewright.tensorir.dtype import INT64, DataType
 from tilewright.tensorir.expr import (
     BinaryOp,
@@ -287,10 +288,16 @@ def split_lanes(index: Expr) -> tuple[Expr, int] | None:
 def pointer_attributes(root: PrimFunc, buffer: Buffer, written: set[Buffer]) -> str:
     """What LLVM may assume of the address of ``buffer`` as a parameter of ``root``."""
     facts = ["ptr", "nonnull"]
-    if not root.attrs.get("may_alias"):
+    if not root.attrs.get("may_alias") and not _is_overwritten(root, buffer):
         facts.append("noalias")
     if buffer not in written:
         facts.append("readonly")
     alignment = max(buffer.alignment, buffer.dtype.bytes)
     facts.append(f"align {alignment}")
     return " ".join(facts)
+
+
+def _is_overwritten(root: PrimFunc, buffer: Buffer) -> bool:
+    """Whether ``buffer`` may have the memory of another parameter: it is the result, or what the result overwrites."""
+    numbers = root.attrs.get(OVERWRITES, ())
+    return bool(numbers) and root.buffers.index(buffer) in {*numbers, root.attrs["num_inputs"]}

@@ -73,6 +73,15 @@ class concatenate(Operator):
         axis = attrs.axis % args[0].ndim
         return None if operands is None else calls.concatenate(*operands, axis=axis)
 
+    def places(self, args: Sequence[TensorType], attrs: JoinAttrs) -> list[tuple[Dim, ...]]:
+        axis = attrs.axis % args[0].ndim
+        found: list[tuple[Dim, ...]] = []
+        start: Dim = 0
+        for arg in args:
+            found.append((0,) * axis + (start,) + (0,) * (arg.ndim - axis - 1))
+            start = simplify(start + arg.shape[axis])
+        return found
+
     def compute(self, args: Sequence[Tensor], attrs: JoinAttrs, out: TensorType) -> Tensor:
         axis = attrs.axis % out.ndim
         starts: list[Expr] = [as_expr(0)]

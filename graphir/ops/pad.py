@@ -98,6 +98,12 @@ class pad(Operator):
             return np.pad(x[tuple(taken)], added, constant_values=np.asarray(attrs.pad_value).astype(x.dtype))
         return np.pad(x[tuple(taken)], added, mode=attrs.mode)  # type: ignore[call-overload]
 
+    def places(self, args: Sequence[TensorType], attrs: PadAttrs) -> list[tuple[Dim, ...]] | None:
+        widths = [width for pair in attrs.pad_width for width in pair]
+        if attrs.mode != "constant" or not all(isinstance(width, int) and width >= 0 for width in widths):
+            return None
+        return [tuple(before for before, _ in attrs.pad_width)]
+
     def compute(self, args: Sequence[Tensor], attrs: PadAttrs, out: TensorType) -> Tensor:
         (x,) = args
 

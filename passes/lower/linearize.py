@@ -13,14 +13,16 @@ from typing import Union
 from tilewright.graphir.dims import Dim, dim_equal, product, symbol
 from tilewright.graphir.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, Loop, Tuple, TupleGetItem, Var
 from tilewright.graphir.module import IRModule
+from tilewright.graphir.parts import IN_PLACE
 from tilewright.graphir.types import TensorType
 from tilewright.graphir.visitor import post_order
+from tilewright.passes.lower.overwrites import OVERWRITES
 from tilewright.passes.lower.primitive import SIZES_FROM, flat_types
 from tilewright.passes.lower.storage import Place
 from tilewright.tensorir import expr as tir
 from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.functor import free_vars, substitute
-from tilewright.tensorir.stmt import PrimFunc
+from tilewright.tensorir.stmt import PrimFunc, SeqStmt
 
 #: Functions that call each other deeper than this are taken for recursive.
 _MAX_CALL_DEPTH = 64
@@ -33,23 +35,41 @@ class Value:
     Attributes:
         role: ``input``, ``constant``, ``output`` (each a parameter of the model, ``index`` says which) or
             ``temporary`` (in the arena, at ``place``).
+        whole: the value in whose memory it lies, if it does not have its own.
+        begin: where it begins there: an index for each dimension.
     """
 
     type: TensorType
     role: str = "temporary"
     index: int = 0
     place: Place | None = None
+    whole: Value | None = None
+    begin: tuple[int, ...] = ()
+
+    @property
+    def owner(self) -> Value:
+        """The value that has the memory in which this one lies: itself, unless it is a part."""
+        value = self
+        while value.whole is not None:
+            value = value.whole
+        return value
 
 
 @dataclasses.dataclass(eq=False)
 class KernelCall:
-    """A call of a PrimFunc; ``variables`` are the values of its symbolic dimensions."""
+    """A call of a PrimFunc.
+
+    Attributes:
+        variables: the values of its symbolic dimensions.
+        overwrites: the arguments whose memory the result may take, if nobody needs them afterwards.
+    """
 
     kernel: str
     args: list[Value]
     results: list[Value]
     workspaces: list[Value]
     variables: list[Dim]
+    overwrites: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(eq=False)
@@ -100,6 +120,11 @@ class Program:
     body: list[Instruction]
 
 
+def is_empty(kernel: PrimFunc) -> bool:
+    """Whether a kernel does nothing: all that its result is made of is there already."""
+    return isinstance(kernel.body, SeqStmt) and not kernel.body.stmts
+
+
 def linearize(function: Function, mod: IRModule) -> Program:
     """The instructions of ``function``, whose calls are of PrimFuncs (or of functions that are inlined here).
 
@@ -118,7 +143,7 @@ def linearize(function: Function, mod: IRModule) -> Program:
     results = _flatten(linearizer.emit(function.body, environment, body))
     outputs: list[Value] = []
     for index, value in enumerate(results):
-        if value.role != "temporary":
+        if value.role != "temporary" or value.whole is not None:
             value = Value(value.type)
             body.append(Copy(results[index], value))
         value.role, value.index = "output", index
@@ -164,12 +189,15 @@ class _Linearizer:
             constant: Value(constant.tensor_type, "constant", index) for index, constant in enumerate(constants)
         }
         self.depth = 0
+        #: The values of calls that put their arguments together in place, and of those arguments.
+        self.shared: dict[Expr, Value] = {}
 
     def emit(self, root: Expr, environment: Mapping[Expr, Meaning], into: list[Instruction]) -> Meaning:
         """Append what computes ``root`` to ``into`` and return what it stands for."""
         known: dict[Expr, Meaning] = dict(environment)
         order = post_order(root, known=known, children_of=_now)
         bound = {node.var: node.value for node in order if isinstance(node, Let)}
+        self._share(order)
         for node in order:
             if node in known:
                 continue
@@ -199,14 +227,36 @@ class _Linearizer:
         what = f"variable {node.name!r} that nothing defines" if isinstance(node, Var) else type(node).__name__
         raise CodegenError(f"the model holds a {what}, which has no code")
 
+    def _callee(self, call: Call) -> object:
+        return self.mod[call.op] if isinstance(call.op, GlobalVar) else call.op
+
+    def _share(self, order: Sequence[Expr]) -> None:
+        """Make the values that lie in each other's memory, of those that ``order`` computes."""
+        made: dict[Expr, Value] = {}
+        for node in reversed(order):  # what is around a value is known before its parts
+            callee = self._callee(node) if type(node) is Call else None
+            places = callee.attrs.get(IN_PLACE, ()) if isinstance(callee, PrimFunc) else ()
+            for number, begin in places:
+                assert isinstance(node, Call)
+                whole = made.setdefault(node, Value(node.tensor_type))
+                part = node.args[number]
+                made[part] = Value(part.tensor_type, whole=whole, begin=tuple(begin))
+        self.shared.update(made)
+
     def _emit_call(
         self, call: Call, args: list[Meaning], known: Mapping[Expr, Meaning], into: list[Instruction]
     ) -> Meaning:
-        callee: object = self.mod[call.op] if isinstance(call.op, GlobalVar) else call.op
+        callee = self._callee(call)
         if isinstance(callee, PrimFunc):
+            shared = self.shared.get(call)
             made: list[Value] = []
-            result = _fresh(call.type, made)
-            into.append(_kernel_call(callee, [value for arg in args for value in _flatten(arg)], made))
+            result = _fresh(call.type, made) if shared is None else shared
+            kernel_call = _kernel_call(callee, [value for arg in args for value in _flatten(arg)], _flatten(result))
+            for number, _ in callee.attrs.get(IN_PLACE, ()):
+                if kernel_call.args[number].whole is not shared:
+                    raise CodegenError(f"argument {number} of {call.op} was not computed where its result has it")
+            if not is_empty(callee):
+                into.append(kernel_call)
             return result
         if isinstance(callee, Function):
             return self._emit_function(call.op, args, known, into)
@@ -296,7 +346,9 @@ def _kernel_call(kernel: PrimFunc, args: list[Value], results: list[Value]) -> K
     workspaces = [
         Value(TensorType([substitute(extent, known) for extent in buffer.shape], buffer.dtype)) for buffer in scratch
     ]
-    return KernelCall(kernel.name, args, results, workspaces, list(known.values()))
+    return KernelCall(
+        kernel.name, args, results, workspaces, list(known.values()), tuple(kernel.attrs.get(OVERWRITES, ()))
+    )
 
 
 def _value_of(var: tir.Var, kernel: PrimFunc, pairs: Sequence[tuple[tir.Buffer, Value]]) -> tir.Expr:

@@ -15,16 +15,21 @@ call of an operator outside a group is a group of its own.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tilewright.graphir.expr import Call, Expr, Function, GlobalVar
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import Operator
+from tilewright.graphir.parts import IN_PLACE
 from tilewright.graphir.structural import structural_equal, structural_hash
 from tilewright.graphir.visitor import post_order, rewrite
 from tilewright.passes.base import ModulePass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import module_pass
 from tilewright.passes.lower.generalize import SizeGeneralizer
-from tilewright.passes.lower.primitive import as_group, lower_primitive
+from tilewright.passes.lower.overwrites import OVERWRITES, find_overwrites
+from tilewright.passes.lower.parts import Excess, assemble, find_parts, with_strides
+from tilewright.passes.lower.primitive import as_group, flat_types, lower_primitive
 from tilewright.passes.registry import register_pass
 from tilewright.tensorir.stmt import PrimFunc
 
@@ -54,33 +59,52 @@ class _Kernels:
         self.made: dict[GlobalVar, PrimFunc] = {}
         self._names = {key.name for key in mod.functions}
         self._sizes = SizeGeneralizer()
-        self._known: dict[int, list[tuple[Function, GlobalVar]]] = {}
+        self._known: dict[int, list[tuple[Function, list[Excess | None] | None, GlobalVar]]] = {}
+        self._parts: dict[Expr, Excess] = {}
 
     def lower(self, body: Expr) -> Expr:
+        self._parts = find_parts(body)
         return rewrite(body, self._replace, {group: group for group in _primitives(body)})
 
     def _replace(self, old: Expr, new: Expr) -> Expr:
-        if not isinstance(new, Call):
+        if not isinstance(new, Call) or not isinstance(old, Call):
             return new
         if isinstance(new.op, Function) and new.op.attrs.get("Primitive"):
-            return Call(self._kernel(new.op), new.args, None, new.type, new.span)
+            return Call(self._kernel(new.op, self._strides(old, old.args)), new.args, None, new.type, new.span)
         if isinstance(new.op, Operator):
-            group, args = as_group(new)
-            return Call(self._kernel(group), args, None, new.type, new.span)
+            group, places = as_group(new)
+            args = [new.args[place] for place in places]
+            strides = self._strides(old, [old.args[place] for place in places])
+            return Call(self._kernel(group, strides), args, None, new.type, new.span)
         return new
 
-    def _kernel(self, group: Function) -> GlobalVar:
+    def _strides(self, call: Expr, args: Sequence[Expr]) -> list[Excess | None] | None:
+        """For each tensor that a call takes and gives by how much its memory is longer; None: by nothing."""
+        values = (*args, call)
+        if not any(value in self._parts for value in values):
+            return None
+        found: list[Excess | None] = []
+        for value in values:
+            found += [self._parts[value]] if value in self._parts else [None] * len(flat_types(value.type))
+        return found
+
+    def _kernel(self, group: Function, strides: list[Excess | None] | None) -> GlobalVar:
         general = self._sizes.generalize(group)
         # The type of a kernel for any sizes is not that of one call of it.
         found, group = group.type if general is group else None, general
         candidates = self._known.setdefault(structural_hash(group), [])
-        for known, key in candidates:
-            if structural_equal(known, group):
+        for known, others, key in candidates:
+            if others == strides and structural_equal(known, group):
                 return key
         name = self._unique(_kernel_name(group))
         key = GlobalVar(name, found)
-        self.made[key] = lower_primitive(group, name)
-        candidates.append((group, key))
+        made = assemble(group, name) if IN_PLACE in group.attrs else lower_primitive(group, name)
+        if strides is not None:
+            made = with_strides(made, strides)
+        elif overwritten := find_overwrites(made):
+            made = made.with_attr(OVERWRITES, overwritten)
+        self.made[key] = made
+        candidates.append((group, strides, key))
         return key
 
     def _unique(self, wanted: str) -> str:

@@ -14,7 +14,9 @@ After::
 The parameters of the new ``main`` are the inputs, the constants (in the order of ``linearize.model_constants``), the
 outputs, the arena (bytes) and the symbolic dimensions (those of
 the attribute ``Symbols`` first, then those of the inputs). Results are written in place; intermediate values share the
-arena by liveness, and so do the kernels' workspaces.
+arena by liveness, and so do the kernels' workspaces. A kernel's result takes the memory of an argument that nobody
+needs afterwards, if it may overwrite it (:mod:`.overwrites`); a value that is part of a larger one lies in that
+(:mod:`.parts`).
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from collections.abc import Iterator, Sequence
 from tilewright.graphir.dims import Dim, analyzer_for, product, simplify, symbol, symbols_of
 from tilewright.graphir.expr import Function, GlobalVar
 from tilewright.graphir.module import IRModule
+from tilewright.graphir.parts import excess
 from tilewright.passes.base import ModulePass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import module_pass
@@ -35,11 +38,13 @@ from tilewright.passes.lower.linearize import (
     KernelCall,
     Program,
     Value,
+    is_empty,
     linearize,
 )
 from tilewright.passes.lower.storage import ALIGNMENT, ArenaAllocator
 from tilewright.passes.registry import register_pass
 from tilewright.tensorir.dtype import VOID, DataType
+from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, Ramp, Var, address_of, as_expr, cast, const
 from tilewright.tensorir.stmt import BufferStore, Evaluate, For, IfThenElse, LetStmt, PrimFunc, Stmt, sequence
 
@@ -65,9 +70,12 @@ class PlanMemory(ModulePass):
         symbols = [symbol(name) for name in function.attrs.get(SYMBOLS, ())]
         arena = plan(program)
         main = _Emitter(program, arena).function([param.name for param in function.params], symbols)
-        calls = sum(isinstance(instruction, KernelCall) for instruction in _walk(program.body))
-        ctx.remark(f"{calls} kernel calls share an arena of {main.attrs['arena_bytes']!s} bytes", function="main")
-        functions = {key: kernel for key, kernel in mod.functions.items() if isinstance(kernel, PrimFunc)}
+        calls = [instruction for instruction in _walk(program.body) if isinstance(instruction, KernelCall)]
+        over = sum(call.results[0].place in [arg.place for arg in call.args if arg.place] for call in calls)
+        size = f"an arena of {main.attrs['arena_bytes']!s} bytes"
+        ctx.remark(f"{len(calls)} kernel calls share {size}; {over} overwrite an argument", function="main")
+        kernels = {key: kernel for key, kernel in mod.functions.items() if isinstance(kernel, PrimFunc)}
+        functions = {key: kernel for key, kernel in kernels.items() if not is_empty(kernel)}
         if any(isinstance(instruction, (Copy, CountedLoop)) for instruction in _walk(program.body)):
             functions[GlobalVar(COPY_KERNEL)] = copy_kernel()
         functions[mod.get_global_var("main")] = main
@@ -90,7 +98,11 @@ def _bodies(instruction: Instruction) -> tuple[list[Instruction], ...]:
 
 
 def _used(instruction: Instruction) -> list[Value]:
-    """What an instruction itself reads and writes."""
+    """The values in whose memory an instruction itself reads and writes."""
+    return [value.owner for value in _accessed(instruction)]
+
+
+def _accessed(instruction: Instruction) -> list[Value]:
     if isinstance(instruction, KernelCall):
         return [*instruction.args, *instruction.results, *instruction.workspaces]
     if isinstance(instruction, Copy):
@@ -128,7 +140,7 @@ def _defined(body: Sequence[Instruction]) -> list[Value]:
     """The values that come to life in ``body``: what its kernels and inner instructions write, unless it was written
     before (a branch's result, a loop's state)."""
     calls = [instruction for instruction in body if isinstance(instruction, KernelCall)]
-    return [value for call in calls for value in (*call.results, *call.workspaces)]
+    return [value.owner for call in calls for value in (*call.results, *call.workspaces)]
 
 
 def _place(body: Sequence[Instruction], last: dict[Value, Instruction], arena: ArenaAllocator) -> None:
@@ -136,14 +148,31 @@ def _place(body: Sequence[Instruction], last: dict[Value, Instruction], arena: A
         used = [value for value in _used(instruction) if value.role == "temporary"]
         inner = [value for part in _bodies(instruction) for child in _walk(part) for value in _used(child)]
         carried = [value for value in inner if value.role == "temporary" and last[value] is instruction]
+        taken = _overwritten(instruction, last) if isinstance(instruction, KernelCall) else None
+        if taken is not None:
+            instruction.results[0].place = taken.place  # type: ignore[union-attr]  # it is a kernel's call
         for value in (*used, *carried):
             if value.place is None:
                 value.place = arena.allocate(_bytes(value))
         for part in _bodies(instruction):
             _place(part, last, arena)
         for value in dict.fromkeys((*used, *carried)):
-            if last[value] is instruction and value.place is not None:
+            if last[value] is instruction and value.place is not None and value is not taken:
                 arena.free(value.place)
+
+
+def _overwritten(call: KernelCall, last: dict[Value, Instruction]) -> Value | None:
+    """The argument whose memory the result of ``call`` takes: one that nobody needs afterwards."""
+    if not call.overwrites or call.results[0].role != "temporary" or call.results[0].whole is not None:
+        return None
+    if call.results[0].place is not None:
+        return None
+    for number in call.overwrites:
+        value = call.args[number]
+        own = value.role == "temporary" and value.whole is None and value.place is not None
+        if own and last[value] is call and sum(arg.owner is value for arg in call.args) == 1:
+            return value
+    return None
 
 
 def _bytes(value: Value) -> Dim:
@@ -198,6 +227,10 @@ class _Emitter:
             args = [*map(self._address, values), *map(as_expr, instruction.variables)]
             return Evaluate(Call(f"@{instruction.kernel}", tuple(args), VOID))
         if isinstance(instruction, Copy):
+            if instruction.source.whole is not None and any(
+                excess(instruction.source.type.shape, instruction.source.owner.type.shape)
+            ):
+                raise CodegenError(f"a value of {instruction.source.type} that is to be copied lies in several pieces")
             size = as_expr(_bytes(instruction.source))
             target = instruction.target
             row = None if instruction.row is None else self._load(instruction.row)
@@ -232,13 +265,20 @@ class _Emitter:
 
     def _address(self, value: Value, row: Expr | None = None) -> Expr:
         """Where a value begins, or one of its rows."""
-        if value.role == "temporary":
-            offset = self._offset(value)
-            if row is not None:
-                offset = offset + row * (product(value.type.shape[1:]) * value.type.dtype.bytes)
-            return address_of(self.arena, offset)
-        buffer = self._buffer(value)
-        return address_of(buffer, *([0] * buffer.ndim if row is None else [row, *[0] * (buffer.ndim - 1)]))
+        begin: list[Expr] = [as_expr(0)] * value.type.ndim
+        owner = value
+        while owner.whole is not None:
+            begin = [index + first for index, first in zip(begin, owner.begin, strict=True)]
+            owner = owner.whole
+        if row is not None:
+            begin[0] = begin[0] + row
+        if owner.role != "temporary":
+            return address_of(self._buffer(owner), *begin)
+        offset = self._offset(owner)
+        for axis, index in enumerate(begin):
+            stride = product(owner.type.shape[axis + 1 :]) * owner.type.dtype.bytes
+            offset = offset + index * stride
+        return address_of(self.arena, offset)
 
     def _load(self, value: Value) -> Expr:
         """A scalar integer or bool value as int64."""

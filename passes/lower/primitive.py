@@ -87,6 +87,12 @@ def lower_primitive(function: Function, name: str) -> PrimFunc:
         distinct.append(output)
     kind = function.attrs.get("kind", "opaque")
     made = te.create_prim_func(name, inputs, distinct, {"kind": kind, "num_inputs": len(inputs)})
+    return with_sizes(made, function, inputs)
+
+
+def with_sizes(made: PrimFunc, function: Function, inputs: Sequence[Tensor]) -> PrimFunc:
+    """A kernel with the attribute that says where its plain sizes come from, if the group that it was made of has
+    such (see :mod:`.generalize`)."""
     sizes = function.attrs.get(SIZES, ())
     if not sizes:
         return made
@@ -195,11 +201,12 @@ def flat_types(found: Type | None) -> list[TensorType]:
     raise TypeInferenceError(f"expected tensors, found {found}")
 
 
-def as_group(call: Call) -> tuple[Function, Sequence[Expr]]:
-    """A single operator's call as a group of its own: the function, and its arguments."""
+def as_group(call: Call) -> tuple[Function, Sequence[int]]:
+    """A single operator's call as a group of its own: the function, and which of the call's arguments it takes."""
     assert isinstance(call.op, Operator)
     params: list[Var] = []
     args: list[Expr] = []
+    places: list[int] = []
     inner: list[Expr] = []
     for number, arg in enumerate(call.args):
         if isinstance(arg, Constant) and arg.data.size == 1:
@@ -208,9 +215,10 @@ def as_group(call: Call) -> tuple[Function, Sequence[Expr]]:
         if arg in args:
             inner.append(params[args.index(arg)])
             continue
+        places.append(number)
         param = Var(call.op.argument_name(number).replace("[", "_").replace("]", ""), arg.type)
         params.append(param)
         args.append(arg)
         inner.append(param)
     body = Call(call.op, inner, call.attrs, call.type, call.span)
-    return Function(params, body, attrs={"Primitive": True, "kind": call.op.kind}), args
+    return Function(params, body, attrs={"Primitive": True, "kind": call.op.kind}), places

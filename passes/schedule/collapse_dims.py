@@ -27,7 +27,7 @@ from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
-from tilewright.passes.schedule.facts import Access, constant, schedule_of
+from tilewright.passes.schedule.facts import Access, constant, lie_like_one, schedule_of, usual_strides
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Expr, Var, binary
 from tilewright.tensorir.functor import Mutator, loads_and_stores, substitute, walk
@@ -129,8 +129,8 @@ class _Plan:
         for accesses in self.accesses.values():
             for access in accesses:
                 buffer = access.buffer
-                free = buffer not in untouched and not buffer.strides
-                self.buffers[buffer] = set(range(buffer.ndim - 1)) if free else set()
+                axes = range(buffer.ndim - 1) if buffer not in untouched else ()
+                self.buffers[buffer] = {number for number in axes if lie_like_one(buffer, number)}
         changed = True
         while changed:
             changed = False
@@ -176,12 +176,7 @@ class _Plan:
 
     def apply(self, func: PrimFunc) -> PrimFunc:
         """``func`` with the pairs collapsed."""
-        buffers = {
-            buffer: Buffer(
-                buffer.name, _products(buffer.shape, pairs), buffer.dtype, buffer.scope, (), buffer.alignment
-            )
-            for buffer, pairs in self.buffers.items()
-        }
+        buffers = {buffer: _collapsed(buffer, pairs) for buffer, pairs in self.buffers.items()}
         body = _Collapser(self, buffers).mutate(func.body)
         params = tuple(buffers.get(param, param) if isinstance(param, Buffer) else param for param in func.params)
         return PrimFunc(func.name, params, body, func.attrs)
@@ -190,6 +185,15 @@ class _Plan:
 def _accesses_of(block: Block) -> list[Access]:
     parts = [block.body] if block.init is None else [block.init, block.body]
     return [access for part in parts for access in loads_and_stores(part)]
+
+
+def _collapsed(buffer: Buffer, pairs: set[int]) -> Buffer:
+    shape = _products(buffer.shape, pairs)
+    strides = tuple(stride for number, stride in enumerate(usual_strides(buffer)) if number not in pairs)
+    made = Buffer(buffer.name, shape, buffer.dtype, buffer.scope, strides, buffer.alignment)
+    if strides and constant(strides[-1]) == 1 and all(lie_like_one(made, axis) for axis in range(made.ndim - 1)):
+        made = Buffer(buffer.name, shape, buffer.dtype, buffer.scope, (), buffer.alignment)
+    return made
 
 
 def _products(extents: Sequence[Expr], pairs: set[int]) -> tuple[Expr, ...]:

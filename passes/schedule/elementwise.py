@@ -39,7 +39,10 @@ def schedule_elementwise(schedule: Schedule, ref: BlockRef, target: Target) -> N
         return
     accesses: list[Access] = [*stores(block), *loads(block)]
     first = len(items) - 1
-    while first > 0 and mergeable(accesses, items[first - 1], items[first]):
+    # A dimension in front of rows of unknown length would be found by a division for each lane.
+    while first > 0 and product_of_extents(items[first:]) is not None:
+        if not mergeable(accesses, items[first - 1], items[first]):
+            break
         first -= 1
     length = product_of_extents(items[first:])
     row = schedule.fuse(*loops[first:]) if first < len(loops) - 1 else loops[-1]

@@ -6,9 +6,22 @@ import dataclasses
 import math
 from collections.abc import Iterable, Set
 
+from tilewright.graphir.dims import as_dim, dim_equal, simplify
 from tilewright.passes.context import PassContext
 from tilewright.tensorir.errors import ScheduleError
-from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Cast, Compare, Expr, IntImm, Select, Var
+from tilewright.tensorir.expr import (
+    BinaryOp,
+    Buffer,
+    BufferLoad,
+    Call,
+    Cast,
+    Compare,
+    Expr,
+    IntImm,
+    Select,
+    Var,
+    as_expr,
+)
 from tilewright.tensorir.functor import uses_var, walk
 from tilewright.tensorir.schedule import BlockRef, Schedule
 from tilewright.tensorir.stmt import Block, BufferStore, IterVar, PrimFunc
@@ -99,6 +112,22 @@ def shared_by(access: BufferLoad | BufferStore, var: Var) -> int | None:
     return math.gcd(*(constant(node.b) or 1 for node in groups)) if len(groups) == uses_of_var else 1
 
 
+def lie_like_one(buffer: Buffer, axis: int) -> bool:
+    """Whether a dimension and the next one lie in memory like one of as many elements."""
+    strides = usual_strides(buffer)
+    return not strides or dim_equal(as_dim(strides[axis]), simplify(buffer.shape[axis + 1] * strides[axis + 1]))
+
+
+def usual_strides(buffer: Buffer) -> tuple[Expr, ...]:
+    """The strides of a buffer that has such; along a dimension of one element, where any would do, that which makes it
+    lie with the next one like one dimension."""
+    found = list(buffer.strides)
+    for axis in reversed(range(len(found) - 1)):
+        if constant(buffer.shape[axis]) == 1:
+            found[axis] = as_expr(simplify(buffer.shape[axis + 1] * found[axis + 1]))
+    return tuple(found)
+
+
 def mergeable(accesses: Iterable[Access], outer: IterVar, inner: IterVar) -> bool:
     """Whether two neighbouring variables walk memory like one: in every access both are missing, or both are indices
     of neighbouring dimensions of which the inner one is walked whole."""
@@ -106,7 +135,7 @@ def mergeable(accesses: Iterable[Access], outer: IterVar, inner: IterVar) -> boo
         if not uses(access, outer.var) and not uses(access, inner.var):
             continue
         first, second = axis_of(access, outer.var), axis_of(access, inner.var)
-        if first is None or second is None or second != first + 1 or access.buffer.strides:
+        if first is None or second is None or second != first + 1 or not lie_like_one(access.buffer, first):
             return False
         whole, walked = access.buffer.shape[second], inner.extent
         if whole is not walked and (constant(whole) is None or constant(whole) != constant(walked)):

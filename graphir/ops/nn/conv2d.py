@@ -10,13 +10,14 @@ import numpy as np
 
 from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.dims import Dim, as_dim, dim_equal, simplify
+from tilewright.graphir.expr import Call
 from tilewright.graphir.layout import Layout, parse_layout
 from tilewright.graphir.layout_rewrite import reshape
 from tilewright.graphir.op import LayoutChoice, Operator, register_operator
-from tilewright.graphir.ops.calls import multiply
+from tilewright.graphir.ops.calls import multiply, pad
 from tilewright.graphir.ops.common import compute_type, normalize
 from tilewright.graphir.ops.layout_transform import change_layout
-from tilewright.graphir.ops.nn.window import borders, pad_image, pair, window_count
+from tilewright.graphir.ops.nn.window import borders, is_padded, pad_image, pair, window_count
 from tilewright.graphir.ops.sums import narrowed_sum, product_dtype, sum_dtype, widened_factors
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
@@ -208,6 +209,17 @@ class conv2d(Operator):
         elif read is not None and inputs % read:
             names["channels"] = inputs
         return LayoutChoice(plain, blocked, dataclasses.replace(attrs, **names))
+
+    def padded_outside(self, args: Sequence[GraphExpr], attrs: Conv2dAttrs) -> GraphExpr | None:
+        if not is_padded(attrs.padding):
+            return None
+        layout = parse_layout(attrs.data_layout)
+        widths: list[tuple[Dim, Dim]] = [(0, 0)] * layout.ndim
+        for number, axis in enumerate("HW"):
+            widths[layout.position(axis)] = (attrs.padding[number], attrs.padding[number + 2])
+        around = pad(args[0], pad_width=tuple(widths), pad_value=attrs.pad_value)
+        bare = dataclasses.replace(attrs, padding=(0, 0, 0, 0), pad_value=0)
+        return Call(self, (around, args[1]), bare)
 
     def compute(self, args: Sequence[Tensor], attrs: Conv2dAttrs, out: TensorType) -> Tensor:
         data, weight = args

@@ -20,7 +20,7 @@ def @main(%x: Tensor[(n, 3), float32]) -> Tensor[(n, 3), float32] {
 """)
     expected = parse("""
 primfunc @add(p: Buffer[(n, 3), float32], add: Buffer[(n, 3), float32], n: int64)
-    attrs {"kind": "broadcast", "num_inputs": 1, "num_outputs": 1} {
+    attrs {"kind": "broadcast", "num_inputs": 1, "num_outputs": 1, "overwrites": (0,)} {
   for i0 in range(n) {
     for i1 in range(3) {
       block add(vi0: spatial(n) = i0, vi1: spatial(3) = i1) {

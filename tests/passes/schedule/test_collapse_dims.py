@@ -153,3 +153,47 @@ def test_kernels_compute_the_same_on_the_same_memory(name: str, symbolic: bool) 
         interpret(func, DATA.reshape(given), found, *[sizes[var.name] for var in func.variables])
         results.append(found.reshape(-1))
     np.testing.assert_array_equal(results[1], results[0])
+
+
+STRIDED = """
+primfunc @relu(x: Buffer[(2, 3, 4), float32, strides=(30, 4, 1)], y: Buffer[(2, 3, 4), float32, strides=(18, 6, 1)])
+    attrs {"num_outputs": 1} {
+  for i in range(2) {
+    for j in range(3) {
+      for k in range(4) {
+        block relu(vi: spatial(2) = i, vj: spatial(3) = j, vk: spatial(4) = k) {
+          reads x[vi, vj, vk]
+          writes y[vi, vj, vk]
+          y[vi, vj, vk] = max(x[vi, vj, vk], 0.0)
+        }
+      }
+    }
+  }
+}
+"""
+
+
+def test_dimensions_with_strides_become_one_where_they_lie_like_one() -> None:
+    # Of x the inner two do, of y the outer two.
+    func = parse(STRIDED)
+    assert shapes(collapsed(func)) == ["2x3x4", "2x3x4"]
+    dense = parse(STRIDED.replace("strides=(18, 6, 1)", "strides=(90, 4, 1)"))
+    after = collapsed(dense)
+    assert shapes(after) == ["2x12", "2x12"]
+    assert [[str(stride) for stride in buffer.strides] for buffer in after.buffers] == [["30", "1"], ["90", "1"]]
+    memory = np.zeros(200, "f4")
+    out = np.lib.stride_tricks.as_strided(memory, (2, 12), (90 * 4, 4))
+    source = np.lib.stride_tricks.as_strided(DATA[:60], (2, 12), (30 * 4, 4))
+    interpret(after, source, out)
+    np.testing.assert_array_equal(out, np.maximum(source, 0))
+    assert np.count_nonzero(memory) == np.count_nonzero(out)
+
+
+def test_dimension_of_one_element_does_not_join_its_neighbours() -> None:
+    text = STRIDED.replace("(2, 3, 4)", "(3, 1, 4)").replace("range(2)", "range(3)").replace("spatial(2)", "spatial(3)")
+    text = text.replace("in range(3) {\n      for k", "in range(1) {\n      for k").replace(
+        "vj: spatial(3)", "vj: spatial(1)"
+    )
+    after = collapsed(parse(text.replace("(30, 4, 1)", "(6, 6, 1)").replace("(18, 6, 1)", "(5, 5, 1)")))
+    assert shapes(after) == ["3x4", "3x4"]
+    assert [[str(stride) for stride in buffer.strides] for buffer in after.buffers] == [["6", "1"], ["5", "1"]]

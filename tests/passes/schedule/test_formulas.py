@@ -6,9 +6,16 @@ import numpy as np
 import pytest
 
 from tests.passes.schedule.kernels import chain, extents, loop_kinds, loops_of, outermost, run, scheduled
-from tilewright.tensorir import parse
+from tilewright import graphir as gi
+from tilewright.graphir.module import IRModule
+from tilewright.passes.lower.parts import assemble
+from tilewright.passes.schedule import CollapseDims, ScheduleKernels
+from tilewright.tensorir import For, parse, verify
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.expr import call
+from tilewright.tensorir.functor import uses_var, walk
+from tilewright.tensorir.stmt import Block
+from tilewright.tensorir.target import Target
 
 RNG = np.random.default_rng(7)
 
@@ -70,3 +77,22 @@ primfunc @f(x: Buffer[(12,), float32], y: Buffer[(12,), float32]) attrs {"num_ou
 """)
     values = RNG.standard_normal(12).astype("f4")
     np.testing.assert_array_equal(run(scheduled(func)[0], [values], (12,)), values * 2)
+
+
+def test_lanes_find_their_place_without_dividing_by_unknown_lengths() -> None:
+    x = gi.var("x", shape=("n", "h", "w", 16))
+    p = gi.var("p", x.type)
+    around = gi.pad(p, pad_width=((0, 0), (2, 2), (2, 2), (0, 0)))
+    group = gi.Function([p], around, attrs={"Primitive": True, "kind": "opaque", "in_place": (0,)})
+    kernel = assemble(group, "border")
+    with Target("llvm", mcpu="x86-64-v4"):
+        mod = ScheduleKernels()(CollapseDims()(IRModule({"border": kernel})))
+    func = mod["border"]
+    verify(func)
+    lanes = {node.var for node in walk(func.body) if isinstance(node, For) and node.kind == "vectorized"}
+    assert lanes
+    blocks = [node for node in walk(func.body) if isinstance(node, Block)]
+    assert len(blocks) == 4
+    for block in blocks:
+        with_lanes = [item for item in block.iters if uses_var(item.value, lanes)]
+        assert [str(item.extent) for item in with_lanes] == ["16"]

@@ -1,0 +1,55 @@
+"""Values that lie in the memory of a larger one, so that nothing has to be copied to put them there.
+
+A group ``fn (%a, %b) attrs {"Primitive": True, "in_place": (0, 1)} { concatenate(%a, %b) }`` says that the kernels that
+compute its arguments 0 and 1 write them where the result has them. The values of the graph are the same without the
+attribute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.graphir.dims import Dim, dim_equal, simplify
+from tilewright.graphir.expr import Call, Expr, Function
+from tilewright.graphir.op import Operator
+
+#: Attribute of a group of one operator: the arguments that are computed where the result has them.
+IN_PLACE = "in_place"
+
+
+def in_place(node: Expr) -> tuple[int, ...]:
+    """The arguments of a call that are computed in the memory of its result; none for most calls."""
+    if not (isinstance(node, Call) and isinstance(node.op, Function)):
+        return ()
+    return tuple(node.op.attrs.get(IN_PLACE, ()))
+
+
+def inner_call(node: Call) -> Call:
+    """The call of the operator in a group of one."""
+    assert isinstance(node.op, Function)
+    inner = node.op.body
+    assert isinstance(inner, Call) and isinstance(inner.op, Operator)
+    return inner
+
+
+def excess(part: Sequence[Dim], whole: Sequence[Dim], around: Sequence[Dim] = ()) -> tuple[Dim, ...]:
+    """How much longer than a part the memory is that it lies in, along each dimension.
+
+    Along dimensions in front, up to the first that has more than one element, it makes no difference: 0.
+
+    Args:
+        part: the part's extents.
+        whole: those of the value that it is a part of.
+        around: the excess of that one, where it is a part as well.
+    """
+    found: list[Dim] = []
+    is_front = True
+    for number, (inner, outer) in enumerate(zip(part, whole, strict=True)):
+        more: Dim = 0
+        if not is_front:
+            more = 0 if dim_equal(inner, outer) else simplify(outer - inner)
+            if around:
+                more = simplify(more + around[number])
+        found.append(more)
+        is_front = is_front and dim_equal(inner, 1)
+    return tuple(found)

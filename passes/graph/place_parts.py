@@ -1,0 +1,269 @@
+"""``PlaceParts``: what a concatenation joins, and what a border goes around, is computed where it has to be.
+
+Before::
+
+    %0 = nn.relu(nn.conv2d(%x, const#0))
+    %1 = nn.relu(nn.conv2d(%x, const#1))
+    %2 = concatenate(%0, %1, axis=1)
+    %3 = nn.conv2d(%2, const#2, padding=(1, 1, 1, 1))
+
+After::
+
+    %0 = nn.relu(nn.conv2d(%x, const#0))
+    %1 = nn.relu(nn.conv2d(%x, const#1))
+    %2 = fn (%p0, %p1) attrs {"Primitive": True, "in_place": (0, 1)} { concatenate(%p0, %p1, axis=1) }(%0, %1)
+    %3 = fn (%p0) attrs {"Primitive": True, "in_place": (0,)} { pad(%p0, pad_width=...) }(%2)
+    %4 = nn.conv2d(%3, const#2)
+
+The groups say that the kernels of ``%0`` and ``%1`` write into the memory of ``%2``, which lies inside of that of
+``%3`` (see ``graphir.parts``): the concatenation disappears, and of the border only its own elements are written.
+
+Operators state the trait ``places``: where their arguments lie in the result. An argument can be placed if a kernel
+computes it, only operators read it, and it lies in long enough pieces; each value lies in one place. An operator is
+left for ``FuseOps`` where its arguments would be computed in its own loops, in which they cost no memory at all:
+formulas of one element that nobody else needs. A border that an operator puts around its argument for each call
+(``padded_outside``) becomes an operator of its own where its argument can be placed in it. Models with branches or
+loops stay as they are: what they compute where is decided when they are linearized.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from tilewright.graphir.dims import Dim, as_dim, shape_equal
+from tilewright.graphir.expr import Call, Expr, Function, If, Let, Loop, Var
+from tilewright.graphir.module import IRModule
+from tilewright.graphir.op import Operator
+from tilewright.graphir.parts import IN_PLACE, excess
+from tilewright.graphir.printer import summary
+from tilewright.graphir.structural import structural_equal
+from tilewright.graphir.types import TensorType
+from tilewright.graphir.visitor import post_order, rewrite
+from tilewright.passes.base import FunctionPass
+from tilewright.passes.config import register_config_option
+from tilewright.passes.context import PassContext
+from tilewright.passes.decorators import function_pass
+from tilewright.passes.graph.dominators import PostDominators
+from tilewright.passes.graph.walk import children_outside_groups, is_primitive
+from tilewright.passes.registry import register_pass
+from tilewright.tensorir.expr import IntImm
+from tilewright.tensorir.functor import free_vars, substitute
+
+#: The most operators between the ends of a branching formula that are looked at.
+_LONGEST = 32
+
+
+@register_config_option("graphir.PlaceParts")
+@dataclasses.dataclass(frozen=True)
+class PlacePartsConfig:
+    """Options of ``PlaceParts``."""
+
+    least_bytes: int = dataclasses.field(default=16384, metadata={"doc": "results smaller than this are left alone"})
+    least_piece: int = dataclasses.field(
+        default=256, metadata={"doc": "bytes of a part that lie side by side at least, where it is in several pieces"}
+    )
+    most_border: float = dataclasses.field(
+        default=0.1, metadata={"doc": "elements of a border at most, relative to those that it goes around"}
+    )
+    unknown: int = dataclasses.field(default=224, metadata={"doc": "what a symbolic dimension is taken for"})
+
+
+@register_pass
+@function_pass(opt_level=2, name="PlaceParts")
+class PlaceParts(FunctionPass):
+    """Marks what can be computed in the memory of the value that it becomes a part of."""
+
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        """``func`` with groups that say which of their arguments are computed in place."""
+        if is_primitive(func):
+            return func
+        order = post_order(func.body, children_of=children_outside_groups)
+        if any(isinstance(node, (If, Loop, Let)) or _is_inner_function(node) for node in order):
+            return func
+        config: PlacePartsConfig = ctx.get_config("graphir.PlaceParts")
+        placement = _Placement(order, func.body, config, ctx)
+        placement.run()
+        return func.with_body(placement.rewrite(func.body)) if placement.found else func
+
+
+def _is_inner_function(node: Expr) -> bool:
+    return isinstance(node, Function) and not is_primitive(node)
+
+
+def _with_epilogues(order: Sequence[Expr], tree: PostDominators) -> set[Expr]:
+    """What contractions, reductions and opaque operators compute, and what is computed from their results alone,
+    element by element: ``FuseOps`` makes these one kernel."""
+    found: set[Expr] = set()
+    for place, node in enumerate(order):
+        if _kind(node) not in ("contraction", "reduction", "opaque"):
+            continue
+        last: int | None = place
+        while last is not None and order[last] not in found:
+            found.add(order[last])
+            end = tree.immediate(last)
+            path = None if end is None else tree.between(last, end, _LONGEST)
+            members = [] if end is None or path is None else [order[member] for member in (*path, end)]
+            fits = [_kind(member) in ("elementwise", "broadcast") for member in members]
+            same = fits and all(fits) and all(shape_equal(member.shape, node.shape) for member in members)
+            last = end if same else None
+    return found
+
+
+def _kind(node: Expr) -> str:
+    """The fusion kind of a call of an operator with one result; nothing for another expression."""
+    if type(node) is Call and isinstance(node.op, Operator) and isinstance(node.type, TensorType):
+        return node.op.kind
+    return ""
+
+
+class _Placement:
+    """Which values lie in which."""
+
+    def __init__(self, order: Sequence[Expr], root: Expr, config: PlacePartsConfig, ctx: PassContext) -> None:
+        self.order = order
+        self.root = root
+        self.config = config
+        self.ctx = ctx
+        tree = PostDominators(order, children_outside_groups)
+        self.users = {node: [order[user] for user in users] for node, users in zip(order, tree.users, strict=True)}
+        self.computed = _with_epilogues(order, tree)
+        #: Values that lie in another one already.
+        self.placed: set[Expr] = set()
+        #: For a call that puts its arguments together: those that are placed.
+        self.wholes: dict[Expr, tuple[int, ...]] = {}
+        #: For a call that puts a border around its first argument: the border, and the call that takes its result.
+        self.borders: dict[Expr, tuple[Call, Call]] = {}
+
+    @property
+    def found(self) -> bool:
+        """Whether anything is to be rewritten."""
+        return bool(self.wholes or self.borders)
+
+    def run(self) -> None:
+        """Concatenations and the like first: they can lie in a border as well."""
+        calls = [node for node in self.order if type(node) is Call and isinstance(node.op, Operator)]
+        for call in calls:
+            self.join(call)
+        for call in calls:
+            self.border(call)
+
+    def join(self, call: Call) -> None:
+        """Place what ``call`` puts together, if it does that and it pays."""
+        assert isinstance(call.op, Operator)
+        if not isinstance(call.type, TensorType) or not all(isinstance(arg.type, TensorType) for arg in call.args):
+            return
+        places = call.op.places([arg.tensor_type for arg in call.args], call.attrs)
+        size = self.bytes(call.tensor_type)
+        if places is None or size < self.config.least_bytes:
+            return
+        reasons = [self.obstacle(arg, place, call) for arg, place in zip(call.args, places, strict=True)]
+        placed = [number for number, reason in enumerate(reasons) if reason is None]
+        amount = sum(self.bytes(call.args[number].tensor_type) for number in placed)
+        written = sum(
+            self.bytes(call.args[number].tensor_type) for number in placed if self.is_written(call.args[number])
+        )
+        if not placed or 4 * amount < 3 * size or 2 * written < size:
+            why = next((reason for reason in reasons if reason is not None), "they are formulas of single elements")
+            self.ctx.remark(f"arguments of {call.op.name} not computed in place: {why}", "missed", summary(call))
+            return
+        self.wholes[call] = tuple(placed)
+        self.placed.update(call.args[number] for number in placed)
+        count = f"{len(placed)} of {len(call.args)} arguments"
+        self.ctx.remark(f"{call.op.name}: {count} computed in place", "applied", summary(call))
+
+    def border(self, call: Call) -> None:
+        """Take the border that ``call`` puts around its argument out of it, if the argument can be placed in it."""
+        assert isinstance(call.op, Operator)
+        if not call.args or not isinstance(call.args[0].type, TensorType):
+            return
+        made = call.op.padded_outside(call.args, call.attrs)
+        if not isinstance(made, Call) or made.type != call.type:
+            return
+        around = made.args[0]
+        assert isinstance(around, Call) and isinstance(around.op, Operator)
+        inner = call.args[0]
+        for other, _ in self.borders.values():  # the same value in an equal border lies there already
+            if other.args[0] is inner and structural_equal(other, around):
+                self.borders[call] = (other, made)
+                return
+        places = around.op.places([inner.tensor_type], around.attrs)
+        if places is None or self.bytes(around.tensor_type) < self.config.least_bytes:
+            return
+        reason = self.obstacle(inner, places[0], around)
+        share = self.number(around.shape) / self.number(inner.shape) - 1
+        if reason is None and share > self.config.most_border:
+            reason = f"a border of {share:.0%} of its elements would have to be written"
+        if reason is not None:
+            self.ctx.remark(f"{call.op.name} copies its argument: {reason}", "missed", summary(call))
+            return
+        self.placed.add(inner)
+        self.borders[call] = (around, made)
+        self.ctx.remark(f"{call.op.name}: its argument is computed inside of its border", "applied", summary(call))
+
+    def obstacle(self, part: Expr, place: Sequence[Dim], whole: Call) -> str | None:
+        """Why ``part`` cannot be computed where ``whole`` has it."""
+        if type(part) is not Call or not isinstance(part.op, Operator) or not part.op.pure:
+            return "no kernel computes it"
+        if part is self.root:
+            return "it is a result of the model"
+        if part in self.placed or sum(arg is part for arg in whole.args) > 1:
+            return "it would lie in two places"
+        if any(type(user) is not Call or not isinstance(user.op, Operator) for user in self.users[part]):
+            return "it is used by more than operators"
+        if not all(isinstance(begin, int) for begin in place):
+            return "its place depends on symbolic dimensions"
+        more = excess(part.shape, whole.shape)
+        if not all(isinstance(amount, int) for amount in more):
+            return "the distance of its rows depends on symbolic dimensions"
+        last = max((axis for axis, amount in enumerate(more) if amount), default=None)
+        if last is not None:
+            piece = self.number(part.shape[last:]) * part.dtype.bytes
+            if piece < self.config.least_piece:
+                return f"it would lie in pieces of {piece} bytes"
+        return None
+
+    def is_written(self, part: Expr) -> bool:
+        """Whether a value is in memory in any case: several read it, it is put together in place itself, or it is made
+        by more than formulas of single elements."""
+        return part in self.wholes or part in self.computed or len(self.users[part]) > 1
+
+    def bytes(self, found: TensorType) -> int:
+        return self.number(found.shape) * found.dtype.bytes
+
+    def number(self, extents: Sequence[Dim]) -> int:
+        """The product of extents, with a number for each symbolic dimension."""
+        result = 1
+        for extent in extents:
+            if not isinstance(extent, int):
+                values = {var: IntImm(self.config.unknown) for var in free_vars(extent)}
+                extent = as_dim(substitute(extent, values))
+            result *= extent if isinstance(extent, int) else self.config.unknown
+        return result
+
+    def rewrite(self, body: Expr) -> Expr:
+        """``body`` with the groups."""
+        made: dict[Call, Call] = {}
+
+        def change(old: Expr, new: Expr) -> Expr:
+            if old in self.wholes:
+                assert isinstance(new, Call)
+                return _group(new, self.wholes[old])
+            if old in self.borders:
+                assert isinstance(new, Call) and isinstance(old, Call)
+                around, bare = self.borders[old]
+                if around not in made:
+                    padded = Call(around.op, (new.args[0],), around.attrs, around.type, old.span)
+                    made[around] = _group(padded, (0,))
+                return Call(bare.op, (made[around], *new.args[1:]), bare.attrs, bare.type, old.span)
+            return new
+
+        return rewrite(body, change)
+
+
+def _group(call: Call, placed: tuple[int, ...]) -> Call:
+    """``call`` in a group of its own, which says which of its arguments are computed in place."""
+    params = [Var(f"p{number}", arg.type) for number, arg in enumerate(call.args)]
+    attrs = {"Primitive": True, "kind": "opaque", IN_PLACE: placed}
+    body = Call(call.op, params, call.attrs, call.type, call.span)
+    return Call(Function(params, body, attrs=attrs), call.args, None, call.type, call.span)

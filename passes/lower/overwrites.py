@@ -1,0 +1,101 @@
+"""Which arguments a kernel may overwrite with its result: those of which it needs an element for no other element.
+
+``relu(x + y)`` reads ``x[i, j]`` for its own element ``[i, j]`` alone. Where nobody needs ``x`` afterwards, the result
+may take its memory: lines that were just read are written, and no others have to be fetched. A schedule keeps this: it
+computes each element of a result once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, Var
+from tilewright.tensorir.functor import loads_and_stores, walk_statements
+from tilewright.tensorir.schedule.state import structure
+from tilewright.tensorir.stmt import Block, BufferStore, PrimFunc
+
+#: Attribute of a kernel: the numbers of the arguments that its result may overwrite.
+OVERWRITES = "overwrites"
+
+
+def find_overwrites(func: PrimFunc) -> tuple[int, ...]:
+    """The arguments of a kernel, not scheduled yet, that its result may overwrite. None if it has several results, or
+    loops whose computations are in no blocks."""
+    count = int(func.attrs.get("num_inputs", 0))
+    if int(func.attrs.get("num_outputs", 0)) != 1 or len(func.buffers) <= count:
+        return ()
+    result = func.buffers[count]
+    blocks = [stmt for stmt in walk_statements(func.body) if isinstance(stmt, Block)]
+    in_blocks = [access for block in blocks for access in loads_and_stores(block)]
+    if len(in_blocks) != len(list(loads_and_stores(func.body))):
+        return ()
+    writers: dict[Buffer, list[Block]] = {}
+    readers: dict[Buffer, list[tuple[Block, BufferLoad]]] = {}
+    for block in blocks:
+        for access in loads_and_stores(block):
+            if isinstance(access, BufferStore):
+                writers.setdefault(access.buffer, []).append(block)
+            else:
+                readers.setdefault(access.buffer, []).append((block, access))
+    #: Buffers whose elements are each needed for the same element of the result alone.
+    found: set[Buffer] = set()
+    pending = [result]
+    while pending:
+        buffer = pending.pop()
+        made = writers.get(buffer, [])
+        if len(made) != 1 or not _is_pointwise(made[0], buffer):
+            continue
+        found.add(buffer)
+        for load in loads_and_stores(made[0]):
+            source = load.buffer
+            if isinstance(load, BufferLoad) and source not in found and _needs(readers[source], found):
+                pending.append(source)
+    return tuple(
+        number
+        for number, buffer in enumerate(func.buffers[:count])
+        if buffer in readers and buffer not in writers and _fits(buffer, result) and _needs(readers[buffer], found)
+    )
+
+
+def _fits(buffer: Buffer, result: Buffer) -> bool:
+    same = len(buffer.shape) == len(result.shape) and all(map(_equal, buffer.shape, result.shape))
+    return same and buffer.dtype.bytes == result.dtype.bytes and not buffer.strides and not result.strides
+
+
+def _equal(a: Expr, b: Expr) -> bool:
+    return a is b or structure(a) == structure(b)
+
+
+def _is_pointwise(block: Block, buffer: Buffer) -> bool:
+    """Whether a block computes each element of a buffer once, at the place that its variables count."""
+    if block.init is not None or block.predicate is not None or not isinstance(block.body, BufferStore):
+        return False
+    spans = all(_equal(item.extent, extent) for item, extent in zip(block.iters, buffer.shape, strict=False))
+    spatial = all(item.kind == "spatial" for item in block.iters)
+    return spans and spatial and _is_place(block.body.indices, block, buffer)
+
+
+def _is_place(indices: Iterable[Expr], block: Block, buffer: Buffer) -> bool:
+    """Whether indices are the variables of a block, in order; along a dimension of one element 0 is the same."""
+    variables = [item.var for item in block.iters]
+    places = list(indices)
+    if len(places) != len(variables) or len(buffer.shape) != len(variables):
+        return False
+    return all(
+        index is var or (_is_zero(index) and isinstance(extent, IntImm) and extent.value == 1)
+        for index, var, extent in zip(places, variables, buffer.shape, strict=True)
+    )
+
+
+def _is_zero(index: Expr | Var) -> bool:
+    return isinstance(index, IntImm) and index.value == 0
+
+
+def _needs(reads: list[tuple[Block, BufferLoad]], found: set[Buffer]) -> bool:
+    """Whether everything that reads a buffer does it for the same element of a buffer in ``found``."""
+    return all(
+        isinstance(block.body, BufferStore)
+        and block.body.buffer in found
+        and _is_place(load.indices, block, load.buffer)
+        for block, load in reads
+    )
