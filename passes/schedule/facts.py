@@ -158,7 +158,9 @@ def is_contiguous(access: BufferLoad | BufferStore, var: Var, behind: int = 0) -
 
 def panel_width(access: BufferLoad | BufferStore, var: Var, behind: int = 0) -> int | None:
     """The width ``w`` of the panels that ``var`` walks in an access ``[.., var // w, .., var % w]``: within a panel
-    neighbouring values are neighbours in memory. None for any other access.
+    neighbouring values are neighbours in memory. Other variables may choose among groups of panels, as in
+    ``[.., n * 4 + var // w, .., var % w]``.
+    None for any other access.
 
     Args:
         behind: dimensions that lie behind the one within a panel.
@@ -171,9 +173,20 @@ def panel_width(access: BufferLoad | BufferStore, var: Var, behind: int = 0) -> 
         return None
     width = constant(last.b)
     whole = [index for index in outer if uses_var(index, {var})]
-    if len(whole) != 1 or not isinstance(whole[0], BinaryOp) or whole[0].op != "floordiv" or whole[0].a is not var:
-        return None
-    return width if constant(whole[0].b) == width else None
+    return width if len(whole) == 1 and width is not None and _divisor(whole[0], var) == width else None
+
+
+def _divisor(expr: Expr, var: Var) -> int | None:
+    """``w`` of an expression in which ``var`` occurs once, as ``var // w``, and nothing but sums and products around
+    it."""
+    while isinstance(expr, BinaryOp) and expr.op in ("add", "sub", "mul"):
+        a, b = expr.a, expr.b
+        if uses_var(a, {var}) == uses_var(b, {var}):
+            return None
+        expr = a if uses_var(a, {var}) else b
+    if isinstance(expr, BinaryOp) and expr.op == "floordiv" and expr.a is var:
+        return constant(expr.b)
+    return None
 
 
 def coefficient(expr: Expr, var: Var) -> int | None:

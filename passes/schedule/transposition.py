@@ -108,6 +108,8 @@ def tile_transposition(schedule: Schedule, ref: BlockRef, plan: Transposition) -
 
     others = [n for n in range(len(loops)) if n not in plan.rows and n not in plan.columns]
     count = product_of_extents(items[n] for n in others)
+    if others and others[-1] > plan.rows.start:  # they become neighbours
+        schedule.reorder(*[loops[n] for n in (*others, *plan.rows, *plan.columns)])
     outer = [whole(others)] if others else []
     row_tiles, row = schedule.split(whole(plan.rows), [None, plan.size])
     column_tiles, column = schedule.split(whole(plan.columns), [None, plan.size])

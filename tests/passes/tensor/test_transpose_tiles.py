@@ -129,6 +129,23 @@ def test_layouts_with_blocks_of_channels_and_back(channels, size):
     np.testing.assert_array_equal(model(x), x * np.float32(3))
 
 
+@pytest.mark.parametrize(("channels", "size"), [(16, 8), (32, 8), (16, 12), (16, 3)])
+def test_pixels_that_take_turns_come_from_blocks_of_channels(channels, size):
+    """Rows of a tile come from two groups of channels in turns; the height lies between the tile's dimensions."""
+    x = gi.var("x", shape=(2, 4 * channels // 8, size, size, 8))
+    plain = gi.layout_transform(x, src_layout="NCHW8c", dst_layout="NCHW")
+    call = gi.nn.interleave(plain, strides=(2, 2))
+    blocked = call.op.in_layout([plain], [x], call.attrs, "NCHW", "NCHW8c")
+    function = gi.Function([x], gi.layout_transform(blocked, src_layout="NCHW8c", dst_layout="NCHW"))
+    value = np.random.default_rng(3).standard_normal((2, 4 * channels // 8, size, size, 8)).astype(np.float32)
+    with PassContext(opt_level=3) as ctx:
+        found = tw.build(function, target=Target("llvm", mcpu="x86-64-v3", num_threads=1))(value)
+    places = value.transpose(0, 1, 4, 2, 3).reshape(2, 2, 2, channels, size, size)
+    np.testing.assert_array_equal(found, places.transpose(0, 3, 4, 1, 5, 2).reshape(2, channels, 2 * size, 2 * size))
+    remarks = [remark.message for remark in ctx.remarks]
+    assert any("exchanged rows and columns" in message for message in remarks), remarks
+
+
 def test_assembly_of_a_transpose_holds_no_gathers():
     var = gi.var("x", shape=(64, 64))
     model = tw.build(IRModule.from_expr(gi.Function([var], gi.transpose(var))), target=Target("llvm", mcpu="x86-64-v4"))
