@@ -31,7 +31,8 @@ from tilewright.passes.schedule.facts import Access, constant, lie_like_one, sch
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Expr, Var, binary
 from tilewright.tensorir.functor import Mutator, loads_and_stores, substitute, walk
-from tilewright.tensorir.schedule.state import change_block, structure
+from tilewright.tensorir.schedule.blocks import change_block
+from tilewright.tensorir.schedule.indices import structure
 from tilewright.tensorir.stmt import Block, BufferStore, For, IterVar, PrimFunc, Stmt
 
 

@@ -9,9 +9,12 @@ from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.conditions import conjuncts
 from tilewright.tensorir.expr import Buffer, BufferLoad, Compare, Expr, Var, as_expr, binary, compare, maximum, minimum
 from tilewright.tensorir.functor import substitute
+from tilewright.tensorir.schedule.blocks import accesses
 from tilewright.tensorir.schedule.dependence import is_reduction, loop_role, spatial_values
+from tilewright.tensorir.schedule.indices import variables_of
 from tilewright.tensorir.schedule.inline import check_places
 from tilewright.tensorir.schedule.loops import check_kinds
+from tilewright.tensorir.schedule.nests import blocks_in, loops_in, loops_to
 from tilewright.tensorir.schedule.placement import (
     Part,
     body_parts,
@@ -22,16 +25,7 @@ from tilewright.tensorir.schedule.placement import (
     solve_parts,
 )
 from tilewright.tensorir.schedule.regions import Span, box_of, is_injective
-from tilewright.tensorir.schedule.state import (
-    BlockRef,
-    LoopRef,
-    State,
-    accesses,
-    blocks_in,
-    loops_in,
-    loops_to,
-    variables_of,
-)
+from tilewright.tensorir.schedule.state import BlockRef, LoopRef, State
 from tilewright.tensorir.stmt import Block, For
 
 

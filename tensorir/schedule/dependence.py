@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from tilewright.tensorir.expr import BinaryOp, Buffer, Expr, as_expr, binary, compare
+from tilewright.tensorir.schedule.blocks import accesses
+from tilewright.tensorir.schedule.indices import variables_of
+from tilewright.tensorir.schedule.nests import blocks_in, loops_in, loops_to
 from tilewright.tensorir.schedule.regions import box_of, is_injective
-from tilewright.tensorir.schedule.state import State, accesses, blocks_in, loops_in, loops_to, variables_of
+from tilewright.tensorir.schedule.state import State
 from tilewright.tensorir.stmt import Block, BufferStore, For, Stmt
 
 

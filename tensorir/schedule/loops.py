@@ -8,6 +8,7 @@ from typing import Any
 from tilewright.tensorir.conditions import conjunction, conjuncts
 from tilewright.tensorir.expr import BinaryOp, Expr, Var, as_expr, binary, compare
 from tilewright.tensorir.functor import walk
+from tilewright.tensorir.schedule.blocks import accesses, change_block
 from tilewright.tensorir.schedule.dependence import (
     check_independent,
     check_produced_here,
@@ -16,21 +17,10 @@ from tilewright.tensorir.schedule.dependence import (
     loop_role,
     spatial_values,
 )
+from tilewright.tensorir.schedule.indices import constant_value, shorter, variables_of
+from tilewright.tensorir.schedule.nests import blocks_in, loops_in, substitute_loops, with_loop_body
 from tilewright.tensorir.schedule.regions import is_injective
-from tilewright.tensorir.schedule.state import (
-    BlockRef,
-    LoopRef,
-    State,
-    accesses,
-    blocks_in,
-    change_block,
-    constant_value,
-    loops_in,
-    shorter,
-    substitute_loops,
-    variables_of,
-    with_loop_body,
-)
+from tilewright.tensorir.schedule.state import BlockRef, LoopRef, State
 from tilewright.tensorir.stmt import Block, For, SeqStmt, Stmt
 
 

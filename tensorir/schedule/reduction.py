@@ -2,52 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from tilewright.tensorir.conditions import conjunction, conjuncts
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, Var, binary, const
 from tilewright.tensorir.functor import substitute
+from tilewright.tensorir.schedule.blocks import change_block, fresh_iters, new_block
 from tilewright.tensorir.schedule.dependence import combiner, is_reduction, loop_role, spatial_values
+from tilewright.tensorir.schedule.indices import constant_value, variables_of
 from tilewright.tensorir.schedule.loops import check_kinds
+from tilewright.tensorir.schedule.nests import loops_in, rewrite
 from tilewright.tensorir.schedule.regions import is_injective
-from tilewright.tensorir.schedule.state import (
-    BlockRef,
-    LoopRef,
-    State,
-    change_block,
-    constant_value,
-    loops_in,
-    regions_of,
-    rewrite,
-    variables_of,
-)
+from tilewright.tensorir.schedule.state import BlockRef, LoopRef, State
 from tilewright.tensorir.stmt import Block, BufferStore, For, IfThenElse, IterVar, Stmt, sequence
 from tilewright.tensorir.tensor import highest, lowest
-
-
-def new_block(
-    name: str,
-    iters: Sequence[IterVar],
-    predicate: Expr | None,
-    init: Stmt | None,
-    body: Stmt,
-    annotations: Mapping[str, object] | None = None,
-) -> Block:
-    """A block with its reads and writes found from its body."""
-    bare = Block(name, tuple(iters), predicate, (), (), init, body, dict(annotations or {}))
-    reads, writes = regions_of(bare)
-    return Block(name, bare.iters, predicate, reads, writes, init, body, bare.annotations)
-
-
-def fresh_iters(items: Sequence[IterVar]) -> tuple[list[IterVar], dict[Var, Expr]]:
-    """The iteration variables with new identities, and the map from the old ones to them."""
-    renamed: dict[Var, Expr] = {}
-    made = []
-    for item in items:
-        var = Var(item.var.name, item.var.dtype)
-        renamed[item.var] = var
-        made.append(IterVar(var, item.min, item.extent, item.kind, item.value))
-    return made, renamed
 
 
 class _SpatialCopy:

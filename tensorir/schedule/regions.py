@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from tilewright.tensorir.arith import Analyzer, region_of
 from tilewright.tensorir.expr import BinaryOp, Expr, Var, as_expr, binary, compare
 from tilewright.tensorir.functor import substitute
-from tilewright.tensorir.schedule.state import constant_value, structure, variables_of
+from tilewright.tensorir.schedule.indices import constant_value, structure, variables_of
 from tilewright.tensorir.stmt import Block, For
 
 #: Least value and extent of a variable or an index.

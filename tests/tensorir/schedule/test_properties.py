@@ -15,7 +15,7 @@ from tilewright.tensorir import tensor as te
 from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.expr import Var, maximum
 from tilewright.tensorir.schedule import Schedule
-from tilewright.tensorir.schedule.state import substitute_loops
+from tilewright.tensorir.schedule.nests import substitute_loops
 from tilewright.tensorir.stmt import Allocate, For, PrimFunc, SeqStmt, Stmt
 
 EXTENTS = (1, 2, 3, 5, 8)
