@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, Var
 from tilewright.tensorir.functor import loads_and_stores, walk_statements
-from tilewright.tensorir.schedule.state import structure
+from tilewright.tensorir.schedule.indices import structure
 from tilewright.tensorir.stmt import Block, BufferStore, PrimFunc
 
 #: Attribute of a kernel: the numbers of the arguments that its result may overwrite.
