@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tilewright.passes import graph, tensor
 from tilewright.passes.lower import LowerToTensorIR, PlanMemory
-from tilewright.passes.schedule import CollapseDims, DecomposeReductions, ScheduleKernels, SkipUnseen
+from tilewright.passes.schedule import CollapseDims, DecomposeReductions, JoinDims, ScheduleKernels, SkipUnseen
 from tilewright.passes.sequential import Sequential
 from tilewright.passes.tensor.part_by_part import Announce, PartByPart
 from tilewright.passes.tensor.pipeline import tensor_pipeline
@@ -55,7 +55,9 @@ def schedule_pipeline(target: Target | None = None) -> Sequential:
     """Loop nests are tiled, vectorized and made parallel."""
     if target is not None and target.kind == "numba":  # loops and indices stay as they are written
         return Sequential([ScheduleKernels(), DecomposeReductions()], name="schedule")
-    return Sequential([CollapseDims(), ScheduleKernels(), SkipUnseen(), DecomposeReductions()], name="schedule")
+    return Sequential(
+        [JoinDims(), CollapseDims(), ScheduleKernels(), SkipUnseen(), DecomposeReductions()], name="schedule"
+    )
 
 
 def kernel_pipeline(target: Target | None = None, done: Announce | None = None) -> Sequential:

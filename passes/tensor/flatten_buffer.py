@@ -22,13 +22,10 @@ from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.passes.tensor.vector_arith import ramp, vector_binary
 from tilewright.tensorir.arith.linear import ZERO, Linear
+from tilewright.tensorir.arith.quotients import QUOTIENTS, whole_number
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import BinaryOp, Broadcast, Buffer, BufferLoad, Expr, IntImm, Ramp, Select, const
 from tilewright.tensorir.stmt import BufferStore, PrimFunc, Stmt
-from tilewright.tensorir.structural import structural_equal
-
-#: The division that goes with a remainder.
-_QUOTIENTS = {"floormod": "floordiv", "truncmod": "truncdiv"}
 
 
 def element_strides(buffer: Buffer) -> list[Expr]:
@@ -77,7 +74,7 @@ class _Flattener(ScopedMutator):
         if buffer.ndim == 1 and not buffer.strides:
             return tuple(indices)
         parts = [_affine(index) for index in indices]
-        joins = any(isinstance(index, BinaryOp) and index.op in _QUOTIENTS for index in indices)
+        joins = any(isinstance(index, BinaryOp) and index.op in QUOTIENTS for index in indices)
         if None not in parts and not joins:
             return (self._affine_offset(buffer, [part for part in parts if part is not None]),)
         offset: Expr = const(0, INT64)
@@ -104,40 +101,19 @@ class _Flattener(ScopedMutator):
 
     def _whole(self, outer: Expr, size: Expr, inner: Expr, extent: Expr, masked: bool) -> Expr | None:
         """The number that ``outer`` counts in units of ``extent`` and ``inner`` is the rest of."""
-        if not (isinstance(inner, BinaryOp) and inner.op in _QUOTIENTS):
-            return None
-        number, remainder, quotient = inner.a, inner.op, _QUOTIENTS[inner.op]
-        if not self._is(inner.b, extent, masked):
-            return None
-        both = size * extent
-        counted = outer
-        if isinstance(outer, BinaryOp) and outer.op == remainder and self._is(outer.b, size, masked):
-            counted = outer.a  # number // extent % size
-        elif isinstance(outer, BinaryOp) and outer.op == quotient and isinstance(outer.a, BinaryOp):
-            part = outer.a  # number % (size * extent) // extent
-            if part.op == remainder and structural_equal(part.a, number) and self._is(part.b, both, masked):
-                return part if self._is(outer.b, extent, masked) else None
-        divisor: Expr | None = None
-        while isinstance(counted, BinaryOp) and counted.op == quotient and not structural_equal(counted, number):
-            factor = self._scalar(counted.b, masked)
-            if factor.dtype.lanes > 1:
-                return None
-            divisor = factor if divisor is None else factor * divisor
-            counted = counted.a
-        if divisor is None or not structural_equal(counted, number) or not self.analyzer.prove_equal(divisor, extent):
-            return None
-        assert isinstance(outer, BinaryOp)
-        return number if outer.op == quotient else vector_binary(remainder, number, both)
 
-    def _scalar(self, divisor: Expr, masked: bool) -> Expr:
-        """The number that all lanes that are used divide by."""
-        if masked and isinstance(divisor, Select):  # what keeps lanes that are not used from dividing by zero
-            divisor = divisor.true_value
-        return divisor.value if isinstance(divisor, Broadcast) else divisor
+        def scalar(divisor: Expr) -> Expr | None:
+            """The number that all lanes that are used divide by."""
+            if masked and isinstance(divisor, Select):  # what keeps lanes that are not used from dividing by zero
+                divisor = divisor.true_value
+            divisor = divisor.value if isinstance(divisor, Broadcast) else divisor
+            return divisor if divisor.dtype.lanes == 1 else None
 
-    def _is(self, divisor: Expr, extent: Expr, masked: bool) -> bool:
-        scalar = self._scalar(divisor, masked)
-        return scalar.dtype.lanes == 1 and self.analyzer.prove_equal(scalar, extent)
+        found = whole_number(self.analyzer, outer, size, inner, extent, scalar)
+        if found is None:
+            return None
+        number, remainder = found
+        return vector_binary(remainder, number, size * extent) if remainder else number
 
     def _affine_offset(self, buffer: Buffer, parts: Sequence[tuple[Expr, Expr | None, int]]) -> Expr:
         """The offset of indices that are scalars or rise evenly from lane to lane, as sums of products: no expression

@@ -43,7 +43,7 @@ LINE = 64
 _PRECISION = 16
 
 #: Smaller panels are there before they could be fetched, and smaller operands are left in a cache by what made them.
-LEAST_PANEL, LEAST_OPERAND = 4 << 10, 64 << 10
+LEAST_PANEL, LEAST_OPERAND = 2 << 10, 64 << 10
 
 #: An element of at most so many bytes is one number for all lanes of a vector, or a few that are added together.
 NARROW = 8
@@ -76,6 +76,7 @@ class _Prefetcher(ScopedMutator):
         super().__init__(func)
         self.ctx = ctx
         self.cache = target.cache_bytes(2)
+        self.sizes = func.variables
         written = {access.buffer for access in loads_and_stores(func.body) if not isinstance(access, BufferLoad)}
         #: Parameters that are only read, and not small as far as is known.
         self.large = {
@@ -162,7 +163,7 @@ class _Prefetcher(ScopedMutator):
             again = self.reads.setdefault(place, 0)
             self.reads[place] += 1
             # Windows that overlap would fetch the same, and those with gaps what nobody reads.
-            apart = all(abs(self._step(first, loop.var)) >= size for loop in fixed) and size <= steps * sum(widths)
+            apart = all(self._least_step(first, loop.var) >= size for loop in fixed) and size <= steps * sum(widths)
             if not apart or again != (0 if narrow else 1):
                 return None
         start: dict[Var, Expr] = {loop.var: loop.min for loop in walked}
@@ -172,6 +173,14 @@ class _Prefetcher(ScopedMutator):
         """How far ``place`` moves with each step of ``var``; zero if that is not always the same."""
         move = self.simplify(substitute(place, {var: var + 1}) - place)
         return move.value if isinstance(move, IntImm) else 0
+
+    def _least_step(self, place: Expr, var: Var) -> int:
+        """How far ``place`` moves at least with each step of ``var``, if all sizes that are not known are positive:
+        zero if that is not always the same."""
+        move = self.simplify(substitute(place, {var: var + 1}) - place)
+        sizes: dict[Var, Expr] = {size: as_expr(1) for size in self.sizes}
+        least = self.simplify(substitute(move, sizes))
+        return abs(least.value) if isinstance(least, IntImm) else 0
 
     def _nest(self) -> list[For]:
         """The loops around this place that hold nothing but each other, outermost first."""

@@ -134,6 +134,18 @@ def test_rows_of_the_next_tile_are_fetched(rewrites: Any, first: str, second: st
     rewrites(fetch, rows(first, second, ""), rows(first, second, fetched))
 
 
+def test_blocks_at_a_distance_that_is_not_known_lie_apart(rewrites: Any) -> None:
+    def text(index: str, fetched: str) -> str:
+        found = rows(f"{index} + t * 32 + k", f"{index} + t * 32 + k + 16", fetched)
+        return found.replace("(1048576,)", "(n * 512,)").replace(
+            "C: Buffer[(2048,), float32]", "C: Buffer[(2048,), float32], n: int64"
+        )
+
+    fetched = "prefetch(A[n * b * 32 + t * 32 + k * 2 + k * 3 // 4 + 32])"
+    rewrites(fetch, text("n * 32 * b", ""), text("n * 32 * b", fetched))
+    rewrites(fetch, text("n * 16 * b", ""), text("n * 16 * b", ""))  # for n = 1 they overlap
+
+
 def test_rows_that_the_cache_holds_are_not_fetched(rewrites: Any) -> None:
     text = rows("t * 1024 + b * 16 + k", "t * 1024 + b * 16 + k + 512", "").replace("1048576", "131072")
     rewrites(fetch, text, text)
@@ -201,7 +213,7 @@ def test_names_for_parts_of_places_are_seen_through(rewrites: Any) -> None:
             ("65536", "262144"),
         ],  # a small part of what lies between two panels
         [("65536", "12288"), ("parallel(16)", "parallel(3)")],  # small
-        [("o * 4096", "o * 512"), ("range(256)", "range(32)")],  # small panels
+        [("o * 4096", "o * 256"), ("range(256)", "range(16)")],  # small panels
         [
             ("65536", "6553600"),
             ("o * 4096", "o * 409600"),

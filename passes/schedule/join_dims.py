@@ -1,0 +1,108 @@
+"""``JoinDims``: dimensions of a buffer that are indexed by the parts of one number become one.
+
+Before::
+
+    primfunc @flatten(x: Buffer[(n, h, w), float32], y: Buffer[(n * h * w,), float32], ...) {
+      for i: y[i] = x[i // w // h, i // w % h, i % w]
+
+After::
+
+    primfunc @flatten(x: Buffer[(n * h * w,), float32], y: Buffer[(n * h * w,), float32], ...) {
+      for i: y[i] = x[i]
+
+So it is where a group reshapes what it reads, and where an operator counts places in one dimension that are rows and
+columns of another tensor (Winograd's products). Schedules see what is contiguous, and no element divides by sizes to
+find its place. All accesses to the buffer have to be of that form; the memory is the same, callers pass addresses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tilewright.graphir.module import IRModule
+from tilewright.passes.base import PrimFuncPass
+from tilewright.passes.context import PassContext
+from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.registry import register_pass
+from tilewright.passes.schedule.facts import Access, schedule_of
+from tilewright.tensorir.arith import Analyzer
+from tilewright.tensorir.arith.quotients import whole_number
+from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, binary
+from tilewright.tensorir.functor import Mutator, accesses_buffers, loads_and_stores
+from tilewright.tensorir.schedule.blocks import change_block
+from tilewright.tensorir.stmt import Block, BufferStore, PrimFunc, Stmt
+
+
+@register_pass
+@primfunc_pass(opt_level=2, name="JoinDims")
+class JoinDims(PrimFuncPass):
+    """Makes one dimension of neighbouring ones that are indexed by the parts of one number."""
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        """``func`` with fewer dimensions."""
+        if schedule_of(func, ctx) is None:
+            return func
+        found: dict[Buffer, list[Access]] = {}
+        for access in loads_and_stores(func.body):
+            found.setdefault(access.buffer, []).append(access)
+        analyzer = Analyzer()
+        buffers: dict[Buffer, Buffer] = {}
+        indices: dict[Access, tuple[Expr, ...]] = {}
+        for buffer in func.buffers:
+            accesses = found.get(buffer, [])
+            joined = _join(buffer, accesses, analyzer)
+            if joined is not None:
+                shape, places = joined
+                buffers[buffer] = Buffer(buffer.name, shape, buffer.dtype, buffer.scope, (), buffer.alignment)
+                indices.update(zip(accesses, places, strict=True))
+        if not buffers:
+            return func
+        params = tuple(buffers.get(param, param) if isinstance(param, Buffer) else param for param in func.params)
+        return PrimFunc(func.name, params, _Joiner(buffers, indices).mutate(func.body), func.attrs)
+
+
+def _join(
+    buffer: Buffer, accesses: Sequence[Access], analyzer: Analyzer
+) -> tuple[tuple[Expr, ...], list[tuple[Expr, ...]]] | None:
+    """The shape of a buffer and the indices of its accesses with dimensions joined; None where none can be."""
+    if buffer.strides or not accesses:
+        return None
+    if any(accesses_buffers(index) for access in accesses for index in access.indices):
+        return None
+    shape = list(buffer.shape)
+    places = [list(access.indices) for access in accesses]
+    for axis in reversed(range(buffer.ndim - 1)):
+        size, extent = shape[axis : axis + 2]
+        numbers = [whole_number(analyzer, place[axis], size, place[axis + 1], extent) for place in places]
+        if any(number is None for number in numbers):
+            continue
+        both = binary("mul", size, extent)
+        shape[axis : axis + 2] = [both]
+        for place, found in zip(places, numbers, strict=True):
+            assert found is not None
+            number, rest = found
+            place[axis : axis + 2] = [binary(rest, number, both) if rest else number]
+    if len(shape) == buffer.ndim:
+        return None
+    return tuple(shape), [tuple(place) for place in places]
+
+
+class _Joiner(Mutator):
+    def __init__(self, buffers: Mapping[Buffer, Buffer], indices: Mapping[Access, tuple[Expr, ...]]) -> None:
+        self.buffers, self.indices = buffers, indices
+
+    def mutate_Block(self, block: Block) -> Stmt:
+        init = None if block.init is None else self.mutate(block.init)
+        return change_block(block, init=init, body=self.mutate(block.body))
+
+    def mutate_BufferLoad(self, op: BufferLoad) -> Expr:
+        if op not in self.indices:
+            return self.generic_mutate(op)  # type: ignore[no-any-return]
+        predicate = None if op.predicate is None else self.mutate(op.predicate)
+        return BufferLoad(self.buffers[op.buffer], self.indices[op], predicate)
+
+    def mutate_BufferStore(self, op: BufferStore) -> Stmt:
+        if op not in self.indices:
+            return self.generic_mutate(op)  # type: ignore[no-any-return]
+        predicate = None if op.predicate is None else self.mutate(op.predicate)
+        return BufferStore(self.buffers[op.buffer], self.mutate(op.value), self.indices[op], predicate)
