@@ -1,15 +1,24 @@
 """Where the values of a model live: an arena shared by values whose lives do not overlap.
 
 Values of known size are packed by best fit over their lives, freed space merging with its neighbours. Values whose
-size depends on symbolic dimensions get slots behind them; a free slot is used again by a value that provably fits.
+size depends on symbolic dimensions get slots behind them. Which of two formulas is larger depends on the dimensions: a
+slot is as large as the largest of its values, and a value takes the free slot that fits best for typical dimensions.
 """
 
 from __future__ import annotations
 
 import bisect
 import dataclasses
+import functools
 
-from tilewright.graphir.dims import Dim, DimTable
+from tilewright.graphir.dims import Dim, DimTable, as_dim
+from tilewright.tensorir.expr import Expr, IntImm, maximum
+from tilewright.tensorir.functor import free_vars, substitute
+
+#: What a symbolic dimension is taken for where sizes are compared.
+_TYPICAL = 224
+#: A value takes a slot that is at most so many times as large, or as small, as it is.
+_FAR = 4
 
 #: Alignment of every value in the arena, in bytes: a cache line, and the widest vector.
 ALIGNMENT = 64
@@ -17,15 +26,22 @@ ALIGNMENT = 64
 
 @dataclasses.dataclass(eq=False)
 class Slot:
-    """Space in the arena for one value at a time; the size is symbolic.
+    """Space in the arena for one value at a time, as much as the largest of them needs.
 
     Attributes:
-        size: bytes, over the model's symbolic dimensions.
+        sizes: bytes of the values, over the model's symbolic dimensions; no two are provably equal.
         number: position among the slots.
+        typical: the largest of the sizes for typical dimensions.
     """
 
-    size: Dim
+    sizes: list[Expr]
     number: int
+    typical: int
+
+    @property
+    def size(self) -> Expr:
+        """Bytes, over the model's symbolic dimensions."""
+        return functools.reduce(maximum, self.sizes)
 
 
 @dataclasses.dataclass(eq=False)
@@ -44,26 +60,42 @@ class ArenaAllocator:
         self.static_bytes = 0
         self.slots: list[Slot] = []
         self._free: list[tuple[int, int]] = []  # (offset, size), ascending, never adjacent
-        #: By their size; equal sizes are one object.
-        self._free_slots: dict[Dim, list[Slot]] = {}
+        #: Free slots by what they hold for typical dimensions.
+        self._free_slots: list[Slot] = []
         self._sizes = DimTable()
 
     def allocate(self, size: Dim) -> Place:
         """Space for ``size`` bytes."""
         if isinstance(size, int):
             return self._allocate_static(max(ALIGNMENT, -(-size // ALIGNMENT) * ALIGNMENT))
-        canonical = self._sizes.canonical(size)
-        free = self._free_slots.get(canonical)
-        if free:
-            return Place(slot=free.pop(0))
-        slot = Slot(canonical, len(self.slots))
-        self.slots.append(slot)
+        canonical = self._sizes.canonical(size)  # equal sizes are one object
+        typical = _typical(canonical)
+        slot = self._free_slot(canonical, typical)
+        if slot is None:
+            slot = Slot([canonical], len(self.slots), typical)
+            self.slots.append(slot)
+        elif canonical not in slot.sizes:
+            slot.sizes.append(canonical)
+            slot.typical = max(slot.typical, typical)
         return Place(slot=slot)
+
+    def _free_slot(self, size: Expr, typical: int) -> Slot | None:
+        """The free slot for a value: one that has had a value of its size, else the smallest that is large enough, else
+        the largest, which grows; None if all are far too large or far too small."""
+        free = self._free_slots
+        near = (number for number, slot in enumerate(free) if slot.typical <= _FAR * typical)
+        found = next((number for number in near if size in free[number].sizes), None)
+        if found is None and free:
+            place = bisect.bisect_left(free, typical, key=_held)
+            found = place if place < len(free) and free[place].typical <= _FAR * typical else place - 1
+            if found < 0 or _FAR * free[found].typical < typical:
+                found = None
+        return None if found is None else free.pop(found)
 
     def free(self, place: Place) -> None:
         """Take back what :meth:`allocate` gave."""
         if place.slot is not None:
-            self._free_slots.setdefault(place.slot.size, []).append(place.slot)
+            bisect.insort(self._free_slots, place.slot, key=_held)
             return
         begin, end = place.offset, place.offset + place.size
         position = bisect.bisect_left(self._free, (begin, 0))
@@ -89,3 +121,13 @@ class ArenaAllocator:
             offset = self._free.pop()[0]
         self.static_bytes = offset + size
         return Place(offset, size)
+
+
+def _typical(size: Expr) -> int:
+    """A size for typical dimensions."""
+    found = as_dim(substitute(size, {var: IntImm(_TYPICAL) for var in free_vars(size)}))
+    return found if isinstance(found, int) else 0
+
+
+def _held(slot: Slot) -> int:
+    return slot.typical

@@ -229,7 +229,7 @@ def choose_tile(
             used_columns = 1.0 if columns is None else columns / (-(-columns // width) * width)
             if group is not None and group % height:
                 continue
-            if rows is None and height > 8:
+            if rows is None and height > max(8, 16 // vectors):
                 continue  # the remainder of an unknown number of rows is handled row count by row count
             accumulators = height * vectors
             latency = min(1.0, accumulators / 8)
