@@ -230,7 +230,7 @@ def test_rows_are_split_into_nearly_equal_tiles(rows: int) -> None:
     assert tiles * height - rows < tiles
 
 
-@pytest.mark.parametrize(("panel", "rows"), [(None, 5), (1, 16), (2, 8)])
+@pytest.mark.parametrize(("panel", "rows"), [(None, 6), (1, 16), (2, 8)])
 def test_tile_of_unknown_rows_has_few_remainders(panel: int | None, rows: int) -> None:
     assert choose_tile(None, 1024, 16, 32, panel)[0] == rows
 
