@@ -209,7 +209,7 @@ def _is_for_all_steps(factor: _Factor, steps: int) -> bool:
 
 def _fits_convolution(node: Call, count: int, lanes: int) -> bool:
     attrs = node.attrs
-    if (attrs.data_layout, attrs.kernel_layout, attrs.out_layout) != ("NCHW", "OIHW", "NCHW"):
+    if attrs.layouts != attrs.plain_layouts:
         return False
     outputs, inputs = node.args[1].shape[:2]
     own = outputs // attrs.groups if isinstance(outputs, int) else 0
@@ -229,7 +229,8 @@ def _convolution(node: Call, data: _Factor, weight: _Factor) -> Expr | None:
         return None
     result: Expr = _summed_in(INT32, node, (data.stored, weight.stored), pad_value=zero)
     if zero:
-        sums = calls.reshape(weight.total((1, 2, 3), keepdims=False), newshape=(weight.stored.shape[0], 1, 1))
+        total = weight.total(tuple(range(1, node.ndim)), keepdims=False)
+        sums = calls.reshape(total, newshape=(weight.stored.shape[0], *[1] * (node.ndim - 2)))
         result = calls.subtract(result, calls.multiply(sums, const(zero, "int32")))
     return result
 
@@ -251,6 +252,7 @@ _RULES = {
     "matmul": _Rule(_fits_matrix, _matrix),
     "nn.dense": _Rule(_fits_matrix, _matrix),
     "nn.conv2d": _Rule(_fits_convolution, _convolution),
+    "nn.conv3d": _Rule(_fits_convolution, _convolution),
 }
 
 

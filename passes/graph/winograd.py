@@ -26,7 +26,7 @@ from tilewright.graphir.expr import Call, Constant, Expr, Function
 from tilewright.graphir.layout import parse_layout
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import get_operator
-from tilewright.graphir.ops.nn.conv2d import Conv2dAttrs
+from tilewright.graphir.ops.nn.conv_nd import Conv2dAttrs
 from tilewright.graphir.ops.nn.winograd import POINTS, WINDOW
 from tilewright.graphir.printer import summary
 from tilewright.graphir.types import TensorType

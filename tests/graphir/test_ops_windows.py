@@ -145,6 +145,63 @@ def test_conv3d_agrees_with_loops(check: Any, attrs: dict[str, Any]) -> None:
     check("nn.conv3d", types, attrs, lambda x, w: convolve(x, w, attrs), None, sizes, 10)
 
 
+def blocked(x: Any, block: int) -> Any:
+    """Channels, dimension 1, in blocks behind all others; the last one filled up with zeros."""
+    padded = np.pad(x, [(0, -extent % block if axis == 1 else 0) for axis, extent in enumerate(x.shape)])
+    return np.moveaxis(padded.reshape(x.shape[0], -1, block, *x.shape[2:]), 2, -1)
+
+
+def plain(x: Any) -> Any:
+    """The inverse of :func:`blocked`."""
+    parts = np.moveaxis(x, -1, 2)
+    return parts.reshape(x.shape[0], -1, *parts.shape[3:])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_conv3d_in_blocked_layouts_is_that_in_plain_ones(check: Any, groups: int, dtype: str) -> None:
+    attrs = {"data_layout": "NCDHW4c", "kernel_layout": "OIDHW4i4o", "groups": groups}
+    moves = {"strides": (1, 2, 1), "padding": (1, 0, 0, 0, 1, 1), "dilation": (1, 1, 2), "groups": groups}
+    types = [(("n", 2, 2, "h", 3, 4), dtype), ((2, 2 // groups, 2, 2, 2, 4, 4), dtype)]
+
+    def oracle(x: Any, w: Any) -> Any:
+        weight = plain(np.moveaxis(w, -1, 1).reshape(8, *w.shape[1:-1]))
+        return blocked(convolve(plain(x), weight, moves), 4)
+
+    sizes = [{"n": 1, "h": 3}, {"n": 2, "h": 4}]
+    check("nn.conv3d", types, {**attrs, **moves}, oracle, None, sizes, 10)
+
+
+def test_conv3d_reads_volumes_in_any_layout(check: Any) -> None:
+    def oracle(x: Any, w: Any) -> Any:
+        return np.moveaxis(convolve(np.moveaxis(x, -1, 1), w.transpose(4, 3, 0, 1, 2), {}), 1, -1)
+
+    attrs = {"data_layout": "NDHWC", "kernel_layout": "DHWIO"}
+    check("nn.conv3d", [(("n", 2, 3, 4, 2), "float32"), ((2, 2, 1, 2, 3), "float32")], attrs, oracle, None, N, 4)
+
+
+def test_conv1d_in_blocks_is_an_image_of_one_row_in_blocks(check: Any) -> None:
+    attrs = {"data_layout": "NCW4c", "kernel_layout": "OIW4i4o", "channels": 6, "padding": (1, 0)}
+
+    def oracle(x: Any, w: Any) -> Any:
+        weight = plain(np.moveaxis(w, -1, 1).reshape(8, *w.shape[1:-1]))
+        return blocked(convolve(plain(x)[:, :6], weight[:, :6], {"padding": (1, 0)}), 4)
+
+    check("nn.conv1d", [(("n", 2, 5, 4), "float32"), ((2, 2, 3, 4, 4), "float32")], attrs, oracle, None, N, 4)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", ["nn.max_pool", "nn.avg_pool", "nn.lp_pool"])
+def test_pooling_of_blocks_of_channels(check: Any, name: str, dtype: str) -> None:
+    attrs = {"pool_size": (2, 1, 3), "strides": (1, 2, 1), "padding": (1, 0, 1, 0, 0, 1)}
+    of_window = {"nn.max_pool": greatest, "nn.avg_pool": average, "nn.lp_pool": norm(2)}[name]
+
+    def oracle(x: Any) -> Any:
+        return blocked(pool(plain(x), attrs, of_window), 2)
+
+    check(name, [(("n", 2, 3, 2, 4, 2), dtype)], {**attrs, "layout": "NCDHW2c"}, oracle, None, N, 4)
+
+
 @pytest.mark.parametrize("dtype", NUMBERS)
 def test_convolutions_take_all_numbers(check: Any, dtype: str) -> None:
     row, volume = [((1, 2, 3), dtype), ((2, 2, 2), dtype)], [((1, 2, 2, 2, 2), dtype), ((2, 2, 1, 2, 2), dtype)]
@@ -442,8 +499,8 @@ def test_deformable_convolution_agrees_with_reading_between_pixels(check: Any, d
 @pytest.mark.parametrize(
     ("name", "shapes", "attrs", "message"),
     [
-        ("nn.conv1d", [(1, 2, 5), (4, 3, 3)], {}, "weight: expected input channels .* found 3"),
-        ("nn.conv3d", [(1, 2, 5), (4, 2, 3)], {}, "data: expected a tensor with 5 dimensions"),
+        ("nn.conv1d", [(1, 2, 5), (4, 3, 3)], {}, "weight: expected 2 input channels .* found 3"),
+        ("nn.conv3d", [(1, 2, 5), (4, 2, 3)], {}, r"data: expected a tensor in layout NCDHW \(5 dimensions\)"),
         ("nn.conv1d", [(1, 2, 5), (4, 2, 6)], {}, "expected an image of at least 6"),
         ("nn.conv1d", [(1, 2, 5), (4, 2, 3)], {"strides": (1, 1)}, "strides: expected 1 integer"),
         ("nn.conv1d", [(1, 2, 5), (4, 2, 3)], {"padding": -1}, "padding: expected no negative size"),
@@ -453,6 +510,14 @@ def test_deformable_convolution_agrees_with_reading_between_pixels(check: Any, d
         ("nn.max_pool", [(1, 2, 5)], {"pool_size": (2, 2)}, "data: expected a tensor with 4 dimensions"),
         ("nn.max_pool", [(1, 2, 5)], {"pool_size": (2,), "padding": 2}, "padding: expected less than .* span 2"),
         ("nn.lp_pool", [(1, 2, 5)], {"pool_size": (2,), "p": 0}, "p: expected a number above 0"),
+        ("nn.max_pool", [(1, 2, 5)], {"pool_size": (2,), "layout": "NCH"}, "layout: expected a layout of NCW"),
+        ("nn.max_pool", [(1, 2, 5)], {"pool_size": (2,), "layout": "NCW4c"}, "data: expected .* layout NCW4c"),
+        (
+            "nn.conv3d",
+            [(1, 2, 5), (4, 2, 3)],
+            {"data_layout": "NCHW"},
+            "data_layout: expected .* axes NCDHW",
+        ),
         ("nn.lrn", [(1, 2, 5)], {"size": 0}, "size: expected at least 1"),
         ("nn.deform_conv2d", [(1, 1, 3, 3), (1, 1, 2, 2), (1, 8, 3, 3)], {}, "offset: expected shape"),
     ],

@@ -89,10 +89,9 @@ class interleave(Operator):
         plain: str,
         target: str,
     ) -> Expr | None:
-        (data,), (at_hand,), layout = args, blocked, parse_layout(target)
-        block = layout.block("C")
+        (data,), (at_hand,), block = args, blocked, parse_layout(target).block("C")
         made = self._made(data.shape[1], attrs)
-        if at_hand is None or plain != "NCHW" or target != f"NCHW{block}c" or data.ndim != 4:
+        if at_hand is None or plain[:2] != "NC" or target != f"{plain}{block}c":
             return None
         return self._moved(at_hand, attrs, 1) if isinstance(made, int) and made and made % block == 0 else None
 

@@ -11,103 +11,50 @@ from tilewright.graphir.dims import as_dim
 from tilewright.graphir.layout import parse_layout
 from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.common import FLOATS, NUMBERS, check_dtype, compute_type, normalize, widened
-from tilewright.graphir.ops.nn.pool_nd import AvgPool, MaxPool, Pool
-from tilewright.graphir.ops.nn.window import Windows, borders, pair
+from tilewright.graphir.ops.nn.pool_nd import AvgPool, LayoutPool, MaxPool, PoolAttrs, check_layout
+from tilewright.graphir.ops.nn.window import pair
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.expr import Expr, Var, as_expr, cast
 from tilewright.tensorir.tensor import Tensor
 
 
-def _image_layout(name: str) -> None:
-    layout = parse_layout(name)
-    if sorted(layout.primal) != sorted("NCHW") or {axis for axis, size in layout.axes if size} - {"C"}:
-        raise ValueError(f"layout: expected a layout of NCHW with blocks of channels at most, found {name}")
-
-
 @dataclasses.dataclass(frozen=True)
-class PoolAttrs:
-    """How the window moves.
+class Pool2dAttrs(PoolAttrs):
+    """As :class:`PoolAttrs`, for height and width; each size may be given once for both."""
 
-    Attributes:
-        pool_size: of the window, for height and width.
-        strides: of the window; by default ``pool_size``, so that windows do not overlap.
-        padding: around the image: one size, (height, width), or (top, left, bottom, right); smaller than the window;
-            integers, or expressions over symbolic dimensions.
-        dilation: distance of the pixels in a window.
-        ceil_mode: whether a last window that only partly lies on the image counts.
-        layout: ``NCHW``, ``NHWC``, or blocked as ``NCHW16c``.
-    """
-
-    pool_size: Any
-    strides: Any = None
     padding: Any = (0, 0)
     dilation: Any = (1, 1)
-    ceil_mode: bool = False
     layout: str = "NCHW"
 
     def __post_init__(self) -> None:
-        size = pair(self.pool_size, "pool_size")
-        normalize(
-            self,
-            pool_size=size,
-            strides=size if self.strides is None else pair(self.strides, "strides"),
-            padding=borders(self.padding),
-            dilation=pair(self.dilation, "dilation"),
-        )
-        _image_layout(self.layout)
-        self.windows((2, 3)).check_padding()
-
-    def windows(self, positions: tuple[int, int]) -> Windows:
-        """The windows over the dimensions ``positions``, height and width."""
-        return Windows(positions, self.pool_size, self.strides, self.padding, self.dilation, self.ceil_mode)
+        normalize(self, pool_size=pair(self.pool_size, "pool_size"))
+        super().__post_init__()
 
 
 @dataclasses.dataclass(frozen=True)
-class AvgPoolAttrs(PoolAttrs):
-    """As :class:`PoolAttrs`; ``count_include_pad`` tells whether padding counts as zeros in the mean."""
+class AvgPool2dAttrs(Pool2dAttrs):
+    """As :class:`Pool2dAttrs`; ``count_include_pad`` tells whether padding counts as zeros in the mean."""
 
     count_include_pad: bool = False
 
 
-class Pool2d(Pool):
-    """Base of pooling over the height and width of an image, in any layout."""
-
-    def infer_type(self, args: Sequence[TensorType], attrs: PoolAttrs) -> TensorType:
-        layout = parse_layout(attrs.layout)
-        if not layout.matches(args[0].shape):
-            raise self.error(0, f"a tensor in layout {layout} ({layout.ndim} dimensions)", args[0])
-        return super().infer_type(args, attrs)
-
-    def windows(self, data: Any, attrs: PoolAttrs) -> Windows:
-        layout = parse_layout(attrs.layout)
-        return attrs.windows((layout.position("H"), layout.position("W")))
-
-    def channel_axis(self, argument: int, attrs: PoolAttrs) -> int | None:
-        return parse_layout(attrs.layout).position("C")
-
-    def in_layout(self, args: Sequence[Any], blocked: Sequence[Any], attrs: PoolAttrs, plain: str, target: str) -> Any:
-        if attrs.layout != plain:
-            return None
-        return graph.Call(self, [blocked[0]], dataclasses.replace(attrs, layout=target))
-
-
 @register_operator
-class max_pool2d(Pool2d, MaxPool):
+class max_pool2d(LayoutPool, MaxPool):
     """The greatest value in each window; padding never wins. NaN propagates."""
 
     name = "nn.max_pool2d"
-    Attrs = PoolAttrs
+    Attrs = Pool2dAttrs
 
 
 @register_operator
-class avg_pool2d(Pool2d, AvgPool):
+class avg_pool2d(LayoutPool, AvgPool):
     """The mean of each window, over the pixels on the image or, with ``count_include_pad``, also the padding.
 
     The part of a last window that ``ceil_mode`` lets stand out beyond the padding never counts."""
 
     name = "nn.avg_pool2d"
-    Attrs = AvgPoolAttrs
+    Attrs = AvgPool2dAttrs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,7 +64,7 @@ class GlobalPoolAttrs:
     layout: str = "NCHW"
 
     def __post_init__(self) -> None:
-        _image_layout(self.layout)
+        check_layout(self.layout, "HW")
 
 
 class GlobalPool2d(Operator):

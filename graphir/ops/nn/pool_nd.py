@@ -8,6 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from tilewright.graphir.base import Expr as GraphExpr
+from tilewright.graphir.expr import Call
+from tilewright.graphir.layout import parse_layout
 from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.common import FLOATS, NUMBERS, check_dtype, compute_type, guarded, normalize, widened
 from tilewright.graphir.ops.nn.window import Windows, margins, per_axis
@@ -121,11 +124,11 @@ class AvgPool(Pool):
 
 
 @dataclasses.dataclass(frozen=True)
-class PoolAttrs:
-    """How the window moves over the dimensions behind batch and channels.
+class WindowAttrs:
+    """How the window moves over the spatial dimensions.
 
     Attributes:
-        pool_size: of the window, one number for each spatial dimension.
+        pool_size: of the window, one number for each of them.
         strides: of the window; by default ``pool_size``, so that windows do not overlap.
         padding: one size, one for each dimension, or those before each and then those behind each; smaller than the
             window; integers, or expressions over symbolic dimensions.
@@ -149,12 +152,41 @@ class PoolAttrs:
             padding=margins(self.padding, "padding", rank),
             dilation=per_axis(self.dilation, "dilation", rank),
         )
-        self.windows(rank + 2).check_padding()
+        self.windows(tuple(range(2, rank + 2))).check_padding()
 
-    def windows(self, ndim: int) -> Windows:
-        """The windows over a tensor with ``ndim`` dimensions."""
-        positions = tuple(range(2, ndim))
+    def windows(self, positions: tuple[int, ...]) -> Windows:
+        """The windows over the dimensions ``positions``."""
         return Windows(positions, self.pool_size, self.strides, self.padding, self.dilation, self.ceil_mode)
+
+
+def check_layout(name: str, space: str) -> None:
+    """Check the layout of a batch of images, or of volumes, with channels.
+
+    Raises:
+        ValueError: it has other axes, or blocks of others than channels.
+    """
+    layout = parse_layout(name)
+    if sorted(layout.primal) != sorted(f"NC{space}") or {axis for axis, size in layout.axes if size} - {"C"}:
+        raise ValueError(f"layout: expected a layout of NC{space} with blocks of channels at most, found {name}")
+
+
+@dataclasses.dataclass(frozen=True)
+class PoolAttrs(WindowAttrs):
+    """As :class:`WindowAttrs`; ``layout``: by default batch, channels and space, or any order of ``NCHW``, or of
+    those of a row or a volume, blocked perhaps, as ``NCDHW16c``."""
+
+    layout: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.layout:
+            check_layout(self.layout, self.space)
+
+    @property
+    def space(self) -> str:
+        """The names of the spatial axes; nothing where there are too many for names."""
+        rank = len(self.pool_size)
+        return "DHW"[-rank:] if rank <= 3 else ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,8 +209,8 @@ class LpPoolAttrs(PoolAttrs):
 
 
 @dataclasses.dataclass(frozen=True)
-class MaxPoolIndicesAttrs(PoolAttrs):
-    """As :class:`PoolAttrs`; ``column_major`` tells whether the first spatial dimension is the one that runs fastest
+class MaxPoolIndicesAttrs(WindowAttrs):
+    """As :class:`WindowAttrs`; ``column_major`` tells whether the first spatial dimension is the one that runs fastest
     in the numbering (that of batch and channels is always row-major)."""
 
     column_major: bool = False
@@ -190,15 +222,40 @@ class PoolND(Pool):
     def windows(self, data: TensorType | Tensor | Array, attrs: Any) -> Windows:
         if data.ndim != len(attrs.pool_size) + 2:
             raise self.error(0, f"a tensor with {len(attrs.pool_size) + 2} dimensions for this pool_size", data)
-        result: Windows = attrs.windows(data.ndim)
+        result: Windows = attrs.windows(tuple(range(2, data.ndim)))
         return result
 
     def channel_axis(self, argument: int, attrs: Any) -> int | None:
         return 1
 
 
+class LayoutPool(PoolND):
+    """Base of pooling in any layout of batch, channels and space."""
+
+    def infer_type(self, args: Sequence[TensorType], attrs: PoolAttrs) -> TensorType:
+        if attrs.layout and not parse_layout(attrs.layout).matches(args[0].shape):
+            layout = parse_layout(attrs.layout)
+            raise self.error(0, f"a tensor in layout {layout} ({layout.ndim} dimensions)", args[0])
+        return super().infer_type(args, attrs)
+
+    def windows(self, data: TensorType | Tensor | Array, attrs: PoolAttrs) -> Windows:
+        if not attrs.layout:
+            return super().windows(data, attrs)
+        return attrs.windows(tuple(map(parse_layout(attrs.layout).position, attrs.space)))
+
+    def channel_axis(self, argument: int, attrs: PoolAttrs) -> int | None:
+        return parse_layout(attrs.layout).position("C") if attrs.layout else 1
+
+    def in_layout(
+        self, args: Sequence[Any], blocked: Sequence[Any], attrs: PoolAttrs, plain: str, target: str
+    ) -> GraphExpr | None:
+        if not attrs.space or plain != (attrs.layout or f"NC{attrs.space}"):
+            return None
+        return Call(self, [blocked[0]], dataclasses.replace(attrs, layout=target))
+
+
 @register_operator
-class max_pool(PoolND, MaxPool):
+class max_pool(LayoutPool, MaxPool):
     """The greatest value in each window; padding never wins. NaN propagates."""
 
     name = "nn.max_pool"
@@ -206,7 +263,7 @@ class max_pool(PoolND, MaxPool):
 
 
 @register_operator
-class avg_pool(PoolND, AvgPool):
+class avg_pool(LayoutPool, AvgPool):
     """The mean of each window, over the elements inside or, with ``count_include_pad``, also the padding.
 
     The part of a last window that ``ceil_mode`` lets stand out beyond the padding never counts."""
@@ -231,7 +288,7 @@ def power_root(value: Expr, p: float) -> Expr:
 
 
 @register_operator
-class lp_pool(PoolND):
+class lp_pool(LayoutPool):
     """The norm of each window, ``sum(abs(x) ** p) ** (1 / p)``; padding is zero."""
 
     name = "nn.lp_pool"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -20,6 +22,10 @@ def target():
     """Vectors of eight float32, whatever the machine has."""
     with Target("llvm", mcpu="x86-64-v3") as target:
         yield target
+
+
+def normal(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(np.float32)
 
 
 def conv(x: gi.Expr, channels: int, size: int = 3) -> gi.Expr:
@@ -144,3 +150,59 @@ def test_a_convolution_that_stays_says_why(channels, groups, reason):
     with PassContext() as ctx:
         assert AlterOpLayout()(mod) is mod
     assert any(reason in remark.message for remark in ctx.remarks)
+
+
+def conv3d(x: gi.Expr, channels: int, size: int = 3, **attrs: Any) -> gi.Expr:
+    weight = normal(channels, x.shape[1] // attrs.get("groups", 1), size, size, size)
+    return gi.nn.conv3d(x, gi.const(weight), **{"padding": size // 2, **attrs})
+
+
+def test_volumes_lie_in_blocks_of_channels(rewrites) -> None:
+    weights = [gi.const(np.zeros((16, channels, 3, 3, 3), np.float32)) for channels in (3, 16)]
+    x, y = (gi.var("x", shape=("n", 3, 4, 6, 6)) for _ in range(2))
+    first = gi.nn.conv3d(x, weights[0], padding=1)
+    before = gi.nn.conv3d(gi.nn.max_pool(gi.nn.relu(first), pool_size=(2, 2, 2)), weights[1], strides=2, padding=1)
+    out = {"out_layout": "NCDHW8c"}
+    kernels = [
+        gi.layout_transform(weight, src_layout="OIDHW", dst_layout=layout)
+        for weight, layout in zip(weights, ("OIDHW8o", "OIDHW8i8o"), strict=True)
+    ]
+    first = gi.nn.conv3d(y, kernels[0], padding=1, kernel_layout="OIDHW8o", **out)
+    pooled = gi.nn.max_pool(gi.nn.relu(first), pool_size=(2, 2, 2), layout="NCDHW8c")
+    second = gi.nn.conv3d(
+        pooled, kernels[1], strides=2, padding=1, data_layout="NCDHW8c", kernel_layout="OIDHW8i8o", **out
+    )
+    after = gi.layout_transform(second, src_layout="NCDHW8c", dst_layout="NCDHW")
+    rewrites(
+        AlterOpLayout(), gi.IRModule.from_expr(gi.Function([x], before)), gi.IRModule.from_expr(gi.Function([y], after))
+    )
+
+
+BETWEEN_VOLUMES = {
+    "relu": gi.nn.relu,
+    "residual": lambda y: gi.nn.relu(y) + y,
+    "bias": lambda y: gi.nn.bias_add(y, normal(16)),
+    "pooling": lambda y: gi.nn.avg_pool(gi.nn.max_pool(y, pool_size=(2, 1, 2)), pool_size=(1, 2, 1), padding=0),
+    "norm of windows": lambda y: gi.nn.lp_pool(y, pool_size=(2, 2, 2), strides=1),
+    "concatenate": lambda y: gi.concatenate([y, gi.nn.relu(y)], axis=1),
+    "gate": lambda y: y * gi.sigmoid(gi.mean(y, axis=(2, 3, 4), keepdims=True)),
+    "nearest neighbours": lambda y: gi.nn.resize(y, scale=(2.0, 2.0, 1.0), axes=(2, 3, 4)),
+    "pixels of four channels": lambda y: gi.nn.interleave(gi.concatenate([y, y], axis=1), strides=(1, 2, 2)),
+    "channel by channel": lambda y: conv3d(y, 16, groups=16),
+    "groups": lambda y: conv3d(y, 16, groups=2, strides=(1, 2, 1)),
+}
+
+
+@pytest.mark.parametrize("name", BETWEEN_VOLUMES)
+def test_nothing_is_transformed_between_convolutions_of_volumes(keeps_values, name):
+    x = gi.var("x", shape=("n", 8, 4, 4, 6))
+    mod = gi.IRModule({"main": gi.Function([x], conv3d(BETWEEN_VOLUMES[name](conv3d(x, 16)), 8))})
+    after = keeps_values(PIPELINE, mod, normal(2, 8, 4, 4, 6))
+    assert transforms(after) == [("NCDHW", "NCDHW8c"), ("NCDHW8c", "NCDHW")]
+
+
+def test_places_of_the_greatest_are_counted_in_the_plain_layout(keeps_values):
+    x = gi.var("x", shape=(1, 8, 4, 4, 4))
+    mod = gi.IRModule({"main": gi.Function([x], gi.nn.max_pool_indices(conv3d(x, 8), pool_size=(2, 2, 2)))})
+    after = keeps_values(PIPELINE, mod, normal(1, 8, 4, 4, 4))
+    assert transforms(after) == [("NCDHW", "NCDHW8c"), ("NCDHW8c", "NCDHW")]

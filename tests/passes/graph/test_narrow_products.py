@@ -182,6 +182,16 @@ def test_convolutions_are_the_same(left: str, right: str, zero: int | None, grou
     np.testing.assert_array_equal(gi.evaluate(after["main"], a), gi.evaluate(mod["main"], a))
 
 
+def test_convolutions_of_volumes_are_the_same() -> None:
+    a, b = integers("int8", 1, 16, 3, 4, 5), integers("int8", 16, 16, 2, 3, 2)
+    x = gi.var("x", shape=a.shape, dtype="int8")
+    call = gi.nn.conv3d(less(x, 7), less(gi.const(b), None), padding=(1, 2, 1, 0, 0, 1), strides=(1, 1, 2))
+    mod = gi.IRModule.from_expr(gi.Function([x], call))
+    after = NarrowProducts()(mod)
+    assert 'out_dtype="int32"' in str(after)
+    np.testing.assert_array_equal(gi.evaluate(after["main"], a), gi.evaluate(mod["main"], a))
+
+
 @pytest.mark.parametrize(("opt_level", "narrow"), [(2, False), (3, True)])
 def test_halves_wait_for_leave_to_be_added_in_another_order(opt_level: int, narrow: bool) -> None:
     x, y = (gi.var(name, shape=(4, 8), dtype="bfloat16") for name in "xy")

@@ -1,0 +1,110 @@
+"""Channels in blocks that fill vectors: how many lie together, and where one of them is, without divisions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright.graphir.dims import Dim
+from tilewright.graphir.layout import Layout
+from tilewright.tensorir import tensor as te
+from tilewright.tensorir.expr import Expr, Var, as_expr
+
+
+def channel_block(channels: Dim, lanes: int, whole: bool = False) -> int | None:
+    """How many neighbouring channels lie together: as many as a vector has lanes, or half of them; None where the
+    plain layout is better. All tensors with so many channels have the same blocks.
+
+    The last block may be full in part alone: 24 channels in two vectors of 16 lanes take less time than in three half
+    vectors. ``whole``: only blocks that divide the channels.
+    """
+    if not isinstance(channels, int) or not channels:
+        return None
+    if not whole:
+        return lanes if channels > lanes // 2 else lanes // 2 if lanes > 2 and channels == lanes // 2 else None
+    return next((block for block in (lanes, lanes // 2) if block > 1 and channels % block == 0), None)
+
+
+class Blocked:
+    """A channel as a block's number and the place in the block, so that indices need no division."""
+
+    def __init__(self, block: Expr, inner: Expr, size: int) -> None:
+        self.block, self.inner, self.size = block, inner, size
+
+    def whole(self) -> Expr:
+        """The channel as one number."""
+        return self.block * self.size + self.inner
+
+
+def channel_at(layout: Layout, place: Sequence[Expr], whole: Expr) -> Expr | Blocked:
+    """The channel at ``place``: a block's number and the place in it where the layout has such blocks."""
+    sizes = [size for axis, size in layout.axes if axis == "C" and size]
+    if len(sizes) != 1:
+        return whole
+    return Blocked(place[layout.position("C")], place[layout.axes.index(("C", sizes[0]))], sizes[0])
+
+
+def place_of(layout: Layout, index: dict[str, Any]) -> tuple[Expr, ...]:
+    """``layout.place`` that takes blocked channels as they are where the layout has the same block, in one dimension or
+    in several."""
+    plain = {axis: at.whole() if isinstance(at, Blocked) else at for axis, at in index.items()}
+    result = list(layout.place(plain))
+    for axis, at in index.items():
+        if not isinstance(at, Blocked) or layout.block(axis) != at.size:
+            continue
+        result[layout.position(axis)] = at.block
+        rest = at.inner
+        parts = [number for number, (name, size) in enumerate(layout.axes) if size and name == axis]
+        for number in reversed(parts[1:]):
+            size = layout.axes[number][1]
+            result[number], rest = rest % size, rest // size
+        result[parts[0]] = rest
+    return tuple(result)
+
+
+class ChannelAxes:
+    """The reduction over the input channels of a group: one axis, or a block's number and the place in the block.
+
+    Attributes:
+        outer: axes that come before those of the window.
+        inner: axes that come behind them.
+        within: the channel in the group.
+    """
+
+    def __init__(self, extents: dict[str, Dim], source: Layout, kernel: Layout, groups: int) -> None:
+        count, block = extents["I"], source.block("C")
+        self.groups = groups
+        self.count = count
+        self.block = block
+        self.outer: list[Var] = []
+        self.inner: list[Var] = []
+        self.within: Any
+        if block > 1 and isinstance(count, int) and count % block == 0:
+            outer, inner = te.reduce_axis(count // block, "ic"), te.reduce_axis(block, "ici")
+            self.outer, self.inner = [outer], [inner]
+            self.within = Blocked(outer, inner, block)
+        elif block > 1 and groups == 1 and isinstance(count, int):
+            channel = te.reduce_axis(count, "ic")  # the last block is not full; schedules split the axis
+            self.inner = [channel]
+            self.within = Blocked(channel // block, channel % block, block)
+        else:
+            self.outer = [te.reduce_axis(as_expr(count), "ic")]
+            self.within = self.outer[0]
+
+    def of_group(self, channel: Expr | Blocked, total: Dim) -> Any:
+        """The input channel in the whole image for output channel ``channel`` of ``total``."""
+        if self.groups == 1:
+            return self.within
+        assert isinstance(total, int)
+        made = total // self.groups
+        if made == 1 and self.count == 1:
+            return channel  # depthwise
+        if isinstance(channel, Blocked):
+            blocks, rest = divmod(made, channel.size)
+            group = channel.whole() // made if rest else channel.block // blocks
+        else:
+            group = channel // made
+        if isinstance(self.within, Blocked):
+            assert isinstance(self.count, int)
+            return Blocked(group * (self.count // self.block) + self.within.block, self.within.inner, self.block)
+        return group * as_expr(self.count) + self.within
