@@ -11,6 +11,9 @@ After::
     %2 = nn.winograd_product(%0, %1)
     %3 = nn.winograd_output(%2, tile=4, size=(1, 56, 56))
 
+The slices of a volume are transformed as images are, and ``nn.winograd_product`` sums over the depth of the windows as
+well, which may be any.
+
 The results round differently (see ``graphir.ops.nn.winograd`` for the method and its error). The estimate compares
 operations at the rate of one core with bytes at the rates of memory and of the cache that the operators' results go
 through; a remark states the times.
@@ -26,7 +29,7 @@ from tilewright.graphir.expr import Call, Constant, Expr, Function
 from tilewright.graphir.layout import parse_layout
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import get_operator
-from tilewright.graphir.ops.nn.conv_nd import Conv2dAttrs
+from tilewright.graphir.ops.nn.convolution import Convolution, ConvolutionAttrs
 from tilewright.graphir.ops.nn.winograd import POINTS, WINDOW
 from tilewright.graphir.printer import summary
 from tilewright.graphir.types import TensorType
@@ -65,7 +68,7 @@ class Winograd(FunctionPass):
         config: WinogradConfig = ctx.get_config("graphir.Winograd")
 
         def change(node: Expr) -> Expr:
-            if type(node) is not Call or node.op is not get_operator("nn.conv2d"):
+            if type(node) is not Call or not isinstance(node.op, Convolution) or node.attrs.space not in ("HW", "DHW"):
                 return node
             reason = _unfit(node)
             if reason is None:
@@ -81,20 +84,20 @@ class Winograd(FunctionPass):
 
 def _unfit(node: Call) -> str | None:
     """Why a convolution cannot be transformed; empty where its window or stride is another, None where it can."""
-    attrs: Conv2dAttrs = node.attrs
+    attrs: ConvolutionAttrs = node.attrs
     data, weight = node.args
     source, kernel = parse_layout(attrs.data_layout), parse_layout(attrs.kernel_layout)
     extents = kernel.extents(weight.shape)
-    if (extents["H"], extents["W"]) != (WINDOW, WINDOW) or attrs.strides != (1, 1) or attrs.dilation != (1, 1):
+    if (extents["H"], extents["W"]) != (WINDOW, WINDOW) or {*attrs.strides, *attrs.dilation} != {1}:
         return ""
     if attrs.groups != 1:
         return ""
-    block = source.block("C")
-    if attrs.data_layout != f"NCHW{block}c" or kernel.axes[:4] != tuple((axis, 0) for axis in "OIHW"):
+    block, (image, window, _) = source.block("C"), attrs.plain_layouts
+    if attrs.data_layout != f"{image}{block}c" or kernel.axes[: len(window)] != tuple((axis, 0) for axis in window):
         return f"its layouts are {attrs.data_layout} and {attrs.kernel_layout}, without blocks of channels"
-    if attrs.kernel_layout != f"OIHW{block}i{kernel.block('O')}o":
+    if attrs.kernel_layout != f"{window}{block}i{kernel.block('O')}o":
         return f"the kernel's layout {attrs.kernel_layout} does not go with {attrs.data_layout}"
-    if attrs.out_layout != f"NCHW{kernel.block('O')}c":
+    if attrs.out_layout != f"{image}{kernel.block('O')}c":
         return f"the result's layout is {attrs.out_layout}"
     if attrs.channels:
         return "its channels do not fill their blocks"
@@ -116,11 +119,11 @@ def _fastest(node: Call, config: WinogradConfig) -> tuple[int, str]:
 def _estimate(node: Call, tile: int, config: WinogradConfig) -> float:
     """Seconds on one core, with tiles of that size or (0) by the direct sum."""
     data, weight = node.args
-    attrs: Conv2dAttrs = node.attrs
-    channels = parse_layout(attrs.kernel_layout).extents(weight.shape)
-    inputs, outputs = _number(channels["I"], 1), _number(channels["O"], 1)
+    attrs: ConvolutionAttrs = node.attrs
+    kernel = parse_layout(attrs.kernel_layout).extents(weight.shape)
+    inputs, outputs, depth = (_number(kernel.get(axis, 1), 1) for axis in "IOD")
     image = parse_layout(attrs.out_layout).extents(node.shape)
-    batch = _number(image["N"], 1)
+    batch = _number(image["N"], 1) * _number(image.get("D", 1), config.unknown)
     height, width = (_number(image[axis], config.unknown) for axis in "HW")
     size = 4 if data.dtype == "float32" else 8
     pixels = batch * height * width
@@ -129,9 +132,9 @@ def _estimate(node: Call, tile: int, config: WinogradConfig) -> float:
         between = 2 * points * places * (inputs + outputs)  # written by one kernel, read by the next
     else:
         points, places, between = WINDOW**2, pixels, 2 * pixels * inputs  # the image within its border of zeros
-    operations = 2 * points * inputs * outputs * places
+    operations = 2 * points * depth * inputs * outputs * places
     moved = size * (between + pixels * (inputs + outputs))
-    weights = size * points * inputs * outputs
+    weights = size * points * depth * inputs * outputs
     return operations / (config.gflops * 1e9) + moved / (config.cache * 1e9) + weights / (config.memory * 1e9)
 
 
@@ -145,10 +148,11 @@ def _number(extent: Dim, unknown: int) -> int:
 
 def _transformed(node: Call, tile: int) -> Expr:
     data, weight = node.args
-    attrs: Conv2dAttrs = node.attrs
+    attrs: ConvolutionAttrs = node.attrs
     assert isinstance(node.type, TensorType)
     image = get_operator("nn.winograd_input")(data, tile=tile, padding=attrs.padding)
-    at_points = get_operator("nn.winograd_weight")(weight, tile=tile)
+    window = parse_layout(attrs.kernel_layout).position("H")
+    at_points = get_operator("nn.winograd_weight")(weight, tile=tile, axis=window)
     products = get_operator("nn.winograd_product")(image, at_points)
-    batch, _, height, width, _ = node.type.shape
-    return get_operator("nn.winograd_output")(products, tile=tile, size=(batch, height, width))
+    batch, _, *space, _ = node.type.shape
+    return get_operator("nn.winograd_output")(products, tile=tile, size=(batch, *space))

@@ -106,6 +106,42 @@ def test_output(check: Any, tile: int) -> None:
         check("nn.winograd_output", types, attrs, oracle, scale=4)
 
 
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("tile", TILES)
+@pytest.mark.parametrize("depth", [1, 3])
+def test_volumes_are_transformed_slice_by_slice(check: Any, depth: int, tile: int, dtype: str) -> None:
+    padding, side = (depth // 2, 1, 0, depth // 2, 0, 2), tile + 2
+    matrices = [np.array(matrix) for matrix in (transforms(tile).weight, transforms(tile).image)]
+
+    def weight(w: Any) -> Any:
+        at_points = np.einsum("ai,bj,ocdijkl->abocdkl", matrices[0], matrices[0], w)
+        return at_points.reshape(side**2, *at_points.shape[2:])
+
+    def image(x: Any) -> Any:
+        rows, columns = (-(-(extent - 1) // tile) for extent in x.shape[3:5])
+        reach = ((0, 0), (0, 0), (depth // 2,) * 2, (1, tile), (0, tile + 2), (0, 0))
+        whole = np.pad(x, reach)
+        out = np.zeros((x.shape[1], side, side, x.shape[0], whole.shape[2], rows, columns, x.shape[5]))
+        for n, c, d, y, z, lane in np.ndindex(*x.shape[:2], *out.shape[4:]):
+            patch = whole[n, c, d, y * tile : y * tile + side, z * tile : z * tile + side, lane]
+            out[c, :, :, n, d, y, z, lane] = matrices[1] @ patch @ matrices[1].T
+        return out
+
+    def product(v: Any, u: Any) -> Any:
+        slices = v.shape[4] - depth + 1
+        out = np.zeros((u.shape[1], side**2, v.shape[3], slices * v.shape[5] * v.shape[6], u.shape[5]))
+        for n, z, y, x in np.ndindex(v.shape[3], slices, *v.shape[5:7]):
+            part = v[:, :, :, n, z : z + depth, y, x].reshape(v.shape[0], side**2, depth, v.shape[7])
+            out[:, :, n, (z * v.shape[5] + y) * v.shape[6] + x] = np.einsum("ipdk,poidkj->opj", part, u)
+        return out
+
+    tall = [{"n": 1, "h": 5}, {"n": 2, "h": 8}]
+    check("nn.winograd_weight", [((2, 1, depth, 3, 3, 2, 4), dtype)], {"tile": tile, "axis": 3}, weight)
+    check("nn.winograd_input", [(("n", 2, 3, "h", 4, 4), dtype)], {"tile": tile, "padding": padding}, image, sizes=tall)
+    types = [((2, side, side, "n", 4, "h", 2, 4), dtype), ((side**2, 1, 2, depth, 4, 8), dtype)]
+    check("nn.winograd_product", types, {}, product, sizes=[{"n": 1, "h": 3}, {"n": 2, "h": 1}], scale=8)
+
+
 def rms_error(found: Any, exact: Any) -> float:
     return float(np.sqrt(np.mean((found - exact) ** 2)))
 
@@ -132,15 +168,20 @@ def test_the_error_is_bounded_by_that_of_the_direct_sum(tile: int, most: float) 
 
 
 REFUSED = [
-    ("nn.winograd_weight", [(4, 4, 5, 5)], {"tile": 4}, "a tensor (O, I, 3, 3, ...)"),
+    ("nn.winograd_weight", [(4, 4, 5, 5)], {"tile": 4}, "a window of 3x3 as dimensions 2 and 3"),
+    ("nn.winograd_weight", [(4, 4, 3, 3)], {"tile": 4, "axis": 3}, "dimensions 3 and 4"),
     ("nn.winograd_weight", [(4, 4, 3, 3)], {"tile": 3}, "tile: expected one of 2, 4, found 3"),
     ("nn.winograd_input", [(1, 4, 8, 8)], {"tile": 4}, "NCHWc"),
+    ("nn.winograd_input", [(1, 4, 8, 8, 4)], {"tile": 4, "padding": (1,) * 6}, "NCDHWc"),
     ("nn.winograd_input", [(1, 1, 2, 8, 4)], {"tile": 4, "padding": 0}, "at least 3 rows"),
     ("nn.winograd_product", [(2, 4, 4, 1, 1, 1, 4), (16, 3, 2, 5, 8)], {}, "points, I and i as in data"),
-    ("nn.winograd_product", [(2, 4, 4, 4), (16, 3, 2, 4, 8)], {}, "7 dimensions"),
+    ("nn.winograd_product", [(2, 4, 4, 4), (16, 3, 2, 4, 8)], {}, "7 or 8 dimensions"),
+    ("nn.winograd_product", [(2, 4, 4, 1, 2, 1, 1, 4), (16, 3, 2, 4, 8)], {}, "a tensor (points, O, I, D, i, o)"),
+    ("nn.winograd_product", [(2, 4, 4, 1, 2, 1, 1, 4), (16, 3, 2, 3, 4, 8)], {}, "at least 3"),
     ("nn.winograd_output", [(3, 36, 5, 4)], {"tile": 4, "size": (1, 8, 8)}, "4 tiles"),
     ("nn.winograd_output", [(3, 16, 4, 4)], {"tile": 4, "size": (1, 8, 8)}, "36"),
     ("nn.winograd_output", [(3, 36, 4, 4)], {"tile": 4, "size": (8, 8)}, "batch, height and width"),
+    ("nn.winograd_output", [(3, 36, 4, 4)], {"tile": 4, "size": (1, 2, 8, 8)}, "(C, 36, N, tiles, c)"),
 ]
 
 

@@ -158,8 +158,9 @@ class Convolution(Operator):
             taken = [
                 slice(k * d, k * d + (count - 1) * s + 1, s) for k, count, (s, d) in zip(at, made, moves, strict=True)
             ]
-            pixels, factors = grouped[(..., *taken)], kernel[(..., *at)]
-            result += np.einsum("ngi...,goi->ngo...", pixels, factors, dtype=result.dtype)
+            pixels: Any = (..., *taken)
+            factor: Any = (..., *at)
+            result += np.einsum("ngi...,goi->ngo...", grouped[pixels], kernel[factor], dtype=result.dtype)
         out = change_layout(result.reshape(n, o, *made), plain[2], attrs.out_layout)
         return narrowed_sum(out, args[0], attrs.out_dtype)
 

@@ -5,6 +5,9 @@ direct sum takes ``9 * tile ** 2``: 4 times fewer for a tile of 4, 2.25 times fe
 transformed (``nn.winograd_input``, ``nn.winograd_weight``), multiplied at each of the ``(tile + 2) ** 2`` points
 (``nn.winograd_product``), and transformed back (``nn.winograd_output``). ``Winograd`` (``passes.graph``) chooses it.
 
+A volume is transformed slice by slice, and its products are summed over the window's depth as over channels: each slice
+is transformed once, for all windows that it is in.
+
 A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural Networks" (CVPR 2016). The matrices are those of Toom and
 Cook for interpolation points ``0, +-5/8, +-3/2, infinity`` (tile 4) and ``0, +-1, infinity`` (tile 2). The points
 decide on the error: that of a tile of 4 is about 1.8 times as large as the direct sum's (root mean square; with the
@@ -25,7 +28,7 @@ import numpy as np
 from tilewright.graphir.dims import Dim, as_dim, dim_equal, format_shape, product, simplify
 from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.common import check_dtype, guarded, normalize, same_dtype, sequence_of
-from tilewright.graphir.ops.nn.window import borders
+from tilewright.graphir.ops.nn.window import margins, window_count
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.expr import Expr, Var, all_of, const, select
@@ -147,44 +150,50 @@ class WinogradAttrs:
         _check_tile(self.tile)
 
 
+@dataclasses.dataclass(frozen=True)
+class WinogradWeightAttrs(WinogradAttrs):
+    """As :class:`WinogradAttrs`; ``axis``: the dimension of the window's height, behind which is its width."""
+
+    axis: int = 2
+
+
 @register_operator
 class winograd_weight(Operator):
-    """The weight ``[O, I, 3, 3, ...]`` of a convolution, in any layout with the window as dimensions 2 and 3, at the
-    interpolation points: ``[points, O, I, ...]``."""
+    """The weight ``[O, I, 3, 3, ...]`` or, with ``axis=3``, ``[O, I, D, 3, 3, ...]`` of a convolution at the
+    interpolation points: ``[points, O, I, ...]`` or ``[points, O, I, D, ...]``."""
 
     name = "nn.winograd_weight"
     arguments = ("weight",)
     kind = "opaque"
-    Attrs = WinogradAttrs
+    Attrs = WinogradWeightAttrs
 
-    def infer_type(self, args: Sequence[TensorType], attrs: WinogradAttrs) -> TensorType:
+    def infer_type(self, args: Sequence[TensorType], attrs: WinogradWeightAttrs) -> TensorType:
         (weight,) = args
         check_dtype(self, 0, weight, _DTYPES)
-        if weight.ndim < 4 or weight.shape[2:4] != (WINDOW, WINDOW):
-            raise self.error(0, "a tensor (O, I, 3, 3, ...)", weight)
-        return TensorType(((attrs.tile + 2) ** 2, *weight.shape[:2], *weight.shape[4:]), weight.dtype)
+        axis = attrs.axis
+        if weight.ndim < axis + 2 or weight.shape[axis : axis + 2] != (WINDOW, WINDOW):
+            raise self.error(0, f"a tensor with a window of 3x3 as dimensions {axis} and {axis + 1}", weight)
+        return TensorType(((attrs.tile + 2) ** 2, *weight.shape[:axis], *weight.shape[axis + 2 :]), weight.dtype)
 
-    def reference(self, args: Sequence[Any], attrs: WinogradAttrs) -> Any:
+    def reference(self, args: Sequence[Any], attrs: WinogradWeightAttrs) -> Any:
         (weight,) = args
-        matrix = np.array(transforms(attrs.tile).weight)
-        window = np.moveaxis(weight, (2, 3), (0, 1)).reshape(WINDOW**2, -1).astype(np.float64)
+        matrix, axis = np.array(transforms(attrs.tile).weight), attrs.axis
+        window = np.moveaxis(weight, (axis, axis + 1), (0, 1)).reshape(WINDOW**2, -1).astype(np.float64)
         at_points = (np.kron(matrix, matrix) @ window).astype(weight.dtype)
-        return at_points.reshape(-1, *weight.shape[:2], *weight.shape[4:])
+        return at_points.reshape(-1, *weight.shape[:axis], *weight.shape[axis + 2 :])
 
-    def compute(self, args: Sequence[Tensor], attrs: WinogradAttrs, out: TensorType) -> Tensor:
+    def compute(self, args: Sequence[Tensor], attrs: WinogradWeightAttrs, out: TensorType) -> Tensor:
         (weight,) = args
-        matrix, points = transforms(attrs.tile).weight, attrs.tile + 2
+        matrix, points, axis = transforms(attrs.tile).weight, attrs.tile + 2, attrs.axis
 
         def at_row(x: Var, *place: Var) -> Expr:
-            o, i, *rest = place
-            places = [(o, i, k, *rest) for k in range(WINDOW)]
+            places = [(*place[:axis], k, *place[axis:]) for k in range(WINDOW)]
             return _choose(x, [_combine(row, lambda k: weight[places[k]]) for row in matrix])
 
-        rows = te.compute((points, *weight.shape[:2], *weight.shape[3:]), at_row, name="weight_rows")
+        rows = te.compute((points, *weight.shape[:axis], *weight.shape[axis + 1 :]), at_row, name="weight_rows")
 
         def at_point(point: Var, *place: Var) -> Expr:
-            o, i, *rest = place
-            places = [(point // points, o, i, k, *rest) for k in range(WINDOW)]
+            places = [(point // points, *place[:axis], k, *place[axis:]) for k in range(WINDOW)]
             return _choose(point % points, [_combine(row, lambda k: rows[places[k]]) for row in matrix])
 
         return te.compute(out.shape, at_point, name="winograd_weight")
@@ -196,7 +205,8 @@ class WinogradInputAttrs:
 
     Attributes:
         tile: how many results a tile has along height and width, 2 or 4.
-        padding: zeros around the image: one size, (height, width), or (top, left, bottom, right).
+        padding: zeros around the image: one size, (height, width), or (top, left, bottom, right). Around a volume:
+            those before depth, height and width and then those behind.
     """
 
     tile: int
@@ -204,18 +214,30 @@ class WinogradInputAttrs:
 
     def __post_init__(self) -> None:
         _check_tile(self.tile)
-        normalize(self, padding=borders(self.padding))
+        is_volume = isinstance(self.padding, (tuple, list)) and len(self.padding) == 6
+        normalize(self, padding=margins(self.padding, "padding", 3 if is_volume else 2))
 
-    def results(self, height: Dim, width: Dim) -> tuple[Dim, Dim]:
+    @property
+    def before(self) -> tuple[Dim, ...]:
+        """Zeros before each spatial dimension."""
+        return tuple(self.padding[: len(self.padding) // 2])
+
+    def padded(self, space: Sequence[Dim]) -> list[Dim]:
+        """The extents of an image of that size with its padding."""
+        behind = self.padding[len(self.before) :]
+        return [simplify(extent + (a + b)) for extent, a, b in zip(space, self.before, behind, strict=True)]
+
+    def results(self, space: Sequence[Dim]) -> tuple[Dim, Dim]:
         """Height and width of the convolution's result."""
-        top, left, bottom, right = self.padding
-        return simplify(height + (top + bottom - 2)), simplify(width + (left + right - 2))
+        *_, height, width = self.padded(space)
+        return simplify(height - 2), simplify(width - 2)
 
 
 @register_operator
 class winograd_input(Operator):
     """The image ``[N, C, H, W, c]`` in blocks of channels, tile by tile at the interpolation points:
-    ``[C, x, y, N, tiles of a column, tiles of a row, c]``."""
+    ``[C, x, y, N, tiles of a column, tiles of a row, c]``. Of a volume ``[N, C, D, H, W, c]`` each slice, those of the
+    padding too: ``[C, x, y, N, D, tiles of a column, tiles of a row, c]``."""
 
     name = "nn.winograd_input"
     arguments = ("data",)
@@ -226,54 +248,59 @@ class winograd_input(Operator):
     def infer_type(self, args: Sequence[TensorType], attrs: WinogradInputAttrs) -> TensorType:
         (data,) = args
         check_dtype(self, 0, data, _DTYPES)
-        if data.ndim != 5:
-            raise self.error(0, "a tensor in layout NCHWc (5 dimensions)", data)
-        n, channels, height, width, block = data.shape
-        for name, extent in zip(("rows", "columns"), attrs.results(height, width), strict=True):
+        rank = len(attrs.before)
+        if data.ndim != rank + 3:
+            raise self.error(0, f"a tensor in layout NC{'DHW'[-rank:]}c ({rank + 3} dimensions)", data)
+        n, channels, *space, block = data.shape
+        for name, extent in zip(("rows", "columns"), attrs.results(space), strict=True):
             if isinstance(extent, int) and extent < 1:
                 raise self.error(0, f"at least 3 {name} with the padding", data)
-        tiles = [tile_count(extent, attrs.tile) for extent in attrs.results(height, width)]
+        tiles = [tile_count(extent, attrs.tile) for extent in attrs.results(space)]
         points = attrs.tile + 2
-        return TensorType((channels, points, points, n, *tiles, block), data.dtype)
+        return TensorType((channels, points, points, n, *attrs.padded(space)[:-2], *tiles, block), data.dtype)
 
     def reference(self, args: Sequence[Any], attrs: WinogradInputAttrs) -> Any:
         (data,) = args
-        n, channels, height, width, block = data.shape
+        n, channels, *space, block = data.shape
         tile, matrix = attrs.tile, np.array(transforms(attrs.tile).image)
-        top, left, _, _ = attrs.padding
-        rows, columns = (tile_count(extent, tile) for extent in attrs.results(height, width))
+        rows, columns = (tile_count(extent, tile) for extent in attrs.results(space))
         assert isinstance(rows, int) and isinstance(columns, int)
-        padded = np.zeros((n, channels, rows * tile + 2, columns * tile + 2, block))
-        kept = data[:, :, : padded.shape[2] - top, : padded.shape[3] - left]
-        padded[:, :, top : top + kept.shape[2], left : left + kept.shape[3]] = kept
-        result = np.empty((channels, tile + 2, tile + 2, n, rows, columns, block), data.dtype)
+        depth = attrs.padded(space)[:-2]
+        padded = np.zeros((n, channels, *depth, rows * tile + 2, columns * tile + 2, block))
+        inside = [slice(a, a + extent) for a, extent in zip(attrs.before, space, strict=True)]
+        at: Any = (slice(None), slice(None), *inside)
+        padded[at] = data
+        result = np.empty((channels, tile + 2, tile + 2, n, *depth, rows, columns, block), data.dtype)
         for y in range(rows):
             for x in range(columns):
-                patch = padded[:, :, y * tile : (y + 1) * tile + 2, x * tile : (x + 1) * tile + 2]
-                result[..., y, x, :] = np.einsum("ai,bj,ncijk->cabnk", matrix, matrix, patch, optimize=True)
+                patch = padded[..., y * tile : (y + 1) * tile + 2, x * tile : (x + 1) * tile + 2, :]
+                at_points = np.einsum("ai,bj,nc...ijk->cabn...k", matrix, matrix, patch, optimize=True)
+                result[..., y, x, :] = at_points
         return result
 
     def compute(self, args: Sequence[Tensor], attrs: WinogradInputAttrs, out: TensorType) -> Tensor:
         (data,) = args
         matrix, tile = transforms(attrs.tile).image, attrs.tile
-        channels, points, _, n, height, width, block = out.shape
-        top, left, _, _ = attrs.padding
+        channels, points, _, n, *tiles, block = out.shape
 
-        def pixel(c: Var, b: Var, ty: Var, tx: Var, y: Var, x: Var, lane: Var) -> Expr:
-            row, column = ty * tile + y - top, tx * tile + x - left
-            inside = all_of(row >= 0, row < data.shape[2], column >= 0, column < data.shape[3])
-            return guarded(inside, data[b, c, row, column, lane], 0)
+        def pixel(c: Var, b: Var, *place: Var) -> Expr:
+            *depth, ty, tx, y, x, lane = place
+            at = [index - a for index, a in zip((*depth, ty * tile + y, tx * tile + x), attrs.before, strict=True)]
+            inside = [condition for n, i in enumerate(at) for condition in (i >= 0, i < data.shape[n + 2])]
+            return guarded(all_of(*inside), data(b, c, *at, lane), 0)
 
-        patch = te.compute((channels, n, height, width, points, points, block), pixel, name="patch")
+        patch = te.compute((channels, n, *tiles, points, points, block), pixel, name="patch")
 
-        def at_row(c: Var, b: Var, ty: Var, tx: Var, y: Var, x: Var, lane: Var) -> Expr:
-            sums = [_combine(row, lambda k: patch[c, b, ty, tx, k, x, lane]) for row in matrix]
+        def at_row(*place: Var) -> Expr:
+            *tile_of, y, x, lane = place
+            sums = [_combine(row, lambda k: patch(*tile_of, k, x, lane)) for row in matrix]
             return _choose(y, sums)
 
         rows = te.compute(patch.shape, at_row, name="input_rows")
 
-        def at_point(c: Var, y: Var, x: Var, b: Var, ty: Var, tx: Var, lane: Var) -> Expr:
-            return _choose(x, [_combine(row, lambda k: rows[c, b, ty, tx, y, k, lane]) for row in matrix])
+        def at_point(c: Var, y: Var, x: Var, *place: Var) -> Expr:
+            *tile_of, lane = place
+            return _choose(x, [_combine(row, lambda k: rows(c, *tile_of, y, k, lane)) for row in matrix])
 
         return te.compute(out.shape, at_point, name="winograd_input")
 
@@ -281,7 +308,9 @@ class winograd_input(Operator):
 @register_operator
 class winograd_product(Operator):
     """Products of image ``[I, x, y, N, rows, columns, i]`` and weight ``[points, O, I, i, o]`` at the interpolation
-    points, summed over the input channels: ``[O, points, tiles, o]``."""
+    points, summed over the input channels: ``[O, points, tiles, o]``. Of a volume ``[I, x, y, N, slices, rows, columns,
+    i]`` and a weight ``[points, O, I, D, i, o]`` summed also over ``D`` neighbouring slices: ``[O, points, N, tiles,
+    o]``."""
 
     name = "nn.winograd_product"
     arguments = ("data", "weight")
@@ -292,31 +321,45 @@ class winograd_product(Operator):
         data, weight = args
         dtype = same_dtype(self, args)
         check_dtype(self, 0, data, _DTYPES)
-        if data.ndim != 7:
-            raise self.error(0, "a tensor of 7 dimensions, as nn.winograd_input gives it", data)
+        if data.ndim not in (7, 8):
+            raise self.error(0, "a tensor of 7 or 8 dimensions, as nn.winograd_input gives it", data)
         points = simplify(data.shape[1] * data.shape[2])
-        if weight.ndim != 5:
-            raise self.error(1, "a tensor (points, O, I, i, o)", weight)
-        inner = (points, data.shape[0], data.shape[6])
-        for expected, found in zip(inner, (weight.shape[0], *weight.shape[2:4]), strict=True):
+        if weight.ndim != data.ndim - 2:
+            raise self.error(1, f"a tensor (points, O, I, {'D, ' if data.ndim == 8 else ''}i, o)", weight)
+        inner = (points, data.shape[0], data.shape[-1])
+        for expected, found in zip(inner, (weight.shape[0], weight.shape[2], weight.shape[-2]), strict=True):
             if not dim_equal(expected, found):
                 raise self.error(1, f"points, I and i as in data, {format_shape(inner)}", weight)
-        return TensorType((weight.shape[1], points, product(data.shape[3:6]), weight.shape[4]), dtype)
+        *images, slices, rows, columns = data.shape[3:-1]
+        for depth in weight.shape[3:-2]:
+            slices = window_count(self, slices, depth, 1, 1, (0, 0))
+        return TensorType((weight.shape[1], points, *images, product((slices, rows, columns)), weight.shape[-1]), dtype)
 
     def reference(self, args: Sequence[Any], attrs: Any) -> Any:
         data, weight = args
-        flat = data.reshape(data.shape[0], weight.shape[0], -1, data.shape[6])
-        return np.einsum("iptk,poikj->optj", flat, weight, optimize=True).astype(data.dtype)
+        volumes = data if data.ndim == 8 else data[:, :, :, None]
+        taps = weight if data.ndim == 8 else weight[:, :, :, None]
+        channels, side, _, n, slices, rows, columns, block = volumes.shape
+        depth = taps.shape[3]
+        result = np.zeros((*taps.shape[1::-1], n, (slices - depth + 1) * rows * columns, taps.shape[-1]), data.dtype)
+        for k in range(depth):
+            part = volumes[:, :, :, :, k : slices - depth + 1 + k]
+            flat = part.reshape(channels, side**2, n, -1, block)
+            result += np.einsum("ipntk,poikj->opntj", flat, taps[:, :, :, k], optimize=True)
+        return result if data.ndim == 8 else result[:, :, 0]
 
     def compute(self, args: Sequence[Tensor], attrs: Any, out: TensorType) -> Tensor:
         data, weight = args
-        channels, _, side, _, height, width, block = data.shape
+        channels, _, side, *_, height, width, block = data.shape
         outer, inner = te.reduce_axis(channels, "ic"), te.reduce_axis(block, "ici")
+        depth = [te.reduce_axis(size, "kd") for size in weight.shape[3:-2]]
 
-        def element(o: Var, point: Var, tile: Var, lane: Var) -> te.Reduction:
-            row = tile // width
-            place = (outer, point // side, point % side, row // height, row % height, tile % width, inner)
-            return te.sum(data[place] * weight[point, o, outer, inner, lane], axis=[outer, inner])
+        def element(o: Var, point: Var, *place: Var) -> te.Reduction:
+            # Tiles of all images are numbered through; those of a volume, whose slices follow each other, for each.
+            *images, tile, lane = place
+            number = sum(depth, tile // width // height)
+            at = (outer, point // side, point % side, *images, number, tile // width % height, tile % width, inner)
+            return te.sum(data[at] * weight(point, o, outer, *depth, inner, lane), axis=[outer, *depth, inner])
 
         return te.compute(out.shape, element, name="winograd_product")
 
@@ -327,7 +370,8 @@ class WinogradOutputAttrs:
 
     Attributes:
         tile: how many results a tile has along height and width, 2 or 4.
-        size: batch, height and width of the result: integers, or expressions over symbolic dimensions.
+        size: batch, height and width of the result, of a volume with the depth before the height: integers, or
+            expressions over symbolic dimensions.
     """
 
     tile: int
@@ -336,21 +380,21 @@ class WinogradOutputAttrs:
     def __post_init__(self) -> None:
         _check_tile(self.tile)
         size = tuple(as_dim(extent) for extent in sequence_of(self.size, "size"))
-        if len(size) != 3:
-            raise ValueError(f"size: expected batch, height and width, found {self.size!r}")
+        if len(size) not in (3, 4):
+            raise ValueError(f"size: expected batch, height and width, or a depth before them, found {self.size!r}")
         normalize(self, size=size)
 
     @property
-    def tiles(self) -> tuple[Dim, Dim, Dim]:
-        """Images, tiles of a column, tiles of a row."""
-        batch, height, width = self.size
-        return batch, tile_count(height, self.tile), tile_count(width, self.tile)
+    def tiles(self) -> tuple[Dim, ...]:
+        """Images, slices of a volume, tiles of a column, tiles of a row."""
+        *images, height, width = self.size
+        return *images, tile_count(height, self.tile), tile_count(width, self.tile)
 
 
 @register_operator
 class winograd_output(Operator):
     """The tiles ``[C, points, tiles, c]`` from their values at the interpolation points, put together to an image
-    ``[N, C, H, W, c]``."""
+    ``[N, C, H, W, c]``; those of volumes, ``[C, points, N, tiles, c]``, to ``[N, C, D, H, W, c]``."""
 
     name = "nn.winograd_output"
     arguments = ("data",)
@@ -360,41 +404,46 @@ class winograd_output(Operator):
     def infer_type(self, args: Sequence[TensorType], attrs: WinogradOutputAttrs) -> TensorType:
         (data,) = args
         check_dtype(self, 0, data, _DTYPES)
-        if data.ndim != 4 or not dim_equal(data.shape[1], (attrs.tile + 2) ** 2):
-            raise self.error(0, f"a tensor (C, {(attrs.tile + 2) ** 2}, tiles, c)", data)
-        count = product(attrs.tiles)
-        if not dim_equal(data.shape[2], count):
+        *volumes, slices = attrs.size[:-2]
+        if data.ndim != 4 + len(volumes) or not dim_equal(data.shape[1], (attrs.tile + 2) ** 2):
+            layout = f"(C, {(attrs.tile + 2) ** 2}, {'N, ' if volumes else ''}tiles, c)"
+            raise self.error(0, f"a tensor {layout}", data)
+        count = product((slices, *attrs.tiles[-2:]))
+        if not all(map(dim_equal, data.shape[2:-1], (*volumes, count))):
             raise self.error(0, f"{count} tiles for a result of {format_shape(attrs.size)}", data)
-        batch, *pixels = attrs.size
-        return TensorType((batch, data.shape[0], *pixels, data.shape[3]), data.dtype)
+        batch, *space = attrs.size
+        return TensorType((batch, data.shape[0], *space, data.shape[-1]), data.dtype)
 
     def reference(self, args: Sequence[Any], attrs: WinogradOutputAttrs) -> Any:
         (data,) = args
         tile, matrix = attrs.tile, np.array(transforms(attrs.tile).result)
-        _, height, width = attrs.size
-        batch, rows, columns = attrs.tiles
-        channels, _, _, block = data.shape
-        tiles = data.reshape(channels, tile + 2, tile + 2, batch, rows, columns, block)
-        whole = np.einsum("ai,bj,cijnyxk->ncyaxbk", matrix, matrix, tiles, optimize=True)
-        image = whole.reshape(whole.shape[0], channels, rows * tile, columns * tile, block)
-        return np.ascontiguousarray(image[:, :, :height, :width]).astype(data.dtype)
+        *_, height, width = attrs.size
+        batch, *depth, rows, columns = attrs.tiles
+        channels, block = data.shape[0], data.shape[-1]
+        tiles = data.reshape(channels, tile + 2, tile + 2, batch, *depth, rows, columns, block)
+        whole = np.einsum("ai,bj,cijn...yxk->nc...yaxbk", matrix, matrix, tiles, optimize=True)
+        image = whole.reshape(batch, channels, *depth, rows * tile, columns * tile, block)
+        return np.ascontiguousarray(image[..., :height, :width, :]).astype(data.dtype)
 
     def compute(self, args: Sequence[Tensor], attrs: WinogradOutputAttrs, out: TensorType) -> Tensor:
         (data,) = args
         matrix, tile = transforms(attrs.tile).result, attrs.tile
         points = tile + 2
-        _, channels, _, _, block = out.shape
-        batch, height, width = attrs.tiles
+        batch, *depth, height, width = attrs.tiles
 
-        def at_row(b: Var, c: Var, ty: Var, tx: Var, y: Var, x: Var, lane: Var) -> Expr:
-            number = (b * height + ty) * width + tx
-            sums = [_paired(row, lambda k: data[c, k * points + x, number, lane]) for row in matrix]
+        def at_row(b: Var, c: Var, *place: Var) -> Expr:
+            *slices, ty, tx, y, x, lane = place
+            *volume, number = b, *slices
+            line = (number * height + ty) * width + tx
+            sums = [_paired(row, lambda k: data(c, k * points + x, *volume, line, lane)) for row in matrix]
             return _choose(y, sums)
 
-        rows = te.compute((batch, channels, height, width, tile, points, block), at_row, name="output_rows")
+        shape = (batch, out.shape[1], *depth, height, width, tile, points, out.shape[-1])
+        rows = te.compute(shape, at_row, name="output_rows")
 
-        def pixel(b: Var, c: Var, y: Var, x: Var, lane: Var) -> Expr:
-            sums = [_paired(row, lambda k: rows[b, c, y // tile, x // tile, y % tile, k, lane]) for row in matrix]
-            return _choose(x % tile, sums)
+        def pixel(b: Var, c: Var, *place: Var) -> Expr:
+            *slices, y, x, lane = place
+            at = (b, c, *slices, y // tile, x // tile, y % tile)
+            return _choose(x % tile, [_paired(row, lambda k: rows(*at, k, lane)) for row in matrix])
 
         return te.compute(out.shape, pixel, name="winograd_output")

@@ -115,6 +115,44 @@ def test_opt_level_2_keeps_the_direct_sum() -> None:
             assert ("winograd" in tw.build(mod).ir("optimized")) == transformed
 
 
+def volume(shape: tuple[Any, ...], outputs: int, depth: int, **attrs: Any) -> gi.IRModule:
+    x = gi.var("x", shape=shape)
+    weight = gi.const(normal(outputs, shape[1], depth, 3, 3))
+    return gi.IRModule.from_expr(gi.Function([x], gi.nn.relu(gi.nn.conv3d(x, weight, **attrs))))
+
+
+@pytest.mark.parametrize("kind", ["llvm", "numba"])
+@pytest.mark.parametrize(
+    ("depth", "padding"), [(3, (1, 1, 1, 1, 1, 1)), (1, (0, 1, 1, 0, 1, 1)), (2, (0, 1, 0, 2, 0, 2))]
+)
+def test_volumes_are_summed_over_their_depth_as_well(kind: str, depth: int, padding: tuple[int, ...]) -> None:
+    mod = volume(("n", 16, "d", "h", 9), 32, depth, padding=padding)
+    with PassContext(opt_level=3, config={"graphir.Winograd": {"gain": 0.0}}):
+        model = tw.build(mod, target=tw.Target(kind, num_threads=2))
+    assert "winograd_product" in model.ir("optimized")
+    for n, d, h in ((1, 3, 8), (2, 5, 11), (3, 2, 4)):
+        data = normal(n, 16, d, h, 9)
+        expected = gi.evaluate(mod, data, dtype="float64")
+        np.testing.assert_allclose(model(data), expected, rtol=1e-4, atol=2e-4)
+
+
+def blocks_of_volumes(depth: int, **attrs: Any) -> gi.IRModule:
+    layouts = {"data_layout": "NCDHW4c", "kernel_layout": "OIDHW4i4o", "padding": 1}
+    x = gi.var("x", shape=(1, 2, 8, 28, 28, 4))
+    weight = gi.const(normal(2, 2, depth, 3, 3, 4, 4))
+    return gi.IRModule.from_expr(gi.Function([x], gi.nn.conv3d(x, weight, **layouts, **attrs)))
+
+
+def test_a_deep_window_gains_more_as_its_slices_are_transformed_once() -> None:
+    assert [tiles(run(blocks_of_volumes(depth))[0]) for depth in (1, 3)] == [[], [4]]
+
+
+@pytest.mark.parametrize("attrs", [{"strides": (2, 1, 1)}, {"dilation": (2, 1, 1)}], ids=str)
+def test_volumes_with_gaps_between_slices_stay(attrs: dict[str, Any]) -> None:
+    assert tiles(run(blocks_of_volumes(3), gain=0.0)[0])
+    assert tiles(run(blocks_of_volumes(3, **attrs), gain=0.0)[0]) == []
+
+
 KEPT = {
     "a stride": {"strides": 2},
     "a dilation": {"dilation": 2},
