@@ -82,7 +82,9 @@ def _other_convolutions() -> list[Case]:
         "conv1d 3 dilated by 4 64-64 at 4096": functools.partial(
             kernels.convolution_nd, (3,), 64, 64, (4096,), dilation=4
         ),
+        "conv3d 3x3x3 3-64 at 8x112x112": functools.partial(kernels.convolution_nd, (3, 3, 3), 3, 64, (8, 112, 112)),
         "conv3d 3x3x3 16-32 at 16x56x56": functools.partial(kernels.convolution_nd, (3, 3, 3), 16, 32, (16, 56, 56)),
+        "conv3d 3x3x3 64-64 at 8x28x28": functools.partial(kernels.convolution_nd, (3, 3, 3), 64, 64, (8, 28, 28)),
         "conv 3x3 dilated by 2 256-256 at 28": functools.partial(
             kernels.convolution_nd, (3, 3), 256, 256, (28, 28), dilation=2
         ),

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tilewright as tw
 from tilewright import graphir as gi
+from tilewright.graphir.dims import symbol
 from tilewright.graphir.visitor import call_nodes
 from tilewright.passes import PassContext, Sequential
 from tilewright.passes.graph import AlterOpLayout, FoldConstant
@@ -206,3 +208,41 @@ def test_places_of_the_greatest_are_counted_in_the_plain_layout(keeps_values):
     mod = gi.IRModule({"main": gi.Function([x], gi.nn.max_pool_indices(conv3d(x, 8), pool_size=(2, 2, 2)))})
     after = keeps_values(PIPELINE, mod, normal(1, 8, 4, 4, 4))
     assert transforms(after) == [("NCDHW", "NCDHW8c"), ("NCDHW8c", "NCDHW")]
+
+
+VOLUMES = {
+    "a few channels": (3, 20, {"strides": (1, 2, 1), "padding": (1, 0, 1, 0, 1, 2)}),
+    "blocks that are full in part": (21, 37, {"dilation": (1, 2, 1), "padding": 1}),
+    "groups": (32, 32, {"groups": 2, "strides": 2, "padding": 1}),
+    "channel by channel": (19, 19, {"groups": 19, "padding": (0, 1, 0, 1, 0, 1)}),
+    "padding that depends on the size": (16, 16, {"padding": (0, 1, 1, symbol("d") % 2, 0, 1)}),
+}
+
+
+@pytest.mark.parametrize("kind", ["llvm", "numba"])
+@pytest.mark.parametrize("name", VOLUMES)
+def test_models_of_volumes_agree_with_double_precision(kind, name):
+    channels, outputs, attrs = VOLUMES[name]
+    weight = gi.const(normal(outputs, channels // attrs.get("groups", 1), 2, 3, 3))
+    x = gi.var("x", shape=("n", channels, "d", 7, "w"))
+    function = gi.Function([x], gi.nn.relu(gi.nn.bias_add(gi.nn.conv3d(x, weight, **attrs), normal(outputs))))
+    with PassContext(opt_level=2) as ctx:
+        model = tw.build(function, target=Target(kind, num_threads=1 if kind == "numba" else 2))
+    assert any("works in NCDHW" in remark.message for remark in ctx.remarks)
+    for n, d, w in ((1, 3, 5), (2, 4, 9), (3, 5, 8)):
+        data = normal(n, channels, d, 7, w)
+        expected = gi.evaluate(function, data, dtype="float64")
+        np.testing.assert_allclose(model(data), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+def test_volumes_of_other_floats_lie_in_blocks(dtype):
+    x, weight = gi.var("x", shape=(1, 16, 3, 5, 7), dtype=dtype), gi.const(normal(32, 16, 2, 2, 3)).data
+    function = gi.Function([x], gi.nn.conv3d(x, gi.const(weight.astype(x.dtype.numpy)), padding=1, strides=(1, 1, 2)))
+    with PassContext(opt_level=2):
+        model = tw.build(function, target=Target("llvm", num_threads=1))
+    assert "NCDHW" in model.ir("optimized")
+    data = normal(1, 16, 3, 5, 7).astype(x.dtype.numpy)
+    tolerance = {"float16": 5e-3, "bfloat16": 4e-2, "float64": 1e-11}[dtype]
+    found, expected = model(data).astype("float64"), gi.evaluate(function, data, dtype="float64")
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance * 4)
