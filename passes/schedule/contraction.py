@@ -105,13 +105,12 @@ def plan_tiling(block: Block, target: Target, reassociate: bool = False) -> Tili
         lanes = math.gcd(lanes, panel)
     row_extent = constant(row.extent) if row is not None else 1
     group = shared_by(vector, row.var) if rows and row is not None else None
-    height, vectors = choose_tile(
-        row_extent, columns, lanes, target.tile_registers, None if panel is None else panel // lanes, group
-    )
+    whole = None
     if channel_block is not None:
         whole = math.gcd(constant(channel_block.extent) or 0, shared_by(scalar, channel_block.var) or 0)
-        while whole % vectors:  # zero, where nothing bounds it
-            vectors -= 1
+    height, vectors = choose_tile(
+        row_extent, columns, lanes, target.tile_registers, None if panel is None else panel // lanes, group, whole
+    )
     packed = False
     if uses(scalar, column.var):
         if not rows or not (is_contiguous(vector, column.var) and is_contiguous(scalar, column.var)):
@@ -203,17 +202,22 @@ def choose_tile(
     registers: int,
     panel: int | None = None,
     group: int | None = None,
+    blocks: int | None = None,
 ) -> tuple[int, int]:
     """Rows and vectors of the register tile for a result of ``rows`` by ``columns`` (None: not known).
 
     ``panel``: the number of vectors, where the operand is packed in panels of so many already.
     ``group``: so many neighbouring rows share the vector operand, and a tile stays in such a group.
+    ``blocks``: the vectors are blocks of channels, of which so many neighbouring ones share the other operand; tiles
+    have a number of vectors that divides it.
 
     Among the tiles that fit the registers, the one with the least wasted work, then the least loads for each
     multiply-add.
     """
     best = (-1.0, 1, 1)
     for vectors in range(1, 7) if panel is None else (panel,):
+        if blocks and blocks % vectors:
+            continue
         most = (registers - 1 - vectors) // vectors
         if panel is None and columns is not None and vectors > 1 and (vectors - 1) * lanes >= columns:
             break
