@@ -134,6 +134,8 @@ class _Placement:
         self.wholes: dict[Expr, tuple[int, ...]] = {}
         #: For a call that puts a border around its first argument: the border, and the call that takes its result.
         self.borders: dict[Expr, tuple[Call, Call]] = {}
+        #: For a value that lies inside of a border: that border.
+        self.around: dict[Expr, Call] = {}
 
     @property
     def found(self) -> bool:
@@ -183,21 +185,23 @@ class _Placement:
         around = made.args[0]
         assert isinstance(around, Call) and isinstance(around.op, Operator)
         inner = call.args[0]
-        for other, _ in self.borders.values():  # the same value in an equal border lies there already
-            if other.args[0] is inner and structural_equal(other, around):
-                self.borders[call] = (other, made)
-                return
+        other = self.around.get(inner)
+        if other is not None and structural_equal(other, around):  # it lies in an equal border already
+            self.borders[call] = (other, made)
+            return
         places = around.op.places([inner.tensor_type], around.attrs)
         if places is None or self.bytes(around.tensor_type) < self.config.least_bytes:
             return
         reason = self.obstacle(inner, places[0], around)
-        share = self.number(around.shape) / self.number(inner.shape) - 1
-        if reason is None and share > self.config.most_border:
-            reason = f"a border of {share:.0%} of its elements would have to be written"
+        count = self.number(inner.shape)
+        border = self.number(around.shape) - count
+        if reason is None and border > self.config.most_border * count:
+            reason = f"a border of {border} elements would have to be written around {count}"
         if reason is not None:
             self.ctx.remark(f"{call.op.name} copies its argument: {reason}", "missed", summary(call))
             return
         self.placed.add(inner)
+        self.around[inner] = around
         self.borders[call] = (around, made)
         self.ctx.remark(f"{call.op.name}: its argument is computed inside of its border", "applied", summary(call))
 

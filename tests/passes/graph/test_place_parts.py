@@ -157,7 +157,12 @@ def test_wide_border_is_left_to_the_operator() -> None:
     assert placed(run(body, x, most_border=0.5)[0]) == [("pad", (0,))]
     mod, ctx = run(body, x, most_border=0.4)
     assert not placed(mod)
-    assert "a border of 44% of its elements" in reason(ctx)
+    assert "a border of 176 elements would have to be written around 400" in reason(ctx)
+
+
+def test_image_without_rows_is_left_to_the_operator() -> None:
+    x = gi.var("x", shape=(1, 4, 0, 10))
+    assert not placed(run(conv(gi.nn.relu(x), 4, 3, padding=2), x, most_border=1.0)[0])
 
 
 def test_two_readers_share_a_border() -> None:
