@@ -166,6 +166,14 @@ def product(dims: Iterable[Dim]) -> Dim:
     return simplify(result)
 
 
+def estimate(dim: Dim, each: int) -> int:
+    """A dimension with ``each`` in place of every symbolic variable, for choices that need a number."""
+    if isinstance(dim, int):
+        return dim
+    found = as_dim(substitute(dim, {var: IntImm(each) for var in free_vars(dim)}))
+    return found if isinstance(found, int) else each
+
+
 def bind_dims(value: Any, sizes: Mapping[Expr, int]) -> Any:
     """A dimension, or tuples of them, with symbolic variables replaced by sizes; anything else as it is."""
     if isinstance(value, tuple):

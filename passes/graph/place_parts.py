@@ -29,9 +29,10 @@ loops stay as they are: what they compute where is decided when they are lineari
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
-from tilewright.graphir.dims import Dim, as_dim, shape_equal
+from tilewright.graphir.dims import Dim, estimate, shape_equal
 from tilewright.graphir.expr import Call, Expr, Function, If, Let, Loop, Var
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import Operator
@@ -47,8 +48,6 @@ from tilewright.passes.decorators import function_pass
 from tilewright.passes.graph.dominators import PostDominators
 from tilewright.passes.graph.walk import children_outside_groups, is_primitive
 from tilewright.passes.registry import register_pass
-from tilewright.tensorir.expr import IntImm
-from tilewright.tensorir.functor import free_vars, substitute
 
 #: The most operators between the ends of a branching formula that are looked at.
 _LONGEST = 32
@@ -237,13 +236,7 @@ class _Placement:
 
     def number(self, extents: Sequence[Dim]) -> int:
         """The product of extents, with a number for each symbolic dimension."""
-        result = 1
-        for extent in extents:
-            if not isinstance(extent, int):
-                values = {var: IntImm(self.config.unknown) for var in free_vars(extent)}
-                extent = as_dim(substitute(extent, values))
-            result *= extent if isinstance(extent, int) else self.config.unknown
-        return result
+        return math.prod(estimate(extent, self.config.unknown) for extent in extents)
 
     def rewrite(self, body: Expr) -> Expr:
         """``body`` with the groups."""

@@ -24,7 +24,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from tilewright.graphir.dims import Dim, as_dim
+from tilewright.graphir.dims import estimate
 from tilewright.graphir.expr import Call, Constant, Expr, Function
 from tilewright.graphir.layout import parse_layout
 from tilewright.graphir.module import IRModule
@@ -39,8 +39,6 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass
 from tilewright.passes.graph.walk import is_primitive, rewrite_graph
 from tilewright.passes.registry import register_pass
-from tilewright.tensorir.expr import IntImm
-from tilewright.tensorir.functor import free_vars, substitute
 
 
 @register_config_option("graphir.Winograd")
@@ -121,10 +119,10 @@ def _estimate(node: Call, tile: int, config: WinogradConfig) -> float:
     data, weight = node.args
     attrs: ConvolutionAttrs = node.attrs
     kernel = parse_layout(attrs.kernel_layout).extents(weight.shape)
-    inputs, outputs, depth = (_number(kernel.get(axis, 1), 1) for axis in "IOD")
+    inputs, outputs, depth = (estimate(kernel.get(axis, 1), 1) for axis in "IOD")
     image = parse_layout(attrs.out_layout).extents(node.shape)
-    batch = _number(image["N"], 1) * _number(image.get("D", 1), config.unknown)
-    height, width = (_number(image[axis], config.unknown) for axis in "HW")
+    batch = estimate(image["N"], 1) * estimate(image.get("D", 1), config.unknown)
+    height, width = (estimate(image[axis], config.unknown) for axis in "HW")
     size = 4 if data.dtype == "float32" else 8
     pixels = batch * height * width
     if tile:
@@ -136,14 +134,6 @@ def _estimate(node: Call, tile: int, config: WinogradConfig) -> float:
     moved = size * (between + pixels * (inputs + outputs))
     weights = size * points * depth * inputs * outputs
     return operations / (config.gflops * 1e9) + moved / (config.cache * 1e9) + weights / (config.memory * 1e9)
-
-
-def _number(extent: Dim, unknown: int) -> int:
-    """An extent, with ``unknown`` for each symbolic dimension."""
-    if isinstance(extent, int):
-        return extent
-    found = as_dim(substitute(extent, {var: IntImm(unknown) for var in free_vars(extent)}))
-    return found if isinstance(found, int) else unknown
 
 
 def _transformed(node: Call, tile: int) -> Expr:

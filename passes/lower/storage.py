@@ -11,9 +11,8 @@ import bisect
 import dataclasses
 import functools
 
-from tilewright.graphir.dims import Dim, DimTable, as_dim
-from tilewright.tensorir.expr import Expr, IntImm, maximum
-from tilewright.tensorir.functor import free_vars, substitute
+from tilewright.graphir.dims import Dim, DimTable, estimate
+from tilewright.tensorir.expr import Expr, maximum
 
 #: What a symbolic dimension is taken for where sizes are compared.
 _TYPICAL = 224
@@ -69,7 +68,7 @@ class ArenaAllocator:
         if isinstance(size, int):
             return self._allocate_static(max(ALIGNMENT, -(-size // ALIGNMENT) * ALIGNMENT))
         canonical = self._sizes.canonical(size)  # equal sizes are one object
-        typical = _typical(canonical)
+        typical = estimate(canonical, _TYPICAL)
         slot = self._free_slot(canonical, typical)
         if slot is None:
             slot = Slot([canonical], len(self.slots), typical)
@@ -121,12 +120,6 @@ class ArenaAllocator:
             offset = self._free.pop()[0]
         self.static_bytes = offset + size
         return Place(offset, size)
-
-
-def _typical(size: Expr) -> int:
-    """A size for typical dimensions."""
-    found = as_dim(substitute(size, {var: IntImm(_TYPICAL) for var in free_vars(size)}))
-    return found if isinstance(found, int) else 0
 
 
 def _held(slot: Slot) -> int:
