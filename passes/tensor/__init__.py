@@ -11,6 +11,7 @@ from tilewright.passes.tensor.lower_blocks import LowerBlocks
 from tilewright.passes.tensor.lower_intrin import LowerIntrin
 from tilewright.passes.tensor.parallelize_loop import ParallelizeLoop
 from tilewright.passes.tensor.pipeline import tensor_pipeline
+from tilewright.passes.tensor.prefetch_epilogue import PrefetchEpilogue
 from tilewright.passes.tensor.prefetch_panels import PrefetchPanels
 from tilewright.passes.tensor.remove_no_op import RemoveNoOp
 from tilewright.passes.tensor.simplify import Simplify
@@ -32,6 +33,7 @@ __all__ = [
     "LowerBlocks",
     "LowerIntrin",
     "ParallelizeLoop",
+    "PrefetchEpilogue",
     "PrefetchPanels",
     "RemoveNoOp",
     "Simplify",

@@ -14,6 +14,7 @@ from tilewright.passes.tensor.lower_blocks import LowerBlocks
 from tilewright.passes.tensor.lower_intrin import LowerIntrin
 from tilewright.passes.tensor.name_indices import NameIndices
 from tilewright.passes.tensor.parallelize_loop import ParallelizeLoop
+from tilewright.passes.tensor.prefetch_epilogue import PrefetchEpilogue
 from tilewright.passes.tensor.prefetch_panels import PrefetchPanels
 from tilewright.passes.tensor.remove_no_op import RemoveNoOp
 from tilewright.passes.tensor.simplify import Simplify
@@ -61,6 +62,7 @@ def tensor_pipeline(target: Target | None = None) -> Sequential:
             DotProduct(target),
             InterleaveStores(),
             PrefetchPanels(target),
+            PrefetchEpilogue(target),
             LowerIntrin(target),
             RemoveNoOp(),
             VerifyMemory(),

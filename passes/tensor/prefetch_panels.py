@@ -71,19 +71,23 @@ class _Panel(NamedTuple):
     walked: list[For]
 
 
+def large_operands(func: PrimFunc) -> set[Buffer]:
+    """Parameters that are only read, and not small as far as is known."""
+    written = {access.buffer for access in loads_and_stores(func.body) if not isinstance(access, BufferLoad)}
+    return {
+        param
+        for param in func.params
+        if isinstance(param, Buffer) and param not in written and not 0 < known_bytes(param) < LEAST_OPERAND
+    }
+
+
 class _Prefetcher(ScopedMutator):
     def __init__(self, func: PrimFunc, target: Target, ctx: PassContext) -> None:
         super().__init__(func)
         self.ctx = ctx
         self.cache = target.cache_bytes(2)
         self.sizes = func.variables
-        written = {access.buffer for access in loads_and_stores(func.body) if not isinstance(access, BufferLoad)}
-        #: Parameters that are only read, and not small as far as is known.
-        self.large = {
-            param
-            for param in func.params
-            if isinstance(param, Buffer) and param not in written and not 0 < _bytes(param) < LEAST_OPERAND
-        }
+        self.large = large_operands(func)
         self.loops: list[For] = []
         self.lets: dict[Var, Expr] = {}
         #: How many nests before the present one, in an iteration of the loop with this variable, read its panel.
@@ -153,7 +157,7 @@ class _Prefetcher(ScopedMutator):
         else:
             return None  # a small part of what lies between two panels
         fixed = nest[:-count]
-        if not repeated and 0 < _bytes(buffer) <= self.cache // 2:
+        if not repeated and 0 < known_bytes(buffer) <= self.cache // 2:
             return None  # what was written last, or read for the tiles beside these
         if not repeated:
             # The machine's own prefetching sees vectors that are read once; the rows of a tile it sees too late, and
@@ -218,7 +222,7 @@ class _Prefetcher(ScopedMutator):
             return []
         steps = math.prod(int(str(loop.extent)) for loop in panel.walked)
         tiles: Expr = as_expr(panel.sharing)
-        tile = _position((panel.outer.var - panel.outer.min) % panel.sharing, panel.repeated)
+        tile = position((panel.outer.var - panel.outer.min) % panel.sharing, panel.repeated)
         for loop in panel.repeated:
             tiles = self.simplify(tiles * cast(INT64, loop.extent))
         line = LINE // element
@@ -230,10 +234,10 @@ class _Prefetcher(ScopedMutator):
             total = -(-(panel.size << fraction) // soon)
             lines = -(-panel.size // (times * line))  # but not for another line in each iteration
             total = min(total, lines * line << fraction)
-            offset = _position(tile, panel.walked) * total // (1 << fraction)
+            offset = position(tile, panel.walked) * total // (1 << fraction)
         else:  # a line in each step of the first tiles, however many there are
             total, fraction = line, 0
-            offset = minimum(tile * (steps * line), panel.size) + _position(as_expr(0), panel.walked) * line
+            offset = minimum(tile * (steps * line), panel.size) + position(as_expr(0), panel.walked) * line
         place = cast(INT64, panel.first) + panel.size + offset
         self.ctx.remark(
             f"fetches what the next iteration of {panel.outer.var.name} reads of {panel.buffer.name}", "applied"
@@ -244,7 +248,7 @@ class _Prefetcher(ScopedMutator):
         ]
 
 
-def _position(start: Expr, loops: list[For]) -> Expr:
+def position(start: Expr, loops: list[For]) -> Expr:
     """The number of an iteration of nested loops, of which ``start`` counts the ones around."""
     for loop in loops:
         start = start * cast(INT64, loop.extent) + cast(INT64, loop.var - loop.min)
@@ -271,7 +275,7 @@ def _is_quotient(node: Node, var: Var) -> bool:
     return uses_var(node.a, {var}) and not uses_var(node.b, {var})
 
 
-def _bytes(buffer: Buffer) -> int:
+def known_bytes(buffer: Buffer) -> int:
     """The size of a buffer; 0 if it is not known."""
     extents = [extent.value if isinstance(extent, IntImm) else 0 for extent in buffer.shape]
     return math.prod(extents) * buffer.dtype.bytes

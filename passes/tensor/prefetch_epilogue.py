@@ -1,0 +1,175 @@
+"""``PrefetchEpilogue``: fetches what a tile reads behind its sum while the sum is computed::
+
+    for k in range(768):
+        c[...] = c[...] + broadcast(A[i * 768 + k], 16) * W[ramp(k * 16, 1, 16)]
+        ...
+    C[ramp(i * 64, 1, 16)] = c[ramp(0, 1, 16)] + X[ramp(i * 64, 1, 16)]
+    C[ramp(i * 64 + 16, 1, 16)] = c[ramp(16, 1, 16)] + X[ramp(i * 64 + 16, 1, 16)]
+
+    ->  for k in range(768):
+            prefetch(X[i * 64 + min(k // 256, 1) * 16])
+            ...
+
+The addend of a residual connection is as large as the result and was made several kernels ago. Each tile reads a few
+short pieces of it, one for each of its rows, which no machine foresees: all of a tile's lines are waited for at once,
+while nothing is left to multiply. The sum before takes hundreds of steps, most of which have room for another load.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Iterator
+
+from tilewright.graphir.module import IRModule
+from tilewright.passes.base import PrimFuncPass
+from tilewright.passes.context import PassContext
+from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.registry import register_pass
+from tilewright.passes.tensor.prefetch_panels import LINE, known_bytes, large_operands, position
+from tilewright.passes.tensor.scoped import ScopedMutator
+from tilewright.tensorir.arith import Analyzer
+from tilewright.tensorir.dtype import VOID
+from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, IntImm, Ramp, Var, as_expr, minimum
+from tilewright.tensorir.functor import accesses_buffers, loads_and_stores, substitute, walk_statements
+from tilewright.tensorir.stmt import Evaluate, For, IfThenElse, LetStmt, PrimFunc, SeqStmt, Stmt, sequence
+from tilewright.tensorir.target import Target
+
+#: Lines are fetched in the first part of a sum: what comes last has a way to go.
+_SOON = 3, 4
+
+
+class _Prefetcher(ScopedMutator):
+    def __init__(self, func: PrimFunc, target: Target, ctx: PassContext) -> None:
+        super().__init__(func)
+        self.ctx = ctx
+        cache = target.cache_bytes(2)
+        #: What may have left the second cache since it was written.
+        self.far = {buffer for buffer in large_operands(func) if not 0 < known_bytes(buffer) <= cache // 2}
+
+    def mutate_SeqStmt(self, seq: SeqStmt) -> Stmt:
+        stmts = list(seq.stmts)
+        for place, stmt in enumerate(stmts):
+            nest = _nest(stmt) if self.far else []
+            fetches = (
+                list(self._prefetches(nest, sequence(*stmts[place + 1 :]))) if nest and stmt is not stmts[-1] else []
+            )
+            stmts[place] = _with_body(nest, sequence(*fetches, nest[-1].body)) if fetches else self.mutate(stmt)
+        return sequence(*stmts)
+
+    def _prefetches(self, nest: list[For], rest: Stmt) -> Iterator[Stmt]:
+        """What the steps of a sum fetch for the statements behind it."""
+        steps = math.prod(int(str(loop.extent)) for loop in nest)
+        soon = steps * _SOON[0] // _SOON[1]
+        for buffer, places in self._read(rest).items():
+            first = places[0]
+            distances = [self.simplify(place - first) for place in places]
+            known = [distance.value for distance in distances if isinstance(distance, IntImm)]
+            if len(known) < len(places):
+                continue
+            lines = list(_lines(sorted(known), LINE // buffer.dtype.bytes))
+            if not 1 < len(lines) <= soon:
+                continue
+            each = 1 << int(math.log2(soon // len(lines)))
+            number = minimum(position(as_expr(0), nest) // each, len(lines) - 1)
+            offset = _place(lines, number)
+            if offset is None:
+                continue
+            self.ctx.remark(f"fetches what is read of {buffer.name} behind a sum", "applied")
+            with self.where(functools.partial(_bind, nest)):
+                fetched = self.simplify(first + offset)
+            yield Evaluate(Call("prefetch", (BufferLoad(buffer, (fetched,)),), VOID))
+
+    def _read(self, rest: Stmt) -> dict[Buffer, list[Expr]]:
+        """Where vectors of large operands begin that are read in any case."""
+        found: dict[Buffer, list[Expr]] = {}
+        lets: dict[Var, Expr] = {}
+        for stmt in walk_statements(rest):
+            if isinstance(stmt, (For, IfThenElse)):
+                return {}
+            if isinstance(stmt, LetStmt):
+                lets[stmt.var] = substitute(stmt.value, lets)
+        for access in loads_and_stores(rest):
+            if not isinstance(access, BufferLoad) or access.buffer not in self.far or len(access.indices) != 1:
+                continue
+            index = access.indices[0]
+            if isinstance(index, Ramp) and isinstance(index.stride, IntImm) and index.stride.value == 1:
+                place = substitute(index.base, lets)
+                if not accesses_buffers(place):  # what the sum may still change
+                    found.setdefault(access.buffer, []).append(place)
+        return found
+
+
+def _nest(stmt: Stmt) -> list[For]:
+    """The serial loops of known extents that hold nothing but each other, outermost first; none if that is not all
+    that ``stmt`` is."""
+    found: list[For] = []
+    while isinstance(stmt, For):
+        if stmt.kind != "serial" or not isinstance(stmt.extent, IntImm):
+            return []
+        found.append(stmt)
+        stmt = stmt.body
+    return [] if any(isinstance(part, For) for part in walk_statements(stmt)) else found
+
+
+def _bind(nest: list[For], analyzer: Analyzer) -> None:
+    for loop in nest:
+        analyzer.bind(loop.var, loop.min, loop.extent)
+
+
+def _with_body(nest: list[For], body: Stmt) -> Stmt:
+    for loop in reversed(nest):
+        body = For(loop.var, loop.min, loop.extent, loop.kind, body, loop.annotations)
+    return body
+
+
+def _lines(places: list[int], line: int) -> Iterator[int]:
+    """One place, out of ascending ones, for each cache line."""
+    last = None
+    for place in places:
+        if last is None or place - last >= line:
+            yield place
+            last = place
+
+
+def _place(lines: list[int], number: Expr) -> Expr | None:
+    """``lines[number]`` as a formula: rows of equally many, equally far apart; None if they do not lie so."""
+    inner = lines[1] - lines[0]
+    width = next(
+        (count for count, (one, next_one) in enumerate(itertools.pairwise(lines), 1) if next_one - one != inner),
+        len(lines),
+    )
+    if width == len(lines):
+        return lines[0] + number * inner
+    outer = lines[width] - lines[0]
+    if any(place != lines[0] + count // width * outer + count % width * inner for count, place in enumerate(lines)):
+        return None
+    return lines[0] + number // width * outer + number % width * inner
+
+
+def prefetch_epilogue(func: PrimFunc, target: Target | None = None, ctx: PassContext | None = None) -> PrimFunc:
+    """``func`` with what tiles read behind their sums fetched ahead.
+
+    Args:
+        target: the machine; what its second cache may hold still is not fetched. By default :meth:`Target.current`.
+        ctx: takes the remarks; by default the current one.
+    """
+    target = target if target is not None else Target.current()
+    if target.kind != "llvm":
+        return func
+    ctx = ctx if ctx is not None else PassContext.current()
+    return func.with_body(_Prefetcher(func, target, ctx).mutate(func.body))
+
+
+@register_pass
+@primfunc_pass(opt_level=2, name="PrefetchEpilogue")
+class PrefetchEpilogue(PrimFuncPass):
+    """See the module. ``target``: default :meth:`Target.current`."""
+
+    def __init__(self, target: Target | None = None) -> None:
+        self.target = target
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        """``func`` with what tiles read behind their sums fetched ahead."""
+        return prefetch_epilogue(func, self.target, ctx)
