@@ -192,6 +192,11 @@ class Operator:
         None for an operator that puts no border around it."""
         return None
 
+    def reads_rows(self, args: Sequence[TensorType], attrs: Any) -> Sequence[int]:
+        """The arguments of which several rows (their last dimension) are walked along at the same time, like the left
+        factor of a matrix product."""
+        return ()
+
     # What users and passes call.
 
     def __call__(self, *args: Any, **attrs: Any) -> Expr:

@@ -1,8 +1,8 @@
 """Values that lie in the memory of a larger one, so that nothing has to be copied to put them there.
 
 A group ``fn (%a, %b) attrs {"Primitive": True, "in_place": (0, 1)} { concatenate(%a, %b) }`` says that the kernels that
-compute its arguments 0 and 1 write them where the result has them. The values of the graph are the same without the
-attribute.
+compute its arguments 0 and 1 write them where the result has them. A group with ``"row_padding": 16`` leaves memory for
+16 elements behind each row of its result. The values of the graph are the same without the attributes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from tilewright.graphir.dims import Dim, dim_equal, simplify
 from tilewright.graphir.expr import Call, Expr, Function
 from tilewright.graphir.op import Operator
 
+#: Attribute of a group: so many elements of unused memory lie behind each row (the last dimension) of its result.
+ROW_PADDING = "row_padding"
+
 #: Attribute of a group of one operator: the arguments that are computed where the result has them.
 IN_PLACE = "in_place"
 
@@ -22,6 +25,11 @@ def in_place(node: Expr) -> tuple[int, ...]:
     if not (isinstance(node, Call) and isinstance(node.op, Function)):
         return ()
     return tuple(node.op.attrs.get(IN_PLACE, ()))
+
+
+def row_padding(node: Expr) -> int:
+    """Elements of unused memory behind each row of what a call gives; 0 for most calls."""
+    return int(node.op.attrs.get(ROW_PADDING, 0)) if isinstance(node, Call) and isinstance(node.op, Function) else 0
 
 
 def inner_call(node: Call) -> Call:

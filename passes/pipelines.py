@@ -40,6 +40,7 @@ def graph_pipeline(target: Target | None = None) -> Sequential:
             graph.DeadCodeElimination(),
             graph.PlaceParts(),
             graph.FuseOps(),
+            graph.PadRows(),
             graph.HoistLoopInvariant(),
         ],
         name="graph",

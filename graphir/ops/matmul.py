@@ -71,6 +71,9 @@ class matmul(Operator):
         a, b = widened_factors(args, attrs.out_dtype)
         return narrowed_sum(np.asarray(np.matmul(a, b)), args[0], attrs.out_dtype)
 
+    def reads_rows(self, args: Sequence[TensorType], attrs: MatmulAttrs) -> Sequence[int]:
+        return (0,)
+
     def prefer_layout(self, args: Sequence[GraphExpr], attrs: MatmulAttrs, lanes: int) -> LayoutChoice | str:
         a, b = args
         return panels(a, b, "IO", lanes, attrs.out_dtype) if b.ndim == 2 else ""

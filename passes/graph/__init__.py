@@ -15,6 +15,7 @@ from tilewright.passes.graph.infer_type import InferType
 from tilewright.passes.graph.inline_functions import InlineFunctions
 from tilewright.passes.graph.lambda_lift import LambdaLift
 from tilewright.passes.graph.narrow_products import NarrowProducts
+from tilewright.passes.graph.pad_rows import PadRows
 from tilewright.passes.graph.place_parts import PlaceParts
 from tilewright.passes.graph.remove_unused import RemoveUnusedFunctions
 from tilewright.passes.graph.simplify_expr import SimplifyExpr
@@ -38,6 +39,7 @@ __all__ = [
     "InlineFunctions",
     "LambdaLift",
     "NarrowProducts",
+    "PadRows",
     "PlaceParts",
     "RemoveUnusedFunctions",
     "SimplifyExpr",

@@ -33,7 +33,7 @@ import math
 from collections.abc import Sequence
 
 from tilewright.graphir.dims import Dim, estimate, shape_equal
-from tilewright.graphir.expr import Call, Expr, Function, If, Let, Loop, Var
+from tilewright.graphir.expr import Call, Expr, Function, Var
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import Operator
 from tilewright.graphir.parts import IN_PLACE, excess
@@ -46,7 +46,7 @@ from tilewright.passes.config import register_config_option
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass
 from tilewright.passes.graph.dominators import PostDominators
-from tilewright.passes.graph.walk import children_outside_groups, is_primitive
+from tilewright.passes.graph.walk import children_outside_groups, has_control_flow, is_primitive
 from tilewright.passes.registry import register_pass
 
 #: The most operators between the ends of a branching formula that are looked at.
@@ -78,16 +78,12 @@ class PlaceParts(FunctionPass):
         if is_primitive(func):
             return func
         order = post_order(func.body, children_of=children_outside_groups)
-        if any(isinstance(node, (If, Loop, Let)) or _is_inner_function(node) for node in order):
+        if has_control_flow(order):
             return func
         config: PlacePartsConfig = ctx.get_config("graphir.PlaceParts")
         placement = _Placement(order, func.body, config, ctx)
         placement.run()
         return func.with_body(placement.rewrite(func.body)) if placement.found else func
-
-
-def _is_inner_function(node: Expr) -> bool:
-    return isinstance(node, Function) and not is_primitive(node)
 
 
 def _with_epilogues(order: Sequence[Expr], tree: PostDominators) -> set[Expr]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
-from tilewright.graphir.expr import Call, Constant, Expr, Function, GlobalVar, Let, Var
+from tilewright.graphir.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, Loop, Var
 from tilewright.graphir.op import Operator
 from tilewright.graphir.visitor import post_order
 
@@ -93,6 +93,16 @@ def children_outside_groups(node: Expr) -> tuple[Expr, ...]:
     return () if is_primitive(node) else node.children
 
 
+def has_control_flow(order: Iterable[Expr]) -> bool:
+    """Whether, in what :func:`children_outside_groups` leads to, there are branches, loops, lets or functions that are
+    called: what is computed where is then decided when the graph is linearized."""
+    return any(isinstance(node, (If, Loop, Let)) or _is_inner_function(node) for node in order)
+
+
+def _is_inner_function(node: Expr) -> bool:
+    return isinstance(node, Function) and not is_primitive(node)
+
+
 def is_operator_call(node: Expr) -> bool:
     """Whether ``node`` calls an operator (rather than a function)."""
     return isinstance(node, Call) and isinstance(node.op, Operator)
@@ -141,3 +151,26 @@ def map_functions(root: Function, transform: Callable[[Function], Function]) -> 
 def identity(node: Expr) -> Expr:
     """For ``rewrite_graph``: nothing changes but what is known to be rewritten."""
     return node
+
+
+def as_group(call: Call) -> tuple[Function, Sequence[int]]:
+    """A single operator's call as a group of its own: the function, and which of the call's arguments it takes."""
+    assert isinstance(call.op, Operator)
+    params: list[Var] = []
+    args: list[Expr] = []
+    places: list[int] = []
+    inner: list[Expr] = []
+    for number, arg in enumerate(call.args):
+        if isinstance(arg, Constant) and arg.data.size == 1:
+            inner.append(arg)
+            continue
+        if arg in args:
+            inner.append(params[args.index(arg)])
+            continue
+        places.append(number)
+        param = Var(call.op.argument_name(number).replace("[", "_").replace("]", ""), arg.type)
+        params.append(param)
+        args.append(arg)
+        inner.append(param)
+    body = Call(call.op, inner, call.attrs, call.type, call.span)
+    return Function(params, body, attrs={"Primitive": True, "kind": call.op.kind}), places

@@ -13,7 +13,7 @@ from typing import Union
 from tilewright.graphir.dims import Dim, dim_equal, product, symbol
 from tilewright.graphir.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, Loop, Tuple, TupleGetItem, Var
 from tilewright.graphir.module import IRModule
-from tilewright.graphir.parts import IN_PLACE
+from tilewright.graphir.parts import IN_PLACE, ROW_PADDING
 from tilewright.graphir.types import TensorType
 from tilewright.graphir.visitor import post_order
 from tilewright.passes.lower.overwrites import OVERWRITES
@@ -37,6 +37,7 @@ class Value:
             ``temporary`` (in the arena, at ``place``).
         whole: the value in whose memory it lies, if it does not have its own.
         begin: where it begins there: an index for each dimension.
+        row_padding: elements of memory behind each of its rows.
     """
 
     type: TensorType
@@ -45,6 +46,7 @@ class Value:
     place: Place | None = None
     whole: Value | None = None
     begin: tuple[int, ...] = ()
+    row_padding: int = 0
 
     @property
     def owner(self) -> Value:
@@ -143,7 +145,7 @@ def linearize(function: Function, mod: IRModule) -> Program:
     results = _flatten(linearizer.emit(function.body, environment, body))
     outputs: list[Value] = []
     for index, value in enumerate(results):
-        if value.role != "temporary" or value.whole is not None:
+        if value.role != "temporary" or value.whole is not None or value.row_padding:
             value = Value(value.type)
             body.append(Copy(results[index], value))
         value.role, value.index = "output", index
@@ -251,6 +253,8 @@ class _Linearizer:
             shared = self.shared.get(call)
             made: list[Value] = []
             result = _fresh(call.type, made) if shared is None else shared
+            for value in made:
+                value.row_padding = int(callee.attrs.get(ROW_PADDING, 0))
             kernel_call = _kernel_call(callee, [value for arg in args for value in _flatten(arg)], _flatten(result))
             for number, _ in callee.attrs.get(IN_PLACE, ()):
                 if kernel_call.args[number].whole is not shared:

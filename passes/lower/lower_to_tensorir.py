@@ -20,16 +20,17 @@ from collections.abc import Sequence
 from tilewright.graphir.expr import Call, Expr, Function, GlobalVar
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import Operator
-from tilewright.graphir.parts import IN_PLACE
+from tilewright.graphir.parts import IN_PLACE, ROW_PADDING
 from tilewright.graphir.structural import structural_equal, structural_hash
 from tilewright.graphir.visitor import post_order, rewrite
 from tilewright.passes.base import ModulePass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import module_pass
+from tilewright.passes.graph.walk import as_group
 from tilewright.passes.lower.generalize import SizeGeneralizer
 from tilewright.passes.lower.overwrites import OVERWRITES, find_overwrites
 from tilewright.passes.lower.parts import Excess, assemble, find_parts, with_strides
-from tilewright.passes.lower.primitive import as_group, flat_types, lower_primitive
+from tilewright.passes.lower.primitive import flat_types, lower_primitive
 from tilewright.passes.registry import register_pass
 from tilewright.tensorir.stmt import PrimFunc
 
@@ -101,6 +102,8 @@ class _Kernels:
         made = assemble(group, name) if IN_PLACE in group.attrs else lower_primitive(group, name)
         if strides is not None:
             made = with_strides(made, strides)
+            if ROW_PADDING in group.attrs:
+                made = made.with_attr(ROW_PADDING, group.attrs[ROW_PADDING])
         elif overwritten := find_overwrites(made):
             made = made.with_attr(OVERWRITES, overwritten)
         self.made[key] = made

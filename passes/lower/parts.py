@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from tilewright.graphir.dims import Dim, dim_equal, product, simplify
 from tilewright.graphir.expr import Call, Constant, Expr, Function, Var
 from tilewright.graphir.op import Operator
-from tilewright.graphir.parts import IN_PLACE, excess, in_place, inner_call
+from tilewright.graphir.parts import IN_PLACE, excess, in_place, inner_call, row_padding
 from tilewright.graphir.types import TensorType
 from tilewright.graphir.visitor import post_order
 from tilewright.passes.lower.primitive import with_sizes
@@ -30,9 +30,12 @@ Excess = tuple[int, ...]
 
 
 def find_parts(root: Expr) -> dict[Expr, Excess]:
-    """The values in ``root`` that lie in larger ones, not side by side as they would alone, with their excess."""
+    """The values in ``root`` whose rows do not lie side by side, as they lie in larger ones or are padded, with their
+    excess."""
     found: dict[Expr, Excess] = {}
     for node in reversed(post_order(root)):  # a value is known to be a part before its own parts are met
+        if padding := row_padding(node):
+            found[node] = (*[0] * (node.tensor_type.ndim - 1), padding)
         for number in in_place(node):
             assert isinstance(node, Call)
             part = node.args[number]

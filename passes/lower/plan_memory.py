@@ -176,7 +176,9 @@ def _overwritten(call: KernelCall, last: dict[Value, Instruction]) -> Value | No
 
 
 def _bytes(value: Value) -> Dim:
-    return simplify(product(value.type.shape) * value.type.dtype.bytes)
+    """The memory that a value takes."""
+    *outer, last = value.type.shape or (1,)
+    return simplify(product([*outer, last + value.row_padding]) * value.type.dtype.bytes)
 
 
 class _Emitter:
@@ -227,8 +229,9 @@ class _Emitter:
             args = [*map(self._address, values), *map(as_expr, instruction.variables)]
             return Evaluate(Call(f"@{instruction.kernel}", tuple(args), VOID))
         if isinstance(instruction, Copy):
-            if instruction.source.whole is not None and any(
-                excess(instruction.source.type.shape, instruction.source.owner.type.shape)
+            if instruction.source.row_padding or (
+                instruction.source.whole is not None
+                and any(excess(instruction.source.type.shape, instruction.source.owner.type.shape))
             ):
                 raise CodegenError(f"a value of {instruction.source.type} that is to be copied lies in several pieces")
             size = as_expr(_bytes(instruction.source))

@@ -199,26 +199,3 @@ def flat_types(found: Type | None) -> list[TensorType]:
     if isinstance(found, TupleType):
         return [tensor for field in found.fields for tensor in flat_types(field)]
     raise TypeInferenceError(f"expected tensors, found {found}")
-
-
-def as_group(call: Call) -> tuple[Function, Sequence[int]]:
-    """A single operator's call as a group of its own: the function, and which of the call's arguments it takes."""
-    assert isinstance(call.op, Operator)
-    params: list[Var] = []
-    args: list[Expr] = []
-    places: list[int] = []
-    inner: list[Expr] = []
-    for number, arg in enumerate(call.args):
-        if isinstance(arg, Constant) and arg.data.size == 1:
-            inner.append(arg)
-            continue
-        if arg in args:
-            inner.append(params[args.index(arg)])
-            continue
-        places.append(number)
-        param = Var(call.op.argument_name(number).replace("[", "_").replace("]", ""), arg.type)
-        params.append(param)
-        args.append(arg)
-        inner.append(param)
-    body = Call(call.op, inner, call.attrs, call.type, call.span)
-    return Function(params, body, attrs={"Primitive": True, "kind": call.op.kind}), places

@@ -102,6 +102,9 @@ class dense(Operator):
             raise self.error("units", f"{extents['O']}, the rows of weight", attrs.units)
         return TensorType((*data.shape[:-1], units), dtype)
 
+    def reads_rows(self, args: Sequence[TensorType], attrs: DenseAttrs) -> Sequence[int]:
+        return (0,)
+
     def reference(self, args: Sequence[Any], attrs: DenseAttrs) -> Any:
         data, weight = args
         if attrs.weight_layout != "OI":

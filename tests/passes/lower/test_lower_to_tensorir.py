@@ -7,8 +7,9 @@ import pytest
 
 from tilewright import graphir as gi
 from tilewright.graphir.module import IRModule
+from tilewright.passes.graph.walk import as_group
 from tilewright.passes.lower import LowerToTensorIR, lower_to_tensorir
-from tilewright.passes.lower.primitive import as_group, lower_primitive
+from tilewright.passes.lower.primitive import lower_primitive
 from tilewright.tensorir import PrimFunc, interpret
 from tilewright.tensorir.errors import TypeInferenceError, UnsupportedOperatorError
 from tilewright.tensorir.functor import walk

@@ -8,10 +8,12 @@ import pytest
 from tilewright import graphir as gi
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.parts import excess
+from tilewright.passes.graph.walk import as_group
 from tilewright.passes.lower import LowerToTensorIR, PlanMemory
 from tilewright.passes.lower.linearize import KernelCall, is_empty, linearize
 from tilewright.passes.lower.parts import assemble, find_parts, with_strides
-from tilewright.passes.lower.primitive import as_group, lower_primitive
+from tilewright.passes.lower.plan_memory import plan
+from tilewright.passes.lower.primitive import lower_primitive
 from tilewright.tensorir import PrimFunc, interpret, verify
 from tilewright.tensorir.errors import CodegenError, TypeInferenceError
 
@@ -139,3 +141,30 @@ def test_result_that_lies_in_another_value_is_copied() -> None:
     program = linearize(main, lowered)
     assert [value.role for value in program.outputs] == ["output", "output"]
     assert program.outputs[0].whole is None
+
+
+def padded(call: gi.Call, amount: int) -> gi.Call:
+    """``call`` in a group whose result has memory behind each row."""
+    group, places = as_group(call)
+    return gi.Call(group.with_attr("row_padding", amount), [call.args[place] for place in places])
+
+
+def test_padded_rows_take_their_memory_in_all_dimensions_in_front() -> None:
+    x = gi.var("x", shape=(2, 3, 4))
+    rows = padded(gi.tanh(x), 16)
+    assert find_parts(gi.exp(rows)) == {rows: (0, 0, 16)}
+    lowered, main = main_of(gi.exp(gi.sqrt(gi.abs(rows))), x)
+    program = linearize(main, lowered)
+    plan(program)
+    place = program.body[0].results[0].place
+    assert place is not None and place.size == 512  # 2 * 3 * 20 * 4 bytes, and the rest of a line
+    kernels = {key.name: kernel for key, kernel in lowered.functions.items() if isinstance(kernel, PrimFunc)}
+    strides = {name: [[int(str(one)) for one in b.strides] for b in k.buffers] for name, k in kernels.items()}
+    assert strides == {"tanh": [[], [60, 20, 1]], "abs": [[60, 20, 1], []], "sqrt": [[], []], "exp": [[], []]}
+
+
+def test_padded_result_of_the_model_is_an_error_as_it_cannot_be_copied() -> None:
+    x = gi.var("x", shape=(2, 4))
+    lowered, _ = main_of(padded(gi.tanh(x), 16), x)
+    with pytest.raises(CodegenError, match="that is to be copied lies in several pieces"):
+        PlanMemory()(lowered)

@@ -10,7 +10,8 @@ import pytest
 from tilewright import graphir as gi
 from tilewright.graphir.module import IRModule
 from tilewright.passes.context import PassContext
-from tilewright.passes.lower.primitive import as_group, lower_primitive
+from tilewright.passes.graph.walk import as_group
+from tilewright.passes.lower.primitive import lower_primitive
 from tilewright.passes.schedule import ScheduleKernels
 from tilewright.passes.schedule.chained import find_chain, schedule_chained
 from tilewright.passes.schedule.inline import inline_producers

@@ -8,7 +8,8 @@ import pytest
 from tilewright import graphir as gi
 from tilewright.graphir.module import IRModule
 from tilewright.passes import PassContext, Sequential
-from tilewright.passes.lower.primitive import as_group, lower_primitive
+from tilewright.passes.graph.walk import as_group
+from tilewright.passes.lower.primitive import lower_primitive
 from tilewright.passes.schedule import JoinDims
 from tilewright.tensorir import PrimFunc, assert_structural_equal, interpret, parse, verify
 
