@@ -67,14 +67,19 @@ def layer_norm(x: Array, gamma: Array, beta: Array, epsilon: float) -> Array:
     return result
 
 
-def conv2d(x: Array, weight: Array) -> Array:
-    """3x3 with a border of zeros: ``x [n, c, h, w]``, ``weight [o, c, 3, 3]``; one matrix product of shifted images."""
+def conv2d(x: Array, weight: Array, stride: int = 1, groups: int = 1) -> Array:
+    """With a border of zeros that keeps the size at stride 1: ``x [n, c, h, w]``, ``weight [o, c / groups, k, k]`` with
+    odd ``k``; a matrix product of shifted images for each group."""
     n, c, h, w = x.shape
-    padded = np.zeros((n, c, h + 2, w + 2), x.dtype)
-    padded[:, :, 1:-1, 1:-1] = x
-    columns = np.empty((n, c, 3, 3, h, w), x.dtype)
-    for i in range(3):
-        for j in range(3):
-            columns[:, :, i, j] = padded[:, :, i : i + h, j : j + w]
-    result: Array = weight.reshape(len(weight), -1) @ columns.reshape(n, c * 9, h * w)
-    return result.reshape(n, len(weight), h, w)
+    filters, _, k, _ = weight.shape
+    border = k // 2
+    padded = np.zeros((n, c, h + 2 * border, w + 2 * border), x.dtype)
+    padded[:, :, border : border + h, border : border + w] = x
+    rows, columns = (h - 1) // stride + 1, (w - 1) // stride + 1
+    patches = np.empty((n, c, k, k, rows, columns), x.dtype)
+    for i in range(k):
+        for j in range(k):
+            patches[:, :, i, j] = padded[:, :, i : i + h : stride, j : j + w : stride]
+    patches = patches.reshape(n, groups, c // groups * k * k, rows * columns)
+    result: Array = weight.reshape(groups, filters // groups, -1) @ patches
+    return result.reshape(n, filters, rows, columns)
