@@ -53,8 +53,8 @@ class _Panel(NamedTuple):
     """What an iteration of the loop ``outer`` reads of ``buffer``.
 
     Attributes:
-        first: the place of its first element (for one iteration of the loops ``fixed``).
-        size: how many elements lie between it and the next one.
+        following: the place of the first element of the next one (for one iteration of the loops ``fixed``).
+        size: how many elements it has.
         sharing: so many neighbouring iterations of ``outer`` read the same.
         repeated: the loops that read it again, outermost first.
         fixed: loops that walk through it in larger steps than ``size``, outermost first.
@@ -62,7 +62,7 @@ class _Panel(NamedTuple):
     """
 
     buffer: Buffer
-    first: Expr
+    following: Expr
     size: int
     outer: For
     sharing: int
@@ -145,18 +145,20 @@ class _Prefetcher(ScopedMutator):
         if outer is None or not all(_is_walked(loop, bases) for loop in nest):
             return None
         sharing, size = self._advance(bases, outer.var)
-        distances = [self.simplify(base - bases[0]) for base in bases]
-        if size <= 0 or not all(isinstance(distance, IntImm) for distance in distances):
+        distances = [distance.value for base in bases if isinstance(distance := self.simplify(base - bases[0]), IntImm)]
+        if len(distances) < len(bases):
             return None
-        first = min(zip(distances, bases, strict=True), key=lambda pair: int(str(pair[0])))[1]
-        for count in range(1, len(nest) + 1):
-            walked = nest[-count:]
-            steps = math.prod(int(str(loop.extent)) for loop in walked)
-            if size <= 2 * steps * sum(widths):
-                break
-        else:
-            return None  # a small part of what lies between two panels
-        fixed = nest[:-count]
+        first = bases[distances.index(min(distances))]
+        following = first + size
+        walked = _walked(nest, size, sum(widths))
+        if not walked and repeated:  # panels out of order, or with others between them; each may lie in one piece
+            size = self._span(first, nest) + max(distances) - min(distances) + widths[-1]
+            following = substitute(first, {outer.var: outer.var + sharing})
+            walked = _walked(nest, size, sum(widths))
+        if not walked:
+            return None
+        fixed = nest[: -len(walked)]
+        steps = math.prod(int(str(loop.extent)) for loop in walked)
         if not repeated and 0 < known_bytes(buffer) <= self.cache // 2:
             return None  # what was written last, or read for the tiles beside these
         if not repeated:
@@ -171,12 +173,16 @@ class _Prefetcher(ScopedMutator):
             if not apart or again != (0 if narrow else 1):
                 return None
         start: dict[Var, Expr] = {loop.var: loop.min for loop in walked}
-        return _Panel(buffer, substitute(first, start), size, outer, sharing, repeated, fixed, walked)
+        return _Panel(buffer, substitute(following, start), size, outer, sharing, repeated, fixed, walked)
 
     def _step(self, place: Expr, var: Var) -> int:
         """How far ``place`` moves with each step of ``var``; zero if that is not always the same."""
         move = self.simplify(substitute(place, {var: var + 1}) - place)
         return move.value if isinstance(move, IntImm) else 0
+
+    def _span(self, place: Expr, nest: list[For]) -> int:
+        """How far it is from the least to the greatest ``place`` in a nest."""
+        return sum(abs(self._step(place, loop.var)) * (int(str(loop.extent)) - 1) for loop in nest)
 
     def _least_step(self, place: Expr, var: Var) -> int:
         """How far ``place`` moves at least with each step of ``var``, if all sizes that are not known are positive:
@@ -238,7 +244,7 @@ class _Prefetcher(ScopedMutator):
         else:  # a line in each step of the first tiles, however many there are
             total, fraction = line, 0
             offset = minimum(tile * (steps * line), panel.size) + position(as_expr(0), panel.walked) * line
-        place = cast(INT64, panel.first) + panel.size + offset
+        place = cast(INT64, panel.following) + offset
         self.ctx.remark(
             f"fetches what the next iteration of {panel.outer.var.name} reads of {panel.buffer.name}", "applied"
         )
@@ -263,6 +269,17 @@ class _Replaced(Mutator):
 
     def mutate_BinaryOp(self, op: BinaryOp) -> Expr:
         return self.var if str(op) == self.text else self.generic_mutate(op)
+
+
+def _walked(nest: list[For], size: int, width: int) -> list[For]:
+    """The innermost loops of a nest that walk through ``size`` elements, reading ``width`` in each step; none if all of
+    them together read only a small part."""
+    steps = 1
+    for count, loop in enumerate(reversed(nest), 1):
+        steps *= int(str(loop.extent))
+        if 0 < size <= 2 * steps * width:
+            return nest[-count:]
+    return []
 
 
 def _is_walked(loop: For, bases: list[Expr]) -> bool:
