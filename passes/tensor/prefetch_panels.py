@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from tilewright.graphir.dims import estimate
 from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import PassContext
@@ -45,6 +46,9 @@ _PRECISION = 16
 #: Smaller panels are there before they could be fetched, and smaller operands are left in a cache by what made them.
 LEAST_PANEL, LEAST_OPERAND = 2 << 10, 64 << 10
 
+#: What a size that is not known is taken for where two formulas are compared.
+_TYPICAL = 224
+
 #: An element of at most so many bytes is one number for all lanes of a vector, or a few that are added together.
 NARROW = 8
 
@@ -65,7 +69,7 @@ class _Panel(NamedTuple):
     following: Expr
     size: int
     outer: For
-    sharing: int
+    sharing: Expr
     repeated: list[For]
     fixed: list[For]
     walked: list[For]
@@ -153,6 +157,7 @@ class _Prefetcher(ScopedMutator):
         walked = _walked(nest, size, sum(widths))
         if not walked and repeated:  # panels out of order, or with others between them; each may lie in one piece
             size = self._span(first, nest) + max(distances) - min(distances) + widths[-1]
+            sharing = _sharing(bases, outer.var)
             following = substitute(first, {outer.var: outer.var + sharing})
             walked = _walked(nest, size, sum(widths))
         if not walked:
@@ -204,19 +209,19 @@ class _Prefetcher(ScopedMutator):
             found.insert(0, loop)
         return found
 
-    def _advance(self, bases: list[Expr], var: Var) -> tuple[int, int]:
+    def _advance(self, bases: list[Expr], var: Var) -> tuple[Expr, int]:
         """How many neighbouring values of ``var`` have the same panel (one, if that is not known), and how far apart
         two panels are: zero if they are not equally far."""
         quotients = {str(node): node for base in bases for node in walk(base) if _is_quotient(node, var)}
-        sharing, panel = 1, var
+        sharing, panel = as_expr(1), var
         if len(quotients) == 1:
             ((text, quotient),) = quotients.items()
             assert isinstance(quotient, BinaryOp)
-            sharing = quotient.b.value if isinstance(quotient.b, IntImm) else 1
+            sharing = quotient.b if isinstance(quotient.b, IntImm) else sharing
             panel = Var("panel", quotient.dtype)
             bases = [_Replaced(text, panel).mutate(base) for base in bases]
             if any(uses_var(base, {var}) for base in bases):
-                return 1, 0
+                return as_expr(1), 0
         moves = {self._step(base, panel) for base in bases}
         return sharing, moves.pop() if len(moves) == 1 else 0
 
@@ -227,7 +232,7 @@ class _Prefetcher(ScopedMutator):
         if not LEAST_PANEL <= parts * panel.size * element <= self.cache // 2:
             return []
         steps = math.prod(int(str(loop.extent)) for loop in panel.walked)
-        tiles: Expr = as_expr(panel.sharing)
+        tiles = panel.sharing
         tile = position((panel.outer.var - panel.outer.min) % panel.sharing, panel.repeated)
         for loop in panel.repeated:
             tiles = self.simplify(tiles * cast(INT64, loop.extent))
@@ -269,6 +274,18 @@ class _Replaced(Mutator):
 
     def mutate_BinaryOp(self, op: BinaryOp) -> Expr:
         return self.var if str(op) == self.text else self.generic_mutate(op)
+
+
+def _sharing(bases: list[Expr], var: Var) -> Expr:
+    """How many neighbouring values of ``var`` have the same panel, where panels are visited in any order: as many as
+    the least divisor says, if only quotients of ``var`` tell where a panel is."""
+    quotients = [node for base in bases for node in walk(base) if _is_quotient(node, var)]
+    divisors = {str(node): node.b for node in quotients if isinstance(node, BinaryOp) and node.a is var}
+    for text in divisors:
+        bases = [_Replaced(text, Var("panel", var.dtype)).mutate(base) for base in bases]
+    if not divisors or any(uses_var(base, {var}) for base in bases):
+        return as_expr(1)
+    return min(divisors.values(), key=lambda divisor: estimate(divisor, _TYPICAL))
 
 
 def _walked(nest: list[For], size: int, width: int) -> list[For]:

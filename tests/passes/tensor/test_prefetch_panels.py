@@ -95,6 +95,18 @@ def test_panels_may_lie_anywhere(rewrites: Any, place: str, fetched: str) -> Non
     rewrites(fetch, before, before.replace("range(256) {\n", f"range(256) {{\nprefetch(W[{fetched}])\n"))
 
 
+def test_an_unknown_number_of_tasks_may_share_panels_that_lie_anywhere(rewrites: Any) -> None:
+    place = "o // n % 4 * 16384 + o // (n * 4) * 4096"
+    before = changed(
+        ("o * 4096", place),
+        ("65536", "262144"),
+        ("C: Buffer[(2048,), float32]", "C: Buffer[(2048,), float32], n: int64"),
+    )
+    following = "(o + n) // n % 4 * 16384 + (o + n) // (n * 4) * 4096"
+    fetched = f"{following} + k * 16 + min(o % n * 65536 + t * 4096, 4096)"
+    rewrites(fetch, before, before.replace("range(256) {\n", f"range(256) {{\nprefetch(W[{fetched}])\n"))
+
+
 def test_a_number_of_steps_that_does_not_divide_the_panel_fetches_little_more(rewrites: Any) -> None:
     before = changed(("range(16)", "range(20)"), ("(4096,)", "(5120,)"), ("(2048,)", "(2560,)"), ("o * 128", "o * 160"))
     fetched = "prefetch(W[o * 4096 + t * 288 + k + k // 8 + 4096])\n"  # 18 / 16 of 3,840 are 4,320
