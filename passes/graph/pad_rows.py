@@ -72,11 +72,7 @@ class PadRows(FunctionPass):
         for node in order:
             for child in children_outside_groups(node):
                 users.setdefault(child, []).append(node)
-        padded = {
-            node
-            for node in order
-            if node is not func.body and _is_computed(node) and _needs_padding(node, users.get(node, ()), config)
-        }
+        padded = {node for node in order if _is_computed(node) and _needs_padding(node, users.get(node, ()), config)}
         if not padded:
             return func
 

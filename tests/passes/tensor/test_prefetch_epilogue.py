@@ -120,6 +120,11 @@ def test_what_is_read_in_some_cases_only_is_not_fetched(rewrites: Any) -> None:
     rewrites(fetch, before, before)
 
 
+def test_places_that_are_read_from_memory_are_not_read_before_their_time(rewrites: Any) -> None:
+    before = without(("X[ramp(t * 2048", "X[ramp(I[t] * 2048"), ("W: Buffer", "I: Buffer[(128,), int64], W: Buffer"))
+    rewrites(fetch, before, before)
+
+
 def test_the_numba_target_keeps_its_loops(rewrites: Any) -> None:
     rewrites(functools.partial(prefetch_epilogue, target=Target("numba")), without(), without())
 
