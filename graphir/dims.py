@@ -166,7 +166,11 @@ def product(dims: Iterable[Dim]) -> Dim:
     return simplify(result)
 
 
-def estimate(dim: Dim, each: int) -> int:
+#: What a symbolic dimension is taken for where a choice needs a number.
+TYPICAL = 224
+
+
+def estimate(dim: Dim, each: int = TYPICAL) -> int:
     """A dimension with ``each`` in place of every symbolic variable, for choices that need a number."""
     if isinstance(dim, int):
         return dim

@@ -14,6 +14,9 @@ from tilewright.tensorir.cores import default_threads
 from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.processors import dot_products, features_of
 
+#: What a cache reads and writes at once, in bytes, on all processors that code is generated for.
+CACHE_LINE = 64
+
 KINDS = ("llvm", "numba")
 
 

@@ -24,7 +24,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-from tilewright.graphir.dims import estimate
+from tilewright.graphir.dims import TYPICAL, estimate
 from tilewright.graphir.expr import Call, Expr, Function
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import Operator
@@ -38,9 +38,7 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass
 from tilewright.passes.graph.walk import as_group, children_outside_groups, has_control_flow, is_primitive
 from tilewright.passes.registry import register_pass
-
-#: Bytes of a cache line.
-_LINE = 64
+from tilewright.tensorir.target import CACHE_LINE
 
 
 @register_config_option("graphir.PadRows")
@@ -52,7 +50,7 @@ class PadRowsConfig:
         default=4096, metadata={"doc": "bytes between lines that lie in the same place of the first cache"}
     )
     least_rows: int = dataclasses.field(default=8, metadata={"doc": "matrices of fewer rows are left alone"})
-    unknown: int = dataclasses.field(default=224, metadata={"doc": "what a symbolic dimension is taken for"})
+    unknown: int = dataclasses.field(default=TYPICAL, metadata={"doc": "what a symbolic dimension is taken for"})
 
 
 @register_pass
@@ -85,7 +83,7 @@ class PadRows(FunctionPass):
             if not isinstance(group, Function):
                 group, places = as_group(new)
                 args = tuple(new.args[place] for place in places)
-            padded_group = group.with_attr(ROW_PADDING, _LINE // new.dtype.bytes)
+            padded_group = group.with_attr(ROW_PADDING, CACHE_LINE // new.dtype.bytes)
             return Call(padded_group, args, None, new.type, new.span)
 
         return func.with_body(rewrite(func.body, change))
@@ -104,7 +102,7 @@ def _needs_padding(node: Expr, users: Sequence[Expr], config: PadRowsConfig) -> 
     """Whether the rows of a tensor get into each other's way in a kernel that reads several of them at once, and only
     kernels read it."""
     found = node.tensor_type
-    if found.ndim < 2 or not isinstance(found.shape[-1], int) or found.dtype.bytes > _LINE:
+    if found.ndim < 2 or not isinstance(found.shape[-1], int) or found.dtype.bytes > CACHE_LINE:
         return False
     size = found.shape[-1] * found.dtype.bytes
     rows = math.prod(estimate(extent, config.unknown) for extent in found.shape[:-1])

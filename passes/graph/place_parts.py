@@ -32,7 +32,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-from tilewright.graphir.dims import Dim, estimate, shape_equal
+from tilewright.graphir.dims import TYPICAL, Dim, estimate, shape_equal
 from tilewright.graphir.expr import Call, Expr, Function, Var
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import Operator
@@ -65,7 +65,7 @@ class PlacePartsConfig:
     most_border: float = dataclasses.field(
         default=0.1, metadata={"doc": "elements of a border at most, relative to those that it goes around"}
     )
-    unknown: int = dataclasses.field(default=224, metadata={"doc": "what a symbolic dimension is taken for"})
+    unknown: int = dataclasses.field(default=TYPICAL, metadata={"doc": "what a symbolic dimension is taken for"})
 
 
 @register_pass

@@ -24,7 +24,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from tilewright.graphir.dims import estimate
+from tilewright.graphir.dims import TYPICAL, estimate
 from tilewright.graphir.expr import Call, Constant, Expr, Function
 from tilewright.graphir.layout import parse_layout
 from tilewright.graphir.module import IRModule
@@ -51,7 +51,7 @@ class WinogradConfig:
     gflops: float = dataclasses.field(default=200.0, metadata={"doc": "10^9 floating-point operations a second"})
     memory: float = dataclasses.field(default=30.0, metadata={"doc": "10^9 bytes a second from memory"})
     cache: float = dataclasses.field(default=60.0, metadata={"doc": "10^9 bytes a second from and to the last cache"})
-    unknown: int = dataclasses.field(default=224, metadata={"doc": "what a symbolic height or width is taken for"})
+    unknown: int = dataclasses.field(default=TYPICAL, metadata={"doc": "what a symbolic height or width is taken for"})
 
 
 @register_pass

@@ -14,8 +14,6 @@ import functools
 from tilewright.graphir.dims import Dim, DimTable, estimate
 from tilewright.tensorir.expr import Expr, maximum
 
-#: What a symbolic dimension is taken for where sizes are compared.
-_TYPICAL = 224
 #: A value takes a slot that is at most so many times as large, or as small, as it is.
 _FAR = 4
 
@@ -68,7 +66,7 @@ class ArenaAllocator:
         if isinstance(size, int):
             return self._allocate_static(max(ALIGNMENT, -(-size // ALIGNMENT) * ALIGNMENT))
         canonical = self._sizes.canonical(size)  # equal sizes are one object
-        typical = estimate(canonical, _TYPICAL)
+        typical = estimate(canonical)
         slot = self._free_slot(canonical, typical)
         if slot is None:
             slot = Slot([canonical], len(self.slots), typical)

@@ -27,14 +27,14 @@ from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
-from tilewright.passes.tensor.prefetch_panels import LINE, known_bytes, large_operands, position
+from tilewright.passes.tensor.prefetch_panels import known_bytes, large_operands, position
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.dtype import VOID
 from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, IntImm, Ramp, Var, as_expr, minimum
 from tilewright.tensorir.functor import accesses_buffers, loads_and_stores, substitute, walk_statements
 from tilewright.tensorir.stmt import Evaluate, For, IfThenElse, LetStmt, PrimFunc, SeqStmt, Stmt, sequence
-from tilewright.tensorir.target import Target
+from tilewright.tensorir.target import CACHE_LINE, Target
 
 #: Lines are fetched in the first part of a sum: what comes last has a way to go.
 _SOON = 3, 4
@@ -68,7 +68,7 @@ class _Prefetcher(ScopedMutator):
             known = [distance.value for distance in distances if isinstance(distance, IntImm)]
             if len(known) < len(places):
                 continue
-            lines = list(_lines(sorted(known), LINE // buffer.dtype.bytes))
+            lines = list(_lines(sorted(known), CACHE_LINE // buffer.dtype.bytes))
             if not 1 < len(lines) <= soon:
                 continue
             each = 1 << int(math.log2(soon // len(lines)))

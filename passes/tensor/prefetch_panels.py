@@ -35,19 +35,13 @@ from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Expr, I
 from tilewright.tensorir.functor import Mutator, loads_and_stores, substitute, uses_var, walk, walk_statements
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import Evaluate, For, LetStmt, PrimFunc, Stmt, sequence
-from tilewright.tensorir.target import Target
-
-#: What a cache reads at once, in bytes.
-LINE = 64
+from tilewright.tensorir.target import CACHE_LINE, Target
 
 #: How much an iteration fetches is rounded up to this precision: what is behind the next panel is not needed yet.
 _PRECISION = 16
 
 #: Smaller panels are there before they could be fetched, and smaller operands are left in a cache by what made them.
 LEAST_PANEL, LEAST_OPERAND = 2 << 10, 64 << 10
-
-#: What a size that is not known is taken for where two formulas are compared.
-_TYPICAL = 224
 
 #: An element of at most so many bytes is one number for all lanes of a vector, or a few that are added together.
 NARROW = 8
@@ -170,7 +164,7 @@ class _Prefetcher(ScopedMutator):
             # The machine's own prefetching sees vectors that are read once; the rows of a tile it sees too late, and
             # while what was read is read again, it sees nothing.
             place = buffer, outer.var
-            narrow = max(widths) * buffer.dtype.bytes <= NARROW and size * buffer.dtype.bytes < LINE * steps
+            narrow = max(widths) * buffer.dtype.bytes <= NARROW and size * buffer.dtype.bytes < CACHE_LINE * steps
             again = self.reads.setdefault(place, 0)
             self.reads[place] += 1
             # Windows that overlap would fetch the same, and those with gaps what nobody reads.
@@ -236,7 +230,7 @@ class _Prefetcher(ScopedMutator):
         tile = position((panel.outer.var - panel.outer.min) % panel.sharing, panel.repeated)
         for loop in panel.repeated:
             tiles = self.simplify(tiles * cast(INT64, loop.extent))
-        line = LINE // element
+        line = CACHE_LINE // element
         if isinstance(tiles, IntImm):
             times, fraction = tiles.value * steps, 0
             soon = times * 3 // 4  # what comes last has a way to go
@@ -285,7 +279,7 @@ def _sharing(bases: list[Expr], var: Var) -> Expr:
         bases = [_Replaced(text, Var("panel", var.dtype)).mutate(base) for base in bases]
     if not divisors or any(uses_var(base, {var}) for base in bases):
         return as_expr(1)
-    return min(divisors.values(), key=lambda divisor: estimate(divisor, _TYPICAL))
+    return min(divisors.values(), key=estimate)
 
 
 def _walked(nest: list[For], size: int, width: int) -> list[For]:

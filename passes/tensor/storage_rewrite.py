@@ -32,8 +32,7 @@ from tilewright.tensorir.errors import VerifyError
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, Var, const
 from tilewright.tensorir.functor import Mutator, free_vars, walk
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, PrimFunc, SeqStmt, Stmt, sequence
-
-CACHE_LINE = 64
+from tilewright.tensorir.target import CACHE_LINE
 
 
 @register_config_option("tensorir.StorageRewrite")
