@@ -9,13 +9,19 @@ from tilewright.passes.decorators import function_pass, module_pass, primfunc_pa
 from tilewright.passes.diagnostics import Remark
 from tilewright.passes.info import PassInfo
 from tilewright.passes.instrument import PassInstrument, pass_instrument
+from tilewright.passes.instruments.memory import PassMemoryInstrument
+from tilewright.passes.instruments.printing import (
+    DumpIR,
+    PassPrintingInstrument,
+    PrintAfterAll,
+    PrintBeforeAll,
+    PrintIR,
+)
+from tilewright.passes.instruments.timing import PassTimingInstrument
 from tilewright.passes.location import set_ir_function, set_ir_location
-from tilewright.passes.memory import PassMemoryInstrument
-from tilewright.passes.printing import DumpIR, PassPrintingInstrument, PrintAfterAll, PrintBeforeAll, PrintIR
 from tilewright.passes.registry import get_pass, list_passes, register_pass, unregister_pass
 from tilewright.passes.sequential import Sequential
 from tilewright.passes.spans import Span, SpanRecorder
-from tilewright.passes.timing import PassTimingInstrument
 
 __all__ = [
     "SKIP_OPTIMIZATION",

@@ -1,16 +1,16 @@
-"""Spans: what took how long, inside what. The data model that profiles of passes and of compiled models share.
+"""Spans: what took how long, inside what. The data model that reports on passes and on compiled models share.
 
 A ``Span`` is one stretch of time with a name, attributes and the spans inside it; a ``SpanRecorder`` opens and closes
-them. All times are seconds (``time.perf_counter``), starts count from the recorder's making. The trace format is the
-Trace Event Format that chrome://tracing and Perfetto read, in its JSON form with complete ("X") events.
+them. All times are seconds (``time.perf_counter``), starts count from the recorder's making. :mod:`.span_report` shows
+and exports them.
 """
 
 from __future__ import annotations
 
-import json
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,16 +55,17 @@ class Span:
         for child in list(self.children):
             yield from child.walk(depth + 1)
 
-    def as_dict(self, now: float) -> dict[str, Any]:
-        """The span as plain data, with ``duration`` and ``self`` in seconds."""
+    def as_dict(self, now: float, whole: float) -> dict[str, Any]:
+        """The span as plain data, with ``duration`` and ``self`` in seconds, and its share of ``whole`` seconds."""
         return {
             "name": self.name,
             "start": self.start,
             "duration": self.elapsed(now),
             "self": self.self_time(now),
+            "share": self.elapsed(now) / whole if whole else 0.0,
             "status": self.status,
             "attributes": dict(self.attributes),
-            "children": [child.as_dict(now) for child in list(self.children)],
+            "children": [child.as_dict(now, whole) for child in list(self.children)],
         }
 
 
@@ -86,6 +87,15 @@ class SpanRecorder:
         self.roots = []
         self._local = threading.local()
         self._origin = self._clock()
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """The clock stands still inside the ``with`` block: what is done to observe is no part of what is observed."""
+        start = self._clock()
+        try:
+            yield
+        finally:
+            self._origin += self._clock() - start
 
     def open(self, name: str, **attributes: Any) -> Span:
         """Open a span inside the innermost open one of this thread."""
@@ -110,63 +120,8 @@ class SpanRecorder:
         while self.close(status) is not None:
             pass
 
-    def total(self) -> float:
-        """Seconds inside root spans."""
-        now = self.now()
-        return sum(span.elapsed(now) for span in list(self.roots))
-
     def _stack(self) -> list[Span]:
         stack: list[Span] | None = getattr(self._local, "stack", None)
         if stack is None:
             stack = self._local.stack = []
         return stack
-
-
-def chrome_trace(spans: Iterable[Span], now: float, category: str) -> str:
-    """JSON text for chrome://tracing and Perfetto; an open span reaches to ``now``."""
-    threads: dict[int, int] = {}
-    events = [
-        {
-            "name": span.name,
-            "cat": category,
-            "ph": "X",
-            "ts": span.start * 1e6,  # microseconds
-            "dur": span.elapsed(now) * 1e6,
-            "pid": 1,
-            "tid": threads.setdefault(span.thread, len(threads) + 1),
-            "args": {"status": span.status, **span.attributes},
-        }
-        for root in spans
-        for _, span in root.walk()
-    ]
-    return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"})
-
-
-def format_seconds(seconds: float) -> str:
-    """A duration with a unit that suits it: ``1.234 s``, ``12.345 ms``, ``0.7 us``."""
-    if seconds >= 1.0:
-        return f"{seconds:.3f} s"
-    return f"{seconds * 1e3:.3f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.1f} us"
-
-
-def format_bytes(count: int | None) -> str:
-    """A signed number of bytes with a unit that suits it: ``+1.5 MiB``; ``-`` if unknown."""
-    if count is None:
-        return "-"
-    size = float(count)
-    for unit in ("B", "KiB", "MiB"):
-        if abs(size) < 1024:
-            return f"{size:+.0f} B" if unit == "B" else f"{size:+.1f} {unit}"
-        size /= 1024
-    return f"{size:+.1f} GiB"
-
-
-def table(header: list[str], rows: list[list[str]]) -> str:
-    """Aligned text: the first column to the left, the others to the right, a line under the header."""
-    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
-
-    def line(row: list[str]) -> str:
-        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-        return "  ".join(cells).rstrip()
-
-    return "\n".join([line(header), "-" * (sum(widths) + 2 * (len(widths) - 1)), *(line(row) for row in rows)])

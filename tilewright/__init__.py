@@ -11,7 +11,7 @@ from tilewright import passes as passes
 from tilewright import tensorir as tensorir
 from tilewright.graphir.module import IRModule
 from tilewright.passes.context import PassContext
-from tilewright.passes.timing import PassTimingInstrument
+from tilewright.passes.instruments.timing import PassTimingInstrument
 from tilewright.runtime.build import build
 from tilewright.runtime.executable import Executable
 from tilewright.tensorir.errors import TilewrightError

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tilewright import graphir as gi
 from tilewright.graphir.module import IRModule
 from tilewright.passes import (
     Pass,
@@ -20,8 +21,8 @@ from tilewright.passes import (
     SpanRecorder,
     module_pass,
 )
-from tilewright.passes.memory import resident_bytes
-from tilewright.passes.spans import format_bytes, format_seconds
+from tilewright.passes.instruments.memory import resident_bytes
+from tilewright.passes.tables import format_bytes, format_seconds
 
 
 def sleeping(name: str, seconds: float = 0.0, fails: bool = False) -> Pass:
@@ -57,12 +58,49 @@ def test_render_shows_each_pass_indented_under_its_pipeline(mod: IRModule) -> No
     with PassContext(instruments=[timing]):
         Sequential([sleeping("A", 0.002)], name="S")(mod)
     lines = timing.render().splitlines()
-    assert lines[0].split() == ["pass", "total", "self", "share"]
+    assert lines[0].split() == ["pass", "total", "self", "share", "size", "before", "after"]
     assert lines[2].startswith("S ")
     assert lines[3].startswith("  A ")
-    assert lines[2].endswith("100.0 %")
+    assert lines[2].split()[5:] == ["100.0", "%", "0", "0"]
     assert lines[-1].startswith("all ")
     assert " ms" in lines[3]
+
+
+def test_the_flat_list_sums_the_runs_of_a_pass_and_begins_with_the_most_time_of_its_own(mod: IRModule) -> None:
+    timing = PassTimingInstrument()
+    with PassContext(instruments=[timing]):
+        Sequential([sleeping("A", 0.002), sleeping("B", 0.02), sleeping("A", 0.002)], name="S")(mod)
+    b, a, s = timing.flat()
+    assert [(total.name, total.runs) for total in (b, a, s)] == [("B", 1), ("A", 2), ("S", 1)]
+    assert a.total == a.self_time == pytest.approx(sum(child.elapsed(0) for child in timing.spans[0].children[::2]))
+    assert s.total == pytest.approx(timing.total())
+    assert sum(total.share for total in (b, a, s)) == pytest.approx(1)
+    lines = timing.render("flat").splitlines()
+    assert [line.split()[0] for line in lines[2:]] == ["B", "A", "S", "all"]
+
+
+def test_a_pipeline_in_one_of_its_name_counts_its_time_once(mod: IRModule) -> None:
+    timing = PassTimingInstrument()
+    with PassContext(instruments=[timing]):
+        Sequential([Sequential([sleeping("A", 0.002)], name="S")], name="S")(mod)
+    totals = {total.name: total for total in timing.flat()}
+    assert totals["S"].runs == 2
+    assert totals["S"].total == pytest.approx(timing.total())
+
+
+def test_the_size_is_that_of_graphs_and_loop_nests_before_and_after(mixed_mod: IRModule) -> None:
+    @module_pass(opt_level=0, name="Grow")
+    def grow(mod: IRModule, ctx: Any) -> IRModule:
+        x = gi.var("x", shape=(4,), dtype="float32")
+        return mod.with_functions({mod.get_global_var("main"): gi.Function([x], gi.nn.relu(x) + x)})
+
+    timing = PassTimingInstrument()
+    with PassContext(instruments=[timing]):
+        grow(mixed_mod)
+    (span,) = timing.spans
+    # One statement of the loop nest; then relu and add as well.
+    assert (span.attributes["size_before"], span.attributes["size_after"]) == (1, 3)
+    assert timing.flat()[0].growth == 2
 
 
 def test_it_is_readable_while_a_pass_is_running(mod: IRModule) -> None:
@@ -137,7 +175,7 @@ def test_it_keeps_what_it_measured_until_reset(mod: IRModule) -> None:
             sleeping("A")(mod)
     assert len(timing.spans) == 2
     timing.reset()
-    assert timing.as_dict() == {"total": 0, "spans": []}
+    assert (timing.as_dict()["total"], timing.as_dict()["spans"]) == (0, [])
     assert "all" in timing.render()
 
 
@@ -153,7 +191,7 @@ def test_the_chrome_trace_has_one_complete_event_for_each_pass_in_microseconds(m
     with PassContext(instruments=[timing]):
         Sequential([sleeping("A", 0.01)], name="S")(mod)
     outer, inner = json.loads(timing.to_chrome_trace())["traceEvents"]
-    assert (outer["name"], inner["name"], inner["ph"], inner["cat"]) == ("S", "A", "X", "pass")
+    assert (outer["name"], inner["name"], inner["ph"], inner["cat"]) == ("S", "A", "X", "passes")
     assert 1e4 <= inner["dur"] <= outer["dur"] < 5e6
     assert outer["ts"] <= inner["ts"]
     assert outer["ts"] + outer["dur"] >= inner["ts"] + inner["dur"]

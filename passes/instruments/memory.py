@@ -7,14 +7,16 @@ with passes on several threads at a time the numbers mix.
 
 from __future__ import annotations
 
-import json
 import os
 import tracemalloc
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tilewright.passes.instrument import PassInstrument
-from tilewright.passes.spans import FAILED, OK, Span, SpanRecorder, chrome_trace, format_bytes, table
+from tilewright.passes.span_report import SpanReport
+from tilewright.passes.spans import FAILED, OK, Span, SpanRecorder
+from tilewright.passes.tables import format_bytes
 
 if TYPE_CHECKING:
     from tilewright.graphir.module import IRModule
@@ -32,7 +34,7 @@ def resident_bytes() -> int | None:
         return None
 
 
-class PassMemoryInstrument(PassInstrument):
+class PassMemoryInstrument(PassInstrument, SpanReport):
     """Measures the memory of passes; may be read during and after the context, and after a pass that failed.
 
     Each span of a pass has the attributes ``allocated`` (bytes that Python holds more than before it), ``peak`` (the
@@ -41,6 +43,9 @@ class PassMemoryInstrument(PassInstrument):
     left.
     """
 
+    kind = "memory"
+    header = ("pass", "allocated", "peak", "resident")
+
     def __init__(self) -> None:
         self._recorder = SpanRecorder()
         self._started_tracing = False
@@ -48,8 +53,10 @@ class PassMemoryInstrument(PassInstrument):
 
     @property
     def spans(self) -> list[Span]:
-        """The outermost spans, in order."""
         return list(self._recorder.roots)
+
+    def now(self) -> float:
+        return self._recorder.now()
 
     def reset(self) -> None:
         """Forget what was measured."""
@@ -93,28 +100,8 @@ class PassMemoryInstrument(PassInstrument):
             span.attributes["peak"] = peak - measurement.start
             span.attributes["resident"] = resident - measurement.resident if known else None  # type: ignore[operator]
 
-    def render(self) -> str:
-        """The tree as text: each pass with what it kept, its peak and the growth of the process."""
-        rows = []
-        for root in self.spans:
-            for depth, span in root.walk():
-                status = "" if span.status == OK else f"  ({span.status})"
-                numbers = [format_bytes(span.attributes.get(key)) for key in ("allocated", "peak", "resident")]
-                rows.append(["  " * depth + span.name + status, *numbers])
-        return table(["pass", "allocated", "peak", "resident"], rows)
-
-    def as_dict(self) -> dict[str, Any]:
-        """``{"spans": [{name, start, duration, self, status, attributes, children}]}``, sizes in bytes."""
-        now = self._recorder.now()
-        return {"spans": [span.as_dict(now) for span in self.spans]}
-
-    def to_json(self, indent: int | None = 2) -> str:
-        """``as_dict`` as JSON text."""
-        return json.dumps(self.as_dict(), indent=indent)
-
-    def to_chrome_trace(self) -> str:
-        """JSON text for chrome://tracing and Perfetto."""
-        return chrome_trace(self.spans, self._recorder.now(), "pass memory")
+    def cells(self, span: Span, now: float, whole: float) -> Sequence[str]:
+        return [format_bytes(span.attributes.get(key)) for key in ("allocated", "peak", "resident")]
 
 
 class _Measurement:

@@ -1,0 +1,155 @@
+"""``PassTimingInstrument``: how long each pass took, as a tree of pipelines and the passes in them, and as a list."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tilewright.passes.instrument import PassInstrument
+from tilewright.passes.instruments.sizes import ModuleSizes
+from tilewright.passes.span_report import SpanReport
+from tilewright.passes.spans import FAILED, OK, Span, SpanRecorder
+from tilewright.passes.tables import format_seconds, table
+
+if TYPE_CHECKING:
+    from tilewright.graphir.module import IRModule
+    from tilewright.passes.info import PassInfo
+
+
+@dataclasses.dataclass
+class PassTotal:
+    """All runs of the passes of one name.
+
+    Attributes:
+        name: of the pass.
+        runs: how often it ran.
+        total: seconds in it.
+        self_time: seconds in it, but not in passes inside of it.
+        share: ``self_time`` as a part of the time of all passes.
+        growth: by how much the module grew, in operators and statements, over all runs.
+    """
+
+    name: str
+    runs: int = 0
+    total: float = 0.0
+    self_time: float = 0.0
+    share: float = 0.0
+    growth: int = 0
+
+
+class PassTimingInstrument(PassInstrument, SpanReport):
+    """Measures passes; may be read during and after the context, and after a pass that failed.
+
+    ::
+
+        timing = PassTimingInstrument()
+        with PassContext(instruments=[timing]):
+            mod = pipeline(mod)
+        print(timing.render())
+        print(timing.render("flat"))
+
+    What it has measured stays until ``reset``, also if it enters another context. A pass that raised is there with
+    status ``failed``; one that has not ended yet with status ``running`` and its time so far. Each span says how large
+    the module was ``size_before`` and ``size_after`` the pass: operators of graphs and statements of loop nests. To
+    count them is no part of any pass's time.
+    """
+
+    kind = "passes"
+    header = ("pass", "total", "self", "share", "size before", "after")
+
+    def __init__(self) -> None:
+        self._recorder = SpanRecorder()
+        self._sizes = ModuleSizes()
+
+    @property
+    def spans(self) -> list[Span]:
+        return list(self._recorder.roots)
+
+    def now(self) -> float:
+        return self._recorder.now()
+
+    def reset(self) -> None:
+        """Forget what was measured."""
+        self._recorder.reset()
+
+    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+        with self._recorder.paused():
+            size = self._sizes(mod)
+        self._recorder.open(info.name, opt_level=info.opt_level, size_before=size)
+
+    def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
+        span = self._recorder.close(OK)
+        if span is not None:
+            with self._recorder.paused():
+                span.attributes["size_after"] = self._sizes(mod)
+
+    def pass_failed(self, mod: IRModule, info: PassInfo, error: BaseException) -> None:
+        span = self._recorder.close(FAILED)
+        if span is not None:
+            span.attributes["error"] = f"{type(error).__name__}: {error}"
+
+    def flat(self) -> list[PassTotal]:
+        """The passes by name, those first that took most time themselves."""
+        now, whole = self.now(), self.total()
+        found: dict[str, PassTotal] = {}
+
+        def add(span: Span, inside: frozenset[str]) -> None:
+            total = found.setdefault(span.name, PassTotal(span.name))
+            total.runs += 1
+            total.self_time += span.self_time(now)
+            if span.name not in inside:  # a pipeline in one of the same name: that time is there already
+                total.total += span.elapsed(now)
+                total.growth += span.attributes.get("size_after", 0) - span.attributes["size_before"]
+            for child in list(span.children):
+                add(child, inside | {span.name})
+
+        for root in self.spans:
+            add(root, frozenset())
+        for total in found.values():
+            total.share = total.self_time / whole if whole else 0.0
+        return sorted(found.values(), key=lambda total: (-total.self_time, total.name))
+
+    def cells(self, span: Span, now: float, whole: float) -> Sequence[str]:
+        elapsed = span.elapsed(now)
+        return [
+            format_seconds(elapsed),
+            format_seconds(span.self_time(now)),
+            f"{100 * elapsed / whole if whole else 0:.1f} %",
+            *(str(span.attributes.get(size, "-")) for size in ("size_before", "size_after")),
+        ]
+
+    def rows(self) -> list[list[str]]:
+        return [*super().rows(), ["all", format_seconds(self.total()), "", "", "", ""]]
+
+    def attributes(self) -> dict[str, Any]:
+        return {"flat": [dataclasses.asdict(total) for total in self.flat()]}
+
+    def render(self, order: str = "tree") -> str:
+        """The passes as text.
+
+        Args:
+            order: ``"tree"``: each pass under its pipeline with its time, the time outside of its inner passes, its
+                share of all, and the module's size before and after; ``"flat"``: one line for all runs of a pass, most
+                time of its own first.
+
+        Raises:
+            ValueError: another order.
+        """
+        if order == "tree":
+            return super().render()
+        if order != "flat":
+            raise ValueError(f"order: expected 'tree' or 'flat', found {order!r}")
+        header = ["pass", "runs", "total", "self", "share", "growth"]
+        rows = [
+            [
+                total.name,
+                str(total.runs),
+                format_seconds(total.total),
+                format_seconds(total.self_time),
+                f"{100 * total.share:.1f} %",
+                f"{total.growth:+d}",
+            ]
+            for total in self.flat()
+        ]
+        return table(header, [*rows, ["all", "", format_seconds(self.total()), "", "", ""]])

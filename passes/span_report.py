@@ -1,0 +1,110 @@
+"""Reports made of spans: one way to show them and one form of their data, for what passes and for what models cost.
+
+The data (``SpanReport.as_dict``) is described by ``docs/spans.schema.json``, a JSON Schema. The trace is the Trace
+Event Format that chrome://tracing and Perfetto read, in its JSON form with complete ("X") events.
+"""
+
+from __future__ import annotations
+
+import abc
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
+
+from tilewright.passes.spans import OK, Span
+from tilewright.passes.tables import html_table, table
+
+#: The name and version of the form of the data.
+SCHEMA = "tilewright.spans.1"
+
+
+class SpanReport(abc.ABC):
+    """What has measured something, as spans; may be read at any time.
+
+    Attributes:
+        kind: what the spans are of: ``"passes"``, ``"memory"`` (of passes), ``"profile"`` (of a model's run).
+        header: the titles of the columns that :meth:`render` shows: of the spans' names, then of their numbers.
+    """
+
+    kind: ClassVar[str]
+    header: ClassVar[Sequence[str]]
+
+    @property
+    @abc.abstractmethod
+    def spans(self) -> list[Span]:
+        """The outermost spans, in order."""
+
+    @abc.abstractmethod
+    def now(self) -> float:
+        """The time up to which a span that is still open reaches: seconds, from where the spans' starts count."""
+
+    @abc.abstractmethod
+    def cells(self, span: Span, now: float, whole: float) -> Sequence[str]:
+        """What a line of the table says of a span behind its name; ``whole`` is the time of all spans."""
+
+    def attributes(self) -> dict[str, Any]:
+        """Facts about all of it, plain data."""
+        return {}
+
+    def total(self) -> float:
+        """Seconds inside of spans."""
+        now = self.now()
+        return sum(span.elapsed(now) for span in self.spans)
+
+    def rows(self) -> list[list[str]]:
+        """The lines of the table: a line for each span, indented below the span that it is inside of."""
+        now, whole = self.now(), self.total()
+        return [
+            [
+                "  " * depth + span.name + ("" if span.status == OK else f"  ({span.status})"),
+                *self.cells(span, now, whole),
+            ]
+            for root in self.spans
+            for depth, span in root.walk()
+        ]
+
+    def render(self) -> str:
+        """The table as text."""
+        return table(self.header, self.rows())
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as plain data: ``{schema, kind, total, attributes, spans}``, where ``total`` is in seconds and each
+        span is ``{name, start, duration, self, share, status, attributes, children}``."""
+        now, whole = self.now(), self.total()
+        return {
+            "schema": SCHEMA,
+            "kind": self.kind,
+            "total": whole,
+            "attributes": self.attributes(),
+            "spans": [span.as_dict(now, whole) for span in self.spans],
+        }
+
+    def to_json(self, indent: int | None = 2) -> str:
+        """``as_dict`` as JSON text."""
+        return json.dumps(self.as_dict(), indent=indent)
+
+    def to_chrome_trace(self) -> str:
+        """JSON text for chrome://tracing and Perfetto."""
+        return json.dumps({"traceEvents": trace_events(self.spans, self.now(), self.kind), "displayTimeUnit": "ms"})
+
+    def _repr_html_(self) -> str:
+        return html_table(self.header, self.rows())
+
+
+def trace_events(spans: Iterable[Span], now: float, category: str) -> list[dict[str, Any]]:
+    """A complete event for each span; one that is open reaches to ``now``."""
+    threads: dict[int, int] = {}
+    return [
+        {
+            "name": span.name,
+            "cat": category,
+            "ph": "X",
+            "ts": span.start * 1e6,  # microseconds
+            "dur": span.elapsed(now) * 1e6,
+            "pid": 1,
+            "tid": threads.setdefault(span.thread, len(threads) + 1),
+            "args": {"status": span.status, **span.attributes},
+        }
+        for root in spans
+        for _, span in root.walk()
+    ]
