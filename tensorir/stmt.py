@@ -16,6 +16,17 @@ ITER_KINDS = ("spatial", "reduction")
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
+#: Attribute of a function: the names of the graph's operators that it computes, in order of evaluation.
+OPERATORS = "operators"
+
+#: Attribute of a model's ``main``: for each of its calls of kernels, in order of its text, a pair of the kernel's name
+#: and, for each of the kernel's operators, what the graph calls it there (None: nothing).
+CALLS = "calls"
+
+#: Attributes that say where a function comes from. Like the names of variables they are for people: they do not count
+#: when functions are compared.
+ORIGIN_ATTRS = frozenset({OPERATORS, CALLS})
+
 
 def _set(target: Any, name: str, value: Any) -> None:
     object.__setattr__(target, name, value)
@@ -188,7 +199,8 @@ class PrimFunc(Node):
         params: buffers (inputs, then outputs, then workspaces) and after them integer variables (the symbolic
             dimensions), in the order of the call.
         attrs: plain data about the function. ``num_outputs``: how many buffers are results; ``num_workspaces``: how
-            many buffers at the end are scratch memory that the caller provides.
+            many buffers at the end are scratch memory that the caller provides; :data:`OPERATORS` and :data:`CALLS`:
+            what of the graph it was made of.
     """
 
     name: str

@@ -4,7 +4,8 @@ Both are derived from the nodes' declared fields, take time linear in the size o
 its depth. What a program defines (loop and let variables, allocated buffers, parameters) is compared by where it is
 defined; what it only uses is compared by identity, or one to one with ``map_free_vars``. The names of functions,
 blocks and intrinsics, and all plain data, are compared by value: a NaN equals a NaN, ``-0.0`` differs from ``0.0``,
-``1`` from ``True`` and ``1.0``; mappings compare without regard to order.
+``1`` from ``True`` and ``1.0``; mappings compare without regard to order. Attributes of functions that only say where
+they come from (``stmt.ORIGIN_ATTRS``) do not count.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 from tilewright.tensorir.expr import Buffer, Var
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.printer import to_text, underline
+from tilewright.tensorir.stmt import ORIGIN_ATTRS, PrimFunc
 
 #: A difference: the two places, and what differs there.
 _Difference = tuple[Any, Any, str]
@@ -71,6 +73,13 @@ def _as_plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     return str(value) if isinstance(value, str) else value
+
+
+def _compared(node: Node, values: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    """What counts of the plain data that ``node`` holds."""
+    if isinstance(node, PrimFunc) and not ORIGIN_ATTRS.isdisjoint(values):
+        return {key: value for key, value in values.items() if key not in ORIGIN_ATTRS}
+    return values
 
 
 class _Deferred:
@@ -130,7 +139,7 @@ class _Comparison:
             elif role in ("definition", "new_buffer"):
                 reason = self.define(p, q)
             elif isinstance(p, Mapping):
-                below.append((_Deferred(p), _Deferred(q), x, y))
+                below.append((_Deferred(_compared(x, p)), _Deferred(_compared(y, q)), x, y))
             else:
                 reason = self.data(p, q, f"{name} ")
             if reason is not None:
@@ -261,7 +270,7 @@ class _Hasher:
             elif role in ("definition", "new_buffer"):
                 self.define(value)
             elif isinstance(value, Mapping):
-                below.append(_Deferred(value))
+                below.append(_Deferred(_compared(node, value)))
             else:
                 self.data(value)
         stack.extend(reversed(below))

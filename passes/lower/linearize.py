@@ -13,6 +13,7 @@ from typing import Union
 from tilewright.graphir.dims import Dim, dim_equal, product, symbol
 from tilewright.graphir.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, Loop, Tuple, TupleGetItem, Var
 from tilewright.graphir.module import IRModule
+from tilewright.graphir.origins import Origin, call_origins
 from tilewright.graphir.parts import IN_PLACE, ROW_PADDING
 from tilewright.graphir.types import TensorType
 from tilewright.graphir.visitor import post_order
@@ -64,6 +65,7 @@ class KernelCall:
     Attributes:
         variables: the values of its symbolic dimensions.
         overwrites: the arguments whose memory the result may take, if nobody needs them afterwards.
+        origins: what of the graph it computes.
     """
 
     kernel: str
@@ -72,6 +74,7 @@ class KernelCall:
     workspaces: list[Value]
     variables: list[Dim]
     overwrites: tuple[int, ...] = ()
+    origins: tuple[Origin, ...] = ()
 
 
 @dataclasses.dataclass(eq=False)
@@ -256,6 +259,7 @@ class _Linearizer:
             for value in made:
                 value.row_padding = int(callee.attrs.get(ROW_PADDING, 0))
             kernel_call = _kernel_call(callee, [value for arg in args for value in _flatten(arg)], _flatten(result))
+            kernel_call.origins = call_origins(call)
             for number, _ in callee.attrs.get(IN_PLACE, ()):
                 if kernel_call.args[number].whole is not shared:
                     raise CodegenError(f"argument {number} of {call.op} was not computed where its result has it")

@@ -10,7 +10,8 @@ After::
     def @main(%x) { %0 = @add_relu(%x); %0 }
 
 Groups that are equal up to names, and to the formulas of their sizes (see :mod:`.generalize`), share one function. A
-call of an operator outside a group is a group of its own.
+call of an operator outside a group is a group of its own. A kernel's attribute ``operators`` names what it computes;
+which operators of the graph these are in one place or another the calls of the kernel say (see ``graphir.origins``).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections.abc import Sequence
 from tilewright.graphir.expr import Call, Expr, Function, GlobalVar
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import Operator
+from tilewright.graphir.origins import KernelOrigins, Origin, operator_origins
 from tilewright.graphir.parts import IN_PLACE, ROW_PADDING
 from tilewright.graphir.structural import structural_equal, structural_hash
 from tilewright.graphir.visitor import post_order, rewrite
@@ -32,7 +34,7 @@ from tilewright.passes.lower.overwrites import OVERWRITES, find_overwrites
 from tilewright.passes.lower.parts import Excess, assemble, find_parts, with_strides
 from tilewright.passes.lower.primitive import flat_types, lower_primitive
 from tilewright.passes.registry import register_pass
-from tilewright.tensorir.stmt import PrimFunc
+from tilewright.tensorir.stmt import OPERATORS, PrimFunc
 
 #: Names of kernels are the names of their operators; more than this many are cut.
 _MAX_NAMED = 6
@@ -71,13 +73,19 @@ class _Kernels:
         if not isinstance(new, Call) or not isinstance(old, Call):
             return new
         if isinstance(new.op, Function) and new.op.attrs.get("Primitive"):
-            return Call(self._kernel(new.op, self._strides(old, old.args)), new.args, None, new.type, new.span)
+            return self._call(new, new.op, new.args, self._strides(old, old.args))
         if isinstance(new.op, Operator):
             group, places = as_group(new)
             args = [new.args[place] for place in places]
             strides = self._strides(old, [old.args[place] for place in places])
-            return Call(self._kernel(group, strides), args, None, new.type, new.span)
+            return self._call(new, group, args, strides)
         return new
+
+    def _call(self, computed: Call, group: Function, args: Sequence[Expr], strides: list[Excess | None] | None) -> Call:
+        """What takes the place of ``computed``, where ``group`` gets ``args``."""
+        origins = operator_origins(group.body)
+        key = self._kernel(group, strides, origins)
+        return Call(key, args, KernelOrigins(origins), computed.type, computed.span)
 
     def _strides(self, call: Expr, args: Sequence[Expr]) -> list[Excess | None] | None:
         """For each tensor that a call takes and gives by how much its memory is longer; None: by nothing."""
@@ -89,7 +97,7 @@ class _Kernels:
             found += [self._parts[value]] if value in self._parts else [None] * len(flat_types(value.type))
         return found
 
-    def _kernel(self, group: Function, strides: list[Excess | None] | None) -> GlobalVar:
+    def _kernel(self, group: Function, strides: list[Excess | None] | None, origins: Sequence[Origin]) -> GlobalVar:
         general = self._sizes.generalize(group)
         # The type of a kernel for any sizes is not that of one call of it.
         found, group = group.type if general is group else None, general
@@ -97,7 +105,8 @@ class _Kernels:
         for known, others, key in candidates:
             if others == strides and structural_equal(known, group):
                 return key
-        name = self._unique(_kernel_name(group))
+        operators = tuple(origin.operator for origin in origins)
+        name = self._unique(_kernel_name(operators))
         key = GlobalVar(name, found)
         made = assemble(group, name) if IN_PLACE in group.attrs else lower_primitive(group, name)
         if strides is not None:
@@ -106,7 +115,7 @@ class _Kernels:
                 made = made.with_attr(ROW_PADDING, group.attrs[ROW_PADDING])
         elif overwritten := find_overwrites(made):
             made = made.with_attr(OVERWRITES, overwritten)
-        self.made[key] = made
+        self.made[key] = made.with_attr(OPERATORS, operators)
         candidates.append((group, strides, key))
         return key
 
@@ -123,12 +132,8 @@ def _primitives(body: Expr) -> list[Function]:
     return [node for node in post_order(body) if isinstance(node, Function) and node.attrs.get("Primitive")]
 
 
-def _kernel_name(group: Function) -> str:
-    names = [
-        node.op.name.rpartition(".")[2]
-        for node in post_order(group.body)
-        if isinstance(node, Call) and isinstance(node.op, Operator)
-    ]
+def _kernel_name(operators: Sequence[str]) -> str:
+    names = [operator.rpartition(".")[2] for operator in operators]
     if len(names) > _MAX_NAMED:
         names = [*names[: _MAX_NAMED - 1], f"{len(names) - _MAX_NAMED + 1}_more"]
     return "_".join(names) or "copy"

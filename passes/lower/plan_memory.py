@@ -46,7 +46,8 @@ from tilewright.passes.registry import register_pass
 from tilewright.tensorir.dtype import VOID, DataType
 from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, Ramp, Var, address_of, as_expr, cast, const
-from tilewright.tensorir.stmt import BufferStore, Evaluate, For, IfThenElse, LetStmt, PrimFunc, Stmt, sequence
+from tilewright.tensorir.functor import walk_statements
+from tilewright.tensorir.stmt import CALLS, BufferStore, Evaluate, For, IfThenElse, LetStmt, PrimFunc, Stmt, sequence
 
 #: The attribute of ``main`` that names symbolic dimensions whose sizes it takes whether or not its inputs have them.
 SYMBOLS = "Symbols"
@@ -203,6 +204,8 @@ class _Emitter:
         # The sum of the slots of a whole model is as long as it is: the limit is for sizes of one tensor.
         self.arena_bytes = analyzer_for(total).simplify(total)
         self.arena = Buffer("arena", (self.arena_bytes,), DataType("uint8"), alignment=ALIGNMENT)
+        #: The calls of kernels made so far, with the kernel's name and the labels of its operators.
+        self.calls: dict[Evaluate, tuple[str, tuple[str | None, ...]]] = {}
 
     def function(self, names: Sequence[str], symbols: Sequence[Var]) -> PrimFunc:
         body = self._sequence(self.program.body)
@@ -217,6 +220,7 @@ class _Emitter:
             "num_workspaces": 1,
             "arena_bytes": self.arena_bytes,
             "parameters": tuple(names),
+            CALLS: tuple(self.calls[stmt] for stmt in walk_statements(body) if isinstance(stmt, Evaluate)),
         }
         return PrimFunc("main", params, body, attrs)
 
@@ -227,7 +231,7 @@ class _Emitter:
         if isinstance(instruction, KernelCall):
             values = (*instruction.args, *instruction.results, *instruction.workspaces)
             args = [*map(self._address, values), *map(as_expr, instruction.variables)]
-            return Evaluate(Call(f"@{instruction.kernel}", tuple(args), VOID))
+            return self._call(instruction.kernel, args, [origin.label for origin in instruction.origins])
         if isinstance(instruction, Copy):
             if instruction.source.row_padding or (
                 instruction.source.whole is not None
@@ -238,13 +242,18 @@ class _Emitter:
             target = instruction.target
             row = None if instruction.row is None else self._load(instruction.row)
             addresses = (self._address(instruction.source), self._address(target, row))
-            copy = Evaluate(Call(f"@{COPY_KERNEL}", (*addresses, size), VOID))
+            copy = self._call(COPY_KERNEL, (*addresses, size))
             return copy if row is None else IfThenElse(row < as_expr(target.type.shape[0]), copy)
         if isinstance(instruction, Branch):
             condition = self._load(instruction.condition).not_equal(0)
             else_body = self._sequence(instruction.else_body) if instruction.else_body else None
             return IfThenElse(condition, self._sequence(instruction.then_body), else_body)
         return self._loop(instruction)
+
+    def _call(self, kernel: str, args: Sequence[Expr], labels: Sequence[str | None] = ()) -> Evaluate:
+        made = Evaluate(Call(f"@{kernel}", tuple(args), VOID))
+        self.calls[made] = (kernel, tuple(labels))
+        return made
 
     def _loop(self, loop: CountedLoop) -> Stmt:
         var = Var("iteration")
