@@ -35,6 +35,10 @@ class Pass(abc.ABC):
 
     info: PassInfo
 
+    #: Whether no code could be made without the pass. Where it is a function pass, it then also runs on functions with
+    #: SkipOptimization. The decorators tell ``info``.
+    essential: ClassVar[bool] = False
+
     def __call__(self, mod: IRModule, ctx: PassContext | None = None) -> IRModule:
         """Run on ``mod`` under ``ctx`` (the current context if None), with the context's instruments around.
 
@@ -128,9 +132,6 @@ class _EachFunctionPass(Pass):
 
     function_type: ClassVar[type[Any]]
 
-    #: Lowering passes, without which no code could be made of a function, also run on functions with SkipOptimization.
-    runs_on_skipped: ClassVar[bool] = False
-
     @abc.abstractmethod
     def transform_function(self, func: Any, mod: IRModule, ctx: PassContext) -> Any:
         """The transformed function; ``func`` itself if there was nothing to do."""
@@ -139,7 +140,7 @@ class _EachFunctionPass(Pass):
         kind = self.function_type
         updates: dict[Any, Any] = {}
         for gv, func in list(mod.functions.items()):
-            if not isinstance(func, kind) or (not self.runs_on_skipped and func.attrs.get(SKIP_OPTIMIZATION)):
+            if not isinstance(func, kind) or (not self.essential and func.attrs.get(SKIP_OPTIMIZATION)):
                 continue
             RUNNING.function = gv.name
             result = self.transform_function(func, mod, ctx)
