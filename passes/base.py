@@ -85,6 +85,7 @@ class Pass(abc.ABC):
     def _run_instrumented(self, mod: IRModule, ctx: PassContext) -> IRModule:
         info = self.info
         instruments = ctx._instruments
+        RUNNING.watched = self
         if info.name not in ctx._required:
             may_run = True
             for instrument in instruments:
@@ -99,6 +100,7 @@ class Pass(abc.ABC):
                 begun += 1
             _trace(ctx, mod, info, True)
             result = self._run(mod, ctx)
+            RUNNING.watched = self  # passes inside of this one were watched meanwhile
             for instrument in instruments:
                 # Where the pass has replaced the instruments, those that have exited are done.
                 if ctx._instruments is instruments or any(other is instrument for other in ctx._instruments):
@@ -107,6 +109,7 @@ class Pass(abc.ABC):
             _trace(ctx, result, info, False)
             return result
         except BaseException as error:
+            RUNNING.watched = self
             for instrument in reversed(instruments[ended:begun]):
                 _tell_failure(instrument, mod, info, error)
             raise
