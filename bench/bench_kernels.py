@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from machine import aligned
 from measure import COPY, FMA, Run, Work, compare
 from references import conv2d, gelu, gelu_float64, layer_norm, softmax
 
 import tilewright as tw
 from tilewright import graphir as gi
+from tilewright.runtime.machine import aligned
 from tilewright.tensorir.dtype import DataType
 
 FloatArray = npt.NDArray[np.float32]

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import threadpoolctl
-from machine import machine
+
+from tilewright.runtime.machine import machine
 
 if TYPE_CHECKING:
     from pytest_benchmark.fixture import BenchmarkFixture

@@ -1,4 +1,4 @@
-"""What this machine can do at best: float32 multiply-adds, copying and reading memory, on one thread and on several.
+"""What this machine can do at best: multiply-adds, copying and reading memory, on one thread and on several.
 
 The probes are programs of the loop-level IR like every kernel, compiled by the same code generator, but written for
 one purpose: nothing limits them except the limit that they measure. A probe has a size that is freely chosen, so that
@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,8 +32,8 @@ from tilewright.tensorir import (
     const,
     sequence,
 )
-from tilewright.tensorir.dtype import FLOAT32
-from tilewright.tensorir.expr import as_expr
+from tilewright.tensorir.dtype import FLOAT32, DataType
+from tilewright.tensorir.expr import Call, as_expr
 from tilewright.tensorir.target import Target
 
 FloatArray = npt.NDArray[np.float32]
@@ -62,25 +63,44 @@ def accumulators(target: Target) -> int:
     return target.vector_registers * 3 // 4
 
 
-def fma_primfunc(target: Target) -> PrimFunc:
-    """``sums = sums * factors[0] + factors[1]`` in registers, ``steps`` times, by each of ``items`` iterations of a
-    parallel loop: ``2 * items * steps * accumulators * lanes`` operations. The sums go to ``result`` at the end. The
-    code generator makes one instruction of product and sum where the target has one, as it does for kernels."""
-    lanes, count = target.lanes(FLOAT32), accumulators(target)
+def _in_registers(
+    name: str, target: Target, factors: Buffer, total: DataType, step_of: Callable[[Expr], Expr]
+) -> PrimFunc:
+    """``sums = step_of(sums)`` for ``accumulators`` vectors in registers, ``steps`` times, by each of ``items``
+    iterations of a parallel loop. The sums go to ``result`` at the end."""
+    lanes, count = target.lanes(total), accumulators(target)
     items, steps, item, step = Var("items"), Var("steps"), Var("item"), Var("step")
-    factors, result = Buffer("factors", (2,), FLOAT32), Buffer("result", (items * (count * lanes),), FLOAT32)
-    sums = Buffer("sums", (count * lanes,), FLOAT32, "register")
-    scale, shift = (Broadcast(BufferLoad(factors, (as_expr(index),)), lanes) for index in range(2))
+    result = Buffer("result", (items * (count * lanes),), total)
+    sums = Buffer("sums", (as_expr(count * lanes),), total, "register")
     places = [_vector(number * lanes, lanes) for number in range(count)]
-    start: list[Stmt] = [BufferStore(sums, const(0.0, FLOAT32.with_lanes(lanes)), (place,)) for place in places]
-    add: list[Stmt] = [BufferStore(sums, BufferLoad(sums, (place,)) * scale + shift, (place,)) for place in places]
+    start: list[Stmt] = [BufferStore(sums, const(0, total.with_lanes(lanes)), (place,)) for place in places]
+    add: list[Stmt] = [BufferStore(sums, step_of(BufferLoad(sums, (place,))), (place,)) for place in places]
     loop = For(step, as_expr(0), steps, "serial", sequence(*add))
     store: list[Stmt] = [
         BufferStore(result, BufferLoad(sums, (place,)), (_vector(item * (count * lanes) + number * lanes, lanes),))
         for number, place in enumerate(places)
     ]
     body = Allocate(sums, sequence(*start, loop, *store))
-    return PrimFunc("fma_probe", (factors, result, items, steps), For(item, as_expr(0), items, "parallel", body))
+    return PrimFunc(name, (factors, result, items, steps), For(item, as_expr(0), items, "parallel", body))
+
+
+def fma_primfunc(target: Target, dtype: DataType = FLOAT32) -> PrimFunc:
+    """``sums = sums * factors[0] + factors[1]``: ``2 * items * steps * accumulators * lanes`` operations. The code
+    generator makes one instruction of product and sum where the target has one, as it does for kernels."""
+    factors = Buffer("factors", (as_expr(2),), dtype)
+    scale, shift = (Broadcast(BufferLoad(factors, (as_expr(index),)), target.lanes(dtype)) for index in range(2))
+    return _in_registers("fma_probe", target, factors, dtype, lambda sums: sums * scale + shift)
+
+
+def dot_primfunc(target: Target, left: DataType, right: DataType, total: DataType) -> PrimFunc:
+    """``sums = dot(sums, ...)``, the instruction that adds neighbouring products of narrow numbers: with ``n`` products
+    for each sum, ``2 * n * items * steps * accumulators * lanes`` operations."""
+    products = target.dot_products(left, right, total)
+    width = products * target.lanes(total)
+    factors = Buffer("factors", (as_expr(width),), left)
+    a = BufferLoad(factors, (_vector(0, width),))
+    b = a if left == right else Call("reinterpret", (a,), right.with_lanes(width))
+    return _in_registers("dot_probe", target, factors, total, lambda sums: Call("dot", (sums, a, b), sums.dtype))
 
 
 def copy_primfunc(target: Target) -> PrimFunc:
@@ -97,12 +117,14 @@ def copy_primfunc(target: Target) -> PrimFunc:
 
 
 def read_primfunc(target: Target) -> PrimFunc:
-    """Sums of ``items * steps * UNROLL`` vectors: each item leaves ``UNROLL`` vectors of sums in ``result``."""
+    """Sums of ``items * steps * UNROLL`` vectors: each item leaves ``UNROLL`` vectors of sums in ``result``, and reads
+    what it sums ``passes`` times."""
     lanes = target.lanes(FLOAT32)
     width = UNROLL * lanes
     items, steps, item, step = Var("items"), Var("steps"), Var("item"), Var("step")
+    passes, again = Var("passes"), Var("again")
     x, result = Buffer("x", (items * steps * width,), FLOAT32), Buffer("result", (items * width,), FLOAT32)
-    sums = Buffer("sums", (width,), FLOAT32, "register")
+    sums = Buffer("sums", (as_expr(width),), FLOAT32, "register")
     places = [_vector(number * lanes, lanes) for number in range(UNROLL)]
     start: list[Stmt] = [BufferStore(sums, const(0.0, FLOAT32.with_lanes(lanes)), (place,)) for place in places]
     add: list[Stmt] = []
@@ -112,12 +134,36 @@ def read_primfunc(target: Target) -> PrimFunc:
         add.append(BufferStore(sums, BufferLoad(sums, (place,)) + read, (place,)))
         store.append(BufferStore(result, BufferLoad(sums, (place,)), (_vector(item * width + number * lanes, lanes),)))
     loop = For(step, as_expr(0), steps, "serial", sequence(*add))
-    body = Allocate(sums, sequence(*start, loop, *store))
-    return PrimFunc("read_probe", (x, result, items, steps), For(item, as_expr(0), items, "parallel", body))
+    loops = For(again, as_expr(0), passes, "serial", loop)
+    body = Allocate(sums, sequence(*start, loops, *store))
+    return PrimFunc("read_probe", (x, result, items, steps, passes), For(item, as_expr(0), items, "parallel", body))
 
 
 #: Each probe forks once, which takes no team of threads.
 NO_TEAM = None
+
+
+#: Sums of ``s * 0.5 + 1`` tend to 2: neither overflow nor denormal numbers.
+_HALF_AND_ONE = np.array([0.5, 1.0])
+
+_INT8, _UINT8, _INT32, _BFLOAT16 = map(DataType, ("int8", "uint8", "int32", "bfloat16"))
+#: For the element type of products: the types of the factors and of the sum of instructions that add several.
+_DOTS = {
+    _INT8: ((_UINT8, _INT8, _INT32), (_INT8, _INT8, _INT32)),
+    _UINT8: ((_UINT8, _INT8, _INT32), (_UINT8, _UINT8, _INT32)),
+    _BFLOAT16: ((_BFLOAT16, _BFLOAT16, FLOAT32),),
+}
+
+
+def _entry(compiled: CompiledModule, func: PrimFunc) -> Callable[..., None]:
+    kinds = [ctypes.c_void_p if isinstance(param, Buffer) else ctypes.c_int64 for param in func.params]
+    return ctypes.CFUNCTYPE(None, *kinds, ctypes.c_void_p)(compiled.address(func.name))
+
+
+def _compiled(func: PrimFunc, target: Target) -> Callable[..., None]:
+    compiled = compile_module([func], target)
+    entry = _entry(compiled, func)
+    return lambda *args: (entry(*args), compiled)[0]  # which keeps the code alive
 
 
 class Machine:
@@ -134,20 +180,33 @@ class Machine:
         functions = [make(self.target) for make in (fma_primfunc, copy_primfunc, read_primfunc)]
         self.compiled: CompiledModule = compile_module(functions, self.target)
         self._items = ITEMS_PER_THREAD * threads
-
-    @functools.cached_property
-    def _entries(self) -> dict[str, Callable[..., None]]:
-        kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
-        names = ("fma_probe", "copy_probe", "read_probe")
-        return {name: kind(self.compiled.address(name)) for name in names}
+        self._entries = {func.name: _entry(self.compiled, func) for func in functions}
 
     def fma(self, flops: float) -> tuple[Callable[[], None], float]:
-        """A call that does about ``flops`` operations (a multiply-add is two), and how many it does exactly."""
-        per_step = 2 * self._items * accumulators(self.target) * self.lanes
+        """A call that does about ``flops`` operations on float32 (a multiply-add is two), and how many exactly."""
+        return self._arithmetic(self._entries["fma_probe"], FLOAT32, _HALF_AND_ONE.astype(np.float32), 1, flops)
+
+    def arithmetic(self, dtype: DataType, flops: float) -> tuple[Callable[[], None], float] | None:
+        """The same for products of numbers of ``dtype``; None if the machine has no instruction of its own for them, or
+        none that adds up their products."""
+        if dtype in ("float32", "float64"):
+            compiled = _compiled(fma_primfunc(self.target, dtype), self.target)
+            return self._arithmetic(compiled, dtype, _HALF_AND_ONE.astype(dtype.numpy), 1, flops)
+        for left, right, total in _DOTS.get(dtype, ()):
+            count = self.target.dot_products(left, right, total)
+            if count > 1:
+                compiled = _compiled(dot_primfunc(self.target, left, right, total), self.target)
+                factors = np.zeros(count * self.target.lanes(total), left.numpy)
+                return self._arithmetic(compiled, total, factors, count, flops)
+        return None
+
+    def _arithmetic(
+        self, entry: Callable[..., None], total: DataType, factors: npt.NDArray[Any], products: int, flops: float
+    ) -> tuple[Callable[[], None], float]:
+        sums = self._items * accumulators(self.target) * self.target.lanes(total)
+        per_step = 2 * products * sums
         steps = max(1, round(flops / per_step))
-        factors = np.array([0.5, 1.0], np.float32)  # the sums tend to 2: neither overflow nor denormal numbers
-        result = aligned(self._items * accumulators(self.target) * self.lanes)
-        entry = self._entries["fma_probe"]
+        result = aligned(sums * total.bytes // 4)
 
         def run() -> None:
             entry(factors.ctypes.data, result.ctypes.data, self._items, steps, NO_TEAM)
@@ -169,17 +228,18 @@ class Machine:
 
         return run, float(x.nbytes + y.nbytes)
 
-    def read(self, count: float) -> tuple[Callable[[], None], float]:
-        """A call that reads about ``count`` bytes, and the exact number."""
+    def read(self, count: float, passes: int = 1) -> tuple[Callable[[], None], float]:
+        """A call that reads about ``count`` bytes, each ``passes`` times, and the exact number of bytes that it reads.
+        (From the second time on they come from the cache that they fit into: a thread reads again what it has read.)"""
         steps = self._steps(count)
         x = aligned(self._items * steps * UNROLL * self.lanes, 1.0)
         result = aligned(self._items * UNROLL * self.lanes)
         entry = self._entries["read_probe"]
 
         def run() -> None:
-            entry(x.ctypes.data, result.ctypes.data, self._items, steps, NO_TEAM)
+            entry(x.ctypes.data, result.ctypes.data, self._items, steps, passes, NO_TEAM)
 
-        return run, float(x.nbytes)
+        return run, float(x.nbytes * passes)
 
 
 @functools.cache
