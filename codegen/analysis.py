@@ -8,6 +8,7 @@ from typing import Any
 from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, Var
 from tilewright.tensorir.functor import Visitor
 from tilewright.tensorir.node import Node
+from tilewright.tensorir.profiling import PROFILE_INTRINSICS
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, LetStmt, Stmt
 
 
@@ -71,6 +72,11 @@ def called_names(stmt: Stmt) -> set[str]:
 def has_parallel_loop(stmt: Stmt) -> bool:
     """Whether a parallel loop stands in ``stmt``."""
     return any(isinstance(node, For) and node.kind == "parallel" for node in unique_nodes(stmt))
+
+
+def has_profile(stmt: Stmt) -> bool:
+    """Whether ``stmt`` reads the clock around kernels."""
+    return any(isinstance(node, Call) and node.name in PROFILE_INTRINSICS for node in unique_nodes(stmt))
 
 
 def captured(stmts: Sequence[Node]) -> tuple[list[Var], list[Buffer]]:

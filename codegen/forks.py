@@ -10,12 +10,13 @@ from tilewright.tensorir.functor import free_vars, substitute
 from tilewright.tensorir.stmt import Allocate, Evaluate, For, IfThenElse, LetStmt, PrimFunc, SeqStmt, Stmt
 
 
-def several_forks(func: PrimFunc, functions: Mapping[str, PrimFunc]) -> Expr:
-    """Whether a call of ``func`` comes to more than one parallel loop that is worth threads, as far as its parameters
-    say: a condition over them. Functions that it calls are looked up in ``functions``; others count for nothing.
+def several_forks(func: PrimFunc, functions: Mapping[str, PrimFunc], least: int = 2) -> Expr:
+    """Whether a call of ``func`` comes to ``least`` parallel loops or more (one, or several) that are worth threads, as
+    far as its parameters say: a condition over them. Functions that it calls are looked up in ``functions``; others
+    count for nothing.
     """
     found = _forks(func, functions, {})
-    if len(found) < 2 and not any(repeated for _, repeated in found):
+    if len(found) < least and not any(repeated for _, repeated in found):
         return as_expr(False)
     conditions = {str(condition): condition for condition, _ in found}
     if any(isinstance(condition, IntImm) and condition.value for condition in conditions.values()):

@@ -15,13 +15,14 @@ import dataclasses
 import functools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from tilewright.codegen import llvm as llvm_codegen
 from tilewright.codegen import numba_ as numba_codegen
 from tilewright.codegen.analysis import called_names, has_parallel_loop
 from tilewright.codegen.llvm.compile import CompiledModule
 from tilewright.codegen.threads import ensure_threads
+from tilewright.runtime.address import data_address
 from tilewright.runtime.runners import MachineCodeRunner, python_runner
 from tilewright.runtime.steps import Array, Runner
 from tilewright.tensorir.errors import CodegenError
@@ -49,8 +50,15 @@ class Code(Protocol):
     def runner(self, num_values: int, constants: Sequence[Array]) -> Runner:
         """What runs ``main``, which takes that many values in all, with these constants."""
 
+    def profiled_runner(self, main: PrimFunc, num_values: int, constants: Sequence[Array]) -> ProfiledRunner:
+        """The same with ``main`` as the pass ``ProfileCalls`` makes it, which takes one value more."""
+
     def stages(self) -> Mapping[str, Callable[[], str]]:
         """The generated code as text, by stage name."""
+
+
+#: Runs code that is profiled: as a ``Runner``, and with an array of records.
+ProfiledRunner = Callable[[Sequence[Array], Sequence[Array], tuple[int, Array], int, Sequence[int], Array], None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,11 +157,31 @@ class MachineCode:
         with _threads_starting(self._functions):
             self._kernels |= _kernels.kernels([named for named in shared if named.function not in ready], target)
         addresses = {name: kernel.address for name, kernel in self._kernels.items()}
-        elsewhere = [named.function for named in shared]
-        self._module = llvm_codegen.compile_module(own, target, ("main",), addresses, elsewhere)
+        self._own, self._elsewhere = own, [named.function for named in shared]
+        self._module = llvm_codegen.compile_module(own, target, ("main",), addresses, self._elsewhere)
 
     def runner(self, num_values: int, constants: Sequence[Array]) -> Runner:
         return MachineCodeRunner(self._module.packed_address("main"), constants, num_values, owner=self)
+
+    def profiled_runner(self, main: PrimFunc, num_values: int, constants: Sequence[Array]) -> ProfiledRunner:
+        modules = {kernel.module: kernel.module.for_profiling() for kernel in self._kernels.values()}
+        addresses = {name: modules[kernel.module].address(kernel.symbol) for name, kernel in self._kernels.items()}
+        own = [main if function.name == "main" else function for function in self._own]
+        module = llvm_codegen.compile_module(own, self._target, ("main",), addresses, self._elsewhere)
+        owner = (module, modules)
+        entry = MachineCodeRunner(module.packed_address("main"), constants, num_values + 1, owner)
+
+        def run(
+            inputs: Sequence[Array],
+            outputs: Sequence[Array],
+            arena: tuple[int, Array],
+            arena_bytes: int,
+            sizes: Sequence[int],
+            records: Array,
+        ) -> None:
+            entry(inputs, outputs, arena, arena_bytes, (*sizes, data_address(records)))
+
+        return run
 
     def object_code(self) -> ObjectCode:
         """The code to be kept."""
@@ -206,10 +234,29 @@ class PythonCode:
     """Code of the target ``numba``."""
 
     def __init__(self, functions: Sequence[Named], target: Target, ready: Mapping[PrimFunc, Kernel]) -> None:
-        self._module = numba_codegen.compile_module([named.function for named in functions], target)
+        self._functions = [named.function for named in functions]
+        self._target = target
+        self._module = numba_codegen.compile_module(self._functions, target)
 
     def runner(self, num_values: int, constants: Sequence[Array]) -> Runner:
         return python_runner(functools.partial(self._module.call, "main"), constants)
+
+    def profiled_runner(self, main: PrimFunc, num_values: int, constants: Sequence[Array]) -> ProfiledRunner:
+        functions = [main if function.name == "main" else function for function in self._functions]
+        module = numba_codegen.compile_module(functions, self._target)
+        entry = python_runner(functools.partial(module.call, "main"), constants)
+
+        def run(
+            inputs: Sequence[Array],
+            outputs: Sequence[Array],
+            arena: tuple[int, Array],
+            arena_bytes: int,
+            sizes: Sequence[Any],
+            records: Array,
+        ) -> None:
+            entry(inputs, outputs, arena, arena_bytes, (*sizes, records))  # type: ignore[arg-type]  # behind the sizes
+
+        return run
 
     def stages(self) -> Mapping[str, Callable[[], str]]:
         module = self._module

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tilewright.graphir.module import IRModule
 from tilewright.graphir.printer import Constants, to_text
-from tilewright.runtime.signature import Signature
+from tilewright.runtime.compiled import Built
+from tilewright.runtime.profile.measure import profile
+from tilewright.runtime.profile.profile import Profile
 from tilewright.runtime.steps import Step, Steps
 from tilewright.tensorir.errors import ExecutionError
-from tilewright.tensorir.target import Target
-
-#: Makes what a stage of a build has made: modules, or texts of generated code; one for each of a model's functions.
-Stage = Callable[[], Sequence[IRModule | str]]
 
 
 class Executable:
@@ -28,17 +24,12 @@ class Executable:
         target: what the code is for.
     """
 
-    def __init__(
-        self,
-        signature: Signature,
-        step: Step | Steps,
-        target: Target,
-        stages: Mapping[str, Stage],
-    ) -> None:
-        self.signature = signature
-        self.target = target
+    def __init__(self, step: Step | Steps, built: Built) -> None:
+        self.signature = built.signature
+        self.target = built.target
         self._step = step
-        self._stages = dict(stages)
+        self._built = built
+        self._stages = built.stages()
 
     def __call__(self, *args: Any, convert: bool = False, **named: Any) -> Any:
         """Run the model.
@@ -54,6 +45,26 @@ class Executable:
         signature = self.signature
         inputs, sizes = signature.check(signature.arrange(args, named), convert)
         return signature.restructure(self._step(inputs, sizes))
+
+    def profile(self, *args: Any, repeat: int = 20, convert: bool = False, **named: Any) -> Profile:
+        """Measure what each kernel of a call costs: time, arithmetic and bytes beside the machine's limits, threads,
+        and the memory for intermediate values.
+
+        The entry point is compiled again, with the clock around each call of a kernel; the model itself stays as it
+        is. It is called ``repeat`` times, and as often with the clock in it, in turns. The target ``numba`` runs the
+        entry point in Python then, and what Python takes to call a kernel counts as the kernel's.
+
+        Args:
+            args: the inputs, as in a call; the rest by name.
+            repeat: how many calls count.
+            convert: as in a call.
+
+        Raises:
+            ValueError: ``repeat`` is not positive.
+            InputError, ExecutionError: as in a call.
+        """
+        inputs, sizes = self.signature.check(self.signature.arrange(args, named), convert)
+        return profile(self._built, self._step, inputs, sizes, repeat)
 
     def arena_bytes(self, **sizes: int) -> int:
         """Bytes of memory for intermediate values, for these sizes of the symbolic dimensions (those of the inputs, and

@@ -35,6 +35,7 @@ from tilewright.tensorir.expr import (
 from tilewright.tensorir.functor import walk
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.printer import underline
+from tilewright.tensorir.profiling import PROFILE_INTRINSICS
 from tilewright.tensorir.stmt import (
     Allocate,
     Block,
@@ -332,7 +333,7 @@ class _Compiler:
             return self.function_call(expr)
         if expr.name == "address_of":
             return self.address(expr)
-        if expr.name == "prefetch":
+        if expr.name == "prefetch" or expr.name in PROFILE_INTRINSICS:
             return _nothing
         codes = [self.expr(arg) for arg in expr.args]
         compute = values.intrinsic_operation(expr.name, [arg.dtype for arg in expr.args], expr.dtype)

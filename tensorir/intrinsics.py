@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.tensorir.dtype import BOOL, HANDLE, VOID, DataType
+from tilewright.tensorir.profiling import PROFILE_INTRINSICS
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
@@ -201,3 +202,7 @@ _define("dot", 3, "any", _dot, misfit=_dot_misfit)
 # Memory.
 _define("address_of", 1, "any", None, result="handle")  # of a BufferLoad
 _define("prefetch", 1, "any", None, result="void", pure=False)  # of a BufferLoad
+
+# The clock: of the address of a record (:mod:`.profiling`). Nothing that is computed depends on it.
+for _name in PROFILE_INTRINSICS:
+    _define(_name, 1, "any", None, result="void", pure=False)

@@ -34,6 +34,7 @@ from tilewright.tensorir.expr import (
 from tilewright.tensorir.functor import walk
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.printer import underline
+from tilewright.tensorir.profiling import PROFILE_INTRINSICS
 from tilewright.tensorir.stmt import (
     Allocate,
     Block,
@@ -328,6 +329,8 @@ class _Verifier:
                 self.problem(f"{call.name}: expected an element of a buffer", call)
             elif call.name == "prefetch":
                 hints.add(call.args[0])
+        elif call.name in PROFILE_INTRINSICS and call.args[0].dtype.kind != "handle":
+            self.problem(f"{call.name}: expected an address, found {call.args[0].dtype!s}", call)
         elif call.name == "reinterpret":
             source = call.args[0].dtype
             if source.bits * source.lanes != call.dtype.bits * call.dtype.lanes:

@@ -12,10 +12,11 @@ from collections.abc import Collection, Mapping, Sequence
 import llvmlite.binding as llvm
 
 from tilewright.codegen.analysis import called_names
+from tilewright.codegen.llvm.clock import PROFILE_FUNCTIONS
 from tilewright.codegen.llvm.intrinsics import library_symbols
 from tilewright.codegen.llvm.module import PACKED, PREFIX, emit_llvm_ir
 from tilewright.codegen.llvm.parallel import THREAD_LIMIT
-from tilewright.codegen.llvm.team import FORK, RUN_TEAM, team_functions
+from tilewright.codegen.llvm.team import FORK, RUN_TEAM, profiling_functions, team_functions
 from tilewright.codegen.threads import thread_limit_address
 from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.stmt import PrimFunc
@@ -102,6 +103,7 @@ class CompiledModule:
         self.object_bytes = object_bytes
         self.llvm_ir = llvm_ir
         self._externals = dict(externals)
+        self._profiling = any(name.encode() in object_bytes for name in PROFILE_FUNCTIONS.values())
         self.unresolved: tuple[str, ...] = ()
         self._full = optimized
         self._lock = threading.Lock()
@@ -118,6 +120,13 @@ class CompiledModule:
             externals: addresses of the PrimFuncs that it calls but does not hold, by name.
         """
         return cls(object_bytes, target, "", externals or {}, optimized=False)
+
+    def for_profiling(self) -> CompiledModule:
+        """The same code again, whose threads note how long they work on parallel loops; for calls by a function that
+        has ``profile_begin`` and ``profile_end`` around them."""
+        again = CompiledModule(self.object_bytes, self.target, self.llvm_ir, self._externals, self._full)
+        again._profiling = True
+        return again
 
     @property
     def assembly(self) -> str:
@@ -164,8 +173,9 @@ class CompiledModule:
             raise CodegenError(f"the module calls {', '.join(self.unresolved)}; pass their addresses as externals")
         engine = llvm.create_lljit_compiler(create_target_machine(self.target))
         library = llvm.JITLibraryBuilder().add_object_img(self.object_bytes)
-        if any(name.encode() in self.object_bytes for name in (FORK, RUN_TEAM)):
-            for name, address in team_functions().items():
+        if self._profiling or any(name.encode() in self.object_bytes for name in (FORK, RUN_TEAM)):
+            functions = profiling_functions() if self._profiling else team_functions()
+            for name, address in functions.items():
                 library.import_symbol(name, address)
         library.import_symbol(THREAD_LIMIT, thread_limit_address())
         for name, address in _c_library().items():

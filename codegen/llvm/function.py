@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.codegen.analysis import unique_nodes, written_buffers
 from tilewright.codegen.llvm import arithmetic
+from tilewright.codegen.llvm.clock import PROFILE_FUNCTIONS
 from tilewright.codegen.llvm.expressions import ExpressionEmitter
 from tilewright.codegen.llvm.memory import STACK_ALIGNMENT, Slot, pointer_attributes, row_major_strides
 from tilewright.codegen.llvm.parallel import emit_parallel_loop
@@ -14,6 +15,7 @@ from tilewright.codegen.llvm.text import Builder, constant, memory_type, value_t
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import Buffer, BufferLoad, Call, IntImm, Var, binary
 from tilewright.tensorir.node import Node
+from tilewright.tensorir.profiling import PROFILE_INTRINSICS
 from tilewright.tensorir.stmt import (
     Allocate,
     BufferStore,
@@ -82,6 +84,9 @@ class FunctionEmitter(ExpressionEmitter):
         call = stmt.value
         if isinstance(call, Call) and call.name.startswith("@"):
             self._call_function(call)
+        elif isinstance(call, Call) and call.name in PROFILE_INTRINSICS:
+            clock = self.builder.module.declare(PROFILE_FUNCTIONS[call.name], "void", ["ptr", "ptr"])
+            self.builder.emit(f"call void {clock}(ptr {self.team}, ptr {self.expr(call.args[0])})")
         else:
             self.expr(call)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from tilewright.codegen.analysis import called_names, has_parallel_loop
+from tilewright.codegen.analysis import called_names, has_parallel_loop, has_profile
 from tilewright.codegen.forks import several_forks
 from tilewright.codegen.llvm import arithmetic
 from tilewright.codegen.llvm import intrinsics as intrinsics  # registers how each intrinsic is written
@@ -117,7 +117,9 @@ class ModuleEmitter:
     def _packed(self, func: PrimFunc) -> None:
         """The function that takes its parameters as an array, and gathers a team if ``func`` has work for one."""
         name = PREFIX + func.name
-        forks = several_forks(func, self._known) if self.has_teams else as_expr(False)
+        # A profile is of teams: only their threads say how long they worked.
+        least = 1 if has_profile(func.body) else 2
+        forks = several_forks(func, self._known, least) if self.has_teams else as_expr(False)
         emitter = FunctionEmitter(self, func, name + PACKED, serial=True)
         b = emitter.builder
         if isinstance(forks, IntImm):

@@ -11,6 +11,9 @@ first, so that a thread finds in its cache what it made in the loop before, and 
 
 Waiting threads look again and again, at first without a pause, and offer the core to other programs after a while.
 
+A profiled model has a second set of these functions (:func:`profiling_functions`): threads also note how long they
+worked. The usual set has nothing of that.
+
 The memory of a team, one cache line each: the epoch; the loop (what runs an item, what it captured, the number of items
 and of queues); how many items are finished; how many threads have come, and what they are to run; and the queues. A
 queue is its epoch and the next item in one word: an item is taken by a compare-and-swap, which fails for a thread that
@@ -26,6 +29,7 @@ import sys
 
 import llvmlite.binding as llvm
 
+from tilewright.codegen.llvm import clock
 from tilewright.codegen.threads import ensure_threads
 
 #: ``void numba_parallel_for(task, args, dims, steps, data, inner_ndim, array_count, num_threads)`` splits ``dims[0]``
@@ -41,6 +45,7 @@ FORK = "tilewright_fork"
 _YIELD = "tilewright_yield"
 _LIBRARY = "tilewright_team"
 
+
 #: How often a waiting thread looks before it offers its core to others, each time then: about 20 microseconds.
 _LOOKS = 1000
 
@@ -52,7 +57,8 @@ _PAUSES = {
 # Places in the memory of a team, in bytes.
 _LINE = 64
 _EPOCH, _LOOP, _FINISHED, _ARRIVED, _QUEUES = (number * _LINE for number in range(5))
-_TASK, _DATA, _ITEMS, _SHARES = (_LOOP + 8 * number for number in range(4))
+#: What a loop is; and where threads add up how long they worked, if anywhere.
+_TASK, _DATA, _ITEMS, _SHARES, _BUSY = (_LOOP + 8 * number for number in range(5))
 _ENTRY, _ARGS = _ARRIVED + 8, _ARRIVED + 16
 
 _LOOP_PLACES = f"""\
@@ -100,7 +106,7 @@ entry:
   %items = load atomic i64, ptr %items.place acquire, align 8
   %shares = load i64, ptr %shares.place, align 8
   %epoch.low = and i64 %epoch, 4294967295
-  br label %share
+$begin_work  br label %share
 share:
   %turn = phi i64 [ 0, %entry ], [ %next.turn, %empty ]
   %done = phi i64 [ 0, %entry ], [ %done.here, %empty ]
@@ -141,7 +147,7 @@ leave:
   %worked = icmp ne i64 %done.here, 0
   br i1 %worked, label %count, label %out
 count:
-  %finished = getelementptr i8, ptr %team, i64 {_FINISHED}
+$end_work  %finished = getelementptr i8, ptr %team, i64 {_FINISHED}
   %before = atomicrmw add ptr %finished, i64 %done.here release, align 8
   br label %out
 out:
@@ -300,36 +306,52 @@ def _yield_address() -> int | None:
     return None if function is None else ctypes.cast(function, ctypes.c_void_p).value
 
 
-def team_ir(processor: str, yields: bool) -> str:
+def team_ir(processor: str, yields: bool, profiling: bool = False) -> str:
     """The functions of teams as LLVM IR, for a processor (the first part of LLVM's triple)."""
     declaration, pause = _PAUSES.get(processor, ("", ""))
     if yields:
         declaration += f"\ndeclare i32 @{_YIELD}()"
     give_way = f"%ignored = call i32 @{_YIELD}()" if yields else pause
-    return string.Template(_TEXT).substitute(declarations=declaration, pause=pause, give_way=give_way)
+    begin_work, end_work = (clock.BEGIN_WORK, clock.end_work(_BUSY)) if profiling else ("", "")
+    text = string.Template(_TEXT).substitute(
+        declarations=declaration, pause=pause, give_way=give_way, begin_work=begin_work, end_work=end_work
+    )
+    return text + clock.functions(_BUSY) if profiling else text
 
 
 @functools.cache
-def _trackers() -> tuple[llvm.LLJIT, dict[str, llvm.ResourceTracker]]:
+def _trackers(profiling: bool) -> tuple[llvm.LLJIT, dict[str, llvm.ResourceTracker]]:
     ensure_threads()
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     triple = llvm.get_process_triple()
     machine = llvm.Target.from_triple(triple).create_target_machine(opt=2, reloc="pic", codemodel="small", jit=False)
     address = _yield_address()
-    module = llvm.parse_assembly(team_ir(triple.split("-")[0], address is not None), llvm.create_context())
+    text = team_ir(triple.split("-")[0], address is not None, profiling)
+    module = llvm.parse_assembly(text, llvm.create_context())
     module.triple, module.data_layout = triple, str(machine.target_data)
     module.verify()
     library = llvm.JITLibraryBuilder().add_object_img(machine.emit_object(module))
     library.import_symbol(PARALLEL_FOR, llvm.address_of_symbol(PARALLEL_FOR))
     if address is not None:
         library.import_symbol(_YIELD, address)
+    if profiling:
+        library.import_symbol(clock.CLOCK, clock.address())
     engine = llvm.create_lljit_compiler(machine)
     first = library.link(engine, _LIBRARY)
-    return engine, {"": first, **{name: engine.lookup(_LIBRARY, name) for name in (RUN_TEAM, FORK)}}
+    names = (RUN_TEAM, FORK, *(clock.PROFILE_FUNCTIONS.values() if profiling else ()))
+    return engine, {"": first, **{name: engine.lookup(_LIBRARY, name) for name in names}}
+
+
+def _addresses(profiling: bool) -> dict[str, int]:
+    return {name: int(tracker[name]) for name, tracker in _trackers(profiling)[1].items() if name}
 
 
 def team_functions() -> dict[str, int]:
     """The addresses of ``RUN_TEAM`` and ``FORK``. The threads start if they do not run yet."""
-    trackers = _trackers()[1]
-    return {name: int(trackers[name][name]) for name in (RUN_TEAM, FORK)}
+    return _addresses(profiling=False)
+
+
+def profiling_functions() -> dict[str, int]:
+    """The addresses of all of them for code that is profiled, and those of ``clock.PROFILE_FUNCTIONS``."""
+    return _addresses(profiling=True)

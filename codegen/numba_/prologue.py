@@ -212,6 +212,25 @@ def reduce_max(lanes):
     return result
 ''',
 }
+# Called by Python: numba has no clock.
+HELPERS["profile_begin"] = '''\
+import time
+
+
+def profile_begin(record):
+    """A kernel's call begins now."""
+    record[0] = time.perf_counter_ns()
+'''
+HELPERS["profile_end"] = '''\
+import time
+
+
+def profile_end(record):
+    """A kernel's call ends now: one more, and its time."""
+    record[1] = time.perf_counter_ns()
+    record[2] += 1
+    record[3] += record[1] - record[0]
+'''
 HELPERS |= {
     f"to_{name}": _saturating(name) for name in [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 }

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tilewright.codegen.analysis import called_names, has_parallel_loop, unique_nodes
+from tilewright.codegen.analysis import called_names, has_parallel_loop, has_profile, unique_nodes
 from tilewright.codegen.numba_.expressions import ExpressionWriter, bare, storage
 from tilewright.codegen.numba_.names import Names
 from tilewright.codegen.numba_.prologue import HEADER, HELPERS
@@ -15,6 +15,7 @@ from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, IntImm, Var, binary, cast
 from tilewright.tensorir.functor import substitute
 from tilewright.tensorir.node import Node
+from tilewright.tensorir.profiling import PROFILE_INTRINSICS
 from tilewright.tensorir.stmt import (
     Allocate,
     Block,
@@ -103,6 +104,8 @@ class FunctionWriter(ExpressionWriter):
         """Whether the function does nothing but call others, and Python can do that: one with what it was given (numba
         would take as long to compile that as the other, and it is the entry of every model of one kernel), or many,
         which numba takes minutes to compile."""
+        if has_profile(self.root.body):
+            return True  # only Python has a clock
         calls = list(_calls(self.root.body))
         if not calls or not all(call is not None and called_names(call) for call in calls):
             return False
@@ -216,6 +219,9 @@ class FunctionWriter(ExpressionWriter):
         call = stmt.value
         if isinstance(call, Call) and call.name == "prefetch":
             return  # a hint to the processor that Python cannot express
+        if isinstance(call, Call) and call.name in PROFILE_INTRINSICS:
+            self._profile(stmt, call)
+            return
         if not (isinstance(call, Call) and call.name.startswith("@")):
             self.begin(stmt, call)
             self.flush(self.expr(call))
@@ -232,6 +238,16 @@ class FunctionWriter(ExpressionWriter):
         }
         args = [self._argument(call, param, arg, sizes) for param, arg in pairs]
         self.flush(f"{self.python_names[callee.name]}({', '.join(args)})")
+
+    def _profile(self, stmt: Evaluate, call: Call) -> None:
+        """Read the clock: of a record in Python it is the row."""
+        address = call.args[0]
+        if not (isinstance(address, Call) and address.name == "address_of" and isinstance(address.args[0], BufferLoad)):
+            self.error(call, f"{call.name}: expected the address of a record")
+        access = address.args[0]
+        self.begin(stmt, *access.indices)
+        rows = "".join(f"[{bare(self.expr(index))}]" for index in access.indices[:-1])
+        self.flush(f"{self.helper(call.name)}({self.buffers[access.buffer]}{rows})")
 
     def _argument(self, call: Call, param: Any, arg: Expr, sizes: Mapping[Var, Expr]) -> str:
         """An argument: an integer, or a part of an array with the shape and the type that the callee has for it."""

@@ -7,7 +7,7 @@ import dataclasses
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.origins import Origin
 from tilewright.tensorir.errors import VerifyError
-from tilewright.tensorir.expr import Call
+from tilewright.tensorir.expr import Call, Expr
 from tilewright.tensorir.functor import walk_statements
 from tilewright.tensorir.stmt import CALLS, OPERATORS, Evaluate, PrimFunc
 
@@ -19,10 +19,12 @@ class CalledKernel:
     Attributes:
         kernel: the function's name.
         origins: the operators of the graph that this call computes, in order of evaluation. A copy computes none.
+        arguments: what it passes: addresses and integers.
     """
 
     kernel: str
     origins: tuple[Origin, ...]
+    arguments: tuple[Expr, ...] = dataclasses.field(default=(), compare=False)
 
 
 def kernel_calls(mod: IRModule) -> list[CalledKernel]:
@@ -37,15 +39,24 @@ def kernel_calls(mod: IRModule) -> list[CalledKernel]:
     main = mod["main"]
     if not isinstance(main, PrimFunc):
         raise VerifyError("the calls of kernels are known when main is lowered (stage 'lowered'), but it is a graph")
-    names = [
-        stmt.value.name[1:]
-        for stmt in walk_statements(main.body)
-        if isinstance(stmt, Evaluate) and isinstance(stmt.value, Call) and stmt.value.name.startswith("@")
-    ]
+    calls = called_kernels(main)
+    names = [call.name[1:] for call in calls]
     labels = [tuple(named) for kernel, named in main.attrs.get(CALLS, ())]
     if [kernel for kernel, _ in main.attrs.get(CALLS, ())] != names:
         labels = [()] * len(names)
-    return [CalledKernel(name, _origins(mod, name, named)) for name, named in zip(names, labels, strict=True)]
+    return [
+        CalledKernel(call.name[1:], _origins(mod, call.name[1:], named), tuple(call.args))
+        for call, named in zip(calls, labels, strict=True)
+    ]
+
+
+def called_kernels(main: PrimFunc) -> list[Call]:
+    """The calls themselves, in order of the text."""
+    return [
+        stmt.value
+        for stmt in walk_statements(main.body)
+        if isinstance(stmt, Evaluate) and isinstance(stmt.value, Call) and stmt.value.name.startswith("@")
+    ]
 
 
 def _origins(mod: IRModule, kernel: str, labels: tuple[str | None, ...]) -> tuple[Origin, ...]:

@@ -16,7 +16,7 @@ import tilewright as tw
 from tilewright import graphir as gi
 from tilewright import passes
 from tilewright.passes.instrument import PassInstrument
-from tilewright.runtime import kept
+from tilewright.runtime import compiled, kept
 from tilewright.runtime.disk_cache import DiskCache
 
 VALUES = np.random.default_rng(1).standard_normal((5, 24)).astype("f4")
@@ -49,14 +49,13 @@ class Counter:
 def lowered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Counter]:
     """How many times passes ran; builds are kept in a folder of their own."""
     counter = Counter()
-    build = sys.modules["tilewright.runtime.build"]
-    lower = build._lower  # type: ignore[attr-defined]
+    lower = compiled.lower
 
     def counting(*args: object) -> object:
         counter.count += 1
         return lower(*args)
 
-    monkeypatch.setattr(build, "_lower", counting)
+    monkeypatch.setattr(compiled, "lower", counting)
     monkeypatch.setenv("TILEWRIGHT_CACHE", "on")
     monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", str(tmp_path / "kept"))
     yield counter
@@ -97,7 +96,7 @@ import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 import numpy as np
 import test_kept_builds as tests
-sys.modules["tilewright.runtime.build"]._lower = None  # what would run passes
+sys.modules["tilewright.runtime.compiled"].lower = None  # what would run passes
 np.save({str(tmp_path / "result.npy")!r}, tests.build()(tests.VALUES)[0])
 """
     subprocess.run([sys.executable, "-c", script], check=True, env=os.environ)

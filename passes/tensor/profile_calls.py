@@ -1,0 +1,71 @@
+"""ProfileCalls: the clock is read around every kernel call of ``main``.
+
+Before::
+
+    primfunc @main(x, output, arena) {
+      @add_relu(address_of(x[0]), address_of(output[0]))
+    }
+
+After::
+
+    primfunc @main(x, output, arena, profile) {
+      profile_begin(address_of(profile[0, 0]))
+      @add_relu(address_of(x[0]), address_of(output[0]))
+      profile_end(address_of(profile[0, 0]))
+    }
+
+``profile`` is the last parameter: a record for each place from which a kernel is called (:mod:`..tensorir.profiling`);
+one in a loop adds up its runs. No pipeline has this pass: ``Executable.profile`` runs it on the ``main`` of a lowered
+module, and compiles only that again.
+"""
+
+from __future__ import annotations
+
+from tilewright.graphir.module import IRModule
+from tilewright.passes.base import PrimFuncPass
+from tilewright.passes.context import PassContext
+from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.lower.kernel_calls import called_kernels
+from tilewright.passes.registry import register_pass
+from tilewright.tensorir.dtype import INT64, VOID
+from tilewright.tensorir.expr import Buffer, Call, address_of, as_expr
+from tilewright.tensorir.functor import Mutator
+from tilewright.tensorir.profiling import PROFILE_INTRINSICS, record_length
+from tilewright.tensorir.stmt import Evaluate, PrimFunc, Stmt, sequence
+from tilewright.tensorir.target import Target
+
+#: The attribute of a profiled ``main``: the names of the kernels in the order of their records.
+PROFILED_CALLS = "profiled_calls"
+
+
+@register_pass
+@primfunc_pass(opt_level=0, name="ProfileCalls")
+class ProfileCalls(PrimFuncPass):
+    """Puts ``profile_begin`` and ``profile_end`` around the kernel calls of ``main``."""
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        """``func`` with one parameter more, if it is ``main`` and has none such yet."""
+        if func.name != "main" or PROFILED_CALLS in func.attrs:
+            return func
+        calls = called_kernels(func)
+        length = record_length(Target.current().num_threads)
+        profile = Buffer("profile", (as_expr(len(calls)), as_expr(length)), INT64)
+        body = _Bracket(profile).mutate(func.body)
+        attrs = {**func.attrs, PROFILED_CALLS: tuple(call.name[1:] for call in calls)}
+        return PrimFunc(func.name, (*func.params, profile), body, attrs)
+
+
+class _Bracket(Mutator):
+    """Meets each statement once, in the order of the text, also one object that stands in two places."""
+
+    def __init__(self, profile: Buffer) -> None:
+        self.profile = profile
+        self.records = 0
+
+    def mutate_Evaluate(self, stmt: Evaluate) -> Stmt:
+        if not (isinstance(stmt.value, Call) and stmt.value.name.startswith("@")):
+            return stmt
+        record = address_of(self.profile, as_expr(self.records), as_expr(0))
+        self.records += 1
+        begin, end = (Evaluate(Call(name, (record,), VOID)) for name in PROFILE_INTRINSICS)
+        return sequence(begin, stmt, end)

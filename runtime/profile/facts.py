@@ -1,0 +1,89 @@
+"""What is known of each call of a kernel before it runs: what of the graph it computes, and what that costs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from tilewright.graphir.origins import Origin
+from tilewright.passes.lower.kernel_calls import kernel_calls
+from tilewright.runtime.compiled import Lowered
+from tilewright.tensorir.costs import Cost, function_cost
+from tilewright.tensorir.dtype import FLOAT32, DataType
+from tilewright.tensorir.expr import Var
+from tilewright.tensorir.known_numbers import integer_value
+from tilewright.tensorir.stmt import PrimFunc
+
+
+@dataclasses.dataclass(frozen=True)
+class CallFacts:
+    """A place in ``main`` from which a kernel is called.
+
+    Attributes:
+        kernel: its name.
+        origins: the operators of the graph that this call computes.
+        operations: arithmetic that the formulas need, however the schedule goes about it.
+        dtype: the type that most of it is done on.
+        bytes: what it must read and write.
+        vector_bits: the width of the vectors that the loops use; 0 for a target that leaves this to its compiler.
+        arguments: the values of the kernel's integer parameters.
+    """
+
+    kernel: str
+    origins: tuple[Origin, ...]
+    operations: int
+    dtype: DataType
+    bytes: int
+    vector_bits: int
+    arguments: Mapping[Var, int]
+
+
+def call_facts(lowered: Lowered, sizes: Sequence[int], target_kind: str = "llvm") -> list[CallFacts]:
+    """The kernel calls of a model's function in the order of its text.
+
+    Args:
+        lowered: the function.
+        sizes: of its symbolic dimensions.
+        target_kind: who makes vectors: the loops themselves, unless it is ``"numba"``.
+    """
+    module = lowered.modules["lowered"]
+    known = dict(zip(lowered.main.variables, sizes, strict=True))
+    costs: dict[tuple[str, tuple[int, ...]], tuple[Cost, Cost]] = {}
+    found = []
+    for called in kernel_calls(module):
+        func = module[called.kernel]
+        assert isinstance(func, PrimFunc)
+        pairs = zip(func.params, called.arguments, strict=True)
+        values = {param: integer_value(arg, known) or 0 for param, arg in pairs if isinstance(param, Var)}
+        key = (called.kernel, tuple(values.values()))
+        if key not in costs:
+            costs[key] = (
+                function_cost(_formula(lowered, func), _by_name(lowered, func, values)),
+                function_cost(func, values),
+            )
+        formula, scheduled = costs[key]
+        most = max(scheduled.operations or formula.operations or {FLOAT32: 0}, key=lambda dtype: _of(scheduled, dtype))
+        bits = 0 if target_kind == "numba" else scheduled.vector_bits
+        size = formula.bytes
+        found.append(CallFacts(called.kernel, called.origins, formula.total_operations, most, size, bits, values))
+    return found
+
+
+def _of(cost: Cost, dtype: DataType) -> int:
+    return cost.operations.get(dtype, 0)
+
+
+def _formula(lowered: Lowered, func: PrimFunc) -> PrimFunc:
+    """The kernel before any schedule; a kernel that has none (copying bytes) as it is."""
+    module = lowered.modules["tensor"]
+    if func.name not in module:
+        return func
+    found = module[func.name]
+    assert isinstance(found, PrimFunc)
+    return found
+
+
+def _by_name(lowered: Lowered, func: PrimFunc, values: Mapping[Var, int]) -> dict[Var, int]:
+    """The same values for the integer parameters that the kernel had before any schedule."""
+    by_name = {var.name: value for var, value in values.items()}
+    return {var: by_name[var.name] for var in _formula(lowered, func).variables if var.name in by_name}

@@ -1,0 +1,121 @@
+"""The two roofs that no kernel gets through: how fast this machine computes, and how fast it moves bytes.
+
+Both are measured by the probes of :mod:`tilewright.runtime.machine`, each for some tens of milliseconds. The best of
+several short runs counts, as others may use the machine; and the best of all that a process has measured.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterable
+
+from tilewright.runtime.machine import machine
+from tilewright.tensorir.dtype import FLOAT32, DataType
+
+#: Where data lie, nearest first.
+LEVELS = ("L1", "L2", "L3", "memory")
+
+_RUNS = 15
+#: What one run of a probe of arithmetic takes, in seconds, and what one of memory reads at least, in bytes.
+_SECONDS = 1e-3
+_LEAST_BYTES = 16 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Roof:
+    """How long a kernel takes at least.
+
+    Attributes:
+        seconds: at least.
+        bound: what it has to wait for then: ``"compute"`` or ``"memory"``.
+    """
+
+    seconds: float
+    bound: str
+
+
+class Roofs:
+    """What the machine does at best with so many threads.
+
+    Args:
+        threads: of parallel loops.
+        dtypes: the types to measure arithmetic on, besides float32.
+    """
+
+    def __init__(self, threads: int, dtypes: Iterable[DataType] = ()) -> None:
+        self.threads = threads
+        for dtype in {FLOAT32: None, **dict.fromkeys(dtypes)}:
+            _remember((threads, dtype), _measure_operations(threads, dtype))
+        for level in LEVELS:
+            _remember((threads, level), _measure_bandwidth(threads, level))
+
+    def operations(self, dtype: DataType) -> float:
+        """Operations a second on values of ``dtype``: products and sums (each is one). Of types that the machine has no
+        such instructions for, those of float32 in vectors of its width."""
+        return _best_rates[self.threads, dtype]
+
+    def bandwidth(self, size: int) -> float:
+        """Bytes a second that are read from a working set of ``size`` bytes: from the smallest cache that holds it."""
+        return _best_rates[self.threads, self.level(size)]
+
+    def level(self, size: int) -> str:
+        """Where a working set of that many bytes lies: ``"L1"``, ``"L2"``, ``"L3"`` or ``"memory"``."""
+        return next((name for name, limit in self._levels() if size <= limit), LEVELS[-1])
+
+    def roof(self, operations: int, dtype: DataType, size: int) -> Roof:
+        """For a kernel that does so many operations on ``dtype`` and moves ``size`` bytes."""
+        compute = operations / self.operations(dtype) if operations else 0.0
+        memory = size / self.bandwidth(size) if size else 0.0
+        return Roof(compute, "compute") if compute >= memory else Roof(memory, "memory")
+
+    def _levels(self) -> list[tuple[str, int]]:
+        target = machine(self.threads).target
+        own = self.threads  # the first two levels are a core's own
+        sizes = [target.cache_bytes(level) for level in (1, 2, 3)]
+        return list(zip(LEVELS, (own * sizes[0], own * sizes[1], sizes[2]), strict=False))
+
+    def as_dict(self) -> dict[str, object]:
+        """Threads, operations on float32 a second, and bytes a second from each level."""
+        return {
+            "threads": self.threads,
+            "float32_operations_per_second": self.operations(FLOAT32),
+            "bytes_per_second": {level: _best_rates[self.threads, level] for level in LEVELS},
+        }
+
+
+#: Operations or bytes a second, by the number of threads and the type or the level.
+_best_rates: dict[tuple[int, str], float] = {}
+
+
+def _remember(key: tuple[int, str], rate: float) -> None:
+    _best_rates[key] = max(rate, _best_rates.get(key, 0.0))
+
+
+def _measure_operations(threads: int, dtype: DataType) -> float:
+    found = machine(threads)
+    probe = found.arithmetic(dtype, 1.0)
+    if probe is None:
+        return _best_rates[threads, FLOAT32]
+    run, amount = probe
+    run()
+    rate = amount / _timed(run)
+    longer = found.arithmetic(dtype, rate * _SECONDS)
+    assert longer is not None
+    run, amount = longer
+    return amount / min(_timed(run) for _ in range(_RUNS))
+
+
+def _measure_bandwidth(threads: int, level: str) -> float:
+    found = machine(threads)
+    l1, l2, l3 = (found.target.cache_bytes(number) for number in (1, 2, 3))
+    # Half of a cache: what else the program needs has room beside it. Beyond the last one twice its size, in reason.
+    sizes = {"L1": threads * l1 // 2, "L2": threads * l2 // 2, "L3": l3 // 2, "memory": min(2 * l3, 256 << 20)}
+    run, amount = found.read(sizes[level], max(1, round(_LEAST_BYTES / sizes[level])))
+    return amount / min(_timed(run) for _ in range(_RUNS))
+
+
+def _timed(run: Callable[[], None]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
