@@ -17,6 +17,7 @@ from tilewright.passes.instruments.printing import (
     PrintBeforeAll,
     PrintIR,
 )
+from tilewright.passes.instruments.remarks import Remarks
 from tilewright.passes.instruments.timing import PassTimingInstrument
 from tilewright.passes.location import set_ir_function, set_ir_location
 from tilewright.passes.registry import get_pass, list_passes, register_pass, unregister_pass
@@ -40,6 +41,7 @@ __all__ = [
     "PrintBeforeAll",
     "PrintIR",
     "Remark",
+    "Remarks",
     "Sequential",
     "Span",
     "SpanRecorder",

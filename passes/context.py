@@ -185,7 +185,10 @@ class PassContext:
 
     def repeat(self, remarks: Iterable[Remark]) -> None:
         """Take over remarks of passes that ran at another time, in another context."""
-        self._remarks.extend(remarks)
+        for remark in remarks:
+            self._remarks.append(remark)
+            for instrument in self._instruments:
+                instrument.remark(remark)
 
     @staticmethod
     @contextlib.contextmanager

@@ -1,6 +1,6 @@
 """Instruments: code that a ``PassContext`` runs around passes, without any change to the passes or their order.
 
-An instrument has up to five methods:
+An instrument has five methods, all of which may be left out:
 
 * ``enter_pass_ctx()`` and ``exit_pass_ctx()`` -- its context is entered and left;
 * ``should_run(mod, info)`` -- false keeps a pass from running; not asked about a pass in the context's
@@ -10,9 +10,11 @@ An instrument has up to five methods:
 The order of one run is: every ``should_run`` (each instrument is asked, also after a veto), every ``run_before_pass``,
 the pass, every ``run_after_pass``; always in the order of the context's list.
 
-A sixth, ``pass_failed(mod, info, error)``, is for instruments that keep something open between before and after: it
-ends a pass whose ``run_before_pass`` this instrument has completed, when an exception means that ``run_after_pass``
-never comes.
+Two more are for instruments that need them:
+
+* ``pass_failed(mod, info, error)`` is for those that keep something open between before and after: it ends a pass whose
+  ``run_before_pass`` this instrument has completed, when an exception means that ``run_after_pass`` never comes;
+* ``remark(remark)`` -- a pass has said what it did, or why it did not (``PassContext.remark``).
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 if TYPE_CHECKING:
     from tilewright.graphir.module import IRModule
+    from tilewright.passes.diagnostics import Remark
     from tilewright.passes.info import PassInfo
 
 C = TypeVar("C")
@@ -59,6 +62,9 @@ class PassInstrument:
 
     def pass_failed(self, mod: IRModule, info: PassInfo, error: BaseException) -> None:
         """The pass that this instrument saw begin on ``mod`` will not end: ``error`` is on its way to the user."""
+
+    def remark(self, remark: Remark) -> None:
+        """A pass that runs in this instrument's context has told the user something."""
 
     def __repr__(self) -> str:
         return f"<pass instrument {self.name}>"

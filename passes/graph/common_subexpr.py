@@ -42,11 +42,16 @@ class EliminateCommonSubexpr(FunctionPass):
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """``func`` with equal expressions shared."""
-        return map_functions(func, _merge)
+        tables: list[_Table] = []
+        result = map_functions(func, lambda inner: _merge(inner, tables))
+        if merged := sum(table.merged for table in tables):
+            ctx.remark(f"calls of operators that compute what others do: {merged}", "applied")
+        return result
 
 
-def _merge(func: Function) -> Function:
+def _merge(func: Function, tables: list[_Table]) -> Function:
     table = _Table()
+    tables.append(table)
     inside: dict[Expr, Expr] = {nested: nested for nested in nested_functions(func) if nested is not func}
     return func.with_body(rewrite_graph(func.body, table.share, done=inside))
 
@@ -58,6 +63,7 @@ class _Table:
     """
 
     def __init__(self) -> None:
+        self.merged = 0
         self.plain: dict[Operator, dict[Hashable, Expr]] = {}
         self.with_attrs: dict[Hashable, dict[Hashable, Expr]] = {}
         self.constants: dict[Hashable, Expr] = {}
@@ -75,7 +81,9 @@ class _Table:
                 calls = self.with_attrs.setdefault((op, self.attrs_key(node.attrs)), {})
             else:
                 calls = self.plain.setdefault(op, {})
-            return calls.setdefault(node.args, node)
+            first = calls.setdefault(node.args, node)
+            self.merged += first is not node
+            return first
         if isinstance(node, Constant):
             return self.constants.setdefault(constant_key(node), node)
         if isinstance(node, TupleGetItem):

@@ -58,21 +58,28 @@ class FoldConstant(FunctionPass):
 
         def fold(node: Expr) -> Expr:
             if type(node) is Call:
-                return _fold_call(node, budget, ctx)
+                result = _fold_call(node, budget, ctx)
+                budget.computed += result is not node
+                return result
             if type(node) is TupleGetItem and type(node.value) is Tuple:
                 return node.value.fields[node.index]
             if type(node) is If and type(node.condition) is Constant:
                 return node.then_branch if bool(node.condition.data) else node.else_branch
             return node
 
-        return func.with_body(rewrite_graph(func.body, fold, lambda value: type(value) is Constant))
+        body = rewrite_graph(func.body, fold, lambda value: type(value) is Constant)
+        if budget.computed:
+            ctx.remark(f"calls of operators computed now: {budget.computed}", "applied")
+        return func.with_body(body)
 
 
 @dataclasses.dataclass
 class _Budget:
-    """What may still be spent on results that need much more memory than their arguments, in bytes."""
+    """What may still be spent on results that need much more memory than their arguments, in bytes; and how many
+    calls were computed."""
 
     left: int
+    computed: int = 0
 
     def allows(self, size: int, given: int) -> bool:
         """Whether a result of ``size`` bytes may be made of ``given`` bytes; if so, it is paid for."""

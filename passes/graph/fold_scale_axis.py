@@ -174,9 +174,11 @@ class _Backward(_Scaling):
         absorbed: set[Expr] = set()
         for node in reversed(self.order):
             factor = _factor(node)
-            if factor is not None and self.uses[factor[0]] == 1:
+            if factor is not None:
                 vector = self.accept(ways.get(factor[0]), factor[0], factor[1])
-                if vector is not None:
+                if vector is None or self.uses[factor[0]] != 1:
+                    self.stays(node, factor[0], ways)
+                else:
                     absorbed.add(node)
                     self.times(factor[0], vector)
             passed_on = self.pending.get(node)
@@ -189,6 +191,14 @@ class _Backward(_Scaling):
         for node in self.order:
             self.done[node] = self.rewrite(node, node in absorbed, ways)
         return self.done[self.body]
+
+    def stays(self, node: Expr, scaled: Expr, ways: dict[Expr, _Way]) -> None:
+        """Say why the factor of ``node`` stays, if what it multiplies comes from an operator with weights."""
+        if scaled in ways:
+            uses = self.uses[scaled]
+            once = "it is not one number for each channel" + (", all positive" if ways[scaled].positive else "")
+            why = f"what it multiplies is used {uses} times" if uses != 1 else once
+            self.ctx.remark(f"the factor is not folded into weights: {why}", "missed", summary(node))
 
     def find_ways(self) -> dict[Expr, _Way]:
         ways: dict[Expr, _Way] = {}

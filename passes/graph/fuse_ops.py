@@ -37,6 +37,7 @@ from tilewright.graphir.dims import shape_equal
 from tilewright.graphir.expr import Call, Constant, Expr, Function, Let, Var
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import FUSION_KINDS, Operator
+from tilewright.graphir.origins import Origin
 from tilewright.graphir.printer import summary
 from tilewright.graphir.types import TensorType
 from tilewright.graphir.visitor import post_order
@@ -248,19 +249,32 @@ class _Fusion:
     # Remarks.
 
     def name(self, place: int) -> str:
-        operator = self.operator(place)
-        return type(self.order[place]).__name__ if operator is None else operator.name
+        node, operator = self.order[place], self.operator(place)
+        return type(node).__name__ if operator is None else str(Origin(operator.name, node.span))
 
     def apart(self, place: int, consumer: int, reason: str) -> None:
         message = f"{self.name(place)} and {self.name(consumer)} not fused: {reason}"
         self.ctx.remark(message, "missed", summary(self.order[consumer]))
 
     def escapes(self, place: int, consumer: int | None) -> None:
-        """Say that the result is used where no group can hold it, if there are consumers that it might have joined."""
-        if any(self.rank[user] != _OPAQUE for user in self.tree.users[place]):
+        """Say that the result is used where no group can hold it, if there are consumers that it might have joined; or
+        which operator is in no group, if one is the only consumer."""
+        users = self.tree.users[place]
+        if consumer is not None and users == [consumer] and self.operator(consumer) is not None:
+            self.apart(place, consumer, f"{self.name(consumer)} is in no group, {self.alone(consumer)}")
+            return
+        if any(self.rank[user] != _OPAQUE for user in users):
             what = "in several places" if consumer is None else f"by {self.name(consumer)}"
             message = f"{self.name(place)} not fused with its consumers: the output escapes, it is used {what}"
             self.ctx.remark(message, "missed", summary(self.order[place]))
+
+    def alone(self, place: int) -> str:
+        """Why an operator is in no group."""
+        operator = self.operator(place)
+        assert operator is not None
+        if not operator.pure:
+            return "as it has an effect"
+        return "as it is opaque" if self.shape[place] is not None else "as it has several results"
 
     # Building the groups.
 

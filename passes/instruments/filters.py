@@ -1,0 +1,42 @@
+"""Names that an instrument is told to look at: exact, or patterns with ``*``, ``?`` and ``[...]``."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Sequence
+
+#: A name or pattern, several of them, or None for all names.
+Names = str | Sequence[str] | None
+
+
+class NameFilter:
+    """Which names are meant.
+
+    Args:
+        names: a name or pattern as of :mod:`fnmatch` (case counts), a list or tuple of such, or None for all names.
+        what: what the argument is called in errors.
+
+    Raises:
+        TypeError: ``names`` is something else.
+    """
+
+    def __init__(self, names: Names, what: str) -> None:
+        given = [names] if isinstance(names, str) else names
+        if given is not None and (
+            not isinstance(given, (list, tuple, set, frozenset)) or not all(isinstance(name, str) for name in given)
+        ):
+            raise TypeError(f"{what}: expected a name or pattern, or a list of them, found {names!r}")
+        self._names = None if given is None else frozenset(given)
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether every name is meant."""
+        return self._names is None
+
+    def __call__(self, name: str) -> bool:
+        """Whether ``name`` is meant."""
+        return (
+            self._names is None
+            or name in self._names
+            or any(fnmatch.fnmatchcase(name, pattern) for pattern in self._names)
+        )
