@@ -11,7 +11,7 @@ from typing import Any, Union
 
 import numpy as np
 
-from tilewright.graphir.dims import bind_dims, symbols_in_attributes
+from tilewright.graphir.dims import bind_dims, symbol, symbols_in_attributes
 from tilewright.graphir.expr import (
     Call,
     Constant,
@@ -61,6 +61,35 @@ def evaluate(node: IRModule | Expr, *inputs: Any, dtype: str | None = None, **na
     if not isinstance(root, Function):
         return machine.start(_Closure(Function((), root), _Scope(None)), [])
     return machine.start(_Closure(root, _Scope(None)), _bind(root, inputs, named, wide))
+
+
+def evaluate_parts(
+    function: Function,
+    inputs: Sequence[Any],
+    mod: IRModule | None = None,
+    dtype: str | None = None,
+    sizes: Mapping[str, int] | None = None,
+) -> dict[Expr, Value]:
+    """The values of all expressions that ``function`` computes on ``inputs``, its body and parameters among them.
+
+    Args:
+        inputs: arrays for the parameters, in order.
+        mod: where called functions are.
+        dtype: as in :func:`evaluate`.
+        sizes: of symbolic dimensions that no parameter tells, by name.
+
+    What is computed inside of nested functions is not among the values, nor are branches that are not taken.
+
+    Raises:
+        InputError, VerifyError: as :func:`evaluate`.
+    """
+    wide = None if dtype is None else as_dtype(dtype).numpy
+    machine = _Machine(mod, wide)
+    around = _Scope(None)
+    around.sizes.update({symbol(name): size for name, size in (sizes or {}).items()})
+    machine.start(_Closure(function, around), _bind(function, inputs, {}, wide))
+    assert machine.outermost is not None
+    return machine.outermost.values
 
 
 def _bind(function: Function, inputs: Sequence[Any], named: Mapping[str, Any], wide: Any) -> list[Value]:
@@ -146,6 +175,8 @@ class _Machine:
     def __init__(self, mod: IRModule | None, wide: Any) -> None:
         self.mod = mod
         self.wide = wide
+        #: The values of the function that runs first.
+        self.outermost: _Scope | None = None
 
     def start(self, closure: _Closure, args: Sequence[Value]) -> Value:
         runs: list[_Run] = [self.run(closure, args)]
@@ -167,6 +198,8 @@ class _Machine:
         if len(args) != len(function.params):
             raise VerifyError(f"a function of {len(function.params)} parameters is called with {len(args)} arguments")
         scope = _Scope(closure.scope)
+        if self.outermost is None:
+            self.outermost = scope
         for param, value in zip(function.params, args, strict=True):
             scope.values[param] = value
             if isinstance(param.type, TensorType) and isinstance(value, np.ndarray):

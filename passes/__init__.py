@@ -9,6 +9,8 @@ from tilewright.passes.decorators import function_pass, module_pass, primfunc_pa
 from tilewright.passes.diagnostics import Remark
 from tilewright.passes.info import PassInfo
 from tilewright.passes.instrument import PassInstrument, pass_instrument
+from tilewright.passes.instruments.bisection import Culprit, OptBisect, bisect_passes
+from tilewright.passes.instruments.counting import PassCounter
 from tilewright.passes.instruments.memory import PassMemoryInstrument
 from tilewright.passes.instruments.printing import (
     DumpIR,
@@ -26,11 +28,14 @@ from tilewright.passes.spans import Span, SpanRecorder
 
 __all__ = [
     "SKIP_OPTIMIZATION",
+    "Culprit",
     "DumpIR",
     "FunctionPass",
     "ModulePass",
+    "OptBisect",
     "Pass",
     "PassContext",
+    "PassCounter",
     "PassInfo",
     "PassInstrument",
     "PassMemoryInstrument",
@@ -45,6 +50,7 @@ __all__ = [
     "Sequential",
     "Span",
     "SpanRecorder",
+    "bisect_passes",
     "function_pass",
     "get_pass",
     "list_passes",

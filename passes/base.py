@@ -35,6 +35,10 @@ class Pass(abc.ABC):
 
     info: PassInfo
 
+    #: Whether no code could be made without the pass. Where it is a function pass, it then also runs on functions with
+    #: SkipOptimization. The decorators tell ``info``.
+    essential: ClassVar[bool] = False
+
     def __call__(self, mod: IRModule, ctx: PassContext | None = None) -> IRModule:
         """Run on ``mod`` under ``ctx`` (the current context if None), with the context's instruments around.
 
@@ -81,6 +85,7 @@ class Pass(abc.ABC):
     def _run_instrumented(self, mod: IRModule, ctx: PassContext) -> IRModule:
         info = self.info
         instruments = ctx._instruments
+        RUNNING.watched = self
         if info.name not in ctx._required:
             may_run = True
             for instrument in instruments:
@@ -95,6 +100,7 @@ class Pass(abc.ABC):
                 begun += 1
             _trace(ctx, mod, info, True)
             result = self._run(mod, ctx)
+            RUNNING.watched = self  # passes inside of this one were watched meanwhile
             for instrument in instruments:
                 # Where the pass has replaced the instruments, those that have exited are done.
                 if ctx._instruments is instruments or any(other is instrument for other in ctx._instruments):
@@ -103,6 +109,7 @@ class Pass(abc.ABC):
             _trace(ctx, result, info, False)
             return result
         except BaseException as error:
+            RUNNING.watched = self
             for instrument in reversed(instruments[ended:begun]):
                 _tell_failure(instrument, mod, info, error)
             raise
@@ -128,9 +135,6 @@ class _EachFunctionPass(Pass):
 
     function_type: ClassVar[type[Any]]
 
-    #: Lowering passes, without which no code could be made of a function, also run on functions with SkipOptimization.
-    runs_on_skipped: ClassVar[bool] = False
-
     @abc.abstractmethod
     def transform_function(self, func: Any, mod: IRModule, ctx: PassContext) -> Any:
         """The transformed function; ``func`` itself if there was nothing to do."""
@@ -139,7 +143,7 @@ class _EachFunctionPass(Pass):
         kind = self.function_type
         updates: dict[Any, Any] = {}
         for gv, func in list(mod.functions.items()):
-            if not isinstance(func, kind) or (not self.runs_on_skipped and func.attrs.get(SKIP_OPTIMIZATION)):
+            if not isinstance(func, kind) or (not self.essential and func.attrs.get(SKIP_OPTIMIZATION)):
                 continue
             RUNNING.function = gv.name
             result = self.transform_function(func, mod, ctx)

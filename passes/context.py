@@ -47,6 +47,8 @@ class Running(threading.local):
     def __init__(self) -> None:
         self.info: PassInfo | None = None
         self.function: str | None = None
+        #: The pass that the instruments are being told of.
+        self.watched: Pass | None = None
         #: The passes of the pipelines that are running, by name.
         self.pipeline: Mapping[str, Pass] = {}
         self.default_context: PassContext | None = None
@@ -138,6 +140,11 @@ class PassContext:
             default._times_entered = 1  # it is in force as long as its thread lives ...
             default._remarks = deque(maxlen=_DEFAULT_CONTEXT_REMARKS)  # ... so what it collects must not grow for ever
         return default
+
+    @staticmethod
+    def watched_pass() -> Pass | None:
+        """For instruments, inside of their methods: the pass that they are told of; what they get is its ``info``."""
+        return RUNNING.watched
 
     @staticmethod
     def list_configs() -> dict[str, dict[str, dict[str, Any]]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -14,6 +14,8 @@ class PassInfo:
         opt_level: the pass is enabled in contexts of this level and above. 0 is what correctness needs; 1 simplifies
             and fuses; 2 chooses layouts, tiles and memory; 3 also rounds differently.
         required: names of the passes that a pipeline runs right before this one.
+        essential: whether no code could be made without the pass; other passes may be left out.
+        pipeline: whether it only runs other passes, which have descriptions of their own.
 
     Raises:
         TypeError: ``name`` is no string, ``opt_level`` no integer, or ``required`` no list or tuple of names.
@@ -22,6 +24,8 @@ class PassInfo:
     name: str
     opt_level: int
     required: tuple[str, ...] = ()
+    essential: bool = field(default=False, compare=False)
+    pipeline: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):

@@ -46,7 +46,7 @@ class Sequential(Pass):
                 hint = f"; make one by calling it: {child.__name__}()" if made else ""
                 raise TypeError(f"pipeline {name!r}: expected passes, found {child!r}{hint}")
         self.passes = children
-        self.info = PassInfo(name, opt_level, required)  # type: ignore[arg-type]  # PassInfo takes any list of names
+        self.info = PassInfo(name, opt_level, required, pipeline=True)  # type: ignore[arg-type]  # PassInfo takes any list of names
 
     def _transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         outer = RUNNING.pipeline

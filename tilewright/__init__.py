@@ -14,6 +14,7 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.instruments.timing import PassTimingInstrument
 from tilewright.runtime.build import build
 from tilewright.runtime.executable import Executable
+from tilewright.runtime.numeric.minimize import minimize
 from tilewright.tensorir.errors import TilewrightError
 from tilewright.tensorir.target import Target
 
@@ -52,6 +53,7 @@ __all__ = [
     "build",
     "from_onnx",
     "graphir",
+    "minimize",
     "passes",
     "tensorir",
 ]

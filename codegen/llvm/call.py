@@ -52,9 +52,13 @@ def call_primfunc(compiled: HasAddresses, func: PrimFunc, *args: Any) -> None:
         InputError: an argument does not fit.
     """
     check_arguments(func, args)
-    packed = (ctypes.c_int64 * max(1, len(args)))(
-        *[arg.ctypes.data if isinstance(arg, np.ndarray) else int(arg) for arg in args]
-    )
-    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(compiled.packed_address(func.name))
+    call_packed(compiled, func.name, [arg.ctypes.data if isinstance(arg, np.ndarray) else int(arg) for arg in args])
+
+
+def call_packed(compiled: HasAddresses, name: str, values: Sequence[int]) -> None:
+    """Run the function of that name with addresses for its buffers and numbers for its variables; nothing is checked.
+    The memory must live as long as the call runs."""
+    packed = (ctypes.c_int64 * max(1, len(values)))(*values)
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(compiled.packed_address(name))
     with parallel_lock():
         function(ctypes.addressof(packed))

@@ -36,6 +36,8 @@ class InferType(ModulePass):
         TypeInferenceError: a type does not fit, is missing on a parameter, or cannot be found without a declaration.
     """
 
+    essential = True
+
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """``mod`` with every expression typed; ``mod`` itself if all were."""
         inference = _Inference(mod, ctx)

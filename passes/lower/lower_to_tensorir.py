@@ -45,6 +45,8 @@ _MAX_NAMED = 6
 class LowerToTensorIR(ModulePass):
     """Turns fused groups (functions with attribute ``Primitive``) and single operators into PrimFuncs."""
 
+    essential = True
+
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """``mod`` whose graph functions call PrimFuncs only."""
         kernels = _Kernels(mod)

@@ -62,6 +62,8 @@ _COPY_LANES = 64
 class PlanMemory(ModulePass):
     """Gives every value of ``main`` a place and turns ``main`` into a PrimFunc."""
 
+    essential = True
+
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """``mod`` with a PrimFunc ``main``, without the graph functions that it replaces."""
         function = mod["main"]

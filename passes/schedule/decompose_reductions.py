@@ -30,7 +30,7 @@ from tilewright.tensorir.stmt import PrimFunc
 class DecomposeReductions(PrimFuncPass):
     """Gives the start of every reduction a statement of its own, before the outermost loop of the reduction."""
 
-    runs_on_skipped = True
+    essential = True
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         """``func`` without blocks that start a reduction in their first step, where a schedule can move the start."""

@@ -218,7 +218,7 @@ def compact_buffers(func: PrimFunc, max_stack_bytes: int = 16 << 10) -> PrimFunc
 class CompactBuffer(PrimFuncPass):
     """See the module."""
 
-    runs_on_skipped = True
+    essential = True
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         """``func`` with its intermediate buffers in place and as small as they can be."""

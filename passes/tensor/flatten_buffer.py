@@ -180,7 +180,7 @@ def flatten_buffers(func: PrimFunc) -> PrimFunc:
 class FlattenBuffer(PrimFuncPass):
     """See the module."""
 
-    runs_on_skipped = True
+    essential = True
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         """``func`` with one-dimensional buffers only."""

@@ -56,7 +56,7 @@ def lower_blocks(func: PrimFunc) -> PrimFunc:
 class LowerBlocks(PrimFuncPass):
     """See the module."""
 
-    runs_on_skipped = True
+    essential = True
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         """``func`` without blocks."""

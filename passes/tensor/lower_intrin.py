@@ -155,7 +155,7 @@ def lower_intrinsics(func: PrimFunc, target: Target | None = None, *, is_fast: b
 class LowerIntrin(PrimFuncPass):
     """See the module. ``target``: default :meth:`Target.current`."""
 
-    runs_on_skipped = True
+    essential = True
 
     def __init__(self, target: Target | None = None) -> None:
         self.target = target

@@ -248,7 +248,7 @@ def rewrite_storage(func: PrimFunc, ctx: PassContext | None = None) -> PrimFunc:
 class StorageRewrite(PrimFuncPass):
     """See the module."""
 
-    runs_on_skipped = True
+    essential = True
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         """``func`` with workspaces as parameters and shared stack buffers."""

@@ -86,7 +86,7 @@ def unroll_loops(func: PrimFunc, ctx: PassContext | None = None) -> PrimFunc:
 class UnrollLoop(PrimFuncPass):
     """See the module."""
 
-    runs_on_skipped = True
+    essential = True
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         """``func`` without unrolled loops."""

@@ -345,7 +345,7 @@ def vectorize_loops(func: PrimFunc, ctx: PassContext | None = None, target: Targ
 class VectorizeLoop(PrimFuncPass):
     """See the module. ``target``: default :meth:`Target.current`."""
 
-    runs_on_skipped = True
+    essential = True
 
     def __init__(self, target: Target | None = None) -> None:
         self.target = target

@@ -190,7 +190,7 @@ def verify_memory(func: PrimFunc, max_stack_bytes: int = 256 << 10) -> None:
 class VerifyMemory(PrimFuncPass):
     """See the module."""
 
-    runs_on_skipped = True
+    essential = True
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         """``func`` itself, if it keeps the rules."""

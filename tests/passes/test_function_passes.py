@@ -112,7 +112,7 @@ def test_a_lowering_pass_may_run_on_skipped_functions(mixed_mod: IRModule) -> No
 
     @primfunc_pass(opt_level=0)
     class Lower:
-        runs_on_skipped = True
+        essential = True
 
         def transform_function(self, func: Any, mod: Any, ctx: Any) -> Any:
             return func.with_attr("lowered", True)

@@ -1,0 +1,10 @@
+"""Numbers through the passes: which pass, operator and element first leaves the tolerance, and by how much."""
+
+from tilewright.runtime.numeric.evaluate import random_inputs as random_inputs
+from tilewright.runtime.numeric.minimize import Minimized as Minimized
+from tilewright.runtime.numeric.minimize import MinimizeError as MinimizeError
+from tilewright.runtime.numeric.minimize import minimize as minimize
+from tilewright.runtime.numeric.minimize import minimize_with_inputs as minimize_with_inputs
+from tilewright.runtime.numeric.ulps import ulp_distance as ulp_distance
+from tilewright.runtime.numeric.ulps import ulp_error as ulp_error
+from tilewright.runtime.numeric.ulps import unit as unit

@@ -1,0 +1,119 @@
+"""Distances between numbers in units in the last place, for all types of floats that there is arithmetic in.
+
+The unit of a number ``x`` with ``2**e <= abs(x) < 2**(e + 1)`` is the weight of its last digit, ``2**(e - p + 1)`` for
+a type with ``p`` binary digits (Goldberg 1991: What Every Computer Scientist Should Know About Floating-Point
+Arithmetic). It gets no smaller below the least normal number, and above the greatest one it is that of the greatest.
+
+Integers and bools have a unit too: 1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from tilewright.tensorir.dtype import DataType, as_dtype
+
+Array = np.ndarray[Any, Any]
+
+#: The limits of a type of floats: ``nmant`` digits behind the first, ``minexp``, ``max``, ``eps``.
+limits_of: Any = ml_dtypes.finfo
+
+#: The distance from a NaN to a number.
+FARTHEST = np.iinfo(np.uint64).max
+
+
+def unit(values: Any, dtype: Any) -> Array:
+    """The unit in the last place that each of ``values`` has in ``dtype``, in float64. It is NaN for NaN.
+
+    Raises:
+        TypeError: ``dtype`` has no arithmetic.
+    """
+    kind = _checked(dtype)
+    wide = np.asarray(values).astype(np.float64)
+    if not kind.is_float:
+        return np.ones_like(wide)
+    limits = limits_of(kind.numpy)
+    magnitude = np.minimum(np.abs(wide), float(limits.max))
+    _, exponent = np.frexp(magnitude)  # 0.5 <= fraction < 1, so the number's own exponent is one less
+    exponent = np.where(magnitude == 0, limits.minexp, np.maximum(exponent - 1, limits.minexp))
+    return np.where(np.isnan(wide), np.nan, np.ldexp(1.0, (exponent - limits.nmant).astype(np.int64)))
+
+
+def ulp_error(found: Any, reference: Any) -> Array:
+    """How far each element of ``found`` is from that of ``reference``, in units of ``found``'s type, in float64.
+
+    The unit is that of the reference. So a result that is rounded correctly is off by at most 0.5.
+
+    Args:
+        found: an array of the type whose units are meant.
+        reference: the exact numbers, of any type (float64 for narrower results).
+
+    A NaN is 0 from a NaN, and infinitely far from a number. An infinity is 0 from a reference that the type of
+    ``found`` has no greater number for (it overflows), infinitely far from any other number.
+    """
+    found = np.asarray(found)
+    kind = _checked(found.dtype)
+    if not kind.is_float:
+        return _whole_distance(found, np.asarray(reference))
+    wide, exact = found.astype(np.float64), np.asarray(reference).astype(np.float64)
+    with np.errstate(all="ignore"):
+        error = np.abs(wide - exact) / unit(exact, kind)
+        rounded = exact.astype(kind.numpy).astype(np.float64)
+    same = (wide == exact) | (np.isnan(wide) & np.isnan(exact)) | (np.isinf(wide) & (wide == rounded))
+    result: Array = np.where(same, 0.0, np.where(np.isnan(error), np.inf, error))
+    return result
+
+
+def ulp_distance(a: Any, b: Any) -> Array:
+    """How many steps to the next number lead from each element of ``a`` to that of ``b``, in uint64.
+
+    Both are arrays of one type. Zeros are equal whatever their signs, infinities follow the greatest numbers, NaNs
+    are equal to each other and farthest (:data:`FARTHEST`) from numbers.
+
+    Raises:
+        TypeError: the types differ, or have no arithmetic.
+    """
+    a, b = np.asarray(a), np.asarray(b)
+    kind = _checked(a.dtype)
+    if as_dtype(b.dtype) is not kind:
+        raise TypeError(f"expected two arrays of one type, found {kind!s} and {b.dtype}")
+    if not kind.is_float:
+        return _order(a.astype(np.uint64), b.astype(np.uint64), a < b)
+    keys = [_key(array, kind) for array in (a, b)]
+    distance = _order(keys[0], keys[1], keys[0] < keys[1])
+    nans = np.isnan(a).astype(np.int8) + np.isnan(b)
+    result: Array = np.where(nans == 2, np.uint64(0), np.where(nans == 1, FARTHEST, distance))
+    return result
+
+
+def _checked(dtype: Any) -> DataType:
+    kind = as_dtype(dtype)
+    if not (kind.is_float or kind.is_integer or kind.is_bool):
+        raise TypeError(f"expected a type that there is arithmetic in, found {kind!s}")
+    return kind
+
+
+def _order(a: Array, b: Array, less: Array) -> Array:
+    """The distance of two unsigned numbers; differences that wrap around are right where the greater comes first."""
+    return np.where(less, b - a, a - b)
+
+
+def _key(array: Array, kind: DataType) -> Array:
+    """Unsigned numbers in the order of the floats: their bits, with those of negative numbers turned round."""
+    bits = np.ascontiguousarray(array).reshape(array.shape).view(f"uint{kind.bits}").astype(np.uint64)
+    sign = np.uint64(1 << (kind.bits - 1))
+    magnitude = bits & (sign - np.uint64(1))
+    half = np.uint64(1 << 63)
+    result: Array = np.where(bits & sign != 0, half - magnitude, half + magnitude)
+    return result
+
+
+def _whole_distance(found: Array, exact: Array) -> Array:
+    with np.errstate(all="ignore"):
+        error = np.abs(found.astype(np.float64) - exact.astype(np.float64))
+    # Integers of 64 bits may differ and have one float64.
+    result: Array = np.where(found == exact, 0.0, np.where(np.isnan(error), np.inf, np.maximum(error, 1.0)))
+    return result
