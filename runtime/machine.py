@@ -181,6 +181,7 @@ class Machine:
         self.compiled: CompiledModule = compile_module(functions, self.target)
         self._items = ITEMS_PER_THREAD * threads
         self._entries = {func.name: _entry(self.compiled, func) for func in functions}
+        self._probes: dict[tuple[DataType, ...], Callable[..., None]] = {(FLOAT32,): self._entries["fma_probe"]}
 
     def fma(self, flops: float) -> tuple[Callable[[], None], float]:
         """A call that does about ``flops`` operations on float32 (a multiply-add is two), and how many exactly."""
@@ -190,15 +191,21 @@ class Machine:
         """The same for products of numbers of ``dtype``; None if the machine has no instruction of its own for them, or
         none that adds up their products."""
         if dtype in ("float32", "float64"):
-            compiled = _compiled(fma_primfunc(self.target, dtype), self.target)
-            return self._arithmetic(compiled, dtype, _HALF_AND_ONE.astype(dtype.numpy), 1, flops)
+            entry = self._probe((dtype,), lambda: fma_primfunc(self.target, dtype))
+            return self._arithmetic(entry, dtype, _HALF_AND_ONE.astype(dtype.numpy), 1, flops)
         for left, right, total in _DOTS.get(dtype, ()):
             count = self.target.dot_products(left, right, total)
             if count > 1:
-                compiled = _compiled(dot_primfunc(self.target, left, right, total), self.target)
+                entry = self._probe((left, right, total), functools.partial(dot_primfunc, self.target, left, right, total))
                 factors = np.zeros(count * self.target.lanes(total), left.numpy)
-                return self._arithmetic(compiled, total, factors, count, flops)
+                return self._arithmetic(entry, total, factors, count, flops)
         return None
+
+    def _probe(self, dtypes: tuple[DataType, ...], make: Callable[[], PrimFunc]) -> Callable[..., None]:
+        """The machine code of a probe, compiled when it is first asked for."""
+        if dtypes not in self._probes:
+            self._probes[dtypes] = _compiled(make(), self.target)
+        return self._probes[dtypes]
 
     def _arithmetic(
         self, entry: Callable[..., None], total: DataType, factors: npt.NDArray[Any], products: int, flops: float

@@ -19,7 +19,7 @@ LEVELS = ("L1", "L2", "L3", "memory")
 _RUNS = 15
 #: What one run of a probe of arithmetic takes, in seconds, and what one of memory reads at least, in bytes.
 _SECONDS = 1e-3
-_LEAST_BYTES = 16 << 20
+_LEAST_BYTES = 128 << 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,16 +94,16 @@ def _remember(key: tuple[int, str], rate: float) -> None:
 
 def _measure_operations(threads: int, dtype: DataType) -> float:
     found = machine(threads)
-    probe = found.arithmetic(dtype, 1.0)
-    if probe is None:
-        return _best_rates[threads, FLOAT32]
-    run, amount = probe
-    run()
-    rate = amount / _timed(run)
-    longer = found.arithmetic(dtype, rate * _SECONDS)
-    assert longer is not None
-    run, amount = longer
-    return amount / min(_timed(run) for _ in range(_RUNS))
+    amount = 1e6
+    while True:  # until a run is so long that to begin it counts for nothing
+        probe = found.arithmetic(dtype, amount)
+        if probe is None:
+            return _best_rates[threads, FLOAT32]
+        run, amount = probe
+        took = min(_timed(run) for _ in range(2))
+        if took > _SECONDS / 2:
+            return amount / min(took, *(_timed(run) for _ in range(_RUNS)))
+        amount *= min(100.0, max(2.0, _SECONDS / took))
 
 
 def _measure_bandwidth(threads: int, level: str) -> float:
