@@ -60,7 +60,7 @@ def evaluate(node: IRModule | Expr, *inputs: Any, dtype: str | None = None, **na
     machine = _Machine(mod, wide)
     if not isinstance(root, Function):
         return machine.start(_Closure(Function((), root), _Scope(None)), [])
-    return machine.start(_Closure(root, _Scope(None)), _bind(root, inputs, named, wide))
+    return machine.start(_Closure(root, _Scope(None)), bind_inputs(root, inputs, named, dtype))
 
 
 def evaluate_parts(
@@ -87,12 +87,20 @@ def evaluate_parts(
     machine = _Machine(mod, wide)
     around = _Scope(None)
     around.sizes.update({symbol(name): size for name, size in (sizes or {}).items()})
-    machine.start(_Closure(function, around), _bind(function, inputs, {}, wide))
+    machine.start(_Closure(function, around), bind_inputs(function, inputs, {}, dtype))
     assert machine.outermost is not None
     return machine.outermost.values
 
 
-def _bind(function: Function, inputs: Sequence[Any], named: Mapping[str, Any], wide: Any) -> list[Value]:
+def bind_inputs(
+    function: Function, inputs: Sequence[Any], named: Mapping[str, Any], dtype: str | None = None
+) -> list[Value]:
+    """The values of a function's parameters, in order: ``inputs`` by position, the rest by name.
+
+    Raises:
+        InputError: an input is missing, unknown, given twice, or of another type or rank than the parameter.
+    """
+    wide = None if dtype is None else as_dtype(dtype).numpy
     names = [param.name for param in function.params]
     if len(inputs) > len(names):
         raise InputError(f"expected {len(names)} inputs ({', '.join(names)}), found {len(inputs)}")

@@ -96,13 +96,14 @@ class Signature:
 
     def restructure(self, outputs: list[Any]) -> Any:
         """The flat results as the model returns them: one array, or a (nested) tuple."""
-        return outputs[0] if self._single else _nested(self.result, iter(outputs))
+        return outputs[0] if self._single else nested(self.result, iter(outputs))
 
 
-def _nested(found: Type, remaining: Iterator[Any]) -> Any:
+def nested(found: Type, remaining: Iterator[Any]) -> Any:
+    """The next of ``remaining`` as a value of that type: one of them, or a (nested) tuple."""
     # No closure: one that calls itself is a cycle, and would keep the results until the garbage collector comes.
     if isinstance(found, TupleType):
-        return tuple([_nested(field, remaining) for field in found.fields])
+        return tuple([nested(field, remaining) for field in found.fields])
     return next(remaining)
 
 

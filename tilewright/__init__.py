@@ -14,6 +14,7 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.instruments.timing import PassTimingInstrument
 from tilewright.runtime.build import build
 from tilewright.runtime.executable import Executable
+from tilewright.runtime.numeric.check import NumericCheck
 from tilewright.runtime.numeric.minimize import minimize
 from tilewright.tensorir.errors import TilewrightError
 from tilewright.tensorir.target import Target
@@ -46,6 +47,7 @@ def from_onnx(
 __all__ = [
     "Executable",
     "IRModule",
+    "NumericCheck",
     "PassContext",
     "PassTimingInstrument",
     "Target",

@@ -31,6 +31,10 @@ from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.expr import Expr as ScalarExpr
 from tilewright.tensorir.expr import Var as Symbol
 
+#: The attribute of a segment's ``main`` that says which of the model's values it takes, gives and reads sizes from:
+#: what :class:`Segment` has, for those who see the module alone.
+SEGMENT = "Segment"
+
 
 @dataclasses.dataclass(frozen=True)
 class Segment:
@@ -271,7 +275,9 @@ class _Cutter:
         for param in params:
             first = self.numbers[values.get(param, param)]
             args += range(first, first + _flat(param.type))
-        attrs = {**self.main.attrs, SYMBOLS: tuple(symbols)}
+        numbers = tuple(self.numbers[value] for value in results)
+        place = {"args": tuple(args), "results": numbers, "sizes": {dim.name: number for dim, number in sizes}}
+        attrs = {**self.main.attrs, SYMBOLS: tuple(symbols), SEGMENT: place}
         function = Function(params, body, attrs=attrs)
         module = RemoveUnusedFunctions()(self.mod.with_functions({self.mod.get_global_var("main"): function}))
-        return Segment(module, tuple(args), tuple(self.numbers[value] for value in results), tuple(sizes))
+        return Segment(module, tuple(args), numbers, tuple(sizes))

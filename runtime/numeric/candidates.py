@@ -183,7 +183,7 @@ class Graph:
         if self.has_inputs:
             inputs = tuple(fresh[param] if param in fresh else self.values[param] for param in params)
         module = with_main(self.mod, function)
-        origin = {new: old for old, new in done.items() if not isinstance(new, (Var, Constant))}
+        origin = {new: old for old, new in done.items() if not isinstance(new, Constant)}
         return Candidate(module, inputs, origin)
 
     def _rebuild(

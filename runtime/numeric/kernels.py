@@ -20,7 +20,6 @@ from tilewright.passes.base import Pass
 from tilewright.passes.context import PassContext
 from tilewright.passes.schedule import DecomposeReductions
 from tilewright.passes.tensor.pipeline import tensor_pipeline
-from tilewright.tensorir.errors import add_note
 from tilewright.tensorir.interpreter import interpret
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.target import Target
@@ -124,17 +123,3 @@ def _spanned(view: Array) -> Array:
     if not view.size:
         return np.empty(0, view.dtype)
     return np.lib.stride_tricks.as_strided(view, (span,), (view.itemsize,))
-
-
-def first_wrong_pass(runner: Compiled, func: PrimFunc, is_right: Any) -> Pass | None:
-    """The first of the necessary passes whose result ``is_right`` denies, where ``func`` itself is right; None if all
-    are right, so that it is the code generator's fault."""
-    for step in runner.passes:
-        try:
-            func = runner.finish(func, [step])
-        except Exception as error:
-            add_note(error, f"in pass {step.info.name}")
-            return step
-        if not is_right(func):
-            return step
-    return None

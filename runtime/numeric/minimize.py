@@ -79,7 +79,7 @@ def minimize(mod: IRModule | Function, predicate: Callable[[IRModule], Any], *, 
         MinimizeError: ``predicate`` is false for ``mod``, or ``mod`` has no graph function ``main``.
         Exception: what ``predicate`` raises for ``mod`` itself.
     """
-    return _minimize(mod, lambda module, _: bool(predicate(module)), None, {}, shapes).module
+    return minimize_values(mod, lambda module, _: bool(predicate(module)), None, {}, shapes).module
 
 
 def minimize_with_inputs(
@@ -109,7 +109,7 @@ def minimize_with_inputs(
     given = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
     main = _main(given)
     values = [inputs[p.name] for p in main.params] if isinstance(inputs, Mapping) else list(inputs)
-    return _minimize(given, question, tuple(values), sizes or {}, shapes)
+    return minimize_values(given, question, tuple(values), sizes or {}, shapes)
 
 
 def named_inputs(module: IRModule, values: Sequence[Any]) -> dict[str, Any]:
@@ -124,13 +124,14 @@ def _main(mod: IRModule) -> Function:
     return main
 
 
-def _minimize(
+def minimize_values(
     mod: IRModule | Function,
     question: Question,
     values: tuple[Any, ...] | None,
     sizes: Mapping[str, int],
     shapes: bool,
 ) -> Minimized:
+    """As :func:`minimize_with_inputs`, with inputs in order, or without inputs (None)."""
     if isinstance(mod, Function):
         mod = IRModule.from_expr(mod)
     main = _main(mod)

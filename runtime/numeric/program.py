@@ -16,6 +16,7 @@ import numpy as np
 from tilewright.graphir.dims import Dim, bind_dims
 from tilewright.graphir.expr import Function
 from tilewright.graphir.module import IRModule
+from tilewright.graphir.origins import Origin
 from tilewright.passes.lower.linearize import (
     Branch,
     Copy,
@@ -52,11 +53,13 @@ class Step:
         kernel: its name.
         inputs: what it read.
         outputs: what it wrote.
+        origins: the operators of the graph that it computed.
     """
 
     kernel: str
     inputs: list[Array]
     outputs: list[Array]
+    origins: tuple[Origin, ...] = ()
 
 
 class Program:
@@ -186,9 +189,9 @@ class _Run:
         for value in (*call.results, *call.workspaces):
             self.check_guards(value, call.kernel)
         parts = [self.view(value) for value in (*call.args, *call.results)]
-        if self.repeated:
+        if self.repeated or self.forced is not None:  # something else is written there later
             parts = [part.copy() for part in parts]
-        self.steps.append(Step(call.kernel, parts[: len(call.args)], parts[len(call.args) :]))
+        self.steps.append(Step(call.kernel, parts[: len(call.args)], parts[len(call.args) :], call.origins))
 
     def copy(self, copy: Copy) -> None:
         target = self.view(copy.target)
