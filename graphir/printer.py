@@ -35,7 +35,7 @@ import json
 import math
 import re
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -62,6 +62,7 @@ from tilewright.tensorir.errors import VerifyError
 from tilewright.tensorir.expr import Expr as ScalarExpr
 from tilewright.tensorir.printer import float_text
 from tilewright.tensorir.printer import to_text as loop_level_text
+from tilewright.tensorir.stmt import PrimFunc
 
 #: How constants of more than ``INLINE_ELEMENTS`` elements are described: by digest, or with their data.
 Constants = Literal["digest", "inline"]
@@ -73,14 +74,19 @@ _INDENT = "  "
 _DIGESTS: weakref.WeakKeyDictionary[Constant, str] = weakref.WeakKeyDictionary()
 
 
-def to_text(node: Expr | IRModule, constants: Constants = "digest") -> str:
+def to_text(
+    node: Expr | IRModule,
+    constants: Constants = "digest",
+    loop_level: Callable[[PrimFunc], str] = loop_level_text,
+) -> str:
     """The text of an expression or a module. That of a module parses back to a structurally equal one.
 
     Args:
         constants: ``"inline"`` writes the data of large constants too (base64, little-endian), so that the text is
             self-contained; ``"digest"`` only what identifies them.
+        loop_level: gives the text of a loop-level function, for those who know it already.
     """
-    printer = _ModulePrinter(constants)
+    printer = _ModulePrinter(constants, loop_level)
     if isinstance(node, IRModule):
         for gv, function in node.functions.items():
             printer.function(gv.name, function)
@@ -243,10 +249,11 @@ def _common(a: _Region, b: _Region) -> _Region:
 class _ModulePrinter:
     """Collects the lines of a text, and the constants that it has named."""
 
-    def __init__(self, constants: Constants) -> None:
+    def __init__(self, constants: Constants, loop_level: Callable[[PrimFunc], str]) -> None:
         if constants not in ("digest", "inline"):
             raise ValueError(f"constants: expected 'digest' or 'inline', found {constants!r}")
         self.constants = constants
+        self.loop_level = loop_level
         self.lines: list[str] = []
         self.named: dict[Constant, str] = {}
 
@@ -259,7 +266,7 @@ class _ModulePrinter:
             head = f"def @{_name(name)}{printer.signature(function)}"
             self.lines.extend(printer.run(f"{head} {{", "}"))
         else:
-            self.lines.extend(loop_level_text(function).split("\n"))
+            self.lines.extend(self.loop_level(function).split("\n"))
 
     def expression(self, node: Expr) -> None:
         self.lines.extend(_GraphPrinter(self, node).run(None, None))

@@ -10,10 +10,11 @@ from tilewright.passes.diagnostics import Remark
 from tilewright.passes.info import PassInfo
 from tilewright.passes.instrument import PassInstrument, pass_instrument
 from tilewright.passes.instruments.bisection import Culprit, OptBisect, bisect_passes
+from tilewright.passes.instruments.changes import PrintChanged
 from tilewright.passes.instruments.counting import PassCounter
+from tilewright.passes.instruments.dumping import DumpIR
 from tilewright.passes.instruments.memory import PassMemoryInstrument
 from tilewright.passes.instruments.printing import (
-    DumpIR,
     PassPrintingInstrument,
     PrintAfterAll,
     PrintBeforeAll,
@@ -44,6 +45,7 @@ __all__ = [
     "PrimFuncPass",
     "PrintAfterAll",
     "PrintBeforeAll",
+    "PrintChanged",
     "PrintIR",
     "Remark",
     "Remarks",

@@ -1,18 +1,18 @@
-"""Instruments and a pass that show the module between passes: on a stream, or as files."""
+"""Instruments and a pass that print the module between passes."""
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Sequence
-from os import PathLike
-from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TextIO
 
 from tilewright.passes.base import ModulePass
 from tilewright.passes.decorators import module_pass
 from tilewright.passes.info import name_tuple
 from tilewright.passes.instrument import PassInstrument
+from tilewright.passes.instruments.filters import Names
+from tilewright.passes.instruments.module_texts import Change, Functions, ModuleTexts
 from tilewright.passes.registry import register_pass
 
 if TYPE_CHECKING:
@@ -21,29 +21,91 @@ if TYPE_CHECKING:
     from tilewright.passes.info import PassInfo
 
 
-def _show(title: str, mod: IRModule, stream: TextIO | None) -> None:
+def _show(title: str, text: str, stream: TextIO | None) -> None:
     # sys.stdout is looked up at each use: notebooks and tests put another one in its place.
-    print(f"{title}\n{mod}", file=stream if stream is not None else sys.stdout)
+    print(f"{title}\n{text}", file=stream if stream is not None else sys.stdout)
 
 
-class PrintBeforeAll(PassInstrument):
-    """Prints each pass's name and the module before it; to ``stream``, or standard output."""
+class _PrintAll(PassInstrument):
+    """What both directions share.
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+    Args:
+        stream: where it prints: standard output by default.
+        passes: names or patterns (``"Fuse*"``) of the passes to look at; None: all.
+        functions: names or patterns of the functions to print; None: all.
+        only_changed: print only functions that changed. (What a pipeline changed is shown only if it is named.)
+
+    Raises:
+        TypeError: ``passes`` or ``functions`` is neither a name nor a list of names.
+    """
+
+    def __init__(
+        self,
+        stream: TextIO | None = None,
+        *,
+        passes: Names = None,
+        functions: Names = None,
+        only_changed: bool = False,
+    ) -> None:
         self._stream = stream
+        self._texts = ModuleTexts(passes, functions)
+        self._only_changed = only_changed
+
+    def _show(self, title: str, mod: IRModule) -> None:
+        if self._texts.selected(mod):
+            _show(title, self._texts.text(mod), self._stream)
+
+
+class PrintBeforeAll(_PrintAll):
+    """Prints each pass's name and the module before it; to ``stream``, or standard output.
+
+    ``passes`` and ``functions`` (names or patterns) limit what is printed; with ``only_changed`` these are functions
+    whose text is another one than when it was last looked at.
+    """
+
+    _last: Functions = MappingProxyType({})
 
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
-        _show(f"Before pass: {info.name}", mod, self._stream)
+        title = f"Before pass: {info.name}"
+        if not self._texts.wants(info, self._only_changed):
+            return
+        if self._only_changed:
+            functions = self._texts.selected(mod)
+            _show_changed(title, self._texts.changes(self._last, functions), self._stream)
+            self._last = functions
+        else:
+            self._show(title, mod)
 
 
-class PrintAfterAll(PassInstrument):
-    """Prints each pass's name and the module after it; to ``stream``, or standard output."""
+class PrintAfterAll(_PrintAll):
+    """Prints each pass's name and the module after it; to ``stream``, or standard output.
 
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = stream
+    ``passes`` and ``functions`` (names or patterns) limit what is printed; with ``only_changed`` these are functions
+    whose text the pass changed.
+    """
+
+    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+        if self._only_changed and self._texts.wants(info):
+            self._texts.begin(mod)
 
     def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
-        _show(f"After pass: {info.name}", mod, self._stream)
+        title = f"After pass: {info.name}"
+        if not self._texts.wants(info, self._only_changed):
+            return
+        if self._only_changed:
+            _show_changed(title, self._texts.end(mod), self._stream)
+        else:
+            self._show(title, mod)
+
+    def pass_failed(self, mod: IRModule, info: PassInfo, error: BaseException) -> None:
+        if self._only_changed and self._texts.wants(info):
+            self._texts.fail()
+
+
+def _show_changed(title: str, changes: Sequence[Change], stream: TextIO | None) -> None:
+    texts = [change.after or f"# @{change.function} is gone" for change in changes]
+    if texts:
+        _show(title, "\n".join(texts), stream)
 
 
 class PassPrintingInstrument(PassInstrument):
@@ -65,11 +127,11 @@ class PassPrintingInstrument(PassInstrument):
 
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
         if info.name in self._before:
-            _show(f"Before pass: {info.name}", mod, self._stream)
+            _show(f"Before pass: {info.name}", str(mod), self._stream)
 
     def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
         if info.name in self._after:
-            _show(f"After pass: {info.name}", mod, self._stream)
+            _show(f"After pass: {info.name}", str(mod), self._stream)
 
 
 @register_pass
@@ -85,36 +147,3 @@ class PrintIR(ModulePass):
         print(f"PrintIR{f' ({self._header})' if self._header else ''}:", file=self._stream or sys.stdout)
         print(mod, file=self._stream or sys.stdout)
         return mod
-
-
-class DumpIR(PassInstrument):
-    """Writes the module to numbered files in a folder: ``000_input.ir``, then one for each pass that changed its text.
-
-    The folder is made when the first file is written. A pass that changes nothing makes no file.
-    """
-
-    def __init__(self, folder: str | PathLike[str]) -> None:
-        self.folder = Path(folder)
-        self._written = 0
-        self._last_module: IRModule | None = None
-        self._last_text: str | None = None
-
-    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
-        if self._last_text is None:
-            self._write("input", mod)
-
-    def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
-        self._write(info.name, mod)
-
-    def _write(self, name: str, mod: IRModule) -> None:
-        if mod is self._last_module:
-            return
-        text = str(mod)
-        self._last_module = mod
-        if text == self._last_text:
-            return
-        self._last_text = text
-        self.folder.mkdir(parents=True, exist_ok=True)
-        file_name = f"{self._written:03d}_{re.sub(r'[^A-Za-z0-9_.-]+', '_', name)}.ir"
-        (self.folder / file_name).write_text(text if text.endswith("\n") else text + "\n", encoding="utf-8")
-        self._written += 1
