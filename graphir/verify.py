@@ -27,7 +27,6 @@ from tilewright.graphir.printer import summary
 from tilewright.graphir.types import FuncType
 from tilewright.graphir.visitor import free_vars, post_order
 from tilewright.tensorir.errors import TypeInferenceError, VerifyError
-from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.verify import verify as verify_loop_level
 
 _MAX_SHOWN = 20
@@ -39,20 +38,24 @@ def verify(mod: IRModule) -> None:
     Raises:
         VerifyError: rules are broken; the message lists all places (the first 20), each with its line of text.
     """
-    problems: list[str] = []
-    for gv, function in mod.functions.items():
-        if isinstance(function, PrimFunc):
-            try:
-                verify_loop_level(function)
-            except VerifyError as error:
-                problems.append(f"@{gv.name}: {error}")
-        else:
-            problems.extend(f"@{gv.name}: {problem}" for problem in _Verifier(mod).problems(function))
+    problems = [f"@{gv.name}: {problem}" for gv in mod.functions for problem in problems_of(mod, gv)]
     if problems:
         shown = problems[:_MAX_SHOWN]
         if len(problems) > _MAX_SHOWN:
             shown.append(f"... and {len(problems) - _MAX_SHOWN} more")
         raise VerifyError("the module breaks rules of the graph-level IR:\n" + "\n".join(shown))
+
+
+def problems_of(mod: IRModule, gv: GlobalVar) -> list[str]:
+    """The rules that one function of ``mod`` breaks, each with its line of text; of one of the loop-level IR as one."""
+    function = mod[gv]
+    if isinstance(function, Function):
+        return _Verifier(mod).problems(function)
+    try:
+        verify_loop_level(function)
+    except VerifyError as error:
+        return [str(error)]
+    return []
 
 
 class _Verifier:

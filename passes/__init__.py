@@ -22,6 +22,7 @@ from tilewright.passes.instruments.printing import (
 )
 from tilewright.passes.instruments.remarks import Remarks
 from tilewright.passes.instruments.timing import PassTimingInstrument
+from tilewright.passes.instruments.verifying import VerifyInstrument
 from tilewright.passes.location import set_ir_function, set_ir_location
 from tilewright.passes.registry import get_pass, list_passes, register_pass, unregister_pass
 from tilewright.passes.sequential import Sequential
@@ -52,6 +53,7 @@ __all__ = [
     "Sequential",
     "Span",
     "SpanRecorder",
+    "VerifyInstrument",
     "bisect_passes",
     "function_pass",
     "get_pass",

@@ -13,7 +13,8 @@ the pass, every ``run_after_pass``; always in the order of the context's list.
 Two more are for instruments that need them:
 
 * ``pass_failed(mod, info, error)`` is for those that keep something open between before and after: it ends a pass whose
-  ``run_before_pass`` this instrument has completed, when an exception means that ``run_after_pass`` never comes;
+  ``run_before_pass`` this instrument has completed, when an exception means that ``run_after_pass`` never comes, or
+  comes from there;
 * ``remark(remark)`` -- a pass has said what it did, or why it did not (``PassContext.remark``).
 """
 

@@ -73,13 +73,14 @@ class PrintChanged(PassInstrument):
             return
         stream = self._stream if self._stream is not None else sys.stdout
         color = stream.isatty() if self._color is None else self._color
-        for change in self._texts.end(mod):
+        for change in self._texts.changes_of_pass(mod):
             for line in diff_lines(change, info.name, self._context_lines):
                 print(colored(line) if color else line, file=stream)
+        self._texts.end()
 
     def pass_failed(self, mod: IRModule, info: PassInfo, error: BaseException) -> None:
         if self._texts.wants(info):
-            self._texts.fail()
+            self._texts.end()
 
 
 def diff_lines(change: Change, pass_name: str, context_lines: int = 3) -> Iterator[str]:

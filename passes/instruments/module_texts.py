@@ -90,15 +90,15 @@ class ModuleTexts:
         return found
 
     def begin(self, mod: IRModule) -> None:
-        """A pass begins on ``mod``; :meth:`end` or :meth:`fail` follows, on the same thread."""
+        """A pass begins on ``mod``; :meth:`end` follows, on the same thread, whether or not it failed."""
         self._open.functions.append(self.selected(mod))
 
-    def end(self, mod: IRModule) -> list[Change]:
-        """What has changed since the :meth:`begin` that belongs to this."""
-        return self.changes(self._open.functions.pop(), self.selected(mod))
+    def changes_of_pass(self, mod: IRModule) -> list[Change]:
+        """What has changed since the :meth:`begin` of the innermost pass that has not ended."""
+        return self.changes(self._open.functions[-1], self.selected(mod))
 
-    def fail(self) -> None:
-        """The pass has failed: there is no :meth:`end`."""
+    def end(self) -> None:
+        """The innermost pass has ended."""
         self._open.functions.pop()
 
 

@@ -93,13 +93,14 @@ class PrintAfterAll(_PrintAll):
         if not self._texts.wants(info, self._only_changed):
             return
         if self._only_changed:
-            _show_changed(title, self._texts.end(mod), self._stream)
+            _show_changed(title, self._texts.changes_of_pass(mod), self._stream)
+            self._texts.end()
         else:
             self._show(title, mod)
 
     def pass_failed(self, mod: IRModule, info: PassInfo, error: BaseException) -> None:
         if self._only_changed and self._texts.wants(info):
-            self._texts.fail()
+            self._texts.end()
 
 
 def _show_changed(title: str, changes: Sequence[Change], stream: TextIO | None) -> None:

@@ -218,3 +218,11 @@ def test_a_dump_has_the_whole_module_also_where_one_function_changed(mixed_mod: 
     with PassContext(instruments=[DumpIR(tmp_path)]):
         result = touch(mixed_mod)
     assert (tmp_path / "001_Touch.ir").read_text() == f"{result}\n"
+
+
+def test_a_stream_that_fails_ends_what_was_open_once(mod: IRModule) -> None:
+    stream = io.StringIO()
+    stream.close()
+    with pytest.raises(ValueError, match="closed file") as caught:
+        run(mod, PrintChanged(stream=stream, color=False), MAIN)
+    assert not any("then instrument" in note for note in getattr(caught.value, "__notes__", ()))
