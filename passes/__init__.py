@@ -21,6 +21,7 @@ from tilewright.passes.instruments.printing import (
     PrintIR,
 )
 from tilewright.passes.instruments.remarks import Remarks
+from tilewright.passes.instruments.statistics import IRStatistics
 from tilewright.passes.instruments.timing import PassTimingInstrument
 from tilewright.passes.instruments.verifying import VerifyInstrument
 from tilewright.passes.location import set_ir_function, set_ir_location
@@ -33,6 +34,7 @@ __all__ = [
     "Culprit",
     "DumpIR",
     "FunctionPass",
+    "IRStatistics",
     "ModulePass",
     "OptBisect",
     "Pass",
