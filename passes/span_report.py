@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from tilewright.passes.spans import OK, Span
@@ -85,14 +85,20 @@ class SpanReport(abc.ABC):
 
     def to_chrome_trace(self) -> str:
         """JSON text for chrome://tracing and Perfetto."""
-        return json.dumps({"traceEvents": trace_events(self.spans, self.now(), self.kind), "displayTimeUnit": "ms"})
+        return trace_text(trace_events(self.spans, self.now(), self.kind))
 
     def _repr_html_(self) -> str:
         return html_table(self.header, self.rows())
 
 
-def trace_events(spans: Iterable[Span], now: float, category: str) -> list[dict[str, Any]]:
-    """A complete event for each span; one that is open reaches to ``now``."""
+def trace_text(events: Sequence[Mapping[str, Any]]) -> str:
+    """A trace of these events as JSON text."""
+    return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"})
+
+
+def trace_events(spans: Iterable[Span], now: float, category: str, process: int = 1) -> list[dict[str, Any]]:
+    """A complete event for each span; one that is open reaches to ``now``. They are those of a process of that number:
+    a viewer shows each process apart."""
     threads: dict[int, int] = {}
     return [
         {
@@ -101,7 +107,7 @@ def trace_events(spans: Iterable[Span], now: float, category: str) -> list[dict[
             "ph": "X",
             "ts": span.start * 1e6,  # microseconds
             "dur": span.elapsed(now) * 1e6,
-            "pid": 1,
+            "pid": process,
             "tid": threads.setdefault(span.thread, len(threads) + 1),
             "args": {"status": span.status, **span.attributes},
         }

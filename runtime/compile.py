@@ -45,13 +45,23 @@ Key = tuple[Target, int]
 
 
 class Code(Protocol):
-    """Compiled functions, with one entry point ``main``."""
+    """Compiled functions, with one entry point ``main``.
+
+    Attributes:
+        records_threads: whether a profile says how long each thread worked.
+    """
+
+    records_threads: bool
 
     def runner(self, num_values: int, constants: Sequence[Array]) -> Runner:
         """What runs ``main``, which takes that many values in all, with these constants."""
 
     def profiled_runner(self, main: PrimFunc, num_values: int, constants: Sequence[Array]) -> ProfiledRunner:
         """The same with ``main`` as the pass ``ProfileCalls`` makes it, which takes one value more."""
+
+    def vector_bits(self, kernel: str, of_loops: int) -> int:
+        """The width of the vectors that a kernel uses, whose loops are written for vectors of ``of_loops`` bits; 0 if
+        it has none, or has not been compiled so far."""
 
     def stages(self) -> Mapping[str, Callable[[], str]]:
         """The generated code as text, by stage name."""
@@ -136,29 +146,53 @@ class ObjectCode:
     symbols: list[tuple[str, int, str]]
 
 
-class MachineCode:
-    """Code of the target ``llvm``: kernels that may be shared with other models, and the entry that calls them."""
+def _apart(functions: Sequence[PrimFunc]) -> list[PrimFunc]:
+    """Those of ``functions`` that are compiled apart from ``main``. What calls others, or is called by others than
+    ``main``, stays together with it."""
+    calls = {function.name: called_names(function.body) for function in functions}
+    inner = {name for caller, called in calls.items() if caller != "main" for name in called}
+    return [
+        function
+        for function in functions
+        if not (function.name == "main" or function.name in inner or calls[function.name])
+    ]
 
-    def __init__(self, functions: Sequence[Named], target: Target, ready: Mapping[PrimFunc, Kernel]) -> None:
-        self._functions = [named.function for named in functions]
+
+class MachineCode:
+    """Code of the target ``llvm``.
+
+    Args:
+        functions: what it was compiled of.
+        kernels: those of them that may be shared with other models, by name.
+        module: the others, with the entry ``main``.
+    """
+
+    records_threads = True
+
+    def __init__(
+        self, functions: Sequence[PrimFunc], target: Target, kernels: Mapping[str, Kernel], module: CompiledModule
+    ) -> None:
+        self._functions = functions
         self._target = target
-        calls = {function.name: called_names(function.body) for function in self._functions}
-        inner = {name for caller, called in calls.items() if caller != "main" for name in called}
-        shared: list[Named] = []
-        own: list[PrimFunc] = []
-        for named in functions:  # what calls others, or is called by others than main, stays together with main
-            name = named.function.name
-            if name == "main" or name in inner or calls[name]:
-                own.append(named.function)
-            else:
-                shared.append(named)
-        # All that main may jump to, kept alive as long as it may.
-        self._kernels = {named.function.name: ready[named.function] for named in shared if named.function in ready}
-        with _threads_starting(self._functions):
-            self._kernels |= _kernels.kernels([named for named in shared if named.function not in ready], target)
-        addresses = {name: kernel.address for name, kernel in self._kernels.items()}
-        self._own, self._elsewhere = own, [named.function for named in shared]
-        self._module = llvm_codegen.compile_module(own, target, ("main",), addresses, self._elsewhere)
+        self._kernels = kernels  # all that main may jump to, kept alive as long as it may
+        self._module = module
+        self._own = [function for function in functions if function.name not in kernels]
+        self._elsewhere = [function for function in functions if function.name in kernels]
+
+    @classmethod
+    def compiled(cls, named: Sequence[Named], target: Target, ready: Mapping[PrimFunc, Kernel]) -> MachineCode:
+        """The code of functions of which some are compiled already."""
+        functions = [each.function for each in named]
+        apart = set(_apart(functions))
+        shared = [each for each in named if each.function in apart]
+        own = [function for function in functions if function not in apart]
+        kernels = {each.function.name: ready[each.function] for each in shared if each.function in ready}
+        with _threads_starting(functions):
+            kernels |= _kernels.kernels([each for each in shared if each.function not in ready], target)
+        addresses = {name: kernel.address for name, kernel in kernels.items()}
+        elsewhere = [each.function for each in shared]
+        module = llvm_codegen.compile_module(own, target, ("main",), addresses, elsewhere)
+        return cls(functions, target, kernels, module)
 
     def runner(self, num_values: int, constants: Sequence[Array]) -> Runner:
         return MachineCodeRunner(self._module.packed_address("main"), constants, num_values, owner=self)
@@ -192,6 +226,9 @@ class MachineCode:
         ]
         return ObjectCode([module.object_bytes for module in (*places, self._module)], symbols)
 
+    def vector_bits(self, kernel: str, of_loops: int) -> int:
+        return min(of_loops, self._target.vector_bits)  # what is wider takes several instructions
+
     def stages(self) -> Mapping[str, Callable[[], str]]:
         return {"llvm": self._llvm_ir, "assembly": self._assembly}
 
@@ -208,13 +245,28 @@ class LoadedCode:
 
     def __init__(self, code: ObjectCode, target: Target) -> None:
         *others, main = code.objects
+        self._target = target
         self._modules = [CompiledModule.from_object(content, target) for content in others]
+        self._symbols = list(code.symbols)
         addresses = {name: self._modules[place].address(symbol) for name, place, symbol in code.symbols}
         self._main = CompiledModule.from_object(main, target, addresses)
 
     def runner(self, num_values: int, constants: Sequence[Array]) -> Runner:
         """What runs ``main``, which takes that many values in all, with these constants."""
         return MachineCodeRunner(self._main.packed_address("main"), constants, num_values, owner=self)
+
+    def of(self, functions: Sequence[PrimFunc]) -> Code:
+        """The code as that of ``functions``, of which the same passes have made it in an earlier program. (If their
+        names are others, nobody knows what has happened: they are compiled.)"""
+        names = {name for name, _, _ in self._symbols}
+        if names != {function.name for function in _apart(functions)}:
+            return compile_functions(functions, self._target)
+        by_name = {function.name: function for function in functions}
+        kernels = {
+            name: Kernel(Named.of(by_name[name], self._target).unnamed, symbol, self._modules[place])
+            for name, place, symbol in self._symbols
+        }
+        return MachineCode(functions, self._target, kernels, self._main)
 
 
 @contextlib.contextmanager
@@ -233,17 +285,16 @@ def _threads_starting(functions: Sequence[PrimFunc]) -> Iterator[None]:
 class PythonCode:
     """Code of the target ``numba``."""
 
+    records_threads = False
+
     def __init__(self, functions: Sequence[Named], target: Target, ready: Mapping[PrimFunc, Kernel]) -> None:
-        self._functions = [named.function for named in functions]
-        self._target = target
-        self._module = numba_codegen.compile_module(self._functions, target)
+        self._module = numba_codegen.compile_module([named.function for named in functions], target)
 
     def runner(self, num_values: int, constants: Sequence[Array]) -> Runner:
         return python_runner(functools.partial(self._module.call, "main"), constants)
 
     def profiled_runner(self, main: PrimFunc, num_values: int, constants: Sequence[Array]) -> ProfiledRunner:
-        functions = [main if function.name == "main" else function for function in self._functions]
-        module = numba_codegen.compile_module(functions, self._target)
+        module = self._module.with_function(main)
         entry = python_runner(functools.partial(module.call, "main"), constants)
 
         def run(
@@ -258,13 +309,16 @@ class PythonCode:
 
         return run
 
+    def vector_bits(self, kernel: str, of_loops: int) -> int:
+        return self._module.vector_bits(kernel)
+
     def stages(self) -> Mapping[str, Callable[[], str]]:
         module = self._module
         return {"numba": lambda: str(module.source)}
 
 
 _GENERATORS: dict[str, Callable[[Sequence[Named], Target, Mapping[PrimFunc, Kernel]], Code]] = {
-    "llvm": MachineCode,
+    "llvm": MachineCode.compiled,
     "numba": PythonCode,
 }
 

@@ -27,7 +27,7 @@ from tilewright.passes.lower.segments import Segments
 from tilewright.passes.pipelines import STAGES, kernel_pipeline
 from tilewright.passes.sequential import Sequential
 from tilewright.runtime import kept
-from tilewright.runtime.compile import Ahead, Code, MachineCode, code_stages, compile_functions
+from tilewright.runtime.compile import Ahead, Code, LoadedCode, MachineCode, code_stages, compile_functions
 from tilewright.runtime.signature import Argument, Signature
 from tilewright.runtime.steps import Claim, PlacedStep, Runner, Step, Steps
 from tilewright.tensorir.errors import TypeInferenceError
@@ -183,7 +183,7 @@ def compile_function(mod: IRModule, target: Target, after: Mapping[str, Sequenti
         @functools.cache
         def lowered_again() -> Lowered:
             with settings.context():
-                return lower(mod, target, {})[0]
+                return lower(mod, target, {}, found.code)[0]
 
         runner = found.code.runner(found.num_values, found.constants)
         return Compiled(function, runner, found.arena_bytes, claims, lowered_again)
@@ -197,14 +197,19 @@ def compile_function(mod: IRModule, target: Target, after: Mapping[str, Sequenti
     return compiled
 
 
-def lower(mod: IRModule, target: Target, after: Mapping[str, Sequential]) -> tuple[Lowered, Function]:
-    """Run the passes on ``mod`` and generate code; also ``main`` as the last pass over graphs left it."""
+def lower(
+    mod: IRModule, target: Target, after: Mapping[str, Sequential], kept: LoadedCode | None = None
+) -> tuple[Lowered, Function]:
+    """Run the passes on ``mod`` and generate code, unless it was ``kept``; also ``main`` as the last pass over graphs
+    left it."""
     context = PassContext.current()
     modules: dict[str, IRModule] = {}
-    with target, Ahead(target) as ahead:
+    # A target of its own: as a context, one object must not be entered by two threads.
+    with Target(target), Ahead(target) as ahead:
         source = mod
         for stage, pipeline in STAGES.items():
-            made = kernel_pipeline(target, ahead.add) if pipeline is kernel_pipeline else pipeline(target)
+            compiles = pipeline is kernel_pipeline and kept is None
+            made = kernel_pipeline(target, ahead.add) if compiles else pipeline(target)
             mod = made(mod, context)
             mod = after[stage](mod, context) if stage in after else mod
             modules[stage] = mod
@@ -213,7 +218,8 @@ def lower(mod: IRModule, target: Target, after: Mapping[str, Sequential]) -> tup
         function = source["main"]
         assert isinstance(function, Function)
         functions = [kernel for kernel in mod.functions.values() if isinstance(kernel, PrimFunc)]
-        return Lowered(modules, compile_functions(functions, target, ahead), _constants(source)), function
+        code = compile_functions(functions, target, ahead) if kept is None else kept.of(functions)
+        return Lowered(modules, code, _constants(source)), function
 
 
 def _constants(mod: IRModule) -> list[Constant]:

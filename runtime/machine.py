@@ -196,9 +196,8 @@ class Machine:
         for left, right, total in _DOTS.get(dtype, ()):
             count = self.target.dot_products(left, right, total)
             if count > 1:
-                entry = self._probe(
-                    (left, right, total), functools.partial(dot_primfunc, self.target, left, right, total)
-                )
+                make = functools.partial(dot_primfunc, self.target, left, right, total)
+                entry = self._probe((left, right, total), make)
                 factors = np.zeros(count * self.target.lanes(total), left.numpy)
                 return self._arithmetic(entry, total, factors, count, flops)
         return None

@@ -2,17 +2,19 @@
 
 Operations are arithmetic on values, one for each element: a product and a sum are two, and so is ``fma``; ``exp`` is
 one. Indices, comparisons and conversions count for nothing. Bytes are those of the parameters, each element once, as if
-a cache held everything between its first and last use: what a kernel takes at least. This is the counting of the
-roofline model (Williams, Waterman, Patterson: "Roofline: an insightful visual performance model", 2009).
+a cache held everything between its first and last use: what a kernel takes at least. What it has written itself before
+it reads it, as the sums of a product, it need not read. This is the counting of the roofline model (Williams,
+Waterman, Patterson: "Roofline: an insightful visual performance model", 2009).
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from tilewright.tensorir.dtype import DataType
-from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Compare, Expr, Select, UnaryOp, Var
+from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Expr, FloatImm, IntImm, UnaryOp, Var
 from tilewright.tensorir.known_numbers import integer_value
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import (
@@ -29,7 +31,10 @@ from tilewright.tensorir.stmt import (
 )
 
 #: Operations of one element of what an intrinsic gives; of others it is one.
-_OPERATIONS = {"fma": 2, "reinterpret": 0, "interleave_low": 0, "interleave_high": 0}
+_OPERATIONS = {"fma": 2, "isnan": 0, "isinf": 0, "isfinite": 0}
+_OPERATIONS |= {"reinterpret": 0, "interleave_low": 0, "interleave_high": 0}
+#: What these take is no value but a place.
+_ADDRESSES = ("address_of", "prefetch")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +45,8 @@ class Cost:
         operations: arithmetic on values, by their type.
         read: bytes of parameters that it reads.
         written: bytes of parameters that it writes.
-        vector_bits: the width of the vectors that do most of the operations.
+        vector_bits: the width of the vectors that do most of the operations (of a function without any: that store
+            most); 0 if most are done one by one.
     """
 
     operations: Mapping[DataType, int]
@@ -63,7 +69,7 @@ def function_cost(func: PrimFunc, sizes: Mapping[Var, int]) -> Cost:
     """What a call of ``func`` costs, whose integer parameters have these ``sizes``.
 
     A loop whose number of iterations depends on an outer one counts as in the middle of that; one whose number depends
-    on data counts as one iteration. Of a condition both branches count.
+    on data counts as one iteration. Of a condition both branches count. PrimFuncs that it calls count for nothing.
     """
     counter = _Counter(sizes)
     counter.statement(func.body, 1)
@@ -75,7 +81,7 @@ def function_cost(func: PrimFunc, sizes: Mapping[Var, int]) -> Cost:
                 whole *= counter.number(extent)
             reads += min(whole, counter.loads.get(param, 0)) * param.dtype.bytes
             writes += min(whole, counter.stores.get(param, 0)) * param.dtype.bytes
-    widths = counter.by_width
+    widths = counter.by_width or counter.stored_by_width
     width = max(widths, key=lambda bits: (widths[bits], bits)) if widths else 0
     return Cost(counter.operations, reads, writes, width)
 
@@ -87,6 +93,8 @@ class _Counter:
         self.known = dict(known)
         self.operations: dict[DataType, int] = {}
         self.by_width: dict[int, int] = {}
+        self.stored_by_width: dict[int, int] = {}
+        #: Elements that are read before the function itself has written the buffer.
         self.loads: dict[Buffer, int] = {}
         self.stores: dict[Buffer, int] = {}
 
@@ -101,29 +109,35 @@ class _Counter:
             for part in stmt.stmts:
                 self.statement(part, times)
         elif isinstance(stmt, For):
+            self.values([], times, indices=[stmt.min, stmt.extent])
             first, extent = self.number(stmt.min), max(0, self.number(stmt.extent))
             self.known[stmt.var] = first + extent // 2
             self.statement(stmt.body, times * extent)
         elif isinstance(stmt, Block):
             self._block(stmt, times)
         elif isinstance(stmt, LetStmt):
-            if stmt.var.dtype.is_float:
-                self.values([stmt.value], times)
-            else:
-                self._bind(stmt.var, stmt.value)
+            self._bind(stmt.var, stmt.value)
+            self.values([stmt.value], times)
             self.statement(stmt.body, times)
         elif isinstance(stmt, Allocate):
             self.statement(stmt.body, times)
         elif isinstance(stmt, IfThenElse):
+            self.values([stmt.condition], times)
             self.statement(stmt.then_body, times)
             if stmt.else_body is not None:
                 self.statement(stmt.else_body, times)
         elif isinstance(stmt, BufferStore):
-            lanes = max([stmt.value.dtype.lanes, *(index.dtype.lanes for index in stmt.indices)])
-            self.stores[stmt.buffer] = self.stores.get(stmt.buffer, 0) + times * lanes
-            self.values([stmt.value], times)
+            self._store(stmt, times)
         elif isinstance(stmt, Evaluate):
             self.values([stmt.value], times)
+
+    def _store(self, stmt: BufferStore, times: int) -> None:
+        condition = [stmt.predicate] if stmt.predicate is not None else []
+        self.values([stmt.value, *condition], times, indices=stmt.indices)
+        lanes = max([stmt.value.dtype.lanes, *(index.dtype.lanes for index in stmt.indices)])
+        if times:
+            self.stores[stmt.buffer] = self.stores.get(stmt.buffer, 0) + times * lanes
+            _add(self.stored_by_width, _width(stmt.value.dtype), times * lanes)
 
     def _bind(self, var: Var, value: Expr) -> None:
         found = integer_value(value, self.known)
@@ -136,28 +150,36 @@ class _Counter:
             self._bind(item.var, item.value)
             if item.kind == "reduction":
                 reduced *= max(1, self.number(item.extent))
+        if block.predicate is not None:
+            self.values([block.predicate], times)
         if block.init is not None:
             self.statement(block.init, times // reduced)
         self.statement(block.body, times)
 
-    def values(self, roots: list[Expr], times: int) -> None:
-        """Count what computes ``roots``: each expression once, however many use it."""
-        seen: set[Node] = set()
-        waiting: list[Expr] = list(roots)
+    def values(self, roots: Sequence[Expr], times: int, indices: Sequence[Expr] = ()) -> None:
+        """Count what computes ``roots``: each expression once, however many use it; of ``indices`` only what they
+        load."""
+        seen: set[tuple[Node, bool]] = set()
+        waiting = [(expr, False) for expr in roots] + [(expr, True) for expr in indices]
         while waiting:
-            expr = waiting.pop()
-            if expr in seen:
+            expr, is_index = waiting.pop()
+            if (expr, is_index) in seen or isinstance(expr, (Var, IntImm, FloatImm)):
                 continue
-            seen.add(expr)
+            seen.add((expr, is_index))
             if isinstance(expr, BufferLoad):
-                self.loads[expr.buffer] = self.loads.get(expr.buffer, 0) + times * expr.dtype.lanes
-            elif isinstance(expr, Select):
-                waiting += [expr.true_value, expr.false_value]
-            elif isinstance(expr, Call) and expr.name in ("address_of", "prefetch"):
+                if expr.buffer not in self.stores:
+                    self.loads[expr.buffer] = self.loads.get(expr.buffer, 0) + times * expr.dtype.lanes
+                waiting += [(index, True) for index in expr.indices]
+                if expr.predicate is not None:
+                    waiting.append((expr.predicate, False))
                 continue
-            elif not isinstance(expr, Compare):
+            if isinstance(expr, Call) and expr.name in _ADDRESSES:
+                continue
+            if not is_index:
+                if expr.dtype.lanes == 1 and integer_value(expr, self.known) is not None:
+                    continue  # of loops' variables and sizes alone: where something is, not what it is
                 self._count(expr, times)
-                waiting += [part for part in expr.parts() if isinstance(part, Expr)]
+            waiting += [(part, is_index) for part in expr.parts() if isinstance(part, Expr)]
 
     def _count(self, expr: Expr, times: int) -> None:
         dtype = expr.dtype
@@ -174,7 +196,17 @@ class _Counter:
         else:
             return
         if operations:
-            element = dtype.element
-            self.operations[element] = self.operations.get(element, 0) + operations
-            bits = dtype.bits * dtype.lanes
-            self.by_width[bits] = self.by_width.get(bits, 0) + operations
+            _add(self.operations, dtype.element, operations)
+            _add(self.by_width, _width(dtype), operations)
+
+
+def _width(dtype: DataType) -> int:
+    """Bits of a vector; 0 for a scalar."""
+    return dtype.bits * dtype.lanes if dtype.lanes > 1 else 0
+
+
+_K = TypeVar("_K")
+
+
+def _add(sums: dict[_K, int], key: _K, number: int) -> None:
+    sums[key] = sums.get(key, 0) + number

@@ -23,9 +23,14 @@ OPERATORS = "operators"
 #: and, for each of the kernel's operators, what the graph calls it there (None: nothing).
 CALLS = "calls"
 
+#: Attribute of a model's ``main``: what lies in its arena. For each value: the number of the slot in which it lies (0:
+#: none, its place is fixed) and the offset there; its size in bytes; the numbers of the first and the last call during
+#: which it has that memory, in order of the text; and whether it is scratch memory of the one kernel.
+VALUES = "values"
+
 #: Attributes that say where a function comes from. Like the names of variables they are for people: they do not count
 #: when functions are compared.
-ORIGIN_ATTRS = frozenset({OPERATORS, CALLS})
+ORIGIN_ATTRS = frozenset({OPERATORS, CALLS, VALUES})
 
 
 def _set(target: Any, name: str, value: Any) -> None:
@@ -199,8 +204,8 @@ class PrimFunc(Node):
         params: buffers (inputs, then outputs, then workspaces) and after them integer variables (the symbolic
             dimensions), in the order of the call.
         attrs: plain data about the function. ``num_outputs``: how many buffers are results; ``num_workspaces``: how
-            many buffers at the end are scratch memory that the caller provides; :data:`OPERATORS` and :data:`CALLS`:
-            what of the graph it was made of.
+            many buffers at the end are scratch memory that the caller provides; :data:`OPERATORS`, :data:`CALLS` and
+            :data:`VALUES`: what of the graph it was made of.
     """
 
     name: str

@@ -16,6 +16,7 @@ from tilewright.codegen.numba_.expressions import is_half
 from tilewright.codegen.numba_.prologue import HEADER, HELPERS
 from tilewright.codegen.numba_.source import emit_source, python_names
 from tilewright.codegen.threads import ensure_threads, limited_threads, parallel_lock
+from tilewright.codegen.vector_width import vector_bits
 from tilewright.tensorir.errors import InputError
 from tilewright.tensorir.expr import Buffer, IntImm, Var
 from tilewright.tensorir.functor import substitute
@@ -47,7 +48,24 @@ class NumbaModule:
         tree.body = [node for node in tree.body if not (isinstance(node, ast.FunctionDef) and node.name in HELPERS)]
         namespace |= {name: _helper(name) for name in helpers}
         exec(compile(tree, filename, "exec"), namespace)
-        self.functions = {name: namespace[python] for name, python in python_names(functions).items()}
+        self._namespace = namespace
+        self._names = python_names(functions)
+        self.functions = {name: namespace[python] for name, python in self._names.items()}
+
+    def with_function(self, func: PrimFunc) -> NumbaModule:
+        """A module with ``func`` in place of the function of its name; the others are those of this module, which numba
+        need not compile again."""
+        module = NumbaModule([func if name == func.name else old for name, old in self._primfuncs.items()], self.target)
+        for name, function in self.functions.items():
+            if name != func.name:
+                module.functions[name] = module._namespace[module._names[name]] = function
+        return module
+
+    def vector_bits(self, name: str) -> int:
+        """The width of the vectors with which the machine code of the PrimFunc ``name`` computes; 0 if it does so with
+        none, or has not been called so far."""
+        inspect = getattr(self.functions[name], "inspect_asm", None)  # Python itself runs some, and all without the JIT
+        return 0 if inspect is None else vector_bits("".join(inspect().values()))
 
     def function(self, name: str) -> Callable[..., None]:
         """What runs the PrimFunc ``name`` on arrays and integers, as :meth:`call` does."""

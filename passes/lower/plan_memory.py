@@ -21,6 +21,7 @@ needs afterwards, if it may overwrite it (:mod:`.overwrites`); a value that is p
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 
 from tilewright.graphir.dims import Dim, analyzer_for, product, simplify, symbol, symbols_of
@@ -47,7 +48,18 @@ from tilewright.tensorir.dtype import VOID, DataType
 from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, Ramp, Var, address_of, as_expr, cast, const
 from tilewright.tensorir.functor import walk_statements
-from tilewright.tensorir.stmt import CALLS, BufferStore, Evaluate, For, IfThenElse, LetStmt, PrimFunc, Stmt, sequence
+from tilewright.tensorir.stmt import (
+    CALLS,
+    VALUES,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    PrimFunc,
+    Stmt,
+    sequence,
+)
 
 #: The attribute of ``main`` that names symbolic dimensions whose sizes it takes whether or not its inputs have them.
 SYMBOLS = "Symbols"
@@ -71,8 +83,7 @@ class PlanMemory(ModulePass):
             return mod
         program = linearize(function, mod)
         symbols = [symbol(name) for name in function.attrs.get(SYMBOLS, ())]
-        arena = plan(program)
-        main = _Emitter(program, arena).function([param.name for param in function.params], symbols)
+        main = _Emitter(program, plan(program)).function([param.name for param in function.params], symbols)
         calls = [instruction for instruction in _walk(program.body) if isinstance(instruction, KernelCall)]
         over = sum(call.results[0].place in [arg.place for arg in call.args if arg.place] for call in calls)
         size = f"an arena of {main.attrs['arena_bytes']!s} bytes"
@@ -115,14 +126,40 @@ def _accessed(instruction: Instruction) -> list[Value]:
     return [instruction.trip_count, instruction.counter, *([instruction.alive] if instruction.alive else [])]
 
 
-def plan(program: Program) -> ArenaAllocator:
+@dataclasses.dataclass(eq=False)
+class Life:
+    """How long a value has its place in the arena.
+
+    Attributes:
+        first: the instruction at whose beginning it gets it.
+        last: the instruction after which it is free.
+        handed_over: the result of ``last`` has it then.
+        workspace: the value is scratch memory of the one kernel.
+    """
+
+    value: Value
+    first: Instruction
+    last: Instruction
+    handed_over: bool = False
+    workspace: bool = False
+
+
+@dataclasses.dataclass
+class Plan:
+    """Places for the temporary values of a program: the arena, and who has what of it how long, in order of birth."""
+
+    arena: ArenaAllocator
+    lives: list[Life]
+
+
+def plan(program: Program) -> Plan:
     """Give every temporary value of ``program`` a place in an arena by liveness, in time linear in its length."""
     last: dict[Value, Instruction] = {}
     for instruction in program.body:
         _record_uses(instruction, last)
-    arena = ArenaAllocator()
-    _place(program.body, last, arena)
-    return arena
+    planner = _Planner(last)
+    planner.place(program.body)
+    return Plan(planner.arena, list(planner.lives.values()))
 
 
 def _record_uses(instruction: Instruction, last: dict[Value, Instruction]) -> list[Value]:
@@ -146,22 +183,39 @@ def _defined(body: Sequence[Instruction]) -> list[Value]:
     return [value.owner for call in calls for value in (*call.results, *call.workspaces)]
 
 
-def _place(body: Sequence[Instruction], last: dict[Value, Instruction], arena: ArenaAllocator) -> None:
-    for instruction in body:
-        used = [value for value in _used(instruction) if value.role == "temporary"]
-        inner = [value for part in _bodies(instruction) for child in _walk(part) for value in _used(child)]
-        carried = [value for value in inner if value.role == "temporary" and last[value] is instruction]
-        taken = _overwritten(instruction, last) if isinstance(instruction, KernelCall) else None
-        if taken is not None:
-            instruction.results[0].place = taken.place  # type: ignore[union-attr]  # it is a kernel's call
-        for value in (*used, *carried):
-            if value.place is None:
-                value.place = arena.allocate(_bytes(value))
-        for part in _bodies(instruction):
-            _place(part, last, arena)
-        for value in dict.fromkeys((*used, *carried)):
-            if last[value] is instruction and value.place is not None and value is not taken:
-                arena.free(value.place)
+class _Planner:
+    """Walks through a program in order, whose values are used for the ``last`` time by these instructions."""
+
+    def __init__(self, last: dict[Value, Instruction]) -> None:
+        self.last = last
+        self.arena = ArenaAllocator()
+        self.lives: dict[Value, Life] = {}
+
+    def place(self, body: Sequence[Instruction]) -> None:
+        """Give places to the values of ``body``."""
+        last = self.last
+        for instruction in body:
+            used = [value for value in _used(instruction) if value.role == "temporary"]
+            inner = [value for part in _bodies(instruction) for child in _walk(part) for value in _used(child)]
+            carried = [value for value in inner if value.role == "temporary" and last[value] is instruction]
+            taken = _overwritten(instruction, last) if isinstance(instruction, KernelCall) else None
+            if taken is not None:
+                assert isinstance(instruction, KernelCall)
+                instruction.results[0].place = taken.place
+                self.lives[taken].handed_over = True
+            for value in (*used, *carried):
+                if value.place is None:
+                    value.place = self.arena.allocate(_bytes(value))
+                if value not in self.lives:
+                    self.lives[value] = Life(value, instruction, last[value])
+            if isinstance(instruction, KernelCall):
+                for value in instruction.workspaces:
+                    self.lives[value].workspace = True
+            for part in _bodies(instruction):
+                self.place(part)
+            for value in dict.fromkeys((*used, *carried)):
+                if last[value] is instruction and value.place is not None and value is not taken:
+                    self.arena.free(value.place)
 
 
 def _overwritten(call: KernelCall, last: dict[Value, Instruction]) -> Value | None:
@@ -187,18 +241,19 @@ def _bytes(value: Value) -> Dim:
 class _Emitter:
     """Turns a planned program into the statements of ``main``."""
 
-    def __init__(self, program: Program, arena: ArenaAllocator) -> None:
+    def __init__(self, program: Program, planned: Plan) -> None:
         self.program = program
+        self.lives = planned.lives
         self.inputs = [_parameter(value, f"input_{value.index}") for value in program.inputs]
         self.constants = [
             Buffer(f"constant_{index}", tuple(map(as_expr, constant.tensor_type.shape)), constant.tensor_type.dtype)
             for index, constant in enumerate(program.constants)
         ]
         self.outputs = [_parameter(value, f"output_{value.index}") for value in program.outputs]
-        total: Expr = as_expr(arena.static_bytes)
+        total: Expr = as_expr(planned.arena.static_bytes)
         begin = total
         self.slots: list[tuple[Var, Expr]] = []
-        for slot in arena.slots:
+        for slot in planned.arena.slots:
             var = Var(f"slot_{slot.number}")
             self.slots.append((var, begin))
             padded = (as_expr(slot.size) + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT
@@ -208,11 +263,14 @@ class _Emitter:
         self.arena = Buffer("arena", (self.arena_bytes,), DataType("uint8"), alignment=ALIGNMENT)
         #: The calls of kernels made so far, with the kernel's name and the labels of its operators.
         self.calls: dict[Evaluate, tuple[str, tuple[str | None, ...]]] = {}
+        #: The calls of each instruction: the number of the first, and of the one behind the last, as they were made.
+        self.made: dict[Instruction, tuple[int, int]] = {}
 
     def function(self, names: Sequence[str], symbols: Sequence[Var]) -> PrimFunc:
         body = self._sequence(self.program.body)
         for var, offset in reversed(self.slots):
             body = LetStmt(var, offset, body)
+        calls = [stmt for stmt in walk_statements(body) if isinstance(stmt, Evaluate)]
         dims = symbols_of([*symbols, *(dim for value in self.program.inputs for dim in value.type.shape)])
         params = (*self.inputs, *self.constants, *self.outputs, self.arena, *dims)
         attrs = {
@@ -222,14 +280,38 @@ class _Emitter:
             "num_workspaces": 1,
             "arena_bytes": self.arena_bytes,
             "parameters": tuple(names),
-            CALLS: tuple(self.calls[stmt] for stmt in walk_statements(body) if isinstance(stmt, Evaluate)),
+            CALLS: tuple(self.calls[stmt] for stmt in calls),
+            VALUES: self._values(calls),
         }
         return PrimFunc("main", params, body, attrs)
 
     def _sequence(self, body: Sequence[Instruction]) -> Stmt:
         return sequence(*[self._statement(instruction) for instruction in body])
 
+    def _values(self, calls: Sequence[Evaluate]) -> tuple[tuple[int, int, Dim, int, int, bool], ...]:
+        """What lies in the arena, as the attribute ``VALUES`` has it."""
+        number = {stmt: place for place, stmt in enumerate(calls)}
+        placed = [number[stmt] for stmt in self.calls]  # a loop's check is made after its body, but stands before it
+        found = []
+        for life in self.lives:
+            (begin, end), (last_begin, last_end) = self.made[life.first], self.made[life.last]
+            if begin == len(placed):
+                continue  # nothing is called while it lives
+            first = min(placed[begin:end], default=placed[begin])
+            last = max(first, max(placed[last_begin:last_end], default=first) - life.handed_over)
+            place = life.value.place
+            assert place is not None
+            where = (0, place.offset) if place.slot is None else (place.slot.number + 1, 0)
+            found.append((*where, _bytes(life.value), first, last, life.workspace))
+        return tuple(found)
+
     def _statement(self, instruction: Instruction) -> Stmt:
+        begin = len(self.calls)
+        stmt = self._written(instruction)
+        self.made[instruction] = (begin, len(self.calls))
+        return stmt
+
+    def _written(self, instruction: Instruction) -> Stmt:
         if isinstance(instruction, KernelCall):
             values = (*instruction.args, *instruction.results, *instruction.workspaces)
             args = [*map(self._address, values), *map(as_expr, instruction.variables)]

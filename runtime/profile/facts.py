@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+from tilewright.codegen.analysis import has_parallel_loop
 from tilewright.graphir.origins import Origin
 from tilewright.passes.lower.kernel_calls import kernel_calls
 from tilewright.runtime.compiled import Lowered
@@ -25,7 +26,8 @@ class CallFacts:
         operations: arithmetic that the formulas need, however the schedule goes about it.
         dtype: the type that most of it is done on.
         bytes: what it must read and write.
-        vector_bits: the width of the vectors that the loops use; 0 for a target that leaves this to its compiler.
+        vector_bits: the width of the vectors that do most of the work; 0 if it has none.
+        tells_threads: whether the records of the call say which threads worked.
         arguments: the values of the kernel's integer parameters.
     """
 
@@ -35,27 +37,28 @@ class CallFacts:
     dtype: DataType
     bytes: int
     vector_bits: int
+    tells_threads: bool
     arguments: Mapping[Var, int]
 
 
-def call_facts(lowered: Lowered, sizes: Sequence[int], target_kind: str = "llvm") -> list[CallFacts]:
+def call_facts(lowered: Lowered, sizes: Sequence[int]) -> list[CallFacts]:
     """The kernel calls of a model's function in the order of its text.
 
     Args:
         lowered: the function.
         sizes: of its symbolic dimensions.
-        target_kind: who makes vectors: the loops themselves, unless it is ``"numba"``.
     """
     module = lowered.modules["lowered"]
     known = dict(zip(lowered.main.variables, sizes, strict=True))
-    costs: dict[tuple[str, tuple[int, ...]], tuple[Cost, Cost]] = {}
+    costs: dict[tuple[str, tuple[tuple[Var, int], ...]], tuple[Cost, Cost]] = {}
     found = []
     for called in kernel_calls(module):
         func = module[called.kernel]
         assert isinstance(func, PrimFunc)
         pairs = zip(func.params, called.arguments, strict=True)
-        values = {param: integer_value(arg, known) or 0 for param, arg in pairs if isinstance(param, Var)}
-        key = (called.kernel, tuple(values.values()))
+        numbers = {param: integer_value(arg, known) for param, arg in pairs if isinstance(param, Var)}
+        values = {param: number for param, number in numbers.items() if number is not None}
+        key = (called.kernel, tuple(values.items()))
         if key not in costs:
             costs[key] = (
                 function_cost(_formula(lowered, func), _by_name(lowered, func, values)),
@@ -63,9 +66,18 @@ def call_facts(lowered: Lowered, sizes: Sequence[int], target_kind: str = "llvm"
             )
         formula, scheduled = costs[key]
         most = max(scheduled.operations or formula.operations or {FLOAT32: 0}, key=lambda dtype: _of(scheduled, dtype))
-        bits = 0 if target_kind == "numba" else scheduled.vector_bits
-        size = formula.bytes
-        found.append(CallFacts(called.kernel, called.origins, formula.total_operations, most, size, bits, values))
+        found.append(
+            CallFacts(
+                kernel=called.kernel,
+                origins=called.origins,
+                operations=formula.total_operations,
+                dtype=most,
+                bytes=formula.bytes,
+                vector_bits=lowered.code.vector_bits(called.kernel, scheduled.vector_bits),
+                tells_threads=lowered.code.records_threads or not has_parallel_loop(func.body),
+                arguments=values,
+            )
+        )
     return found
 
 

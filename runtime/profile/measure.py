@@ -6,16 +6,16 @@ import dataclasses
 import statistics
 import time
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from tilewright.codegen.threads import thread_limit
 from tilewright.passes.spans import OK, Span
 from tilewright.runtime.compiled import Built
 from tilewright.runtime.profile.arena import Allocation, allocations
 from tilewright.runtime.profile.facts import CallFacts, call_facts
 from tilewright.runtime.profile.profile import CallProfile, Profile
-from tilewright.runtime.profile.recording import Recording, Records
+from tilewright.runtime.profile.recording import RecordedCall, Recording, Records
 from tilewright.runtime.profile.roofs import Roofs
 from tilewright.runtime.steps import Array, Step, Steps
 from tilewright.tensorir.profiling import BEGIN, BUSY, END, RUNS, TOTAL
@@ -40,55 +40,80 @@ def profile(built: Built, step: Step | Steps, inputs: Sequence[Array], sizes: tu
         raise ValueError(f"repeat: expected a positive number, found {repeat}")
     recording = Recording(built)
     plain: list[float] = []
-    recorded: list[float] = []
-    for _ in range(repeat + _WARM_UP):
-        for run, times in ((step, plain), (recording.step, recorded)):
-            start = time.perf_counter()
-            run(inputs, sizes)
-            times.append(time.perf_counter() - start)
-    times, with_clock = plain[_WARM_UP:], recorded[_WARM_UP:]
-    usual = statistics.median(times)
-    overhead = statistics.median(with_clock) / usual - 1 if usual else 0.0
-    return report(recording, built, _WARM_UP, (min(times), usual), overhead)
+    for _ in range(_WARM_UP):
+        step(inputs, sizes)
+        recording(inputs, sizes)
+    recording.forget()
+    for _ in range(repeat):
+        start = time.perf_counter()
+        step(inputs, sizes)
+        plain.append(time.perf_counter() - start)
+        recording(inputs, sizes)
+    # Equal inputs give equal sizes, also of what the model computes itself, unless it draws random numbers.
+    calls = max(recording.calls.values(), key=len)
+    return report(recording, calls, plain)
 
 
-def report(recording: Recording, built: Built, skipped: int, latency: tuple[float, float], overhead: float) -> Profile:
-    """The profile of the runs of ``recording`` but for the first ``skipped``, which had inputs of the same sizes."""
-    threads = built.target.num_threads
+def report(recording: Recording, recorded: Sequence[RecordedCall], plain: Sequence[float] = ()) -> Profile:
+    """The profile of ``recorded`` calls, which had inputs of the same sizes.
+
+    Args:
+        plain: seconds that calls without the clock took; by default nobody knows.
+    """
+    threads = min(recording.built.target.num_threads, thread_limit())
     functions = recording.functions
-    runs = [[run.records for run in function.runs[skipped:]] for function in functions]
-    totals = [sum(int(records[:, TOTAL].sum()) for records in run) for run in zip(*runs, strict=True)]
+    runs = [[call.runs[number].records for call in recorded] for number in range(len(functions))]
+    totals = [sum(int(records[:, TOTAL].sum()) for records in call) for call in zip(*runs, strict=True)]
     typical = int(np.argsort(totals)[len(totals) // 2])
-    taken = [function.runs[skipped + typical].sizes for function in functions]
-    known = [
-        call_facts(function.lowered, sizes, built.target.kind) for function, sizes in zip(functions, taken, strict=True)
-    ]
+    taken = [run.sizes for run in recorded[typical].runs]
+    known = [call_facts(function.lowered, sizes) for function, sizes in zip(functions, taken, strict=True)]
     roofs = Roofs(threads, [fact.dtype for facts in known for fact in facts])
     calls: list[CallProfile] = []
     spans: list[Span] = []
     values: list[Allocation] = []
     before = 0
     for function, records, facts, sizes in zip(functions, runs, known, taken, strict=True):
-        made = [_call(fact, [record[n] for record in records], threads, roofs) for n, fact in enumerate(facts)]
-        for number, (call, record) in enumerate(zip(made, records[typical], strict=True)):
+        for number, fact in enumerate(facts):
+            call = _call(before + number, fact, [record[number] for record in records], threads, roofs)
             if call is not None:
                 calls.append(call)
-                start, end = int(record[BEGIN]) / 1e9, int(record[END]) / 1e9
-                spans.append(Span(call.kernel, start, end - start, OK, {"number": before + number}))
-        for value in allocations(function.lowered, sizes):
-            value.first, value.last = value.first + before, value.last + before
-            values.append(value)
+                spans += _span(call, records[typical][number])
+        values += [
+            dataclasses.replace(value, first=value.first + before, last=value.last + before)
+            for value in allocations(function.lowered.main, sizes)
+        ]
         before += len(facts)
     calls = _with_shares(calls)
-    for span, call in zip(spans, calls, strict=True):
-        span.attributes |= call.as_dict()
-    facts_of_all: dict[str, Any] = {
-        "target": str(built.target),
-        "sizes": {symbol.name: size for symbol, size in zip(recording.step.symbols, taken[-1], strict=True)},
-        "machine": roofs.as_dict(),
-    }
-    arena = recording.step.arena_bytes(*taken[-1])[0]
-    return Profile([_root(spans)], calls, latency, overhead, len(totals), arena, values, before, facts_of_all)
+    of_number = {call.number: call for call in calls}
+    for span in spans:
+        span.attributes = of_number[span.attributes["number"]].as_dict()
+    sizes = recorded[typical].sizes
+    with_clock = [call.seconds for call in recorded]
+    usual = statistics.median(plain or with_clock)
+    return Profile(
+        spans=[_root(spans)],
+        calls=calls,
+        latency=(min(plain or with_clock), usual),
+        overhead=statistics.median(with_clock) / usual - 1 if plain else None,
+        repeat=len(recorded),
+        arena_bytes=recording.arena_bytes(*sizes)[0],
+        allocations=values,
+        num_calls=before,
+        facts={
+            "target": str(recording.built.target),
+            "signature": str(recording.built.signature),
+            "sizes": {symbol.name: size for symbol, size in zip(recording.symbols, sizes, strict=True)},
+            "machine": roofs.as_dict(),
+        },
+    )
+
+
+def _span(call: CallProfile, record: Records) -> list[Span]:
+    """When a call ran; nothing if it did not, as its branch was not taken then. (Of a loop it is the last time.)"""
+    if not record[RUNS]:
+        return []
+    start, end = int(record[BEGIN]) / 1e9, int(record[END]) / 1e9
+    return [Span(call.kernel, start, end - start, OK, {"number": call.number})]
 
 
 def _root(spans: list[Span]) -> Span:
@@ -100,17 +125,20 @@ def _root(spans: list[Span]) -> Span:
     return Span("main", 0.0, end - start, OK, {}, sorted(spans, key=lambda span: span.start))
 
 
-def _call(facts: CallFacts, records: list[Records], threads: int, roofs: Roofs) -> CallProfile | None:
-    """What the runs say of one call; None if it never ran."""
+def _call(number: int, facts: CallFacts, records: list[Records], threads: int, roofs: Roofs) -> CallProfile | None:
+    """What the runs say of the call of that number; None if it usually does not run."""
     runs = int(statistics.median_low(int(record[RUNS]) for record in records))
-    times = [int(record[TOTAL]) / 1e9 for record in records if record[RUNS]]
-    if not times or runs == 0:
+    if runs == 0:
         return None
-    busy = np.median([record[BUSY : BUSY + threads] for record in records], axis=0)
-    worked = int(np.count_nonzero(busy))
+    ran = [record for record in records if record[RUNS]]
+    times = [int(record[TOTAL]) / 1e9 for record in ran]
+    busy = np.array([record[BUSY : BUSY + threads] for record in ran])
+    worked = int(np.median(np.count_nonzero(busy, axis=1)))
+    shared = busy[busy.any(axis=1)]
     operations, size = facts.operations * runs, facts.bytes * runs
     roof = roofs.roof(facts.operations, facts.dtype, facts.bytes)
     return CallProfile(
+        number=number,
         kernel=facts.kernel,
         origins=facts.origins,
         runs=runs,
@@ -124,12 +152,11 @@ def _call(facts: CallFacts, records: list[Records], threads: int, roofs: Roofs) 
         bound=roof.bound,
         level=roofs.level(facts.bytes),
         vector_bits=facts.vector_bits,
-        threads=max(1, worked),
-        imbalance=float(busy.max() / busy.mean()) if worked else None,
+        threads=max(1, worked) if facts.tells_threads else None,
+        imbalance=float(np.median(shared.max(axis=1) / shared.mean(axis=1))) if worked else None,
     )
 
 
 def _with_shares(calls: list[CallProfile]) -> list[CallProfile]:
-
     whole = sum(call.median for call in calls)
     return [dataclasses.replace(call, share=call.median / whole if whole else 0.0) for call in calls]

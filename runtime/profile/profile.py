@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from tilewright.graphir.origins import Origin
-from tilewright.passes.span_report import SpanReport, trace_events
+from tilewright.passes.span_report import SpanReport, trace_events, trace_text
 from tilewright.passes.spans import Span
 from tilewright.passes.tables import format_bytes, format_seconds, html_table, table
 from tilewright.runtime.profile.arena import Allocation, live_bytes
@@ -21,6 +20,7 @@ class CallProfile:
     """One place in ``main`` from which a kernel is called, over all runs.
 
     Attributes:
+        number: of the place, in the order of ``main``'s text.
         kernel: its name.
         origins: the operators of the graph that it computes there.
         runs: how often it ran in a run of the model (more than once in loops).
@@ -34,11 +34,12 @@ class CallProfile:
         bound: what limits it there: ``"compute"`` or ``"memory"``.
         level: where its data fit: ``"L1"``, ``"L2"``, ``"L3"`` or ``"memory"``.
         vector_bits: the width of its vectors; 0 if unknown.
-        threads: how many worked on it.
-        imbalance: how long the busiest of them worked, as a multiple of their mean over all threads that may run; None
-            for a kernel that one thread runs.
+        threads: how many usually worked on it; None if nobody knows, as of parallel loops that numba compiles.
+        imbalance: how long the busiest of them usually worked, as a multiple of the mean over all threads that may run;
+            None for a kernel that one thread runs.
     """
 
+    number: int
     kernel: str
     origins: tuple[Origin, ...]
     runs: int
@@ -52,7 +53,7 @@ class CallProfile:
     bound: str
     level: str
     vector_bits: int
-    threads: int
+    threads: int | None
     imbalance: float | None
 
     @property
@@ -87,8 +88,9 @@ class Profile(SpanReport):
 
     Attributes:
         calls: the kernel calls that ran, in order.
-        latency: seconds that a call of the model takes without the profile: the least and the median.
-        overhead: how much longer it takes with the profile, as a part of ``latency``.
+        latency: seconds that a call of the model takes without the profile: the least and the median. (With it, where
+            ``overhead`` is None.)
+        overhead: how much longer it takes with the profile, as a part of ``latency``; None if nobody has measured it.
         repeat: how many runs there were.
         arena_bytes: memory for intermediate values.
         allocations: what lies in it; call numbers count the places in the text of ``main``.
@@ -103,7 +105,7 @@ class Profile(SpanReport):
         spans: list[Span],
         calls: Sequence[CallProfile],
         latency: tuple[float, float],
-        overhead: float,
+        overhead: float | None,
         repeat: int,
         arena_bytes: int,
         allocations: Sequence[Allocation],
@@ -119,6 +121,7 @@ class Profile(SpanReport):
         self.allocations = list(allocations)
         self.facts = facts
         self._num_calls = num_calls
+        self._by_number = {call.number: call for call in self.calls}
 
     @property
     def spans(self) -> list[Span]:
@@ -128,7 +131,7 @@ class Profile(SpanReport):
         return max((span.start + (span.duration or 0.0) for span in self._spans), default=0.0)
 
     def cells(self, span: Span, now: float, whole: float) -> Sequence[str]:
-        call = next((call for call in self.calls if call.as_dict() == span.attributes), None)
+        call = self._by_number.get(span.attributes.get("number", -1))
         return _cells(call) if call is not None else [""] * (len(self.header) - 1)
 
     def rows(self, order: str = "time") -> list[list[str]]:
@@ -153,8 +156,10 @@ class Profile(SpanReport):
             limit: show so many lines at most.
 
         Raises:
-            ValueError: another order.
+            ValueError: another order, or a negative limit.
         """
+        if limit is not None and limit < 0:
+            raise ValueError(f"limit: expected a number of lines, found {limit}")
         rows = self.rows(order)
         shown = rows if limit is None else rows[:limit]
         more = [] if len(shown) == len(rows) else [f"({len(rows) - len(shown)} more)"]
@@ -163,12 +168,13 @@ class Profile(SpanReport):
     def summary(self) -> list[str]:
         """What there is to say about the whole model, in lines."""
         least, median = self.latency
+        overhead = "" if self.overhead is None else f"; with the profile {100 * self.overhead:+.1f} %"
         kernels = sum(call.median for call in self.calls)
         operations = sum(call.operations for call in self.calls)
         roof = sum(call.roof for call in self.calls)
         return [
             f"a call takes {format_seconds(median)} (median of {self.repeat}, least {format_seconds(least)}), of which "
-            f"{format_seconds(kernels)} are in kernels; with the profile {100 * self.overhead:+.1f} %",
+            f"{format_seconds(kernels)} are in kernels{overhead}",
             f"{operations / 1e9:.3f} Gop, {operations / kernels / 1e9 if kernels else 0:.1f} Gop/s; at the machine's "
             f"best the kernels would take {format_seconds(roof)}",
             f"arena: {format_bytes(self.arena_bytes, signed=False)}, at most "
@@ -195,21 +201,24 @@ class Profile(SpanReport):
 
     def to_chrome_trace(self) -> str:
         """JSON text for chrome://tracing and Perfetto: the kernel calls of a run, and how full the arena is."""
-        events = trace_events(self._spans, self.now(), self.kind)
+        return trace_text(self.events())
+
+    def events(self, process: int = 1) -> list[dict[str, Any]]:
+        """The events of the trace, as those of that process."""
         live = self.live_bytes()
-        events += [
-            {
-                "name": "arena",
-                "ph": "C",
-                "ts": span.start * 1e6,
-                "pid": 1,
-                "args": {"bytes": live[span.attributes["number"]]},
-            }
+        fills = [
+            (span.start, live[span.attributes["number"]])
             for root in self._spans
             for span in root.children
             if "number" in span.attributes
         ]
-        return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"})
+        return [
+            *trace_events(self._spans, self.now(), self.kind, process),
+            *(
+                {"name": "arena", "ph": "C", "ts": start * 1e6, "pid": process, "args": {"bytes": size}}
+                for start, size in [*fills, (self.now(), 0)]
+            ),
+        ]
 
     def _repr_html_(self) -> str:
         return html_table(self.header, self.rows()) + "".join(f"<div>{line}</div>" for line in self.summary())
@@ -225,7 +234,7 @@ def _cells(call: CallProfile) -> list[str]:
         f"{call.bytes_per_second / 1e9:.1f}",
         limits if call.roof else "-",
         str(call.vector_bits) if call.vector_bits else "-",
-        str(call.threads),
+        "-" if call.threads is None else str(call.threads),
         "-" if call.imbalance is None else f"{call.imbalance:.2f}",
         _shortened(", ".join(map(str, call.origins))),
     ]
@@ -246,6 +255,7 @@ def _by_kernel(calls: Sequence[CallProfile]) -> list[CallProfile]:
             field: sum(getattr(call, field) for call in group)
             for field in ("runs", "minimum", "median", "share", "operations", "bytes", "roof")
         }
+        threads = [call.threads for call in group if call.threads is not None]
         imbalances = [call.imbalance for call in group if call.imbalance is not None]
         operators = tuple(dict.fromkeys(Origin(origin.operator) for call in group for origin in call.origins))
         named = f"{name} (x{len(group)})" if len(group) > 1 else name
@@ -255,7 +265,7 @@ def _by_kernel(calls: Sequence[CallProfile]) -> list[CallProfile]:
                 **sums,
                 kernel=named,
                 origins=operators,
-                threads=max(call.threads for call in group),
+                threads=max(threads, default=None),
                 imbalance=max(imbalances, default=None),
             )
         )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import threading
+import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,12 +14,16 @@ import numpy.typing as npt
 from tilewright.passes.tensor.profile_calls import PROFILED_CALLS, ProfileCalls
 from tilewright.runtime.compile import ProfiledRunner
 from tilewright.runtime.compiled import Built, Lowered
-from tilewright.runtime.steps import Array, Step, Steps
+from tilewright.runtime.steps import Array
 from tilewright.tensorir.profiling import record_length
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.target import Target
 
 Records = npt.NDArray[np.int64]
+
+#: How many calls are kept: of inputs of equal sizes the last so many, of so many different sizes.
+KEPT_CALLS = 500
+KEPT_SIZES = 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,18 +39,42 @@ class Run:
     records: Records
 
 
+@dataclasses.dataclass(frozen=True)
+class RecordedCall:
+    """One call of a model.
+
+    Attributes:
+        runs: of its functions, in order.
+        seconds: that it took.
+    """
+
+    runs: tuple[Run, ...]
+    seconds: float
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Of all symbolic dimensions of the model."""
+        return self.runs[-1].sizes
+
+
+class _Current(threading.local):
+    """The runs so far of the call that this thread is in."""
+
+    def __init__(self) -> None:
+        self.runs: list[Run] = []
+
+
 class RecordedFunction:
-    """A function of a model, compiled with the clock in it; a ``Runner``, which keeps the records of each run.
+    """A function of a model, compiled with the clock in it; a ``Runner``, which adds each run to its call.
 
     Attributes:
         lowered: what it was made of.
-        runs: so far, in order.
     """
 
-    def __init__(self, lowered: Lowered, target: Target) -> None:
+    def __init__(self, lowered: Lowered, target: Target, current: _Current) -> None:
         self.lowered = lowered
-        self.runs: list[Run] = []
-        with target:
+        self._current = current
+        with Target(target):  # one of its own: an object must not be entered by two threads
             main = ProfileCalls()(lowered.modules["lowered"])["main"]
         assert isinstance(main, PrimFunc)
         self._shape = (len(main.attrs[PROFILED_CALLS]), record_length(target.num_threads))
@@ -60,17 +91,53 @@ class RecordedFunction:
     ) -> None:
         records = np.zeros(self._shape, np.int64)
         self._run(inputs, outputs, arena, arena_bytes, sizes, records)
-        self.runs.append(Run(tuple(sizes), records))
+        self._current.runs.append(Run(tuple(sizes), records))
 
 
 class Recording:
-    """A model with the clock in it.
+    """A model with the clock in it; called as the model's own steps. Several threads may call it at once.
 
     Attributes:
+        built: the model.
         functions: of which it consists.
-        step: runs it: called as the model's own.
+        calls: what has been recorded, by the sizes of the symbolic dimensions: those of the inputs, and those that the
+            model computes itself. Calls that failed are not among them.
+        counts: how many calls with these sizes there were, those that are not kept any more among them.
     """
 
     def __init__(self, built: Built) -> None:
-        self.functions = [RecordedFunction(segment.lowered(), built.target) for segment in built.segments]
-        self.step: Step | Steps = built.step(self.functions)
+        self.built = built
+        self._current = _Current()
+        self.functions = [
+            RecordedFunction(segment.lowered(), built.target, self._current) for segment in built.segments
+        ]
+        self._step = built.step(self.functions)
+        self.symbols = self._step.symbols
+        self.arena_bytes = self._step.arena_bytes
+        self.calls: dict[tuple[int, ...], collections.deque[RecordedCall]] = {}
+        self.counts: collections.Counter[tuple[int, ...]] = collections.Counter()
+        self._lock = threading.Lock()
+
+    def __call__(self, inputs: Sequence[Array], sizes: tuple[int, ...]) -> list[Array]:
+        """The results for these inputs.
+
+        Raises:
+            InputError, ExecutionError: as the model's own steps.
+        """
+        self._current.runs = []
+        begin = time.perf_counter()
+        results = self._step(inputs, sizes)
+        call = RecordedCall(tuple(self._current.runs), time.perf_counter() - begin)
+        with self._lock:
+            self.counts[call.sizes] += 1
+            if call.sizes not in self.calls and len(self.calls) < KEPT_SIZES:
+                self.calls[call.sizes] = collections.deque(maxlen=KEPT_CALLS)
+            if call.sizes in self.calls:
+                self.calls[call.sizes].append(call)
+        return results
+
+    def forget(self) -> None:
+        """Begin anew."""
+        with self._lock:
+            self.calls.clear()
+            self.counts.clear()

@@ -253,7 +253,7 @@ def test_chain_that_moves_elements_needs_the_memory_of_two_values() -> None:
     mod = LowerToTensorIR()(IRModule.from_expr(gi.Function([x], value)))
     main = mod["main"]
     assert isinstance(main, gi.Function)
-    arena = plan(linearize(main, mod))
+    arena = plan(linearize(main, mod)).arena
     assert arena.static_bytes == 2 * -(-4000 // ALIGNMENT) * ALIGNMENT
 
 
@@ -261,7 +261,7 @@ def arena_bytes(function: gi.Function) -> int:
     mod = LowerToTensorIR()(IRModule.from_expr(function))
     main = mod["main"]
     assert isinstance(main, gi.Function)
-    arena = plan(linearize(main, mod))
+    arena = plan(linearize(main, mod)).arena
     assert not arena.slots
     return arena.static_bytes
 
@@ -295,7 +295,7 @@ def test_workspaces_of_a_chain_share_their_memory() -> None:
     mod = gi.parse(WITH_WORKSPACE)
     main = mod["main"]
     assert isinstance(main, gi.Function)
-    assert plan(linearize(main, mod)).static_bytes == 4096 + 2 * ALIGNMENT
+    assert plan(linearize(main, mod)).arena.static_bytes == 4096 + 2 * ALIGNMENT
 
 
 def test_workspaces_in_a_branch_share_their_memory() -> None:
@@ -304,7 +304,7 @@ def test_workspaces_in_a_branch_share_their_memory() -> None:
     main = mod["main"]
     assert isinstance(main, gi.Function)
     branch = gi.Function(main.params, gi.If(main.params[0], main.body, main.params[1]))
-    assert plan(linearize(branch, mod)).static_bytes == 4096 + 2 * ALIGNMENT
+    assert plan(linearize(branch, mod)).arena.static_bytes == 4096 + 2 * ALIGNMENT
 
 
 def test_workspace_is_apart_from_arguments_and_results() -> None:
