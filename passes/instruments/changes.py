@@ -7,9 +7,6 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
 
-from rich.color import ColorSystem
-from rich.style import Style
-
 from tilewright.passes.instrument import PassInstrument
 from tilewright.passes.instruments.filters import Names
 from tilewright.passes.instruments.module_texts import Change, ModuleTexts
@@ -19,13 +16,7 @@ if TYPE_CHECKING:
     from tilewright.passes.info import PassInfo
 
 #: How lines look, by what they begin with; the longer beginnings first.
-_STYLES = (
-    ("+++", Style(bold=True)),
-    ("---", Style(bold=True)),
-    ("@@", Style(color="cyan")),
-    ("+", Style(color="green")),
-    ("-", Style(color="red")),
-)
+_STYLES = (("+++", "bold"), ("---", "bold"), ("@@", "cyan"), ("+", "green"), ("-", "red"))
 
 
 class PrintChanged(PassInstrument):
@@ -92,7 +83,10 @@ def diff_lines(change: Change, pass_name: str, context_lines: int = 3) -> Iterat
 
 def colored(line: str) -> str:
     """A line of a unified diff with the control sequences that colour it on a terminal."""
+    from rich.color import ColorSystem  # loaded when there are colours: `import tilewright` must stay fast
+    from rich.style import Style
+
     for beginning, style in _STYLES:
         if line.startswith(beginning):
-            return style.render(line, color_system=ColorSystem.STANDARD)
+            return Style.parse(style).render(line, color_system=ColorSystem.STANDARD)
     return line
