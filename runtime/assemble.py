@@ -17,9 +17,18 @@ from tilewright.passes.graph import InferType
 from tilewright.passes.lower.segments import binds_sizes, cut
 from tilewright.passes.pipelines import STAGES
 from tilewright.passes.sequential import Sequential
-from tilewright.runtime.compiled import Built, Settings, arguments_of, check_result, compile_function, result_of
+from tilewright.runtime.compiled import (
+    Built,
+    GivenSource,
+    Settings,
+    arguments_of,
+    check_result,
+    compile_function,
+    result_of,
+)
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.signature import Signature
+from tilewright.runtime.steps import Place, Wiring
 from tilewright.tensorir.errors import InputError, PassError
 from tilewright.tensorir.target import Target
 
@@ -49,17 +58,24 @@ def assemble(
             mod = after["graph"](mod)
     settings = Settings.of(PassContext.current())
     if not binds_sizes(mod):
-        compiled = compile_function(mod, target, after)
-        signature = Signature(arguments_of(compiled.function), result_of(compiled.function))
-        built = Built(mod, target, settings, after, signature, [compiled])
+        compiled, function = compile_function(mod, target, after)
+        built = Built(GivenSource(mod, [mod]), target, settings, after, signature_of(function), [compiled])
     else:
-        function = InferType()(mod)["main"]
-        assert isinstance(function, Function)
-        signature = Signature(arguments_of(function), result_of(function))
+        typed = InferType()(mod)["main"]
+        assert isinstance(typed, Function)
+        signature = signature_of(typed)
         pieces = cut(mod, signature.symbols)
-        segments = [compile_function(segment.module, target, after) for segment in pieces.segments]
-        built = Built(mod, target, settings, after, signature, segments, pieces)
+        parts = [segment.module for segment in pieces.segments]
+        segments = [compile_function(part, target, after)[0] for part in parts]
+        places = [Place(segment.args, segment.results, segment.sizes) for segment in pieces.segments]
+        wiring = Wiring(places, pieces.results)
+        built = Built(GivenSource(mod, parts), target, settings, after, signature, segments, wiring)
     return Executable(built.step(), built)
+
+
+def signature_of(function: Function) -> Signature:
+    """What ``function`` takes and gives. The attribute ``results`` names its results, as the importer of ONNX says."""
+    return Signature(arguments_of(function), result_of(function), function.attrs.get("results", ()))
 
 
 def _passes_by_stage(passes: Mapping[str, Pass]) -> dict[str, Sequential]:

@@ -9,34 +9,35 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from tilewright.graphir.dims import Dim, dim_equal
 from tilewright.graphir.expr import Constant, Function
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import Operator
-from tilewright.graphir.printer import summary
+from tilewright.graphir.printer import Constants, summary, to_text
 from tilewright.graphir.types import FuncType, TensorType, TupleType, Type
 from tilewright.graphir.visitor import call_nodes
 from tilewright.passes.context import PassContext
 from tilewright.passes.graph import InferType
 from tilewright.passes.instrument import PassInstrument
+from tilewright.passes.lower.kernel_calls import kernel_calls
 from tilewright.passes.lower.linearize import model_constants
 from tilewright.passes.lower.primitive import flat_types
-from tilewright.passes.lower.segments import Segments
 from tilewright.passes.pipelines import STAGES, kernel_pipeline
 from tilewright.passes.sequential import Sequential
 from tilewright.runtime import kept
 from tilewright.runtime.compile import Ahead, Code, LoadedCode, MachineCode, code_stages, compile_functions
+from tilewright.runtime.image import Image, KernelUse
 from tilewright.runtime.signature import Argument, Signature
-from tilewright.runtime.steps import Claim, PlacedStep, Runner, Step, Steps
-from tilewright.tensorir.errors import TypeInferenceError
+from tilewright.runtime.steps import Claim, PlacedStep, Runner, Step, Steps, Wiring
+from tilewright.tensorir.errors import CodegenError, TypeInferenceError
 from tilewright.tensorir.expr import Var as SizeVar
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.target import Target
 
-#: Makes what a stage of a build has made: modules, or texts of generated code; one for each of a model's functions.
-Stage = Callable[[], Sequence[IRModule | str]]
+#: Makes the texts of what a stage of a build has made, one for each of a model's functions.
+Stage = Callable[[Constants], Sequence[str]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,29 +84,106 @@ class Lowered:
         """What runs the code."""
         return self.code.runner(len(self.main.params), [constant.data for constant in self.constants])
 
+    def image(self) -> Image:
+        """The code as data.
+
+        Raises:
+            CodegenError: it is no machine code.
+        """
+        if not isinstance(self.code, MachineCode):
+            raise CodegenError("only machine code, of the target llvm, can be kept; this is Python source")
+        return Image(
+            self.code.object_code(),
+            [constant.data for constant in self.constants],
+            self.main.attrs["arena_bytes"],
+            len(self.main.params),
+            [KernelUse(call.kernel, call.origins) for call in kernel_calls(self.modules["lowered"])],
+        )
+
 
 @dataclasses.dataclass(frozen=True)
 class Compiled:
     """A model's function.
 
     Attributes:
-        function: as the graph has it, typed.
+        result: the type of what it gives.
         runner: what runs it.
         arena_bytes: the memory for intermediate values.
         claims: the sizes that it takes for equal.
+        image: it as data. Raises a CodegenError if it is no machine code.
         lowered: what it was lowered to, made when it is asked for if the code was kept from an earlier build.
     """
 
-    function: Function
+    result: Type
     runner: Runner
     arena_bytes: Dim
     claims: list[Claim]
+    image: Callable[[], Image]
     lowered: Callable[[], Lowered]
+
+    @classmethod
+    def from_image(
+        cls,
+        image: Image,
+        target: Target,
+        result: Type,
+        claims: list[Claim],
+        module: Callable[[], IRModule],
+        settings: Settings,
+    ) -> Compiled:
+        """The function that ``image`` is; its graph, ``module``, is asked for when passes are to run again."""
+        code = LoadedCode(image.code, target)
+
+        @functools.cache
+        def lowered_again() -> Lowered:
+            graph = module()
+            with settings.context():
+                return lower(graph, target, {}, code)[0]
+
+        runner = code.runner(image.num_values, image.constants)
+        return cls(result, runner, image.arena_bytes, claims, lambda: image, lowered_again)
 
     def step(self, symbols: Sequence[SizeVar], runner: Runner | None = None) -> Step:
         """What runs it, with sizes for ``symbols``; ``runner`` in place of the usual one."""
-        types = flat_types(result_of(self.function))
-        return Step(symbols, types, self.arena_bytes, runner or self.runner, self.claims)
+        return Step(symbols, flat_types(self.result), self.arena_bytes, runner or self.runner, self.claims)
+
+
+class Source(Protocol):
+    """The graph that a model was built from."""
+
+    def module(self) -> IRModule:
+        """The graph, to run the passes on.
+
+        Raises:
+            ArtifactError: it is not there, or the passes would not make the same model of it.
+        """
+
+    def modules(self) -> Sequence[IRModule]:
+        """The graph of each of the model's functions; raises as ``module``."""
+
+    def text(self, constants: Constants) -> str:
+        """The graph as text.
+
+        Raises:
+            ArtifactError: the text must hold constants that are not there.
+        """
+
+
+@dataclasses.dataclass(frozen=True)
+class GivenSource:
+    """A graph that was given to ``build``, and what it was cut into."""
+
+    whole: IRModule
+    parts: Sequence[IRModule]
+
+    def module(self) -> IRModule:
+        return self.whole
+
+    def modules(self) -> Sequence[IRModule]:
+        return self.parts
+
+    def text(self, constants: Constants) -> str:
+        return to_text(self.whole, constants)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,88 +191,89 @@ class Built:
     """A model that was built, and from what.
 
     Attributes:
-        module: the graph, with parameters bound, after a user's passes over it.
+        source: the graph, with parameters bound, after a user's passes over it.
         target: what the code is for.
         settings: those of the context of the build.
         after: a user's passes behind each stage.
         signature: of the model.
         segments: its functions; one, unless sizes become known while the model runs.
-        pieces: how the segments follow each other, if there are several.
+        wiring: how the segments follow each other, if there are several.
     """
 
-    module: IRModule
+    source: Source
     target: Target
     settings: Settings
     after: Mapping[str, Sequential]
     signature: Signature
     segments: Sequence[Compiled]
-    pieces: Segments | None = None
+    wiring: Wiring | None = None
+
+    @property
+    def module(self) -> IRModule:
+        """The graph; see :class:`Source`."""
+        return self.source.module()
 
     def step(self, runners: Sequence[Runner] | None = None) -> Step | Steps:
         """What a call runs; ``runners`` in place of the segments' own."""
         symbols = list(self.signature.symbols)
         chosen = runners if runners is not None else [segment.runner for segment in self.segments]
-        if self.pieces is None:
+        if self.wiring is None:
             return self.segments[0].step(symbols, chosen[0])
         steps: list[PlacedStep] = []
-        for piece, segment, runner in zip(self.pieces.segments, self.segments, chosen, strict=True):
-            symbols += [symbol for symbol, _ in piece.sizes]
-            steps.append(PlacedStep(segment.step(symbols, runner), piece.args, piece.results, piece.sizes))
-        return Steps(steps, self.pieces.results, len(self.signature.inputs))
+        for place, segment, runner in zip(self.wiring.places, self.segments, chosen, strict=True):
+            symbols += [symbol for symbol, _ in place.sizes]
+            steps.append(PlacedStep(segment.step(symbols, runner), place))
+        return Steps(steps, self.wiring.results, len(self.signature.inputs))
 
     def lower_again(self, segment: int, instruments: Sequence[PassInstrument]) -> Lowered:
-        """Run the passes on a segment again, with ``instruments`` around them."""
-        module = self.module if self.pieces is None else self.pieces.segments[segment].module
+        """Run the passes on a segment again, with ``instruments`` around them.
+
+        Raises:
+            ArtifactError: its graph is not there; see :class:`Source`.
+        """
+        module = self.source.modules()[segment]
         with self.settings.context(instruments):
             return lower(module, self.target, self.after)[0]
 
     def stages(self) -> dict[str, Stage]:
         """What each stage of the build has made, by the stage's name."""
 
-        def modules(name: str) -> list[IRModule]:
-            return [segment.lowered().modules[name] for segment in self.segments]
+        def modules(name: str, constants: Constants) -> list[str]:
+            return [to_text(segment.lowered().modules[name], constants) for segment in self.segments]
 
-        def texts(name: str) -> list[str]:
+        def texts(name: str, _: Constants) -> list[str]:
             return [segment.lowered().code.stages()[name]() for segment in self.segments]
 
-        stages: dict[str, Stage] = {"graph": lambda: [self.module]}
+        stages: dict[str, Stage] = {"graph": lambda constants: [self.source.text(constants)]}
         stages.update((name, functools.partial(modules, name)) for name in STAGES)
         stages.update((name, functools.partial(texts, name)) for name in code_stages(self.target))
         return stages
 
 
-def compile_function(mod: IRModule, target: Target, after: Mapping[str, Sequential]) -> Compiled:
-    """Compile one function, ``main``, with the passes ``after`` each stage, or find it where it was kept."""
+def compile_function(mod: IRModule, target: Target, after: Mapping[str, Sequential]) -> tuple[Compiled, Function]:
+    """Compile one function, ``main``, with the passes ``after`` each stage, or find it where it was kept; also
+    ``main``, typed, as a caller sees it."""
     context = PassContext.current()
     cache = None if after else kept.open_cache(context)
     key = None if cache is None else kept.key_of(mod, target, context)
     claims = claims_of(mod)
     if cache is None or key is None:
-        return _compiled(*lower(mod, target, after), claims)
+        lowered, optimized = lower(mod, target, after)
+        return _compiled(lowered, optimized, claims), optimized
     typed = InferType()(mod, context)
     given = _constants(typed)
-    found = kept.find(cache, key, target, given)
+    found = kept.find(cache, key, given)
     function = typed["main"]
     assert isinstance(function, Function)
     if found is not None:
         context.repeat(found.remarks)
         settings = Settings.of(context)
-
-        @functools.cache
-        def lowered_again() -> Lowered:
-            with settings.context():
-                return lower(mod, target, {}, found.code)[0]
-
-        runner = found.code.runner(found.num_values, found.constants)
-        return Compiled(function, runner, found.arena_bytes, claims, lowered_again)
+        return Compiled.from_image(found.image, target, result_of(function), claims, lambda: mod, settings), function
     with context.collecting_remarks() as remarks:
         lowered, optimized = lower(mod, target, after)
-    compiled = _compiled(lowered, optimized, claims)
-    same = arguments_of(optimized) == arguments_of(function) and result_of(optimized) == result_of(function)
-    if isinstance(lowered.code, MachineCode) and same:
-        code, num_values = lowered.code.object_code(), len(lowered.main.params)
-        kept.keep(cache, key, code, lowered.constants, given, compiled.arena_bytes, num_values, remarks)
-    return compiled
+    if arguments_of(optimized) == arguments_of(function) and result_of(optimized) == result_of(function):
+        kept.keep(cache, key, lowered.image(), given, remarks)
+    return _compiled(lowered, optimized, claims), optimized
 
 
 def lower(
@@ -229,7 +308,8 @@ def _constants(mod: IRModule) -> list[Constant]:
 
 
 def _compiled(lowered: Lowered, function: Function, claims: list[Claim]) -> Compiled:
-    return Compiled(function, lowered.runner(), lowered.main.attrs["arena_bytes"], claims, lambda: lowered)
+    runner, arena_bytes = lowered.runner(), lowered.main.attrs["arena_bytes"]
+    return Compiled(result_of(function), runner, arena_bytes, claims, lowered.image, lambda: lowered)
 
 
 def claims_of(mod: IRModule) -> list[Claim]:

@@ -9,44 +9,27 @@ beyond its limit, the entries that were used longest ago go.
 from __future__ import annotations
 
 import contextlib
-import json
 import mmap
 import os
-import struct
-import tempfile
 import threading
 import time
 import warnings
-import zlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from tilewright.runtime.packed_file import UNFINISHED, Array, DamagedFileError, Unpacked, pack, replacing, unpack
 
 _MAGIC = b"tilewright entry 1\n"
-_HEADER = struct.Struct("<QI")  # bytes of the description, its checksum
 _SUFFIX = ".entry"
-_UNFINISHED = ".unfinished"
-#: Arrays begin at multiples of this many bytes in the file, and so in memory: a cache line.
-_ALIGNMENT = 64
 #: One entry takes at most this part of the limit, so that no model drives all others out.
 _LARGEST_PART = 4
 #: What a process has written between two looks at the size of the folder, as a part of the limit.
 _LOOK_AFTER_PART = 32
 #: Whoever writes an entry is done, or dead, after this many seconds.
 _WRITING_SECONDS = 3600.0
-
-
-@dataclass(frozen=True)
-class Entry:
-    """What is kept under one key: plain data (as JSON has it), and arrays of bytes, which cannot be written to."""
-
-    data: Any
-    arrays: list[Array]
 
 
 class DiskCache:
@@ -66,15 +49,18 @@ class DiskCache:
         self._written: int | None = None  # since the last look at the size of the folder; None: before the first one
         self._writers: list[threading.Thread] = []
 
-    def load(self, key: str) -> Entry | None:
-        """The entry of ``key``, None if there is none, or none that is whole."""
+    def load(self, key: str) -> Unpacked | None:
+        """The entry of ``key``, whose arrays cannot be written to; None if there is none, or none that is whole."""
         path = self._path(key)
         try:
             with open(path, "rb") as file:
                 content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except (OSError, ValueError):  # ValueError: an empty file
             return None
-        entry = _read(np.frombuffer(content, np.uint8))
+        try:
+            entry = unpack(np.frombuffer(content, np.uint8), _MAGIC)
+        except DamagedFileError:
+            entry = None
         with contextlib.suppress(OSError):  # another process may have removed it meanwhile
             if entry is None:
                 path.unlink()
@@ -102,14 +88,8 @@ class DiskCache:
 
     def _write(self, key: str, data: Any, arrays: Sequence[Array]) -> None:
         try:
-            handle, name = tempfile.mkstemp(_UNFINISHED, dir=self.directory)
-            try:
-                with open(handle, "wb") as file:
-                    size = _write(file.write, data, arrays)
-                os.replace(name, self._path(key))
-            except BaseException:
-                os.unlink(name)
-                raise
+            with replacing(self._path(key)) as file:
+                size = pack(file.write, _MAGIC, data, arrays)
             if self._written is not None:
                 self._written += size
             if self._written is None or self._written > self.max_bytes // _LOOK_AFTER_PART:
@@ -127,7 +107,7 @@ class DiskCache:
                     status = entry.stat()
                     if entry.name.endswith(_SUFFIX):
                         found.append((status.st_mtime, status.st_size, entry.path))
-                    elif entry.name.endswith(_UNFINISHED) and status.st_mtime < time.time() - _WRITING_SECONDS:
+                    elif entry.name.endswith(UNFINISHED) and status.st_mtime < time.time() - _WRITING_SECONDS:
                         os.unlink(entry.path)
         total = sum(size for _, size, _ in found)
         for _, size, path in sorted(found):
@@ -136,40 +116,3 @@ class DiskCache:
             with contextlib.suppress(OSError):
                 os.unlink(path)
                 total -= size
-
-
-def _write(write: Callable[[Any], Any], data: Any, arrays: Sequence[Array]) -> int:
-    """Write an entry; its size."""
-    plain = [np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in arrays]
-    described = {"data": data, "arrays": [[array.nbytes, zlib.crc32(array.data)] for array in plain]}
-    description = json.dumps(described).encode()
-    write(_MAGIC + _HEADER.pack(len(description), zlib.crc32(description)) + description)
-    position = len(_MAGIC) + _HEADER.size + len(description)
-    for array in plain:
-        padding = -position % _ALIGNMENT
-        write(bytes(padding))
-        write(array.data)
-        position += padding + array.nbytes
-    return position
-
-
-def _read(content: Array) -> Entry | None:
-    """The entry that ``content`` is, None if it is damaged."""
-    position = len(_MAGIC) + _HEADER.size
-    if content[: len(_MAGIC)].tobytes() != _MAGIC or len(content) < position:
-        return None
-    length, checksum = _HEADER.unpack(content[len(_MAGIC) : position].tobytes())
-    description = content[position : position + length].tobytes()
-    if len(description) != length or zlib.crc32(description) != checksum:
-        return None
-    described: Mapping[str, Any] = json.loads(description)
-    position += length
-    arrays: list[Array] = []
-    for size, expected in described["arrays"]:
-        position += -position % _ALIGNMENT
-        array = content[position : position + size]
-        if len(array) != size or zlib.crc32(array.data) != expected:
-            return None
-        arrays.append(array)
-        position += size
-    return Entry(described["data"], arrays)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
-from tilewright.graphir.printer import Constants, to_text
+from tilewright.graphir.printer import Constants
+from tilewright.runtime import artifact
 from tilewright.runtime.compiled import Built
 from tilewright.runtime.profile.measure import profile
 from tilewright.runtime.profile.profile import Profile
@@ -13,7 +15,7 @@ from tilewright.tensorir.errors import ExecutionError
 
 
 class Executable:
-    """A model as machine code. Made by :func:`tilewright.build`.
+    """A model as machine code. Made by :func:`tilewright.build` and :func:`tilewright.load`.
 
     Call it with one array for each input, by position or by name; it returns one array, or a tuple as the model's
     function does. Inputs are NumPy arrays or arrays of any library that speaks DLPack. They are never written to;
@@ -61,10 +63,28 @@ class Executable:
 
         Raises:
             ValueError: ``repeat`` is not positive.
+            ArtifactError: the model was loaded from an artifact, and the passes cannot run on its graph again.
             InputError, ExecutionError: as in a call.
         """
         inputs, sizes = self.signature.check(self.signature.arrange(args, named), convert)
         return profile(self._built, self._step, inputs, sizes, repeat)
+
+    def export(self, path: str | os.PathLike[str], graph: bool = False) -> None:
+        """Write the model as an artifact, a file that :func:`tilewright.load` runs in another process, or on another
+        machine that has the instructions (``Target("llvm", mcpu="x86-64-v3")`` chooses them). The file is there as a
+        whole or not at all.
+
+        Args:
+            path: of the file, which is replaced.
+            graph: write all weights as the graph has them too, so that :meth:`ir` and :meth:`profile`, which run the
+                passes again, work for the model that is loaded. Without, only those that the kernels read as they are.
+
+        Raises:
+            ArtifactError: the target is ``numba``, or the model has symbolic dimensions that were not made by
+                ``graphir.symbol``.
+            OSError: the file cannot be written.
+        """
+        artifact.save(self._built, path, graph)
 
     def arena_bytes(self, **sizes: int) -> int:
         """Bytes of memory for intermediate values, for these sizes of the symbolic dimensions (those of the inputs, and
@@ -98,11 +118,11 @@ class Executable:
 
         Raises:
             ValueError: there is no such stage.
+            ArtifactError: the model was loaded from an artifact, and the passes cannot run on its graph again.
         """
         if stage not in self._stages:
             raise ValueError(f"unknown stage {stage!r}; expected one of {', '.join(self.stages)}")
-        made = self._stages[stage]()
-        return "\n".join(each if isinstance(each, str) else to_text(each, constants) for each in made)
+        return "\n".join(self._stages[stage](constants))
 
     @property
     def source(self) -> str:
@@ -111,3 +131,17 @@ class Executable:
 
     def __repr__(self) -> str:
         return f"<Executable {self.signature} for {self.target}>"
+
+
+def load(path: str | os.PathLike[str]) -> Executable:
+    """The model that :meth:`Executable.export` wrote. No pass runs, and nothing is compiled.
+
+    The machine code in the file is run: load only files that you trust.
+
+    Raises:
+        ArtifactError: the file is no artifact, is damaged, has another version of the format, or holds code with
+            instructions that this machine lacks.
+        OSError: it cannot be read.
+    """
+    built = artifact.Artifact.open(path).built()
+    return Executable(built.step(), built)

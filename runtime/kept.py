@@ -29,9 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import llvmlite.binding as llvm
-import numpy as np
 
-from tilewright.graphir.dims import Dim, symbol, symbols_of
 from tilewright.graphir.expr import Call, Constant, Function
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import Operator
@@ -39,10 +37,8 @@ from tilewright.graphir.printer import to_text
 from tilewright.graphir.visitor import post_order
 from tilewright.passes.context import PassContext
 from tilewright.passes.diagnostics import Remark
-from tilewright.runtime.compile import LoadedCode, ObjectCode
-from tilewright.runtime.disk_cache import Array, DiskCache
-from tilewright.tensorir import expr as nodes
-from tilewright.tensorir.dtype import as_dtype
+from tilewright.runtime.disk_cache import DiskCache
+from tilewright.runtime.image import ArrayReader, ArrayWriter, Image, decode_image, encode_image, unnamed_symbols
 from tilewright.tensorir.target import Target
 
 _DEFAULT_BYTES = 4 << 30
@@ -59,20 +55,9 @@ _lock = threading.Lock()
 
 @dataclasses.dataclass(frozen=True)
 class Kept:
-    """What a build comes down to.
+    """What was kept of a build: the compiled function, and what the passes said."""
 
-    Attributes:
-        code: what runs.
-        constants: in the order in which ``main`` takes them.
-        arena_bytes: the memory for intermediate values.
-        num_values: how many values ``main`` takes in all.
-        remarks: what the passes said.
-    """
-
-    code: LoadedCode
-    constants: list[Array]
-    arena_bytes: Dim
-    num_values: int
+    image: Image
     remarks: list[Remark]
 
 
@@ -100,7 +85,7 @@ def open_cache(context: PassContext) -> DiskCache | None:
 
 def key_of(mod: IRModule, target: Target, context: PassContext) -> str | None:
     """What identifies the build of ``mod``; None if its passes must run (see the module)."""
-    version = _version()
+    version = source_version()
     if version is None or target.kind != "llvm" or context.instruments or context.trace is not None:
         return None
     functions = [function for function in mod.functions.values() if isinstance(function, Function)]
@@ -113,8 +98,7 @@ def key_of(mod: IRModule, target: Target, context: PassContext) -> str | None:
         sorted(context.required_pass),
         sorted(context.disabled_pass),
         sorted((key, repr(value)) for key, value in context.config.items()),
-        [target.kind, target.mtriple, target.mcpu, target.num_threads, sorted(target.features), target.is_host],
-        [target.cache_bytes(level) for level in (1, 2, 3)],
+        target_facts(target),
     )
     state = hashlib.sha256(version.encode())
     # Remarks name what the nodes of an imported model are called, which the text of the graph leaves out.
@@ -125,8 +109,21 @@ def key_of(mod: IRModule, target: Target, context: PassContext) -> str | None:
     return state.hexdigest()
 
 
+def target_facts(target: Target) -> dict[str, Any]:
+    """What of a target, and of this machine, passes and code generators ask about; plain data."""
+    return {
+        "kind": target.kind,
+        "mtriple": target.mtriple,
+        "mcpu": target.mcpu,
+        "num_threads": target.num_threads,
+        "features": sorted(target.features),
+        "is_host": target.is_host,
+        "caches": [target.cache_bytes(level) for level in (1, 2, 3)],
+    }
+
+
 @functools.cache
-def _version() -> str | None:
+def source_version() -> str | None:
     """A digest of everything that decides how a graph is compiled: Tilewright's source, and the libraries. None if the
     source is not there, or is not what runs, as it was changed after this program began."""
     state = hashlib.sha256()
@@ -143,82 +140,19 @@ def _version() -> str | None:
     return state.hexdigest()
 
 
-def keep(
-    cache: DiskCache,
-    key: str,
-    code: ObjectCode,
-    constants: Sequence[Constant],
-    given: Sequence[Constant],
-    arena_bytes: Dim,
-    num_values: int,
-    remarks: Sequence[Remark],
-) -> None:
+def keep(cache: DiskCache, key: str, image: Image, given: Sequence[Constant], remarks: Sequence[Remark]) -> None:
     """Keep a build under ``key``. Constants that are among those ``given`` with the graph are not kept again."""
-    if any(symbol(var.name) is not var for var in symbols_of([arena_bytes])):
-        return  # a dimension that its name does not stand for
-    places = {id(constant.data): place for place, constant in enumerate(given)}
-    arrays = [np.frombuffer(content, np.uint8) for content in code.objects]
-    described: list[Any] = []
-    for constant in constants:
-        place = places.get(id(constant.data))
-        if place is None:
-            described.append([str(constant.dtype), list(constant.data.shape)])
-            arrays.append(constant.data.astype(constant.data.dtype.newbyteorder("="), copy=False))
-        else:
-            described.append(place)
-    data = {
-        "symbols": code.symbols,
-        "objects": len(code.objects),
-        "constants": described,
-        "arena_bytes": _encoded(arena_bytes),
-        "num_values": num_values,
-        "remarks": [dataclasses.astuple(remark) for remark in remarks],
-    }
-    cache.store(key, data, arrays)
+    if unnamed_symbols([image.arena_bytes]):
+        return
+    arrays = ArrayWriter([constant.data for constant in given])
+    data = {"image": encode_image(image, arrays), "remarks": [dataclasses.astuple(remark) for remark in remarks]}
+    cache.store(key, data, arrays.arrays)
 
 
-def find(cache: DiskCache, key: str, target: Target, given: Sequence[Constant]) -> Kept | None:
+def find(cache: DiskCache, key: str, given: Sequence[Constant]) -> Kept | None:
     """The build that is kept under ``key``, None if there is none."""
     entry = cache.load(key)
     if entry is None:
         return None
-    data, arrays = entry.data, iter(entry.arrays)
-    objects = [next(arrays).tobytes() for _ in range(data["objects"])]
-    constants: list[Array] = []
-    for described in data["constants"]:
-        if isinstance(described, int):
-            constants.append(given[described].data)
-        else:
-            dtype, shape = described
-            constants.append(next(arrays).view(as_dtype(dtype).numpy).reshape(shape))
-    return Kept(
-        LoadedCode(ObjectCode(objects, data["symbols"]), target),
-        constants,
-        _decoded(data["arena_bytes"]),
-        data["num_values"],
-        [Remark(*fields) for fields in data["remarks"]],
-    )
-
-
-def _encoded(dim: Any) -> Any:
-    """A dimension as plain data: numbers, names, and of other nodes the class and what it was made of."""
-    if isinstance(dim, nodes.Var):
-        return {"symbol": dim.name}
-    if isinstance(dim, nodes.IntImm):
-        return dim.value
-    if isinstance(dim, nodes.Expr):
-        return [type(dim).__name__, *(_encoded(getattr(dim, name)) for name, _ in dim.node_fields)]
-    return dim if isinstance(dim, int) else str(dim)
-
-
-def _decoded(data: Any) -> Any:
-    if isinstance(data, dict):
-        return symbol(data["symbol"])
-    if isinstance(data, list):
-        return getattr(nodes, data[0])(*map(_operand, data[1:]))
-    return data
-
-
-def _operand(data: Any) -> Any:
-    """An operand, operator or element type."""
-    return data if isinstance(data, str) else nodes.as_expr(_decoded(data))
+    image = decode_image(entry.data["image"], ArrayReader(entry.arrays, [constant.data for constant in given]))
+    return Kept(image, [Remark(*fields) for fields in entry.data["remarks"]])

@@ -34,13 +34,18 @@ class Signature:
     Attributes:
         inputs: the tensors that a call takes, in order.
         result: the type of what a call returns: one tensor or a tuple.
+        outputs: the types of its tensors, in order.
+        result_names: what the model calls them; ``result``, or ``result_0`` and so on, where it says nothing.
         symbols: the symbolic dimensions, bound anew by each call.
     """
 
-    def __init__(self, inputs: Sequence[Argument], result: Type) -> None:
+    def __init__(self, inputs: Sequence[Argument], result: Type, result_names: Sequence[str] = ()) -> None:
         self.inputs = tuple(inputs)
         self.result = result
         self.outputs = tuple(_flatten(result))
+        numbered = [f"result_{number}" for number in range(len(self.outputs))]
+        usual = ["result"] if isinstance(result, TensorType) else numbered
+        self.result_names = tuple(result_names if len(result_names) == len(self.outputs) else usual)
         self.symbols: tuple[Var, ...] = tuple(bindable_symbols([argument.type for argument in inputs]))
         self._names = {argument.name: position for position, argument in enumerate(self.inputs)}
         checks = [_InputCheck(argument, self.symbols) for argument in self.inputs]

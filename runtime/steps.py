@@ -128,13 +128,27 @@ class Step:
         return shapes
 
 
-class PlacedStep(NamedTuple):
-    """A step of several: which values it takes and gives, and which sizes are read before it."""
+class Place(NamedTuple):
+    """How a function of several stands among them: the values that it takes and gives, and the symbolic dimensions that
+    are read before it, each with the value that holds the size."""
 
-    step: Step
     args: tuple[int, ...]
     results: tuple[int, ...]
     sizes: tuple[tuple[Var, int], ...]
+
+
+class Wiring(NamedTuple):
+    """How several functions follow each other: a place for each, and the values that are the model's results."""
+
+    places: Sequence[Place]
+    results: tuple[int, ...]
+
+
+class PlacedStep(NamedTuple):
+    """A step of several, and its place."""
+
+    step: Step
+    place: Place
 
 
 class Steps:
@@ -151,8 +165,9 @@ class Steps:
         self._steps = list(steps)
         self._results = tuple(results)
         self._num_inputs = num_inputs
-        last = {value: number for number, step in enumerate(steps) for value in (*step.args, *step.results)}
-        read = {value: number for number, step in enumerate(steps) for _, value in step.sizes}
+        places = [step.place for step in steps]
+        last = {value: number for number, place in enumerate(places) for value in (*place.args, *place.results)}
+        read = {value: number for number, place in enumerate(places) for _, value in place.sizes}
         kept = set(results) | set(range(num_inputs))
         #: The values that no later step needs, by step: their memory is free for what comes next.
         self._dropped: list[list[int]] = [[] for _ in steps]
@@ -168,7 +183,7 @@ class Steps:
             ExecutionError: the model computed a negative size.
         """
         values: dict[int, Array] = dict(enumerate(inputs))
-        for (step, args, results, read), dropped in zip(self._steps, self._dropped, strict=True):
+        for (step, (args, results, read)), dropped in zip(self._steps, self._dropped, strict=True):
             for symbol, value in read:
                 size = int(values[value])
                 if size < 0:
@@ -186,4 +201,4 @@ class Steps:
 
     def arena_bytes(self, *sizes: int) -> tuple[int]:
         """The bytes for intermediate values of the step that needs most."""
-        return (max(step.arena_bytes(*sizes[: len(step.symbols)])[0] for step, *_ in self._steps),)
+        return (max(step.arena_bytes(*sizes[: len(step.symbols)])[0] for step, _ in self._steps),)

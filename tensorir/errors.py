@@ -78,6 +78,10 @@ class UndefinedOperationError(ExecutionError, ZeroDivisionError):
     """A program divided an integer by zero or shifted by more bits than there are."""
 
 
+class ArtifactError(TilewrightError, ValueError):
+    """A file is no artifact that can be used here: the message says what was expected and what was found."""
+
+
 def add_note(error: BaseException, note: str) -> None:
     """Attach ``note`` to ``error`` as PEP 678 does; also on Python 3.10, which has no ``add_note``."""
     if hasattr(error, "add_note"):

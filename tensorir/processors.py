@@ -26,6 +26,18 @@ _NAMES = {
     _BF16 | {"avxvnni"}: ("sapphirerapids", "emeraldrapids", "graniterapids", "znver5"),
 }
 
+#: What no compiler uses unless a program asks for it by name: cryptography, random numbers, state of the machine.
+_NEVER_GENERATED = frozenset(
+    {
+        *("aes", "pclmul", "sha", "sha512", "sm3", "sm4", "vaes", "vpclmulqdq", "kl", "widekl"),
+        *("amx-avx512", "amx-bf16", "amx-complex", "amx-fp16", "amx-fp8", "amx-int8", "amx-movrs", "amx-tf32"),
+        *("amx-tile", "amx-transpose", "crc32", "lwp", "ptwrite", "rdpid", "rdpru", "rdrnd", "rdseed", "hreset"),
+        *("cldemote", "clflushopt", "clwb", "clzero", "invpcid", "wbnoinvd", "fsgsbase", "fxsr", "pconfig", "pku"),
+        *("enqcmd", "mwaitx", "rtm", "serialize", "sgx", "shstk", "tsxldtrk", "uintr", "usermsr", "waitpkg"),
+        *("xsave", "xsavec", "xsaveopt", "xsaves"),
+    }
+)
+
 _FEATURES = {name: features for features, names in _NAMES.items() for name in names}
 
 #: Types of two factors and of the sum, for which processors have an instruction that adds several neighbouring
@@ -52,3 +64,8 @@ def features_of(mcpu: str, mtriple: str) -> frozenset[str]:
     if mtriple.startswith(("aarch64", "arm64")):
         return frozenset({"neon"})
     return _FEATURES.get(mcpu, _BASE)
+
+
+def used_features(features: frozenset[str]) -> frozenset[str]:
+    """Those that code which is generated for a processor with ``features`` may use."""
+    return features - _NEVER_GENERATED

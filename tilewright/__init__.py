@@ -13,7 +13,7 @@ from tilewright.graphir.module import IRModule
 from tilewright.passes.context import PassContext
 from tilewright.passes.instruments.timing import PassTimingInstrument
 from tilewright.runtime.build import build
-from tilewright.runtime.executable import Executable
+from tilewright.runtime.executable import Executable, load
 from tilewright.runtime.numeric.check import NumericCheck
 from tilewright.runtime.numeric.minimize import minimize
 from tilewright.runtime.report.write import report
@@ -56,6 +56,7 @@ __all__ = [
     "build",
     "from_onnx",
     "graphir",
+    "load",
     "minimize",
     "passes",
     "report",

@@ -42,6 +42,10 @@ RUN_TEAM = "tilewright_run_team"
 #: all items are done, by the threads of the team, or (null) by the threading layer's.
 FORK = "tilewright_fork"
 
+#: What object code that was kept in a file expects of the process that runs it: raise this number when the functions
+#: above, the limit of threads or the parameters of an entry point change.
+RUNTIME_INTERFACE = 1
+
 _YIELD = "tilewright_yield"
 _LIBRARY = "tilewright_team"
 

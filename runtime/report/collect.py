@@ -14,7 +14,7 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.graph import InferType
 from tilewright.passes.instruments.timing import PassTimingInstrument
 from tilewright.passes.lower.kernel_calls import kernel_calls
-from tilewright.runtime.compiled import Built, Lowered
+from tilewright.runtime.compiled import Built, GivenSource, Lowered
 from tilewright.runtime.example_inputs import example_inputs
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.report.graphs import picture
@@ -34,7 +34,9 @@ def collect(
         title: of the page.
     """
     built = model._built
-    labelled = dataclasses.replace(built, module=with_labels(built.module))
+    whole = with_labels(built.module)
+    parts = [whole] if built.wiring is None else built.source.modules()
+    labelled = dataclasses.replace(built, source=GivenSource(whole, parts))
     timing = PassTimingInstrument()
     histories: list[PassHistory] = []
     lowered: list[Lowered] = []

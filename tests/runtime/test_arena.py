@@ -12,7 +12,7 @@ import tilewright as tw
 from tilewright import graphir as gi
 from tilewright.runtime import results
 from tilewright.runtime.arena import ALIGNMENT, ArenaPool, aligned_bytes
-from tilewright.runtime.compiled import Built, Settings
+from tilewright.runtime.compiled import Built, GivenSource, Settings
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.results import SMALLEST, ResultPool
 from tilewright.runtime.signature import Argument, Signature
@@ -83,7 +83,8 @@ class Model:
         self.bytes: list[int] = []
         step = Step(signature.symbols, signature.outputs, n * 64 + m * 4096, self.run)
         settings = Settings.of(tw.PassContext())
-        self.executable = Executable(step, Built(tw.IRModule(), tw.Target("llvm"), settings, {}, signature, []))
+        source = GivenSource(tw.IRModule(), [])
+        self.executable = Executable(step, Built(source, tw.Target("llvm"), settings, {}, signature, []))
 
     def run(
         self, inputs: Sequence[Array], outputs: Sequence[Array], arena: tuple[int, Array], size: int, _: Sequence[int]

@@ -99,7 +99,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path, monkeypatch: pyt
     def full(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(disk_cache, "_write", full)
+    monkeypatch.setattr(disk_cache, "pack", full)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         kept(tmp_path)

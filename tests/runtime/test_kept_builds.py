@@ -170,14 +170,14 @@ def test_other(lowered: Counter, what: str) -> None:
 
 def test_other_source_or_libraries(lowered: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
     build()
-    monkeypatch.setattr(kept, "_version", lambda: "another")
+    monkeypatch.setattr(kept, "source_version", lambda: "another")
     build()
     assert lowered.count == 2
 
 
 def test_source_that_changed_while_the_program_runs_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept, "_BEGIN", 0.0)
-    assert kept._version.__wrapped__() is None
+    assert kept.source_version.__wrapped__() is None
 
 
 def test_instruments_see_the_passes(lowered: Counter) -> None:

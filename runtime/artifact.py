@@ -1,0 +1,289 @@
+"""Artifacts: a compiled model as one file, which runs without the graph and without any pass.
+
+The file (``packed_file`` says how it is laid out, with a checksum for each part) holds the object code, the constants
+as the kernels read them, signature, target, and the text of the graph. Equal models make equal files. It is read into
+memory as a whole: whoever writes to the file later does no harm to a model that was loaded from it. Nothing in it is
+run before all checksums are right; but as the machine code in it is run then, load only files that you trust.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib.metadata
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tilewright.codegen.llvm.team import RUNTIME_INTERFACE
+from tilewright.graphir.dims import Dim
+from tilewright.graphir.module import IRModule
+from tilewright.graphir.types import TensorType, TupleType, Type
+from tilewright.runtime.arena import aligned_bytes
+from tilewright.runtime.compiled import Built, Compiled
+from tilewright.runtime.image import (
+    ArrayReader,
+    ArrayWriter,
+    Image,
+    decode_dim,
+    decode_image,
+    decode_type,
+    encode_dim,
+    encode_image,
+    encode_type,
+    unnamed_symbols,
+)
+from tilewright.runtime.packed_file import Array, DamagedFileError, pack, replacing, unpack
+from tilewright.runtime.signature import Argument, Signature
+from tilewright.runtime.steps import Claim, Place, Wiring
+from tilewright.runtime.stored_graph import StoredGraph, StoredSource
+from tilewright.tensorir.errors import ArtifactError, CodegenError
+from tilewright.tensorir.processors import used_features
+from tilewright.tensorir.target import Target
+
+#: Raised when the same data would be read as something else.
+FORMAT = 1
+_START = b"tilewright artifact "
+_MAGIC = _START + b"%d\n" % FORMAT
+
+#: What goes wrong when data are not what this version writes, though their checksums are right.
+_OTHER_DATA = (KeyError, IndexError, TypeError, ValueError, AttributeError)
+
+
+def save(built: Built, path: str | os.PathLike[str], graph: bool) -> None:
+    """Write a model as an artifact.
+
+    Args:
+        graph: whether all constants of the graph are to be in it; without, those that the kernels read as they are.
+
+    Raises:
+        ArtifactError: it is Python source, or has symbolic dimensions that their names do not stand for.
+        OSError: the file cannot be written.
+    """
+    try:
+        images = [segment.image() for segment in built.segments]
+    except CodegenError as error:
+        raise ArtifactError(f"the model cannot be exported: {error}; build it with target='llvm'") from None
+    unnamed = unnamed_symbols(_dims(built, images))
+    if unnamed:
+        raise ArtifactError(
+            f"the model cannot be exported: the symbolic dimension {unnamed[0]!r} is a variable that was made by hand; "
+            f"make it with graphir.symbol({unnamed[0]!r})"
+        )
+    arrays = ArrayWriter()
+    signature, wiring = built.signature, built.wiring
+    data = {
+        "tilewright": importlib.metadata.version("tilewright"),
+        "interface": RUNTIME_INTERFACE,
+        "inputs": [[argument.name, encode_type(argument.type)] for argument in signature.inputs],
+        "result": encode_type(signature.result),
+        "result_names": signature.result_names,
+        "functions": [
+            {
+                "image": encode_image(image, arrays),
+                "result": encode_type(segment.result),
+                "claims": [
+                    [encode_dim(claim.found), encode_dim(claim.expected), claim.where] for claim in segment.claims
+                ],
+            }
+            for image, segment in zip(images, built.segments, strict=True)
+        ],
+        "wiring": None
+        if wiring is None
+        else {
+            "places": [
+                [place.args, place.results, [[symbol.name, value] for symbol, value in place.sizes]]
+                for place in wiring.places
+            ],
+            "results": wiring.results,
+        },
+    }
+    constants = [constant for image in images for constant in image.constants]
+    data["graph"] = StoredGraph.of(built, constants, graph).encode(arrays)
+    with replacing(Path(path)) as file:
+        pack(file.write, _MAGIC, data, arrays.arrays)
+
+
+def _dims(built: Built, images: list[Image]) -> Iterator[Dim]:
+    """The dimensions that are written down."""
+    for found in (*(argument.type for argument in built.signature.inputs), built.signature.result):
+        yield from _dims_of(found)
+    for image, segment in zip(images, built.segments, strict=True):
+        yield image.arena_bytes
+        yield from _dims_of(segment.result)
+        for claim in segment.claims:
+            yield from claim[:2]
+    for place in built.wiring.places if built.wiring is not None else ():
+        yield from (symbol for symbol, _ in place.sizes)
+
+
+def _dims_of(found: Type) -> Iterator[Dim]:
+    if isinstance(found, TupleType):
+        for field in found.fields:
+            yield from _dims_of(field)
+    elif isinstance(found, TensorType):
+        yield from found.shape
+
+
+@dataclasses.dataclass(frozen=True)
+class Artifact:
+    """What an artifact holds; its checksums are right.
+
+    Attributes:
+        path: of the file.
+        size: of the file, in bytes.
+        version: of Tilewright, which made it.
+        interface: what its code expects of the run time (``codegen.llvm.team``).
+        signature: of the model.
+        images: its functions; one, unless sizes become known while the model runs.
+        stored: its graph, and what it was built with.
+    """
+
+    path: Path
+    size: int
+    version: str
+    interface: int
+    signature: Signature
+    images: list[Image]
+    stored: StoredGraph
+    _functions: list[tuple[Type, list[Claim]]]
+    _wiring: Wiring | None
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Artifact:
+        """Read a file.
+
+        Raises:
+            ArtifactError: it is no artifact, is damaged, or has another version of the format.
+            OSError: it cannot be read.
+        """
+        path = Path(path)
+        content = _content(path)
+        _check_start(path, content)
+        try:
+            data, found = unpack(content, _MAGIC)
+        except DamagedFileError as error:
+            raise ArtifactError(f"{path} is damaged: {error}") from None
+        try:
+            return cls._decoded(path, len(content), data, ArrayReader(found))
+        except _OTHER_DATA as error:
+            raise ArtifactError(
+                f"{path}: expected the data of format {FORMAT}, found something else ({type(error).__name__}: {error})"
+            ) from error
+
+    @classmethod
+    def _decoded(cls, path: Path, size: int, data: Mapping[str, Any], arrays: ArrayReader) -> Artifact:
+        inputs: list[Argument] = []
+        for name, encoded in data["inputs"]:
+            found = decode_type(encoded)
+            if not isinstance(found, TensorType):
+                raise TypeError(f"input {name}: expected a tensor, found {found}")
+            inputs.append(Argument(name, found))
+        functions = [
+            (
+                decode_type(each["result"]),
+                [Claim(decode_dim(found), decode_dim(expected), where) for found, expected, where in each["claims"]],
+            )
+            for each in data["functions"]
+        ]
+        wiring = data["wiring"]
+        if wiring is not None:
+            places = [
+                Place(tuple(args), tuple(results), tuple((decode_dim({"symbol": s}), value) for s, value in sizes))
+                for args, results, sizes in wiring["places"]
+            ]
+            wiring = Wiring(places, tuple(wiring["results"]))
+        return cls(
+            path,
+            size,
+            data["tilewright"],
+            data["interface"],
+            Signature(inputs, decode_type(data["result"]), data["result_names"]),
+            [decode_image(each["image"], arrays) for each in data["functions"]],
+            StoredGraph.decode(data["graph"], arrays),
+            functions,
+            wiring,
+        )
+
+    @property
+    def features(self) -> frozenset[str]:
+        """The instructions that its code may use, by LLVM's names of them."""
+        return used_features(frozenset(self.stored.target["features"]))
+
+    def obstacles(self) -> list[str]:
+        """Why this machine cannot run it; empty if it can."""
+        target, here = self.stored.target, Target("llvm")
+        found: list[str] = []
+        if _system(target["mtriple"]) != _system(here.mtriple):
+            found.append(f"its code is for {target['mtriple']}, and this machine is {here.mtriple}")
+        missing = sorted(self.features - here.features)
+        if missing:
+            found.append(
+                f"its code, for the processor {target['mcpu']}, may use instructions that this machine ({here.mcpu}) "
+                f"lacks: {', '.join(missing)}; build it for both, as with Target('llvm', mcpu='x86-64-v2')"
+            )
+        if self.interface != RUNTIME_INTERFACE:
+            found.append(
+                f"its code expects version {self.interface} of the run time (Tilewright {self.version}), and this is "
+                f"version {RUNTIME_INTERFACE}"
+            )
+        return found
+
+    def built(self) -> Built:
+        """The model, ready to run.
+
+        Raises:
+            ArtifactError: this machine cannot run it.
+        """
+        obstacles = self.obstacles()
+        if obstacles:
+            raise ArtifactError(f"{self.path} cannot run here: {'; '.join(obstacles)}")
+        facts = self.stored.target
+        target = Target("llvm", mcpu=facts["mcpu"], num_threads=facts["num_threads"])
+        source = StoredSource(self.stored, target, self.signature)
+        settings = source.settings()
+
+        def module(number: int) -> IRModule:
+            return source.modules()[number]
+
+        try:
+            functions = [
+                Compiled.from_image(image, target, result, claims, functools.partial(module, number), settings)
+                for number, (image, (result, claims)) in enumerate(zip(self.images, self._functions, strict=True))
+            ]
+        except CodegenError as error:
+            raise ArtifactError(f"{self.path}: {error}") from error
+        return Built(source, target, settings, {}, self.signature, functions, self._wiring)
+
+
+def _content(path: Path) -> Array:
+    """All bytes of a file, beginning at a cache line, as the kernels expect of constants."""
+    with open(path, "rb") as file:
+        content = aligned_bytes(os.fstat(file.fileno()).st_size)
+        filled = file.readinto(content.data)
+    content = content[:filled]
+    content.flags.writeable = False
+    return content
+
+
+def _check_start(path: Path, content: Array) -> None:
+    start = content[: len(_START) + 20].tobytes()
+    found = re.match(re.escape(_START) + rb"(\d+)\n", start)
+    if found is None:
+        raise ArtifactError(
+            f"{path} is no artifact of Tilewright, or is damaged: expected it to begin with {_MAGIC!r}, "
+            f"found {start[: len(_MAGIC)]!r}"
+        )
+    if int(found[1]) != FORMAT:
+        raise ArtifactError(
+            f"{path} has version {int(found[1])} of the format of artifacts; expected version {FORMAT}: export the "
+            "model again with this version of Tilewright"
+        )
+
+
+def _system(triple: str) -> list[str]:
+    """What of a target triple decides where code runs: not who made the machine, and no version of the system."""
+    architecture, _, *system = triple.split("-")
+    return [architecture, *(re.sub(r"[\d.]+$", "", part) for part in system)]

@@ -1,0 +1,122 @@
+"""One file of plain data (as JSON has it) and arrays: each part has a checksum, and arrays begin at cache lines.
+
+::
+
+    magic      what the file is, a line of text
+    header     bytes of the description, its checksum (CRC-32)
+    description  JSON: the data, and for each array its size in bytes and its checksum
+    arrays     each behind zeros up to a multiple of 64 bytes
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import struct
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+_HEADER = struct.Struct("<QI")  # bytes of the description, its checksum
+#: Arrays begin at multiples of this many bytes in the file, and so in memory: a cache line.
+_ALIGNMENT = 64
+#: What a file is called as long as it is written.
+UNFINISHED = ".unfinished"
+
+
+class DamagedFileError(ValueError):
+    """A file is not what was written; the message says what was expected, what was found, and where."""
+
+
+class Unpacked(NamedTuple):
+    """What a file holds: plain data, and arrays of bytes."""
+
+    data: Any
+    arrays: list[Array]
+
+
+def pack(write: Callable[[Any], Any], magic: bytes, data: Any, arrays: Sequence[Array]) -> int:
+    """Write a file's content piece by piece; how many bytes it has."""
+    plain = [np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in arrays]
+    described = {"data": data, "arrays": [[array.nbytes, zlib.crc32(array.data)] for array in plain]}
+    description = json.dumps(described).encode()
+    write(magic + _HEADER.pack(len(description), zlib.crc32(description)) + description)
+    position = len(magic) + _HEADER.size + len(description)
+    for array in plain:
+        padding = -position % _ALIGNMENT
+        write(bytes(padding))
+        write(array.data)
+        position += padding + array.nbytes
+    return position
+
+
+def unpack(content: Array, magic: bytes) -> Unpacked:
+    """What :func:`pack` was given. The arrays are views of ``content``, an array of bytes.
+
+    Raises:
+        DamagedFileError: the content is not what was written.
+    """
+    start = content[: len(magic)].tobytes()
+    if start != magic:
+        raise DamagedFileError(f"expected a file that begins with {magic!r}, found {start!r}")
+    position = len(magic) + _HEADER.size
+    if len(content) < position:
+        raise DamagedFileError(f"expected at least {position} bytes, found {len(content)}")
+    length, checksum = _HEADER.unpack(content[len(magic) : position].tobytes())
+    description = _part(content, "the description", position, length, checksum)
+    described = json.loads(description.tobytes())
+    position += length
+    arrays: list[Array] = []
+    for number, (size, expected) in enumerate(described["arrays"]):
+        name = f"part {number + 1} of {len(described['arrays'])}"
+        padding = -position % _ALIGNMENT
+        if content[position : position + padding].any():
+            raise DamagedFileError(f"expected zeros before {name}, at byte {position}")
+        position += padding
+        arrays.append(_part(content, name, position, size, expected))
+        position += size
+    if len(content) != position:
+        raise DamagedFileError(f"expected {position} bytes, found {len(content)}")
+    return Unpacked(described["data"], arrays)
+
+
+def _part(content: Array, name: str, position: int, size: int, expected: int) -> Array:
+    array = content[position : position + size]
+    if len(array) != size:
+        raise DamagedFileError(
+            f"{name}: expected {size} bytes from byte {position} on, but the file ends after {len(content)}"
+        )
+    found = zlib.crc32(array.data)
+    if found != expected:
+        raise DamagedFileError(
+            f"{name}: the {size} bytes from byte {position} on were changed (expected the checksum {expected:08x}, "
+            f"found {found:08x})"
+        )
+    return array
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A new file that takes the place of ``path`` when it is complete: whoever reads sees the old one or all of the new
+    one. An error in the block leaves the old one.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    # Not from tempfile, whose files nobody else may read.
+    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}{UNFINISHED}")
+    try:
+        with open(unfinished, "xb") as file:
+            yield file
+        os.replace(unfinished, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            unfinished.unlink()
+        raise
