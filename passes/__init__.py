@@ -23,6 +23,7 @@ from tilewright.passes.instruments.printing import (
 from tilewright.passes.instruments.remarks import Remarks
 from tilewright.passes.instruments.statistics import IRStatistics
 from tilewright.passes.instruments.timing import PassTimingInstrument
+from tilewright.passes.instruments.tracing import TraceSymbol
 from tilewright.passes.instruments.verifying import VerifyInstrument
 from tilewright.passes.location import set_ir_function, set_ir_location
 from tilewright.passes.registry import get_pass, list_passes, register_pass, unregister_pass
@@ -55,6 +56,7 @@ __all__ = [
     "Sequential",
     "Span",
     "SpanRecorder",
+    "TraceSymbol",
     "VerifyInstrument",
     "bisect_passes",
     "function_pass",

@@ -34,7 +34,7 @@ from tilewright.passes.base import FunctionPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass
 from tilewright.passes.graph.scopes import Unchanging
-from tilewright.passes.graph.walk import children_outside_groups, is_primitive
+from tilewright.passes.graph.walk import children_outside_groups, is_primitive, place
 from tilewright.passes.registry import register_pass
 from tilewright.tensorir.target import Target
 
@@ -139,6 +139,8 @@ class _Layouts:
             args = [self.in_plain(arg) if value is None else arg for arg, value in pairs]
             result = op.in_layout(args, at_hand, node.attrs, plain, layout)
             if result is not None:
+                if node.span is not None:
+                    place(result, node.span, {*args, *(value for value in at_hand if value is not None)})
                 self.blocked[node] = (plain, layout, result)
                 return
         self.keep(node)

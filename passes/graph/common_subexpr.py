@@ -24,7 +24,8 @@ from typing import Any
 from tilewright.graphir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import Operator
-from tilewright.graphir.printer import attribute_text
+from tilewright.graphir.origins import Origin
+from tilewright.graphir.printer import attribute_text, summary
 from tilewright.passes.base import FunctionPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass
@@ -42,16 +43,19 @@ class EliminateCommonSubexpr(FunctionPass):
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """``func`` with equal expressions shared."""
-        tables: list[_Table] = []
-        result = map_functions(func, lambda inner: _merge(inner, tables))
-        if merged := sum(table.merged for table in tables):
-            ctx.remark(f"calls of operators that compute what others do: {merged}", "applied")
+        merged: list[tuple[Call, Call]] = []
+        result = map_functions(func, lambda inner: _merge(inner, merged))
+        for first, again in merged:
+            if again.span is not None and again.span != first.span:
+                what = [Origin(call.op.name, call.span) for call in (again, first) if isinstance(call.op, Operator)]
+                ctx.remark(f"{what[0]} computes what {what[1]} does", "applied", summary(first))
+        if merged:
+            ctx.remark(f"calls of operators that compute what others do: {len(merged)}", "applied")
         return result
 
 
-def _merge(func: Function, tables: list[_Table]) -> Function:
-    table = _Table()
-    tables.append(table)
+def _merge(func: Function, merged: list[tuple[Call, Call]]) -> Function:
+    table = _Table(merged)
     inside: dict[Expr, Expr] = {nested: nested for nested in nested_functions(func) if nested is not func}
     return func.with_body(rewrite_graph(func.body, table.share, done=inside))
 
@@ -62,10 +66,11 @@ class _Table:
     One dictionary for each operator with its attributes: its keys are the tuples of arguments, which exist already.
     """
 
-    def __init__(self) -> None:
-        self.merged = 0
-        self.plain: dict[Operator, dict[Hashable, Expr]] = {}
-        self.with_attrs: dict[Hashable, dict[Hashable, Expr]] = {}
+    def __init__(self, merged: list[tuple[Call, Call]]) -> None:
+        #: Gets the calls that were merged: the first one, and the other.
+        self.merged = merged
+        self.plain: dict[Operator, dict[Hashable, Call]] = {}
+        self.with_attrs: dict[Hashable, dict[Hashable, Call]] = {}
         self.constants: dict[Hashable, Expr] = {}
         self.tuples: dict[Hashable, Expr] = {}
         self.fields: dict[Hashable, Expr] = {}
@@ -82,7 +87,8 @@ class _Table:
             else:
                 calls = self.plain.setdefault(op, {})
             first = calls.setdefault(node.args, node)
-            self.merged += first is not node
+            if first is not node:
+                self.merged.append((first, node))
             return first
         if isinstance(node, Constant):
             return self.constants.setdefault(constant_key(node), node)

@@ -37,7 +37,7 @@ from tilewright.graphir.dims import shape_equal
 from tilewright.graphir.expr import Call, Constant, Expr, Function, Let, Var
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import FUSION_KINDS, Operator
-from tilewright.graphir.origins import Origin
+from tilewright.graphir.origins import Origin, operator_origins
 from tilewright.graphir.printer import summary
 from tilewright.graphir.types import TensorType
 from tilewright.graphir.visitor import post_order
@@ -250,7 +250,11 @@ class _Fusion:
 
     def name(self, place: int) -> str:
         node, operator = self.order[place], self.operator(place)
-        return type(node).__name__ if operator is None else str(Origin(operator.name, node.span))
+        if operator is not None:
+            return str(Origin(operator.name, node.span))
+        if isinstance(node, Call) and isinstance(node.op, Function) and is_primitive(node.op):
+            return ", ".join(map(str, operator_origins(node.op.body)))
+        return type(node).__name__
 
     def apart(self, place: int, consumer: int, reason: str) -> None:
         message = f"{self.name(place)} and {self.name(consumer)} not fused: {reason}"

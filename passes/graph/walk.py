@@ -66,13 +66,13 @@ def rewrite_graph(
         made = done[node] = transform(new)
         if placed:
             if made is not new and node.span is not None:
-                _place(made, node.span, settled)
+                place(made, node.span, settled)
             settled.update((node, made))
     return done[root]
 
 
-def _place(made: Expr, span: str, settled: set[Expr]) -> None:
-    """Say of the new expressions in ``made`` where they come from."""
+def place(made: Expr, span: str, settled: set[Expr]) -> None:
+    """Say of the new expressions in ``made``, all but those that ``settled`` ones are made of, where they come from."""
     for new in post_order(made, known=settled) if made not in settled else ():
         if new.span is None and not is_atom(new):
             object.__setattr__(new, "span", span)
