@@ -18,6 +18,7 @@ from tilewright.graphir.op import NoAttrs, Operator, get_operator, set_call_make
 from tilewright.graphir.types import FuncType, TensorType, TupleType, Type
 from tilewright.tensorir.dtype import BOOL, DataType, as_dtype
 from tilewright.tensorir.errors import TypeInferenceError
+from tilewright.tensorir.notebook import html_text
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
@@ -332,6 +333,9 @@ class Function(FrozenExpr):
     def with_attr(self, name: str, value: Any) -> Function:
         """The same function with attribute ``name`` set."""
         return Function(self.params, self.body, self.ret_type, {**self.attrs, name: value}, self.span)
+
+    def _repr_html_(self) -> str:
+        return html_text(str(self))
 
 
 class Loop(FrozenExpr):

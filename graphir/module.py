@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from tilewright.graphir.expr import Expr, Function, GlobalVar
 from tilewright.tensorir.errors import TilewrightError
+from tilewright.tensorir.notebook import html_text
 from tilewright.tensorir.stmt import PrimFunc
 
 AnyFunction = Function | PrimFunc
@@ -128,6 +129,9 @@ class IRModule:
             number += 1
             name = f"{wanted}_{number}"
         return name
+
+    def _repr_html_(self) -> str:
+        return html_text(str(self))
 
     def __str__(self) -> str:
         return type(self).to_text(self)

@@ -10,6 +10,7 @@ from typing import Any
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import Buffer, Expr, Var, as_expr, check_access
 from tilewright.tensorir.node import Node, buffer, child, children, definition, new_buffer, node
+from tilewright.tensorir.notebook import html_text
 
 FOR_KINDS = ("serial", "parallel", "vectorized", "unrolled")
 ITER_KINDS = ("spatial", "reduction")
@@ -230,6 +231,9 @@ class PrimFunc(Node):
     def with_attr(self, name: str, value: Any) -> PrimFunc:
         """The same function with attribute ``name`` set."""
         return PrimFunc(self.name, self.params, self.body, {**self.attrs, name: value})
+
+    def _repr_html_(self) -> str:
+        return html_text(str(self))
 
 
 def sequence(*stmts: Stmt | None) -> Stmt:
