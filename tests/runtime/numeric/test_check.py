@@ -15,6 +15,7 @@ from tilewright.graphir.visitor import call_nodes, count_operators, rewrite
 from tilewright.passes import Pass, PassContext, Sequential, function_pass, primfunc_pass
 from tilewright.passes.graph import FoldConstant
 from tilewright.passes.pipelines import graph_pipeline
+from tilewright.passes.tensor import LowerBlocks
 from tilewright.runtime.numeric import Failure, NumericError
 from tilewright.tensorir import BufferStore, For, PrimFunc
 from tilewright.tensorir.errors import InputError
@@ -368,6 +369,21 @@ def test_kernel_that_writes_outside_of_its_memory_is_noticed() -> None:
     assert found.pass_name == "Further"
     assert found.error is not None and "writes outside of the memory" in found.error
     assert operators(found) == ["tanh"]
+
+
+def test_pass_that_code_needs_is_blamed_itself(check: tw.NumericCheck, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All loop nests go through it to be run; the interpreter sees that they were right before."""
+    right = LowerBlocks.transform_function
+
+    def wrong(self: LowerBlocks, func: PrimFunc, mod: tw.IRModule, ctx: PassContext) -> PrimFunc:
+        made = right(self, func, mod, ctx)
+        return made.with_body(_Shorter().mutate(made.body))
+
+    monkeypatch.setattr(LowerBlocks, "transform_function", wrong)
+    with PassContext(opt_level=1, instruments=[check]), pytest.raises(NumericError) as caught:
+        tw.build(model(1), target="llvm")
+    assert caught.value.failure.pass_name == "LowerBlocks"
+    assert "found after pass LowerToTensorIR" in caught.value.failure.note
 
 
 def test_module_that_no_code_can_be_made_of_is_a_failure() -> None:
