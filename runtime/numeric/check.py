@@ -226,8 +226,9 @@ class NumericCheck(PassInstrument, ErrorBudget):
     # Models.
 
     def _run_evaluator(self) -> Evaluator:
-        if self._evaluator is None:
-            self._evaluator = Evaluator(Target.current(), self._engine)
+        target = Target.current()
+        if self._evaluator is None or self._evaluator.target != target:
+            self._evaluator = Evaluator(target, self._engine)
         return self._evaluator
 
     def _chain(self, mod: IRModule) -> _Chain:

@@ -185,7 +185,9 @@ class Evaluator:
         main = mod["main"]
         assert isinstance(main, PrimFunc)
         functions = [function for function in mod.functions.values() if isinstance(function, PrimFunc)]
-        code = compile_functions(functions, self.compiled.target)
+        # Kernels for numba are no code for LLVM: they are not taken as far.
+        target = self.target if self.target.is_runnable else self.compiled.target
+        code = compile_functions(functions, target)
         sizes = bound_sizes(facts.params, inputs)
         dims = main.variables
         missing = [dim.name for dim in dims if dim not in sizes]

@@ -87,12 +87,14 @@ def off_by_one(func: PrimFunc, mod: tw.IRModule, ctx: PassContext) -> PrimFunc:
     return func.with_body(_Shorter().mutate(func.body))
 
 
-def failure(check: tw.NumericCheck, mod: tw.IRModule, stage: str, broken: Pass, opt_level: int = 3) -> Failure:
+def failure(
+    check: tw.NumericCheck, mod: tw.IRModule, stage: str, broken: Pass, opt_level: int = 3, target: str = "llvm"
+) -> Failure:
     with (
         pytest.raises(NumericError) as caught,
         PassContext(opt_level=opt_level, instruments=[check]),
     ):
-        tw.build(mod, target="llvm", passes={stage: broken})
+        tw.build(mod, target=target, passes={stage: broken})
     assert check.failures == [caught.value.failure]
     return caught.value.failure
 
@@ -199,6 +201,16 @@ def test_sound_build_is_clean_at_every_stage() -> None:
     assert {"FoldConstant", "FuseOps", "LowerToTensorIR", "ScheduleKernels", "LowerIntrin", "PlanMemory"} <= set(names)
     assert {step.status for step in check.steps} == {"ok"}
     assert all(step.after is not None and step.after.greatest < 64 for step in check.steps)
+
+
+def test_build_for_numba_is_checked() -> None:
+    check = tw.NumericCheck(seed=1, folder=None)
+    with PassContext(opt_level=3, instruments=[check]):
+        tw.build(model(1), target=tw.Target("numba", num_threads=1))
+    assert {step.status for step in check.steps} == {"ok"}
+    assert check.steps[-1].passes == ("PlanMemory",)
+    found = failure(tw.NumericCheck(seed=1, folder=None), model(1), "scheduled", off_by_one, target="numba")
+    assert found.pass_name == "OffByOne"
 
 
 def test_budget_continues_from_pass_to_pass() -> None:
