@@ -11,14 +11,13 @@ from typing import Any
 from tilewright.graphir.expr import Function
 from tilewright.graphir.interpreter import bind_inputs
 from tilewright.graphir.module import IRModule
-from tilewright.graphir.visitor import post_order
 from tilewright.passes.base import Pass
 from tilewright.passes.context import PassContext
-from tilewright.passes.graph.walk import is_primitive
 from tilewright.passes.info import PassInfo
 from tilewright.passes.instrument import PassInstrument
 from tilewright.passes.lower.segments import SEGMENT
 from tilewright.runtime.numeric.budget import FAILED, OK, UNCHECKED, ErrorBudget, PassError
+from tilewright.runtime.numeric.chains import Chain, Checked, SegmentValues, has_groups, loop_functions
 from tilewright.runtime.numeric.compare import ToleranceLike
 from tilewright.runtime.numeric.evaluate import (
     ENGINES,
@@ -26,60 +25,17 @@ from tilewright.runtime.numeric.evaluate import (
     Array,
     Engine,
     Evaluator,
-    GraphFacts,
     Inputs,
     kind_of,
     random_inputs,
 )
 from tilewright.runtime.numeric.failure import Failure, NumericError
 from tilewright.runtime.numeric.locate import Suspect, locate
-from tilewright.runtime.numeric.reference import ErrorSize, Reference, ReferenceLike, make_reference
+from tilewright.runtime.numeric.reference import ErrorSize, ReferenceLike, make_reference
 from tilewright.runtime.numeric.replay import CANNOT_RUN, Problem, Replay, Settings, facts_of
 from tilewright.runtime.numeric.reproducer import write_reproducer
-from tilewright.runtime.signature import nested
 from tilewright.tensorir.errors import InputError, TilewrightError
-from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.target import Target
-
-
-@dataclasses.dataclass
-class _Checked:
-    """A pass that has run and is not checked yet."""
-
-    step: Pass | None
-    name: str
-    before: IRModule
-    after: IRModule
-    facts: GraphFacts | None
-    flat: IRModule | None
-    since: tuple[Pass, ...]
-
-
-@dataclasses.dataclass
-class _Chain:
-    """A model on its way through the passes.
-
-    Attributes:
-        mod: where it is.
-        inputs, reference: what it is run on, and what has to come out; no reference if it cannot be run.
-        error: the error of its results when they were computed last; None if it is not known.
-        known: the module that they were computed with.
-        facts: about its last graph.
-        flat, since: its last graph without fused groups, and the passes that changed it since.
-        pending: the passes since ``known``.
-        reason: why it is not checked.
-    """
-
-    mod: IRModule
-    inputs: Inputs = dataclasses.field(default_factory=lambda: Inputs(()))
-    reference: Reference | None = None
-    error: ErrorSize | None = None
-    known: IRModule | None = None
-    facts: GraphFacts | None = None
-    flat: IRModule | None = None
-    since: tuple[Pass, ...] = ()
-    pending: list[_Checked] = dataclasses.field(default_factory=list)
-    reason: str = ""
 
 
 @dataclasses.dataclass
@@ -87,7 +43,7 @@ class _Open:
     """A pass that is running: the module that it got, its chain, and what the last pass inside of it made."""
 
     mod: IRModule
-    chain: _Chain
+    chain: Chain
     inner: IRModule | None = None
 
 
@@ -108,8 +64,8 @@ class NumericCheck(PassInstrument, ErrorBudget):
 
     A pass that returns the module that it got is not checked; of pipelines the passes inside are. Where the sizes of a
     model become known while it runs, ``build`` cuts it into segments: each one is checked on what the ones before it
-    compute. So is a module that only has another signature (a pass that runs passes on parts of a model): it is not
-    checked, and the table says so.
+    compute. A module whose ``main`` takes something else than these inputs (a pass runs passes on a part of a model) is
+    not checked, and neither is one that cannot be run; the table says so.
 
     Args:
         inputs: arrays for the parameters of ``main``, by name or in order; None: random ones from ``seed``.
@@ -177,8 +133,8 @@ class NumericCheck(PassInstrument, ErrorBudget):
         self._engine: Engine = engine
         self.failures: list[Failure] = []
         self._open: list[_Open] = []
-        self._chains: list[_Chain] = []
-        self._values: _Values | None = None
+        self._chains: list[Chain] = []
+        self._values: SegmentValues | None = None
         self._evaluator: Evaluator | None = None
         self._culprits: list[Pass] = []
 
@@ -197,18 +153,18 @@ class NumericCheck(PassInstrument, ErrorBudget):
         if not around:
             self._check(chain)
             if chain.known is not None:
-                self._run_evaluator().compiled.forget(_functions(chain.known))
+                self._run_evaluator().compiled.forget(loop_functions(chain.known))
         self._open.pop()
 
     def pass_failed(self, mod: IRModule, info: PassInfo, error: BaseException) -> None:
         self._open.pop()
 
-    def _changed(self, chain: _Chain, before: IRModule, after: IRModule, info: PassInfo) -> None:
+    def _changed(self, chain: Chain, before: IRModule, after: IRModule, info: PassInfo) -> None:
         step = PassContext.watched_pass()
         chain.mod = after
         chain.facts = facts_of(after) or chain.facts
-        record = _Checked(step, info.name, before, after, chain.facts, chain.flat, chain.since)
-        if kind_of(after) == GRAPH and not _has_groups(after):
+        record = Checked(step, info.name, before, after, chain.facts, chain.flat, chain.since)
+        if kind_of(after) == GRAPH and not has_groups(after):
             chain.flat, chain.since = after, ()
         elif step is not None:
             chain.since = (*chain.since, step)
@@ -231,12 +187,12 @@ class NumericCheck(PassInstrument, ErrorBudget):
             self._evaluator = Evaluator(target, self._engine)
         return self._evaluator
 
-    def _chain(self, mod: IRModule) -> _Chain:
+    def _chain(self, mod: IRModule) -> Chain:
         """The chain that ``mod`` is the end of; a new one if there is none."""
         for chain in reversed(self._chains):
             if chain.mod is mod:
                 return chain
-        chain = _Chain(mod)
+        chain = Chain(mod)
         self._chains = [*self._chains[-7:], chain]  # a module that a pass makes for itself is soon forgotten
         try:
             self._begin(chain)
@@ -249,7 +205,7 @@ class NumericCheck(PassInstrument, ErrorBudget):
             chain.reason = str(error)
         return chain
 
-    def _begin(self, chain: _Chain) -> None:
+    def _begin(self, chain: Chain) -> None:
         mod = chain.mod
         if "main" not in mod or not isinstance(main := mod["main"], Function):
             raise InputError("main is no graph function, so nothing says what its inputs are")
@@ -259,13 +215,13 @@ class NumericCheck(PassInstrument, ErrorBudget):
         else:
             chain.inputs = self._inputs(mod, main)
         chain.facts = facts_of(mod)
-        chain.flat = mod if not _has_groups(mod) else None
+        chain.flat = mod if not has_groups(mod) else None
         reference = self._reference if segment is None else "float64" if self._reference == "float64" else "original"
         evaluator = self._run_evaluator()
         chain.reference = make_reference(mod, chain.inputs, evaluator, reference, self._tolerance)
         chain.known, chain.error = mod, chain.reference.error(chain.reference.own)
         if segment is None:
-            self._values = _Values(chain.inputs)
+            self._values = SegmentValues(chain.inputs)
         elif self._values is not None:
             self._values.add(segment, chain.reference.own)
 
@@ -278,7 +234,7 @@ class NumericCheck(PassInstrument, ErrorBudget):
 
     # Checks.
 
-    def _accept(self, chain: _Chain, mod: IRModule) -> None:
+    def _accept(self, chain: Chain, mod: IRModule) -> None:
         """Take what ``mod`` computes for granted: passes that are not to be checked have made it."""
         assert chain.reference is not None
         try:
@@ -289,7 +245,7 @@ class NumericCheck(PassInstrument, ErrorBudget):
         if chain.reference.mismatch(found) is not None:
             chain.reference.expected = found
 
-    def _check(self, chain: _Chain) -> None:
+    def _check(self, chain: Chain) -> None:
         """Check the passes that are pending."""
         while chain.pending:
             group, before = chain.pending, chain.error
@@ -306,7 +262,7 @@ class NumericCheck(PassInstrument, ErrorBudget):
             number, problem, found = self._first(chain, group, problem, found)
             self._failed(chain, group, number, problem, found)
 
-    def _problem(self, chain: _Chain, record: _Checked) -> tuple[Problem | None, list[Array] | None]:
+    def _problem(self, chain: Chain, record: Checked) -> tuple[Problem | None, list[Array] | None]:
         assert chain.reference is not None
         try:
             found = self._run_evaluator().run(record.after, chain.inputs, record.facts)
@@ -315,7 +271,7 @@ class NumericCheck(PassInstrument, ErrorBudget):
         return chain.reference.mismatch(found), found
 
     def _first(
-        self, chain: _Chain, group: Sequence[_Checked], problem: Problem, found: list[Array] | None
+        self, chain: Chain, group: Sequence[Checked], problem: Problem, found: list[Array] | None
     ) -> tuple[int, Problem, list[Array] | None]:
         """The first pass of a group after which there is a problem, by halving."""
         low, high = -1, len(group) - 1
@@ -329,7 +285,7 @@ class NumericCheck(PassInstrument, ErrorBudget):
         return high, problem, found
 
     def _failed(
-        self, chain: _Chain, group: list[_Checked], number: int, problem: Problem, found: list[Array] | None
+        self, chain: Chain, group: list[Checked], number: int, problem: Problem, found: list[Array] | None
     ) -> None:
         assert chain.reference is not None
         record = group[number]
@@ -338,7 +294,7 @@ class NumericCheck(PassInstrument, ErrorBudget):
             self._step(group[:number], chain.error, None, UNCHECKED, "only looked at to find the failure")
         self._step([record], chain.error if not number else None, after, FAILED)
         replay = Replay(Settings.current(), self._run_evaluator(), self._tolerance, self._reference != "original")
-        innocent = not any(step in self._culprits for step in record.since)
+        wrong = tuple(step.info.name for step in record.since if step in self._culprits)
         suspect = Suspect(
             record.step,
             record.name,
@@ -347,8 +303,9 @@ class NumericCheck(PassInstrument, ErrorBudget):
             problem,
             chain.inputs,
             record.facts,
-            record.flat if innocent else None,
+            None if wrong else record.flat,
             record.since,
+            wrong,
         )
         if record.step is not None:
             self._culprits.append(record.step)
@@ -368,50 +325,10 @@ class NumericCheck(PassInstrument, ErrorBudget):
 
     def _step(
         self,
-        group: Sequence[_Checked],
+        group: Sequence[Checked],
         before: ErrorSize | None,
         after: ErrorSize | None,
         status: str,
         reason: str = "",
     ) -> None:
         self.steps.append(PassError(tuple(record.name for record in group), before, after, status, reason))
-
-
-class _Values:
-    """The values of a model that is cut into segments, by their numbers."""
-
-    def __init__(self, inputs: Inputs) -> None:
-        self._known: dict[int, Array] = dict(enumerate(inputs.flat()))
-        self._read: dict[str, int] = {}
-
-    def inputs(self, main: Function, segment: Mapping[str, Any]) -> Inputs:
-        """What a segment takes.
-
-        Raises:
-            InputError: a segment before it was not run.
-        """
-        numbers = [*segment["args"], *segment["sizes"].values()]
-        missing = [number for number in numbers if number not in self._known]
-        if missing:
-            raise InputError(f"the values {missing} of the model are not known: the segments before were not run")
-        arrays = iter([self._known[number] for number in segment["args"]])
-        values = tuple(nested(param.type, arrays) for param in main.params if param.type is not None)
-        return Inputs(values, self.sizes(segment))
-
-    def sizes(self, segment: Mapping[str, Any]) -> dict[str, int]:
-        """The sizes that a segment reads, and those read before it."""
-        self._read |= segment["sizes"]
-        return {name: int(self._known[number]) for name, number in self._read.items()}
-
-    def add(self, segment: Mapping[str, Any], results: Sequence[Array]) -> None:
-        """Note what a segment gives."""
-        self._known.update(zip(segment["results"], results, strict=True))
-
-
-def _has_groups(mod: IRModule) -> bool:
-    graphs = [function for function in mod.functions.values() if isinstance(function, Function)]
-    return any(is_primitive(node) for node in post_order(*graphs))
-
-
-def _functions(mod: IRModule) -> list[PrimFunc]:
-    return [function for function in mod.functions.values() if isinstance(function, PrimFunc)]

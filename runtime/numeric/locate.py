@@ -60,6 +60,7 @@ class Suspect:
         facts: about the graph that they were made of.
         flat: the last graph without fused groups, itself or before it.
         since: the passes that changed the module from there to ``before``.
+        wrong: the names of those before ``before`` that are wrong themselves: then there is no ``flat``.
     """
 
     step: Pass | None
@@ -71,6 +72,7 @@ class Suspect:
     facts: GraphFacts | None
     flat: IRModule | None
     since: tuple[Pass, ...]
+    wrong: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,6 +111,11 @@ def locate(suspect: Suspect, replay: Replay, make_smaller: bool = True) -> tuple
         found = dataclasses.replace(found, function=number.kernel, element=off, operator=text)
     if not make_smaller or suspect.step is None:
         return found, None
+    if suspect.flat is None and kind_of(suspect.before) != GRAPH:
+        note = "no smaller graph is looked for: the graph that it was made of is not known"
+        if suspect.wrong:
+            note = f"no smaller graph is looked for: passes before it are wrong too ({', '.join(suspect.wrong)})"
+        return dataclasses.replace(found, note=note), None
     smaller = _smaller(suspect, replay, None if step is None else step[0])
     if smaller is None:
         note = "the failure does not show again where the passes run a second time"

@@ -1,13 +1,12 @@
 """The smallest graph for which something is still true: delta debugging over the graph-level IR.
 
 The graph is halved before single operators are tried: first from its end (a prefix of its operators, in order of
-evaluation, whose unused values are the results), then from its beginning (a suffix, whose missing values are given),
-then chunk by chunk of what is left, from large chunks to single operators (ddmin, Zeller and Hildebrandt 2002:
-Simplifying and Isolating Failure-Inducing Input). A chunk is left out by giving its values as parameters or constants,
-or by putting arguments of its operators in their places. What comes last are constants, which become parameters, and
-the sizes of dimensions.
+evaluation, whose unused values are the results), then chunk by chunk of what is left, from all of it to single
+operators (ddmin, Zeller and Hildebrandt 2002: Simplifying and Isolating Failure-Inducing Input). A chunk is left out by
+giving its values as parameters or constants, or by putting arguments of its operators in their places. What comes last
+are constants, which become parameters, and the sizes of dimensions.
 
-If one operator in a chain of ``n`` is enough, that takes about ``2 * log2(n)`` questions.
+If one operator among ``n`` is enough, that takes about ``log2(n)`` questions.
 """
 
 from __future__ import annotations
@@ -214,7 +213,6 @@ class _Reduction:
             return self.best  # it is true of anything
         self.shorter()
         self.fewer_roots()
-        self.later()
         before, left = -1, len(self.graph.reached(self.form))
         while left != before:
             self.leave_out()
@@ -234,7 +232,7 @@ class _Reduction:
         self.form, self.best = form, candidate
         return True
 
-    # From the end and from the beginning.
+    # From the end.
 
     def shorter(self) -> None:
         """The shortest prefix of the operators."""
@@ -263,19 +261,7 @@ class _Reduction:
             if left:
                 self.try_(dataclasses.replace(self.form, roots=left))
 
-    def later(self) -> None:
-        """The shortest suffix of the operators that are left."""
-        start = self.form
-        left = [node for node in self.graph.reached(start) if node in self.cuttable]
-        low, high = 0, len(left)
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self.try_(self.cut(start, left[:middle])):
-                low = middle
-            else:
-                high = middle
-
-    # In between.
+    # From the beginning, and in between.
 
     def cut(self, form: Form, nodes: Sequence[Expr], how: str | None = None) -> Form:
         """``form`` with ``nodes`` given; what nothing needs then is no part of it."""
