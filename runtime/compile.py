@@ -336,6 +336,21 @@ _models: collections.OrderedDict[tuple[tuple[str, Key], ...], tuple[Sequence[Nam
 _lock = threading.Lock()
 
 
+@contextlib.contextmanager
+def fresh_caches() -> Iterator[None]:
+    """Inside the ``with`` block nothing that this process has compiled before is found, and nothing is kept for later:
+    to see what a first build takes. (Other threads that build meanwhile share that.)"""
+    global _kernels, _models
+    with _lock:
+        before = _kernels, _models
+        _kernels, _models = KernelCache(_KEPT_KERNELS), collections.OrderedDict()
+    try:
+        yield
+    finally:
+        with _lock:
+            _kernels, _models = before
+
+
 class Ahead:
     """Compiles kernels in a thread of its own while passes make the next ones. As a context it waits for the thread."""
 

@@ -14,6 +14,8 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.instruments.timing import PassTimingInstrument
 from tilewright.runtime.build import build
 from tilewright.runtime.executable import Executable, load
+from tilewright.runtime.levels.explain import explain_passes
+from tilewright.runtime.levels.opt_report import opt_report
 from tilewright.runtime.numeric.check import NumericCheck
 from tilewright.runtime.numeric.minimize import minimize
 from tilewright.runtime.report.write import report
@@ -54,10 +56,12 @@ __all__ = [
     "Target",
     "TilewrightError",
     "build",
+    "explain_passes",
     "from_onnx",
     "graphir",
     "load",
     "minimize",
+    "opt_report",
     "passes",
     "report",
     "tensorir",
