@@ -106,7 +106,7 @@
       element("tr", {}, element("td", {}, name), element("td", { class: "text" }, String(value))))));
     const longest = calls.slice().sort((a, b) => b.median - a.median).slice(0, 10);
     const most = longest.length ? longest[0].median : 1;
-    const bars = drawn("svg", { width: 640, height: 22 * longest.length + 4, role: "img", "aria-label": "The kernels that take longest" });
+    const bars = drawn("svg", { width: 690, height: 22 * longest.length + 4, role: "img", "aria-label": "The kernels that take longest" });
     longest.forEach((call, number) => {
       const y = 22 * number;
       bars.append(label(236, y + 15, call.kernel.slice(0, 36), { "text-anchor": "end" }),
