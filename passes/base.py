@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import abc
 import gc
+import logging
+import time
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
@@ -15,12 +17,16 @@ from tilewright.graphir.expr import Function
 from tilewright.graphir.module import IRModule
 from tilewright.passes.context import RUNNING, PassContext
 from tilewright.passes.diagnostics import note_pass_failure
+from tilewright.passes.environment import session
 from tilewright.passes.info import PassInfo
 from tilewright.passes.instrument import PassInstrument
+from tilewright.passes.tables import format_seconds
 from tilewright.tensorir.errors import PassTypeError, add_note
 from tilewright.tensorir.stmt import PrimFunc
 
 Answer = TypeVar("Answer")
+
+_LOG = logging.getLogger("tilewright.passes")
 
 #: A function with this attribute (and a true value) is left untouched by function passes.
 SKIP_OPTIMIZATION = "SkipOptimization"
@@ -39,6 +45,10 @@ class Pass(abc.ABC):
     #: SkipOptimization. The decorators tell ``info``.
     essential: ClassVar[bool] = False
 
+    #: Which of the logs gets what the pass says: that of the logger ``tilewright.<family>``. The decorators tell
+    #: ``info``.
+    family: ClassVar[str] = "passes"
+
     def __call__(self, mod: IRModule, ctx: PassContext | None = None) -> IRModule:
         """Run on ``mod`` under ``ctx`` (the current context if None), with the context's instruments around.
 
@@ -50,7 +60,10 @@ class Pass(abc.ABC):
             ctx = PassContext.current()
         if not isinstance(mod, IRModule):
             raise PassTypeError(f"pass {self.info.name}: expected an IRModule, found {type(mod).__name__}")
-        if ctx._instruments or ctx.trace is not None:
+        if RUNNING.watchers is None:  # the outermost of the passes that run now, and of no build
+            with session():
+                return self(mod, ctx)
+        if ctx._instruments or RUNNING.watchers or ctx.trace is not None:
             return self._run_instrumented(mod, ctx)
         return self._run(mod, ctx)
 
@@ -67,12 +80,16 @@ class Pass(abc.ABC):
         searching = gc.isenabled()
         if searching:
             gc.disable()
+        logged = _LOG.isEnabledFor(logging.DEBUG)
+        start = time.perf_counter() if logged else 0.0
         try:
             result = self._transform(mod, ctx)
             if not isinstance(result, IRModule):
                 raise PassTypeError(
                     f"pass {self.info.name}: expected an IRModule to be returned, found {_describe(result)}"
                 )
+            if logged:
+                _log_run(self.info, mod, result, time.perf_counter() - start)
             return result
         except Exception as error:
             note_pass_failure(error, self.info, running.function, mod)
@@ -84,7 +101,8 @@ class Pass(abc.ABC):
 
     def _run_instrumented(self, mod: IRModule, ctx: PassContext) -> IRModule:
         info = self.info
-        instruments = ctx._instruments
+        own, others = ctx._instruments, RUNNING.watchers or ()
+        instruments = (*own, *others)
         RUNNING.watched = self
         if info.name not in ctx._required:
             may_run = True
@@ -103,7 +121,7 @@ class Pass(abc.ABC):
             RUNNING.watched = self  # passes inside of this one were watched meanwhile
             for instrument in instruments:
                 # Where the pass has replaced the instruments, those that have exited are done.
-                if ctx._instruments is instruments or any(other is instrument for other in ctx._instruments):
+                if ctx._instruments is own or any(still is instrument for still in (*ctx._instruments, *others)):
                     _ask(instrument.run_after_pass, instrument, result, info)
                 ended += 1
             _trace(ctx, result, info, False)
@@ -188,6 +206,11 @@ def _ask(
     except Exception as error:
         add_note(error, f"in instrument {instrument.name}.{getattr(method, '__name__', method)}, pass {info.name}")
         raise
+
+
+def _log_run(info: PassInfo, before: IRModule, after: IRModule, seconds: float) -> None:
+    changed = "" if after is not before else ", changed nothing"
+    _LOG.debug("%s on %d functions: %s%s", info.name, len(before), format_seconds(seconds), changed)
 
 
 def _trace(ctx: PassContext, mod: IRModule, info: PassInfo, is_before: bool) -> None:

@@ -8,6 +8,7 @@ variables into another thread on purpose, as ``asyncio.to_thread`` does, carries
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -49,6 +50,8 @@ class Running(threading.local):
         self.function: str | None = None
         #: The pass that the instruments are being told of.
         self.watched: Pass | None = None
+        #: The instruments that the environment asks for (see :mod:`.environment`); None: nobody has looked yet.
+        self.watchers: tuple[PassInstrument, ...] | None = None
         #: The passes of the pipelines that are running, by name.
         self.pipeline: Mapping[str, Pass] = {}
         self.default_context: PassContext | None = None
@@ -187,6 +190,8 @@ class PassContext:
             place="" if place is None else summary(place) if isinstance(place, Expr) else str(place),
         )
         self.repeat([said])
+        logger = logging.getLogger(f"tilewright.{info.family if info is not None else 'passes'}")
+        logger.debug("%s", said)
         for collected in RUNNING.collecting:
             collected.append(said)
 

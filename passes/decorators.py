@@ -94,7 +94,13 @@ class PassDecorator(Generic[K]):
         if not callable(decorated):
             raise TypeError(f"{self._what} decorates a function or a class; found {decorated!r}")
         name = self._name if self._name is not None else getattr(decorated, "__name__", type(decorated).__name__)
-        info = PassInfo(name, self._opt_level, self._required, bool(getattr(decorated, "essential", False)))
+        info = PassInfo(
+            name,
+            self._opt_level,
+            self._required,
+            bool(getattr(decorated, "essential", False)),
+            family=getattr(decorated, "family", "passes"),
+        )
         if isinstance(decorated, type):
             return self._pass_class(decorated, info)
         return self._wrapper(decorated, info)

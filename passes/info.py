@@ -16,6 +16,7 @@ class PassInfo:
         required: names of the passes that a pipeline runs right before this one.
         essential: whether no code could be made without the pass; other passes may be left out.
         pipeline: whether it only runs other passes, which have descriptions of their own.
+        family: which of the logs gets what it says: that of the logger ``tilewright.<family>``.
 
     Raises:
         TypeError: ``name`` is no string, ``opt_level`` no integer, or ``required`` no list or tuple of names.
@@ -26,6 +27,7 @@ class PassInfo:
     required: tuple[str, ...] = ()
     essential: bool = field(default=False, compare=False)
     pipeline: bool = field(default=False, compare=False)
+    family: str = field(default="passes", compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):

@@ -13,6 +13,7 @@ from tilewright.graphir.types import TensorType
 from tilewright.graphir.visitor import substitute
 from tilewright.passes.base import Pass
 from tilewright.passes.context import PassContext
+from tilewright.passes.environment import session
 from tilewright.passes.graph import InferType
 from tilewright.passes.lower.segments import binds_sizes, cut
 from tilewright.passes.pipelines import STAGES
@@ -40,6 +41,16 @@ def assemble(
     passes: Mapping[str, Pass] | None = None,
 ) -> Executable:
     """What :func:`tilewright.build` makes, and nothing that the environment asks for besides."""
+    with session():
+        return _assemble(mod, target, params, passes)
+
+
+def _assemble(
+    mod: IRModule | Function,
+    target: Target | str | None,
+    params: Mapping[str, Any] | None,
+    passes: Mapping[str, Pass] | None,
+) -> Executable:
     if isinstance(mod, Function):
         mod = IRModule.from_expr(mod)
     if not isinstance(mod, IRModule):

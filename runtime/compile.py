@@ -13,6 +13,7 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import functools
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
@@ -29,6 +30,8 @@ from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.structural import structural_equal, structural_hash
 from tilewright.tensorir.target import Target
+
+_LOG = logging.getLogger("tilewright.cache")
 
 #: How many compiled models and kernels a process keeps for what is built later.
 _KEPT_MODELS = 64
@@ -125,6 +128,7 @@ class KernelCache:
             module = llvm_codegen.compile_module([named.function for named in missing.values()], target)
             for key, named in missing.items():
                 self._kernels[key] = Kernel(named.unnamed, named.function.name, module)
+        _LOG.debug("kernels: %d, in memory: %d", len(keys), len(keys) - len(missing))
         found = {name: self._kernels[key] for name, key in keys.items()}
         for key in keys.values():
             self._kernels.move_to_end(key)
@@ -411,6 +415,7 @@ def compile_functions(functions: Sequence[PrimFunc], target: Target, ahead: Ahea
             structural_equal(a.unnamed, b.unnamed) for a, b in zip(found[0], named, strict=True)
         ):
             _models.move_to_end(key)
+            _LOG.debug("hit: an equal model is in memory")
             return found[1]
         made = _GENERATORS[target.kind](named, target, ready)
         _models[key] = (named, made)

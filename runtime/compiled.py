@@ -19,6 +19,7 @@ from tilewright.graphir.printer import Constants, summary, to_text
 from tilewright.graphir.types import FuncType, TensorType, TupleType, Type
 from tilewright.graphir.visitor import call_nodes
 from tilewright.passes.context import PassContext
+from tilewright.passes.environment import session
 from tilewright.passes.graph import InferType
 from tilewright.passes.instrument import PassInstrument
 from tilewright.passes.lower.kernel_calls import kernel_calls
@@ -284,7 +285,7 @@ def lower(
     context = PassContext.current()
     modules: dict[str, IRModule] = {}
     # A target of its own: as a context, one object must not be entered by two threads.
-    with Target(target), Ahead(target) as ahead:
+    with session(), Target(target), Ahead(target) as ahead:
         source = mod
         for stage, pipeline in STAGES.items():
             compiles = pipeline is kernel_pipeline and kept is None

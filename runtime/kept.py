@@ -7,11 +7,10 @@ passes' remarks, which are repeated. So nothing runs again; where the IR of a st
 it then.
 
 A build runs its passes, and is neither looked for nor kept, where somebody watches or changes them: with instruments or
-a trace in the context, with passes of the user's own, for a graph with operators that are not Tilewright's, and for the
+a trace in the context, or where the environment dumps or verifies; with passes of the user's own, for a graph with operators that are not Tilewright's, and for the
 target ``numba``.
 
-Environment variables: ``TILEWRIGHT_CACHE=off`` keeps nothing and looks for nothing; ``TILEWRIGHT_CACHE_DIR`` is the
-folder (default: ``tilewright`` in ``$XDG_CACHE_HOME``, else in ``~/.cache``); ``TILEWRIGHT_CACHE_BYTES`` its limit.
+``passes.environment`` has the table of the environment variables: the folder, its limit, and whether there is one.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ import dataclasses
 import functools
 import hashlib
 import importlib.metadata
+import logging
 import os
 import platform
 import threading
@@ -37,6 +37,7 @@ from tilewright.graphir.printer import to_text
 from tilewright.graphir.visitor import post_order
 from tilewright.passes.context import PassContext
 from tilewright.passes.diagnostics import Remark
+from tilewright.passes.environment import is_watched
 from tilewright.runtime.disk_cache import DiskCache
 from tilewright.runtime.image import ArrayReader, ArrayWriter, Image, decode_image, encode_image, unnamed_symbols
 from tilewright.tensorir.target import Target
@@ -48,6 +49,8 @@ _LIBRARIES = ("llvmlite", "numpy", "ml_dtypes")
 
 _ROOMS = ("tensorir", "graphir", "passes", "codegen", "runtime")
 _BEGIN = time.time()
+
+_LOG = logging.getLogger("tilewright.cache")
 
 _caches: dict[tuple[Path, int], DiskCache | OSError] = {}
 _lock = threading.Lock()
@@ -86,7 +89,8 @@ def open_cache(context: PassContext) -> DiskCache | None:
 def key_of(mod: IRModule, target: Target, context: PassContext) -> str | None:
     """What identifies the build of ``mod``; None if its passes must run (see the module)."""
     version = source_version()
-    if version is None or target.kind != "llvm" or context.instruments or context.trace is not None:
+    if version is None or target.kind != "llvm" or is_watched(context):
+        _LOG.debug("no build is looked for: this one's passes must run")
         return None
     functions = [function for function in mod.functions.values() if isinstance(function, Function)]
     calls = [node for node in post_order(*functions) if isinstance(node, Call)]
@@ -147,11 +151,13 @@ def keep(cache: DiskCache, key: str, image: Image, given: Sequence[Constant], re
     arrays = ArrayWriter([constant.data for constant in given])
     data = {"image": encode_image(image, arrays), "remarks": [dataclasses.astuple(remark) for remark in remarks]}
     cache.store(key, data, arrays.arrays)
+    _LOG.debug("kept: build %s in %s", key[:16], cache.directory)
 
 
 def find(cache: DiskCache, key: str, given: Sequence[Constant]) -> Kept | None:
     """The build that is kept under ``key``, None if there is none."""
     entry = cache.load(key)
+    _LOG.debug("%s %s in %s", "miss: no build" if entry is None else "hit: build", key[:16], cache.directory)
     if entry is None:
         return None
     image = decode_image(entry.data["image"], ArrayReader(entry.arrays, [constant.data for constant in given]))

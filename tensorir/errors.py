@@ -58,6 +58,10 @@ class ConfigTypeError(PassError, TypeError):
     """A value of the pass configuration has the wrong type: the message names key, field, expected and found."""
 
 
+class SettingError(TilewrightError, ValueError):
+    """An environment variable has a value that it cannot have: the message names it, expected and found."""
+
+
 class CodegenError(TilewrightError):
     """The program holds something that the target cannot express."""
 

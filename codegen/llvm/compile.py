@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import logging
 import platform
 import sys
 import threading
+import time
 from collections.abc import Collection, Mapping, Sequence
 
 import llvmlite.binding as llvm
@@ -21,6 +23,8 @@ from tilewright.codegen.threads import thread_limit_address
 from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.target import Target
+
+_LOG = logging.getLogger("tilewright.codegen")
 
 _LIBRARY = "tilewright"
 _initialize_lock = threading.Lock()
@@ -223,6 +227,7 @@ def compile_module(
     Raises:
         CodegenError: a program holds something that cannot be expressed; the place is underlined.
     """
+    start = time.perf_counter()
     llvm_ir = emit_llvm_ir(functions, target, entry_names, elsewhere)
     machine = create_target_machine(target)
     module = _parse(llvm_ir, machine)
@@ -231,4 +236,11 @@ def compile_module(
     compiled = CompiledModule(machine.emit_object(module), target, llvm_ir, externals or {}, full)
     called = set[str]().union(*(called_names(func.body) for func in functions))
     compiled.unresolved = tuple(sorted(called - {func.name for func in functions} - set(externals or {})))
+    _LOG.debug(
+        "%s: %d bytes of machine code of %d characters of LLVM IR in %.1f ms",
+        ", ".join(f"@{func.name}" for func in functions),
+        len(compiled.object_bytes),
+        len(llvm_ir),
+        (time.perf_counter() - start) * 1e3,
+    )
     return compiled

@@ -6,6 +6,7 @@ import ast
 import functools
 import itertools
 import linecache
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,6 +23,8 @@ from tilewright.tensorir.expr import Buffer, IntImm, Var
 from tilewright.tensorir.functor import substitute
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.target import Target
+
+_LOG = logging.getLogger("tilewright.codegen")
 
 _numbers = itertools.count(1)
 
@@ -136,4 +139,7 @@ def compile_module(functions: Sequence[PrimFunc], target: Target) -> NumbaModule
     Raises:
         CodegenError: a program holds something that cannot be expressed; the place is underlined.
     """
-    return NumbaModule(functions, target)
+    made = NumbaModule(functions, target)
+    names = ", ".join(f"@{func.name}" for func in functions)
+    _LOG.debug("%s: Python source, %d characters", names, len(str(made.source)))
+    return made

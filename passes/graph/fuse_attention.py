@@ -58,6 +58,8 @@ class _Attention:
 class FuseAttention(FunctionPass):
     """Recognises attention in the operators that it is written in."""
 
+    family = "fusion"
+
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """``func`` with ``nn.attention``."""
         if is_primitive(func):

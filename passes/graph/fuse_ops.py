@@ -68,6 +68,8 @@ class FuseOpsConfig:
 class FuseOps(FunctionPass):
     """Makes primitive functions (attribute ``Primitive``) of groups of two and more operators."""
 
+    family = "fusion"
+
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """``func`` with groups in place of operators."""
         if is_primitive(func):

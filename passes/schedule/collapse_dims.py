@@ -41,6 +41,8 @@ from tilewright.tensorir.stmt import Block, BufferStore, For, IterVar, PrimFunc,
 class CollapseDims(PrimFuncPass):
     """Makes one dimension of neighbouring ones that are walked like one."""
 
+    family = "schedule"
+
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         """``func`` with fewer dimensions."""
         if schedule_of(func, ctx) is None:

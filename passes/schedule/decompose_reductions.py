@@ -30,6 +30,7 @@ from tilewright.tensorir.stmt import PrimFunc
 class DecomposeReductions(PrimFuncPass):
     """Gives the start of every reduction a statement of its own, before the outermost loop of the reduction."""
 
+    family = "schedule"
     essential = True
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:

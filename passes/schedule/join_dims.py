@@ -38,6 +38,8 @@ from tilewright.tensorir.stmt import Block, BufferStore, PrimFunc, Stmt
 class JoinDims(PrimFuncPass):
     """Makes one dimension of neighbouring ones that are indexed by the parts of one number."""
 
+    family = "schedule"
+
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         """``func`` with fewer dimensions."""
         if schedule_of(func, ctx) is None:

@@ -34,6 +34,8 @@ from tilewright.tensorir.target import Target
 class ScheduleKernels(PrimFuncPass):
     """Tiles, vectorizes and parallelizes the loop nests of a kernel for the current target."""
 
+    family = "schedule"
+
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         """``func`` with scheduled loops."""
         target = Target.current()

@@ -39,6 +39,7 @@ SEEN, STEP, ROW = "seen", "seen_step", "seen_row"
 class SkipUnseen(PrimFuncPass):
     """Shortens loops over places that the rows of a task see in part."""
 
+    family = "schedule"
     essential = True
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:

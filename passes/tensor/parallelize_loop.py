@@ -206,6 +206,7 @@ def parallelize_loops(func: PrimFunc, ctx: PassContext | None = None, target: Ta
 class ParallelizeLoop(PrimFuncPass):
     """See the module. ``target``: default :meth:`Target.current`."""
 
+    family = "schedule"
     essential = True
 
     def __init__(self, target: Target | None = None) -> None:

@@ -11,6 +11,7 @@ from tilewright.graphir.expr import Function, GlobalVar
 from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import PassContext
+from tilewright.passes.environment import is_watched
 from tilewright.passes.sequential import Sequential
 from tilewright.tensorir.stmt import PrimFunc
 
@@ -32,7 +33,7 @@ class PartByPart(Sequential):
 
     def _transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         single = all(isinstance(child, PrimFuncPass) and not child.info.required for child in self.passes)
-        if ctx.instruments or ctx.trace is not None or not single:
+        if is_watched(ctx) or not single:
             return super()._transform(mod, ctx)
         kernels = [(key, function) for key, function in mod.functions.items() if isinstance(function, PrimFunc)]
         updates: dict[GlobalVar, Function | PrimFunc] = {}

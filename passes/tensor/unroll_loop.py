@@ -86,6 +86,7 @@ def unroll_loops(func: PrimFunc, ctx: PassContext | None = None) -> PrimFunc:
 class UnrollLoop(PrimFuncPass):
     """See the module."""
 
+    family = "schedule"
     essential = True
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:

@@ -345,6 +345,7 @@ def vectorize_loops(func: PrimFunc, ctx: PassContext | None = None, target: Targ
 class VectorizeLoop(PrimFuncPass):
     """See the module. ``target``: default :meth:`Target.current`."""
 
+    family = "schedule"
     essential = True
 
     def __init__(self, target: Target | None = None) -> None:
