@@ -7,8 +7,8 @@ passes' remarks, which are repeated. So nothing runs again; where the IR of a st
 it then.
 
 A build runs its passes, and is neither looked for nor kept, where somebody watches or changes them: with instruments or
-a trace in the context, or where the environment dumps or verifies; with passes of the user's own, for a graph with operators that are not Tilewright's, and for the
-target ``numba``.
+a trace in the context, or where the environment dumps or verifies; with passes of the user's own, for a graph with
+operators that are not Tilewright's, and for the target ``numba``.
 
 ``passes.environment`` has the table of the environment variables: the folder, its limit, and whether there is one.
 """
