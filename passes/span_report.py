@@ -83,12 +83,31 @@ class SpanReport(abc.ABC):
         """``as_dict`` as JSON text."""
         return json.dumps(self.as_dict(), indent=indent)
 
+    def events(self, process: int = 1) -> list[dict[str, Any]]:
+        """The events of the trace, as those of a process of that number: a viewer shows each process apart."""
+        return trace_events(self.spans, self.now(), self.kind, process)
+
     def to_chrome_trace(self) -> str:
         """JSON text for chrome://tracing and Perfetto."""
-        return trace_text(trace_events(self.spans, self.now(), self.kind))
+        return trace_text(self.events())
 
     def _repr_html_(self) -> str:
         return html_table(self.header, self.rows())
+
+
+def reports_as_dict(reports: Iterable[SpanReport]) -> dict[str, Any]:
+    """Several reports as plain data: ``{schema, kind, reports}``."""
+    return {"schema": SCHEMA, "kind": "reports", "reports": [report.as_dict() for report in reports]}
+
+
+def reports_to_chrome_trace(reports: Iterable[tuple[str, SpanReport]]) -> str:
+    """Several reports, each with a title, as JSON text for chrome://tracing and Perfetto, which shows them below each
+    other."""
+    events: list[dict[str, Any]] = []
+    for process, (title, report) in enumerate(reports, 1):
+        events.append({"name": "process_name", "ph": "M", "pid": process, "args": {"name": title}})
+        events += report.events(process)
+    return trace_text(events)
 
 
 def trace_text(events: Sequence[Mapping[str, Any]]) -> str:
@@ -97,8 +116,7 @@ def trace_text(events: Sequence[Mapping[str, Any]]) -> str:
 
 
 def trace_events(spans: Iterable[Span], now: float, category: str, process: int = 1) -> list[dict[str, Any]]:
-    """A complete event for each span; one that is open reaches to ``now``. They are those of a process of that number:
-    a viewer shows each process apart."""
+    """A complete event for each span; one that is open reaches to ``now``."""
     threads: dict[int, int] = {}
     return [
         {

@@ -40,7 +40,8 @@ def build(
             as it does those of a pipeline.
 
     Returns:
-        An executable that takes the remaining parameters.
+        An executable that takes the remaining parameters. Its calls are recorded if the environment says so
+        (``TILEWRIGHT_PROFILE``, see ``runtime.profile.switch``).
 
     Raises:
         TypeInferenceError: the model has no types, or ``main`` is no function of tensors.
@@ -49,6 +50,7 @@ def build(
         CodegenError: the model cannot be expressed on the target.
     """
     executable = assemble(mod, target, params, passes)
+    executable.record_if_asked()
     wanted = os.environ.get("TILEWRIGHT_REPORT")
     if wanted:
         number = next(_reports)

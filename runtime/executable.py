@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from typing import Any
 
 from tilewright.graphir.printer import Constants
@@ -10,8 +11,10 @@ from tilewright.runtime import artifact
 from tilewright.runtime.compiled import Built
 from tilewright.runtime.profile.measure import profile
 from tilewright.runtime.profile.profile import Profile
+from tilewright.runtime.profile.recording import Recording
+from tilewright.runtime.profile.switch import recording_of
 from tilewright.runtime.steps import Step, Steps
-from tilewright.tensorir.errors import ExecutionError
+from tilewright.tensorir.errors import ArtifactError, ExecutionError
 
 
 class Executable:
@@ -30,6 +33,7 @@ class Executable:
         self.signature = built.signature
         self.target = built.target
         self._step = step
+        self._run: Step | Steps | Recording = step
         self._built = built
         self._stages = built.stages()
 
@@ -46,7 +50,7 @@ class Executable:
         """
         signature = self.signature
         inputs, sizes = signature.check(signature.arrange(args, named), convert)
-        return signature.restructure(self._step(inputs, sizes))
+        return signature.restructure(self._run(inputs, sizes))
 
     def profile(self, *args: Any, repeat: int = 20, convert: bool = False, **named: Any) -> Profile:
         """Measure what each kernel of a call costs: time, arithmetic and bytes beside the machine's limits, threads,
@@ -68,6 +72,14 @@ class Executable:
         """
         inputs, sizes = self.signature.check(self.signature.arrange(args, named), convert)
         return profile(self._built, self._step, inputs, sizes, repeat)
+
+    def record_if_asked(self) -> None:
+        """Record the calls from now on, if the environment says so (``TILEWRIGHT_PROFILE``).
+
+        Raises:
+            ArtifactError: as :meth:`profile`.
+        """
+        self._run = recording_of(self._built) or self._step
 
     def export(self, path: str | os.PathLike[str], graph: bool = False) -> None:
         """Write the model as an artifact, a file that :func:`tilewright.load` runs in another process, or on another
@@ -144,4 +156,9 @@ def load(path: str | os.PathLike[str]) -> Executable:
         OSError: it cannot be read.
     """
     built = artifact.Artifact.open(path).built()
-    return Executable(built.step(), built)
+    model = Executable(built.step(), built)
+    try:
+        model.record_if_asked()
+    except ArtifactError as error:
+        warnings.warn(f"the calls of {os.fspath(path)} are not recorded: {error}", RuntimeWarning, stacklevel=2)
+    return model

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from tilewright.runtime.steps import Array, Step, Steps
 from tilewright.tensorir.profiling import BEGIN, BUSY, END, RUNS, TOTAL
 
 #: Calls of each kind before the clock counts: caches and threads are warm then.
-_WARM_UP = 2
+WARM_UP = 2
 
 
 def profile(built: Built, step: Step | Steps, inputs: Sequence[Array], sizes: tuple[int, ...], repeat: int) -> Profile:
@@ -40,7 +41,7 @@ def profile(built: Built, step: Step | Steps, inputs: Sequence[Array], sizes: tu
         raise ValueError(f"repeat: expected a positive number, found {repeat}")
     recording = Recording(built)
     plain: list[float] = []
-    for _ in range(_WARM_UP):
+    for _ in range(WARM_UP):
         step(inputs, sizes)
         recording(inputs, sizes)
     recording.forget()
@@ -54,11 +55,19 @@ def profile(built: Built, step: Step | Steps, inputs: Sequence[Array], sizes: tu
     return report(recording, calls, plain)
 
 
-def report(recording: Recording, recorded: Sequence[RecordedCall], plain: Sequence[float] = ()) -> Profile:
+def report(
+    recording: Recording,
+    recorded: Sequence[RecordedCall],
+    plain: Sequence[float] = (),
+    again: bool = True,
+    facts: Mapping[str, Any] | None = None,
+) -> Profile:
     """The profile of ``recorded`` calls, which had inputs of the same sizes.
 
     Args:
         plain: seconds that calls without the clock took; by default nobody knows.
+        again: whether to measure the machine's limits also if this process has done so before.
+        facts: more of them, plain data.
     """
     threads = min(recording.built.target.num_threads, thread_limit())
     functions = recording.functions
@@ -67,13 +76,13 @@ def report(recording: Recording, recorded: Sequence[RecordedCall], plain: Sequen
     typical = int(np.argsort(totals)[len(totals) // 2])
     taken = [run.sizes for run in recorded[typical].runs]
     known = [call_facts(function.lowered, sizes) for function, sizes in zip(functions, taken, strict=True)]
-    roofs = Roofs(threads, [fact.dtype for facts in known for fact in facts])
+    roofs = Roofs(threads, [fact.dtype for found in known for fact in found], again)
     calls: list[CallProfile] = []
     spans: list[Span] = []
     values: list[Allocation] = []
     before = 0
-    for function, records, facts, sizes in zip(functions, runs, known, taken, strict=True):
-        for number, fact in enumerate(facts):
+    for function, records, found, sizes in zip(functions, runs, known, taken, strict=True):
+        for number, fact in enumerate(found):
             call = _call(before + number, fact, [record[number] for record in records], threads, roofs)
             if call is not None:
                 calls.append(call)
@@ -82,7 +91,7 @@ def report(recording: Recording, recorded: Sequence[RecordedCall], plain: Sequen
             dataclasses.replace(value, first=value.first + before, last=value.last + before)
             for value in allocations(function.lowered.main, sizes)
         ]
-        before += len(facts)
+        before += len(found)
     calls = _with_shares(calls)
     of_number = {call.number: call for call in calls}
     for span in spans:
@@ -104,6 +113,7 @@ def report(recording: Recording, recorded: Sequence[RecordedCall], plain: Sequen
             "signature": str(recording.built.signature),
             "sizes": {symbol.name: size for symbol, size in zip(recording.symbols, sizes, strict=True)},
             "machine": roofs.as_dict(),
+            **(facts or {}),
         },
     )
 

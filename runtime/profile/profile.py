@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright.graphir.origins import Origin
-from tilewright.passes.span_report import SpanReport, trace_events, trace_text
+from tilewright.passes.span_report import SpanReport, trace_events
 from tilewright.passes.spans import Span
 from tilewright.passes.tables import format_bytes, format_seconds, html_table, table
 from tilewright.runtime.profile.arena import Allocation, live_bytes
@@ -199,12 +199,8 @@ class Profile(SpanReport):
             },
         }
 
-    def to_chrome_trace(self) -> str:
-        """JSON text for chrome://tracing and Perfetto: the kernel calls of a run, and how full the arena is."""
-        return trace_text(self.events())
-
     def events(self, process: int = 1) -> list[dict[str, Any]]:
-        """The events of the trace, as those of that process."""
+        """The events of the trace: the kernel calls of a run, and how full the arena is."""
         live = self.live_bytes()
         fills = [
             (span.start, live[span.attributes["number"]])

@@ -103,6 +103,7 @@ class Recording:
         calls: what has been recorded, by the sizes of the symbolic dimensions: those of the inputs, and those that the
             model computes itself. Calls that failed are not among them.
         counts: how many calls with these sizes there were, those that are not kept any more among them.
+        lock: held while these two change.
     """
 
     def __init__(self, built: Built) -> None:
@@ -116,7 +117,7 @@ class Recording:
         self.arena_bytes = self._step.arena_bytes
         self.calls: dict[tuple[int, ...], collections.deque[RecordedCall]] = {}
         self.counts: collections.Counter[tuple[int, ...]] = collections.Counter()
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
 
     def __call__(self, inputs: Sequence[Array], sizes: tuple[int, ...]) -> list[Array]:
         """The results for these inputs.
@@ -128,7 +129,7 @@ class Recording:
         begin = time.perf_counter()
         results = self._step(inputs, sizes)
         call = RecordedCall(tuple(self._current.runs), time.perf_counter() - begin)
-        with self._lock:
+        with self.lock:
             self.counts[call.sizes] += 1
             if call.sizes not in self.calls and len(self.calls) < KEPT_SIZES:
                 self.calls[call.sizes] = collections.deque(maxlen=KEPT_CALLS)
@@ -138,6 +139,6 @@ class Recording:
 
     def forget(self) -> None:
         """Begin anew."""
-        with self._lock:
+        with self.lock:
             self.calls.clear()
             self.counts.clear()
