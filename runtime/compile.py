@@ -60,7 +60,8 @@ class Code(Protocol):
         """What runs ``main``, which takes that many values in all, with these constants."""
 
     def profiled_runner(self, main: PrimFunc, num_values: int, constants: Sequence[Array]) -> ProfiledRunner:
-        """The same with ``main`` as the pass ``ProfileCalls`` makes it, which takes one value more."""
+        """The same with ``main`` as the pass ``ProfileCalls`` makes it, which takes one value more,
+        between arena and sizes."""
 
     def vector_bits(self, kernel: str, of_loops: int) -> int:
         """The width of the vectors that a kernel uses, whose loops are written for vectors of ``of_loops`` bits; 0 if
@@ -217,7 +218,7 @@ class MachineCode:
             sizes: Sequence[int],
             records: Array,
         ) -> None:
-            entry(inputs, outputs, arena, arena_bytes, (*sizes, data_address(records)))
+            entry(inputs, outputs, arena, arena_bytes, (data_address(records), *sizes))
 
         return run
 
@@ -309,7 +310,7 @@ class PythonCode:
             sizes: Sequence[Any],
             records: Array,
         ) -> None:
-            entry(inputs, outputs, arena, arena_bytes, (*sizes, records))  # type: ignore[arg-type]  # behind the sizes
+            entry(inputs, outputs, arena, arena_bytes, (records, *sizes))  # type: ignore[arg-type]  # before the sizes
 
         return run
 

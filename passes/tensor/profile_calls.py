@@ -14,7 +14,7 @@ After::
       profile_end(address_of(profile[0, 0]))
     }
 
-``profile`` is the last parameter: a record for each place from which a kernel is called (:mod:`..tensorir.profiling`);
+``profile`` is the last buffer: a record for each place from which a kernel is called (:mod:`..tensorir.profiling`);
 one in a loop adds up its runs. No pipeline has this pass: ``Executable.profile`` runs it on the ``main`` of a lowered
 module, and compiles only that again.
 """
@@ -31,7 +31,7 @@ from tilewright.tensorir.dtype import INT64, VOID
 from tilewright.tensorir.expr import Buffer, Call, address_of, as_expr
 from tilewright.tensorir.functor import Mutator
 from tilewright.tensorir.profiling import PROFILE_INTRINSICS, record_length
-from tilewright.tensorir.stmt import Evaluate, PrimFunc, Stmt, sequence
+from tilewright.tensorir.stmt import Evaluate, PrimFunc, SeqStmt, Stmt, sequence
 from tilewright.tensorir.target import Target
 
 #: The attribute of a profiled ``main``: the names of the kernels in the order of their records.
@@ -44,15 +44,19 @@ class ProfileCalls(PrimFuncPass):
     """Puts ``profile_begin`` and ``profile_end`` around the kernel calls of ``main``."""
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        """``func`` with one parameter more, if it is ``main`` and has none such yet."""
+        """``func`` with one buffer more, if it is ``main`` and has none such yet."""
         if func.name != "main" or PROFILED_CALLS in func.attrs:
             return func
         calls = called_kernels(func)
         length = record_length(Target.current().num_threads)
         profile = Buffer("profile", (as_expr(len(calls)), as_expr(length)), INT64)
         body = _Bracket(profile).mutate(func.body)
-        attrs = {**func.attrs, PROFILED_CALLS: tuple(call.name[1:] for call in calls)}
-        return PrimFunc(func.name, (*func.params, profile), body, attrs)
+        attrs = {
+            **func.attrs,
+            "num_workspaces": int(func.attrs.get("num_workspaces", 0)) + 1,
+            PROFILED_CALLS: tuple(call.name[1:] for call in calls),
+        }
+        return PrimFunc(func.name, (*func.buffers, profile, *func.variables), body, attrs)
 
 
 class _Bracket(Mutator):
@@ -61,6 +65,9 @@ class _Bracket(Mutator):
     def __init__(self, profile: Buffer) -> None:
         self.profile = profile
         self.records = 0
+
+    def mutate_SeqStmt(self, stmt: SeqStmt) -> Stmt:
+        return sequence(*[self.mutate(part) for part in stmt.stmts])  # what stands around a call is part of it
 
     def mutate_Evaluate(self, stmt: Evaluate) -> Stmt:
         if not (isinstance(stmt.value, Call) and stmt.value.name.startswith("@")):
