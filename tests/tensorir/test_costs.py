@@ -31,6 +31,7 @@ from tilewright.tensorir.expr import (
     Select,
     UnaryOp,
     Var,
+    as_expr,
     const,
 )
 from tilewright.tensorir.known_numbers import integer_value
@@ -196,7 +197,7 @@ def test_what_begins_a_sum_runs_once_for_each_result() -> None:
     iters = (IterVar(vi, 0, 3, "spatial", i), IterVar(vk, 0, 5, "reduction", k))
     first = BufferStore(y, Call("exp", (x[vi, 0],), FLOAT32), (vi,))
     block = Block("sum", iters, None, (), (), first, BufferStore(y, y[vi] + x[vi, vk], (vi,)))
-    loops = For(i, const(0), const(3), "serial", For(k, const(0), const(5), "serial", block))
+    loops = For(i, as_expr(0), as_expr(3), "serial", For(k, as_expr(0), as_expr(5), "serial", block))
     assert function_cost(PrimFunc("f", (x, y), loops), {}).total_operations == 3 + 3 * 5
 
 
