@@ -17,20 +17,24 @@ from tilewright.passes.schedule.facts import (
 from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.expr import BufferLoad
 from tilewright.tensorir.functor import uses_var, walk
+from tilewright.tensorir.node import Node
 from tilewright.tensorir.schedule import BlockRef, Schedule
 from tilewright.tensorir.stmt import Block
 
 #: Copies of a formula that is read more than once may have this many parts together.
 _MOST_COPIED = 512
+#: A formula nests so deep at most: passes over expressions recurse, and approximations of functions nest ten times as
+#: deep as the call in their place.
+_MOST_NESTED = 48
 
 
 def inline_producers(schedule: Schedule) -> None:
     """Inline every block that is no reduction into its consumers, last first, where that repeats no costly work.
 
     A block stays where an element would be computed more than once and costs more than a load (an exponential read by
-    a sum and a division), where a contraction would compute it again for each column of its other operand, or where
-    copies of a long formula would make the consumer's longer than any compiler likes (the place of a sample, read by
-    each of its sixteen neighbours' weights).
+    a sum and a division), where a contraction would compute it again for each column of its other operand, where copies
+    of a long formula would make the consumer's longer than any compiler likes (the place of a sample, read by each of
+    its sixteen neighbours' weights), or where hundreds of operators would become one formula.
     """
     outputs = set(schedule.func.buffers)
     for ref in reversed(schedule.get_blocks()):
@@ -38,7 +42,11 @@ def inline_producers(schedule: Schedule) -> None:
         if reductions(block) or any(store.buffer in outputs for store in stores(block)):
             continue
         consumers = [block_of(schedule, consumer) for consumer in schedule.get_consumers(ref)]
-        if consumers and not _repeats_work(block, consumers):
+        if (
+            consumers
+            and not _repeats_work(block, consumers)
+            and _depth(block) + max(map(_depth, consumers)) <= _MOST_NESTED
+        ):
             try:
                 schedule.compute_inline(ref)
             except ScheduleError:
@@ -65,6 +73,21 @@ def _repeats_work(block: Block, consumers: list[Block]) -> bool:
         return True  # each formula that is chosen from would hold the whole of it
     size = sum(1 for _ in walk(block.body))
     return len(reads) > 1 and (is_expensive(block) or len(reads) * size > _MOST_COPIED)
+
+
+def _depth(block: Block) -> int:
+    """How deep the expressions that a block stores nest."""
+    depths: dict[Node, int] = {}
+    waiting: list[Node] = [store.value for store in stores(block)]
+    while waiting:
+        node = waiting[-1]
+        parts = node.parts()
+        missing = [part for part in parts if part not in depths]
+        if missing:
+            waiting.extend(missing)
+        else:
+            depths[waiting.pop()] = 1 + max((depths[part] for part in parts), default=0)
+    return max(depths.values(), default=0)
 
 
 def _is_window(load: BufferLoad, consumer: Block) -> bool:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import tilewright as tw
+from tilewright import graphir as gi
+from tilewright.passes.context import PassContext
 from tilewright.passes.schedule.inline import inline_producers
 from tilewright.tensorir import parse
 from tilewright.tensorir import tensor as te
@@ -123,3 +127,18 @@ def test_border_that_windows_of_a_contraction_share_is_made_once(window: int) ->
     shape = (4, 11 - window)
     total = te.compute(shape, lambda c, i: te.sum(border[c, i + k] * weight[c, k], axis=k), name="total")
     assert blocks_after(te.create_prim_func("f", [x, weight], [total])) == ["border", "total"]
+
+
+@pytest.mark.parametrize("level", [2, 3])
+def test_hundreds_of_operators_are_several_formulas(level: int) -> None:
+    x = gi.var("x", shape=(7,))
+    value: gi.Expr = x
+    for _ in range(120):
+        value = gi.tanh(value + x) * 0.5
+    with PassContext(opt_level=level):
+        model = tw.build(gi.Function([x], value))
+    given = np.random.default_rng(0).standard_normal(7).astype("f4")
+    expected = given.astype("f8")
+    for _ in range(120):
+        expected = np.tanh(expected + given) * 0.5
+    np.testing.assert_allclose(model(given), expected, rtol=1e-5)
