@@ -14,6 +14,7 @@ WIDTH = 160
 RATIOS = {
     "vs_static": "times the static build",
     "slowdown": "times the median when quiet",
+    "overhead": "times the build that nobody watches",
     "slowdown_99": "times the median when quiet (99th percentile)",
 }
 

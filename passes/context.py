@@ -50,6 +50,8 @@ class Running(threading.local):
         self.function: str | None = None
         #: The pass that the instruments are being told of.
         self.watched: Pass | None = None
+        #: Which part of a module's functions passes run on; None: all.
+        self.part: int | None = None
         #: The instruments that the environment asks for (see :mod:`.environment`); None: nobody has looked yet.
         self.watchers: tuple[PassInstrument, ...] | None = None
         #: The passes of the pipelines that are running, by name.
@@ -148,6 +150,12 @@ class PassContext:
     def watched_pass() -> Pass | None:
         """For instruments, inside of their methods: the pass that they are told of; what they get is its ``info``."""
         return RUNNING.watched
+
+    @staticmethod
+    def part() -> int | None:
+        """For instruments that may be told of passes in parts: which part of the functions passes run on now, from 0;
+        None: all of the module."""
+        return RUNNING.part
 
     @staticmethod
     def list_configs() -> dict[str, dict[str, dict[str, Any]]]:

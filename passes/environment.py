@@ -77,6 +77,11 @@ SWITCHES = (
         "verifies the module after every pass, and names the one that broke a rule; `mutation` also looks whether a "
         "pass changed its input, which is slow",
     ),
+    Switch(
+        "TILEWRIGHT_PROFILE",
+        "profile.json",
+        "profiles the calls of every model that is built, and writes the profiles there as the program ends",
+    ),
     Switch("TILEWRIGHT_REPORT", "report.html", "writes a page about every model that is built (`tw.report`)"),
     Switch("TILEWRIGHT_CACHE", "off", "keeps no build on disk and looks for none"),
     Switch("TILEWRIGHT_CACHE_DIR", "folder", "keeps builds there"),
@@ -116,6 +121,12 @@ def session() -> Iterator[None]:
 def is_watched(ctx: PassContext) -> bool:
     """Whether somebody looks at each pass that runs in ``ctx`` now: instruments, a trace, or the environment."""
     return bool(ctx.instruments or RUNNING.watchers) or ctx.trace is not None
+
+
+def needs_whole_modules(ctx: PassContext) -> bool:
+    """Whether somebody who looks at passes in ``ctx`` is not content with parts of modules."""
+    watchers = (*ctx.instruments, *(RUNNING.watchers or ()))
+    return ctx.trace is not None or not all(instrument.in_parts for instrument in watchers)
 
 
 def _watchers() -> tuple[PassInstrument, ...]:

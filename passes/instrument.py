@@ -34,6 +34,10 @@ C = TypeVar("C")
 class PassInstrument:
     """Base of all instruments; every method does nothing (and lets every pass run) until a subclass defines it."""
 
+    #: Whether this instrument may be told of passes over loop nests that run on a few functions of the module at a
+    #: time, while code is made of those before (``PassContext.part``). For others, each pass runs on all.
+    in_parts: bool = False
+
     _name: str | None = None
 
     @property

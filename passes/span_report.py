@@ -51,6 +51,10 @@ class SpanReport(abc.ABC):
         now = self.now()
         return sum(span.elapsed(now) for span in self.spans)
 
+    def shown(self, now: float) -> list[Span]:
+        """The outermost spans as the table shows them."""
+        return self.spans
+
     def rows(self) -> list[list[str]]:
         """The lines of the table: a line for each span, indented below the span that it is inside of."""
         now, whole = self.now(), self.total()
@@ -59,7 +63,7 @@ class SpanReport(abc.ABC):
                 "  " * depth + span.name + ("" if span.status == OK else f"  ({span.status})"),
                 *self.cells(span, now, whole),
             ]
-            for root in self.spans
+            for root in self.shown(now)
             for depth, span in root.walk()
         ]
 

@@ -5,6 +5,8 @@ Expressions of loop nests do not count. They would be most of the number, and co
 
 from __future__ import annotations
 
+import weakref
+
 from tilewright.graphir.expr import Call, Function
 from tilewright.graphir.module import AnyFunction, IRModule
 from tilewright.graphir.visitor import post_order
@@ -12,18 +14,20 @@ from tilewright.tensorir.stmt import PrimFunc, SeqStmt, Stmt
 
 
 class ModuleSizes:
-    """Sizes of modules. What functions of the module before measured is remembered: passes leave most as they are."""
+    """Sizes of modules. Those of functions are remembered as long as these live: passes leave most as they are."""
 
     def __init__(self) -> None:
-        self._known: dict[AnyFunction, int] = {}
+        self._known: weakref.WeakKeyDictionary[AnyFunction, int] = weakref.WeakKeyDictionary()
 
     def __call__(self, mod: IRModule) -> int:
         """Operators called in graph functions (those of nested functions too), and statements of PrimFuncs."""
-        known, self._known = self._known, {}
+        total = 0
         for function in mod.functions.values():
-            size = known.get(function)
-            self._known[function] = function_size(function) if size is None else size
-        return sum(self._known[function] for function in mod.functions.values())
+            size = self._known.get(function)
+            if size is None:
+                size = self._known[function] = function_size(function)
+            total += size
+        return total
 
 
 def function_size(function: Function | PrimFunc) -> int:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+from tilewright.passes.context import PassContext
 from tilewright.passes.instrument import PassInstrument
 from tilewright.passes.instruments.sizes import ModuleSizes
 from tilewright.passes.span_report import SpanReport
@@ -54,7 +56,13 @@ class PassTimingInstrument(PassInstrument, SpanReport):
     status ``failed``; one that has not ended yet with status ``running`` and its time so far. Each span says how large
     the module was ``size_before`` and ``size_after`` the pass: operators of graphs and statements of loop nests. To
     count them is no part of any pass's time.
+
+    A build goes on as when nobody looks: passes over loop nests run on a few kernels at a time, while another thread
+    compiles those before, with which they share the interpreter. The spans of such runs have an attribute ``part``; the
+    tree shows the parts of a pass as one.
     """
+
+    in_parts = True
 
     kind = "passes"
     header = ("pass", "total", "self", "share", "size before", "after")
@@ -81,7 +89,9 @@ class PassTimingInstrument(PassInstrument, SpanReport):
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
         with self._recorder.paused():
             size = self._sizes(mod)
-        self._recorder.open(info.name, opt_level=info.opt_level, size_before=size)
+        part = PassContext.part()
+        where = {} if part is None else {"part": part}
+        self._recorder.open(info.name, opt_level=info.opt_level, size_before=size, **where)
 
     def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
         span = self._recorder.close(OK)
@@ -124,6 +134,9 @@ class PassTimingInstrument(PassInstrument, SpanReport):
             *(str(span.attributes.get(size, "-")) for size in ("size_before", "size_after")),
         ]
 
+    def shown(self, now: float) -> list[Span]:
+        return [_joined(span, now) for span in self.spans]
+
     def rows(self) -> list[list[str]]:
         return [*super().rows(), ["all", format_seconds(self.total()), "", "", "", ""]]
 
@@ -158,3 +171,27 @@ class PassTimingInstrument(PassInstrument, SpanReport):
             for total in self.flat()
         ]
         return table(header, [*rows, ["all", "", format_seconds(self.total()), "", "", ""]])
+
+
+def _joined(span: Span, now: float) -> Span:
+    """``span`` with the parts of each pass inside of it as one span, of their time and size in all."""
+    children: list[Span] = []
+    firsts: dict[tuple[str, int], Span] = {}
+    runs: Counter[tuple[str, int]] = Counter()
+    for child in list(span.children):
+        child, part = _joined(child, now), child.attributes.get("part")
+        if part is None:
+            children.append(child)
+            continue
+        runs[child.name, part] += 1  # a pipeline may hold a pass twice
+        first = firsts.setdefault((child.name, runs[child.name, part]), child)
+        if first is child:
+            children.append(child)
+            continue
+        first.duration = first.elapsed(now) + child.elapsed(now)
+        first.children += child.children
+        first.status = child.status  # what fails ends the pipeline: it is in the last part
+        for size in ("size_before", "size_after"):
+            if size in first.attributes and size in child.attributes:
+                first.attributes[size] += child.attributes[size]
+    return dataclasses.replace(span, attributes=dict(span.attributes), children=children)

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from tilewright.graphir.expr import Function, GlobalVar
 from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
-from tilewright.passes.context import PassContext
-from tilewright.passes.environment import is_watched
+from tilewright.passes.context import RUNNING, PassContext
+from tilewright.passes.environment import needs_whole_modules
 from tilewright.passes.sequential import Sequential
 from tilewright.tensorir.stmt import PrimFunc
 
@@ -24,7 +24,7 @@ _TOGETHER = 4
 
 class PartByPart(Sequential):
     """``pipeline``, whose passes each look at one function, for a few functions at a time; tells ``done`` when they are
-    through. Where somebody watches the passes, or one of them looks at the module, each pass runs on all."""
+    through. Where somebody watches whole modules, or one of the passes looks at the module, each pass runs on all."""
 
     def __init__(self, pipeline: Sequential, done: Announce) -> None:
         info = pipeline.info
@@ -33,12 +33,16 @@ class PartByPart(Sequential):
 
     def _transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         single = all(isinstance(child, PrimFuncPass) and not child.info.required for child in self.passes)
-        if is_watched(ctx) or not single:
+        if needs_whole_modules(ctx) or not single:
             return super()._transform(mod, ctx)
         kernels = [(key, function) for key, function in mod.functions.items() if isinstance(function, PrimFunc)]
         updates: dict[GlobalVar, Function | PrimFunc] = {}
-        for start in range(0, len(kernels), _TOGETHER):
-            through = super()._transform(IRModule(dict(kernels[start : start + _TOGETHER])), ctx)
-            updates.update(through.functions)
-            self._done([function for function in through.functions.values() if isinstance(function, PrimFunc)])
+        try:
+            for part, start in enumerate(range(0, len(kernels), _TOGETHER)):
+                RUNNING.part = part
+                through = super()._transform(IRModule(dict(kernels[start : start + _TOGETHER])), ctx)
+                updates.update(through.functions)
+                self._done([function for function in through.functions.values() if isinstance(function, PrimFunc)])
+        finally:
+            RUNNING.part = None
         return mod.with_functions(updates) if updates else mod

@@ -15,6 +15,7 @@ from tilewright.graphir.module import IRModule
 from tilewright.passes import (
     Pass,
     PassContext,
+    PassInstrument,
     PassMemoryInstrument,
     PassTimingInstrument,
     Sequential,
@@ -23,6 +24,9 @@ from tilewright.passes import (
 )
 from tilewright.passes.instruments.memory import resident_bytes
 from tilewright.passes.tables import format_bytes, format_seconds
+from tilewright.passes.tensor import RemoveNoOp, Simplify
+from tilewright.passes.tensor.part_by_part import PartByPart
+from tilewright.tensorir import parse
 
 
 def sleeping(name: str, seconds: float = 0.0, fails: bool = False) -> Pass:
@@ -335,3 +339,45 @@ def test_the_resident_size_is_that_of_the_process() -> None:
     assert after is not None
     assert after - before > 32 * MEGABYTE
     del block
+
+
+def kernels(count: int) -> IRModule:
+    text = "primfunc @k{} (A: Buffer[(4,), float32]) {{ A[0] = float32(1.0) }}"
+    return IRModule({f"k{number}": parse(text.format(number)) for number in range(count)})
+
+
+def in_parts(*instruments: PassInstrument) -> list[int]:
+    """How many kernels were ready at a time, with these instruments."""
+    ready: list[int] = []
+    pipeline = Sequential([Simplify(), RemoveNoOp(), Simplify()], name="kernels")
+    with PassContext(instruments=instruments):
+        PartByPart(pipeline, lambda functions: ready.append(len(functions)))(kernels(9))
+    return ready
+
+
+def test_timing_leaves_it_to_the_build_to_take_kernels_in_parts() -> None:
+    timing = PassTimingInstrument()
+    assert in_parts(timing) == in_parts() == [4, 4, 1]
+    (root,) = timing.spans
+    assert [(child.name, child.attributes["part"]) for child in root.children] == [
+        (name, part) for part in range(3) for name in ("Simplify", "RemoveNoOp", "Simplify")
+    ]
+    assert "part" not in root.attributes
+
+
+def test_an_instrument_that_does_not_say_so_gets_whole_modules() -> None:
+    timing = PassTimingInstrument()
+    assert in_parts(timing, PassMemoryInstrument()) == []
+    assert [child.attributes.get("part") for child in timing.spans[0].children] == [None] * 3
+
+
+def test_the_tree_shows_the_parts_of_a_pass_as_one() -> None:
+    timing = PassTimingInstrument()
+    in_parts(timing)
+    lines = timing.render().splitlines()[2:]
+    assert [line.split()[0] for line in lines] == ["kernels", "Simplify", "RemoveNoOp", "Simplify", "all"]
+    assert [line.split()[-2:] for line in lines[:4]] == [["9", "9"]] * 4
+    assert {total.name: total.runs for total in timing.flat()} == {"kernels": 1, "Simplify": 6, "RemoveNoOp": 3}
+    # Reading it changes nothing.
+    assert timing.render().splitlines()[2:] == lines
+    assert len(timing.spans[0].children) == 9

@@ -1,0 +1,68 @@
+"""What it costs to watch a build: ResNet-50 with the timing instrument, in turns with builds that nobody watches."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from typing import Any
+
+import pytest
+
+import tilewright as tw
+from tilewright.runtime import compile as compiling
+
+pytest.importorskip("onnx")
+from bench.peers.networks import light
+
+ROUNDS = 15
+OVERHEAD_WITHIN = 0.02
+
+
+def build_seconds(module: tw.IRModule, *instruments: tw.passes.PassInstrument) -> float:
+    """The wall time of a build that finds nothing that was compiled before."""
+    compiling._kernels._kernels.clear()
+    compiling._models.clear()
+    gc.collect()
+    start = time.perf_counter()
+    with tw.PassContext(instruments=instruments):
+        tw.build(module, target="llvm")
+    return time.perf_counter() - start
+
+
+def test_timing_overhead(benchmark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``overhead``: the median over the rounds of a watched build's time over that of the build beside it; which of the
+    two comes first changes from round to round."""
+    monkeypatch.setenv("TILEWRIGHT_CACHE", "off")
+    module = tw.from_onnx(light("resnet50").onnx)
+    build_seconds(module)
+    plain: list[float] = []
+    watched: list[float] = []
+
+    def measure_plain() -> None:
+        plain.append(build_seconds(module))
+
+    def turn() -> None:
+        if len(watched) % 2 == 0:
+            measure_plain()
+
+    def measure() -> None:
+        timing = tw.PassTimingInstrument()
+        watched.append(build_seconds(module, timing))
+        assert timing.total() < watched[-1]
+
+    def run() -> None:
+        measure()
+        if len(plain) < len(watched):
+            measure_plain()
+
+    benchmark.pedantic(run, setup=turn, rounds=ROUNDS)
+    ratios = [with_it / without for with_it, without in zip(watched, plain, strict=True)]
+    benchmark.extra_info.update(
+        title="build of ResNet-50 with the timing instrument",
+        threads=tw.Target("llvm").num_threads,
+        median=statistics.median(watched),
+        without=statistics.median(plain),
+        overhead=statistics.median(ratios),
+        goals={"overhead": 1 + OVERHEAD_WITHIN},
+    )
