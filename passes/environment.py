@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 LOG = "TILEWRIGHT_LOG"
 DUMP = "TILEWRIGHT_DUMP"
 VERIFY = "TILEWRIGHT_VERIFY"
+PROFILE = "TILEWRIGHT_PROFILE"
 
 #: What ``TILEWRIGHT_LOG`` may name: a logger ``tilewright.<family>`` of the standard library each, and what it is told.
 FAMILIES = {
@@ -78,9 +79,10 @@ SWITCHES = (
         "pass changed its input, which is slow",
     ),
     Switch(
-        "TILEWRIGHT_PROFILE",
+        PROFILE,
         "profile.json",
-        "profiles the calls of every model that is built, and writes the profiles there as the program ends",
+        "records the calls of every model that is built; when the program ends their profiles are written, as JSON or "
+        "as a trace (`profile.trace.json`); `%p` in the name stands for the number of the process",
     ),
     Switch("TILEWRIGHT_REPORT", "report.html", "writes a page about every model that is built (`tw.report`)"),
     Switch("TILEWRIGHT_CACHE", "off", "keeps no build on disk and looks for none"),
@@ -121,12 +123,6 @@ def session() -> Iterator[None]:
 def is_watched(ctx: PassContext) -> bool:
     """Whether somebody looks at each pass that runs in ``ctx`` now: instruments, a trace, or the environment."""
     return bool(ctx.instruments or RUNNING.watchers) or ctx.trace is not None
-
-
-def needs_whole_modules(ctx: PassContext) -> bool:
-    """Whether somebody who looks at passes in ``ctx`` is not content with parts of modules."""
-    watchers = (*ctx.instruments, *(RUNNING.watchers or ()))
-    return ctx.trace is not None or not all(instrument.in_parts for instrument in watchers)
 
 
 def _watchers() -> tuple[PassInstrument, ...]:

@@ -18,14 +18,13 @@ import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tilewright.passes.environment import PROFILE
 from tilewright.passes.span_report import reports_as_dict, reports_to_chrome_trace
 from tilewright.runtime.compiled import Built
 from tilewright.runtime.profile.measure import WARM_UP, report
 from tilewright.runtime.profile.profile import Profile
 from tilewright.runtime.profile.recording import Recording
 
-#: The environment variable.
-PROFILE = "TILEWRIGHT_PROFILE"
 #: How the name of a file ends that becomes a trace.
 TRACE = ".trace.json"
 
