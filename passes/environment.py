@@ -125,6 +125,12 @@ def is_watched(ctx: PassContext) -> bool:
     return bool(ctx.instruments or RUNNING.watchers) or ctx.trace is not None
 
 
+def needs_whole_modules(ctx: PassContext) -> bool:
+    """Whether somebody who looks at passes in ``ctx`` is not content with parts of modules."""
+    watchers = (*ctx.instruments, *(RUNNING.watchers or ()))
+    return ctx.trace is not None or not all(instrument.in_parts for instrument in watchers)
+
+
 def _watchers() -> tuple[PassInstrument, ...]:
     """The instruments that the environment asks for."""
     folder, verify = os.environ.get(DUMP), os.environ.get(VERIFY)
