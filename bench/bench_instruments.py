@@ -19,25 +19,26 @@ ROUNDS = 15
 OVERHEAD_WITHIN = 0.02
 
 
-def build_seconds(module: tw.IRModule, *instruments: tw.passes.PassInstrument) -> float:
-    """The wall time of a build that finds nothing that was compiled before."""
+def build_seconds(module: tw.IRModule, *instruments: tw.passes.PassInstrument) -> tuple[float, float]:
+    """The time of a build that finds nothing that was compiled before: by the clock, and of all threads' work."""
     compiling._kernels._kernels.clear()
     compiling._models.clear()
     gc.collect()
-    start = time.perf_counter()
+    start, work = time.perf_counter(), time.process_time()
     with tw.PassContext(instruments=instruments):
         tw.build(module, target="llvm")
-    return time.perf_counter() - start
+    return time.perf_counter() - start, time.process_time() - work
 
 
 def test_timing_overhead(benchmark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """``overhead``: the median over the rounds of a watched build's time over that of the build beside it; which of the
-    two comes first changes from round to round."""
+    two comes first changes from round to round. ``overhead_work``: the same of the processor time that they take, which
+    other programs disturb less."""
     monkeypatch.setenv("TILEWRIGHT_CACHE", "off")
     module = tw.from_onnx(light("resnet50").onnx)
     build_seconds(module)
-    plain: list[float] = []
-    watched: list[float] = []
+    plain: list[tuple[float, float]] = []
+    watched: list[tuple[float, float]] = []
 
     def measure_plain() -> None:
         plain.append(build_seconds(module))
@@ -49,7 +50,7 @@ def test_timing_overhead(benchmark: Any, monkeypatch: pytest.MonkeyPatch) -> Non
     def measure() -> None:
         timing = tw.PassTimingInstrument()
         watched.append(build_seconds(module, timing))
-        assert timing.total() < watched[-1]
+        assert timing.total() < watched[-1][0]
 
     def run() -> None:
         measure()
@@ -57,12 +58,14 @@ def test_timing_overhead(benchmark: Any, monkeypatch: pytest.MonkeyPatch) -> Non
             measure_plain()
 
     benchmark.pedantic(run, setup=turn, rounds=ROUNDS)
-    ratios = [with_it / without for with_it, without in zip(watched, plain, strict=True)]
+    ratios = [[a / b for a, b in zip(*pair, strict=True)] for pair in zip(watched, plain, strict=True)]
+    overhead, overhead_work = map(statistics.median, zip(*ratios, strict=True))
     benchmark.extra_info.update(
         title="build of ResNet-50 with the timing instrument",
         threads=tw.Target("llvm").num_threads,
-        median=statistics.median(watched),
-        without=statistics.median(plain),
-        overhead=statistics.median(ratios),
-        goals={"overhead": 1 + OVERHEAD_WITHIN},
+        median=statistics.median(wall for wall, _ in watched),
+        without=statistics.median(wall for wall, _ in plain),
+        overhead=overhead,
+        overhead_work=overhead_work,
+        goals={"overhead": 1 + OVERHEAD_WITHIN, "overhead_work": 1 + OVERHEAD_WITHIN},
     )

@@ -15,6 +15,7 @@ RATIOS = {
     "vs_static": "times the static build",
     "slowdown": "times the median when quiet",
     "overhead": "times the build that nobody watches",
+    "overhead_work": "times its processor time",
     "slowdown_99": "times the median when quiet (99th percentile)",
 }
 
