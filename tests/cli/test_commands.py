@@ -1,0 +1,370 @@
+"""What each command prints and writes, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import click
+import numpy as np
+import pytest
+from click.testing import Result
+
+import tilewright as tw
+from tilewright import passes
+from tilewright.cli.bench import difference, in_turns, ratio
+from tilewright.cli.group import cli
+from tilewright.cli.reference import MARK, reference
+from tilewright.graphir.expr import Call, Function
+from tilewright.graphir.visitor import rewrite
+from tilewright.passes import pipelines
+from tilewright.runtime.artifact import Artifact
+
+Command = Callable[..., Result]
+MODEL = "network.py:network"
+
+
+def test_an_artifact_is_compiled_and_run(command: Command, tmp_path: Path) -> None:
+    found = command("compile", MODEL, "-o", tmp_path / "net.tw", "--mcpu", "x86-64-v2", "--threads", 1)
+    assert found.exit_code == 0, found.output
+    assert found.stdout == ""  # what is written is a file
+    assert Artifact.open(tmp_path / "net.tw").stored.target["mcpu"] == "x86-64-v2"
+    assert command("run", tmp_path / "net.tw", "-d", "batch=2", "-r", 1).exit_code == 0
+
+
+def test_an_artifact_serves_all_sizes(command: Command, tmp_path: Path) -> None:
+    found = command("compile", MODEL, "-o", tmp_path / "net.tw", "--shape", "batch=3")
+    assert found.exit_code == 2 and "all sizes" in " ".join(found.stderr.split())
+
+
+@pytest.mark.parametrize("name", ["compile", "bisect"])
+def test_commands_that_need_a_graph_refuse_an_artifact(command: Command, tmp_path: Path, name: str) -> None:
+    found = command(name, "network.tw", "-o", tmp_path / "out")
+    assert found.exit_code == 2 and f"network.tw is compiled already; {name} needs the graph" in found.stderr
+
+
+def test_an_artifact_is_described(command: Command) -> None:
+    found = command("inspect", "network.tw", "--weights")
+    assert found.exit_code == 0
+    for text in (
+        "all checksums are right",
+        "(x: Tensor[(batch, 12), float32]) -> Tensor[(batch, 4), float32]",
+        "without 1 weights",
+        "runs here    yes",
+        "nn.dense, tanh",
+        "float32",
+    ):
+        assert text in found.stdout, text
+    assert "complete" in command("inspect", "graph.tw").stdout
+
+
+def test_the_description_of_an_artifact_is_data_too(command: Command) -> None:
+    facts = json.loads(command("inspect", "graph.tw", "--json").stdout)
+    model = tw.load("graph.tw")
+    assert facts["signature"] == str(model.signature)
+    assert facts["weight_bytes"] == sum(array.nbytes for array in Artifact.open("graph.tw").images[0].constants)
+    assert facts["features"] == sorted(Artifact.open("graph.tw").features)
+    assert facts["size"] == Path("graph.tw").stat().st_size
+    assert [use["operators"] for use in facts["kernels"]] == [["nn.dense", "tanh"]]
+    assert facts["obstacles"] == []
+
+
+def test_a_profile_is_printed_and_written(command: Command, tmp_path: Path) -> None:
+    files = ["--json", tmp_path / "profile.json", "--trace", tmp_path / "trace.json"]
+    found = command("profile", MODEL, "-d", "batch=2", "-r", 2, *files)
+    assert found.exit_code == 0, found.output
+    assert "dense_tanh" in found.stdout and "of roof" in found.stdout
+    assert json.loads((tmp_path / "profile.json").read_text())["kind"] == "profile"
+    assert json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    alone = command("profile", "graph.tw", "-r", 1, "--json", "-", "--order", "kernel")
+    assert json.loads(alone.stdout)["kind"] == "profile"
+
+
+def test_a_profile_of_an_artifact_without_its_graph_says_how_to_get_one(command: Command) -> None:
+    found = command("profile", "network.tw")
+    assert found.exit_code == 1 and "graph=True" in found.stderr and found.stdout == ""
+
+
+def test_a_report_is_written(command: Command, tmp_path: Path) -> None:
+    found = command("report", MODEL, "-o", tmp_path / "report.html", "-r", 1, "--title", "A network of mine")
+    assert found.exit_code == 0, found.output
+    assert "A network of mine" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+# passes
+
+
+def test_every_pass_is_listed_with_its_level_and_what_it_does(command: Command) -> None:
+    found = json.loads(command("passes", "--json").stdout)
+    assert [each["name"] for each in found] == passes.list_passes()
+    for each in found:
+        assert each["opt_level"] == passes.get_pass(each["name"]).info.opt_level
+        assert len(each["description"]) > 10 and "\n" not in each["description"]
+    lines = command("passes").stdout.splitlines()
+    assert any(line.split()[:2] == ["FuseOps", "1"] for line in lines)
+
+
+def test_one_pass_is_described_with_its_options(command: Command) -> None:
+    shown = command("passes", "UnrollLoop").stdout
+    for text in ("UnrollLoop (level always, tilewright.passes.tensor.unroll_loop)", "tensorir.UnrollLoop.max_unroll"):
+        assert text in shown
+    found = json.loads(command("passes", "UnrollLoop", "--json").stdout)
+    assert found["config"]["tensorir.UnrollLoop"]["max_unroll"]["default"] == 1024
+
+
+def test_options_of_passes_are_listed(command: Command) -> None:
+    assert json.loads(command("passes", "--configs", "--json").stdout) == json.loads(
+        json.dumps(tw.PassContext.list_configs())
+    )
+    assert "tensorir.UnrollLoop.max_unroll" in command("passes", "--configs").stdout
+
+
+def test_an_unknown_pass_suggests_the_nearest(command: Command) -> None:
+    found = command("passes", "FuseOp")
+    assert found.exit_code == 2 and "FuseOps" in found.stderr
+
+
+# bench
+
+
+@pytest.fixture
+def libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands in for other libraries, which need not be installed."""
+    for name in ("torch", "onnxruntime"):
+        library = SimpleNamespace(__name__=name, __version__="9.9+cpu", set_num_threads=lambda _: None)
+        monkeypatch.setitem(sys.modules, name, library)  # type: ignore[arg-type]
+
+
+def test_a_model_is_measured(command: Command) -> None:
+    found = json.loads(command("bench", MODEL, "--shape", "batch=8", "-r", 20, "--json").stdout)
+    (ours,) = found["results"]
+    assert found["sizes"] == {"batch": 8} and ours["calls"] == 20
+    assert 0 < ours["min"] <= ours["median"] <= ours["p99"]
+    assert ours["items_per_second"] == pytest.approx(8 * ours["calls_per_second"])
+    table = command("bench", MODEL, "-r", 3).stdout
+    for text in ("min", "median", "p99", "items/s", f"tilewright {tw.__version__}", "batch=1"):
+        assert text in table
+
+
+@pytest.mark.usefixtures("libraries")
+def test_a_library_is_compared_with_by_time_and_result(command: Command) -> None:
+    found = command("bench", MODEL, "--compare", "torch", "-r", 5, "--json")
+    assert found.exit_code == 0, found.output
+    ours, theirs = json.loads(found.stdout)["results"]
+    assert (theirs["name"], theirs["version"], theirs["calls"]) == ("torch", "9.9", ours["calls"])
+    assert theirs["relative_difference"] < 1e-5 and theirs["times_slower"] > 0
+
+
+@pytest.mark.usefixtures("libraries")
+def test_results_that_differ_end_with_3(command: Command) -> None:
+    found = command("bench", MODEL, "-c", "torch,onnxruntime", "-r", 2)
+    assert found.exit_code == 3
+    assert "the results of onnxruntime differ" in found.stderr and "torch 9.9" in found.stdout
+    assert command("bench", MODEL, "-c", "onnxruntime", "-r", 2, "--tolerance", 10).exit_code == 0
+
+
+@pytest.mark.usefixtures("libraries")
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        ("network.ir", "network.ir is no model that it can read"),
+        ("network.py:function", "network.py has no function function_torch that gives what to call"),
+    ],
+)
+def test_a_model_that_a_library_cannot_run_is_measured_alone_and_ends_with_1(
+    command: Command, model: str, reason: str
+) -> None:
+    found = command("bench", model, "-c", "torch", "-r", 2)
+    assert found.exit_code == 1
+    assert f"torch: not compared: {reason}" in found.stdout and "tilewright" in found.stdout
+
+
+def test_a_library_that_is_not_installed_is_named(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)  # type: ignore[arg-type]
+    found = json.loads(command("bench", MODEL, "-c", "torch", "-r", 2, "--json").stdout)
+    assert found["not_compared"] == {"torch": "the package torch is not installed"}
+    assert command("bench", MODEL, "-c", "tensorflow").exit_code == 2
+
+
+def test_an_onnx_model_is_compared_with_onnxruntime(command: Command, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    onnx = pytest.importorskip("onnx")
+    helper = onnx.helper
+    values = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", 4]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Tanh", ["x"], ["y"])], "test", values[:1], values[1:])
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "net.onnx"
+    )
+    found = command("bench", tmp_path / "net.onnx", "-c", "onnxruntime", "--shape", "x=5,4", "-r", 2, "--json")
+    assert found.exit_code == 0, found.output
+    assert json.loads(found.stdout)["results"][1]["relative_difference"] < 1e-5
+
+
+def test_calls_take_turns_and_every_round_begins_with_another() -> None:
+    called: list[str] = []
+    runs = {name: lambda name=name: called.append(name) for name in "ab"}
+    times = in_turns(runs, 0.0, repeat=4)
+    assert {name: len(found) for name, found in times.items()} == {"a": 4, "b": 4}
+    # Three calls each to see how long one takes; then each measured call has one before it that does not count.
+    assert "".join(called) == "aaabbb" + "aabb" + "bbaa" + "aabb" + "bbaa"
+
+
+def test_ratios_are_medians_over_the_rounds() -> None:
+    ours, theirs = [1.0, 10.0, 2.0], [2.0, 20.0, 100.0]
+    assert ratio(theirs, ours) == statistics.median([2.0, 2.0, 50.0])
+
+
+def test_differences_are_of_the_worst_element() -> None:
+    one = [np.array([1.0, np.nan, np.inf], "f4"), np.array([10], "i8")]
+    assert difference(one, one) == (0.0, 0.0)
+    other = [one[0], np.array([12], "i8")]
+    assert difference(other, one) == (2.0, 0.2)
+    assert difference([np.full(3, np.nan, "f4"), one[1]], one)[1] == np.inf
+    assert difference(one[:1], one) == (np.inf, np.inf)
+
+
+# bisect
+
+
+def broken_graph_pipeline(target: Any) -> passes.Sequential:
+    """The graph passes, with one that is wrong among them: it makes of every tanh a sigmoid."""
+
+    @passes.function_pass(opt_level=1, name="TanhToSigmoid")
+    def wrong(func: Function, mod: tw.IRModule, ctx: tw.PassContext) -> Function:
+        def changed(old: tw.graphir.Expr, new: tw.graphir.Expr) -> tw.graphir.Expr:
+            return tw.graphir.sigmoid(new.args[0]) if isinstance(new, Call) and new.op.name == "tanh" else new
+
+        found = rewrite(func, changed)
+        assert isinstance(found, Function)
+        return found
+
+    return passes.Sequential([passes.get_pass("InferType"), wrong, pipelines.graph_pipeline(target)], name="graph")
+
+
+def test_a_sound_model_is_found_to_be_so(command: Command) -> None:
+    found = command("bisect", MODEL, "-d", "batch=2", "-O", 2)
+    assert found.exit_code == 0, found.output
+    assert "no pass changes the results" in found.stdout and "FuseOps" in found.stdout
+    assert json.loads(command("bisect", MODEL, "-O", 1, "--json").stdout)["found"] is False
+
+
+def test_a_broken_pass_is_named_with_operator_and_element(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(pipelines.STAGES, "optimized", broken_graph_pipeline)
+    found = command("bisect", MODEL, "-O", 2, "-o", tmp_path / "test_wrong.py")
+    assert found.exit_code == 3, found.output
+    for text in ("pass TanhToSigmoid changes", "tanh(", "element", f"reproducer: {tmp_path / 'test_wrong.py'}"):
+        assert text in found.stdout, text
+    assert "def test_" in (tmp_path / "test_wrong.py").read_text()
+    data = json.loads(command("bisect", MODEL, "-O", 2, "--json").stdout)
+    assert (data["pass"], data["found"]) == ("TanhToSigmoid", True) and "tanh" in data["operator"]
+
+
+def test_a_pass_that_fails_is_found_by_leaving_passes_out(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    @passes.module_pass(opt_level=1, name="Failing")
+    def failing(mod: tw.IRModule, ctx: tw.PassContext) -> tw.IRModule:
+        raise RuntimeError("not today")
+
+    def pipeline(target: Any) -> passes.Sequential:
+        return passes.Sequential([pipelines.graph_pipeline(target), failing], name="graph")
+
+    monkeypatch.setitem(pipelines.STAGES, "optimized", pipeline)
+    found = command("bisect", MODEL, "-O", 1)
+    assert found.exit_code == 3, found.output
+    assert "Failing" in found.stdout and "not today" in found.stderr
+
+
+# Processes.
+
+
+def process(*args: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tilewright", *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
+
+
+def test_what_is_piped_has_no_colours_and_progress(models: Path) -> None:
+    found = process("bench", models / "network.tw", "-r", 3)
+    assert found.returncode == 0 and found.stderr == ""
+    assert "\x1b" not in found.stdout and "tilewright" in found.stdout
+    for line in found.stdout.splitlines():
+        assert line == line.rstrip()
+
+
+def test_errors_of_a_process_are_a_line_without_a_traceback(models: Path, tmp_path: Path) -> None:
+    content = bytearray((models / "network.tw").read_bytes())
+    content[len(content) // 2] ^= 1
+    (tmp_path / "net.tw").write_bytes(content)
+    found = process("inspect", tmp_path / "net.tw")
+    assert found.returncode == 1 and found.stdout == ""
+    assert found.stderr.startswith("error: ArtifactError: ") and "Traceback" not in found.stderr
+    assert "Traceback" in process("inspect", "--debug", tmp_path / "net.tw").stderr
+    assert "Traceback" in process("--debug", "inspect", tmp_path / "net.tw").stderr
+
+
+def test_a_command_that_is_interrupted_is_quiet_and_ends_with_130(tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    (tmp_path / "slow.py").write_text(
+        f"import pathlib, time\n\ndef model():\n    pathlib.Path({str(begun)!r}).touch()\n    time.sleep(60)\n"
+    )
+    running = subprocess.Popen(
+        [sys.executable, "-m", "tilewright", "run", str(tmp_path / "slow.py:model")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not begun.exists():
+        assert running.poll() is None
+        time.sleep(0.05)
+    running.send_signal(signal.SIGINT)
+    stdout, stderr = running.communicate(timeout=60)
+    assert running.returncode == 130 and "Traceback" not in stderr and stdout == ""
+
+
+def test_no_colour_is_respected_on_terminals(models: Path) -> None:
+    pty = pytest.importorskip("pty")
+    for variables, coloured in ({}, True), ({"NO_COLOR": "1"}, False):
+        main, side = pty.openpty()
+        environment = {**os.environ, "TERM": "xterm-256color", **variables}
+        subprocess.run(
+            [sys.executable, "-m", "tilewright", "-q", "inspect", str(models / "digests.ir")],
+            stdout=subprocess.DEVNULL,
+            stderr=side,
+            check=False,
+            env=environment,
+        )
+        os.close(side)
+        output = b""
+        try:
+            while piece := os.read(main, 4096):
+                output += piece
+        except OSError:  # how Linux says that the other side is closed
+            pass
+        os.close(main)
+        assert b"error:" in output and (b"\x1b[31m" in output) is coloured
+
+
+# Documents.
+
+
+def test_the_reference_of_the_commands_is_current() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
+    if page.partition(MARK)[2] != reference():
+        pytest.fail("run: python -m tilewright.cli.reference docs/cli.md")
+
+
+@pytest.mark.parametrize("name", sorted(cli.commands))
+def test_every_command_and_option_has_help(command: Command, name: str) -> None:
+    assert command(name, "--help").exit_code == 0
+    assert cli.commands[name].help
+    for parameter in cli.commands[name].params:
+        assert isinstance(parameter, click.Argument) or getattr(parameter, "help", None), parameter.name

@@ -1,0 +1,247 @@
+"""``tilewright bench``: latency and throughput of a model, alone or beside other libraries, in turns."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+import tilewright as tw
+from tilewright.cli.console import DIFFERENT, counting, note, say, say_json, say_table, working
+from tilewright.cli.inputs import Array, flat_results, read_inputs, sizes_in
+from tilewright.cli.models import load_model
+from tilewright.cli.options import BuildOptions, InputOptions, with_build, with_inputs, with_model, with_settings
+from tilewright.cli.peers import PEERS, NotComparableError, Peer, load_peer
+from tilewright.passes.tables import format_seconds
+
+OURS = "tilewright"
+
+#: Calls that take less (seconds) follow one that does not count: another library has just filled the caches.
+_SHORT = 0.05
+#: Rounds at least, and at most.
+_LEAST, _MOST = 10, 100_000
+#: How often a second progress is shown at most.
+_SHOWN_EVERY = 0.2
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """What was measured of one library.
+
+    Attributes:
+        name: of the library.
+        version: of the library.
+        times: seconds of each call, in order; calls of one place in the order of two libraries are neighbours.
+        items: how many a call works on.
+        difference: the greatest difference from our results, and that as a part of the largest of our results.
+    """
+
+    name: str
+    version: str
+    times: Sequence[float]
+    items: int
+    difference: tuple[float, float] | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain data; times in seconds."""
+        mean = statistics.fmean(self.times)
+        found: dict[str, Any] = {
+            "name": self.name,
+            "version": self.version,
+            "min": min(self.times),
+            "median": statistics.median(self.times),
+            "mean": mean,
+            "p99": float(np.percentile(self.times, 99)),
+            "calls": len(self.times),
+            "calls_per_second": 1 / mean,
+            "items_per_second": self.items / mean,
+        }
+        if self.difference is not None:
+            for name, value in zip(("max_difference", "relative_difference"), self.difference, strict=True):
+                found[name] = value if math.isfinite(value) else None
+        return found
+
+
+@click.command()
+@with_model
+@with_inputs
+@click.option("-c", "--compare", metavar="NAMES", help=f"Other libraries, with commas: {', '.join(PEERS)}.")
+@click.option("--seconds", type=click.FloatRange(0), default=3.0, show_default=True, help="To measure for, about.")
+@click.option("-r", "--repeat", type=click.IntRange(1), help="Calls to time, in place of --seconds.")
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(0),
+    default=1e-2,
+    show_default=True,
+    help="Results may differ by so much of the largest one; more is exit code 3.",
+)
+@click.option("--json", "as_json", is_flag=True, help="As JSON; times in seconds.")
+@with_build
+@with_settings
+def bench(
+    model: tuple[Path, str],
+    random_weights: bool,
+    inputs: InputOptions,
+    compare: str | None,
+    seconds: float,
+    repeat: int | None,
+    tolerance: float,
+    as_json: bool,
+    build: BuildOptions,
+) -> None:
+    """Measure latency and throughput of MODEL, alone or beside others.
+
+    Calls of several libraries take turns, and each begins as often as the others. items/s counts the first dimension
+    of the first input.
+
+    For a model FILE.py:NAME, NAME_torch (or NAME_onnxruntime) is a function beside it, without arguments, that gives
+    what to call: a torch.nn.Module, or any function of the inputs in order, as NumPy arrays.
+    """
+    names = _peer_names(compare)
+    found = load_model(model, inputs.shapes, random_weights, inputs.seed)
+    built, building = found.build(build)
+    arrays = read_inputs(found, built.signature, inputs)
+    given = list(arrays.values())
+    threads = built.target.num_threads
+    peers = [Peer(OURS, tw.__version__, lambda: built(*given))]
+    absent: dict[str, str] = {}
+    for name in names:
+        try:
+            with working(f"loading {name}"):
+                peers.append(load_peer(name, found, arrays, threads))
+        except NotComparableError as error:
+            absent[name] = str(error)
+    with working("first calls"):
+        results = {peer.name: _flat(peer.run()) for peer in peers}
+    expected = list(flat_results(built.signature, built(*given)).values())
+    differences = {peer.name: difference(results[peer.name], expected) for peer in peers[1:]}
+    times = in_turns({peer.name: peer.run for peer in peers}, seconds, repeat)
+    first = next(iter(arrays.values()), None)
+    items = first.shape[0] if first is not None and first.ndim else 1
+    measured = [Measured(p.name, p.version, times[p.name], items, differences.get(p.name)) for p in peers]
+    facts: dict[str, Any] = {
+        "model": found.name,
+        "target": str(built.target),
+        "sizes": sizes_in(built.signature, arrays),
+        "compile_seconds": building,
+        "results": [each.as_dict() for each in measured],
+        "not_compared": absent,
+    }
+    for each in measured[1:]:
+        facts["results"][measured.index(each)]["times_slower"] = ratio(each.times, measured[0].times)
+    if as_json:
+        say_json(facts)
+    else:
+        _say(facts)
+    wrong = [name for name, (_, relative) in differences.items() if not relative <= tolerance]
+    for name in wrong:
+        note(f"the results of {name} differ by more than {tolerance:g} of the largest")
+    if wrong:
+        raise SystemExit(DIFFERENT)
+    if absent:
+        raise click.exceptions.Exit(1)
+
+
+def in_turns(runs: Mapping[str, Callable[[], Any]], budget: float, repeat: int | None) -> dict[str, list[float]]:
+    """The seconds that calls take, of each library as many: one call of each in a round, and every round begins with
+    another library.
+
+    Args:
+        budget: seconds to go on for.
+        repeat: the number of rounds in its place.
+    """
+    names = list(runs)
+    once = {name: min(_seconds(run) for _ in range(3)) for name, run in runs.items()}
+    times: dict[str, list[float]] = {name: [] for name in names}
+    per_round = sum(2 * each if len(names) > 1 and each < _SHORT else each for each in once.values())
+    rounds = repeat or max(_LEAST, min(_MOST, int(budget / max(per_round, 1e-9))))
+    shown_at = 0.0
+    with counting("measuring", rounds) as show:
+        for number in range(rounds):
+            turn = number % len(names)
+            for name in names[turn:] + names[:turn]:
+                if len(names) > 1 and once[name] < _SHORT:
+                    runs[name]()
+                times[name].append(_seconds(runs[name]))
+            if time.monotonic() - shown_at > _SHOWN_EVERY:
+                shown_at = time.monotonic()
+                show(number + 1)
+    return times
+
+
+def ratio(theirs: Sequence[float], ours: Sequence[float]) -> float:
+    """How many times longer they take: the median over the rounds, as the machine's speed changes between them."""
+    return statistics.median(a / b for a, b in zip(theirs, ours, strict=True))
+
+
+def difference(found: Sequence[Array], expected: Sequence[Array]) -> tuple[float, float]:
+    """The greatest difference of an element, and the greatest as a part of the largest element of its array; infinite
+    for other shapes."""
+    if [array.shape for array in found] != [array.shape for array in expected]:
+        return float("inf"), float("inf")
+    greatest = relative = 0.0
+    for one, other in zip(found, expected, strict=True):
+        if not other.size:
+            continue
+        a, b = one.astype(np.float64), other.astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            off = float(np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b)).max())
+        off = off if np.isfinite(off) else float("inf")
+        finite = np.abs(b[np.isfinite(b)])
+        largest = float(finite.max()) if finite.size else 0.0
+        greatest, relative = max(greatest, off), max(relative, off / (largest or 1.0))
+    return greatest, relative
+
+
+def _seconds(run: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def _flat(results: Any) -> list[Array]:
+    if isinstance(results, (tuple, list)):
+        return [array for part in results for array in _flat(part)]
+    return [np.asarray(results)]
+
+
+def _peer_names(compare: str | None) -> list[str]:
+    names = [name.strip() for name in (compare or "").split(",") if name.strip()]
+    for name in names:
+        if name not in PEERS:
+            raise click.BadParameter(f"expected {', '.join(PEERS)}; found {name!r}", param_hint="--compare")
+    return list(dict.fromkeys(names))
+
+
+def _say(facts: Mapping[str, Any]) -> None:
+    sizes = ", ".join(f"{name}={size}" for name, size in facts["sizes"].items())
+    say(f"{facts['model']} for {facts['target']}{f', {sizes}' if sizes else ''}")
+    compared = len(facts["results"]) > 1
+    header = ["", "min", "median", "p99", "calls/s", "items/s", "calls"]
+    header += ["times slower", "max difference", "relative"] if compared else []
+    rows = []
+    for each in facts["results"]:
+        name = f"{each['name']} {each['version']}".strip()
+        row = [name, *(format_seconds(each[key]) for key in ("min", "median", "p99"))]
+        row += [f"{each['calls_per_second']:.1f}", f"{each['items_per_second']:.1f}", str(each["calls"])]
+        if compared:
+            differs = "max_difference" in each
+            row += [_cell(each[key], form) if differs else "" for key, form in _COMPARED]
+        rows.append(row)
+    say_table("", header, rows, header[1:])
+    for name, reason in facts["not_compared"].items():
+        say(f"{name}: not compared: {reason}")
+
+
+def _cell(value: float | None, form: str) -> str:
+    return "other" if value is None else f"{value:{form}}"
+
+
+_COMPARED = (("times_slower", ".2f"), ("max_difference", ".3g"), ("relative_difference", ".3g"))

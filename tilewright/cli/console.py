@@ -1,0 +1,151 @@
+"""What the commands print, and how they end.
+
+Colours and progress are for terminals: what is piped is plain text, and ``NO_COLOR`` is respected (by rich).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any
+
+import click
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from tilewright.tensorir.errors import TilewrightError
+
+#: Exit codes: what is refused or fails; wrong use (click's); an answer that scripts ask for is "no"; interrupted.
+REFUSED, WRONG_USE, DIFFERENT, INTERRUPTED = 1, 2, 3, 130
+
+#: No line of what is piped is wrapped.
+_WIDE = 100_000
+
+
+@dataclasses.dataclass
+class Settings:
+    """What holds for all of a command.
+
+    Attributes:
+        debug: show where errors come from.
+        quiet: show no progress.
+    """
+
+    debug: bool = False
+    quiet: bool = False
+
+
+def settings() -> Settings:
+    """Those of the command that runs."""
+    context = click.get_current_context(silent=True)
+    return Settings() if context is None else context.ensure_object(Settings)
+
+
+def console(stderr: bool = False) -> Console:
+    """Standard output, or standard error."""
+    found = Console(stderr=stderr, highlight=False)
+    if not found.is_terminal:
+        found.width = _WIDE
+    return found
+
+
+def say(text: str = "") -> None:
+    """Print a line of the results."""
+    console().print(text, markup=False, soft_wrap=True)
+
+
+def note(text: str) -> None:
+    """Print a line that is no result, unless ``--quiet``."""
+    if not settings().quiet:
+        console(stderr=True).print(text, markup=False, style="dim", soft_wrap=True)
+
+
+def say_json(data: Any) -> None:
+    """Print results as JSON."""
+    click.echo(json.dumps(data, indent=2))
+
+
+def say_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]], numbers: Collection[str] = ()) -> None:
+    """Print a table; the columns ``numbers`` are aligned to the right. Without names in the header there is none."""
+    table = Table(
+        title=title or None,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        show_header=any(header),
+    )
+    for name in header:
+        table.add_column(name, justify="right" if name in numbers else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    where = console()
+    if where.is_terminal:
+        where.print(table)
+        return
+    with where.capture() as printed:
+        where.print(table)
+    click.echo("\n".join(line.rstrip() for line in printed.get().rstrip().split("\n")))
+
+
+@contextlib.contextmanager
+def working(text: str) -> Iterator[None]:
+    """Show that something is going on, and for how long."""
+    with _progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()) as shown:
+        shown.add_task(text, total=None)
+        yield
+
+
+@contextlib.contextmanager
+def counting(text: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """Show how much is done; gives the function that is told of it."""
+    with _progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()) as shown:
+        task = shown.add_task(text, total=total)
+        yield lambda done: shown.update(task, completed=done)
+
+
+def _progress(*columns: Any) -> Progress:
+    where = console(stderr=True)
+    # Four times a second: whoever draws more often takes time from what is measured.
+    return Progress(
+        *columns, console=where, transient=True, refresh_per_second=4, disable=settings().quiet or not where.is_terminal
+    )
+
+
+class Commands(click.Group):
+    """Commands whose errors are a line on standard error, and an exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except KeyboardInterrupt:
+            raise SystemExit(INTERRUPTED) from None
+        except BrokenPipeError:  # whoever read the output has seen enough; click ends quietly
+            raise
+        except Exception as error:
+            if ctx.ensure_object(Settings).debug:
+                raise
+            _show(error)
+            raise SystemExit(REFUSED) from None
+
+
+def _show(error: Exception) -> None:
+    """An error without its traceback."""
+    where = console(stderr=True)
+    where.print("error:", style="red", end=" ")
+    where.print(_message(error), markup=False, soft_wrap=True)
+    if not isinstance(error, (TilewrightError, OSError, ValueError, ImportError)):
+        where.print("(this may be a fault of Tilewright: --debug shows where it comes from)", markup=False, style="dim")
+
+
+def _message(error: Exception) -> str:
+    text = "\n".join([str(error), *getattr(error, "__notes__", ())]).strip()
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,113 @@
+"""The arrays that a model is run on: read from files, the others made up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+import numpy as np
+
+from tilewright.cli.console import say_table
+from tilewright.cli.models import Model
+from tilewright.cli.options import InputOptions
+from tilewright.cli.shapes import Entry, check_names, sizes_of
+from tilewright.graphir.dims import symbol
+from tilewright.runtime.example_inputs import example_array
+from tilewright.runtime.signature import Argument, Signature
+from tilewright.tensorir.errors import InputError
+from tilewright.tensorir.expr import Expr
+
+Array = np.ndarray[Any, Any]
+
+
+def read_inputs(model: Model, signature: Signature, options: InputOptions) -> dict[str, Array]:
+    """An array for each input. What files say of symbolic dimensions holds for the inputs that are made up, which are
+    standard normal numbers, or integers from 0 to 9.
+
+    Raises:
+        click.BadParameter: an input or a dimension is named that the model does not have.
+        InputError, OSError, ValueError: a file holds no arrays, or ``--shape`` does not suit the model.
+    """
+    read = _files(options.files, [argument.name for argument in signature.inputs])
+    symbols = [symbol.name for symbol in signature.symbols]
+    named = sizes_of(options.dims)
+    check_names(named, symbols, "dim", "--dim")
+    check_names(model.narrowed.sizes, symbols, "input or dim", "--shape")
+    known: dict[Expr, int] = {symbol(name): size for name, size in (*model.narrowed.sizes.items(), *named.items())}
+    for argument in signature.inputs:
+        if argument.name in model.narrowed.shapes:
+            known |= _narrowed(argument, model.narrowed.shapes[argument.name])
+        array = read.get(argument.name)
+        if array is not None and array.ndim == argument.type.ndim:
+            pairs = zip(argument.type.shape, array.shape, strict=True)
+            known |= {dim: size for dim, size in pairs if not isinstance(dim, int)}
+    generator = np.random.default_rng(options.seed)
+    return {
+        argument.name: read[argument.name] if argument.name in read else example_array(argument.type, known, generator)
+        for argument in signature.inputs
+    }
+
+
+def sizes_in(signature: Signature, arrays: Mapping[str, Array]) -> dict[str, int]:
+    """The symbolic dimensions that arrays have."""
+    _, sizes = signature.check([arrays[argument.name] for argument in signature.inputs], convert=False)
+    return {symbol.name: size for symbol, size in zip(signature.symbols, sizes, strict=True)}
+
+
+def _files(texts: Sequence[str], names: Sequence[str]) -> dict[str, Array]:
+    """The arrays of the files that ``--input`` names."""
+    found: dict[str, Array] = {}
+    for text in texts:
+        name, equals, path = text.partition("=")
+        if equals and name and path:
+            check_names([name], names, "input", "--input")
+            loaded = np.load(path, allow_pickle=False)
+            if not isinstance(loaded, np.ndarray):
+                raise InputError(f"{path}: expected one array (.npy), found several; give the file without a name")
+            found[name] = loaded
+        elif not equals and text.endswith(".npz"):
+            with np.load(text, allow_pickle=False) as several:
+                check_names(several.files, names, "input", f"--input {text}")
+                found |= {each: several[each] for each in several.files}
+        else:
+            raise click.BadParameter(f"expected NAME=VALUE, found {text!r}", param_hint="--input")
+    return found
+
+
+def _narrowed(argument: Argument, entries: Sequence[Entry]) -> dict[Expr, int]:
+    """The symbolic dimensions that ``--shape`` gives by an input's sizes."""
+    dims = argument.type.shape
+    wanted = ",".join("?" if entry is None else str(entry) for entry in entries)
+    fits = len(dims) == len(entries) and all(
+        not isinstance(entry, int) or not isinstance(dim, int) or dim == entry
+        for dim, entry in zip(dims, entries, strict=True)
+    )
+    if not fits:
+        raise InputError(f"--shape {argument.name}={wanted} does not suit {argument}")
+    return {
+        dim: entry
+        for dim, entry in zip(dims, entries, strict=True)
+        if isinstance(entry, int) and not isinstance(dim, int)
+    }
+
+
+def say_arrays(title: str, arrays: Mapping[str, Array]) -> None:
+    """Print one line for each array: what it is and where its values lie."""
+    header = ("name", "type", "shape", "least", "mean", "greatest")
+    say_table(title, header, [[name, *_described(array)] for name, array in arrays.items()], header[3:])
+
+
+def _described(array: Array) -> list[str]:
+    values = array.astype(np.float64)
+    numbers = [f"{f(values):.6g}" for f in (np.min, np.mean, np.max)] if array.size else ["-"] * 3
+    return [str(array.dtype), str(array.shape), *numbers]
+
+
+def flat_results(signature: Signature, results: Any) -> dict[str, Array]:
+    """The arrays that a call gave, by the names of the results."""
+
+    def flat(value: Any) -> list[Array]:
+        return [array for part in value for array in flat(part)] if isinstance(value, tuple) else [value]
+
+    return dict(zip(signature.result_names, flat(results), strict=True))

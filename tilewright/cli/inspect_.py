@@ -1,0 +1,105 @@
+"""``tilewright inspect``: what an artifact holds, and whether this machine can run it."""
+
+from __future__ import annotations
+
+import collections
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tilewright.cli.console import say, say_json, say_table
+from tilewright.cli.options import with_settings
+from tilewright.passes.tables import format_bytes
+from tilewright.runtime.artifact import FORMAT, Artifact
+
+
+@click.command("inspect")
+@click.argument("artifact", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--weights", is_flag=True, help="List each weight.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@with_settings
+def inspect(artifact: Path, weights: bool, as_json: bool) -> None:
+    """Show what an artifact holds, and whether it runs here.
+
+    All checksums are verified; nothing in the file is run.
+    """
+    found = Artifact.open(artifact)
+    facts = describe(found)
+    if as_json:
+        say_json(facts)
+        return
+    say(f"{artifact} ({format_bytes(found.size, signed=False)}), format {FORMAT}, by Tilewright {found.version}")
+    say("all checksums are right")
+    say()
+    target = facts["target"]
+    rows = [
+        ["signature", facts["signature"]],
+        ["results", ", ".join(facts["results"])],
+        ["target", f"{target['kind']} -mcpu={target['mcpu']} -mtriple={target['mtriple']}"],
+        ["threads", str(target["num_threads"])],
+        ["may use", ", ".join(facts["features"])],
+        ["built with", _settings(facts["settings"])],
+        ["code", format_bytes(facts["code_bytes"], signed=False)],
+        ["weights", f"{len(facts['weights'])}, {format_bytes(facts['weight_bytes'], signed=False)}"],
+        ["arena", ", then ".join(facts["arena"]) + " bytes"],
+        ["graph", facts["graph"]],
+        ["runs here", "yes" if not facts["obstacles"] else "no: " + "; ".join(facts["obstacles"])],
+    ]
+    say_table("", ("", ""), rows)
+    say()
+    say_table("kernels", ("kernel", "calls", "operators"), _kernels(facts["kernels"]), ("calls",))
+    if weights:
+        listed = [[each["dtype"], str(tuple(each["shape"])), str(each["bytes"])] for each in facts["weights"]]
+        say()
+        say_table("weights", ("type", "shape", "bytes"), listed, ("bytes",))
+
+
+def describe(artifact: Artifact) -> dict[str, Any]:
+    """What an artifact holds, as plain data."""
+    stored, images = artifact.stored, artifact.images
+    weights = {id(array): array for image in images for array in image.constants}.values()
+    objects = {id(content): content for image in images for content in image.code.objects}.values()
+    graph = f"without {stored.missing} weights: `ir` and `profile` do not work" if stored.missing else "complete"
+    uses = [use for image in images for use in image.kernels]
+    return {
+        "format": FORMAT,
+        "tilewright": artifact.version,
+        "size": artifact.size,
+        "signature": str(artifact.signature),
+        "inputs": [
+            {"name": argument.name, "dtype": str(argument.type.dtype), "shape": list(map(str, argument.type.shape))}
+            for argument in artifact.signature.inputs
+        ],
+        "results": list(artifact.signature.result_names),
+        "target": {name: stored.target[name] for name in ("kind", "mcpu", "mtriple", "num_threads")},
+        "features": sorted(artifact.features),
+        "settings": dict(stored.settings),
+        "code_bytes": sum(map(len, objects)),
+        "weights": [
+            {"dtype": str(array.dtype), "shape": list(array.shape), "bytes": array.nbytes} for array in weights
+        ],
+        "weight_bytes": sum(array.nbytes for array in weights),
+        "arena": [str(image.arena_bytes) for image in images],
+        "kernels": [{"kernel": use.kernel, "operators": list(map(str, use.origins))} for use in uses],
+        "graph": graph,
+        "obstacles": artifact.obstacles(),
+    }
+
+
+def _settings(settings: dict[str, Any]) -> str:
+    """The settings of a build as the command line writes them."""
+    parts = [f"-O{settings['opt_level']}"]
+    parts += [f"--disable-pass {name}" for name in settings["disabled_pass"]]
+    parts += [f"--require-pass {name}" for name in settings["required_pass"]]
+    parts += [
+        f"--config {key}.{name}={value}" for key, fields in settings["config"].items() for name, value in fields.items()
+    ]
+    return " ".join(parts)
+
+
+def _kernels(uses: list[dict[str, Any]]) -> list[list[str]]:
+    """A line for each kernel, those first that are called first."""
+    counts = collections.Counter(use["kernel"] for use in uses)
+    operators = {use["kernel"]: ", ".join(use["operators"]) for use in reversed(uses)}
+    return [[name, str(count), operators[name]] for name, count in counts.items()]

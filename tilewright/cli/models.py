@@ -1,0 +1,249 @@
+"""What MODEL may be: a name in a file of Python, IR text, an artifact, or an ONNX model.
+
+=================  ===================================================================================
+``net.py:make``    a function without arguments that gives the model, or the model itself: an IRModule,
+                   a function of the graph-level IR, or an Executable
+``net.ir, .txt``   the text of a module, as ``print`` writes it, with its constants
+``net.tw``         an artifact of ``tilewright compile``
+``net.onnx``       an ONNX model, with the package onnx
+=================  ===================================================================================
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import dataclasses
+import importlib.util
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import click
+import numpy as np
+
+import tilewright as tw
+from tilewright.cli.console import working
+from tilewright.cli.options import BuildOptions
+from tilewright.cli.shapes import Narrowed, split_shapes
+from tilewright.graphir.expr import Function
+from tilewright.graphir.types import TensorType
+from tilewright.runtime.example_inputs import example_array
+from tilewright.tensorir.errors import InputError
+
+#: A constant of a text that is only described by its digest.
+_DESCRIBED = re.compile(r'^(const#\d+): Tensor\[\(([\d, ]*)\), (\w+)\] sha256="[0-9a-f]+"', re.MULTILINE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """What MODEL is.
+
+    Attributes:
+        path: the file.
+        name: what it is called in messages.
+        module: the graph; None for a model that is compiled already.
+        executable: the model, if it is compiled already.
+        source: the module of Python that it was found in, if any.
+        narrowed: what ``--shape`` said.
+    """
+
+    path: Path
+    name: str
+    module: tw.IRModule | None
+    executable: tw.Executable | None
+    source: ModuleType | None
+    narrowed: Narrowed
+
+    def graph(self, command: str) -> tw.IRModule:
+        """The graph.
+
+        Raises:
+            click.UsageError: it is compiled already.
+        """
+        if self.module is None:
+            raise click.UsageError(f"{self.name} is compiled already; {command} needs the graph")
+        return self.module
+
+    def build(self, options: BuildOptions) -> tuple[tw.Executable, float]:
+        """The model, compiled, and the seconds that this took.
+
+        Raises:
+            click.UsageError: it is compiled already, and options of a build are given.
+        """
+        if self.executable is not None:
+            given = options.given()
+            if given:
+                raise click.UsageError(f"{self.name} is compiled already: {', '.join(given)} cannot change it")
+            return self.executable, 0.0
+        assert self.module is not None
+        with working("compiling"), options.context():
+            return timed(lambda: tw.build(self.module, target=options.target()))  # type: ignore[arg-type]
+
+
+def timed(function: Callable[[], Any]) -> tuple[Any, float]:
+    """What a function gives, and the seconds that it takes."""
+    start = time.perf_counter()
+    result = function()
+    return result, time.perf_counter() - start
+
+
+def load_model(
+    place: tuple[Path, str], shapes: Sequence[str] = (), random_weights: bool = False, seed: int = 0
+) -> Model:
+    """The model that a command names.
+
+    Args:
+        place: the file and, for one of Python, the name in it.
+        shapes: the values of ``--shape``.
+        random_weights: make up constants that a text only describes.
+        seed: of those.
+
+    Raises:
+        click.UsageError: the file has a suffix that says nothing, or a name is missing.
+        InputError: the file holds no model.
+        TilewrightError: the model is refused.
+    """
+    path, function = place
+    if random_weights and path.suffix not in (".ir", ".txt"):
+        raise click.UsageError(f"--random-weights is for IR text, and {path.name} is none")
+    found: Any
+    source = None
+    with working("loading"):
+        match path.suffix:
+            case ".onnx":
+                return _from_onnx(path, shapes)
+            case ".py":
+                found, source = _from_python(path, function)
+            case ".ir" | ".txt":
+                found = _from_text(path, random_weights, seed)
+            case ".tw":
+                found = tw.load(path)
+            case _:
+                raise click.BadParameter(
+                    f"expected a file that ends in .onnx, .tw, .ir or .txt, or FILE.py:FUNCTION; found {path.name}",
+                    param_hint="MODEL",
+                )
+    name = f"{path.name}:{function}" if function else path.name
+    if isinstance(found, Function):
+        found = tw.IRModule.from_expr(found)
+    executable = found if isinstance(found, tw.Executable) else None
+    names = [argument.name for argument in executable.signature.inputs] if executable else _parameters(found)
+    narrowed = split_shapes(shapes, names)
+    return Model(path, name, None if executable else found, executable, source, narrowed)
+
+
+def _parameters(module: tw.IRModule) -> list[str]:
+    main = module.functions.get(module.get_global_var("main")) if "main" in module else None
+    return [param.name for param in main.params] if isinstance(main, Function) else []
+
+
+def _from_onnx(path: Path, shapes: Sequence[str]) -> Model:
+    narrowed = split_shapes(shapes, _onnx_inputs(path)) if shapes else Narrowed({}, {})
+    module = tw.from_onnx(path, shapes=narrowed.shapes)
+    return Model(path, path.name, module, None, None, Narrowed({}, narrowed.sizes))
+
+
+def _onnx_inputs(path: Path) -> list[str]:
+    """The names of the inputs of an ONNX model."""
+    try:
+        import onnx
+        from google.protobuf.message import DecodeError
+    except ModuleNotFoundError:
+        return []  # from_onnx says what is missing
+    try:
+        graph = onnx.load(path, load_external_data=False).graph
+    except DecodeError:
+        return []  # from_onnx says what is wrong
+    weights = {weight.name for weight in graph.initializer}
+    return [value.name for value in graph.input if value.name not in weights]
+
+
+# Python.
+
+
+def _from_python(path: Path, name: str) -> tuple[Any, ModuleType]:
+    module = _imported(path)
+    found = getattr(module, name, None) if name else None
+    if found is None:
+        offered = ", ".join(f"{path.name}:{each}" for each in _offered(module)) or "nothing"
+        said = f"{path.name} has no {name!r}" if name else f"expected the name of a model in it: {path.name}:FUNCTION"
+        raise click.BadParameter(f"{said}; it offers {offered}", param_hint="MODEL")
+    if callable(found) and not isinstance(found, tw.Executable):
+        with _blamed_on(f"{path.name}:{name}"):
+            found = found()
+    if not isinstance(found, (tw.IRModule, Function, tw.Executable)):
+        raise InputError(
+            f"{path.name}:{name}: expected an IRModule, a graphir.Function or an Executable, or a function without "
+            f"arguments that gives one; found {type(found).__name__}"
+        )
+    return found, module
+
+
+def _imported(path: Path) -> ModuleType:
+    """The file as a module, which finds the files beside it."""
+    name = path.stem if path.stem not in sys.modules else f"{path.stem}_model"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # where dataclasses, among others, look for it
+    sys.path.insert(0, str(path.resolve().parent))
+    with _blamed_on(path.name):
+        spec.loader.exec_module(module)
+    return module
+
+
+@contextlib.contextmanager
+def _blamed_on(what: str) -> Iterator[None]:
+    """An error of a user's code says whose it is."""
+    try:
+        yield
+    except tw.TilewrightError:
+        raise
+    except Exception as error:
+        raise InputError(f"{what} failed: {type(error).__name__}: {error}") from error
+
+
+def _offered(module: ModuleType) -> list[str]:
+    """The names in a module that may be models."""
+    return [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        and (
+            isinstance(value, (tw.IRModule, Function, tw.Executable))
+            or (callable(value) and getattr(value, "__module__", None) == module.__name__)
+        )
+    ]
+
+
+# Text.
+
+
+def _from_text(path: Path, random_weights: bool, seed: int) -> tw.IRModule:
+    text = path.read_text(encoding="utf-8")
+    described = _DESCRIBED.findall(text)
+    if described and not random_weights:
+        raise InputError(
+            f"{path.name} describes {len(described)} weights by digests only, such as {described[0][0]}; write it with "
+            "graphir.to_text(module, constants='inline'), or let --random-weights make them up"
+        )
+    generator = np.random.default_rng(seed)
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    for name, shape, dtype in described:
+        found = TensorType([int(size) for size in shape.split(",") if size.strip()], dtype)
+        values = example_array(found, {}, generator)
+        if found.dtype.is_float:  # so that what many layers compute stays in the range of the type
+            fan_in = max(1, values.size // max(1, len(values)))
+            values = (values.astype(np.float64) / fan_in**0.5).astype(values.dtype)
+        arrays[name] = values
+
+    def inline(found: re.Match[str]) -> str:
+        data = base64.b64encode(arrays[found[1]].tobytes()).decode()
+        return f'{found[1]}: Tensor[({found[2]}), {found[3]}] base64="{data}"'
+
+    return tw.graphir.parse(_DESCRIBED.sub(inline, text))

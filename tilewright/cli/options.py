@@ -1,0 +1,212 @@
+"""The options that several commands have."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import dataclasses
+import functools
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from tilewright.cli.console import Settings
+from tilewright.passes.context import PassContext
+from tilewright.passes.instrument import PassInstrument
+from tilewright.passes.registry import get_pass
+from tilewright.tensorir.errors import ConfigTypeError, UnknownConfigError, UnknownPassError
+from tilewright.tensorir.target import KINDS, Target
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclasses.dataclass(frozen=True)
+class BuildOptions:
+    """How a model is compiled: the options of :func:`with_build`."""
+
+    target_kind: str
+    opt_level: int
+    mcpu: str | None
+    threads: int | None
+    disable_pass: Sequence[str]
+    require_pass: Sequence[str]
+    config: Sequence[str]
+
+    def target(self) -> Target:
+        """What code is generated for."""
+        return Target(self.target_kind, mcpu=self.mcpu, num_threads=self.threads)
+
+    def context(self, instruments: Sequence[PassInstrument] = ()) -> PassContext:
+        """A context with these settings.
+
+        Raises:
+            click.BadParameter: there is no such option of a pass, or it has another type.
+        """
+        config: dict[str, dict[str, Any]] = {}
+        for text in self.config:
+            name, value = pair(text, "--config", "KEY.FIELD=VALUE")
+            key, dot, field = name.rpartition(".")
+            if not dot:
+                raise click.BadParameter(f"expected KEY.FIELD=VALUE, found {text!r}", param_hint="--config")
+            config.setdefault(key, {})[field] = plain_value(value)
+        with wrong_use("--config", UnknownConfigError, ConfigTypeError):
+            return PassContext(self.opt_level, self.require_pass, self.disable_pass, instruments, config)
+
+    @staticmethod
+    def given() -> list[str]:
+        """Those of the options that the command line has."""
+        context = click.get_current_context()
+        names = [field.name for field in dataclasses.fields(BuildOptions)]
+        return [
+            parameter.opts[-1]
+            for parameter in context.command.params
+            if parameter.name in names and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
+        ]
+
+
+@dataclasses.dataclass(frozen=True)
+class InputOptions:
+    """What a model is run on: the options of :func:`with_inputs`."""
+
+    files: Sequence[str]
+    shapes: Sequence[str]
+    dims: Sequence[str]
+    seed: int
+
+
+def pair(text: str, option: str, form: str = "NAME=VALUE") -> tuple[str, str]:
+    """The two sides of ``NAME=VALUE``.
+
+    Raises:
+        click.BadParameter: the text has another form.
+    """
+    name, _, value = text.partition("=")
+    if not (name and value):
+        raise click.BadParameter(f"expected {form}, found {text!r}", param_hint=option)
+    return name, value
+
+
+def plain_value(text: str) -> Any:
+    """A value as JSON or Python write it; else the text itself."""
+    for read in (json.loads, ast.literal_eval):
+        with contextlib.suppress(ValueError, SyntaxError):
+            return read(text)
+    return text
+
+
+@contextlib.contextmanager
+def wrong_use(option: str, *errors: type[Exception]) -> Iterator[None]:
+    """What the library says of a value is an error of the option that has it."""
+    try:
+        yield
+    except errors as error:
+        raise click.BadParameter(str(error), param_hint=option) from error
+
+
+def _known_passes(context: click.Context, parameter: click.Parameter, names: Sequence[str]) -> Sequence[str]:
+    for name in names:
+        with wrong_use(parameter.opts[-1], UnknownPassError):
+            get_pass(name)
+    return names
+
+
+def _model_place(context: click.Context, parameter: click.Parameter, value: str) -> tuple[Path, str]:
+    """A file, or a file of Python and a name in it."""
+    path, colon, function = value.rpartition(":")
+    found = (Path(path), function) if colon and path.endswith(".py") else (Path(value), "")
+    if not found[0].is_file():
+        raise click.BadParameter(f"there is no file {found[0]}")
+    return found
+
+
+_BUILD = [
+    click.option(
+        "-t",
+        "--target",
+        "target_kind",
+        type=click.Choice(KINDS),
+        default="llvm",
+        show_default=True,
+        help="What to generate: machine code, or Python source for numba.",
+    ),
+    click.option(
+        "-O", "--opt-level", type=click.IntRange(0, 3), default=3, show_default=True, help="How much to optimize."
+    ),
+    click.option("--mcpu", metavar="NAME", help="LLVM's name of the processor to compile for [default: this one]."),
+    click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads of parallel loops [default: cores]."),
+    click.option("--disable-pass", multiple=True, metavar="NAME", callback=_known_passes, help="Leave a pass out."),
+    click.option(
+        "--require-pass", multiple=True, metavar="NAME", callback=_known_passes, help="Run a pass at any level."
+    ),
+    click.option("--config", multiple=True, metavar="KEY.FIELD=VALUE", help="An option of a pass."),
+]
+_SHAPES = click.option(
+    "-s",
+    "--shape",
+    "shapes",
+    multiple=True,
+    metavar="NAME=1,3,h,w",
+    help="Sizes of an input ('?': as the model says), or NAME=SIZE of a dimension.",
+)
+_INPUTS = [
+    click.option(
+        "-i", "--input", "files", multiple=True, metavar="[NAME=]FILE", help="An input from .npy, or several from .npz."
+    ),
+    _SHAPES,
+    click.option("-d", "--dim", "dims", multiple=True, metavar="NAME=SIZE", help="A symbolic dimension; 1 without it."),
+    click.option("--seed", type=int, default=0, show_default=True, help="For inputs and weights that are made up."),
+]
+
+
+def with_build(command: F) -> F:
+    """Gives a command the options of a build, as its argument ``build``."""
+    return _gathered(command, "build", BuildOptions, _BUILD)
+
+
+def with_inputs(command: F) -> F:
+    """Gives a command the options for inputs, as its argument ``inputs``."""
+    return _gathered(command, "inputs", InputOptions, _INPUTS)
+
+
+def with_shapes(command: F) -> F:
+    """Gives a command the option ``--shape``, as its argument ``shapes``."""
+    return _SHAPES(command)
+
+
+def with_model(command: F) -> F:
+    """Gives a command its argument ``model`` and ``--random-weights``."""
+    command = click.argument("model", callback=_model_place)(command)
+    return click.option("--random-weights", is_flag=True, help="Make up weights that IR text only has digests of.")(
+        command
+    )
+
+
+def _gathered(command: F, name: str, kind: type[Any], options: Sequence[Callable[[F], F]]) -> F:
+    fields = [field.name for field in dataclasses.fields(kind)]
+
+    @functools.wraps(command)
+    def gathering(*args: Any, **values: Any) -> Any:
+        return command(*args, **{name: kind(**{field: values.pop(field) for field in fields})}, **values)
+
+    found: Any = gathering
+    for option in reversed(options):
+        found = option(found)
+    return found  # type: ignore[no-any-return]
+
+
+def with_settings(command: F) -> F:
+    """Gives a command ``--quiet`` and ``--debug``."""
+
+    def note(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+        if value:
+            setattr(context.find_root().ensure_object(Settings), str(parameter.name), True)
+
+    for name, text in (("quiet", "Show no progress and no notes."), ("debug", "Show where an error comes from.")):
+        command = click.option(f"--{name}", is_flag=True, expose_value=False, is_eager=True, callback=note, help=text)(
+            command
+        )
+    return command

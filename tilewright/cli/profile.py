@@ -1,0 +1,63 @@
+"""``tilewright profile``: what each kernel of a model costs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tilewright.cli.console import note, say, working
+from tilewright.cli.inputs import read_inputs
+from tilewright.cli.models import load_model
+from tilewright.cli.options import BuildOptions, InputOptions, with_build, with_inputs, with_model, with_settings
+from tilewright.runtime.profile.profile import ORDERS
+
+_FILE = click.Path(dir_okay=False, path_type=Path, allow_dash=True)
+
+
+@click.command()
+@with_model
+@with_inputs
+@click.option("-r", "--repeat", type=click.IntRange(1), default=20, show_default=True, help="Calls that count.")
+@click.option(
+    "--order",
+    type=click.Choice(ORDERS),
+    default=ORDERS[0],
+    show_default=True,
+    help="Slowest calls first, as they run, or all calls of a kernel in one line.",
+)
+@click.option("--limit", type=click.IntRange(1), help="Show so many lines at most.")
+@click.option("--json", "json_file", type=_FILE, help="Write all of it as JSON; '-': instead of the table.")
+@click.option("--trace", type=_FILE, help="Write a Chrome trace, for Perfetto.")
+@with_build
+@with_settings
+def profile(
+    model: tuple[Path, str],
+    random_weights: bool,
+    inputs: InputOptions,
+    repeat: int,
+    order: str,
+    limit: int | None,
+    json_file: Path | None,
+    trace: Path | None,
+    build: BuildOptions,
+) -> None:
+    """Measure what each kernel of MODEL costs.
+
+    Beside each stands how far it is from the machine's limits. An artifact has to be compiled with --with-graph.
+    """
+    found = load_model(model, inputs.shapes, random_weights, inputs.seed)
+    built, _ = found.build(build)
+    arrays = read_inputs(found, built.signature, inputs)
+    with working("profiling"):
+        measured = built.profile(*arrays.values(), repeat=repeat)
+    if not any(file is not None and str(file) == "-" for file in (json_file, trace)):
+        say(measured.render(order, limit))
+    for file, text in ((json_file, measured.to_json), (trace, measured.to_chrome_trace)):
+        if file is None:
+            continue
+        if str(file) == "-":
+            click.echo(text())
+        else:
+            file.write_text(text(), encoding="utf-8")
+            note(f"wrote {file}")

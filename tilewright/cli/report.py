@@ -1,0 +1,43 @@
+"""``tilewright report``: one page about a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+import tilewright as tw
+from tilewright.cli.console import note, working
+from tilewright.cli.inputs import read_inputs
+from tilewright.cli.models import load_model
+from tilewright.cli.options import BuildOptions, InputOptions, with_build, with_inputs, with_model, with_settings
+
+
+@click.command()
+@with_model
+@with_inputs
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), required=True, help="The HTML file.")
+@click.option("-r", "--repeat", type=click.IntRange(1), default=20, show_default=True, help="Calls to profile.")
+@click.option("--title", help="Of the page [default: the name of MODEL].")
+@with_build
+@with_settings
+def report(
+    model: tuple[Path, str],
+    random_weights: bool,
+    inputs: InputOptions,
+    output: Path,
+    repeat: int,
+    title: str | None,
+    build: BuildOptions,
+) -> None:
+    """Write a page about MODEL, its passes and kernels.
+
+    It shows what each pass changed, what the kernels cost, and the memory. The file is complete in itself, and needs
+    no network.
+    """
+    found = load_model(model, inputs.shapes, random_weights, inputs.seed)
+    built, _ = found.build(build)
+    arrays = read_inputs(found, built.signature, inputs)
+    with working("writing the report"):
+        tw.report(built, output, arrays, repeat=repeat, title=title or found.name)
+    note(f"wrote {output}")
