@@ -26,7 +26,7 @@ from tilewright.codegen.threads import ensure_threads
 from tilewright.runtime.address import data_address
 from tilewright.runtime.runners import MachineCodeRunner, python_runner
 from tilewright.runtime.steps import Array, Runner
-from tilewright.tensorir.errors import CodegenError
+from tilewright.tensorir.errors import CodegenError, ExecutionError
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.structural import structural_equal, structural_hash
 from tilewright.tensorir.target import Target
@@ -194,15 +194,20 @@ class MachineCode:
         kernels = {each.function.name: ready[each.function] for each in shared if each.function in ready}
         with _threads_starting(functions):
             kernels |= _kernels.kernels([each for each in shared if each.function not in ready], target)
-        addresses = {name: kernel.address for name, kernel in kernels.items()}
+        # What cannot run here is not linked: its addresses mean nothing.
+        addresses = {name: kernel.address if target.is_runnable else 0 for name, kernel in kernels.items()}
         elsewhere = [each.function for each in shared]
         module = llvm_codegen.compile_module(own, target, ("main",), addresses, elsewhere)
         return cls(functions, target, kernels, module)
 
     def runner(self, num_values: int, constants: Sequence[Array]) -> Runner:
+        if not self._target.is_runnable:
+            return _refusing_runner(self._target)
         return MachineCodeRunner(self._module.packed_address("main"), constants, num_values, owner=self)
 
     def profiled_runner(self, main: PrimFunc, num_values: int, constants: Sequence[Array]) -> ProfiledRunner:
+        if not self._target.is_runnable:
+            raise ExecutionError(_not_here(self._target))
         modules = {kernel.module: kernel.module.for_profiling() for kernel in self._kernels.values()}
         addresses = {name: modules[kernel.module].address(kernel.symbol) for name, kernel in self._kernels.items()}
         own = [main if function.name == "main" else function for function in self._own]
@@ -253,11 +258,16 @@ class LoadedCode:
         self._target = target
         self._modules = [CompiledModule.from_object(content, target) for content in others]
         self._symbols = list(code.symbols)
-        addresses = {name: self._modules[place].address(symbol) for name, place, symbol in code.symbols}
+        addresses = {
+            name: self._modules[place].address(symbol) if target.is_runnable else 0
+            for name, place, symbol in code.symbols
+        }
         self._main = CompiledModule.from_object(main, target, addresses)
 
     def runner(self, num_values: int, constants: Sequence[Array]) -> Runner:
         """What runs ``main``, which takes that many values in all, with these constants."""
+        if not self._target.is_runnable:
+            return _refusing_runner(self._target)
         return MachineCodeRunner(self._main.packed_address("main"), constants, num_values, owner=self)
 
     def of(self, functions: Sequence[PrimFunc]) -> Code:
@@ -272,6 +282,22 @@ class LoadedCode:
             for name, place, symbol in self._symbols
         }
         return MachineCode(functions, self._target, kernels, self._main)
+
+
+def _not_here(target: Target) -> str:
+    return (
+        f"code for {target} cannot run on this machine, {Target('llvm').mcpu}; model.export(path) writes it for one "
+        "that can, model.ir('assembly') shows it"
+    )
+
+
+def _refusing_runner(target: Target) -> Runner:
+    """Stands for code of another machine."""
+
+    def run(*_: object) -> None:
+        raise ExecutionError(_not_here(target))
+
+    return run
 
 
 @contextlib.contextmanager
@@ -368,7 +394,7 @@ class Ahead:
     def add(self, functions: Sequence[PrimFunc]) -> None:
         """Compile those of ``functions`` that call no others (those stay together with what they call)."""
         alone = [function for function in functions if not called_names(function.body)]
-        if self._target.kind == "llvm" and self._target.is_runnable and alone:
+        if self._target.kind == "llvm" and alone:
             named = [Named.of(function, self._target) for function in alone]
             self._named.update(zip(alone, named, strict=True))
             self._parts.append((named, self._worker.submit(self._compile, named)))
@@ -402,11 +428,14 @@ def compile_functions(functions: Sequence[PrimFunc], target: Target, ahead: Ahea
     Args:
         ahead: what has compiled some of them already.
 
+    Returns:
+        code that can be read and kept, and run if the target is this machine.
+
     Raises:
-        CodegenError: the target is another machine, whose code can be read but not run here.
+        CodegenError: the target is ``numba``, which compiles for this machine only, on another one.
     """
-    if not target.is_runnable:
-        raise CodegenError(f"code for {target} cannot run on this machine; use codegen.llvm.emit_llvm_ir to read it")
+    if not target.is_runnable and target.kind != "llvm":
+        raise CodegenError(f"{target.kind} compiles for this machine only, found the target {target}")
     named = [Named.of(function, target) if ahead is None else ahead.named(function) for function in functions]
     ready = {} if ahead is None else ahead.kernels()
     key = tuple((each.function.name, each.key) for each in named)

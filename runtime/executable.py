@@ -24,6 +24,8 @@ class Executable:
     function does. Inputs are NumPy arrays or arrays of any library that speaks DLPack. They are never written to;
     views that are not contiguous are copied first. Several threads may call one executable at the same time.
 
+    A model for another machine can be read and exported; calling it is an ExecutionError.
+
     Attributes:
         signature: names and types of the inputs, and the type of the result.
         target: what the code is for.

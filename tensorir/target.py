@@ -54,7 +54,8 @@ class Target:
     Args:
         kind: ``"llvm"`` (machine code) or ``"numba"`` (readable Python source that numba compiles).
         mcpu: LLVM's name of a processor (``"x86-64-v3"``, ``"znver4"``); default: this machine.
-        mtriple: LLVM's target triple; default: this machine's. Code for another triple can be read, not run.
+        mtriple: LLVM's target triple; default: this machine's. Code for another triple can be read and exported, but
+            not run.
         num_threads: threads that parallel loops use at most, however many the process has to run them
             (``codegen.threads.thread_limit``); default: all cores that the process may use, or NUMBA_NUM_THREADS.
 

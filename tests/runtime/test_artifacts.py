@@ -22,6 +22,7 @@ from tilewright import graphir as gi
 from tilewright import passes
 from tilewright.runtime import kept, packed_file
 from tilewright.runtime.artifact import FORMAT, Artifact
+from tilewright.runtime.compile import fresh_caches
 from tilewright.tensorir import target as targets
 from tilewright.tensorir.errors import ArtifactError
 
@@ -374,6 +375,36 @@ def test_a_machine_without_the_instructions_of_an_artifact_refuses_it(
 def test_code_for_a_processor_that_is_named_needs_no_more_than_that_one_has(tmp_path: Path) -> None:
     build(network(), target=tw.Target("llvm", mcpu="x86-64-v2")).export(tmp_path / "net.tw")
     assert "avx" not in Artifact.open(tmp_path / "net.tw").features
+
+
+def test_a_machine_writes_artifacts_for_another_that_has_more_instructions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tw.Target("llvm", mcpu="x86-64-v3")
+    if not target.is_runnable:
+        pytest.skip("this machine does not run code for x86-64-v3")
+    with monkeypatch.context() as patched, fresh_caches():  # this process becomes another machine
+        patched.setattr(targets, "_host_cpu", lambda: ("old", frozenset({"sse2", "sse3"})))
+        model = build(network(), target=target)
+        model.export(tmp_path / "net.tw")
+        with pytest.raises(tw.TilewrightError, match=r"cannot run on this machine, old; model\.export"):
+            model(ROWS)
+        with pytest.raises(ArtifactError, match="lacks: avx"):
+            tw.load(tmp_path / "net.tw")
+    loaded = tw.load(tmp_path / "net.tw")
+    np.testing.assert_allclose(loaded(ROWS)[0], np.tanh(ROWS @ WEIGHT + WEIGHT[0]), atol=1e-5)
+    np.testing.assert_array_equal(loaded(ROWS)[0], build(network(), target=target)(ROWS)[0])
+
+
+def test_an_artifact_for_another_architecture_holds_its_code(tmp_path: Path) -> None:
+    other = {"x86_64": ("aarch64", 183)}.get(tw.Target("llvm").mtriple.split("-")[0], ("x86_64", 62))
+    target = tw.Target("llvm", mtriple=f"{other[0]}-unknown-linux-gnu")
+    build(network(), target=target).export(tmp_path / "net.tw")
+    artifact = Artifact.open(tmp_path / "net.tw")
+    machines = {int.from_bytes(content[18:20], "little") for content in artifact.images[0].code.objects}  # ELF's number
+    assert machines == {other[1]}
+    with pytest.raises(ArtifactError, match=f"its code is for {other[0]}"):
+        tw.load(tmp_path / "net.tw")
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ import tilewright as tw
 from tilewright import graphir as gi
 from tilewright.codegen import llvm as llvm_codegen
 from tilewright.runtime import compile as compiling
-from tilewright.runtime.compile import KernelCache, compile_functions
+from tilewright.runtime.compile import KernelCache
 from tilewright.tensorir import PrimFunc, parse
-from tilewright.tensorir.errors import CodegenError
+from tilewright.tensorir.errors import CodegenError, ExecutionError
 
 
 @pytest.fixture
@@ -92,11 +92,17 @@ def test_equal_kernels_for_two_processors_are_compiled_for_each(compiled: list[s
     assert compiled == ["negative", "main"] * 2
 
 
-def test_target_of_another_machine_is_refused_before_code_is_generated(compiled: list[str]) -> None:
-    target = tw.Target("llvm", mtriple="aarch64-unknown-linux-gnu")
-    with pytest.raises(CodegenError, match=r"aarch64.*cannot run on this machine; use codegen\.llvm\.emit_llvm_ir"):
-        compile_functions([kernel("main", "a[i]")], target)
-    assert compiled == []
+def test_code_for_another_machine_is_generated_but_not_run() -> None:
+    model_for_arm = tw.build(model("negative"), target=tw.Target("llvm", mtriple="aarch64-unknown-linux-gnu"))
+    assert "fneg" in model_for_arm.ir("assembly")
+    for call in (model_for_arm, model_for_arm.profile):
+        with pytest.raises(ExecutionError, match=r"aarch64.*cannot run on this machine.*model\.export\(path\)"):
+            call(VALUES)
+
+
+def test_python_source_is_for_this_machine_only() -> None:
+    with pytest.raises(CodegenError, match="numba compiles for this machine only"):
+        tw.build(model("negative"), target=tw.Target("numba", mtriple="aarch64-unknown-linux-gnu"))
 
 
 @pytest.mark.parametrize("opt_level", [0, 2])

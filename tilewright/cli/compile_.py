@@ -37,7 +37,7 @@ def compile_model(
     """Compile MODEL into an artifact, a file.
 
     It holds machine code and packed weights, and runs without compiling anything. The code is for this processor,
-    unless --mcpu names another one: x86-64-v3 runs on what has AVX2.
+    unless --mcpu names another, which this machine need not be: code for x86-64-v3 runs on what has AVX2.
     """
     found = load_model(model, shapes, random_weights, seed)
     found.graph("compile")
