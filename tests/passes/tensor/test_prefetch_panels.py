@@ -19,6 +19,13 @@ from tilewright.tensorir.target import Target
 TARGET = Target("llvm", mcpu="x86-64-v3", mtriple="x86_64-unknown-linux-gnu", num_threads=1)
 fetch = functools.partial(prefetch_panels, target=TARGET)
 
+
+@pytest.fixture(autouse=True)
+def caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever machine the tests run on, the caches are those of one kind."""
+    monkeypatch.setattr(Target, "cache_bytes", lambda self, level: (32 << 10, 1 << 20, 32 << 20)[level - 1])
+
+
 PANELS = """
 primfunc @f(
   A: Buffer[(4096,), float32], W: Buffer[(65536,), float32], C: Buffer[(2048,), float32]

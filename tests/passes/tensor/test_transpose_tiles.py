@@ -11,6 +11,7 @@ from tilewright import graphir as gi
 from tilewright.codegen.llvm import call_primfunc
 from tilewright.graphir.module import IRModule
 from tilewright.passes.context import PassContext
+from tilewright.passes.pipelines import STAGES
 from tilewright.passes.schedule import ScheduleKernels
 from tilewright.passes.tensor import TransposeTiles
 from tilewright.tensorir import interpret, parse
@@ -147,9 +148,13 @@ def test_pixels_that_take_turns_come_from_blocks_of_channels(channels, size):
 
 
 def test_assembly_of_a_transpose_holds_no_gathers():
-    var = gi.var("x", shape=(64, 64))
-    model = tw.build(IRModule.from_expr(gi.Function([var], gi.transpose(var))), target=Target("llvm", mcpu="x86-64-v4"))
-    text = model.ir("assembly")
+    var, target = gi.var("x", shape=(64, 64)), Target("llvm", mcpu="x86-64-v4")
+    mod = IRModule.from_expr(gi.Function([var], gi.transpose(var)))
+    with target:
+        for pipeline in STAGES.values():
+            mod = pipeline(target)(mod)
+    # Code for a processor that this machine may not have: it is read, and not run.
+    text = codegen.llvm.compile_module(list(mod.functions.values()), target).assembly
     assert "gather" not in text
     assert "vperm" in text or "vunpck" in text
 
