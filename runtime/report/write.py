@@ -11,6 +11,7 @@ from tilewright.graphir.expr import Function
 from tilewright.graphir.module import IRModule
 from tilewright.runtime.assemble import assemble
 from tilewright.runtime.executable import Executable
+from tilewright.runtime.packed_file import replacing
 from tilewright.runtime.report.collect import collect
 from tilewright.runtime.report.page import page
 
@@ -49,7 +50,6 @@ def report(
     executable = model if isinstance(model, Executable) else assemble(model)
     name = title if title is not None else target.stem
     text = page(name, collect(executable, inputs, repeat, name))
-    unfinished = target.with_name(target.name + ".unfinished")
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(target)
+    with replacing(target) as file:
+        file.write(text.encode())
     return target
