@@ -72,8 +72,7 @@ def report(
     threads = min(recording.built.target.num_threads, thread_limit())
     functions = recording.functions
     runs = [[call.runs[number].records for call in recorded] for number in range(len(functions))]
-    totals = [sum(int(records[:, TOTAL].sum()) for records in call) for call in zip(*runs, strict=True)]
-    typical = int(np.argsort(totals)[len(totals) // 2])
+    typical = _typical([np.concatenate(call) for call in zip(*runs, strict=True)])
     taken = [run.sizes for run in recorded[typical].runs]
     known = [call_facts(function.lowered, sizes) for function, sizes in zip(functions, taken, strict=True)]
     roofs = Roofs(threads, [fact.dtype for found in known for fact in found], again)
@@ -116,6 +115,16 @@ def report(
             **(facts or {}),
         },
     )
+
+
+def _typical(runs: Sequence[Records]) -> int:
+    """The number of the run whose time is the median of those that call what is usually called."""
+    called = np.array([records[:, RUNS] > 0 for records in runs])
+    usual = np.median(called, axis=0) > 0.5
+    alike = np.flatnonzero((called == usual).all(axis=1))
+    numbers = alike if len(alike) else np.arange(len(runs))
+    totals = [int(runs[number][:, TOTAL].sum()) for number in numbers]
+    return int(numbers[np.argsort(totals)[len(totals) // 2]])
 
 
 def _span(call: CallProfile, record: Records) -> list[Span]:

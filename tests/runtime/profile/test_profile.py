@@ -14,8 +14,13 @@ from profiled_models import choosing, looping, perceptron
 
 import tilewright as tw
 from tilewright import graphir as gi
+from tilewright.passes.tensor.profile_calls import ProfileCalls
+from tilewright.runtime.profile import recording
+from tilewright.runtime.profile.measure import report
 from tilewright.runtime.profile.profile import Profile
+from tilewright.runtime.profile.recording import Recording
 from tilewright.tensorir.errors import InputError
+from tilewright.tensorir.profiling import RUNS, TOTAL
 
 SCHEMA = json.loads((Path(__file__).parents[3] / "docs" / "spans.schema.json").read_text(encoding="utf-8"))
 ROWS = 24
@@ -179,6 +184,49 @@ def test_several_threads_profile_one_model_at_once() -> None:
         rows = profile.facts["sizes"]["batch"]
         assert profile.calls[0].operations == rows * 32 * (2 * 64 + 1)
         assert profile.repeat == 10
+
+
+def test_two_threads_may_prepare_a_profile_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first leaves the target while the second is inside."""
+    model, turns, errors = built(perceptron()), [0, 1], list[BaseException]()
+    second_inside, first_done = threading.Event(), threading.Event()
+
+    class Waiting:
+        def __call__(self, mod: tw.IRModule) -> tw.IRModule:
+            if turns.pop(0) == 0:
+                threads[1].start()
+                second_inside.wait(60)
+            else:
+                second_inside.set()
+                first_done.wait(60)
+            return ProfileCalls()(mod)
+
+    def run() -> None:
+        try:
+            Recording(model._built)
+        except BaseException as error:
+            errors.append(error)
+        first_done.set()
+
+    monkeypatch.setattr(recording, "ProfileCalls", Waiting)
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    threads[0].start()
+    for thread in threads:
+        thread.join()
+    assert not errors, errors[0]
+
+
+def test_the_timeline_is_that_of_a_run_that_does_the_usual() -> None:
+    recorded = Recording(built(looping())._built)
+    for taken, nanoseconds in ((True, 1000), (False, 10**6), (True, 10**9)):
+        recorded([np.ones((5, 16), "f4"), np.array(taken)], (5,))
+        records = recorded.calls[5,][-1].runs[0].records
+        records[:, TOTAL] = np.where(records[:, RUNS] > 0, nanoseconds, 0)
+    found = report(recorded, recorded.calls[5,])
+    usual = {origin.operator for call in found.calls for origin in call.origins}
+    assert "nn.softmax" in usual and "cumsum" not in usual  # in two runs of three
+    assert [span.attributes["number"] for span in found.spans[0].children] == [call.number for call in found.calls]
+    assert all(0 <= span.start <= (found.spans[0].duration or 0) for span in found.spans[0].children)
 
 
 def test_a_model_without_kernels_has_an_empty_profile(kind: str) -> None:
