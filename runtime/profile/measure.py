@@ -121,10 +121,9 @@ def _typical(runs: Sequence[Records]) -> int:
     """The number of the run whose time is the median of those that call what is usually called."""
     called = np.array([records[:, RUNS] > 0 for records in runs])
     usual = np.median(called, axis=0) > 0.5
-    alike = np.flatnonzero((called == usual).all(axis=1))
-    numbers = alike if len(alike) else np.arange(len(runs))
-    totals = [int(runs[number][:, TOTAL].sum()) for number in numbers]
-    return int(numbers[np.argsort(totals)[len(totals) // 2]])
+    alike = [number for number, row in enumerate(called) if (row == usual).all()]
+    by_time = sorted(alike or range(len(runs)), key=lambda number: int(runs[number][:, TOTAL].sum()))
+    return by_time[len(by_time) // 2]
 
 
 def _span(call: CallProfile, record: Records) -> list[Span]:
