@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
+import re
+import shlex
 import signal
 import statistics
 import subprocess
@@ -356,8 +359,38 @@ def test_no_colour_is_respected_on_terminals(models: Path) -> None:
 # Documents.
 
 
+PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
+
+
+def test_the_examples_of_the_document_run_as_they_stand(
+    command: Command, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    onnx = pytest.importorskip("onnx")
+    (tmp_path / "network.py").write_text((models / "network.py").read_text() + "\nmake = network\n")
+    np.save(tmp_path / "photos.npy", np.ones((8, 3, 4, 4), "f4"))
+    helper = onnx.helper
+    image, scores = (
+        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+        for name, shape in (("image", ["batch", 3, "h", "w"]), ("scores", ["batch", 3, 1, 1]))
+    )
+    graph = helper.make_graph([helper.make_node("GlobalAveragePool", ["image"], ["scores"])], "test", [image], [scores])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(proto, tmp_path / "classifier.onnx")
+    monkeypatch.chdir(tmp_path)
+    examples = re.findall(r"^tilewright (.*)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert {example.split()[0] for example in examples} == set(cli.commands)
+    for example in examples:
+        if "onnxruntime" in example and importlib.util.find_spec("onnxruntime") is None:
+            continue
+        short = ["--seconds", "0"] if example.startswith("bench") else []
+        found = command(*shlex.split(example), *short)
+        assert found.exit_code == 0, (example, found.output)
+    for written in ("results.npz", "classifier.tw", "trace.json", "report.html"):
+        assert (tmp_path / written).exists()
+
+
 def test_the_reference_of_the_commands_is_current() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8")
     if page.partition(MARK)[2] != reference():
         pytest.fail("run: python -m tilewright.cli.reference docs/cli.md")
 

@@ -21,8 +21,8 @@ from tilewright.graphir.frontend.onnx import registry as converters
 from tilewright.passes import config, registry
 
 ROOT = Path(__file__).parents[2]
-#: Tables that programs write; they hold no code.
-TABLES = {"onnx.md", "operators.md", "performance.md"}
+#: Tables that programs write, which hold no code, and the commands, which tests/cli runs.
+TABLES = {"cli.md", "onnx.md", "operators.md", "performance.md"}
 PAGES = [
     "README.md",
     *[f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in TABLES],
