@@ -324,6 +324,8 @@ def test_a_command_that_is_interrupted_is_quiet_and_ends_with_130(tmp_path: Path
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # Where the tests run in the background of a script, Ctrl-C is ignored, and so it would be by what they start.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     while not begun.exists():
         assert running.poll() is None

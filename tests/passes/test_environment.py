@@ -19,6 +19,7 @@ from tilewright.passes.environment import FAMILIES, SWITCHES, configure_logging,
 from tilewright.passes.graph import FuseOps
 from tilewright.runtime import compile as compiling
 from tilewright.runtime import kept
+from tilewright.runtime.disk_cache import DiskCache
 from tilewright.tensorir.errors import SettingError, VerifyError
 from tilewright.tensorir.stmt import PrimFunc
 
@@ -189,8 +190,9 @@ def test_a_kept_build_is_found_with_logs_on_and_said_to_be(
     monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(kept, "source_version", lambda: "a version")
     tw.build(model)
-    for cache in kept._caches.values():
-        cache.wait()  # type: ignore[union-attr]
+    folder = kept.open_cache(PassContext())
+    assert isinstance(folder, DiskCache)
+    folder.wait()
     monkeypatch.setenv("TILEWRIGHT_LOG", "cache,passes")
     tw.build(model)
     err = capsys.readouterr().err
