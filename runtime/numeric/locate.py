@@ -31,7 +31,7 @@ from tilewright.runtime.numeric.evaluate import (
     random_inputs,
 )
 from tilewright.runtime.numeric.failure import Failure
-from tilewright.runtime.numeric.minimize import Minimized, MinimizeError, minimize_values, named_inputs
+from tilewright.runtime.numeric.minimize import Minimized, minimize_values, named_inputs
 from tilewright.runtime.numeric.program import Step
 from tilewright.runtime.numeric.reference import make_reference
 from tilewright.runtime.numeric.replay import Problem, Replay, same_kind
@@ -116,9 +116,11 @@ def locate(suspect: Suspect, replay: Replay, make_smaller: bool = True) -> tuple
         if suspect.wrong:
             note = f"no smaller graph is looked for: passes before it are wrong too ({', '.join(suspect.wrong)})"
         return dataclasses.replace(found, note=note), None
-    smaller = _smaller(suspect, replay, None if step is None else step[0])
+    reasons: list[str] = []
+    smaller = _smaller(suspect, replay, None if step is None else step[0], reasons)
     if smaller is None:
         note = "the failure does not show again where the passes run a second time"
+        note = "; ".join([note, *dict.fromkeys(reasons)])
         return dataclasses.replace(found, note=note), None
     whole, small, passes = smaller
     found = _named(found, small, whole, passes, replay)
@@ -206,9 +208,10 @@ def other_culprit(shown: Shown, replay: Replay) -> str | None:
 
 
 def _smaller(
-    suspect: Suspect, replay: Replay, kernel: Step | None
+    suspect: Suspect, replay: Replay, kernel: Step | None, reasons: list[str]
 ) -> tuple[IRModule, Minimized, tuple[Pass, ...]] | None:
-    """The smallest graph that shows the failure, with the graph that it was part of and the passes that it needs."""
+    """The smallest graph that shows the failure, with the graph that it was part of and the passes that it needs. To
+    ``reasons`` is added what stood in the way of one that was looked for."""
     assert suspect.step is not None
     attempts: list[tuple[IRModule, tuple[Pass, ...]]] = []
     if suspect.flat is not None:
@@ -226,16 +229,15 @@ def _smaller(
             part, values, origin = around
             try:
                 small = minimize_values(part, question, values, suspect.inputs.sizes, shapes=False)
-            except Exception:  # the part alone does not show it, or does not run: the whole graph is left
-                pass
+            except Exception as error:  # the part alone does not show it, or does not run: the whole graph is left
+                reasons.append(f"{type(error).__name__}: {error}")
             else:
                 composed = {new: origin.get(old, old) for new, old in small.origin.items()}
                 return whole, dataclasses.replace(small, origin=composed), passes
         try:
             small = minimize_values(whole, question, suspect.inputs.values, suspect.inputs.sizes, shapes=False)
-        except MinimizeError:
-            continue
-        except Exception:  # a pass does not take the module a second time
+        except Exception as error:  # it does not show again, or a pass does not take the module a second time
+            reasons.append(f"{type(error).__name__}: {error}")
             continue
         return small.whole, small, passes
     return None

@@ -447,3 +447,21 @@ def test_arguments_are_checked() -> None:
     for arguments in ({"reference": "float16"}, {"every": 0}, {"on_failure": "ignore"}, {"engine": "gpu"}):
         with pytest.raises(ValueError, match=next(iter(arguments))):
             tw.NumericCheck(**arguments)  # type: ignore[arg-type]
+
+
+def test_a_pass_that_does_not_run_twice_is_reported_with_its_reason() -> None:
+    runs = []
+
+    @function_pass(opt_level=0, name="Once")
+    def once(func: gi.Function, mod: tw.IRModule, ctx: PassContext) -> gi.Function:
+        runs.append(func)
+        if len(runs) > 1:
+            raise RuntimeError("the table was used up")
+        return func.with_body(gi.exp(func.body))
+
+    x = gi.var("x", shape=(4,))
+    check = tw.NumericCheck(folder=None)
+    with pytest.raises(NumericError) as caught, PassContext(instruments=[check]):
+        once(tw.IRModule.from_expr(gi.Function([x], gi.tanh(x))))
+    assert caught.value.failure.minimized is None
+    assert "the table was used up" in caught.value.failure.note
