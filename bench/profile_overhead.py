@@ -1,15 +1,18 @@
 """What the run-time profile costs a model of small kernels, and what it costs a model that nobody profiles.
 
-    python bench/profile_overhead.py [--rounds 300] [--threads 1 2]
+    python bench/profile_overhead.py [--builds 9] [--rounds 12] [--threads 1 2]
 
-A chain of matrix products of about ten microseconds each is called as it is, as it is once more (the noise: a second
-build of it, after profiles were made), and with the clock in it, right after one another. What is reported is the
-median over the rounds of the ratio within a round, with the time of a kernel and what the clock takes for each.
+A chain of matrix products of about ten microseconds each is called as it is, with the clock in it, and as it is once
+more (the noise), each some times in a row and with memory of its own. The mean time of a block is compared with that of
+its round's first; the median over the rounds says how much longer the clock makes a call. Where values and code happen
+to lie moves that by some percent either way: reported is the median over several builds, with the least and the
+greatest, the time of a kernel, and what the clock takes for each.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import statistics
 import time
 from collections.abc import Callable
@@ -19,10 +22,13 @@ import numpy as np
 import tilewright as tw
 from tilewright import graphir as gi
 from tilewright.runtime.profile.recording import Recording
+from tilewright.runtime.steps import Array
 
 LAYERS = 40
 #: Columns of each product, a thread each; rows are as many as make about ten microseconds.
 WIDTH, ROWS = 80, 64
+#: How many calls in a row are measured, and how many go before them.
+BLOCK, WARM_UP = 25, 4
 
 
 def chain(rows: int) -> tw.IRModule:
@@ -36,48 +42,59 @@ def chain(rows: int) -> tw.IRModule:
 
 
 def seconds(run: Callable[[], object]) -> float:
-    """What a call takes."""
+    """What a call takes: one in a block, as a program makes them that does the same all the time."""
+    for _ in range(WARM_UP):
+        run()
     start = time.perf_counter()
-    run()
-    return time.perf_counter() - start
+    for _ in range(BLOCK):
+        run()
+    return (time.perf_counter() - start) / BLOCK
 
 
-def measure(threads: int, rounds: int) -> str:
-    """A line of the table for that many threads."""
-    mod, target = chain(ROWS * threads), tw.Target("llvm", num_threads=threads)
-    x = np.random.default_rng(1).standard_normal((ROWS * threads, WIDTH)).astype("f4")
-    plain = tw.build(mod, target)
-    kernel = statistics.median(call.median for call in plain.profile(x, repeat=50).calls)
-    other = tw.build(mod, target)
-    recording = Recording(other._built)
-    step, second = plain._built.step(), other._built.step()  # what a call runs, behind the checks of its inputs
-    runs: list[Callable[[], object]] = [lambda: step([x], ()), lambda: recording([x], ()), lambda: second([x], ())]
+def ratios(model: tw.Executable, x: Array, rounds: int) -> tuple[float, float, float]:
+    """The seconds of a call of a model, and what part of it a call with the clock takes, and another one without."""
+    recording = Recording(model._built)
+    steps = [model._built.step() for _ in range(2)]  # what a call runs, behind the checks of its inputs
+    runs: list[Callable[[], object]] = [*(functools.partial(step, [x], ()) for step in steps)]
+    runs.append(lambda: recording([x], ()))
     times: list[list[float]] = []
     for number in range(rounds):
         took = [0.0] * len(runs)
-        for turn in range(len(runs)):  # whoever comes first in a round meets colder caches than the others
+        for turn in range(len(runs)):
             place = (number + turn) % len(runs)
             took[place] = seconds(runs[place])
         times.append(took)
-    recording.forget()
-    call = statistics.median(took[0] for took in times)
-    ratio, noise = (statistics.median(took[place] / took[0] for took in times) for place in (1, 2))
-    each = (ratio - 1) * call / LAYERS * 1e9
+    again, profiled = (statistics.median(took[place] / took[0] for took in times) for place in (1, 2))
+    return statistics.median(took[0] for took in times), profiled, again
+
+
+def measure(threads: int, builds: int, rounds: int) -> str:
+    """A line of the table for that many threads."""
+    mod, target = chain(ROWS * threads), tw.Target("llvm", num_threads=threads)
+    x = np.random.default_rng(1).standard_normal((ROWS * threads, WIDTH)).astype("f4")
+    models = [tw.build(mod, target) for _ in range(builds)]
+    kernel = statistics.median(call.median for model in models for call in model.profile(x, repeat=20).calls)
+    found = [ratios(model, x, rounds) for model in models]
+    call, profiled, again = (statistics.median(column) for column in zip(*found, strict=True))
+    each = (profiled - 1) * call / LAYERS * 1e9
+    spread = [f"{100 * (bound([row[place] for row in found]) - 1):+.1f}" for place in (1, 2) for bound in (min, max)]
     return (
-        f"{threads:7}  {kernel * 1e6:8.1f} us  {call * 1e6:8.1f} us  {100 * (ratio - 1):+10.2f} %  {each:8.0f} ns  "
-        f"{100 * (noise - 1):+9.2f} %"
+        f"{threads:7}  {kernel * 1e6:6.1f} us  {call * 1e6:6.1f} us  "
+        f"{100 * (profiled - 1):+6.2f} % ({spread[0]} to {spread[1]})  {each:6.0f} ns  "
+        f"{100 * (again - 1):+6.2f} % ({spread[2]} to {spread[3]})"
     )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=300)
+    parser.add_argument("--builds", type=int, default=9)
+    parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--threads", type=int, nargs="*", default=[1, 2])
     options = parser.parse_args()
-    print(f"{LAYERS} kernels, {options.rounds} rounds\n")
-    print("threads       kernel         call  with profile   a kernel  without it")
+    print(f"{LAYERS} kernels, {options.builds} builds with {options.rounds} rounds each: median (least to greatest)\n")
+    print("threads     kernel       call  with profile              a kernel  once more")
     for threads in options.threads:
-        print(measure(threads, options.rounds), flush=True)
+        print(measure(threads, options.builds, options.rounds), flush=True)
 
 
 if __name__ == "__main__":

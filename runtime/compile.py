@@ -21,6 +21,7 @@ from typing import Any, Protocol
 from tilewright.codegen import llvm as llvm_codegen
 from tilewright.codegen import numba_ as numba_codegen
 from tilewright.codegen.analysis import called_names, has_parallel_loop
+from tilewright.codegen.llvm import team
 from tilewright.codegen.llvm.compile import CompiledModule
 from tilewright.codegen.threads import ensure_threads
 from tilewright.runtime.address import data_address
@@ -62,6 +63,9 @@ class Code(Protocol):
     def profiled_runner(self, main: PrimFunc, num_values: int, constants: Sequence[Array]) -> ProfiledRunner:
         """The same with ``main`` as the pass ``ProfileCalls`` makes it, which takes one value more,
         between arena and sizes."""
+
+    def seconds_per_tick(self) -> float:
+        """How long a tick of the records is that profiled code writes."""
 
     def vector_bits(self, kernel: str, of_loops: int) -> int:
         """The width of the vectors that a kernel uses, whose loops are written for vectors of ``of_loops`` bits; 0 if
@@ -236,6 +240,9 @@ class MachineCode:
         ]
         return ObjectCode([module.object_bytes for module in (*places, self._module)], symbols)
 
+    def seconds_per_tick(self) -> float:
+        return team.seconds_per_tick()
+
     def vector_bits(self, kernel: str, of_loops: int) -> int:
         return min(of_loops, self._target.vector_bits)  # what is wider takes several instructions
 
@@ -339,6 +346,9 @@ class PythonCode:
             entry(inputs, outputs, arena, arena_bytes, (records, *sizes))  # type: ignore[arg-type]  # before the sizes
 
         return run
+
+    def seconds_per_tick(self) -> float:
+        return 1e-9  # of Python's clock
 
     def vector_bits(self, kernel: str, of_loops: int) -> int:
         return self._module.vector_bits(kernel)

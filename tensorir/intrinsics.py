@@ -203,6 +203,6 @@ _define("dot", 3, "any", _dot, misfit=_dot_misfit)
 _define("address_of", 1, "any", None, result="handle")  # of a BufferLoad
 _define("prefetch", 1, "any", None, result="void", pure=False)  # of a BufferLoad
 
-# The clock: of the address of a record (:mod:`.profiling`). Nothing that is computed depends on it.
+# The clock: of the address of a record and its stride (:mod:`.profiling`). Nothing that is computed depends on it.
 for _name in PROFILE_INTRINSICS:
-    _define(_name, 1, "any", None, result="void", pure=False)
+    _define(_name, 2, "any", None, result="void", pure=False)

@@ -329,8 +329,12 @@ class _Verifier:
                 self.problem(f"{call.name}: expected an element of a buffer", call)
             elif call.name == "prefetch":
                 hints.add(call.args[0])
-        elif call.name in PROFILE_INTRINSICS and call.args[0].dtype.kind != "handle":
-            self.problem(f"{call.name}: expected an address, found {call.args[0].dtype!s}", call)
+        elif call.name in PROFILE_INTRINSICS:
+            record, stride = (arg.dtype for arg in call.args)
+            if record.kind != "handle":
+                self.problem(f"{call.name}: expected an address, found {record!s}", call)
+            if not stride.is_integer or stride.lanes != 1:
+                self.problem(f"{call.name}: expected an integer as the stride, found {stride!s}", call)
         elif call.name == "reinterpret":
             source = call.args[0].dtype
             if source.bits * source.lanes != call.dtype.bits * call.dtype.lanes:

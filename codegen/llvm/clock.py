@@ -1,17 +1,25 @@
 """What a profiled model calls to read the clock: LLVM IR that is linked with the functions of teams.
 
-A record is described in :mod:`tilewright.tensorir.profiling`.
+A record is described in :mod:`tilewright.tensorir.profiling`. The clock is the processor's time stamp counter where the
+operating system itself tells the time by it, else the system's: between kernels that leave nothing in the caches, a
+call of ``clock_gettime``, whose code and data must be fetched anew, takes several times as long as the instruction.
 """
 
 from __future__ import annotations
 
 import ctypes
+import platform
 import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
 
 from tilewright.tensorir.profiling import BUSY, END, PROFILE_INTRINSICS, RUNS, TOTAL
 
-#: ``void f(ptr team, ptr record)``: a kernel's call begins, or ends.
+#: ``void f(ptr team, ptr record, i64 stride)``: a kernel's call begins, or ends.
 PROFILE_FUNCTIONS = {name: f"tilewright_{name}" for name in PROFILE_INTRINSICS}
+#: ``i64 f()``: the ticks now.
+TICKS = "tilewright_ticks"
 #: The name under which the operating system's clock is linked.
 CLOCK = "tilewright_clock"
 
@@ -19,18 +27,35 @@ CLOCK = "tilewright_clock"
 BEGIN_WORK = "  %start = call i64 @now()\n"
 
 
-def end_work(busy: int) -> str:
-    """After the last item, before they are reported as finished: ``main`` reads the sums then. ``busy`` is the place in
-    the memory of a team that says where the sums are."""
+def end_work(busy: int, stride: int) -> str:
+    """After the last item, before they are reported as finished: ``main`` may end then. ``busy`` and ``stride`` are the
+    places in the memory of a team that say where the first thread's sum is, and how far from there the next one's."""
     return f"""\
   %stop = call i64 @now()
   %took = sub i64 %stop, %start
   %busy.place = getelementptr i8, ptr %team, i64 {busy}
   %busy = load ptr, ptr %busy.place, align 8
-  %worked.place = getelementptr i64, ptr %busy, i64 %me
-  %sum = atomicrmw add ptr %worked.place, i64 %took monotonic, align 8
+  %stride.place = getelementptr i8, ptr %team, i64 {stride}
+  %stride = load i64, ptr %stride.place, align 8
+  %mine.offset = mul i64 %me, %stride
+  %worked.place = getelementptr i64, ptr %busy, i64 %mine.offset
+  %sum = load i64, ptr %worked.place, align 8
+  %sum.more = add i64 %sum, %took
+  store i64 %sum.more, ptr %worked.place, align 8
 """
 
+
+# The fence: of the clock's reading, nothing that stands before is still to be done.
+_COUNTER = """
+declare void @llvm.x86.sse2.lfence()
+declare i64 @llvm.readcyclecounter()
+
+define internal i64 @now() nounwind alwaysinline {
+  call void @llvm.x86.sse2.lfence()
+  %time = call i64 @llvm.readcyclecounter()
+  ret i64 %time
+}
+"""
 
 _POSIX = f"""
 declare i32 @{CLOCK}(i32, ptr)
@@ -60,17 +85,41 @@ define internal i64 @now() nounwind {{
 }}
 """
 
+#: What Linux tells the time by.
+_CLOCK_SOURCE = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
 
-def functions(busy: int) -> str:
-    """``PROFILE_FUNCTIONS``, and ``i64 @now()``, in nanoseconds."""
-    return f"""{_WINDOWS if sys.platform == "win32" else _POSIX}
-define void @{PROFILE_FUNCTIONS["profile_begin"]}(ptr %team, ptr %record) nounwind {{
+
+def uses_counter() -> bool:
+    """Whether the clock is the time stamp counter: Linux has found that it is the same on all cores, has one frequency
+    and never stops, or would not tell the time by it."""
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return False
+    try:
+        return _CLOCK_SOURCE.read_text(encoding="ascii").strip() == "tsc"
+    except OSError:
+        return False
+
+
+def functions(busy: int, stride: int, counter: bool) -> str:
+    """``PROFILE_FUNCTIONS``, ``TICKS``, and ``i64 @now()``: of the counter, or of the operating system's clock, whose
+    ticks are nanoseconds. For ``busy`` and ``stride`` see :func:`end_work`."""
+    system = _WINDOWS if sys.platform == "win32" else _POSIX
+    return f"""{_COUNTER if counter else system}
+define i64 @{TICKS}() nounwind {{
+  %now = call i64 @now()
+  ret i64 %now
+}}
+
+define void @{PROFILE_FUNCTIONS["profile_begin"]}(ptr %team, ptr %record, i64 %stride) nounwind {{
   %none = icmp eq ptr %team, null
   br i1 %none, label %read, label %tell
 tell:
+  %busy.offset = mul i64 %stride, {BUSY}
+  %busy = getelementptr i64, ptr %record, i64 %busy.offset
   %busy.place = getelementptr i8, ptr %team, i64 {busy}
-  %busy = getelementptr i64, ptr %record, i64 {BUSY}
   store ptr %busy, ptr %busy.place, align 8
+  %stride.place = getelementptr i8, ptr %team, i64 {stride}
+  store i64 %stride, ptr %stride.place, align 8
   br label %read
 read:
   %now = call i64 @now()
@@ -78,17 +127,20 @@ read:
   ret void
 }}
 
-define void @{PROFILE_FUNCTIONS["profile_end"]}(ptr %team, ptr %record) nounwind {{
+define void @{PROFILE_FUNCTIONS["profile_end"]}(ptr %team, ptr %record, i64 %stride) nounwind {{
   %now = call i64 @now()
   %began = load i64, ptr %record, align 8
   %took = sub i64 %now, %began
-  %end.place = getelementptr i64, ptr %record, i64 {END}
+  %end.offset = mul i64 %stride, {END}
+  %end.place = getelementptr i64, ptr %record, i64 %end.offset
   store i64 %now, ptr %end.place, align 8
-  %runs.place = getelementptr i64, ptr %record, i64 {RUNS}
+  %runs.offset = mul i64 %stride, {RUNS}
+  %runs.place = getelementptr i64, ptr %record, i64 %runs.offset
   %runs = load i64, ptr %runs.place, align 8
   %runs.more = add i64 %runs, 1
   store i64 %runs.more, ptr %runs.place, align 8
-  %total.place = getelementptr i64, ptr %record, i64 {TOTAL}
+  %total.offset = mul i64 %stride, {TOTAL}
+  %total.place = getelementptr i64, ptr %record, i64 %total.offset
   %total = load i64, ptr %total.place, align 8
   %total.more = add i64 %total, %took
   store i64 %total.more, ptr %total.place, align 8
@@ -104,3 +156,35 @@ def address() -> int | None:
     else:
         function = ctypes.CDLL(None).clock_gettime
     return ctypes.cast(function, ctypes.c_void_p).value
+
+
+class Counter:
+    """Finds the frequency of a counter: its ticks between two moments, which lie some time apart.
+
+    Attributes:
+        read: gives the ticks now.
+    """
+
+    #: Between the two moments, at least: either is known to some ten nanoseconds.
+    _APART = 0.02
+
+    def __init__(self, read: Callable[[], int]) -> None:
+        self.read = read
+        self._first = self._moment()
+
+    def _moment(self) -> tuple[float, int]:
+        """The time in seconds, and the ticks then: the closest pair of a few, the first of which are cold."""
+        pairs = []
+        for _ in range(5):
+            before = time.perf_counter()
+            ticks = self.read()
+            after = time.perf_counter()
+            pairs.append((after - before, (before + after) / 2, ticks))
+        _, now, ticks = min(pairs)
+        return now, ticks
+
+    def seconds_per_tick(self) -> float:
+        """Since this object was made; waits if that was just now."""
+        time.sleep(max(0.0, self._first[0] + self._APART - time.perf_counter()))
+        (begin, first), (end, last) = self._first, self._moment()
+        return (end - begin) / (last - first)

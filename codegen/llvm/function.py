@@ -85,8 +85,9 @@ class FunctionEmitter(ExpressionEmitter):
         if isinstance(call, Call) and call.name.startswith("@"):
             self._call_function(call)
         elif isinstance(call, Call) and call.name in PROFILE_INTRINSICS:
-            clock = self.builder.module.declare(PROFILE_FUNCTIONS[call.name], "void", ["ptr", "ptr"])
-            self.builder.emit(f"call void {clock}(ptr {self.team}, ptr {self.expr(call.args[0])})")
+            clock = self.builder.module.declare(PROFILE_FUNCTIONS[call.name], "void", ["ptr", "ptr", "i64"])
+            record, stride = self.expr(call.args[0]), self.int64(call.args[1])
+            self.builder.emit(f"call void {clock}(ptr {self.team}, ptr {record}, i64 {stride})")
         else:
             self.expr(call)
 

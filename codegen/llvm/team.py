@@ -61,8 +61,8 @@ _PAUSES = {
 # Places in the memory of a team, in bytes.
 _LINE = 64
 _EPOCH, _LOOP, _FINISHED, _ARRIVED, _QUEUES = (number * _LINE for number in range(5))
-#: What a loop is; and where threads add up how long they worked, if anywhere.
-_TASK, _DATA, _ITEMS, _SHARES, _BUSY = (_LOOP + 8 * number for number in range(5))
+#: What a loop is; and where the first thread adds up how long it worked, if anywhere, and how far on the next one.
+_TASK, _DATA, _ITEMS, _SHARES, _BUSY, _STRIDE = (_LOOP + 8 * number for number in range(6))
 _ENTRY, _ARGS = _ARRIVED + 8, _ARRIVED + 16
 
 _LOOP_PLACES = f"""\
@@ -310,17 +310,18 @@ def _yield_address() -> int | None:
     return None if function is None else ctypes.cast(function, ctypes.c_void_p).value
 
 
-def team_ir(processor: str, yields: bool, profiling: bool = False) -> str:
-    """The functions of teams as LLVM IR, for a processor (the first part of LLVM's triple)."""
+def team_ir(processor: str, yields: bool, profiling: bool = False, counter: bool = False) -> str:
+    """The functions of teams as LLVM IR, for a processor (the first part of LLVM's triple); those that are profiled by
+    the processor's ``counter``, or by the operating system's clock."""
     declaration, pause = _PAUSES.get(processor, ("", ""))
     if yields:
         declaration += f"\ndeclare i32 @{_YIELD}()"
     give_way = f"%ignored = call i32 @{_YIELD}()" if yields else pause
-    begin_work, end_work = (clock.BEGIN_WORK, clock.end_work(_BUSY)) if profiling else ("", "")
+    begin_work, end_work = (clock.BEGIN_WORK, clock.end_work(_BUSY, _STRIDE)) if profiling else ("", "")
     text = string.Template(_TEXT).substitute(
         declarations=declaration, pause=pause, give_way=give_way, begin_work=begin_work, end_work=end_work
     )
-    return text + clock.functions(_BUSY) if profiling else text
+    return text + clock.functions(_BUSY, _STRIDE, counter) if profiling else text
 
 
 @functools.cache
@@ -331,7 +332,8 @@ def _trackers(profiling: bool) -> tuple[llvm.LLJIT, dict[str, llvm.ResourceTrack
     triple = llvm.get_process_triple()
     machine = llvm.Target.from_triple(triple).create_target_machine(opt=2, reloc="pic", codemodel="small", jit=False)
     address = _yield_address()
-    text = team_ir(triple.split("-")[0], address is not None, profiling)
+    counter = clock.uses_counter()
+    text = team_ir(triple.split("-")[0], address is not None, profiling, counter)
     module = llvm.parse_assembly(text, llvm.create_context())
     module.triple, module.data_layout = triple, str(machine.target_data)
     module.verify()
@@ -339,11 +341,11 @@ def _trackers(profiling: bool) -> tuple[llvm.LLJIT, dict[str, llvm.ResourceTrack
     library.import_symbol(PARALLEL_FOR, llvm.address_of_symbol(PARALLEL_FOR))
     if address is not None:
         library.import_symbol(_YIELD, address)
-    if profiling:
+    if profiling and not counter:
         library.import_symbol(clock.CLOCK, clock.address())
     engine = llvm.create_lljit_compiler(machine)
     first = library.link(engine, _LIBRARY)
-    names = (RUN_TEAM, FORK, *(clock.PROFILE_FUNCTIONS.values() if profiling else ()))
+    names = (RUN_TEAM, FORK, *((clock.TICKS, *clock.PROFILE_FUNCTIONS.values()) if profiling else ()))
     return engine, {"": first, **{name: engine.lookup(_LIBRARY, name) for name in names}}
 
 
@@ -357,5 +359,20 @@ def team_functions() -> dict[str, int]:
 
 
 def profiling_functions() -> dict[str, int]:
-    """The addresses of all of them for code that is profiled, and those of ``clock.PROFILE_FUNCTIONS``."""
+    """The addresses of all of them for code that is profiled, of ``clock.PROFILE_FUNCTIONS`` and of ``TICKS``."""
+    _counter()  # which has to know the time for a while before it knows its frequency
     return _addresses(profiling=True)
+
+
+@functools.cache
+def _counter() -> clock.Counter | None:
+    """That of records, unless their ticks are nanoseconds."""
+    if not clock.uses_counter():
+        return None
+    return clock.Counter(ctypes.CFUNCTYPE(ctypes.c_int64)(_addresses(profiling=True)[clock.TICKS]))
+
+
+def seconds_per_tick() -> float:
+    """Of the clock by which code is profiled."""
+    counter = _counter()
+    return 1e-9 if counter is None else counter.seconds_per_tick()

@@ -217,19 +217,19 @@ HELPERS["profile_begin"] = '''\
 import time
 
 
-def profile_begin(record):
+def profile_begin(records, call):
     """A kernel's call begins now."""
-    record[0] = time.perf_counter_ns()
+    records[0, call] = time.perf_counter_ns()
 '''
 HELPERS["profile_end"] = '''\
 import time
 
 
-def profile_end(record):
+def profile_end(records, call):
     """A kernel's call ends now: one more, and its time."""
-    record[1] = time.perf_counter_ns()
-    record[2] += 1
-    record[3] += record[1] - record[0]
+    records[1, call] = time.perf_counter_ns()
+    records[2, call] += 1
+    records[3, call] += records[1, call] - records[0, call]
 '''
 HELPERS |= {
     f"to_{name}": _saturating(name) for name in [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]

@@ -240,14 +240,14 @@ class FunctionWriter(ExpressionWriter):
         self.flush(f"{self.python_names[callee.name]}({', '.join(args)})")
 
     def _profile(self, stmt: Evaluate, call: Call) -> None:
-        """Read the clock: of a record in Python it is the row."""
+        """Read the clock: in Python a record is the column of that number."""
         address = call.args[0]
         if not (isinstance(address, Call) and address.name == "address_of" and isinstance(address.args[0], BufferLoad)):
             self.error(call, f"{call.name}: expected the address of a record")
         access = address.args[0]
         self.begin(stmt, *access.indices)
-        rows = "".join(f"[{bare(self.expr(index))}]" for index in access.indices[:-1])
-        self.flush(f"{self.helper(call.name)}({self.buffers[access.buffer]}{rows})")
+        column = bare(self.expr(access.indices[-1]))
+        self.flush(f"{self.helper(call.name)}({self.buffers[access.buffer]}, {column})")
 
     def _argument(self, call: Call, param: Any, arg: Expr, sizes: Mapping[Var, Expr]) -> str:
         """An argument: an integer, or a part of an array with the shape and the type that the callee has for it."""

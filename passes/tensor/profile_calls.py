@@ -9,12 +9,12 @@ Before::
 After::
 
     primfunc @main(x, output, arena, profile) {
-      profile_begin(address_of(profile[0, 0]))
+      profile_begin(address_of(profile[0, 0]), 8)
       @add_relu(address_of(x[0]), address_of(output[0]))
-      profile_end(address_of(profile[0, 0]))
+      profile_end(address_of(profile[0, 0]), 8)
     }
 
-``profile`` is the last buffer: a record for each place from which a kernel is called (:mod:`..tensorir.profiling`);
+``profile`` is the last buffer: a column for each place from which a kernel is called (:mod:`..tensorir.profiling`);
 one in a loop adds up its runs. No pipeline has this pass: ``Executable.profile`` runs it on the ``main`` of a lowered
 module, and compiles only that again.
 """
@@ -30,7 +30,7 @@ from tilewright.passes.registry import register_pass
 from tilewright.tensorir.dtype import INT64, VOID
 from tilewright.tensorir.expr import Buffer, Call, address_of, as_expr
 from tilewright.tensorir.functor import Mutator
-from tilewright.tensorir.profiling import PROFILE_INTRINSICS, record_length
+from tilewright.tensorir.profiling import PROFILE_INTRINSICS, records_shape
 from tilewright.tensorir.stmt import Evaluate, PrimFunc, SeqStmt, Stmt, sequence
 from tilewright.tensorir.target import Target
 
@@ -48,8 +48,8 @@ class ProfileCalls(PrimFuncPass):
         if func.name != "main" or PROFILED_CALLS in func.attrs:
             return func
         calls = called_kernels(func)
-        length = record_length(Target.current().num_threads)
-        profile = Buffer("profile", (as_expr(len(calls)), as_expr(length)), INT64)
+        shape = records_shape(len(calls), Target.current().num_threads)
+        profile = Buffer("profile", tuple(as_expr(extent) for extent in shape), INT64)
         body = _Bracket(profile).mutate(func.body)
         attrs = {
             **func.attrs,
@@ -72,7 +72,7 @@ class _Bracket(Mutator):
     def mutate_Evaluate(self, stmt: Evaluate) -> Stmt:
         if not (isinstance(stmt.value, Call) and stmt.value.name.startswith("@")):
             return stmt
-        record = address_of(self.profile, as_expr(self.records), as_expr(0))
+        record = address_of(self.profile, as_expr(0), as_expr(self.records))
         self.records += 1
-        begin, end = (Evaluate(Call(name, (record,), VOID)) for name in PROFILE_INTRINSICS)
+        begin, end = (Evaluate(Call(name, (record, self.profile.shape[1]), VOID)) for name in PROFILE_INTRINSICS)
         return sequence(begin, stmt, end)

@@ -51,7 +51,7 @@ def profile(built: Built, step: Step | Steps, inputs: Sequence[Array], sizes: tu
         plain.append(time.perf_counter() - start)
         recording(inputs, sizes)
     # Equal inputs give equal sizes, also of what the model computes itself, unless it draws random numbers.
-    calls = max(recording.calls.values(), key=len)
+    calls = max(recording.calls().values(), key=len)
     return report(recording, calls, plain)
 
 
@@ -72,7 +72,7 @@ def report(
     threads = min(recording.built.target.num_threads, thread_limit())
     functions = recording.functions
     runs = [[call.runs[number].records for call in recorded] for number in range(len(functions))]
-    typical = _typical([np.concatenate(call) for call in zip(*runs, strict=True)])
+    typical = _typical([np.concatenate(call, axis=1) for call in zip(*runs, strict=True)])
     taken = [run.sizes for run in recorded[typical].runs]
     known = [call_facts(function.lowered, sizes) for function, sizes in zip(functions, taken, strict=True)]
     roofs = Roofs(threads, [fact.dtype for found in known for fact in found], again)
@@ -80,12 +80,15 @@ def report(
     spans: list[Span] = []
     values: list[Allocation] = []
     before = 0
+    # One number for all: ticks count from the start of the machine, and times are compared across functions.
+    tick = functions[0].lowered.code.seconds_per_tick()
     for function, records, found, sizes in zip(functions, runs, known, taken, strict=True):
         for number, fact in enumerate(found):
-            call = _call(before + number, fact, [record[number] for record in records], threads, roofs)
+            columns = [record[:, number] for record in records]
+            call = _call(before + number, fact, columns, tick, threads, roofs)
             if call is not None:
                 calls.append(call)
-                spans += _span(call, records[typical][number])
+                spans += _span(call, columns[typical], tick)
         values += [
             dataclasses.replace(value, first=value.first + before, last=value.last + before)
             for value in allocations(function.lowered.main, sizes)
@@ -119,18 +122,18 @@ def report(
 
 def _typical(runs: Sequence[Records]) -> int:
     """The number of the run whose time is the median of those that call what is usually called."""
-    called = np.array([records[:, RUNS] > 0 for records in runs])
+    called = np.array([records[RUNS] > 0 for records in runs])
     usual = np.median(called, axis=0) > 0.5
     alike = [number for number, row in enumerate(called) if (row == usual).all()]
-    by_time = sorted(alike or range(len(runs)), key=lambda number: int(runs[number][:, TOTAL].sum()))
+    by_time = sorted(alike or range(len(runs)), key=lambda number: int(runs[number][TOTAL].sum()))
     return by_time[len(by_time) // 2]
 
 
-def _span(call: CallProfile, record: Records) -> list[Span]:
+def _span(call: CallProfile, record: Records, tick: float) -> list[Span]:
     """When a call ran; nothing if it did not, as its branch was not taken then. (Of a loop it is the last time.)"""
     if not record[RUNS]:
         return []
-    start, end = int(record[BEGIN]) / 1e9, int(record[END]) / 1e9
+    start, end = int(record[BEGIN]) * tick, int(record[END]) * tick
     return [Span(call.kernel, start, end - start, OK, {"number": call.number})]
 
 
@@ -143,13 +146,15 @@ def _root(spans: list[Span]) -> Span:
     return Span("main", 0.0, end - start, OK, {}, sorted(spans, key=lambda span: span.start))
 
 
-def _call(number: int, facts: CallFacts, records: list[Records], threads: int, roofs: Roofs) -> CallProfile | None:
-    """What the runs say of the call of that number; None if it usually does not run."""
+def _call(
+    number: int, facts: CallFacts, records: list[Records], tick: float, threads: int, roofs: Roofs
+) -> CallProfile | None:
+    """What the runs say of the call of that number; None if it usually does not run. A tick is so many seconds."""
     runs = int(statistics.median_low(int(record[RUNS]) for record in records))
     if runs == 0:
         return None
     ran = [record for record in records if record[RUNS]]
-    times = [int(record[TOTAL]) / 1e9 for record in ran]
+    times = [int(record[TOTAL]) * tick for record in ran]
     busy = np.array([record[BUSY : BUSY + threads] for record in ran])
     worked = int(np.median(np.count_nonzero(busy, axis=1)))
     shared = busy[busy.any(axis=1)]

@@ -1,4 +1,8 @@
-"""Runs a model whose ``main`` reads the clock around every kernel call, and keeps what it wrote down."""
+"""Runs a model whose ``main`` reads the clock around every kernel call, and keeps what it wrote down.
+
+After kernels, which leave nothing else in the caches, a line of Python takes a microsecond, many times what reading the
+clock does. So a call keeps what it has as it is; objects are made of that for those who ask.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from tilewright.passes.tensor.profile_calls import PROFILED_CALLS, ProfileCalls
 from tilewright.runtime.compile import ProfiledRunner
 from tilewright.runtime.compiled import Built, Lowered
 from tilewright.runtime.steps import Array
-from tilewright.tensorir.profiling import record_length
+from tilewright.tensorir.profiling import records_shape
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.target import Target
 
@@ -25,6 +29,10 @@ Records = npt.NDArray[np.int64]
 KEPT_CALLS = 500
 KEPT_SIZES = 100
 
+#: What a run of a function leaves, the fields of a ``Run``; and what a call leaves: its runs, and the seconds it took.
+_Run = tuple[tuple[int, ...], Records]
+_Call = tuple[list[_Run], float]
+
 
 @dataclasses.dataclass(frozen=True)
 class Run:
@@ -32,7 +40,7 @@ class Run:
 
     Attributes:
         sizes: of its symbolic dimensions.
-        records: of its calls, a row each (:mod:`tilewright.tensorir.profiling`).
+        records: of its calls, a column each (:mod:`tilewright.tensorir.profiling`).
     """
 
     sizes: tuple[int, ...]
@@ -61,7 +69,15 @@ class _Current(threading.local):
     """The runs so far of the call that this thread is in."""
 
     def __init__(self) -> None:
-        self.runs: list[Run] = []
+        self.runs: list[_Run] = []
+
+
+class _Kept:
+    """Calls with equal sizes: the last ``number``, and how many there were."""
+
+    def __init__(self, number: int) -> None:
+        self.calls: collections.deque[_Call] = collections.deque(maxlen=number)
+        self.count = 0
 
 
 class RecordedFunction:
@@ -77,7 +93,7 @@ class RecordedFunction:
         with Target(target):  # one of its own: an object must not be entered by two threads
             main = ProfileCalls()(lowered.modules["lowered"])["main"]
         assert isinstance(main, PrimFunc)
-        self._shape = (len(main.attrs[PROFILED_CALLS]), record_length(target.num_threads))
+        self._shape = records_shape(len(main.attrs[PROFILED_CALLS]), target.num_threads)
         constants = [constant.data for constant in lowered.constants]
         self._run: ProfiledRunner = lowered.code.profiled_runner(main, len(lowered.main.params), constants)
 
@@ -91,7 +107,7 @@ class RecordedFunction:
     ) -> None:
         records = np.zeros(self._shape, np.int64)
         self._run(inputs, outputs, arena, arena_bytes, sizes, records)
-        self._current.runs.append(Run(tuple(sizes), records))
+        self._current.runs.append((tuple(sizes), records))
 
 
 class Recording:
@@ -100,10 +116,6 @@ class Recording:
     Attributes:
         built: the model.
         functions: of which it consists.
-        calls: what has been recorded, by the sizes of the symbolic dimensions: those of the inputs, and those that the
-            model computes itself. Calls that failed are not among them.
-        counts: how many calls with these sizes there were, those that are not kept any more among them.
-        lock: held while these two change.
     """
 
     def __init__(self, built: Built) -> None:
@@ -115,9 +127,8 @@ class Recording:
         self._step = built.step(self.functions)
         self.symbols = self._step.symbols
         self.arena_bytes = self._step.arena_bytes
-        self.calls: dict[tuple[int, ...], collections.deque[RecordedCall]] = {}
-        self.counts: collections.Counter[tuple[int, ...]] = collections.Counter()
-        self.lock = threading.Lock()
+        self._kept: dict[tuple[int, ...], _Kept] = {}
+        self._lock = threading.Lock()
 
     def __call__(self, inputs: Sequence[Array], sizes: tuple[int, ...]) -> list[Array]:
         """The results for these inputs.
@@ -125,20 +136,37 @@ class Recording:
         Raises:
             InputError, ExecutionError: as the model's own steps.
         """
-        self._current.runs = []
+        runs: list[_Run] = []
+        self._current.runs = runs
         begin = time.perf_counter()
         results = self._step(inputs, sizes)
-        call = RecordedCall(tuple(self._current.runs), time.perf_counter() - begin)
-        with self.lock:
-            self.counts[call.sizes] += 1
-            if call.sizes not in self.calls and len(self.calls) < KEPT_SIZES:
-                self.calls[call.sizes] = collections.deque(maxlen=KEPT_CALLS)
-            if call.sizes in self.calls:
-                self.calls[call.sizes].append(call)
+        seconds = time.perf_counter() - begin
+        known = runs[-1][0]
+        with self._lock:
+            kept = self._kept.get(known)
+            if kept is None:
+                kept = self._kept[known] = _Kept(KEPT_CALLS if len(self._kept) < KEPT_SIZES else 0)
+            kept.count += 1
+            kept.calls.append((runs, seconds))
         return results
+
+    def calls(self) -> dict[tuple[int, ...], list[RecordedCall]]:
+        """What has been recorded, in order, by the sizes of the symbolic dimensions: those of the inputs, and those
+        that the model computes itself. Calls that failed are not among them."""
+        with self._lock:
+            kept = {sizes: kept.calls.copy() for sizes, kept in self._kept.items()}
+        return {
+            sizes: [RecordedCall(tuple(Run(*run) for run in runs), seconds) for runs, seconds in calls]
+            for sizes, calls in kept.items()
+            if calls
+        }
+
+    def counts(self) -> dict[tuple[int, ...], int]:
+        """How many calls with these sizes there were, those that are not kept any more among them."""
+        with self._lock:
+            return {sizes: kept.count for sizes, kept in self._kept.items()}
 
     def forget(self) -> None:
         """Begin anew."""
-        with self.lock:
-            self.calls.clear()
-            self.counts.clear()
+        with self._lock:
+            self._kept.clear()

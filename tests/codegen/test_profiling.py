@@ -14,13 +14,13 @@ import pytest
 from tilewright import graphir as gi
 from tilewright.codegen import numba_
 from tilewright.codegen.llvm import CompiledModule, call_primfunc, compile_module, emit_llvm_ir
-from tilewright.codegen.llvm.clock import CLOCK, PROFILE_FUNCTIONS
-from tilewright.codegen.llvm.team import profiling_functions, team_functions, team_ir
+from tilewright.codegen.llvm.clock import CLOCK, PROFILE_FUNCTIONS, TICKS, Counter, uses_counter
+from tilewright.codegen.llvm.team import profiling_functions, seconds_per_tick, team_functions, team_ir
 from tilewright.codegen.threads import ensure_threads, thread_limit
 from tilewright.graphir.module import IRModule
 from tilewright.passes.tensor.profile_calls import ProfileCalls
 from tilewright.tensorir import PrimFunc
-from tilewright.tensorir.profiling import BEGIN, BUSY, END, RUNS, TOTAL, record_length
+from tilewright.tensorir.profiling import BEGIN, BUSY, END, RUNS, TOTAL, records_shape
 from tilewright.tensorir.target import Target
 
 Records = npt.NDArray[np.int64]
@@ -81,13 +81,14 @@ class Program:
         """The records, and what was computed."""
         x = np.random.default_rng(0).random((rows, 256), np.float32)
         y = np.ones_like(x)
-        records = np.zeros((5, record_length(self.target.num_threads)), np.int64)
+        records = np.zeros(records_shape(5, self.target.num_threads), np.int64)
         args: list[Any] = [x, y, *([records] if self.profiled else []), often, rows]
         if isinstance(self.compiled, CompiledModule):
             call_primfunc(self.compiled, self.main, *args)
         else:
             self.compiled.call("main", *args)
-        return records, y
+        assert not records[:, 5:].any()
+        return records[:, :5], y
 
 
 @pytest.fixture(scope="module", params=[("llvm", 1), ("llvm", 2), ("llvm", 3), ("numba", 2)], ids=str)
@@ -97,41 +98,61 @@ def program(request: pytest.FixtureRequest) -> Program:
 
 
 def test_each_place_counts_its_runs(program: Program) -> None:
-    assert program(often=3)[0][:, RUNS].tolist() == [1, 1, 3, 0, 1]
-    assert program(often=0)[0][:, RUNS].tolist() == [1, 1, 0, 0, 1]
-    assert program(often=101)[0][:, RUNS].tolist() == [1, 1, 101, 1, 1]
+    assert program(often=3)[0][RUNS].tolist() == [1, 1, 3, 0, 1]
+    assert program(often=0)[0][RUNS].tolist() == [1, 1, 0, 0, 1]
+    assert program(often=101)[0][RUNS].tolist() == [1, 1, 101, 1, 1]
 
 
 def test_calls_begin_before_they_end_and_in_order_of_the_program(program: Program) -> None:
-    before = time.perf_counter_ns()
     records, _ = program(often=101)
-    after = time.perf_counter_ns()
-    times = records[:, [BEGIN, END]].reshape(-1).tolist()
+    times = records[[BEGIN, END]].T.reshape(-1).tolist()
     assert sorted(times) == times
-    assert before <= times[0] and times[-1] <= after  # the clock is Python's
+
+
+def test_ticks_are_of_the_length_that_is_told(program: Program) -> None:
+    tick = 1e-9 if program.target.kind == "numba" else seconds_per_tick()
+    shares = []
+    for _ in range(5):  # other programs may run in between
+        before = time.perf_counter()
+        records, _ = program(often=2000)
+        after = time.perf_counter()
+        shares.append((records[END, SINGLE_CALL] - records[BEGIN, ROWS_CALL]) * tick / (after - before))
+    assert all(share < 1.001 for share in shares)
+    assert max(shares) > 0.8
+
+
+def test_a_counter_finds_its_frequency() -> None:
+    begin = time.perf_counter()
+    counter = Counter(lambda: int((time.perf_counter() - begin) * 3e6))
+    assert counter.seconds_per_tick() == pytest.approx(1 / 3e6, rel=1e-3)
+
+
+def test_the_counter_is_read_where_the_system_tells_the_time_by_it() -> None:
+    profiling_ir = team_ir(llvm.get_process_triple().split("-")[0], True, profiling=True, counter=uses_counter())
+    assert ("@llvm.readcyclecounter" in profiling_ir) == uses_counter() == (f"@{CLOCK}(" not in profiling_ir)
 
 
 def test_what_does_not_run_leaves_no_trace(program: Program) -> None:
-    assert not program()[0][BRANCH_CALL].any()
+    assert not program()[0][:, BRANCH_CALL].any()
 
 
 def test_totals_are_sums_over_the_runs(program: Program) -> None:
     records, _ = program(often=101)
-    last = records[:, END] - records[:, BEGIN]
+    last = records[END] - records[BEGIN]
     for call in (ROWS_CALL, SHIFT_CALL, BRANCH_CALL, SINGLE_CALL):
-        assert records[call, TOTAL] == last[call]
+        assert records[TOTAL, call] == last[call]
     # All 101 runs are between the call before and the one behind.
-    assert last[LOOP_CALL] < records[LOOP_CALL, TOTAL] <= records[BRANCH_CALL, BEGIN] - records[SHIFT_CALL, END]
+    assert last[LOOP_CALL] < records[TOTAL, LOOP_CALL] <= records[BEGIN, BRANCH_CALL] - records[END, SHIFT_CALL]
 
 
 def test_a_second_run_adds_to_the_records() -> None:
     program = Program(2, profiled=True)
-    x, records = np.ones((ROWS, 256), np.float32), np.zeros((5, record_length(2)), np.int64)
+    x, records = np.ones((ROWS, 256), np.float32), np.zeros(records_shape(5, 2), np.int64)
     totals = []
     for _ in range(2):
         call_primfunc(program.compiled, program.main, x, x.copy(), records, 3, ROWS)
-        totals.append(records[:, TOTAL].copy())
-    assert records[:, RUNS].tolist() == [2, 2, 6, 0, 2]
+        totals.append(records[TOTAL].copy())
+    assert records[RUNS].tolist() == [2, 2, 6, 0, 2, 0, 0, 0]
     assert (totals[1][[0, 2]] > totals[0][[0, 2]]).all()
 
 
@@ -140,24 +161,24 @@ def test_threads_work_no_longer_than_the_call_takes(threads: int) -> None:
     program = Program(threads, profiled=True)
     for _ in range(20):
         records, _ = program(often=20)
-        busy = records[:, BUSY : BUSY + threads]
-        assert (busy >= 0).all() and (busy <= records[:, [TOTAL]]).all()
-        assert not records[:, BUSY + threads :].any()
-        forked = busy[[ROWS_CALL, LOOP_CALL]]
+        busy = records[BUSY:]
+        assert len(busy) == threads
+        assert (busy >= 0).all() and (busy <= records[TOTAL]).all()
+        forked = busy[:, [ROWS_CALL, LOOP_CALL]]
         if thread_limit() > 1:
-            assert (forked.sum(axis=1) > 0).all()
-            assert (forked.sum(axis=1) <= min(threads, thread_limit()) * records[[ROWS_CALL, LOOP_CALL], TOTAL]).all()
+            assert (forked.sum(axis=0) > 0).all()
+            assert (forked.sum(axis=0) <= min(threads, thread_limit()) * records[TOTAL, [ROWS_CALL, LOOP_CALL]]).all()
 
 
 def test_a_loop_that_does_not_fork_says_nothing_of_threads() -> None:
     records, _ = Program(2, profiled=True)()
-    assert not records[[SHIFT_CALL, SINGLE_CALL], BUSY:].any()
+    assert not records[BUSY:, [SHIFT_CALL, SINGLE_CALL]].any()
 
 
 @pytest.mark.parametrize(("kind", "threads"), [("llvm", 1), ("numba", 2)])
 def test_one_thread_and_numba_say_nothing_of_threads(kind: str, threads: int) -> None:
     records, _ = Program(threads, profiled=True, kind=kind)()
-    assert not records[:, BUSY:].any()
+    assert not records[BUSY:].any()
 
 
 def test_the_last_thread_to_work_is_waited_for() -> None:
@@ -174,7 +195,7 @@ def test_the_last_thread_to_work_is_waited_for() -> None:
 def test_code_without_the_pass_has_nothing_of_the_clock(threads: int) -> None:
     program = Program(threads, profiled=False)
     text = emit_llvm_ir(functions(program.mod), program.target, ("main",))
-    names = [*PROFILE_FUNCTIONS.values(), CLOCK, "profile"]
+    names = [*PROFILE_FUNCTIONS.values(), CLOCK, TICKS, "profile"]
     assert not any(name in text for name in names)
     assert not any(name.encode() in program.compiled.object_bytes for name in names)
 
@@ -187,14 +208,15 @@ def test_source_without_the_pass_has_nothing_of_the_clock() -> None:
 def test_threads_of_plain_code_read_no_clock() -> None:
     processor = llvm.get_process_triple().split("-")[0]
     plain, profiling = (team_ir(processor, True, each) for each in (False, True))
-    for name in ("now", CLOCK, *PROFILE_FUNCTIONS.values()):
+    for name in ("now", CLOCK, TICKS, *PROFILE_FUNCTIONS.values()):
         assert f"@{name}(" not in plain and f"@{name}(" in profiling
+    assert "readcyclecounter" not in plain
 
 
 def test_plain_code_is_linked_with_plain_threads_whatever_was_profiled_before() -> None:
     ensure_threads()
     plain, profiling = team_functions(), profiling_functions()
-    assert set(plain).isdisjoint(PROFILE_FUNCTIONS.values())
+    assert set(plain).isdisjoint({TICKS, *PROFILE_FUNCTIONS.values()})
     assert not set(plain.values()) & set(profiling.values())
 
 
@@ -211,10 +233,10 @@ def test_kernels_of_another_module_are_linked_again_with_the_clock_and_not_compi
     for module, tells in ((plain, False), (again, True)):
         addresses = {name: module.address(name) for name in ("rows", "shift")}
         entry = compile_module([main], target, ("main",), addresses, kernels)
-        x, records = np.ones((ROWS, 256), np.float32), np.zeros((5, record_length(2)), np.int64)
+        x, records = np.ones((ROWS, 256), np.float32), np.zeros(records_shape(5, 2), np.int64)
         call_primfunc(entry, main, x, x.copy(), records, 3, ROWS)
-        assert records[:, RUNS].tolist() == [1, 1, 3, 0, 1]
-        assert records[ROWS_CALL, BUSY:].any() == (tells and thread_limit() > 1)
+        assert records[RUNS].tolist() == [1, 1, 3, 0, 1, 0, 0, 0]
+        assert records[BUSY:, ROWS_CALL].any() == (tells and thread_limit() > 1)
 
 
 def test_profiled_and_plain_code_run_at_the_same_time() -> None:
@@ -227,9 +249,9 @@ def test_profiled_and_plain_code_run_at_the_same_time() -> None:
             records, found = program(often=7)
             if not (found == expected).all():
                 errors.append("the result is another")
-            if program.profiled and records[:, RUNS].tolist() != [1, 1, 7, 0, 1]:
-                errors.append(f"records: {records[:, RUNS]}")
-            if (records[:, BUSY : BUSY + 2] > records[:, [TOTAL]]).any():
+            if program.profiled and records[RUNS].tolist() != [1, 1, 7, 0, 1]:
+                errors.append(f"records: {records[RUNS]}")
+            if (records[BUSY:] > records[TOTAL]).any():
                 errors.append(f"a thread worked longer than its call: {records}")
 
     workers = [threading.Thread(target=run, args=(program,)) for program in programs * 2]

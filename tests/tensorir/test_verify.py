@@ -99,6 +99,18 @@ def test_random_correct_program_passes(func: PrimFunc) -> None:
             "reinterpret(q, dtype=float32)",
         ),
         ("t[q] = 1.0", "prefetch(q)", "prefetch: expected an element of a buffer", "prefetch(q)"),
+        (
+            "t[q] = 1.0",
+            "profile_begin(q, 8)",
+            "profile_begin: expected an address, found int64",
+            "profile_begin(q, 8)",
+        ),
+        (
+            "t[q] = 1.0",
+            "profile_end(address_of(t[q]), 8.0)",
+            "profile_end: expected an integer as the stride, found float32",
+            "profile_end(address_of(t[q]), 8.0)",
+        ),
         ('{"num_outputs": 1}', '{"num_outputs": 3}', "3 outputs and workspaces, but 2 buffers", None),
         ('{"num_outputs": 1}', '{"num_outputs": "one"}', "num_outputs: expected a number, found 'one'", None),
         ("(n,), float32", "(n,), float32, align=3", "alignment 3 is no power of two", None),

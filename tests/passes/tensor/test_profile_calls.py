@@ -12,7 +12,7 @@ from tilewright import graphir as gi
 from tilewright.passes.tensor.profile_calls import PROFILED_CALLS, ProfileCalls
 from tilewright.runtime.profile.recording import Recording
 from tilewright.tensorir import PrimFunc, interpret, verify
-from tilewright.tensorir.profiling import record_length
+from tilewright.tensorir.profiling import records_shape
 
 KERNELS = """
 primfunc @double(x: Buffer[(n,), float32], y: Buffer[(n,), float32], n: int64) {
@@ -47,24 +47,24 @@ primfunc @main(
     x: Buffer[(n,), float32],
     y: Buffer[(n,), float32],
     z: Buffer[(n,), float32],
-    profile: Buffer[(4, 8), int64],
+    profile: Buffer[(6, 8), int64],
     n: int64
 ) attrs {"num_workspaces": 1, "profiled_calls": ("double", "double", "copy", "copy")} {
-  profile_begin(address_of(profile[0, 0]))
+  profile_begin(address_of(profile[0, 0]), 8)
   @double(address_of(x[0]), address_of(y[0]), n)
-  profile_end(address_of(profile[0, 0]))
+  profile_end(address_of(profile[0, 0]), 8)
   for i in range(3) {
-    profile_begin(address_of(profile[1, 0]))
+    profile_begin(address_of(profile[0, 1]), 8)
     @double(address_of(y[0]), address_of(z[0]), n)
-    profile_end(address_of(profile[1, 0]))
+    profile_end(address_of(profile[0, 1]), 8)
     if i < 2 {
-      profile_begin(address_of(profile[2, 0]))
+      profile_begin(address_of(profile[0, 2]), 8)
       @copy(address_of(z[0]), address_of(y[0]), n)
-      profile_end(address_of(profile[2, 0]))
+      profile_end(address_of(profile[0, 2]), 8)
     } else {
-      profile_begin(address_of(profile[3, 0]))
+      profile_begin(address_of(profile[0, 3]), 8)
       @copy(address_of(x[0]), address_of(y[0]), n)
-      profile_end(address_of(profile[3, 0]))
+      profile_end(address_of(profile[0, 3]), 8)
     }
     z[0] = z[0] + y[0]
   }
@@ -83,11 +83,16 @@ def test_calls_in_loops_and_branches_have_a_record_for_each_place() -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 4, 5, 13])
-def test_a_record_has_room_for_every_thread_in_whole_cache_lines(threads: int) -> None:
+def test_records_have_a_row_for_every_thread_in_whole_cache_lines(threads: int) -> None:
     main = profiled(gi.parse(BEFORE + KERNELS), threads)["main"]
     assert isinstance(main, PrimFunc)
-    assert [extent.value for extent in main.buffers[-1].shape] == [4, record_length(threads)]
-    assert record_length(threads) >= 4 + threads and record_length(threads) % 8 == 0
+    assert [extent.value for extent in main.buffers[-1].shape] == [4 + threads, 8] == [*records_shape(4, threads)]
+
+
+@pytest.mark.parametrize("calls", [0, 1, 8, 9, 40])
+def test_there_is_a_column_for_every_call(calls: int) -> None:
+    columns = records_shape(calls, 1)[1]
+    assert columns >= max(calls, 1) and columns % 8 == 0
 
 
 def test_a_statement_that_stands_in_two_places_has_two_records() -> None:
@@ -98,7 +103,7 @@ def test_a_statement_that_stands_in_two_places_has_two_records() -> None:
     found = profiled(tw.IRModule({**mod.functions, mod.get_global_var("main"): twice}))["main"]
     assert isinstance(found, PrimFunc)
     assert found.attrs[PROFILED_CALLS] == ("double", "double", "copy", "copy") * 2
-    assert "profile[7, 0]" in str(found)
+    assert "profile[0, 7]" in str(found)
 
 
 def test_only_main_changes() -> None:
@@ -129,7 +134,7 @@ def test_the_interpreter_computes_the_same_with_and_without() -> None:
         main, functions = each["main"], {key.name: function for key, function in each.functions.items()}
         assert isinstance(main, PrimFunc)
         y, z = np.zeros(5, np.float32), np.zeros(5, np.float32)
-        records = [np.zeros((4, 8), np.int64)] if PROFILED_CALLS in main.attrs else []
+        records = [np.zeros(records_shape(4, 2), np.int64)] if PROFILED_CALLS in main.attrs else []
         interpret(main, np.arange(5, dtype=np.float32), y, z, *records, 5, functions=functions)
         results.append([y, z])
     np.testing.assert_array_equal(*results)

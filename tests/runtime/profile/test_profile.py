@@ -220,9 +220,9 @@ def test_the_timeline_is_that_of_a_run_that_does_the_usual() -> None:
     recorded = Recording(built(looping())._built)
     for taken, nanoseconds in ((True, 1000), (False, 10**6), (True, 10**9)):
         recorded([np.ones((5, 16), "f4"), np.array(taken)], (5,))
-        records = recorded.calls[5,][-1].runs[0].records
-        records[:, TOTAL] = np.where(records[:, RUNS] > 0, nanoseconds, 0)
-    found = report(recorded, recorded.calls[5,])
+        records = recorded.calls()[5,][-1].runs[0].records
+        records[TOTAL] = np.where(records[RUNS] > 0, nanoseconds, 0)
+    found = report(recorded, recorded.calls()[5,])
     usual = {origin.operator for call in found.calls for origin in call.origins}
     assert "nn.softmax" in usual and "cumsum" not in usual  # in two runs of three
     assert [span.attributes["number"] for span in found.spans[0].children] == [call.number for call in found.calls]
