@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from both_targets import on_both_targets
 
 import tilewright as tw
 from tilewright import graphir as gi
@@ -151,8 +152,8 @@ def test_opt_level_2_keeps_the_scores() -> None:
             assert ("nn.attention" in tw.build(written_out()).ir("optimized")) == found
 
 
-@pytest.mark.parametrize("kind", ["llvm", "numba"])
-def test_heads_between_words_in_one_kernel(kind: str) -> None:
+@on_both_targets
+def test_heads_between_words_in_one_kernel(target: tw.Target) -> None:
     """As exporters write it: heads are split off and turned before, and joined after; for any number of words."""
     heads, width = 3, 8
     params = [gi.var(name, shape=("n", words, heads * width)) for name, words in (("q", "s"), ("k", "t"), ("v", "t"))]
@@ -165,7 +166,7 @@ def test_heads_between_words_in_one_kernel(kind: str) -> None:
     joined = gi.reshape(gi.transpose(mixed, axes=(0, 2, 1, 3)), newshape=(*params[0].shape[:2], heads * width))
     mod = gi.IRModule.from_expr(gi.Function(params, joined))
     with PassContext(opt_level=3):
-        model = tw.build(mod, target=tw.Target(kind, num_threads=2))
+        model = tw.build(mod, target=target)
     assert "nn.attention" in model.ir("optimized") and "nn.softmax" not in model.ir("optimized")
     for n, s, t in ((1, 1, 1), (2, 5, 9), (1, 33, 40), (2, 1, 70), (1, 70, 1)):
         arrays = values((n, s, heads * width), (n, t, heads * width), (n, t, heads * width))
@@ -173,9 +174,9 @@ def test_heads_between_words_in_one_kernel(kind: str) -> None:
         np.testing.assert_allclose(model(*arrays), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["llvm", "numba"])
+@on_both_targets
 @pytest.mark.parametrize("cached", [0, 1, 37, "t"])
-def test_old_and_new_keys_are_read_where_they_are(kind: str, cached: int | str) -> None:
+def test_old_and_new_keys_are_read_where_they_are(target: tw.Target, cached: int | str) -> None:
     heads, width = 3, 20
     params = [gi.var(f"{name}s", shape=(1, heads, cached, width)) for name in ("key", "value")]
     params += [gi.var(name, shape=(1, heads, 1, width)) for name in ("key", "value")]
@@ -186,7 +187,7 @@ def test_old_and_new_keys_are_read_where_they_are(kind: str, cached: int | str) 
     scores = gi.matmul(query, gi.transpose(keys, axes=(0, 1, 3, 2))) * np.float32(0.2)
     mod = gi.IRModule.from_expr(gi.Function(params, gi.matmul(gi.nn.softmax(scores), contents)))
     with PassContext(opt_level=3):
-        model = tw.build(mod, target=tw.Target(kind, num_threads=2))
+        model = tw.build(mod, target=target)
     if cached != 0:  # nothing is put together then
         assert model.ir("tensor").count("primfunc @") == 1
     for words in (0, 1, 30, 129) if cached == "t" else (cached,):

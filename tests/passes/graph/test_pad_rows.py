@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from both_targets import on_both_targets
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -118,7 +119,7 @@ def test_values_stay(keeps_values: Callable[..., gi.IRModule]) -> None:
     keeps_values(PadRows(), mod, RNG.standard_normal((9, 16)).astype("f4"))
 
 
-@pytest.mark.parametrize("target", ["llvm", "numba"])
+@on_both_targets
 @settings(max_examples=8, deadline=None)
 @given(
     rows=st.integers(1, 40),
@@ -128,7 +129,7 @@ def test_values_stay(keeps_values: Callable[..., gi.IRModule]) -> None:
     dtype=st.sampled_from(["float32", "float64"]),
 )
 def test_results_are_those_of_numpy(
-    target: str, rows: int, hidden: int, symbolic: bool, residual: bool, dtype: str
+    target: tw.Target, rows: int, hidden: int, symbolic: bool, residual: bool, dtype: str
 ) -> None:
     """Rows of 64 bytes count as pages, so that small matrices are padded; others read them element by element."""
     weights = [RNG.standard_normal(shape).astype(dtype) / 8 for shape in ((hidden, 20), (hidden, hidden))]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
+from both_targets import on_both_targets
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -211,10 +211,10 @@ def networks(draw: st.DrawFn) -> gi.Function:
     return gi.Function([x], gi.Tuple([values[-1], gi.nn.relu(values[-2])]))
 
 
-@pytest.mark.parametrize("target", ["llvm", "numba"])
+@on_both_targets
 @settings(max_examples=8, deadline=None)
 @given(function=networks())
-def test_values_stay(target: str, function: gi.Function) -> None:
+def test_values_stay(target: tw.Target, function: gi.Function) -> None:
     mod = gi.IRModule.from_expr(function)
     shape = tuple(extent if isinstance(extent, int) else 3 for extent in function.params[0].shape)
     x = np.random.default_rng(1).standard_normal(shape).astype("f4")

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from both_targets import on_both_targets
 
 import tilewright as tw
 from tilewright import graphir as gi
@@ -66,13 +67,13 @@ def test_values_stay(size: int, padding: tuple[int, ...]) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("kind", ["llvm", "numba"])
-def test_one_build_for_any_batch_and_image(kind: str) -> None:
+@on_both_targets
+def test_one_build_for_any_batch_and_image(target: tw.Target) -> None:
     x = gi.var("x", shape=("n", 16, "h", "w"))
     weight = normal(32, 16, 3, 3)
     mod = gi.IRModule.from_expr(gi.Function([x], gi.nn.relu(gi.nn.conv2d(x, gi.const(weight), padding=1))))
     with PassContext(opt_level=3, config={"graphir.Winograd": {"gain": 0.0}}):
-        model = tw.build(mod, target=tw.Target(kind, num_threads=2))
+        model = tw.build(mod, target=target)
     assert "winograd_product" in model.ir("optimized")
     for n, h, w in ((1, 8, 8), (2, 5, 11), (1, 1, 2), (3, 14, 7)):
         data = normal(n, 16, h, w)
@@ -121,14 +122,14 @@ def volume(shape: tuple[Any, ...], outputs: int, depth: int, **attrs: Any) -> gi
     return gi.IRModule.from_expr(gi.Function([x], gi.nn.relu(gi.nn.conv3d(x, weight, **attrs))))
 
 
-@pytest.mark.parametrize("kind", ["llvm", "numba"])
+@on_both_targets
 @pytest.mark.parametrize(
     ("depth", "padding"), [(3, (1, 1, 1, 1, 1, 1)), (1, (0, 1, 1, 0, 1, 1)), (2, (0, 1, 0, 2, 0, 2))]
 )
-def test_volumes_are_summed_over_their_depth_as_well(kind: str, depth: int, padding: tuple[int, ...]) -> None:
+def test_volumes_are_summed_over_their_depth_as_well(target: tw.Target, depth: int, padding: tuple[int, ...]) -> None:
     mod = volume(("n", 16, "d", "h", 9), 32, depth, padding=padding)
     with PassContext(opt_level=3, config={"graphir.Winograd": {"gain": 0.0}}):
-        model = tw.build(mod, target=tw.Target(kind, num_threads=2))
+        model = tw.build(mod, target=target)
     assert "winograd_product" in model.ir("optimized")
     for n, d, h in ((1, 3, 8), (2, 5, 11), (3, 2, 4)):
         data = normal(n, 16, d, h, 9)

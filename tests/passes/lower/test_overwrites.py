@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from both_targets import on_both_targets
 
 import tilewright as tw
 from tilewright import graphir as gi
@@ -105,10 +106,10 @@ def test_state_of_a_loop_is_not_overwritten_while_the_loop_needs_it() -> None:
     np.testing.assert_allclose(model(values), expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize("target", ["llvm", "numba"])
+@on_both_targets
 @pytest.mark.parametrize("opt_level", [0, 3])
 @pytest.mark.parametrize("rows", [1, 7, 65])
-def test_residual_network_computes_the_same(target: str, opt_level: int, rows: int) -> None:
+def test_residual_network_computes_the_same(target: tw.Target, opt_level: int, rows: int) -> None:
     x = gi.var("x", shape=(rows, 37))
     value: gi.Expr = x
     for _ in range(3):

@@ -67,8 +67,14 @@ def strip_of(func: PrimFunc, rows: int = 4) -> Strip | None:
 
 
 @pytest.mark.parametrize("size", [3, 5])
-@pytest.mark.parametrize("stride", [1, 2])
-@pytest.mark.parametrize(("height", "width"), [(1, 1), (7, 5), (30, 131), (Var("h"), Var("w"))])
+@pytest.mark.parametrize(
+    ("height", "width", "stride"),
+    [
+        *((*size, stride) for size in ((1, 1), (7, 5), (Var("h"), Var("w"))) for stride in (1, 2)),
+        (19, 67, 1),  # strips below and beside one another, the last ones smaller
+        (19, 131, 2),
+    ],
+)
 def test_convolution_of_strips_equals_the_sum_over_its_windows(
     height: int | Var, width: int | Var, stride: int, size: int
 ) -> None:
