@@ -154,9 +154,15 @@ def test_a_short_training_learns(digits: tuple[FloatArray, npt.NDArray[np.int64]
     assert correct.mean() > 0.9
 
 
-@pytest.mark.parametrize(("target", "opt_level"), [("llvm", 0), ("llvm", 2), ("llvm", 3), ("numba", 2)])
+def _short(value: object) -> str:
+    return value.kind if isinstance(value, tw.Target) else str(value)
+
+
+@pytest.mark.parametrize(
+    ("target", "opt_level"), [("llvm", 0), ("llvm", 2), ("llvm", 3), (tw.Target("numba", num_threads=1), 2)], ids=_short
+)
 def test_the_compiled_network_agrees_with_the_reference_on_every_image(
-    digits: tuple[FloatArray, npt.NDArray[np.int64]], reference: FloatArray, target: str, opt_level: int
+    digits: tuple[FloatArray, npt.NDArray[np.int64]], reference: FloatArray, target: str | tw.Target, opt_level: int
 ) -> None:
     module = load_script("model").build_module(data.load_weights())
     with tw.PassContext(opt_level=opt_level):

@@ -173,9 +173,9 @@ def graphs(draw: st.DrawFn) -> gi.Function:
     return gi.Function([x], gi.Tuple(outputs))
 
 
-def check_against_references(function: gi.Function, kind: str, opt_level: int) -> None:
+def check_against_references(function: gi.Function, target: tw.Target, opt_level: int) -> None:
     with tw.PassContext(opt_level=opt_level):
-        model = tw.build(function, target=kind)
+        model = tw.build(function, target=target)
     for rows in (1, 6, 35):
         values = np.random.default_rng(rows).standard_normal((rows, function.params[0].shape[1])).astype("f4")
         for found, expected in zip(model(values), gi.evaluate(function, values, dtype="float64"), strict=True):
@@ -185,13 +185,13 @@ def check_against_references(function: gi.Function, kind: str, opt_level: int) -
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(graphs(), st.integers(0, 3))
 def test_random_graphs_agree_with_the_references(function: gi.Function, opt_level: int) -> None:
-    check_against_references(function, "llvm", opt_level)
+    check_against_references(function, tw.Target("llvm"), opt_level)
 
 
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])  # numba takes seconds for one
 @given(graphs(), st.integers(0, 3))
 def test_random_graphs_agree_with_the_references_through_numba(function: gi.Function, opt_level: int) -> None:
-    check_against_references(function, "numba", opt_level)
+    check_against_references(function, tw.Target("numba", num_threads=1), opt_level)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from both_targets import on_both_targets
 
 import tilewright as tw
 from tilewright import graphir as gi
@@ -151,9 +152,9 @@ def looping_model() -> tw.IRModule:
     return tw.IRModule.from_expr(gi.Function([x, c], gi.Tuple([branch, gi.sum(loop, axis=1)])))
 
 
-@pytest.mark.parametrize("target", ["llvm", "numba"])
-def test_compiled_results_are_equal_bit_for_bit_with_and_without(target: str) -> None:
-    model = tw.build(looping_model(), tw.Target(target, num_threads=2))
+@on_both_targets
+def test_compiled_results_are_equal_bit_for_bit_with_and_without(target: tw.Target) -> None:
+    model = tw.build(looping_model(), target)
     recording = Recording(model._built)
     x = np.random.default_rng(1).standard_normal((7, 16)).astype("f4")
     for taken in (True, False):

@@ -26,8 +26,9 @@ SCHEMA = json.loads((Path(__file__).parents[3] / "docs" / "spans.schema.json").r
 ROWS = 24
 
 
-def built(mod: tw.IRModule, kind: str = "llvm", threads: int = 2) -> tw.Executable:
-    return tw.build(mod, tw.Target(kind, num_threads=threads))
+def built(mod: tw.IRModule, kind: str = "llvm", threads: int | None = None) -> tw.Executable:
+    """By default on two threads, or with numba, which takes long to compile parallel loops, on one."""
+    return tw.build(mod, tw.Target(kind, num_threads=threads or (2 if kind == "llvm" else 1)))
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +142,7 @@ def test_one_and_several_threads() -> None:
 
 
 def test_what_numba_does_not_tell_is_unknown() -> None:
-    found = built(perceptron(), "numba").profile(np.ones((4, 64), "f4"), repeat=1)
+    found = built(perceptron(), "numba", threads=2).profile(np.ones((4, 64), "f4"), repeat=1)
     assert {call.threads for call in found.calls} <= {None, 1}
     assert {call.imbalance for call in found.calls} == {None}
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import hypothesis.strategies as st
 import numpy as np
-import pytest
+from both_targets import on_both_targets
 from hypothesis import given, settings
 from profiled_models import looping, perceptron, weights
 
@@ -148,9 +148,9 @@ def check(values: Sequence[Allocation], total: int, calls: int) -> None:
     assert max(live_bytes(values, calls), default=0) <= total
 
 
-@pytest.mark.parametrize("kind", ["llvm", "numba"])
-def test_the_timeline_of_a_profile_fits_into_its_arena(kind: str) -> None:
-    built = tw.build(looping(), tw.Target(kind, num_threads=2))
+@on_both_targets
+def test_the_timeline_of_a_profile_fits_into_its_arena(target: tw.Target) -> None:
+    built = tw.build(looping(), target)
     found = built.profile(np.ones((5, 16), "f4"), np.array(True), repeat=1)
     assert found.arena_bytes == built.arena_bytes(n=5)
     assert found.allocations
