@@ -9,6 +9,7 @@ from tilewright.runtime.numeric.minimize import Minimized as Minimized
 from tilewright.runtime.numeric.minimize import MinimizeError as MinimizeError
 from tilewright.runtime.numeric.minimize import minimize as minimize
 from tilewright.runtime.numeric.minimize import minimize_with_inputs as minimize_with_inputs
+from tilewright.runtime.numeric.ulps import scaled_error as scaled_error
 from tilewright.runtime.numeric.ulps import ulp_distance as ulp_distance
 from tilewright.runtime.numeric.ulps import ulp_error as ulp_error
 from tilewright.runtime.numeric.ulps import unit as unit

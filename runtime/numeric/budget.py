@@ -12,6 +12,9 @@ from tilewright.runtime.numeric.reference import ErrorSize
 
 OK, FAILED, UNCHECKED = "ok", "failed", "not checked"
 
+#: The attributes of an ``ErrorSize``.
+MEASURES = ("greatest", "mean", "scaled")
+
 
 @dataclasses.dataclass(frozen=True)
 class PassError:
@@ -35,7 +38,7 @@ class PassError:
         """As plain data; an infinite error is None."""
         found: dict[str, Any] = {"passes": list(self.passes), "status": self.status}
         for when, error in (("before", self.before), ("after", self.after)):
-            for what in ("greatest", "mean"):
+            for what in MEASURES:
                 value = None if error is None else getattr(error, what)
                 found[f"{what}_{when}"] = value if value is not None and math.isfinite(value) else None
         return {**found, "reason": self.reason} if self.reason else found
@@ -44,7 +47,7 @@ class PassError:
 class ErrorBudget:
     """The steps of all modules that were checked, in order."""
 
-    header = ("pass", "max before", "max after", "mean before", "mean after", "")
+    header = ("pass", *(f"{what} {when}" for what in ("max", "mean", "scaled") for when in ("before", "after")), "")
 
     def __init__(self) -> None:
         self.steps: list[PassError] = []
@@ -55,7 +58,7 @@ class ErrorBudget:
         for step in self.steps:
             cells = [
                 "-" if error is None else f"{getattr(error, what):.2f}"
-                for what in ("greatest", "mean")
+                for what in MEASURES
                 for error in (step.before, step.after)
             ]
             said = "" if step.status == OK else step.status + (f": {step.reason}" if step.reason else "")
@@ -63,12 +66,13 @@ class ErrorBudget:
         return rows
 
     def render(self) -> str:
-        """The table as text: errors in units in the last place of the results' types."""
+        """The table as text: errors in units in the last place of the results' types, of each element or (scaled) of
+        the result's greatest."""
         return table(self.header, self.rows())
 
     def as_dict(self) -> dict[str, Any]:
-        """``{unit, steps}``, where each step is ``{passes, status, greatest_before, greatest_after, mean_before,
-        mean_after}``."""
+        """``{unit, steps}``, where each step is ``{passes, status}`` with ``greatest``, ``mean`` and ``scaled`` (those
+        of an :class:`ErrorSize`), ``_before`` and ``_after`` it."""
         return {"unit": "units in the last place", "steps": [step.as_dict() for step in self.steps]}
 
     def to_json(self, indent: int | None = 2) -> str:

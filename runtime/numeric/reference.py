@@ -25,7 +25,7 @@ from tilewright.runtime.numeric.compare import (
     first_mismatch,
 )
 from tilewright.runtime.numeric.evaluate import GRAPH, Array, Evaluator, Inputs, bound_sizes, flatten, kind_of
-from tilewright.runtime.numeric.ulps import ulp_error
+from tilewright.runtime.numeric.ulps import scaled_error, ulp_error
 from tilewright.tensorir.dtype import as_dtype
 from tilewright.tensorir.errors import InputError
 from tilewright.tensorir.expr import Expr as ScalarExpr
@@ -42,10 +42,13 @@ class ErrorSize:
     Attributes:
         greatest: of all elements.
         mean: over all elements.
+        scaled: the greatest, with the unit that the greatest number of the same result has: what is left where numbers
+            cancel to something near zero is many units of its own, but few of what it was computed from.
     """
 
     greatest: float
     mean: float
+    scaled: float
 
 
 @dataclasses.dataclass
@@ -76,10 +79,13 @@ class Reference:
     def error(self, found: Sequence[Array]) -> ErrorSize:
         """By how much ``found`` is off."""
         if [array.shape for array in found] != [array.shape for array in self.exact]:
-            return ErrorSize(math.inf, math.inf)
-        errors = [ulp_error(a, b).reshape(-1) for a, b in zip(found, self.exact, strict=True) if has_ulps(a)]
-        every = np.concatenate(errors) if errors else np.empty(0)
-        return ErrorSize(float(every.max()), float(every.mean())) if every.size else ErrorSize(0.0, 0.0)
+            return ErrorSize(math.inf, math.inf, math.inf)
+        pairs = [(a, b) for a, b in zip(found, self.exact, strict=True) if has_ulps(a) and a.size]
+        if not pairs:
+            return ErrorSize(0.0, 0.0, 0.0)
+        every = np.concatenate([ulp_error(a, b).reshape(-1) for a, b in pairs])
+        scaled = max(float(scaled_error(a, b).max()) for a, b in pairs)
+        return ErrorSize(float(every.max()), float(every.mean()), scaled)
 
 
 def has_ulps(array: Array) -> bool:

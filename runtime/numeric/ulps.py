@@ -67,6 +67,19 @@ def ulp_error(found: Any, reference: Any) -> Array:
     return result
 
 
+def scaled_error(found: Any, reference: Any) -> Array:
+    """:func:`ulp_error`, but all elements in the unit that the greatest finite number of the reference has."""
+    found, exact = np.asarray(found), np.asarray(reference).astype(np.float64)
+    error = ulp_error(found, reference)
+    finite = np.abs(exact[np.isfinite(exact)])
+    if not finite.size:
+        return error
+    with np.errstate(invalid="ignore"):
+        scaled = error * (unit(exact, found.dtype) / unit(finite.max(), found.dtype))
+    result: Array = np.where((error == 0) | np.isinf(error), error, scaled)  # a NaN has no unit
+    return result
+
+
 def ulp_distance(a: Any, b: Any) -> Array:
     """How many steps to the next number lead from each element of ``a`` to that of ``b``, in uint64.
 

@@ -222,6 +222,8 @@ def test_budget_continues_from_pass_to_pass() -> None:
     assert [step["greatest_after"] for step in data[:-1]] == [step["greatest_before"] for step in data[1:]]
     lines = check.render().splitlines()
     assert lines[0].split("  ")[0] == "pass" and len(lines) == len(data) + 2
+    for step in data:
+        assert step["scaled_after"] <= step["greatest_after"]  # a unit of the greatest number is the greatest unit
 
 
 def test_symbolic_dimensions_take_sizes_from_the_inputs() -> None:

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tilewright.runtime.numeric import ulp_distance, ulp_error, unit
+from tilewright.runtime.numeric import scaled_error, ulp_distance, ulp_error, unit
 
 FLOATS = [np.dtype(name) for name in ("float16", "float32", "float64")] + [np.dtype(ml_dtypes.bfloat16)]
 NUMBERS = [0.0, 1.0, 1.5, -2.0, 3.1415926, -1e-3, 1e-7, 6.1e-5, 60000.0, 2.0**-14, 2.0**-24, 1e-40]
@@ -90,6 +90,24 @@ def test_integers_differ_by_their_difference() -> None:
     assert ulp_distance(big, other).tolist() == [1, 0, 7]
     assert ulp_distance(np.int64(-(2**63)), np.int64(2**63 - 1)) == 2**64 - 1
     assert ulp_distance(np.array([True, False]), np.array([True, True])).tolist() == [0, 1]
+
+
+def test_scaled_errors_are_in_the_unit_of_the_greatest_number() -> None:
+    exact = np.array([1e-9, 3.0, -100.0])
+    found = (exact + np.array([2e-6, 0.0, 1.5e-5])).astype("f4")
+    near_zero, same, large = scaled_error(found, exact)
+    assert ulp_error(found, exact)[0] > 1e9
+    assert near_zero == pytest.approx(2e-6 / 2.0**-17, rel=1e-3)  # 64 <= 100 < 128
+    assert same == 0.0
+    assert large == ulp_error(found, exact)[2]
+
+
+def test_scaled_errors_of_what_has_no_unit_are_those_in_its_own() -> None:
+    exact = np.array([np.nan, np.inf, 1.0, 1e6])
+    found = np.array([np.nan, np.inf, np.nan, 1e6], "f4")
+    assert scaled_error(found, exact).tolist() == [0.0, 0.0, np.inf, 0.0]
+    assert scaled_error(np.array([np.nan], "f4"), np.array([np.nan])).tolist() == [0.0]
+    assert scaled_error(np.array([2, 7], "i4"), np.array([5, 7])).tolist() == [3.0, 0.0]
 
 
 def test_two_types_are_refused() -> None:
