@@ -13,7 +13,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import graphir as gi
-from tilewright.passes import graph
+from tilewright.passes import function_pass, graph
 from tilewright.passes.base import Pass
 from tilewright.passes.pipelines import graph_pipeline
 
@@ -98,6 +98,18 @@ def test_graph_pipeline(benchmark: Any, operators: int) -> None:
         per_operator={name: value / operators for name, value in times.items()},
         linear=statistics.median(own) / (10 * statistics.median(tenths)),
         goals={"linear": 1 + LINEAR_WITHIN} if operators == max(SIZES) else {},
+    )
+
+
+def test_infrastructure(benchmark: Any) -> None:
+    """A function pass that does nothing, on a module of one function: what running any pass costs. The goal is 10 us on
+    a core that has nothing else to do."""
+    module = chain(1)
+    same = function_pass(lambda func, mod, ctx: func, opt_level=0, name="Same")
+    runs = 200
+    assert benchmark.pedantic(same, (module,), rounds=50, iterations=runs, warmup_rounds=2) is module
+    benchmark.extra_info.update(
+        title="infrastructure of a pass", threads=1, median=statistics.median(benchmark.stats.stats.data)
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import timeit
+import sys
 from typing import Any
 
 import pytest
@@ -174,9 +174,20 @@ def test_a_pass_called_directly_is_not_gated_by_its_level_nor_disabled(mod: IRMo
     assert len(runs) == 1
 
 
-def test_the_infrastructure_adds_microseconds_to_a_pass(mod: IRModule) -> None:
+def test_the_infrastructure_adds_few_calls_to_a_pass(mod: IRModule) -> None:
+    """Microseconds, which ``bench/bench_passes.py`` measures; the number of calls does not depend on the machine."""
     same = function_pass(lambda func, mod, ctx: func, opt_level=0, name="Same")
-    runs = 200
-    # The least of several, as other work on the machine only adds.
-    seconds = min(timeit.repeat(lambda: same(mod), number=runs, repeat=10)) / runs
-    assert seconds < 10e-6
+    same(mod)
+    calls = []
+
+    def note(frame: Any, event: str, arg: Any) -> None:
+        if event in ("call", "c_call"):
+            calls.append(frame.f_code.co_name)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        same(mod)
+    finally:
+        sys.setprofile(before)
+    assert len(calls) <= 50, calls
