@@ -1,4 +1,4 @@
-"""What the run-time profile costs a model of small kernels, and what it costs a model that nobody profiles.
+"""What the run-time profile costs a model of small kernels.
 
     python bench/profile_overhead.py [--builds 9] [--rounds 12] [--threads 1 2]
 

@@ -158,33 +158,26 @@ def address() -> int | None:
     return ctypes.cast(function, ctypes.c_void_p).value
 
 
-class Counter:
-    """Finds the frequency of a counter: its ticks between two moments, which lie some time apart.
+#: Seconds between the two moments by which a frequency is found. Either is known to some ten nanoseconds.
+_APART = 0.02
 
-    Attributes:
-        read: gives the ticks now.
-    """
 
-    #: Between the two moments, at least: either is known to some ten nanoseconds.
-    _APART = 0.02
+def seconds_per_tick(read: Callable[[], int]) -> float:
+    """Of a counter of constant frequency, which ``read`` reads, beside Python's clock. Takes 20 milliseconds: what was
+    read long ago would not do, since a machine that slept stops one of the two and not the other."""
+    begin, first = _moment(read)
+    time.sleep(_APART)
+    end, last = _moment(read)
+    return (end - begin) / (last - first)
 
-    def __init__(self, read: Callable[[], int]) -> None:
-        self.read = read
-        self._first = self._moment()
 
-    def _moment(self) -> tuple[float, int]:
-        """The time in seconds, and the ticks then: the closest pair of a few, the first of which are cold."""
-        pairs = []
-        for _ in range(5):
-            before = time.perf_counter()
-            ticks = self.read()
-            after = time.perf_counter()
-            pairs.append((after - before, (before + after) / 2, ticks))
-        _, now, ticks = min(pairs)
-        return now, ticks
-
-    def seconds_per_tick(self) -> float:
-        """Since this object was made; waits if that was just now."""
-        time.sleep(max(0.0, self._first[0] + self._APART - time.perf_counter()))
-        (begin, first), (end, last) = self._first, self._moment()
-        return (end - begin) / (last - first)
+def _moment(read: Callable[[], int]) -> tuple[float, int]:
+    """The time in seconds, and the ticks then: the closest pair of a few, the first of which are cold."""
+    pairs = []
+    for _ in range(5):
+        before = time.perf_counter()
+        ticks = read()
+        after = time.perf_counter()
+        pairs.append((after - before, (before + after) / 2, ticks))
+    _, now, ticks = min(pairs)
+    return now, ticks

@@ -360,19 +360,12 @@ def team_functions() -> dict[str, int]:
 
 def profiling_functions() -> dict[str, int]:
     """The addresses of all of them for code that is profiled, of ``clock.PROFILE_FUNCTIONS`` and of ``TICKS``."""
-    _counter()  # which has to know the time for a while before it knows its frequency
     return _addresses(profiling=True)
 
 
 @functools.cache
-def _counter() -> clock.Counter | None:
-    """That of records, unless their ticks are nanoseconds."""
-    if not clock.uses_counter():
-        return None
-    return clock.Counter(ctypes.CFUNCTYPE(ctypes.c_int64)(_addresses(profiling=True)[clock.TICKS]))
-
-
 def seconds_per_tick() -> float:
     """Of the clock by which code is profiled."""
-    counter = _counter()
-    return 1e-9 if counter is None else counter.seconds_per_tick()
+    if not clock.uses_counter():
+        return 1e-9
+    return clock.seconds_per_tick(ctypes.CFUNCTYPE(ctypes.c_int64)(profiling_functions()[clock.TICKS]))
