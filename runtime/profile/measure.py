@@ -39,6 +39,8 @@ def profile(built: Built, step: Step | Steps, inputs: Sequence[Array], sizes: tu
     """
     if repeat < 1:
         raise ValueError(f"repeat: expected a positive number, found {repeat}")
+    # And once more by the report: what others do on this machine may slow the one or the other.
+    Roofs(min(built.target.num_threads, thread_limit()))
     recording = Recording(built)
     plain: list[float] = []
     for _ in range(WARM_UP):
