@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 import pytest
@@ -17,3 +18,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="operators through numba with every element type in every case, rather than each type and each case once",
     )
+
+
+def pytest_collection_finish() -> None:
+    """What is there before the first test stays to the end: thousands of tests and all modules, which the collector of
+    garbage need not look through again and again."""
+    gc.collect()
+    gc.freeze()
