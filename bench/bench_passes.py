@@ -109,7 +109,10 @@ def test_infrastructure(benchmark: Any) -> None:
     runs = 200
     assert benchmark.pedantic(same, (module,), rounds=50, iterations=runs, warmup_rounds=2) is module
     benchmark.extra_info.update(
-        title="infrastructure of a pass", threads=1, median=statistics.median(benchmark.stats.stats.data)
+        title="infrastructure of a pass",
+        threads=1,
+        median=statistics.median(benchmark.stats.stats.data),
+        goals={"median": 10e-6},
     )
 
 

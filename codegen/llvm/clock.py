@@ -8,6 +8,7 @@ call of ``clock_gettime``, whose code and data must be fetched anew, takes sever
 from __future__ import annotations
 
 import ctypes
+import functools
 import platform
 import sys
 import time
@@ -45,7 +46,7 @@ def end_work(busy: int, stride: int) -> str:
 """
 
 
-# The fence: of the clock's reading, nothing that stands before is still to be done.
+# The processor would read the counter before it is done with what stands before; the fence makes it wait.
 _COUNTER = """
 declare void @llvm.x86.sse2.lfence()
 declare i64 @llvm.readcyclecounter()
@@ -89,9 +90,10 @@ define internal i64 @now() nounwind {{
 _CLOCK_SOURCE = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
 
 
+@functools.cache
 def uses_counter() -> bool:
     """Whether the clock is the time stamp counter: Linux has found that it is the same on all cores, has one frequency
-    and never stops, or would not tell the time by it."""
+    and never stops, or would not tell the time by it. Asked once: code and the length of its ticks belong together."""
     if platform.machine() not in ("x86_64", "AMD64"):
         return False
     try:

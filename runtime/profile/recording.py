@@ -150,21 +150,23 @@ class Recording:
             kept.calls.append((runs, seconds))
         return results
 
-    def calls(self) -> dict[tuple[int, ...], list[RecordedCall]]:
-        """What has been recorded, in order, by the sizes of the symbolic dimensions: those of the inputs, and those
-        that the model computes itself. Calls that failed are not among them."""
+    def recorded(self) -> dict[tuple[int, ...], tuple[list[RecordedCall], int]]:
+        """By the sizes of the symbolic dimensions (those of the inputs, and those that the model computes itself): the
+        calls that are kept, in order, and how many there were. Calls that failed are not among them."""
         with self._lock:
-            kept = {sizes: kept.calls.copy() for sizes, kept in self._kept.items()}
+            kept = {sizes: (kept.calls.copy(), kept.count) for sizes, kept in self._kept.items()}
         return {
-            sizes: [RecordedCall(tuple(Run(*run) for run in runs), seconds) for runs, seconds in calls]
-            for sizes, calls in kept.items()
-            if calls
+            sizes: ([RecordedCall(tuple(Run(*run) for run in runs), seconds) for runs, seconds in calls], count)
+            for sizes, (calls, count) in kept.items()
         }
 
+    def calls(self) -> dict[tuple[int, ...], list[RecordedCall]]:
+        """The calls of :meth:`recorded`, of the sizes of which any are kept."""
+        return {sizes: calls for sizes, (calls, _) in self.recorded().items() if calls}
+
     def counts(self) -> dict[tuple[int, ...], int]:
-        """How many calls with these sizes there were, those that are not kept any more among them."""
-        with self._lock:
-            return {sizes: kept.count for sizes, kept in self._kept.items()}
+        """The numbers of :meth:`recorded`."""
+        return {sizes: count for sizes, (_, count) in self.recorded().items()}
 
     def forget(self) -> None:
         """Begin anew."""

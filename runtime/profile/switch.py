@@ -51,9 +51,8 @@ def profiles(recordings: Sequence[Recording]) -> Iterator[Profile]:
     """A profile for each model that was called, and for each combination of sizes, most frequent first."""
     measured = False
     for number, recording in enumerate(recordings):
-        recorded, counts = recording.calls(), recording.counts()
-        for sizes, calls in sorted(recorded.items(), key=lambda item: -counts[item[0]]):
-            count = counts[sizes]
+        groups = [(calls, count) for calls, count in recording.recorded().values() if calls]
+        for calls, count in sorted(groups, key=lambda group: -group[1]):
             # The first calls of all warm caches and threads up; they count where there are no others.
             warm = calls[WARM_UP:] if len(calls) == count > WARM_UP else calls
             yield report(recording, warm, again=not measured, facts={"model": number, "count": count})

@@ -28,7 +28,11 @@ def image_network() -> tw.IRModule:
 
     x = gi.var("x", shape=("n", 3, 12, 12))
     y = gi.nn.relu(gi.nn.conv2d(x, normal(32, 3, 3, 3), padding=(1, 1)) + normal(32, 1, 1))
-    y = gi.concatenate([y, gi.tanh(gi.nn.conv2d(y, normal(16, 32, 1, 1)))], axis=1)
+    parts = [
+        gi.nn.relu(gi.nn.conv2d(y, normal(16, 32, 3, 3), padding=(1, 1))),
+        gi.tanh(gi.nn.conv2d(y, normal(32, 32, 1, 1))),
+    ]
+    y = gi.concatenate(parts, axis=1)
     y = gi.nn.conv2d(y, normal(48, 1, 3, 3), padding=(1, 1), groups=48)
     y = gi.nn.max_pool2d(y, pool_size=(2, 2), strides=(2, 2))
     y = gi.nn.dense(gi.nn.batch_flatten(gi.nn.global_avg_pool2d(y)), normal(10, 48))
