@@ -7,9 +7,9 @@ all other nodes are walked by their declarations. So a new node class or field n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
-from tilewright.tensorir.expr import Buffer, BufferLoad, Compare, Expr, IntImm, Select, Var, compare
+from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, Var
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import BufferStore, PrimFunc, Stmt
 
@@ -58,14 +58,28 @@ class Visitor:
 Visitor._methods = {}
 
 
+def _itself(_: Any, node: Any) -> Any:
+    return node
+
+
 class Mutator:
-    """Rebuilds a program bottom-up; what does not change keeps its identity."""
+    """Rebuilds a program bottom-up; what does not change keeps its identity.
+
+    A subclass that says nothing about expressions, buffers or definitions leaves expressions as they are, unvisited:
+    most of a program is made of them, and most passes rewrite statements only.
+    """
+
+    #: Whether the class overrides anything that expressions meet.
+    _rewrites_expressions: ClassVar[bool] = False
 
     _methods: dict[type[Node], Callable[[Any, Any], Any] | None]
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         cls._methods = {}
+        cls._rewrites_expressions = any(
+            getattr(cls, name) is not getattr(Mutator, name, None) for name in dir(cls) if name in _OF_EXPRESSIONS
+        )
 
     def mutate(self, node: Any) -> Any:
         """The new form of ``node``: by ``mutate_<class>`` if defined, else field by field."""
@@ -74,8 +88,11 @@ class Mutator:
         try:
             method = methods[kind]
         except KeyError:
-            method = methods[kind] = getattr(type(self), f"mutate_{kind.__name__}", None)
-        return self.generic_mutate(node) if method is None else method(self, node)
+            method = getattr(type(self), f"mutate_{kind.__name__}", None)
+            if method is None and issubclass(kind, Expr) and not self._rewrites_expressions:
+                method = _itself
+            methods[kind] = method
+        return node.rebuild(self) if method is None else method(self, node)
 
     def generic_mutate(self, node: Any) -> Any:
         """``node`` with its owned nodes and buffers mutated; ``node`` itself if none changed."""
@@ -104,6 +121,13 @@ class Mutator:
 
 
 Mutator._methods = {}
+
+#: What a mutator may define for expressions and what they hold.
+_OF_EXPRESSIONS = frozenset(
+    {"mutate_all", "mutate_buffer", "mutate_new_buffer", "mutate_definition"}
+    | {"mutate", "generic_mutate"}
+    | {f"mutate_{kind.__name__}" for kind in Expr.__subclasses__()}
+)
 
 
 class _Substituter(Mutator):
@@ -146,27 +170,12 @@ def substitute(node: N, values: Mapping[Var, Expr], buffers: Mapping[Buffer, Buf
 
 
 class _Renamer(_Substituter):
-    """Gives every variable and buffer that is defined inside a new identity, and replaces others."""
+    """Gives every variable and buffer that is defined inside a new identity."""
 
-    def __init__(self, suffix: str, values: Mapping[Var, Expr]) -> None:
+    def __init__(self, suffix: str) -> None:
         super().__init__({}, {})
-        self.values: dict[Var, Expr] = dict(values)
+        self.values: dict[Var, Expr] = {}
         self.suffix = suffix
-
-    def mutate_Select(self, op: Select) -> Expr:
-        chosen = self._chosen(op.condition)
-        if chosen is None:
-            return self.generic_mutate(op)  # type: ignore[no-any-return]
-        return self.mutate(op.true_value if chosen else op.false_value)  # type: ignore[no-any-return]
-
-    def _chosen(self, condition: Expr) -> bool | None:
-        """What ``condition`` says where it compares a replaced variable: formulas that are not chosen, of which there
-        may be many, need not be copied to be dropped again. Everything else is copied as it stands."""
-        if not isinstance(condition, Compare):
-            return None
-        a, b = self.values.get(condition.a), condition.b  # type: ignore[call-overload]
-        known = compare(condition.op, a, b) if isinstance(a, IntImm) and isinstance(b, IntImm) else None
-        return bool(known.value) if isinstance(known, IntImm) else None
 
     def mutate_definition(self, var: Any) -> Any:
         if not isinstance(var, Var):
@@ -191,11 +200,10 @@ class _Renamer(_Substituter):
         return self.buffers.get(buffer, buffer)
 
 
-def copy_with_fresh_definitions(stmt: Stmt, suffix: str = "", values: Mapping[Var, Expr] | None = None) -> Stmt:
+def copy_with_fresh_definitions(stmt: Stmt, suffix: str = "") -> Stmt:
     """A copy of ``stmt`` in which every variable and buffer that it defines is a new object, as needed wherever a
-    statement is to stand twice in one function. ``values`` replace variables that it uses; a ``select`` that compares
-    one of them with a constant becomes what it selects."""
-    result: Stmt = _Renamer(suffix, values or {}).mutate(stmt)
+    statement is to stand twice in one function."""
+    result: Stmt = _Renamer(suffix).mutate(stmt)
     return result
 
 

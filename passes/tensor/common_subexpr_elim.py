@@ -19,10 +19,10 @@ from tilewright.passes.config import register_config_option
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
-from tilewright.passes.tensor.hoist_invariant import ExprReplacer
+from tilewright.passes.tensor.hoist_invariant import ExprReplacer, is_costly
 from tilewright.passes.tensor.parallelize_loop import expression_cost
 from tilewright.passes.tensor.remove_no_op import has_effect
-from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Expr, Var
+from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, Var
 from tilewright.tensorir.functor import Mutator, walk, walk_statements
 from tilewright.tensorir.stmt import (
     Allocate,
@@ -137,9 +137,9 @@ class _Eliminator(Mutator):
         found.append(group)
 
     def _is_candidate(self, node: Expr) -> bool:
-        if not (isinstance(node, Call) or (isinstance(node, BinaryOp) and node.op == "div")):
-            return False
-        return node.dtype.is_float and expression_cost(node) >= self.min_cost and not has_effect(node)
+        return (
+            is_costly(node) and node.dtype.is_float and expression_cost(node) >= self.min_cost and not has_effect(node)
+        )
 
 
 def _linearize(stmt: Stmt) -> list[Stmt]:

@@ -13,6 +13,7 @@ for divisions by numbers that are not constant, which take longer than what they
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -25,36 +26,104 @@ from tilewright.passes.tensor.parallelize_loop import expression_cost
 from tilewright.passes.tensor.remove_no_op import has_effect
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.passes.tensor.simplify import INTEGER_DIVISIONS
-from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Expr, FloatImm, IntImm, Var
-from tilewright.tensorir.functor import Mutator, accesses_buffers, leaves, walk
-from tilewright.tensorir.stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, PrimFunc, SeqStmt, Stmt
+from tilewright.tensorir.dtype import INT64
+from tilewright.tensorir.expr import (
+    BinaryOp,
+    Buffer,
+    BufferLoad,
+    Call,
+    Expr,
+    FloatImm,
+    IntImm,
+    Ramp,
+    Select,
+    Var,
+    const,
+)
+from tilewright.tensorir.functor import (
+    Mutator,
+    accesses_buffers,
+    copy_with_fresh_definitions,
+    leaves,
+    uses_var,
+    walk,
+    walk_statements,
+)
+from tilewright.tensorir.stmt import (
+    Allocate,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    PrimFunc,
+    SeqStmt,
+    Stmt,
+    sequence,
+)
 from tilewright.tensorir.structural import structural_equal, structural_hash
+from tilewright.tensorir.target import CACHE_LINE
 
 #: An expression that costs less than this is not worth a register for the length of a loop.
 _MIN_COST = 1
+#: The same for what the copies of an unrolled loop share.
+_MIN_COST_OF_COPIES = 5
 
 
 class _LoopFacts:
-    """What a loop body defines and writes."""
+    """What a loop body defines and writes.
+
+    Attributes:
+        unrolled: the loops inside that are written out later, by their variables: one number in each copy.
+    """
 
     def __init__(self, loop: For) -> None:
+        self.loop = loop
         self.variables: set[Var] = {loop.var}
+        self.unrolled: dict[Var, For] = {}
         self.buffers: set[Buffer] = set()
         self.calls_functions = False
-        for node in walk(loop.body):
-            if isinstance(node, (For, LetStmt)):
-                self.variables.add(node.var)
-            elif isinstance(node, (Allocate, BufferStore)):
-                self.buffers.add(node.buffer)
-            elif isinstance(node, Call) and node.name.startswith("@"):
+        for stmt in walk_statements(loop.body):
+            if isinstance(stmt, For):
+                if stmt.kind == "unrolled" and isinstance(stmt.min, IntImm) and isinstance(stmt.extent, IntImm):
+                    self.unrolled[stmt.var] = stmt
+                else:
+                    self.variables.add(stmt.var)
+            elif isinstance(stmt, LetStmt):
+                self.variables.add(stmt.var)
+            elif isinstance(stmt, (Allocate, BufferStore)):
+                self.buffers.add(stmt.buffer)
+            elif isinstance(stmt, Evaluate) and isinstance(stmt.value, Call) and stmt.value.name.startswith("@"):
                 self.calls_functions = True
 
     def is_invariant(self, expr: Expr) -> bool:
-        """Whether ``expr`` has one value in all iterations."""
+        """Whether ``expr`` has one value in all iterations, or one for each copy that unrolled loops make of it."""
         found = leaves(expr)
         if not found.isdisjoint(self.variables) or not found.isdisjoint(self.buffers):
             return False
         return not (self.calls_functions and accesses_buffers(expr)) and not has_effect(expr)
+
+    def pays(self, expr: Expr) -> bool:
+        """Whether ``expr`` is worth a name. An unrolled loop costs nothing to go through: what its copies share gets
+        one only if computing it takes longer than arithmetic does."""
+        if not expr.dtype.is_float:
+            return _is_division(expr)
+        if self.loop.kind != "unrolled":
+            return expression_cost(expr) >= _MIN_COST
+        return is_costly(expr) and expression_cost(expr) >= _MIN_COST_OF_COPIES
+
+    def chooses(self, condition: Expr) -> bool:
+        """Whether each copy that the loop becomes has only one of the values that ``condition`` chooses from."""
+        return self.loop.kind == "unrolled" and uses_var(condition, {self.loop.var})
+
+    def copies(self, expr: Expr) -> list[For]:
+        """The unrolled loops that give ``expr`` one value for each copy, outermost first."""
+        return [loop for var, loop in self.unrolled.items() if uses_var(expr, {var})]
+
+
+def is_costly(expr: Expr) -> bool:
+    """Whether ``expr`` is, at its top, a division or a call."""
+    return isinstance(expr, Call) or (isinstance(expr, BinaryOp) and expr.op == "div")
 
 
 def may_fail(expr: Expr) -> bool:
@@ -72,26 +141,68 @@ class _Hoister(ScopedMutator):
             return new  # one value for all threads would be one more thing to hand over to them
         facts = _LoopFacts(new)
         surely_runs = self.analyzer.prove(new.extent > 0)
-        by_hash: dict[int, list[tuple[Expr, Var]]] = {}
-        moved: dict[Expr, Var] = {}
-        bindings: list[tuple[Expr, Var]] = []
+        by_hash: dict[int, list[tuple[Expr, _Binding]]] = {}
+        moved: dict[Expr, Expr] = {}
+        bindings: list[_Binding] = []
         for expr, unconditional in _candidates(new.body, facts):
             if expr in moved or (may_fail(expr) and not (surely_runs and unconditional)):
                 continue
             same = by_hash.setdefault(structural_hash(expr), [])
-            binding = next((known for known in same if structural_equal(expr, known[0])), None)
+            binding = next((made for known, made in same if structural_equal(expr, known)), None)
             if binding is None:
-                binding = (expr, Var("invariant", expr.dtype))
-                same.append(binding)
+                binding = _Binding.of(expr, facts.copies(expr))
+                same.append((expr, binding))
                 bindings.append(binding)
-            moved[expr] = binding[1]
+            moved[expr] = binding.value
         if not moved:
             return new
         body = ExprReplacer(moved).mutate(new.body)
         result: Stmt = For(new.var, new.min, new.extent, new.kind, body, new.annotations)
-        for expr, var in reversed(bindings):
-            result = LetStmt(var, expr, result)
+        for binding in reversed(bindings):
+            result = binding.around(result)
         return result
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Binding:
+    """Where an expression is kept.
+
+    Attributes:
+        expr: the expression.
+        loops: the unrolled loops that give it one value for each copy, outermost first.
+        place: a variable, or where there are several values a register buffer.
+        value: what stands for the expression.
+    """
+
+    expr: Expr
+    loops: list[For]
+    place: Var | Buffer
+    value: Expr
+
+    @classmethod
+    def of(cls, expr: Expr, loops: list[For]) -> _Binding:
+        """A new place for ``expr``."""
+        if not loops:
+            var = Var("invariant", expr.dtype)
+            return cls(expr, loops, var, var)
+        lanes = expr.dtype.lanes
+        shape = [loop.extent for loop in loops] + ([const(lanes, INT64)] if lanes > 1 else [])
+        indices = [loop.var - loop.min for loop in loops]
+        if lanes > 1:
+            indices.append(Ramp(const(0, INT64), const(1, INT64), lanes))
+        alignment = CACHE_LINE if lanes > 1 else 0
+        buffer = Buffer("invariant", tuple(shape), expr.dtype.element, "register", (), alignment)
+        return cls(expr, loops, buffer, BufferLoad(buffer, tuple(indices)))
+
+    def around(self, body: Stmt) -> Stmt:
+        """``body`` where the expression has its place."""
+        if isinstance(self.place, Var):
+            return LetStmt(self.place, self.expr, body)
+        assert isinstance(self.value, BufferLoad)
+        made: Stmt = BufferStore(self.place, self.expr, self.value.indices)
+        for loop in reversed(self.loops):
+            made = For(loop.var, loop.min, loop.extent, "unrolled", made)
+        return Allocate(self.place, sequence(copy_with_fresh_definitions(made), body))
 
 
 def _candidates(stmt: Stmt, facts: _LoopFacts, unconditional: bool = True) -> Iterator[tuple[Expr, bool]]:
@@ -126,10 +237,11 @@ def _largest(expr: Expr, facts: _LoopFacts) -> Iterator[Expr]:
         return
     if isinstance(expr, Call) and expr.name in ("address_of", "prefetch"):
         return
-    costly = expression_cost(expr) >= _MIN_COST if expr.dtype.is_float else _is_division(expr)
-    if costly and facts.is_invariant(expr):
+    if facts.pays(expr) and facts.is_invariant(expr):
         if not _is_constant(expr):
             yield expr
+        return
+    if isinstance(expr, Select) and facts.chooses(expr.condition):
         return
     for part in expr.parts():
         yield from _largest(part, facts)

@@ -51,7 +51,6 @@ def tensor_pipeline(target: Target | None = None) -> Sequential:
             TransposeTiles(),
             VectorizeLoop(target),
             ParallelizeLoop(target),
-            UnrollLoop(),
             Simplify(),
             UnmaskRegisters(),
             CommonSubexprElim(),
@@ -66,6 +65,7 @@ def tensor_pipeline(target: Target | None = None) -> Sequential:
             LowerIntrin(target),
             RemoveNoOp(),
             VerifyMemory(),
+            UnrollLoop(),
         ],
         name="tensor_pipeline",
     )

@@ -27,12 +27,12 @@ from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
-from tilewright.passes.tensor.prefetch_panels import known_bytes, large_operands, position
+from tilewright.passes.tensor.prefetch_panels import is_written_out, known_bytes, large_operands, position
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.dtype import VOID
 from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, IntImm, Ramp, Var, as_expr, minimum
-from tilewright.tensorir.functor import accesses_buffers, loads_and_stores, substitute, walk_statements
+from tilewright.tensorir.functor import accesses_buffers, loads_and_stores, substitute, uses_var, walk_statements
 from tilewright.tensorir.stmt import Evaluate, For, IfThenElse, LetStmt, PrimFunc, SeqStmt, Stmt, sequence
 from tilewright.tensorir.target import CACHE_LINE, Target
 
@@ -85,10 +85,13 @@ class _Prefetcher(ScopedMutator):
         """Where vectors of large operands begin that are read in any case."""
         found: dict[Buffer, list[Expr]] = {}
         lets: dict[Var, Expr] = {}
+        copies: list[For] = []
         for stmt in walk_statements(rest):
-            if isinstance(stmt, (For, IfThenElse)):
+            if isinstance(stmt, For) and is_written_out(stmt):
+                copies.append(stmt)
+            elif isinstance(stmt, (For, IfThenElse)):
                 return {}
-            if isinstance(stmt, LetStmt):
+            elif isinstance(stmt, LetStmt):
                 lets[stmt.var] = substitute(stmt.value, lets)
         for access in loads_and_stores(rest):
             if not isinstance(access, BufferLoad) or access.buffer not in self.far or len(access.indices) != 1:
@@ -97,7 +100,7 @@ class _Prefetcher(ScopedMutator):
             if isinstance(index, Ramp) and isinstance(index.stride, IntImm) and index.stride.value == 1:
                 place = substitute(index.base, lets)
                 if not accesses_buffers(place):  # what the sum may still change
-                    found.setdefault(access.buffer, []).append(place)
+                    found.setdefault(access.buffer, []).extend(_copies(place, copies))
         return found
 
 
@@ -110,7 +113,17 @@ def _nest(stmt: Stmt) -> list[For]:
             return []
         found.append(stmt)
         stmt = stmt.body
-    return [] if any(isinstance(part, For) for part in walk_statements(stmt)) else found
+    inner = any(isinstance(part, For) and not is_written_out(part) for part in walk_statements(stmt))
+    return [] if inner else found
+
+
+def _copies(place: Expr, loops: list[For]) -> Iterator[Expr]:
+    """``place`` in each of the copies that unrolled loops make of it."""
+    moving = [loop for loop in loops if uses_var(place, {loop.var})]
+    ranges = [range(loop.min.value, loop.min.value + loop.extent.value) for loop in moving]  # type: ignore[attr-defined]
+    for numbers in itertools.product(*ranges):
+        values: dict[Var, Expr] = {loop.var: as_expr(number) for loop, number in zip(moving, numbers, strict=True)}
+        yield substitute(place, values)
 
 
 def _bind(nest: list[For], analyzer: Analyzer) -> None:

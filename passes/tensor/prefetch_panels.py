@@ -21,6 +21,7 @@ quarters of ``t`` are done. Places behind the last panel do no harm: a prefetch 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from tilewright.graphir.dims import estimate
@@ -29,10 +30,11 @@ from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
+from tilewright.passes.tensor.hoist_invariant import ExprReplacer
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.dtype import INT64, VOID
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Expr, IntImm, Ramp, Var, as_expr, cast, minimum
-from tilewright.tensorir.functor import Mutator, loads_and_stores, substitute, uses_var, walk, walk_statements
+from tilewright.tensorir.functor import loads_and_stores, substitute, uses_var, walk, walk_statements
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import Evaluate, For, LetStmt, PrimFunc, Stmt, sequence
 from tilewright.tensorir.target import CACHE_LINE, Target
@@ -45,6 +47,20 @@ LEAST_PANEL, LEAST_OPERAND = 2 << 10, 64 << 10
 
 #: An element of at most so many bytes is one number for all lanes of a vector, or a few that are added together.
 NARROW = 8
+
+
+class _Read(NamedTuple):
+    """What one load of an iteration reads.
+
+    Attributes:
+        base: its place, in canonical form; of the copies that unrolled loops make of it, that of the first.
+        offsets: how far behind ``base`` each copy reads.
+        width: elements that it reads at once.
+    """
+
+    base: Expr
+    offsets: tuple[int, ...]
+    width: int
 
 
 class _Panel(NamedTuple):
@@ -80,12 +96,12 @@ def large_operands(func: PrimFunc) -> set[Buffer]:
 
 
 class _Prefetcher(ScopedMutator):
-    def __init__(self, func: PrimFunc, target: Target, ctx: PassContext) -> None:
+    def __init__(self, func: PrimFunc, large: set[Buffer], target: Target, ctx: PassContext) -> None:
         super().__init__(func)
         self.ctx = ctx
         self.cache = target.cache_bytes(2)
         self.sizes = func.variables
-        self.large = large_operands(func)
+        self.large = large
         self.loops: list[For] = []
         self.lets: dict[Var, Expr] = {}
         #: How many nests before the present one, in an iteration of the loop with this variable, read its panel.
@@ -97,9 +113,11 @@ class _Prefetcher(ScopedMutator):
         return super().mutate_LetStmt(let)
 
     def mutate_For(self, loop: For) -> Stmt:
+        if is_written_out(loop):  # its copies stand side by side; what they read is known by how far apart they read it
+            return super().mutate_For(loop)
         self.loops.append(loop)
         try:
-            if not self.large or any(isinstance(stmt, For) for stmt in walk_statements(loop.body)):
+            if any(isinstance(stmt, For) and not is_written_out(stmt) for stmt in walk_statements(loop.body)):
                 return super().mutate_For(loop)
             fetched = [stmt for panel in self._panels(loop.body) for stmt in self._prefetches(panel)]
             if not fetched:
@@ -109,26 +127,43 @@ class _Prefetcher(ScopedMutator):
             self.loops.pop()
 
     def _panels(self, body: Stmt) -> list[_Panel]:
-        places: dict[Buffer, dict[str, BufferLoad]] = {}
+        copies = {stmt.var: stmt for stmt in walk_statements(body) if isinstance(stmt, For)}
+        places: dict[Buffer, list[BufferLoad]] = {}
         for access in loads_and_stores(body):
             if access.buffer in self.large and isinstance(access, BufferLoad) and len(access.indices) == 1:
-                places.setdefault(access.buffer, {})[str(access.indices[0])] = access
-        panels = (self._panel(buffer, list(loads.values())) for buffer, loads in places.items())
+                places.setdefault(access.buffer, []).append(access)
+        panels = (self._panel(buffer, loads, copies) for buffer, loads in places.items())
         return [panel for panel in panels if panel is not None]
 
-    def _panel(self, buffer: Buffer, loads: list[BufferLoad]) -> _Panel | None:
-        bases = []
-        widths = []
+    def _reads(self, loads: list[BufferLoad], copies: Mapping[Var, For]) -> list[_Read] | None:
+        """The reads of an iteration, each once; None for vectors that are not in one piece, or copies of a read that
+        are not equally far apart."""
+        reads: dict[tuple[Expr, int], _Read] = {}
         for load in loads:
             (index,) = load.indices
+            width = 1
             if isinstance(index, Ramp) and isinstance(index.stride, IntImm) and index.stride.value == 1:
-                widths.append(index.lanes)
-                index = index.base
+                width, index = index.lanes, index.base
             elif index.dtype.lanes != 1:
                 return None
-            else:
-                widths.append(1)
-            bases.append(substitute(index, self.lets))
+            base = self.analyzer.canonical(substitute(index, self.lets))
+            if (base, width) in reads:
+                continue
+            offsets = [0]
+            for var in [var for var in copies if uses_var(base, {var})]:
+                step, count = self._step(base, var), int(str(copies[var].extent))
+                if step == 0:
+                    return None
+                offsets = [offset + step * number for offset in offsets for number in range(count)]
+            first = {var: loop.min for var, loop in copies.items()}
+            reads[base, width] = _Read(self.analyzer.canonical(substitute(base, first)), tuple(offsets), width)
+        return list(reads.values())
+
+    def _panel(self, buffer: Buffer, loads: list[BufferLoad], copies: Mapping[Var, For]) -> _Panel | None:
+        reads = self._reads(loads, copies)
+        if reads is None:
+            return None
+        bases = [read.base for read in reads]
         nest = self._nest()
         repeated: list[For] = []
         outer: For | None = None
@@ -143,10 +178,16 @@ class _Prefetcher(ScopedMutator):
         if outer is None or not all(_is_walked(loop, bases) for loop in nest):
             return None
         sharing, size = self._advance(bases, outer.var)
-        distances = [distance.value for base in bases if isinstance(distance := self.simplify(base - bases[0]), IntImm)]
-        if len(distances) < len(bases):
+        apart = [distance.value for base in bases if isinstance(distance := self.simplify(base - bases[0]), IntImm)]
+        if len(apart) < len(bases):
             return None
-        first = bases[distances.index(min(distances))]
+        found = {
+            (distance + offset, read.width): None
+            for distance, read in zip(apart, reads, strict=True)
+            for offset in read.offsets
+        }
+        distances, widths = [distance for distance, _ in found], [width for _, width in found]
+        first = bases[0] + min(distances)
         following = first + size
         walked = _walked(nest, size, sum(widths))
         if not walked and repeated:  # panels out of order, or with others between them; each may lie in one piece
@@ -168,14 +209,17 @@ class _Prefetcher(ScopedMutator):
             again = self.reads.setdefault(place, 0)
             self.reads[place] += 1
             # Windows that overlap would fetch the same, and those with gaps what nobody reads.
-            apart = all(self._least_step(first, loop.var) >= size for loop in fixed) and size <= steps * sum(widths)
-            if not apart or again != (0 if narrow else 1):
+            separate = all(self._least_step(first, loop.var) >= size for loop in fixed) and size <= steps * sum(widths)
+            if not separate or again != (0 if narrow else 1):
                 return None
         start: dict[Var, Expr] = {loop.var: loop.min for loop in walked}
         return _Panel(buffer, substitute(following, start), size, outer, sharing, repeated, fixed, walked)
 
     def _step(self, place: Expr, var: Var) -> int:
         """How far ``place`` moves with each step of ``var``; zero if that is not always the same."""
+        form = self.analyzer.linear(place)
+        if not any(term is not var and uses_var(term, {var}) for term in form.terms):
+            return form.terms.get(var, 0)
         move = self.simplify(substitute(place, {var: var + 1}) - place)
         return move.value if isinstance(move, IntImm) else 0
 
@@ -206,14 +250,14 @@ class _Prefetcher(ScopedMutator):
     def _advance(self, bases: list[Expr], var: Var) -> tuple[Expr, int]:
         """How many neighbouring values of ``var`` have the same panel (one, if that is not known), and how far apart
         two panels are: zero if they are not equally far."""
-        quotients = {str(node): node for base in bases for node in walk(base) if _is_quotient(node, var)}
+        quotients = dict.fromkeys(node for base in bases for node in walk(base) if _is_quotient(node, var))
         sharing, panel = as_expr(1), var
         if len(quotients) == 1:
-            ((text, quotient),) = quotients.items()
+            (quotient,) = quotients
             assert isinstance(quotient, BinaryOp)
             sharing = quotient.b if isinstance(quotient.b, IntImm) else sharing
             panel = Var("panel", quotient.dtype)
-            bases = [_Replaced(text, panel).mutate(base) for base in bases]
+            bases = [ExprReplacer({quotient: panel}).mutate(base) for base in bases]
             if any(uses_var(base, {var}) for base in bases):
                 return as_expr(1), 0
         moves = {self._step(base, panel) for base in bases}
@@ -260,23 +304,13 @@ def position(start: Expr, loops: list[For]) -> Expr:
     return start
 
 
-class _Replaced(Mutator):
-    """Expressions with a variable in place of another expression, given by its text."""
-
-    def __init__(self, text: str, var: Var) -> None:
-        self.text, self.var = text, var
-
-    def mutate_BinaryOp(self, op: BinaryOp) -> Expr:
-        return self.var if str(op) == self.text else self.generic_mutate(op)
-
-
 def _sharing(bases: list[Expr], var: Var) -> Expr:
     """How many neighbouring values of ``var`` have the same panel, where panels are visited in any order: as many as
     the least divisor says, if only quotients of ``var`` tell where a panel is."""
-    quotients = [node for base in bases for node in walk(base) if _is_quotient(node, var)]
-    divisors = {str(node): node.b for node in quotients if isinstance(node, BinaryOp) and node.a is var}
-    for text in divisors:
-        bases = [_Replaced(text, Var("panel", var.dtype)).mutate(base) for base in bases]
+    quotients = dict.fromkeys(node for base in bases for node in walk(base) if _is_quotient(node, var))
+    divisors = {node: node.b for node in quotients if isinstance(node, BinaryOp) and node.a is var}
+    for quotient in divisors:
+        bases = [ExprReplacer({quotient: Var("panel", var.dtype)}).mutate(base) for base in bases]
     if not divisors or any(uses_var(base, {var}) for base in bases):
         return as_expr(1)
     return min(divisors.values(), key=estimate)
@@ -291,6 +325,11 @@ def _walked(nest: list[For], size: int, width: int) -> list[For]:
         if 0 < size <= 2 * steps * width:
             return nest[-count:]
     return []
+
+
+def is_written_out(loop: For) -> bool:
+    """Whether copies will stand in place of a loop."""
+    return loop.kind == "unrolled" and isinstance(loop.min, IntImm) and isinstance(loop.extent, IntImm)
 
 
 def _is_walked(loop: For, bases: list[Expr]) -> bool:
@@ -320,7 +359,8 @@ def prefetch_panels(func: PrimFunc, target: Target | None = None, ctx: PassConte
     if target.kind != "llvm":
         return func
     ctx = ctx if ctx is not None else PassContext.current()
-    return func.with_body(_Prefetcher(func, target, ctx).mutate(func.body))
+    large = large_operands(func)
+    return func.with_body(_Prefetcher(func, large, target, ctx).mutate(func.body)) if large else func
 
 
 @register_pass

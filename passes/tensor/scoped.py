@@ -96,7 +96,10 @@ class ScopedMutator(Mutator):
         return For(loop.var, low, extent, loop.kind, body, loop.annotations)
 
     def mutate_IfThenElse(self, op: IfThenElse) -> Stmt:
-        condition = self.mutate(op.condition)
+        return self.mutate_branches(op, self.mutate(op.condition))
+
+    def mutate_branches(self, op: IfThenElse, condition: Expr) -> Stmt:
+        """``op`` with its branches mutated where ``condition``, its new condition, holds or does not."""
         with self.where(lambda analyzer: analyzer.assume(condition)):
             then_body = self.mutate(op.then_body)
         else_body = op.else_body

@@ -10,20 +10,23 @@
 LLVM keeps a buffer in vector registers only if whole vectors are stored and loaded; each masked access goes through
 memory, and a number for all lanes that is loaded if any counts is a branch. What the other lanes hold is not seen where
 
-- all accesses to the buffer are of aligned whole vectors within it, at constant places, and those to one place have one
-  predicate, which stays the same for as long as the buffer is there;
+- all accesses to the buffer are of aligned whole vectors within it, at constant places, and have one predicate, which
+  stays the same for as long as the buffer is there;
 - each load is in a store with that same predicate, in which every lane depends on the same lane of its operands alone.
 
 What is loaded for such a buffer is loaded whole, too, where all of it is known to be in its buffer (in the panels of a
 packed operand, for instance, which are as wide as tiles).
 
-It runs after ``UnrollLoop``, which makes places constant. Buffers of integers stay as they are: a division by what is
-in a lane that doesn't count could fail.
+Places are constant in each copy that unrolled loops make: they move by constant steps with the loops' variables, and a
+predicate that differs from copy to copy has to be the same function of them everywhere. Buffers of integers stay as
+they are: a division by what is in a lane that doesn't count could fail.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
@@ -31,85 +34,164 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.scoped import ScopedMutator
+from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import Broadcast, Buffer, BufferLoad, Call, Expr, IntImm, Ramp, Var, compare
-from tilewright.tensorir.functor import substitute, walk
+from tilewright.tensorir.functor import Visitor, accesses_buffers, leaves, substitute, uses_var, walk
 from tilewright.tensorir.intrinsics import INTRINSICS
-from tilewright.tensorir.stmt import Allocate, BufferStore, For, LetStmt, PrimFunc, Stmt
+from tilewright.tensorir.stmt import Allocate, BufferStore, Evaluate, For, IfThenElse, LetStmt, PrimFunc, Stmt
 from tilewright.tensorir.structural import structural_equal
 
-Access = (BufferLoad, BufferStore)
+
+class _Places(NamedTuple):
+    """Where an access to a buffer is, in all copies that unrolled loops make of it.
+
+    Attributes:
+        starts: for each dimension the index of the first copy's first lane.
+        steps: of each loop that moves it, how far it moves each dimension, and its extent; the largest first.
+        loops: their variables, in that order.
+    """
+
+    starts: tuple[int, ...]
+    steps: tuple[tuple[tuple[int, ...], int], ...]
+    loops: tuple[Var, ...]
 
 
-class _Masks:
+class _Masks(Visitor):
     """Finds the register buffers of a function that can do without predicates."""
 
     def __init__(self, func: PrimFunc) -> None:
+        self.analyzer = Analyzer()
         self.lets: dict[Var, Expr] = {}
-        #: What predicates are with their variables replaced.
-        self.resolved: dict[Expr, Expr] = {}
-        self.predicates: dict[tuple[Buffer, tuple[int, ...]], Expr | None] = {}
-        self.lanes: dict[Buffer, int] = {}
-        nodes = list(walk(func.body))
-        masked = {node.buffer for node in nodes if isinstance(node, Access) and node.predicate is not None}
-        #: The variables of the loops for which a buffer is there: they change while it is.
-        self.changing = {
-            node.buffer: {inner.var for inner in walk(node.body) if isinstance(inner, For)}
-            for node in nodes
-            if isinstance(node, Allocate) and node.buffer.scope == "register" and node.buffer.dtype.is_float
-        }
-        self.found = masked & set(self.changing)
-        if self.found:
-            for node in nodes:
-                self._check(node)
-            self._keep_loads_of_stores(nodes)
+        #: Unrolled loops of known ranges around the present place, and the variables of all others inside of each
+        #: buffer's allocation: those change while it is there.
+        self.unrolled: dict[Var, tuple[int, int]] = {}
+        self.changing: dict[Buffer, set[Var]] = {}
+        self.found: set[Buffer] = set()
+        #: The first access to each buffer, with which the others have to agree.
+        self.first: dict[Buffer, tuple[_Places, Expr | None, int]] = {}
+        self.visit(func.body)
 
-    def _check(self, node: object) -> None:
-        """Take out the buffers that a statement accesses otherwise."""
-        if isinstance(node, LetStmt):
-            self.lets[node.var] = substitute(node.value, self.lets)
-        elif isinstance(node, BufferStore):
-            self._access(node)
-            loads = [part for part in walk(node.value) if isinstance(part, BufferLoad) and part.buffer in self.found]
-            for load in loads:
+    def visit_Allocate(self, op: Allocate) -> None:
+        buffer = op.buffer
+        if buffer.scope == "register" and buffer.dtype.is_float:
+            self.found.add(buffer)
+            self.changing[buffer] = set()
+        self.visit(op.body)
+        if buffer in self.found and (buffer not in self.first or self.first[buffer][1] is None):
+            self.found.discard(buffer)  # has no predicates
+
+    def visit_For(self, loop: For) -> None:
+        self._outside(loop.min, loop.extent)
+        known = isinstance(loop.min, IntImm) and isinstance(loop.extent, IntImm)
+        if loop.kind == "unrolled" and known and loop.var.dtype is INT64:
+            self.unrolled[loop.var] = loop.min.value, loop.extent.value  # type: ignore[attr-defined]
+            self.visit(loop.body)
+            del self.unrolled[loop.var]
+            return
+        for variables in self.changing.values():
+            variables.add(loop.var)
+        self.visit(loop.body)
+
+    def visit_LetStmt(self, op: LetStmt) -> None:
+        self._outside(op.value)
+        self.lets[op.var] = substitute(op.value, self.lets)
+        self.visit(op.body)
+
+    def visit_IfThenElse(self, op: IfThenElse) -> None:
+        self._outside(op.condition)
+        self.visit(op.then_body)
+        if op.else_body is not None:
+            self.visit(op.else_body)
+
+    def visit_Evaluate(self, op: Evaluate) -> None:
+        self._outside(op.value)
+
+    def visit_BufferStore(self, op: BufferStore) -> None:
+        self._outside(*op.indices, *([] if op.predicate is None else [op.predicate]))
+        if op.buffer in self.found:
+            self._access(op)
+        if self.found.isdisjoint(leaves(op.value)):
+            return
+        for load in (part for part in walk(op.value) if isinstance(part, BufferLoad)):
+            self._outside(*load.indices, *([] if load.predicate is None else [load.predicate]))
+            if load.buffer in self.found:
                 self._access(load)
-                if not self._same(load.predicate, node.predicate) or not _is_lanewise(node.value, load.dtype.lanes):
+                if not self._same(load.predicate, op.predicate) or not _is_lanewise(op.value, load.dtype.lanes):
                     self.found.discard(load.buffer)
 
-    def _keep_loads_of_stores(self, nodes: Sequence[object]) -> None:
+    def _outside(self, *exprs: Expr) -> None:
         """Take out the buffers with loads outside of stored values: in lets, indices, conditions and addresses."""
-        stored: dict[Buffer, int] = {}
-        for node in nodes:
-            if isinstance(node, BufferStore):
-                for part in walk(node.value):
-                    if isinstance(part, BufferLoad):
-                        stored[part.buffer] = stored.get(part.buffer, 0) + 1
-        loaded: dict[Buffer, int] = {}
-        for node in nodes:
-            if isinstance(node, BufferLoad):
-                loaded[node.buffer] = loaded.get(node.buffer, 0) + 1
-        self.found = {buffer for buffer in self.found if stored.get(buffer) == loaded.get(buffer)}
+        for expr in exprs:
+            if accesses_buffers(expr):
+                self.found -= leaves(expr)
 
     def _access(self, access: BufferLoad | BufferStore) -> None:
+        """Take out the buffer of an access that is of no whole vector, or whose predicate may be another one than that
+        of others to the same place."""
         buffer = access.buffer
-        if buffer not in self.found:
-            return
-        place = _place(access)
-        lanes = access.indices[-1].dtype.lanes if access.indices else 1
-        if place is None or self.lanes.setdefault(buffer, lanes) != lanes:
+        places = self._places(access)
+        if places is None:
             self.found.discard(buffer)
             return
-        predicate = self.predicates.setdefault((buffer, place), access.predicate)
-        if not self._same(predicate, access.predicate) or not self._stays(access.predicate, buffer):
+        lanes = access.indices[-1].dtype.lanes
+        predicate = None if access.predicate is None else self._resolve(access.predicate)
+        first, expected, width = self.first.setdefault(buffer, (places, predicate, lanes))
+        agrees = lanes == width and self._stays(predicate, buffer) and (predicate is None) == (expected is None)
+        if agrees and predicate is not None and expected is not None:
+            if not uses_var(predicate, set(self.unrolled)) and not uses_var(expected, set(first.loops)):
+                agrees = predicate is expected or structural_equal(predicate, expected)
+            else:  # it differs from copy to copy: they have to be the same copies, each at a place of its own
+                names: dict[Var, Expr] = dict(zip(places.loops, first.loops, strict=False))
+                agrees = (
+                    (places.starts, places.steps) == (first.starts, first.steps)
+                    and _are_apart(places, buffer)
+                    and not uses_var(predicate, self.unrolled.keys() - set(places.loops))
+                    and structural_equal(substitute(predicate, names), expected)
+                )
+        if not agrees:
             self.found.discard(buffer)
+
+    def _places(self, access: BufferLoad | BufferStore) -> _Places | None:
+        """Where whole, aligned vectors of a buffer begin; None for any other access."""
+        *outer, last = access.indices
+        shape = [extent.value for extent in access.buffer.shape if isinstance(extent, IntImm)]
+        if not isinstance(last, Ramp) or access.buffer.strides or len(shape) != len(access.indices):
+            return None
+        lanes = last.dtype.lanes
+        numbers = [*outer, last.base]
+        if not (isinstance(last.stride, IntImm) and last.stride.value == 1):
+            return None
+        if any(number.dtype is not INT64 for number in numbers):
+            return None
+        forms = [self.analyzer.linear(number) for number in numbers]
+        moving = {var for form in forms for var in form.terms}
+        if not moving <= self.unrolled.keys():
+            return None
+        steps: dict[Var, tuple[tuple[int, ...], int]] = {
+            var: (tuple(form.terms.get(var, 0) for form in forms), self.unrolled[var][1])
+            for var in self.unrolled
+            if var in moving
+        }
+        starts = tuple(
+            form.const + sum(steps[var][0][axis] * self.unrolled[var][0] for var in steps)
+            for axis, form in enumerate(forms)
+        )
+        ends = [
+            start + sum(step[axis] * (extent - 1) for step, extent in steps.values())
+            for axis, start in enumerate(starts)
+        ]
+        if any(part % lanes for part in (starts[-1], *(step[-1] for step, _ in steps.values()))):
+            return None
+        rises = all(part >= 0 for step, _ in steps.values() for part in step)
+        if not rises or starts[-1] < 0 or ends[-1] + lanes > shape[-1]:
+            return None
+        ordered = sorted(steps, key=steps.__getitem__, reverse=True)
+        return _Places(starts, tuple(steps[var] for var in ordered), tuple(ordered))
 
     def _stays(self, predicate: Expr | None, buffer: Buffer) -> bool:
         """Whether a predicate is the same for as long as the buffer is there."""
-        if predicate is None:
-            return True
-        return not any(
-            isinstance(node, BufferLoad) or node in self.changing[buffer] for node in walk(self._resolve(predicate))
-        )
+        return predicate is None or (not accesses_buffers(predicate) and not uses_var(predicate, self.changing[buffer]))
 
     def _same(self, a: Expr | None, b: Expr | None) -> bool:
         if a is None or b is None:
@@ -117,26 +199,23 @@ class _Masks:
         return a is b or structural_equal(self._resolve(a), self._resolve(b))
 
     def _resolve(self, predicate: Expr) -> Expr:
-        found = self.resolved.get(predicate)
-        if found is None:
-            found = self.resolved[predicate] = substitute(predicate, self.lets)
-        return found
+        return substitute(predicate, self.lets)
 
 
-def _place(access: BufferLoad | BufferStore) -> tuple[int, ...] | None:
-    """Where a whole, aligned vector of a buffer begins; None for any other access."""
-    *outer, last = access.indices
-    shape = access.buffer.shape
-    if not isinstance(last, Ramp) or access.buffer.strides:
-        return None
-    lanes, numbers = last.dtype.lanes, [*outer, last.base]
-    if not (isinstance(last.stride, IntImm) and last.stride.value == 1):
-        return None
-    place = tuple([number.value for number in numbers if isinstance(number, IntImm)])
-    extents = [extent.value for extent in shape if isinstance(extent, IntImm)]
-    if len(place) != len(numbers) or len(extents) != len(shape):
-        return None
-    return place if place[-1] % lanes == 0 and place[-1] + lanes <= extents[-1] else None
+def _are_apart(places: _Places, buffer: Buffer) -> bool:
+    """Whether no two copies are at one place."""
+    sizes = [extent.value for extent in buffer.shape if isinstance(extent, IntImm)]
+    reached = 0
+    for step, extent in sorted((_distance(step, sizes), extent) for step, extent in places.steps):
+        if step <= reached:
+            return False
+        reached += step * (extent - 1)
+    return True
+
+
+def _distance(step: Sequence[int], sizes: Sequence[int]) -> int:
+    """How many elements of a row-major buffer a step passes."""
+    return functools.reduce(lambda total, axis: total * axis[1] + axis[0], zip(step, sizes, strict=True), 0)
 
 
 def _is_lanewise(value: Expr, lanes: int) -> bool:

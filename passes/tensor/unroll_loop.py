@@ -1,11 +1,13 @@
 """``UnrollLoop``: writes out the iterations of unrolled loops::
 
-    for i in unrolled(3):               b[0] = a[0]
-        b[i] = a[i]              ->     b[1] = a[1]
-                                        b[2] = a[2]
+    for i in unrolled(3):                         b[x * 64] = a[0] * 2.0
+        b[x * 64 + i * 16] = a[i] * 2.0    ->     b[x * 64 + 16] = a[1] * 2.0
+                                                  b[x * 64 + 32] = a[2] * 2.0
 
-The options decide what else is unrolled (short serial loops) and what is too long to be. A loop whose extent is not
-constant, or that would grow beyond ``max_unroll`` statements, becomes serial, with a remark.
+It comes last: what the other passes do is done once for all copies, not for each of them. The copies are folded as they
+are made (:mod:`.copies`): a formula that is chosen by the loop's variable, a branch, a mask. The options decide what
+else is unrolled (short serial loops) and what is too long to be. A loop whose extent is not constant, or that would
+grow beyond ``max_unroll`` statements, becomes serial, with a remark.
 """
 
 from __future__ import annotations
@@ -19,8 +21,9 @@ from tilewright.passes.config import register_config_option
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
-from tilewright.tensorir.expr import Expr, IntImm, Var, const
-from tilewright.tensorir.functor import Mutator, copy_with_fresh_definitions, walk_statements
+from tilewright.passes.tensor.copies import FoldingCopier
+from tilewright.tensorir.expr import IntImm, const
+from tilewright.tensorir.functor import walk_statements
 from tilewright.tensorir.stmt import BufferStore, Evaluate, For, PrimFunc, Stmt, sequence
 
 
@@ -37,48 +40,49 @@ class UnrollLoopConfig:
     )
 
 
-class _Unroller(Mutator):
-    def __init__(self, config: UnrollLoopConfig, ctx: PassContext) -> None:
-        self.config, self.ctx = config, ctx
+class _Unroller(FoldingCopier):
+    def __init__(self, func: PrimFunc, config: UnrollLoopConfig, ctx: PassContext) -> None:
+        super().__init__(func)
+        self.ctx = ctx
+        #: The loops that are written out.
+        self.written_out: set[For] = set()
+        self._plan(func.body, config)
+
+    def _plan(self, stmt: Stmt, config: UnrollLoopConfig) -> int:
+        """Decide which loops in ``stmt`` are written out; the statements that are left, loops counted once."""
+        if not isinstance(stmt, For):
+            inner = sum(self._plan(part, config) for part in stmt.parts() if isinstance(part, Stmt))
+            return inner + isinstance(stmt, (BufferStore, Evaluate))
+        innermost = not any(isinstance(node, For) for node in walk_statements(stmt.body))
+        steps = max(1, self._plan(stmt.body, config))
+        if not isinstance(stmt.extent, IntImm):
+            if stmt.kind == "unrolled":
+                self._keep(stmt, f"its extent {stmt.extent!s} is not constant")
+            return steps
+        copies = steps * stmt.extent.value
+        if stmt.kind == "unrolled" and copies > config.max_unroll:
+            self._keep(stmt, f"{copies} statements are more than max_unroll = {config.max_unroll}")
+        elif stmt.kind == "unrolled" or (stmt.kind == "serial" and innermost and 0 < copies <= config.auto_max_step):
+            self.written_out.add(stmt)
+            return copies
+        return steps
+
+    def _keep(self, loop: For, reason: str) -> None:
+        self.ctx.remark(f"loop {loop.var.name} is not unrolled: {reason}", "missed")
 
     def mutate_For(self, loop: For) -> Stmt:
-        innermost = not any(isinstance(node, For) for node in walk_statements(loop.body))
-        body: Stmt = self.mutate(loop.body)
-        extent = loop.extent
-        if loop.kind == "unrolled":
-            if not isinstance(extent, IntImm):
-                return self._keep(loop, body, f"its extent {extent!s} is not constant")
-            steps = extent.value * count_steps(body)
-            if steps > self.config.max_unroll:
-                return self._keep(loop, body, f"{steps} statements are more than max_unroll = {self.config.max_unroll}")
-            return unroll(loop.var, loop.min, extent.value, body)
-        short = isinstance(extent, IntImm) and 0 < extent.value * count_steps(body) <= self.config.auto_max_step
-        if isinstance(extent, IntImm) and loop.kind == "serial" and innermost and short:
-            return unroll(loop.var, loop.min, extent.value, body)
-        if body is loop.body:
-            return loop
-        return For(loop.var, loop.min, extent, loop.kind, body, loop.annotations)
-
-    def _keep(self, loop: For, body: Stmt, reason: str) -> Stmt:
-        self.ctx.remark(f"loop {loop.var.name} is not unrolled: {reason}", "missed")
-        return For(loop.var, loop.min, loop.extent, "serial", body, loop.annotations)
-
-
-def count_steps(stmt: Stmt) -> int:
-    """Statements that a run of ``stmt`` executes, loops inside counted once."""
-    return max(1, sum(isinstance(node, (BufferStore, Evaluate)) for node in walk_statements(stmt)))
-
-
-def unroll(var: Var, low: Expr, extent: int, body: Stmt) -> Stmt:
-    """``extent`` copies of ``body``, one for each value of ``var`` from ``low``, each with its own definitions."""
-    numbers = [low + const(number, var.dtype) for number in range(extent)]
-    return sequence(*[copy_with_fresh_definitions(body, values={var: number}) for number in numbers])
+        if loop not in self.written_out:
+            return self.mutate_loop(loop, "serial" if loop.kind == "unrolled" else loop.kind)
+        low, extent = self.mutate(loop.min), loop.extent
+        assert isinstance(extent, IntImm)
+        numbers = [low + const(number, loop.var.dtype) for number in range(extent.value)]
+        return sequence(*[self.copy(loop.body, {loop.var: number}) for number in numbers])
 
 
 def unroll_loops(func: PrimFunc, ctx: PassContext | None = None) -> PrimFunc:
     """``func`` without unrolled loops."""
     ctx = ctx if ctx is not None else PassContext.current()
-    return func.with_body(_Unroller(ctx.get_config("tensorir.UnrollLoop"), ctx).mutate(func.body))
+    return func.with_body(_Unroller(func, ctx.get_config("tensorir.UnrollLoop"), ctx).mutate(func.body))
 
 
 @register_pass

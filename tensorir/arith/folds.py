@@ -18,6 +18,7 @@ from tilewright.tensorir.expr import (
     Expr,
     FloatImm,
     IntImm,
+    Ramp,
     Select,
     UnaryOp,
     binary,
@@ -26,6 +27,7 @@ from tilewright.tensorir.expr import (
     const,
     select,
 )
+from tilewright.tensorir.folding import fold_compare, wrap_integer
 
 
 def is_true(expr: Expr) -> bool:
@@ -74,10 +76,24 @@ def _fold_unary(expr: UnaryOp) -> Expr:
 
 def _fold_compare(expr: Compare) -> Expr:
     if expr.dtype.lanes != 1:
+        a, b = _lane_values(expr.a), _lane_values(expr.b)
+        if a is not None and b is not None:
+            found = {fold_compare(expr.op, x, y) for x, y in zip(a, b, strict=True)}
+            return const(found.pop(), expr.dtype) if len(found) == 1 else expr
         return _splat(expr, lambda a, b: Compare(expr.op, a, b), expr.a, expr.b)
     if isinstance(expr.a, (IntImm, FloatImm)) and isinstance(expr.b, (IntImm, FloatImm)):
         return compare(expr.op, expr.a, expr.b)
     return expr
+
+
+def _lane_values(expr: Expr) -> list[int] | None:
+    """The integer in each lane, if all are constants."""
+    if isinstance(expr, Broadcast) and isinstance(expr.value, IntImm):
+        return [expr.value.value] * expr.lanes
+    if isinstance(expr, Ramp) and isinstance(expr.base, IntImm) and isinstance(expr.stride, IntImm):
+        numbers = range(expr.lanes)
+        return [wrap_integer(expr.base.value + lane * expr.stride.value, expr.base.dtype) for lane in numbers]
+    return None
 
 
 def _fold_select(expr: Select) -> Expr:
@@ -147,3 +163,9 @@ FOLDS: dict[type[Expr], Callable[[Any], Expr]] = {
     Cast: _fold_cast,
     BufferLoad: _fold_load,
 }
+
+
+def fold(expr: Expr) -> Expr:
+    """``expr`` folded at its top; its operands are taken as they are."""
+    by_class = FOLDS.get(type(expr))
+    return expr if by_class is None else by_class(expr)

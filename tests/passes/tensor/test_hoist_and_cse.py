@@ -83,3 +83,46 @@ def test_no_value_is_used_beyond_a_store_to_what_it_read(rewrites):
     }
     """
     rewrites(eliminate_common_subexpressions, before, before)
+
+
+PER_COPY = """
+primfunc @f(A: Buffer[(8, 3, 4), float32], V: Buffer[(3, 4), float32], B: Buffer[(8, 3, 4), float32])
+    attrs {"num_outputs": 1} {
+  for i in range(8) {
+    for j in unrolled(3) {
+      B[i, j, ramp(0, 1, 4)] = A[i, j, ramp(0, 1, 4)] * V[j, ramp(0, 1, 4)]
+    }
+  }
+}
+"""
+PER_COPY_HOISTED = """
+primfunc @f(A: Buffer[(8, 3, 4), float32], V: Buffer[(3, 4), float32], B: Buffer[(8, 3, 4), float32])
+    attrs {"num_outputs": 1} {
+  allocate invariant: Buffer[(3, 4), float32, register, align=64]
+  for j in unrolled(3) {
+    invariant[j, ramp(0, 1, 4)] = V[j, ramp(0, 1, 4)]
+  }
+  for i in range(8) {
+    for j in unrolled(3) {
+      B[i, j, ramp(0, 1, 4)] = A[i, j, ramp(0, 1, 4)] * invariant[j, ramp(0, 1, 4)]
+    }
+  }
+}
+"""
+
+
+def test_what_differs_between_unrolled_copies_moves_into_a_register_buffer(rewrites, keeps_results):
+    rewrites(hoist_invariants, PER_COPY, PER_COPY_HOISTED)
+    keeps_results(hoist_invariants, PER_COPY)
+
+
+def test_copies_share_what_is_costly_and_not_what_only_one_of_them_chooses(rewrites):
+    text = """
+primfunc @f(A: Buffer[(8,), float32], B: Buffer[(3,), float32]) attrs {"num_outputs": 1} {
+  for j in unrolled(3) {
+    B[j] = FIRST + select(j == 0, exp(A[0]), A[1] * 2.0)
+  }
+}
+"""
+    named = text.replace("for j", "let invariant: float32 = exp(A[4])\n  for j").replace("FIRST", "invariant")
+    rewrites(hoist_invariants, text.replace("FIRST", "exp(A[4])"), named)

@@ -71,6 +71,48 @@ def test_masks_stay_where_other_lanes_may_be_seen(old, new):
     assert structural_equal(unmask_registers(func), func)
 
 
+ROWS = """
+primfunc @f(A: Buffer[(5, 4, 8), float32], B: Buffer[(4, 6), float32], n: int32) attrs {"num_outputs": 1} {
+  allocate T: Buffer[(4, 8), float32, register]
+  for i in unrolled(4) {
+    T[i, ramp(0, 1, 8)START] = broadcast(0.0, 8)
+  }
+  for k in range(5) {
+    for j in unrolled(4) {
+      T[j, ramp(0, 1, 8)ADD] = T[j, ramp(0, 1, 8)ADD] + A[k, j, ramp(0, 1, 8)LOAD]
+    }
+  }
+  for i in unrolled(4) {
+    B[i, ramp(0, 1, 8) where ramp(int32(0), int32(1), 8) < broadcast(n - int32(i), 8)] = T[i, ramp(0, 1, 8)START]
+  }
+}
+"""
+LIMIT = " where ramp(int32(0), int32(1), 8) < broadcast(n - int32({}), 8)"
+
+
+def of_rows(start: str, add: str, load: str) -> str:
+    return ROWS.replace("START", start).replace("ADD", add).replace("LOAD", load)
+
+
+def test_rows_of_unrolled_loops_may_have_a_predicate_each(rewrites):
+    masked = of_rows(LIMIT.format("i"), LIMIT.format("j"), LIMIT.format("j"))
+    rewrites(unmask_registers, masked, of_rows("", "", ""))
+
+
+@pytest.mark.parametrize("add", ["k", "3 - j", "j + 1"])
+def test_masks_stay_where_a_row_has_another_predicate_elsewhere(add):
+    masked = of_rows(LIMIT.format("i"), LIMIT.format(add), LIMIT.format(add))
+    func = parse(masked.replace("int32(3 - j)", "int32(3) - int32(j)").replace("int32(j + 1)", "int32(j) + int32(1)"))
+    assert structural_equal(unmask_registers(func), func)
+
+
+def test_masks_stay_where_copies_of_an_access_meet_at_one_place():
+    func = parse(
+        of_rows(LIMIT.format("i"), LIMIT.format("j"), LIMIT.format("j")).replace("T[i,", "T[0,").replace("T[j,", "T[0,")
+    )
+    assert structural_equal(unmask_registers(func), func)
+
+
 @pytest.mark.parametrize("limit", ["int32(i)", "N[0]"])
 def test_masks_stay_that_change_while_the_accumulator_is_there(limit):
     """What an iteration leaves as it was, a later one sees."""

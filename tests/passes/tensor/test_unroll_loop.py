@@ -72,5 +72,31 @@ primfunc @f(A: Buffer[(3,), float32], B: Buffer[(3,), float32]) attrs {"num_outp
     rewrites(unroll_loops, chosen, written_out)
 
 
+def test_copies_are_folded_and_the_constant_part_of_an_index_comes_last(rewrites):
+    rolled = """
+primfunc @f(A: Buffer[(640,), float32], B: Buffer[(640,), float32], n: int64) attrs {"num_outputs": 1} {
+  for x in range(10) {
+    for i in unrolled(3) {
+      let m: boolx4 = ramp(i * 4, 1, 4) < broadcast(8, 4)
+      if x * 4 + i >= 1 {
+        B[ramp(x * 64 + i * 16 + n, 1, 4) where m] = A[ramp(x * 64 + (2 - i), 1, 4)]
+      }
+    }
+  }
+}
+"""
+    written_out = """
+primfunc @f(A: Buffer[(640,), float32], B: Buffer[(640,), float32], n: int64) attrs {"num_outputs": 1} {
+  for x in range(10) {
+    if x >= 1 {
+      B[ramp(x * 64 + n, 1, 4)] = A[ramp(x * 64 + 2, 1, 4)]
+    }
+    B[ramp(x * 64 + n + 16, 1, 4)] = A[ramp(x * 64 + 1, 1, 4)]
+  }
+}
+"""
+    rewrites(unroll_loops, rolled, written_out)
+
+
 def test_results_stay(keeps_results):
     keeps_results(unroll_loops, SHORT.replace("KIND", "unrolled"))

@@ -1,0 +1,209 @@
+"""Copies of statements in which variables have become numbers, folded while they are made::
+
+    if i < 2: b[x * 64 + i * 16 + j] = select(i == 0, a[j], a[j] * 2.0)      with i = 1
+
+    ->  b[x * 64 + j + 16] = a[j] * 2.0
+
+Constants are computed, what they decide is chosen and not copied first, and the constant part of an index comes last,
+so that the copies of an index share all the rest as one node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tilewright.passes.tensor.scoped import ScopedMutator, bind_value
+from tilewright.tensorir.arith.folds import fold, is_false, is_true
+from tilewright.tensorir.dtype import INT64
+from tilewright.tensorir.expr import (
+    BinaryOp,
+    Buffer,
+    Compare,
+    Expr,
+    IntImm,
+    Select,
+    UnaryOp,
+    Var,
+    binary,
+    const,
+)
+from tilewright.tensorir.functor import leaves
+from tilewright.tensorir.stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt, sequence
+
+
+class FoldingCopier(ScopedMutator):
+    """Replaces variables by others or by numbers, and gives what a copy defines a new identity.
+
+    Outside of :meth:`copy` everything stays what it is, but for what inner copies become.
+    """
+
+    def __init__(self, func: PrimFunc) -> None:
+        super().__init__(func)
+        #: What stands for a variable or buffer at the present place.
+        self.values: dict[Any, Any] = {}
+        self._copying = False
+        #: What became of expressions under these values.
+        self._done: dict[Expr, Expr] = {}
+        #: Sums of equal parts, each made once.
+        self._sums: dict[tuple[str, Expr, Expr], Expr] = {}
+
+    def copy(self, stmt: Stmt, values: Mapping[Var, Expr]) -> Stmt:
+        """A copy of ``stmt`` in which ``values`` stand for variables."""
+        outer = self.values, self._copying, self._done
+        self.values, self._copying, self._done = {**self.values, **values}, True, {}
+        result: Stmt = self.mutate(stmt)
+        self.values, self._copying, self._done = outer
+        return result
+
+    def mutate(self, node: Any) -> Any:
+        if not isinstance(node, Expr):
+            return super().mutate(node)
+        values = self.values
+        if not values or values.keys().isdisjoint(leaves(node)):
+            return node
+        done = self._done
+        found = done.get(node)
+        if found is None:
+            found = done[node] = super().mutate(node)
+        return found
+
+    # Definitions.
+
+    def _define(self, old: Any, new: Any) -> Any:
+        self.values[old] = new  # nothing that mentions it has been met before
+        return new
+
+    def mutate_definition(self, var: Any) -> Any:
+        return self._define(var, Var(var.name, var.dtype)) if self._copying else var
+
+    def mutate_new_buffer(self, buffer: Buffer) -> Buffer:
+        if not self._copying:
+            return buffer
+        shape, strides = self.mutate_all(buffer.shape), self.mutate_all(buffer.strides)
+        made = Buffer(buffer.name, shape, buffer.dtype, buffer.scope, strides, buffer.alignment)
+        return self._define(buffer, made)  # type: ignore[no-any-return]
+
+    def mutate_buffer(self, buffer: Buffer) -> Buffer:
+        return self.values.get(buffer, buffer)  # type: ignore[no-any-return]
+
+    # Statements.
+
+    def mutate_loop(self, loop: For, kind: str) -> Stmt:
+        """A loop that stays one."""
+        low, extent = self.mutate(loop.min), self.mutate(loop.extent)
+        var = self.mutate_definition(loop.var)
+        body = self.mutate_in_loop(var, low, extent, loop.body)
+        if var is loop.var and low is loop.min and extent is loop.extent and body is loop.body and kind == loop.kind:
+            return loop
+        annotations = {
+            key: self.mutate(value) if isinstance(value, Expr) else value for key, value in loop.annotations.items()
+        }
+        return For(var, low, extent, kind, body, annotations)
+
+    def mutate_For(self, loop: For) -> Stmt:
+        return self.mutate_loop(loop, loop.kind)
+
+    def mutate_LetStmt(self, op: LetStmt) -> Stmt:
+        value = self.mutate(op.value)
+        if self._copying and (isinstance(value, (IntImm, Var)) or is_true(value) or is_false(value)):
+            self._define(op.var, value)
+            return self.mutate(op.body)  # type: ignore[no-any-return]
+        var = self.mutate_definition(op.var)
+        with self.where(lambda analyzer: bind_value(analyzer, var, value)):
+            body = self.mutate(op.body)
+        return op if var is op.var and value is op.value and body is op.body else LetStmt(var, value, body)
+
+    def mutate_Allocate(self, op: Allocate) -> Stmt:
+        buffer = self.mutate_new_buffer(op.buffer)
+        body = self.mutate(op.body)
+        return op if buffer is op.buffer and body is op.body else Allocate(buffer, body)
+
+    def mutate_IfThenElse(self, op: IfThenElse) -> Stmt:
+        condition = self.mutate(op.condition)
+        if isinstance(condition, IntImm):
+            chosen = op.then_body if condition.value else op.else_body
+            return sequence() if chosen is None else self.mutate(chosen)
+        return self.mutate_branches(op, condition)
+
+    def mutate_BufferStore(self, op: BufferStore) -> Stmt:
+        predicate = None if op.predicate is None else self.mutate(op.predicate)
+        if predicate is not None:
+            if is_false(predicate):
+                return sequence()
+            predicate = None if is_true(predicate) else predicate
+        value, indices, buffer = self.mutate(op.value), self.mutate_all(op.indices), self.mutate_buffer(op.buffer)
+        if value is op.value and indices is op.indices and predicate is op.predicate and buffer is op.buffer:
+            return op
+        return BufferStore(buffer, value, indices, predicate)
+
+    # Expressions.
+
+    def generic_mutate(self, node: Any) -> Any:
+        new = node.rebuild(self)
+        return fold(new) if isinstance(new, Expr) and new is not node else new
+
+    def mutate_Var(self, var: Var) -> Expr:
+        return self.values.get(var, var)  # type: ignore[no-any-return]
+
+    def mutate_BinaryOp(self, op: BinaryOp) -> Expr:
+        a, b = self.mutate(op.a), self.mutate(op.b)
+        if op.dtype.is_bool and op.op in ("and", "or"):
+            for side, other in ((a, b), (b, a)):
+                if is_true(side) or is_false(side):
+                    return other if is_true(side) == (op.op == "and") else side  # type: ignore[no-any-return]
+        if op.dtype is INT64 and op.op in ("add", "sub"):
+            return self._sum(op.op, a, b)
+        return fold(binary(op.op, a, b))
+
+    def _sum(self, op: str, a: Expr, b: Expr) -> Expr:
+        """``a + b`` or ``a - b``, the constant part last."""
+        x, fixed = _split(a)
+        y, part = _split(b)
+        fixed += part if op == "add" else -part
+        if y is None:
+            whole = x
+        elif x is None:
+            if op == "sub":
+                return binary("sub", const(fixed, INT64), y)
+            whole = y
+        else:
+            whole = self._sums.get((op, x, y))
+            if whole is None:
+                whole = self._sums[op, x, y] = BinaryOp(op, x, y)
+        if whole is None:
+            return const(fixed, INT64)
+        if fixed == 0:
+            return whole
+        if fixed < 0 and fixed != -(1 << 63):
+            return BinaryOp("sub", whole, IntImm(-fixed))
+        return BinaryOp("add", whole, const(fixed, INT64))
+
+    def mutate_Compare(self, op: Compare) -> Expr:
+        made = fold(Compare(op.op, self.mutate(op.a), self.mutate(op.b)))
+        if isinstance(made, Compare) and made.a.dtype.is_integer:  # what holds around may decide it now
+            return self.simplify(made)
+        return made
+
+    def mutate_Select(self, op: Select) -> Expr:
+        condition = self.mutate(op.condition)
+        if is_true(condition):
+            return self.mutate(op.true_value)  # type: ignore[no-any-return]
+        if is_false(condition):
+            return self.mutate(op.false_value)  # type: ignore[no-any-return]
+        return fold(Select(condition, self.mutate(op.true_value), self.mutate(op.false_value)))
+
+    def mutate_UnaryOp(self, op: UnaryOp) -> Expr:
+        return fold(UnaryOp(op.op, self.mutate(op.a)))
+
+
+def _split(expr: Expr) -> tuple[Expr | None, int]:
+    """An int64 as what varies (None: nothing) plus a constant."""
+    if isinstance(expr, IntImm):
+        return None, expr.value
+    if isinstance(expr, BinaryOp) and isinstance(expr.b, IntImm):
+        if expr.op == "add":
+            return expr.a, expr.b.value
+        if expr.op == "sub":
+            return expr.a, -expr.b.value
+    return expr, 0
