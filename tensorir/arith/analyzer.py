@@ -36,6 +36,9 @@ class Analyzer(RewritingAlgebra):
         high = None if extent is None else self.simplify(low + as_expr(extent, var.dtype) - 1)
         for table in (facts.ranges, facts.intervals, facts.values):
             table.pop(var, None)
+        mentioned = self.intern.knows(var) and facts.mention(var)
+        bound = [witness.bound(var, low, high, kept=mentioned) for witness in facts.witnesses]
+        facts.witnesses = tuple([witness for witness in bound if witness is not None])
         if var.dtype is INT64:
             lower_form = self.linear(low)
             upper_form = None if high is None else self.linear(high)
@@ -55,6 +58,7 @@ class Analyzer(RewritingAlgebra):
     def bind_nonnegative(self, var: Var) -> None:
         """Say that ``var >= 0``, as every dimension of a tensor is."""
         self.facts.intervals[var] = self.facts.intervals.get(var, EVERYTHING).intersect(NONNEGATIVE)
+        self.facts.witnesses = tuple([witness for witness in self.facts.witnesses if (witness.value(var) or 0) >= 0])
         if self.intern.knows(var):
             self.forget()
 

@@ -13,6 +13,7 @@ from tilewright.tensorir.arith import interval as iv
 from tilewright.tensorir.arith.facts import Derived, Facts
 from tilewright.tensorir.arith.intern import Interner
 from tilewright.tensorir.arith.interval import EVERYTHING, Interval, type_interval
+from tilewright.tensorir.arith.lane_numbers import LANES
 from tilewright.tensorir.arith.linear import Linear
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import BinaryOp, Call, Cast, Expr, IntImm, Select, Var
@@ -31,9 +32,6 @@ class BoundedTerms:
         self.facts = Facts()
         self._factors: dict[Expr, tuple[Expr, ...]] = {}
         self._data: set[Expr] = set()
-        #: Variables that stand for the number of a lane: by the count of lanes, and their bounds.
-        self._lane_vars: dict[int, Var] = {}
-        self._lane_bounds: dict[Expr, Interval] = {}
         self.forget()
 
     def forget(self) -> None:
@@ -47,14 +45,6 @@ class BoundedTerms:
     def factors(self, term: Expr) -> tuple[Expr, ...]:
         """The factors of a term: several for a product of terms."""
         return self._factors.get(term, (term,))
-
-    def lane(self, lanes: int) -> Var:
-        """The variable that stands for the number of a lane, of so many."""
-        var = self._lane_vars.get(lanes)
-        if var is None:
-            var = self._lane_vars[lanes] = Var("lane")
-            self._lane_bounds[var] = Interval(0, lanes - 1)
-        return var
 
     def is_exact(self, form: Linear) -> bool:
         """Whether the form is an index, which does not overflow, rather than data."""
@@ -106,7 +96,8 @@ class BoundedTerms:
             return self._operand_interval(term.true_value).union(self._operand_interval(term.false_value))
         if isinstance(term, (Cast, Call)):
             return self.integer_interval(term)
-        return self._lane_bounds.get(term, EVERYTHING)
+        lanes = LANES.get(term)
+        return EVERYTHING if lanes is None else Interval(0, lanes - 1)
 
     def _operand_interval(self, expr: Expr) -> Interval:
         form = self.linear(expr)

@@ -7,7 +7,9 @@ import dataclasses
 from tilewright.tensorir.arith.cache import ScopedCache
 from tilewright.tensorir.arith.interval import Interval
 from tilewright.tensorir.arith.linear import Division, Linear
+from tilewright.tensorir.arith.witness import Witness, witnesses
 from tilewright.tensorir.expr import Expr
+from tilewright.tensorir.functor import leaves
 
 
 @dataclasses.dataclass
@@ -26,6 +28,15 @@ class Facts:
     remainders: dict[Expr, tuple[int, int]] = dataclasses.field(default_factory=dict)
     #: Conditions (interned) that are known.
     truths: dict[Expr, bool] = dataclasses.field(default_factory=dict)
+    #: Values of the variables under which all of that holds.
+    witnesses: tuple[Witness, ...] = dataclasses.field(default_factory=witnesses)
+
+    def mention(self, var: Expr) -> bool:
+        """Whether anything that is known of other terms depends on ``var``."""
+        forms = [form for ends in self.ranges.values() for form in ends if form is not None]
+        told = [*self.intervals, *self.remainders, *self.truths]
+        terms = [term for form in (*forms, *self.values.values(), *self.nonnegative) for term in form.terms]
+        return any(term is not var and var in leaves(term) for term in told) or any(var in leaves(t) for t in terms)
 
     def copy(self) -> Facts:
         """An independent copy."""
@@ -36,6 +47,7 @@ class Facts:
             self.nonnegative,
             dict(self.remainders),
             dict(self.truths),
+            self.witnesses,
         )
 
 

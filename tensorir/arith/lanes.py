@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilewright.tensorir.arith.index import IndexAlgebra
+from tilewright.tensorir.arith.lane_numbers import lane_number
 from tilewright.tensorir.arith.linear import Linear, constant
 from tilewright.tensorir.expr import BinaryOp, Broadcast, Expr, Ramp, UnaryOp, Var, binary
 from tilewright.tensorir.functor import uses_var
@@ -26,7 +27,7 @@ def per_lane(expr: Expr, lane: Var) -> Expr | None:
 def affine_vector(algebra: IndexAlgebra, expr: Expr) -> Expr | None:
     """An int64 vector as a ramp or a broadcast, if it is one."""
     lanes = expr.dtype.lanes
-    lane = algebra.lane(lanes)
+    lane = lane_number(lanes)
     scalar = per_lane(expr, lane)
     if scalar is None:
         return None

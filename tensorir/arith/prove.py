@@ -41,8 +41,22 @@ class ProvingAlgebra(IndexAlgebra):
         found = proofs.find(key)
         if found is None:
             proofs[key] = False  # while the search asks for itself
-            found = proofs[key] = self._search(form, _Search(budget))
+            found = proofs[key] = not self._is_refuted(form) and self._search(form, _Search(budget))
         return found
+
+    def _is_refuted(self, form: Linear) -> bool:
+        """Whether ``form`` is negative for values of the variables that agree with all that is known."""
+        for witness in self.facts.witnesses:
+            total = form.const
+            for term, coefficient in form.terms.items():
+                value = witness.value(term)
+                if value is None:
+                    break
+                total += value * coefficient
+            else:
+                if total < 0:
+                    return True
+        return False
 
     def _may_help(self, form: Linear) -> bool:
         """Whether any symbolic bound is known for a term of the form."""

@@ -17,6 +17,7 @@ from tilewright.tensorir.arith.comparisons import ComparingAlgebra, decide_by_in
 from tilewright.tensorir.arith.facts import Derived
 from tilewright.tensorir.arith.folds import FOLDS
 from tilewright.tensorir.arith.intern import reads_memory
+from tilewright.tensorir.arith.lane_numbers import lane_number
 from tilewright.tensorir.arith.lanes import affine_vector, per_lane
 from tilewright.tensorir.arith.pattern import RuleTable
 from tilewright.tensorir.conditions import OPPOSITES, conjuncts
@@ -53,6 +54,7 @@ class RewritingAlgebra(ComparingAlgebra):
         known = self.canonical(condition)
         if isinstance(known, IntImm) or known.dtype is not BOOL or reads_memory(known):
             return
+        self.facts.witnesses = tuple([witness for witness in self.facts.witnesses if witness.agrees(known)])
         if isinstance(known, BinaryOp) and known.op == "and":
             self.assume(known.a)
             self.assume(known.b)
@@ -181,7 +183,7 @@ class RewritingAlgebra(ComparingAlgebra):
                 truth = self.facts.truths.get(result)
                 return result if truth is None else self.intern.integer(int(truth), BOOL)
         elif dtype.element is INT64:
-            lane = self.lane(dtype.lanes)
+            lane = lane_number(dtype.lanes)
             x, y = per_lane(expr.a, lane), per_lane(expr.b, lane)
             if x is None or y is None:
                 return None

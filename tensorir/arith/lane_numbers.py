@@ -1,0 +1,19 @@
+"""Variables that stand for the number of a lane: what holds for all of them holds for the whole vector."""
+
+from __future__ import annotations
+
+from tilewright.tensorir.expr import Expr, Var
+
+#: How many lanes there are, by the variable.
+LANES: dict[Expr, int] = {}
+
+_variables: dict[int, Var] = {}
+
+
+def lane_number(lanes: int) -> Var:
+    """The variable that stands for the number of a lane, of so many: from 0 to ``lanes - 1``."""
+    var = _variables.get(lanes)
+    if var is None:
+        var = _variables.setdefault(lanes, Var("lane"))  # whichever thread came first
+        LANES[var] = lanes
+    return var

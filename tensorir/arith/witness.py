@@ -1,0 +1,118 @@
+"""Witnesses: values of the variables under which everything holds that an analyzer was told.
+
+What is less than zero for one of them is not provably at least zero, which a proof would find out only by trying all
+it knows. Most questions about tiles and tails are of that kind: where a loop begins it is not over yet. So a few
+witnesses are kept beside the facts, and asked first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tilewright.tensorir.arith.lane_numbers import LANES
+from tilewright.tensorir.expr import BinaryOp, Compare, Expr, IntImm, Select, UnaryOp, Var
+from tilewright.tensorir.folding import trunc_div
+
+#: What sizes that nobody has bound are for each witness: the first ones are small, as bounds are tightest there.
+_SIZES = (1, 2, 5, 37, 1001, 14, 64, 211)
+#: Where a witness takes the values of bound variables from their ranges: the first ones always from the end (1) or
+#: always from the beginning (0), the others in turns.
+_ENDS = ((1,), (0,), (1,), (0,), (1,), (0, 1), (1, 0), (0, 0, 1))
+
+_OPERATIONS: dict[str, Callable[[int, int], int]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "min": min,
+    "max": max,
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b,
+    "ge": lambda a, b: a >= b,
+    "and": lambda a, b: a and b,
+    "or": lambda a, b: a or b,
+}
+_DIVISIONS: dict[str, Callable[[int, int], int]] = {
+    "floordiv": lambda a, b: a // b,
+    "floormod": lambda a, b: a % b,
+    "truncdiv": trunc_div,
+    "truncmod": lambda a, b: a - trunc_div(a, b) * b,
+}
+
+
+class Witness:
+    """Values of variables; those that were not bound have a value of the witness's own.
+
+    Args:
+        number: which of the witnesses it is.
+    """
+
+    __slots__ = ("_known", "_number", "_values")
+
+    def __init__(self, number: int, values: dict[Expr, int] | None = None) -> None:
+        self._number = number
+        self._values = {} if values is None else values
+        #: Of the expressions met, None for those that cannot be evaluated.
+        self._known: dict[Expr, int | None] = {}
+
+    def value(self, expr: Expr) -> int | None:
+        """The value of an integer or boolean expression; None if it depends on more than variables."""
+        try:
+            return self._known[expr]
+        except KeyError:
+            found = self._known[expr] = self._evaluate(expr)
+            return found
+
+    def _evaluate(self, expr: Expr) -> int | None:
+        if isinstance(expr, IntImm):
+            return expr.value
+        if isinstance(expr, Var):
+            found = self._values.get(expr)
+            if found is None:
+                lanes = LANES.get(expr)
+                found = _SIZES[self._number] if lanes is None else lanes - 1 if _ENDS[self._number][0] else 0
+            return found
+        if isinstance(expr, (BinaryOp, Compare)):
+            a, b = self.value(expr.a), self.value(expr.b)
+            if a is None or b is None:
+                return None
+            division = _DIVISIONS.get(expr.op)
+            if division is not None:
+                return None if b == 0 else division(a, b)
+            operation = _OPERATIONS.get(expr.op)
+            return None if operation is None else operation(a, b)
+        if isinstance(expr, Select):
+            condition = self.value(expr.condition)
+            if condition is None:
+                return None
+            return self.value(expr.true_value if condition else expr.false_value)
+        if isinstance(expr, UnaryOp):
+            a = self.value(expr.a)
+            return None if a is None or expr.op == "bitnot" else (-a if expr.op == "neg" else not a)
+        return None
+
+    def bound(self, var: Var, low: Expr, high: Expr | None, *, kept: bool) -> Witness | None:
+        """A witness in whose eyes ``low <= var <= high``; None if there is no such number, or if ``var`` has another
+        value that has to be kept, as other facts hold with it."""
+        first = self.value(low)
+        last = first if high is None else self.value(high)
+        if first is None or last is None or last < first:
+            return None
+        if kept:
+            value = self.value(var)
+            inside = value is not None and first <= value and (high is None or value <= last)
+            return self if inside else None
+        ends = _ENDS[self._number]
+        chosen = last if ends[len(self._values) % len(ends)] else first
+        return Witness(self._number, {**self._values, var: chosen})
+
+    def agrees(self, condition: Expr) -> bool:
+        """Whether ``condition`` holds for it."""
+        return bool(self.value(condition))
+
+
+def witnesses() -> tuple[Witness, ...]:
+    """Those of an analyzer that knows nothing."""
+    return tuple(Witness(number) for number in range(len(_SIZES)))
