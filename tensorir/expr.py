@@ -30,8 +30,7 @@ INTEGER_ONLY = ("floordiv", "floormod", "truncdiv", "truncmod", "bitand", "bitor
 SCOPES = ("global", "arena", "stack", "register")
 
 
-def _set(target: Any, name: str, value: Any) -> None:
-    object.__setattr__(target, name, value)
+_set = object.__setattr__
 
 
 class Expr(Node):
@@ -207,6 +206,10 @@ class FloatImm(Expr):
         _set(self, "value", value)
 
 
+#: Operations with types that they take: what was checked once.
+_BINARY_TYPES: set[tuple[str, DataType]] = set()
+
+
 @node
 class BinaryOp(Expr):
     """``a op b`` on operands of one type; ``op`` is one of :data:`BINARY_OPS`. Integer results wrap."""
@@ -218,6 +221,9 @@ class BinaryOp(Expr):
 
     def __post_init__(self) -> None:
         a, b = self.a.dtype, self.b.dtype
+        if a is b and (self.op, a) in _BINARY_TYPES:
+            _set(self, "dtype", a)
+            return
         if self.op not in BINARY_OPS:
             raise ValueError(f"unknown binary operation {self.op!r}; expected one of {', '.join(BINARY_OPS)}")
         if a is not b:
@@ -234,6 +240,7 @@ class BinaryOp(Expr):
             raise TypeError(f"div: expected floating-point operands, found {a!s}; integers have floordiv and truncdiv")
         elif a.is_bool and self.op not in ("min", "max"):
             raise TypeError(f"{self.op}: expected numbers, found bool")
+        _BINARY_TYPES.add((self.op, a))
         _set(self, "dtype", a)
 
 
@@ -312,7 +319,7 @@ class BufferLoad(Expr):
     dtype: DataType = derived()
 
     def __post_init__(self) -> None:
-        _set(self, "indices", tuple(as_expr(index) for index in self.indices))
+        _set(self, "indices", as_indices(self.indices))
         lanes = check_access(self.buffer, self.indices, self.predicate)
         _set(self, "dtype", self.buffer.dtype.with_lanes(lanes))
 
@@ -367,6 +374,16 @@ class Broadcast(Expr):
         _set(self, "dtype", self.value.dtype.with_lanes(self.lanes))
 
 
+def as_indices(indices: Any) -> tuple[Expr, ...]:
+    """Indices as a tuple of expressions; the very tuple if it is one."""
+    if type(indices) is not tuple:
+        return tuple([as_expr(index) for index in indices])
+    for index in indices:
+        if not isinstance(index, Expr):
+            return tuple([as_expr(index) for index in indices])
+    return indices
+
+
 def check_access(accessed: Buffer, indices: tuple[Expr, ...], predicate: Expr | None) -> int:
     """Check an access to a buffer and return its number of lanes.
 
@@ -377,6 +394,8 @@ def check_access(accessed: Buffer, indices: tuple[Expr, ...], predicate: Expr | 
         raise TypeError(f"buffer {accessed.name} has {len(accessed.shape)} dimensions, found {len(indices)} indices")
     lanes = 1
     for index in indices:
+        if index.dtype is INT64:
+            continue
         if not index.dtype.is_integer:
             raise TypeError(f"buffer {accessed.name}: expected integer indices, found {index.dtype!s}: {index!s}")
         if index.dtype.lanes != 1:
@@ -486,7 +505,17 @@ def const(value: int | float | bool, dtype: Any) -> Expr:
         return Broadcast(const(value, dtype.element), dtype.lanes)
     if dtype.is_float:
         return FloatImm(float(value), dtype)
-    return IntImm(wrap_integer(int(value), dtype), dtype)
+    found = _INTEGERS.get((value, dtype))
+    if found is None:
+        found = IntImm(wrap_integer(int(value), dtype), dtype)
+        if -_SMALL <= found.value <= _SMALL:
+            _INTEGERS[value, dtype] = found
+    return found
+
+
+#: Small constants, one node for each.
+_INTEGERS: dict[tuple[int | float, DataType], IntImm] = {}
+_SMALL = 1 << 10
 
 
 def as_expr(value: Any, dtype: Any = None) -> Expr:
@@ -517,10 +546,12 @@ def as_expr(value: Any, dtype: Any = None) -> Expr:
 def match_operands(a: Any, b: Any) -> tuple[Expr, Expr]:
     """Both operands as expressions of one type: numbers take the other's type, scalars broadcast to vectors."""
     if isinstance(a, Expr):
-        b = as_expr(b, a.dtype.element)
+        if not isinstance(b, Expr):
+            b = as_expr(b, a.dtype.element)
     elif isinstance(b, Expr):
         a = as_expr(a, b.dtype.element)
-    a, b = as_expr(a), as_expr(b)
+    else:
+        a, b = as_expr(a), as_expr(b)
     if a.dtype.lanes != b.dtype.lanes:
         if a.dtype.lanes == 1:
             a = Broadcast(a, b.dtype.lanes)

@@ -108,6 +108,35 @@ def node(cls: type[T]) -> type[T]:
         if field.metadata.get("role") != "derived"
     )
     made.parts, made.rebuild = _derived_functions(made)  # type: ignore[attr-defined]
+    made.__init__ = _initializer(made)  # type: ignore[misc]
+    return made
+
+
+def _initializer(cls: Any) -> Callable[..., None]:
+    """``__init__`` as the dataclass has it, but that it sets slots by their descriptors: nodes are made by the hundred
+    thousand, and a frozen dataclass looks each field up by its name."""
+    fields = [field for field in dataclasses.fields(cls) if field.init]
+    namespace: dict[str, Any] = {"missing": dataclasses.MISSING}
+    params, lines = ["self"], []
+    for field in fields:
+        name = field.name
+        namespace[f"set_{name}"] = cls.__dict__[name].__set__
+        if field.default is not dataclasses.MISSING:
+            namespace[f"default_{name}"] = field.default
+            params.append(f"{name}=default_{name}")
+        elif field.default_factory is not dataclasses.MISSING:
+            namespace[f"make_{name}"] = field.default_factory
+            params.append(f"{name}=missing")
+            lines.append(f"    if {name} is missing: {name} = make_{name}()")
+        else:
+            params.append(name)
+        lines.append(f"    set_{name}(self, {name})")
+    if hasattr(cls, "__post_init__"):
+        lines.append("    self.__post_init__()")
+    exec(f"def __init__({', '.join(params)}):\n" + "\n".join(lines or ["    pass"]), namespace)
+    made: Callable[..., None] = namespace["__init__"]
+    made.__qualname__ = f"{cls.__qualname__}.__init__"
+    made.__annotations__ = dict(cls.__init__.__annotations__)
     return made
 
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tilewright.tensorir.dtype import INT64
-from tilewright.tensorir.expr import Buffer, Expr, Var, as_expr, check_access
+from tilewright.tensorir.expr import Buffer, Expr, Var, as_expr, as_indices, check_access
 from tilewright.tensorir.node import Node, buffer, child, children, definition, new_buffer, node
 from tilewright.tensorir.notebook import html_text
 
@@ -34,8 +34,7 @@ VALUES = "values"
 ORIGIN_ATTRS = frozenset({OPERATORS, CALLS, VALUES})
 
 
-def _set(target: Any, name: str, value: Any) -> None:
-    object.__setattr__(target, name, value)
+_set = object.__setattr__
 
 
 class Stmt(Node):
@@ -59,8 +58,9 @@ class For(Stmt):
     annotations: Mapping[str, Any] = dataclasses.field(default_factory=lambda: _EMPTY)
 
     def __post_init__(self) -> None:
-        _set(self, "min", as_expr(self.min, self.var.dtype))
-        _set(self, "extent", as_expr(self.extent, self.var.dtype))
+        if not (isinstance(self.min, Expr) and isinstance(self.extent, Expr)):
+            _set(self, "min", as_expr(self.min, self.var.dtype))
+            _set(self, "extent", as_expr(self.extent, self.var.dtype))
         if self.kind not in FOR_KINDS:
             raise ValueError(f"for {self.var.name}: unknown kind {self.kind!r}; expected one of {', '.join(FOR_KINDS)}")
         if self.min.dtype is not self.var.dtype or self.extent.dtype is not self.var.dtype:
@@ -80,8 +80,9 @@ class BufferStore(Stmt):
     predicate: Expr | None = child(default=None)
 
     def __post_init__(self) -> None:
-        _set(self, "indices", tuple(as_expr(index) for index in self.indices))
-        _set(self, "value", as_expr(self.value, self.buffer.dtype))
+        _set(self, "indices", as_indices(self.indices))
+        if not isinstance(self.value, Expr):
+            _set(self, "value", as_expr(self.value, self.buffer.dtype))
         lanes = check_access(self.buffer, self.indices, self.predicate)
         if self.value.dtype is not self.buffer.dtype.with_lanes(lanes):
             raise TypeError(
