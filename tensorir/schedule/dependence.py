@@ -115,7 +115,7 @@ def _writes_apart(state: State, path: tuple[Stmt, ...], inner: list[For], block:
         return False
     if block.name in state.apart and loop_role(loop, block) == "spatial":
         return True
-    return is_injective(spatial_values(block), involved, state.analyzer(loops_in(path) + inner))
+    return is_injective(spatial_values(block), involved, state.questions(loops_in(path) + inner))
 
 
 def check_produced_here(state: State, path: tuple[Stmt, ...], writer: Block, buffer: Buffer, what: str) -> None:
