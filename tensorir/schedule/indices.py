@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, Var
-from tilewright.tensorir.functor import walk
+from tilewright.tensorir.functor import leaves
 
 
 def variables_of(expr: Expr) -> set[Var]:
     """The variables in an expression."""
-    if isinstance(expr, Var):
-        return {expr}
-    return {node for node in walk(expr) if isinstance(node, Var)}
+    return {leaf for leaf in leaves(expr) if isinstance(leaf, Var)}
 
 
 def structure(expr: Expr) -> object:

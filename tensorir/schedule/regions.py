@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from tilewright.tensorir.arith import Analyzer, region_of
 from tilewright.tensorir.expr import BinaryOp, Expr, Var, as_expr, binary, compare
-from tilewright.tensorir.functor import substitute
-from tilewright.tensorir.schedule.indices import constant_value, structure, variables_of
+from tilewright.tensorir.functor import leaves, substitute
+from tilewright.tensorir.schedule.indices import constant_value, structure
 from tilewright.tensorir.schedule.questions import Questions
 from tilewright.tensorir.stmt import Block, For
 
@@ -50,7 +50,7 @@ class _Injectivity:
 
     def digits(self, expr: Expr) -> list[tuple[int, _Digit]] | None:
         """``expr`` as a sum of integer multiples of digits, but for a part without loop variables."""
-        if not variables_of(expr) & self.extents.keys():
+        if leaves(expr).isdisjoint(self.extents):
             return []
         if isinstance(expr, Var):
             return [(1, _Digit(expr, as_expr(1), None))]
@@ -65,7 +65,7 @@ class _Injectivity:
             factor = constant_value(expr.b)
             a = self.digits(expr.a)
             return None if factor is None or a is None else [(scale * factor, digit) for scale, digit in a]
-        if expr.op in ("floordiv", "floormod") and not variables_of(expr.b) & self.extents.keys():
+        if expr.op in ("floordiv", "floormod") and leaves(expr.b).isdisjoint(self.extents):
             source = self._source(expr.a)
             if source is None:
                 return None

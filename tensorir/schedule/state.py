@@ -85,8 +85,7 @@ class State:
 
     def fail(self, message: str, node: Node | None = None, note: str = "") -> NoReturn:
         """Raise a ScheduleError that says ``message`` and shows ``node`` underlined in the function."""
-        where = "" if node is None else "\n" + underline(self.func, node, note)
-        raise ScheduleError(message + where)
+        raise ScheduleError(message, None if node is None else lambda: underline(self.func, node, note))
 
     # -- finding -------------------------------------------------------------------------------------------------
 
