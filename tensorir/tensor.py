@@ -24,6 +24,8 @@ from tilewright.tensorir.expr import (
     BufferLoad,
     Expr,
     ExprLike,
+    FloatImm,
+    IntImm,
     Var,
     as_expr,
     binary,
@@ -31,7 +33,7 @@ from tilewright.tensorir.expr import (
     const,
     select,
 )
-from tilewright.tensorir.functor import free_vars, leaves, substitute, walk
+from tilewright.tensorir.functor import free_vars, substitute, walk
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import (
     Allocate,
@@ -336,8 +338,22 @@ def _index_names(formula: Callable[..., Any], count: int) -> list[str]:
 _ZERO, _ONE = as_expr(0), as_expr(1)
 
 
-def _nest(tensor: Tensor, buffers: Mapping[Buffer, Buffer], block_name: str, defined: set[Var]) -> Stmt:
-    """The loop nest and block that compute ``tensor``; the variables ``defined`` so far stand for others."""
+class _Variables:
+    """The variables of the nests made so far: those that loops and blocks define, and all that blocks mention."""
+
+    def __init__(self) -> None:
+        self.defined: set[Var] = set()
+        self.used: set[Var] = set()
+
+    def use(self, *exprs: Expr) -> None:
+        """Note the variables of expressions."""
+        for expr in exprs:
+            if not isinstance(expr, (IntImm, FloatImm)):
+                self.used.update(free_vars(expr))
+
+
+def _nest(tensor: Tensor, buffers: Mapping[Buffer, Buffer], block_name: str, variables: _Variables) -> Stmt:
+    """The loop nest and block that compute ``tensor``."""
     body = tensor.body
     assert isinstance(body, (Expr, Reduction))
     reduced = body.axes if isinstance(body, Reduction) else ()
@@ -348,12 +364,15 @@ def _nest(tensor: Tensor, buffers: Mapping[Buffer, Buffer], block_name: str, def
     renamed: dict[Var, Expr] = {}
     for axis, begin, extent, kind in (*spatial, *reduction):
         loop, var = Var(axis.name[1:]), axis
-        if axis in defined:  # a reduction axis of two tensors
+        if axis in variables.defined:  # a reduction axis of two tensors
             var = renamed[axis] = Var(axis.name)
-        defined.update((loop, var))
+        variables.defined.update((loop, var))
+        variables.use(begin, extent)
         loops.append((loop, begin, extent))
         iters.append(IterVar(var, begin, extent, kind, loop))
-    stmt: Stmt = _block(tensor, buffers, block_name, iters, renamed)
+    if isinstance(body, Reduction):
+        variables.use(*body.identities)
+    stmt: Stmt = _block(tensor, buffers, block_name, iters, renamed, variables.used)
     for loop, begin, extent in reversed(loops):
         stmt = For(loop, begin, extent, "serial", stmt)
     return stmt
@@ -365,6 +384,7 @@ def _block(
     name: str,
     iters: list[IterVar],
     renamed: Mapping[Var, Expr],
+    used: set[Var],
 ) -> Block:
     body = tensor.body
     place, result = tensor.axes, buffers.get(tensor.buffer, tensor.buffer)
@@ -394,6 +414,8 @@ def _block(
             key = (node.buffer, tuple([id(index) for index in node.indices]))
             if key not in reads:
                 reads[key] = BufferRegion(node.buffer, tuple([Range(index, _ONE) for index in node.indices]))
+        elif isinstance(node, Var):
+            used.add(node)
     point = tuple(Range(index, _ONE) for index in place)
     writes = tuple(BufferRegion(target, point) for target in targets)
     return Block(name, tuple(iters), None, tuple(reads.values()), writes, init, update, dict(tensor.annotations))
@@ -434,7 +456,7 @@ def create_prim_func(
     stages: list[Stmt] = []
     allocated: list[Buffer] = []
     used: set[str] = set()
-    defined: set[Var] = set()
+    variables = _Variables()
     written: set[Extern] = set()
     for tensor in ordered:
         if tensor.body is None:
@@ -446,7 +468,7 @@ def create_prim_func(
                 allocated.extend(buffer for buffer in tensor.body.outputs if buffer not in buffers)
             continue
         block_name = _unique(tensor.name, used)
-        stages.append(_nest(tensor, buffers, block_name, defined))
+        stages.append(_nest(tensor, buffers, block_name, variables))
         if tensor.buffer not in buffers:
             allocated.append(tensor.buffer)
         allocated.extend(tensor.extra_buffers)
@@ -459,7 +481,7 @@ def create_prim_func(
     for param in list(params):
         for extent in param.shape if isinstance(param, Buffer) else ():
             dims.update(dict.fromkeys(free_vars(extent)))
-    if builtins.any(isinstance(leaf, Var) and leaf not in defined and leaf not in dims for leaf in leaves(body)):
+    if written or not variables.used <= variables.defined | dims.keys():
         dims.update(dict.fromkeys(free_vars(body)))  # those that only a formula mentions
     return PrimFunc(name, (*params, *dims), body, {**(attrs or {}), "num_outputs": len(outputs)})
 
