@@ -19,6 +19,7 @@ from tilewright.tensorir.schedule.dependence import (
 )
 from tilewright.tensorir.schedule.indices import constant_value, variables_of
 from tilewright.tensorir.schedule.nests import blocks_in, loops_in, substitute_loops, with_loop_body
+from tilewright.tensorir.schedule.questions import may_be_divided
 from tilewright.tensorir.schedule.regions import is_injective
 from tilewright.tensorir.schedule.state import BlockRef, LoopRef, State
 from tilewright.tensorir.stmt import Block, For, SeqStmt, Stmt
@@ -62,7 +63,8 @@ def split(state: State, ref: LoopRef, factors: Sequence[Any]) -> tuple[State, li
                 state.fail(f"split of {ref.name}: factor {factor} is not known to be positive", loop)
             known = binary("mul", known, factor)
     inferred = binary("floordiv", binary("add", loop.extent, binary("sub", known, 1)), known)
-    simple = outer.simplify(inferred)
+    divided = constant_value(known) in (None, 0, 1) or may_be_divided(loop.extent, state.func.variables)
+    simple = outer.simplify(inferred) if divided else inferred
     if any(isinstance(node, BinaryOp) and node.op == "floordiv" for node in walk(simple)):
         simple = inferred  # (n * 70 + 15) // 16 reads better than its canonical form
     extents = [simple if factor is None else as_expr(factor) for factor in factors]
@@ -79,7 +81,7 @@ def split(state: State, ref: LoopRef, factors: Sequence[Any]) -> tuple[State, li
     inner = state.questions([*loops_in(path[:-1]), *made])
     offset = inner.shorter(offset)
     body = substitute_loops(loop.body, {loop.var: binary("add", loop.min, offset)}, inner)
-    if not outer.prove(compare("eq", total, loop.extent)):
+    if not (divided and outer.prove(compare("eq", total, loop.extent))):
         body = guard(body, compare("lt", offset, loop.extent))
     for new in reversed(made):
         body = with_loop_body(new, body)

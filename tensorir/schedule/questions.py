@@ -6,7 +6,7 @@ analyzer that knows all loops around a place costs far more than one answer, so 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from tilewright.tensorir.arith import Analyzer, Interval
 from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, Var
@@ -58,8 +58,7 @@ class Questions:
         """The terms of a sum of loop variables, each once, with constant factors; None for any other expression, and
         where a variable may have a single value."""
         if isinstance(expr, Var):
-            takes_several = any(loop.var is expr and (constant_value(loop.extent) or 0) > 1 for loop in self._loops)
-            return [(expr, scale)] if takes_several else None
+            return [(expr, scale)] if self._takes_several(expr) else None
         if not isinstance(expr, BinaryOp):
             return None
         if expr.op == "mul":
@@ -71,6 +70,33 @@ class Questions:
         if first is None or second is None or {var for var, _ in first} & {var for var, _ in second}:
             return None
         return first + second
+
+    def _takes_several(self, var: Var) -> bool:
+        """Whether a variable is one of a loop that nothing says has a single iteration."""
+        extent = next((loop.extent for loop in self._loops if loop.var is var), None)
+        if extent is None or isinstance(extent, IntImm):
+            return extent is not None and extent.value > 1
+        # That some extent is positive bounds no size from above if all extents grow with sizes.
+        bounded = {loop.var for loop in self._loops}
+        return all(isinstance(loop.extent, IntImm) or _grows(loop.extent, bounded) for loop in self._loops)
+
+
+def _grows(extent: Expr, bounded: Collection[Var]) -> bool:
+    """Whether an extent is made of positive numbers and variables, none of them ``bounded``, by what grows without end
+    as they grow."""
+    if isinstance(extent, BinaryOp) and extent.op in ("add", "mul", "floordiv"):
+        number = constant_value(extent.b)
+        if (number is None and extent.op == "floordiv") or (number is not None and number <= 0):
+            return False
+        return _grows(extent.a, bounded) and (number is not None or _grows(extent.b, bounded))
+    return isinstance(extent, Var) and extent not in bounded
+
+
+def may_be_divided(extent: Expr, sizes: Collection[Var]) -> bool:
+    """Whether some number but one may be known to divide an extent: not if it is a product of ``sizes``."""
+    if isinstance(extent, BinaryOp) and extent.op == "mul":
+        return may_be_divided(extent.a, sizes) or may_be_divided(extent.b, sizes)
+    return extent not in sizes
 
 
 def _size(expr: Expr) -> int:
