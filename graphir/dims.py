@@ -206,8 +206,13 @@ TYPICAL = 224
 
 def estimate(dim: Dim, each: int = TYPICAL) -> int:
     """A dimension with ``each`` in place of every symbolic variable, for choices that need a number."""
-    if isinstance(dim, int):
-        return dim
+    return dim if isinstance(dim, int) else _estimated(_Formula(dim), each)
+
+
+@functools.lru_cache(maxsize=_REMEMBERED)
+def _estimated(formula: _Formula, each: int) -> int:
+    dim = formula.dim
+    assert isinstance(dim, Expr)
     found = as_dim(substitute(dim, {var: IntImm(each) for var in free_vars(dim)}))
     return found if isinstance(found, int) else each
 
