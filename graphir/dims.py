@@ -13,7 +13,7 @@ from typing import Any
 
 from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.errors import ShapeError
-from tilewright.tensorir.expr import Expr, IntImm, Var, const
+from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, Var, const
 from tilewright.tensorir.functor import free_vars, substitute
 
 Dim = int | Expr
@@ -95,8 +95,41 @@ def simplify(dim: Dim) -> Dim:
     return dim if isinstance(dim, int) else _simplified(dim)
 
 
+class _Formula:
+    """A dimension, equal to others of its structure: layers ask about the same sizes in new nodes."""
+
+    __slots__ = ("_hash", "dim", "key")
+
+    def __init__(self, dim: Dim) -> None:
+        self.dim = dim
+        self.key = _structure(dim)
+        self._hash = hash(self.key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Formula) and self.key == other.key
+
+
+def _structure(dim: Dim) -> object:
+    """A value that is equal for integers and expressions of one structure."""
+    if isinstance(dim, BinaryOp):
+        return dim.op, _structure(dim.a), _structure(dim.b)
+    if isinstance(dim, IntImm):
+        return dim.value, dim.dtype
+    return dim
+
+
 @functools.lru_cache(maxsize=_REMEMBERED)
 def _simplified(dim: Expr) -> Dim:
+    return _simplified_formula(_Formula(dim))
+
+
+@functools.lru_cache(maxsize=_REMEMBERED)
+def _simplified_formula(formula: _Formula) -> Dim:
+    dim = formula.dim
+    assert isinstance(dim, Expr)
     waiting: list[Expr] = [dim]
     for _ in range(MOST_TERMS):
         waiting += _parts(waiting.pop())
@@ -143,11 +176,12 @@ def dim_equal(a: Dim, b: Dim) -> bool:
         return a == b
     if (isinstance(a, Var) and isinstance(b, (int, Var))) or (isinstance(b, Var) and isinstance(a, int)):
         return False
-    return _equal(a, b)
+    return _equal(_Formula(a), _Formula(b))
 
 
 @functools.lru_cache(maxsize=_REMEMBERED)
-def _equal(a: Dim, b: Dim) -> bool:
+def _equal(first: _Formula, second: _Formula) -> bool:
+    a, b = first.dim, second.dim
     found = analyzer_for(a, b).simplify(a - b)
     return isinstance(found, IntImm) and found.value == 0
 
@@ -172,8 +206,13 @@ TYPICAL = 224
 
 def estimate(dim: Dim, each: int = TYPICAL) -> int:
     """A dimension with ``each`` in place of every symbolic variable, for choices that need a number."""
-    if isinstance(dim, int):
-        return dim
+    return dim if isinstance(dim, int) else _estimated(_Formula(dim), each)
+
+
+@functools.lru_cache(maxsize=_REMEMBERED)
+def _estimated(formula: _Formula, each: int) -> int:
+    dim = formula.dim
+    assert isinstance(dim, Expr)
     found = as_dim(substitute(dim, {var: IntImm(each) for var in free_vars(dim)}))
     return found if isinstance(found, int) else each
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 
 class TilewrightError(Exception):
     """Base of every error that Tilewright raises on purpose.
@@ -28,7 +31,31 @@ class ParseError(TilewrightError, ValueError):
 
 
 class ScheduleError(TilewrightError):
-    """A schedule step would change what is computed; the message shows the IR with the place underlined."""
+    """A schedule step would change what is computed; the message shows the IR with the place underlined.
+
+    Rules try steps that may not fit and go on without them, so the IR is only printed where somebody reads the message.
+
+    Args:
+        message: what is wrong, and what was expected.
+        place: gives the text that shows where.
+    """
+
+    def __init__(self, message: str, place: Callable[[], str] | None = None) -> None:
+        super().__init__(message)
+        self._place = place
+
+    @property
+    def summary(self) -> str:
+        """The first line of the message."""
+        return str(self.args[0]).splitlines()[0]
+
+    def __str__(self) -> str:
+        if self._place is not None:
+            self.args, self._place = (f"{self.args[0]}\n{self._place()}",), None
+        return str(self.args[0])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self),)
 
 
 class UnsupportedOperatorError(TilewrightError, NotImplementedError):

@@ -15,6 +15,7 @@ import inspect
 import math
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from types import FunctionType
 from typing import Any
 
 from tilewright.tensorir.dtype import DataType, as_dtype
@@ -23,6 +24,8 @@ from tilewright.tensorir.expr import (
     BufferLoad,
     Expr,
     ExprLike,
+    FloatImm,
+    IntImm,
     Var,
     as_expr,
     binary,
@@ -85,7 +88,8 @@ class Extern:
 class Tensor:
     """A named multi-dimensional value: a placeholder, or the result of a ``compute`` or of an ``extern``.
 
-    Indexing with as many expressions as it has dimensions gives an element.
+    Indexing with as many expressions as it has dimensions gives an element. ``axes`` are the variables of the formula;
+    the block that computes the tensor has the same, so that the formula need not be copied.
     """
 
     buffer: Buffer
@@ -137,7 +141,7 @@ def placeholder(shape: Iterable[ExprLike], dtype: Any = "float32", name: str = "
 def reduce_axis(domain: ExprLike | tuple[ExprLike, ExprLike], name: str = "k") -> Var:
     """A reduction variable over ``[0, extent)``, or over ``[min, extent)`` for a pair ``(min, end)``."""
     begin, end = domain if isinstance(domain, tuple) else (0, domain)
-    var = Var(name)
+    var = Var(f"v{name}")
     _axis_ranges[var] = (as_expr(begin), binary("sub", as_expr(end), as_expr(begin)))
     return var
 
@@ -253,8 +257,7 @@ def compute(
         TypeError: the formula takes another number of indices, or gives something else.
     """
     extents = tuple(as_expr(extent) for extent in shape)
-    names = _index_names(formula, len(extents))
-    axes = tuple(Var(index_name) for index_name in names)
+    axes = tuple(Var(f"v{index_name}") for index_name in _index_names(formula, len(extents)))
     body = formula(*axes)
     if not isinstance(body, Reduction):
         body = as_expr(body)
@@ -320,6 +323,10 @@ def _tensors_read(roots: Iterable[Node], own: Set[Buffer], reader: str) -> tuple
 
 def _index_names(formula: Callable[..., Any], count: int) -> list[str]:
     """Names for the index variables: those of the formula's parameters where it spells them out."""
+    if isinstance(formula, FunctionType) and not vars(formula):  # a signature is a slow thing, and this the usual one
+        code = formula.__code__
+        if code.co_argcount == 0 and code.co_flags & inspect.CO_VARARGS:
+            return [f"i{number}" for number in range(count)]
     parameters = list(inspect.signature(formula).parameters.values())
     if len(parameters) == count and [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD] == parameters:
         return [parameter.name for parameter in parameters]
@@ -328,22 +335,44 @@ def _index_names(formula: Callable[..., Any], count: int) -> list[str]:
     return [f"i{number}" for number in range(count)]
 
 
-def _nest(tensor: Tensor, buffers: Mapping[Buffer, Buffer], block_name: str) -> Stmt:
+_ZERO, _ONE = as_expr(0), as_expr(1)
+
+
+class _Variables:
+    """The variables of the nests made so far: those that loops and blocks define, and all that blocks mention."""
+
+    def __init__(self) -> None:
+        self.defined: set[Var] = set()
+        self.used: set[Var] = set()
+
+    def use(self, *exprs: Expr) -> None:
+        """Note the variables of expressions."""
+        for expr in exprs:
+            if not isinstance(expr, (IntImm, FloatImm)):
+                self.used.update(free_vars(expr))
+
+
+def _nest(tensor: Tensor, buffers: Mapping[Buffer, Buffer], block_name: str, variables: _Variables) -> Stmt:
     """The loop nest and block that compute ``tensor``."""
     body = tensor.body
     assert isinstance(body, (Expr, Reduction))
     reduced = body.axes if isinstance(body, Reduction) else ()
-    spatial = [(axis, as_expr(0), extent, "spatial") for axis, extent in zip(tensor.axes, tensor.shape, strict=True)]
+    spatial = [(axis, _ZERO, extent, "spatial") for axis, extent in zip(tensor.axes, tensor.shape, strict=True)]
     reduction = [(axis, *_axis_ranges[axis], "reduction") for axis in reduced]
     loops: list[tuple[Var, Expr, Expr]] = []
     iters: list[IterVar] = []
+    renamed: dict[Var, Expr] = {}
     for axis, begin, extent, kind in (*spatial, *reduction):
-        loop = Var(axis.name)
+        loop, var = Var(axis.name[1:]), axis
+        if axis in variables.defined:  # a reduction axis of two tensors
+            var = renamed[axis] = Var(axis.name)
+        variables.defined.update((loop, var))
+        variables.use(begin, extent)
         loops.append((loop, begin, extent))
-        iters.append(IterVar(Var(f"v{axis.name}"), begin, extent, kind, loop))
-    from_axis = {axis: item.var for (axis, _, _, _), item in zip((*spatial, *reduction), iters, strict=True)}
-    place = tuple(from_axis[axis] for axis in tensor.axes)
-    stmt: Stmt = _block(tensor, buffers, block_name, iters, place, from_axis)
+        iters.append(IterVar(var, begin, extent, kind, loop))
+    if isinstance(body, Reduction):
+        variables.use(*body.identities)
+    stmt: Stmt = _block(tensor, buffers, block_name, iters, renamed, variables.used)
     for loop, begin, extent in reversed(loops):
         stmt = For(loop, begin, extent, "serial", stmt)
     return stmt
@@ -354,14 +383,15 @@ def _block(
     buffers: Mapping[Buffer, Buffer],
     name: str,
     iters: list[IterVar],
-    place: tuple[Expr, ...],
-    from_axis: Mapping[Var, Expr],
+    renamed: Mapping[Var, Expr],
+    used: set[Var],
 ) -> Block:
     body = tensor.body
+    place, result = tensor.axes, buffers.get(tensor.buffer, tensor.buffer)
     init: Stmt | None = None
     if isinstance(body, Reduction):
         others = iter(tensor.extra_buffers)
-        targets = [tensor.buffer if n == body.result else next(others) for n in range(len(body.sources))]
+        targets = [result if n == body.result else next(others) for n in range(len(body.sources))]
         values = body.combine([BufferLoad(target, place) for target in targets], body.sources)
         update = (
             sequence(*[BufferStore(target, value, place) for target, value in zip(targets, values, strict=True)])
@@ -373,17 +403,20 @@ def _block(
         )
     else:
         assert isinstance(body, Expr)
-        targets = [tensor.buffer]
-        update = BufferStore(tensor.buffer, body, place)
-    update = substitute(update, from_axis, buffers)
-    init = None if init is None else substitute(init, from_axis, buffers)
-    targets = [buffers.get(target, target) for target in targets]
+        targets = [result]
+        update = BufferStore(result, body, place)
+    if renamed or builtins.any(read.buffer in buffers for read in tensor.inputs):
+        update = substitute(update, renamed, buffers)
+        init = None if init is None else substitute(init, renamed, buffers)
     reads: dict[tuple[Buffer, tuple[int, ...]], BufferRegion] = {}
     for node in walk(update):
         if isinstance(node, BufferLoad) and node.buffer not in targets:
-            key = (node.buffer, tuple(id(index) for index in node.indices))
-            reads.setdefault(key, BufferRegion(node.buffer, tuple(Range(index, as_expr(1)) for index in node.indices)))
-    point = tuple(Range(index, as_expr(1)) for index in place)
+            key = (node.buffer, tuple([id(index) for index in node.indices]))
+            if key not in reads:
+                reads[key] = BufferRegion(node.buffer, tuple([Range(index, _ONE) for index in node.indices]))
+        elif isinstance(node, Var):
+            used.add(node)
+    point = tuple(Range(index, _ONE) for index in place)
     writes = tuple(BufferRegion(target, point) for target in targets)
     return Block(name, tuple(iters), None, tuple(reads.values()), writes, init, update, dict(tensor.annotations))
 
@@ -423,6 +456,7 @@ def create_prim_func(
     stages: list[Stmt] = []
     allocated: list[Buffer] = []
     used: set[str] = set()
+    variables = _Variables()
     written: set[Extern] = set()
     for tensor in ordered:
         if tensor.body is None:
@@ -434,7 +468,7 @@ def create_prim_func(
                 allocated.extend(buffer for buffer in tensor.body.outputs if buffer not in buffers)
             continue
         block_name = _unique(tensor.name, used)
-        stages.append(_nest(tensor, buffers, block_name))
+        stages.append(_nest(tensor, buffers, block_name, variables))
         if tensor.buffer not in buffers:
             allocated.append(tensor.buffer)
         allocated.extend(tensor.extra_buffers)
@@ -447,7 +481,8 @@ def create_prim_func(
     for param in list(params):
         for extent in param.shape if isinstance(param, Buffer) else ():
             dims.update(dict.fromkeys(free_vars(extent)))
-    dims.update(dict.fromkeys(free_vars(body)))  # those that only a formula mentions
+    if written or not variables.used <= variables.defined | dims.keys():
+        dims.update(dict.fromkeys(free_vars(body)))  # those that only a formula mentions
     return PrimFunc(name, (*params, *dims), body, {**(attrs or {}), "num_outputs": len(outputs)})
 
 

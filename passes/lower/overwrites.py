@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, Var
-from tilewright.tensorir.functor import loads_and_stores, walk_statements
+from tilewright.tensorir.functor import accesses_buffers
+from tilewright.tensorir.schedule.blocks import accesses
 from tilewright.tensorir.schedule.indices import structure
-from tilewright.tensorir.stmt import Block, BufferStore, PrimFunc
+from tilewright.tensorir.stmt import Allocate, Block, BufferStore, For, PrimFunc, SeqStmt, Stmt
 
 #: Attribute of a kernel: the numbers of the arguments that its result may overwrite.
 OVERWRITES = "overwrites"
@@ -25,18 +26,17 @@ def find_overwrites(func: PrimFunc) -> tuple[int, ...]:
     if int(func.attrs.get("num_outputs", 0)) != 1 or len(func.buffers) <= count:
         return ()
     result = func.buffers[count]
-    blocks = [stmt for stmt in walk_statements(func.body) if isinstance(stmt, Block)]
-    in_blocks = [access for block in blocks for access in loads_and_stores(block)]
-    if len(in_blocks) != len(list(loads_and_stores(func.body))):
+    blocks = _blocks(func.body)
+    if blocks is None:
         return ()
     writers: dict[Buffer, list[Block]] = {}
     readers: dict[Buffer, list[tuple[Block, BufferLoad]]] = {}
     for block in blocks:
-        for access in loads_and_stores(block):
-            if isinstance(access, BufferStore):
-                writers.setdefault(access.buffer, []).append(block)
-            else:
-                readers.setdefault(access.buffer, []).append((block, access))
+        found_in = accesses(block)
+        for buffer, stores in found_in.writes.items():
+            writers.setdefault(buffer, []).extend([block] * len(stores))
+        for buffer, loads in found_in.reads.items():
+            readers.setdefault(buffer, []).extend([(block, load) for load in loads])
     #: Buffers whose elements are each needed for the same element of the result alone.
     found: set[Buffer] = set()
     pending = [result]
@@ -46,15 +46,40 @@ def find_overwrites(func: PrimFunc) -> tuple[int, ...]:
         if len(made) != 1 or not _is_pointwise(made[0], buffer):
             continue
         found.add(buffer)
-        for load in loads_and_stores(made[0]):
-            source = load.buffer
-            if isinstance(load, BufferLoad) and source not in found and _needs(readers[source], found):
+        for source in accesses(made[0]).reads:
+            if source not in found and _needs(readers[source], found):
                 pending.append(source)
     return tuple(
         number
         for number, buffer in enumerate(func.buffers[:count])
         if buffer in readers and buffer not in writers and _fits(buffer, result) and _needs(readers[buffer], found)
     )
+
+
+def _blocks(stmt: Stmt) -> list[Block] | None:
+    """The blocks of a function; None if anything else computes, or if memory says where blocks run."""
+    found: list[Block] = []
+    stack = [stmt]
+    while stack:
+        current = stack.pop()
+        if isinstance(current, Block):
+            found.append(current)
+            exprs = [item.value for item in current.iters]
+            exprs += [] if current.predicate is None else [current.predicate]
+        elif isinstance(current, For):
+            stack.append(current.body)
+            exprs = [current.min, current.extent]
+        elif isinstance(current, SeqStmt):
+            stack.extend(reversed(current.stmts))
+            exprs = []
+        elif isinstance(current, Allocate):
+            stack.append(current.body)
+            exprs = []
+        else:
+            return None
+        if any(map(accesses_buffers, exprs)):
+            return None
+    return found
 
 
 def _fits(buffer: Buffer, result: Buffer) -> bool:

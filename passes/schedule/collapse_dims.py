@@ -20,6 +20,7 @@ order, and those over a single step are left out. (PyTorch's iterators coalesce 
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from tilewright.graphir.module import IRModule
@@ -30,8 +31,9 @@ from tilewright.passes.registry import register_pass
 from tilewright.passes.schedule.facts import Access, constant, lie_like_one, schedule_of, usual_strides
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Expr, Var, binary
-from tilewright.tensorir.functor import Mutator, loads_and_stores, substitute, walk
-from tilewright.tensorir.schedule.blocks import change_block
+from tilewright.tensorir.functor import Mutator, substitute, walk
+from tilewright.tensorir.node import Node
+from tilewright.tensorir.schedule.blocks import accesses, change_block
 from tilewright.tensorir.schedule.indices import structure
 from tilewright.tensorir.stmt import Block, BufferStore, For, IterVar, PrimFunc, Stmt
 
@@ -126,11 +128,12 @@ class _Plan:
 
     def __init__(self, blocks: Sequence[Block], others: Sequence[Block]) -> None:
         self.accesses = {block: _accesses_of(block) for block in blocks}
+        self.mentions = {block: _mentions(block) for block in blocks}
         untouched = {access.buffer for block in others for access in _accesses_of(block)}
         self.blocks: dict[Block, set[int]] = {block: set(range(len(block.iters) - 1)) for block in blocks}
         self.buffers: dict[Buffer, set[int]] = {}
-        for accesses in self.accesses.values():
-            for access in accesses:
+        for own in self.accesses.values():
+            for access in own:
                 buffer = access.buffer
                 axes = range(buffer.ndim - 1) if buffer not in untouched else ()
                 self.buffers[buffer] = {number for number in axes if lie_like_one(buffer, number)}
@@ -163,9 +166,7 @@ class _Plan:
                     if place not in self.buffers[access.buffer]:
                         return False
                     uses += 1
-        parts = [block.body] if block.init is None else [block.init, block.body]
-        found = [node for part in parts for node in walk(part) if node is first.var or node is second.var]
-        return len(found) == 2 * uses
+        return self.mentions[block][first.var] + self.mentions[block][second.var] == 2 * uses
 
     def _walked(self, block: Block, access: Access, number: int) -> bool:
         """Whether two dimensions are indexed by two variables that are collapsed, the second of which walks its
@@ -186,8 +187,15 @@ class _Plan:
 
 
 def _accesses_of(block: Block) -> list[Access]:
+    found = accesses(block)
+    result: list[Access] = [store for stores in found.writes.values() for store in stores]
+    return result + [load for loads in found.reads.values() for load in loads]
+
+
+def _mentions(block: Block) -> Counter[Node]:
+    """How often each variable stands in what a block computes."""
     parts = [block.body] if block.init is None else [block.init, block.body]
-    return [access for part in parts for access in loads_and_stores(part)]
+    return Counter(node for part in parts for node in walk(part) if isinstance(node, Var))
 
 
 def _collapsed(buffer: Buffer, pairs: set[int]) -> Buffer:

@@ -50,7 +50,7 @@ class DecomposeReductions(PrimFuncPass):
             try:
                 attempt.decompose_reduction(ref, reduced[0])
             except ScheduleError as error:
-                ctx.remark(f"{ref.name} starts in its first step: {str(error).splitlines()[0]}", kind="missed")
+                ctx.remark(f"{ref.name} starts in its first step: {error.summary}", kind="missed")
                 continue
             schedule = attempt
         return schedule.func

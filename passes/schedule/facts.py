@@ -24,6 +24,7 @@ from tilewright.tensorir.expr import (
 )
 from tilewright.tensorir.functor import uses_var, walk
 from tilewright.tensorir.schedule import BlockRef, Schedule
+from tilewright.tensorir.schedule.blocks import accesses
 from tilewright.tensorir.stmt import Block, BufferStore, IterVar, PrimFunc
 
 #: A load from or a store to a buffer.
@@ -53,7 +54,7 @@ def schedule_of(func: PrimFunc, ctx: PassContext) -> Schedule | None:
     try:
         return Schedule(func)
     except ScheduleError as error:
-        ctx.remark(f"stays as it was written: {str(error).splitlines()[0]}", kind="missed")
+        ctx.remark(f"stays as it was written: {error.summary}", kind="missed")
         return None
 
 
@@ -69,13 +70,14 @@ def reductions(block: Block) -> list[IterVar]:
 
 def stores(block: Block) -> list[BufferStore]:
     """The stores in the block's body."""
-    return [node for node in walk(block.body) if isinstance(node, BufferStore)]
+    return list(accesses(block).stores)
 
 
 def loads(block: Block) -> list[BufferLoad]:
     """The loads in the block's body that are not of what it writes."""
-    written = {store.buffer for store in stores(block)}
-    return [node for node in walk(block.body) if isinstance(node, BufferLoad) and node.buffer not in written]
+    found = accesses(block)
+    written = {store.buffer for store in found.stores}
+    return [load for load in found.loads if load.buffer not in written]
 
 
 def is_expensive(block: Block) -> bool:

@@ -294,7 +294,7 @@ def schedule_rest(schedule: Schedule, target: Target, ctx: PassContext) -> Sched
             else:
                 schedule_elementwise(attempt, ref, target)
         except ScheduleError as error:
-            ctx.remark(f"block {ref.name} keeps its plain loops: {str(error).splitlines()[0]}", kind="missed")
+            ctx.remark(f"block {ref.name} keeps its plain loops: {error.summary}", kind="missed")
             continue
         schedule = attempt
     return schedule

@@ -72,5 +72,5 @@ class ScheduleKernels(PrimFuncPass):
                 ctx.remark(f"scheduled by the rule {rule!r}", kind="applied")
                 return attempt
         except ScheduleError as error:
-            ctx.remark(f"the rule {rule!r} does not fit: {str(error).splitlines()[0]}", kind="missed")
+            ctx.remark(f"the rule {rule!r} does not fit: {error.summary}", kind="missed")
         return schedule

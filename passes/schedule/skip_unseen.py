@@ -27,7 +27,7 @@ from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
 from tilewright.passes.schedule.facts import spatial
 from tilewright.tensorir.expr import Expr, Var, maximum, minimum
-from tilewright.tensorir.functor import Mutator, substitute, walk
+from tilewright.tensorir.functor import Mutator, substitute, walk, walk_statements
 from tilewright.tensorir.stmt import Block, For, PrimFunc, Stmt
 
 #: Annotations of loops: see the module.
@@ -44,6 +44,8 @@ class SkipUnseen(PrimFuncPass):
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         """``func`` with shorter loops."""
+        if not any(isinstance(stmt, For) and SEEN in stmt.annotations for stmt in walk_statements(func.body)):
+            return func
         return func.with_body(_Shortener().mutate(func.body))
 
 

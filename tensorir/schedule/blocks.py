@@ -7,17 +7,28 @@ import weakref
 from collections.abc import Iterable, Mapping, Sequence
 
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, Var, as_expr
-from tilewright.tensorir.functor import walk
+from tilewright.tensorir.functor import leaves, walk
 from tilewright.tensorir.schedule.indices import structure
 from tilewright.tensorir.stmt import Block, BufferRegion, BufferStore, For, IterVar, LetStmt, Range, Stmt
 
 
 @dataclasses.dataclass(frozen=True)
 class Accesses:
-    """The indices at which a block reads and writes each buffer (in init and body)."""
+    """What a block accesses.
+
+    Attributes:
+        reads: the loads of each buffer, in init and body.
+        writes: the stores to each buffer, in init and body.
+        loads: the loads in the body.
+        stores: the stores in the body.
+        inner: the variables that are defined inside.
+    """
 
     reads: Mapping[Buffer, tuple[BufferLoad, ...]]
     writes: Mapping[Buffer, tuple[BufferStore, ...]]
+    loads: tuple[BufferLoad, ...]
+    stores: tuple[BufferStore, ...]
+    inner: frozenset[Var]
 
 
 _accesses: weakref.WeakKeyDictionary[Block, Accesses] = weakref.WeakKeyDictionary()
@@ -29,17 +40,31 @@ def accesses(block: Block) -> Accesses:
     if found is None:
         reads: dict[Buffer, list[BufferLoad]] = {}
         writes: dict[Buffer, list[BufferStore]] = {}
+        inner: set[Var] = set()
+        loads: list[BufferLoad] = []
+        stores: list[BufferStore] = []
         for part in (block.init, block.body):
+            loads, stores = [], []
             for node in walk(part) if part is not None else ():
                 if isinstance(node, BufferLoad):
+                    loads.append(node)
                     reads.setdefault(node.buffer, []).append(node)
                 elif isinstance(node, BufferStore):
+                    stores.append(node)
                     writes.setdefault(node.buffer, []).append(node)
+                elif isinstance(node, (For, LetStmt)):
+                    inner.add(node.var)
         found = _accesses[block] = Accesses(
-            {buffer: tuple(loads) for buffer, loads in reads.items()},
-            {buffer: tuple(stores) for buffer, stores in writes.items()},
+            {buffer: tuple(own) for buffer, own in reads.items()},
+            {buffer: tuple(own) for buffer, own in writes.items()},
+            tuple(loads),
+            tuple(stores),
+            frozenset(inner),
         )
     return found
+
+
+_ZERO, _ONE = as_expr(0), as_expr(1)
 
 
 def _regions_of(block: Block) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
@@ -49,29 +74,21 @@ def _regions_of(block: Block) -> tuple[tuple[BufferRegion, ...], tuple[BufferReg
     are defined inside the body stands for the whole dimension.
     """
     found = accesses(block)
-    known = {item.var for item in block.iters}
-    inner = {
-        node.var
-        for part in (block.init, block.body)
-        if part is not None
-        for node in walk(part)
-        if isinstance(node, (For, LetStmt))
-    }
+    inner = found.inner.difference([item.var for item in block.iters])
 
     def region(buffer: Buffer, indices: Sequence[Expr]) -> BufferRegion:
         ranges = []
         for index, extent in zip(indices, buffer.shape, strict=True):
-            varies = any(
-                isinstance(node, BufferLoad) or (isinstance(node, Var) and node in inner and node not in known)
-                for node in walk(index)
-            )
-            ranges.append(Range(as_expr(0), extent) if varies else Range(index, as_expr(1)))
+            varies = any(leaf in inner or isinstance(leaf, Buffer) for leaf in leaves(index))
+            ranges.append(Range(_ZERO, extent) if varies else Range(index, _ONE))
         return BufferRegion(buffer, tuple(ranges))
 
     def regions(buffer: Buffer, places: Iterable[Sequence[Expr]]) -> list[BufferRegion]:
         distinct: dict[tuple[object, ...], BufferRegion] = {}
         for indices in places:
-            distinct.setdefault(tuple(structure(index) for index in indices), region(buffer, indices))
+            key = tuple([structure(index) for index in indices])
+            if key not in distinct:
+                distinct[key] = region(buffer, indices)
         return list(distinct.values())
 
     reads: list[BufferRegion] = []
@@ -98,9 +115,15 @@ def new_block(
     annotations: Mapping[str, object] | None = None,
 ) -> Block:
     """A block with its reads and writes found from its body."""
-    bare = Block(name, tuple(iters), predicate, (), (), init, body, dict(annotations or {}))
-    reads, writes = _regions_of(bare)
-    return Block(name, bare.iters, predicate, reads, writes, init, body, bare.annotations)
+    return _with_regions(Block(name, tuple(iters), predicate, (), (), init, body, dict(annotations or {})))
+
+
+def _with_regions(block: Block) -> Block:
+    """The block with its reads and writes as they are found from its body."""
+    reads, writes = _regions_of(block)
+    made = Block(block.name, block.iters, block.predicate, reads, writes, block.init, block.body, block.annotations)
+    _accesses[made] = accesses(block)
+    return made
 
 
 def fresh_iters(items: Sequence[IterVar]) -> tuple[list[IterVar], dict[Var, Expr]]:
@@ -137,13 +160,12 @@ def change_block(
     new_body = block.body if body is None else body
     changed = new_init is not block.init or new_body is not block.body
     changed = changed or any(a.var is not b.var for a, b in zip(new_iters, block.iters, strict=False))
-    reads, writes = block.reads, block.writes
     made = Block(
         block.name if name is None else name,
         new_iters,
         block.predicate if isinstance(predicate, _Keep) else predicate,
-        reads,
-        writes,
+        block.reads,
+        block.writes,
         new_init,
         new_body,
         block.annotations if annotations is None else annotations,
@@ -152,5 +174,4 @@ def change_block(
         if block in _accesses:
             _accesses[made] = _accesses[block]
         return made
-    reads, writes = _regions_of(made)
-    return Block(made.name, made.iters, made.predicate, reads, writes, made.init, made.body, made.annotations)
+    return _with_regions(made)

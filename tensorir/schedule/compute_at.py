@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Sequence
 from typing import NoReturn
 
-from tilewright.tensorir.arith import Analyzer
+from tilewright.tensorir.arith import Analyzer, region_of
 from tilewright.tensorir.conditions import conjuncts
 from tilewright.tensorir.expr import Buffer, BufferLoad, Compare, Expr, Var, as_expr, binary, compare, maximum, minimum
-from tilewright.tensorir.functor import substitute
+from tilewright.tensorir.functor import leaves, substitute
 from tilewright.tensorir.schedule.blocks import accesses
 from tilewright.tensorir.schedule.dependence import is_reduction, loop_role, spatial_values
-from tilewright.tensorir.schedule.indices import variables_of
+from tilewright.tensorir.schedule.indices import structure, variables_of
 from tilewright.tensorir.schedule.inline import check_places
 from tilewright.tensorir.schedule.loops import check_kinds
 from tilewright.tensorir.schedule.nests import blocks_in, loops_in, loops_to
@@ -24,7 +26,7 @@ from tilewright.tensorir.schedule.placement import (
     scope_parts,
     solve_parts,
 )
-from tilewright.tensorir.schedule.regions import Span, box_of, is_injective
+from tilewright.tensorir.schedule.regions import Span, box_of, is_injective, ranges_of
 from tilewright.tensorir.schedule.state import BlockRef, LoopRef, State
 from tilewright.tensorir.stmt import Block, For
 
@@ -114,28 +116,37 @@ def needed_box(
 ) -> list[tuple[Span, bool] | None]:
     """The box of ``buffer`` that the consumers read in one iteration of ``loop``: for each dimension least index and
     extent (None: no bound is known), and whether it varies inside the iteration."""
-    result: list[tuple[Span, bool] | None] | None = None
+    found: list[list[tuple[Span, bool] | None]] = [[] for _ in range(buffer.ndim)]
     for consumer in consumers:
         inner = loops_to(loop.body, consumer)
         variables = {other.var for other in inner}
         values = {item.var: item.value for item in consumer.iters}
+        # Loads share indices: the places of a window are pairs of few rows and few columns. Each is asked about once.
+        places: list[dict[object, Expr]] = [{} for _ in range(buffer.ndim)]
         for load in accesses(consumer).reads.get(buffer, ()):
-            spans = box_of(consumer, load.indices, inner, analyzer)
-            varies = [bool(variables_of(substitute(index, values)) & variables) for index in load.indices]
-            found = [None if span is None else (span, looped) for span, looped in zip(spans, varies, strict=True)]
-            result = found if result is None else [_join(a, b, analyzer) for a, b in zip(result, found, strict=True)]
-    return result if result is not None else [None] * buffer.ndim
+            for axis, index in zip(places, load.indices, strict=True):
+                axis.setdefault(structure(index), index)
+        indices = [substitute(index, values) for axis in places for index in axis.values()]
+        spans = iter(zip(indices, region_of(indices, ranges_of(inner), analyzer), strict=True))
+        for axis, boxes in zip(places, found, strict=True):
+            for index, span in itertools.islice(spans, len(axis)):
+                boxes.append(None if span is None else (span, not leaves(index).isdisjoint(variables)))
+    return [functools.reduce(lambda a, b: _join(a, b, analyzer), boxes) if boxes else None for boxes in found]
 
 
 def _join(a: tuple[Span, bool] | None, b: tuple[Span, bool] | None, analyzer: Analyzer) -> tuple[Span, bool] | None:
     if a is None or b is None:
         return None
     (a_low, a_extent), (b_low, b_extent) = a[0], b[0]
-    if analyzer.prove(compare("eq", a_low, b_low)) and analyzer.prove(compare("eq", a_extent, b_extent)):
+    if _same(a_low, b_low, analyzer) and _same(a_extent, b_extent, analyzer):
         return a[0], a[1] or b[1]
     low = analyzer.simplify(minimum(a_low, b_low))
     end = maximum(binary("add", a_low, a_extent), binary("add", b_low, b_extent))
     return (low, analyzer.simplify(binary("sub", end, low))), True
+
+
+def _same(a: Expr, b: Expr, analyzer: Analyzer) -> bool:
+    return structure(a) == structure(b) or analyzer.prove(compare("eq", a, b))
 
 
 # -- consumers into producers ------------------------------------------------------------------------------------------
@@ -213,8 +224,7 @@ def place_for_producers(state: State, block: Block, loop_ref: LoopRef, before: i
 
 
 def _same_span(a: Span, b: Span, analyzer: Analyzer) -> bool:
-    same = compare("eq", a[0], b[0]), compare("eq", a[1], b[1])
-    return a is b or all(analyzer.prove(condition) for condition in same)
+    return a is b or all(_same(x, y, analyzer) for x, y in zip(a, b, strict=True))
 
 
 def _is_one(extent: Expr) -> bool:

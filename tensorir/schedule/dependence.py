@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilewright.tensorir.expr import BinaryOp, Buffer, Expr, as_expr, binary, compare
+from tilewright.tensorir.functor import leaves
 from tilewright.tensorir.schedule.blocks import accesses
 from tilewright.tensorir.schedule.indices import variables_of
 from tilewright.tensorir.schedule.nests import blocks_in, loops_in, loops_to
@@ -13,7 +14,7 @@ from tilewright.tensorir.stmt import Block, BufferStore, For, Stmt
 
 def loop_role(loop: For, block: Block) -> str:
     """What ``loop`` drives in ``block``: ``spatial`` or ``reduction`` iteration variables, ``both``, or ``none``."""
-    kinds = {item.kind for item in block.iters if loop.var in variables_of(item.value)}
+    kinds = {item.kind for item in block.iters if loop.var in leaves(item.value)}
     if len(kinds) == 2:
         return "both"
     return kinds.pop() if kinds else "none"
@@ -115,7 +116,7 @@ def _writes_apart(state: State, path: tuple[Stmt, ...], inner: list[For], block:
         return False
     if block.name in state.apart and loop_role(loop, block) == "spatial":
         return True
-    return is_injective(spatial_values(block), involved, state.analyzer(loops_in(path) + inner))
+    return is_injective(spatial_values(block), involved, state.questions(loops_in(path) + inner))
 
 
 def check_produced_here(state: State, path: tuple[Stmt, ...], writer: Block, buffer: Buffer, what: str) -> None:

@@ -75,7 +75,7 @@ def _new_shape(state: State, buffer: Buffer, index_map: IndexMap, block: Block, 
             state.fail(f"cannot {what}: no bounds are known for {expr!s}, or it may be negative", block)
         shape.append(analyzer.simplify(binary("add", span[0], span[1])))
     loops = [For(var, low, extent, "serial", block) for var, (low, extent) in ranges.items()]
-    if not is_injective(index_map.exprs, loops, state.analyzer(loops)):
+    if not is_injective(index_map.exprs, loops, state.questions(loops)):
         state.fail(f"cannot {what}: {index_map} may send two elements to one place", block)
     return tuple(shape)
 

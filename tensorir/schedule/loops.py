@@ -17,8 +17,9 @@ from tilewright.tensorir.schedule.dependence import (
     loop_role,
     spatial_values,
 )
-from tilewright.tensorir.schedule.indices import constant_value, shorter, variables_of
+from tilewright.tensorir.schedule.indices import constant_value, variables_of
 from tilewright.tensorir.schedule.nests import blocks_in, loops_in, substitute_loops, with_loop_body
+from tilewright.tensorir.schedule.questions import may_be_divided
 from tilewright.tensorir.schedule.regions import is_injective
 from tilewright.tensorir.schedule.state import BlockRef, LoopRef, State
 from tilewright.tensorir.stmt import Block, For, SeqStmt, Stmt
@@ -54,19 +55,20 @@ def split(state: State, ref: LoopRef, factors: Sequence[Any]) -> tuple[State, li
     _require_serial(state, loop, "split")
     if not factors or sum(factor is None for factor in factors) > 1:
         state.fail(f"split of {ref.name}: expected one or more factors, at most one of them None; found {factors}")
-    analyzer = state.analyzer(loops_in(path[:-1]))
+    outer = state.questions(loops_in(path[:-1]))
     known: Expr = as_expr(1)
     for factor in factors:
         if factor is not None:
-            if not analyzer.prove(compare("gt", as_expr(factor), 0)):
+            if not outer.prove(compare("gt", as_expr(factor), 0)):
                 state.fail(f"split of {ref.name}: factor {factor} is not known to be positive", loop)
             known = binary("mul", known, factor)
     inferred = binary("floordiv", binary("add", loop.extent, binary("sub", known, 1)), known)
-    simple = analyzer.simplify(inferred)
+    divided = constant_value(known) in (None, 0, 1) or may_be_divided(loop.extent, state.func.variables)
+    simple = outer.simplify(inferred) if divided else inferred
     if any(isinstance(node, BinaryOp) and node.op == "floordiv" for node in walk(simple)):
         simple = inferred  # (n * 70 + 15) // 16 reads better than its canonical form
     extents = [simple if factor is None else as_expr(factor) for factor in factors]
-    if all(factor is not None for factor in factors) and not analyzer.prove(compare("ge", known, loop.extent)):
+    if all(factor is not None for factor in factors) and not outer.prove(compare("ge", known, loop.extent)):
         state.fail(f"split of {ref.name}: the factors' product {known!s} may be less than {loop.extent!s}", loop)
     total: Expr = as_expr(1)
     for extent in extents:
@@ -76,10 +78,10 @@ def split(state: State, ref: LoopRef, factors: Sequence[Any]) -> tuple[State, li
     for var, extent in zip(variables[1:], extents[1:], strict=True):
         offset = binary("add", binary("mul", offset, extent), var)
     made = [For(var, as_expr(0), extent, "serial", loop.body) for var, extent in zip(variables, extents, strict=True)]
-    inner = state.analyzer([*loops_in(path[:-1]), *made])
-    offset = shorter(offset, inner)
+    inner = state.questions([*loops_in(path[:-1]), *made])
+    offset = inner.shorter(offset)
     body = substitute_loops(loop.body, {loop.var: binary("add", loop.min, offset)}, inner)
-    if not analyzer.prove(compare("eq", total, loop.extent)):
+    if not (divided and outer.prove(compare("eq", total, loop.extent))):
         body = guard(body, compare("lt", offset, loop.extent))
     for new in reversed(made):
         body = with_loop_body(new, body)
@@ -137,9 +139,9 @@ def fuse(state: State, refs: Sequence[LoopRef]) -> tuple[State, LoopRef]:
         value = place if loop is chain[0] else binary("floormod", place, loop.extent)
         values[loop.var] = binary("add", loop.min, value)
         size = binary("mul", loop.extent, size)
-    size = state.analyzer(outer).simplify(size)
+    size = state.questions(outer).simplify(size)
     made = For(fused, as_expr(0), size, "serial", chain[-1].body)
-    body = substitute_loops(chain[-1].body, values, state.analyzer([*outer, made]))
+    body = substitute_loops(chain[-1].body, values, state.questions([*outer, made]))
     return state.replace({chain[0]: with_loop_body(made, body)}, one_to_one=True), LoopRef(fused)
 
 
@@ -217,7 +219,7 @@ def _check_repeats(state: State, block: Block, chain: list[For], order: list[For
     path = loops_in(state.blocks[block.name])
     below = path[path.index(chain[-1]) + 1 :]
     inner = [loop for loop in (*order[steps[0] :], *below) if loop_role(loop, block) not in ("reduction", "both")]
-    if not is_injective(spatial_values(block), inner, state.analyzer(path)):
+    if not is_injective(spatial_values(block), inner, state.questions(path)):
         state.fail(
             f"cannot reorder: block {block.name} computes elements again in the iterations of {moved[0].var.name}; "
             "inside its reduction loop it would accumulate them twice",

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.expr import Buffer, Expr, IntImm, Var
 from tilewright.tensorir.functor import substitute
 from tilewright.tensorir.schedule.blocks import change_block, with_value
-from tilewright.tensorir.schedule.indices import shorter
+from tilewright.tensorir.schedule.questions import Questions
 from tilewright.tensorir.stmt import Allocate, Block, For, SeqStmt, Stmt, sequence
 
 
@@ -82,27 +81,27 @@ def with_loop_body(loop: For, body: Stmt) -> For:
     return loop if body is loop.body else For(loop.var, loop.min, loop.extent, loop.kind, body, loop.annotations)
 
 
-def substitute_loops(stmt: Stmt, values: Mapping[Var, Expr], analyzer: Analyzer | None = None) -> Stmt:
+def substitute_loops(stmt: Stmt, values: Mapping[Var, Expr], questions: Questions | None = None) -> Stmt:
     """``stmt`` with loop variables replaced. They only occur in bounds of loops and in the bindings and predicates of
-    blocks, so nothing else is looked at. What changes is simplified if an analyzer is given."""
+    blocks, so nothing else is looked at. What changes is simplified if there is somebody to ask."""
 
     def change(expr: Expr) -> Expr:
         if isinstance(expr, IntImm):
             return expr
         new = substitute(expr, values)
-        if isinstance(expr, Var) or new is expr or analyzer is None:
+        if isinstance(expr, Var) or new is expr or questions is None:
             return new
-        return shorter(new, analyzer)
+        return questions.shorter(new)
 
     if isinstance(stmt, For):
-        begin, extent, body = change(stmt.min), change(stmt.extent), substitute_loops(stmt.body, values, analyzer)
+        begin, extent, body = change(stmt.min), change(stmt.extent), substitute_loops(stmt.body, values, questions)
         if begin is stmt.min and extent is stmt.extent and body is stmt.body:
             return stmt
         return For(stmt.var, begin, extent, stmt.kind, body, stmt.annotations)
     if isinstance(stmt, SeqStmt):
-        return SeqStmt(tuple(substitute_loops(part, values, analyzer) for part in stmt.stmts))
+        return SeqStmt(tuple(substitute_loops(part, values, questions) for part in stmt.stmts))
     if isinstance(stmt, Allocate):
-        return Allocate(stmt.buffer, substitute_loops(stmt.body, values, analyzer))
+        return Allocate(stmt.buffer, substitute_loops(stmt.body, values, questions))
     if isinstance(stmt, Block):
         iters = tuple(
             item if (new := change(item.value)) is item.value else with_value(item, new) for item in stmt.iters

@@ -38,7 +38,7 @@ class _SpatialCopy:
         repeated = [loop for loop in inside if self.roles[loop.var] in ("spatial", "none")]
         around = loops_in(state.block_path(BlockRef(block.name)))
         idle = [loop for loop in repeated if self.roles[loop.var] == "none" and constant_value(loop.extent) != 1]
-        if idle or not is_injective(spatial_values(block), repeated, state.analyzer(around)):
+        if idle or not is_injective(spatial_values(block), repeated, state.questions(around)):
             state.fail(
                 f"cannot {what}: the loops inside may compute elements of block {block.name} again or not at all; each "
                 "time starts with its init",

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 
 from tilewright.tensorir.arith import Analyzer, region_of
 from tilewright.tensorir.expr import BinaryOp, Expr, Var, as_expr, binary, compare
-from tilewright.tensorir.functor import substitute
-from tilewright.tensorir.schedule.indices import constant_value, structure, variables_of
+from tilewright.tensorir.functor import leaves, substitute
+from tilewright.tensorir.schedule.indices import constant_value, structure
+from tilewright.tensorir.schedule.questions import Questions
 from tilewright.tensorir.stmt import Block, For
 
 #: Least value and extent of a variable or an index.
@@ -41,7 +42,7 @@ class _Digit:
 class _Injectivity:
     """Solves for loop variables from the values of expressions; see :func:`is_injective`."""
 
-    def __init__(self, loops: Sequence[For], analyzer: Analyzer) -> None:
+    def __init__(self, loops: Sequence[For], analyzer: Analyzer | Questions) -> None:
         self.extents = {loop.var: loop.extent for loop in loops}
         self.starts_at_zero = {loop.var for loop in loops if constant_value(loop.min) == 0}
         self.analyzer = analyzer
@@ -49,7 +50,7 @@ class _Injectivity:
 
     def digits(self, expr: Expr) -> list[tuple[int, _Digit]] | None:
         """``expr`` as a sum of integer multiples of digits, but for a part without loop variables."""
-        if not variables_of(expr) & self.extents.keys():
+        if leaves(expr).isdisjoint(self.extents):
             return []
         if isinstance(expr, Var):
             return [(1, _Digit(expr, as_expr(1), None))]
@@ -64,7 +65,7 @@ class _Injectivity:
             factor = constant_value(expr.b)
             a = self.digits(expr.a)
             return None if factor is None or a is None else [(scale * factor, digit) for scale, digit in a]
-        if expr.op in ("floordiv", "floormod") and not variables_of(expr.b) & self.extents.keys():
+        if expr.op in ("floordiv", "floormod") and leaves(expr.b).isdisjoint(self.extents):
             source = self._source(expr.a)
             if source is None:
                 return None
@@ -102,11 +103,13 @@ class _Injectivity:
     def separates(self, digits: Sequence[tuple[int, _Digit]]) -> bool:
         """Whether the sum determines each of its digits: every scale is greater than the sum of what is below."""
         reach = 0
-        for scale, digit in sorted(digits, key=lambda item: abs(item[0])):
+        ordered = sorted(digits, key=lambda item: abs(item[0]))
+        for number, (scale, digit) in enumerate(ordered, 1):
             if abs(scale) <= reach:
                 return False
-            span = self.span(digit)
-            reach = 1 << 62 if span is None else reach + abs(scale) * max(0, span - 1)
+            if number < len(ordered):  # nothing is above the last one
+                span = self.span(digit)
+                reach = 1 << 62 if span is None else reach + abs(scale) * max(0, span - 1)
         return True
 
     def determined(self, source: object, digits: Iterable[_Digit]) -> bool:
@@ -145,7 +148,7 @@ class _Injectivity:
         return {source for source in solved if isinstance(source, Var)}
 
 
-def is_injective(exprs: Sequence[Expr], loops: Sequence[For], analyzer: Analyzer) -> bool:
+def is_injective(exprs: Sequence[Expr], loops: Sequence[For], analyzer: Analyzer | Questions) -> bool:
     """Whether different iterations of ``loops`` always give different values of ``exprs``, all other variables being
     fixed; False if it could not be shown. Understands what split, fuse and reorder produce: sums of scaled variables,
     quotients and remainders of such sums. The analyzer knows the loops."""

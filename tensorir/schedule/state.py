@@ -7,16 +7,17 @@ in a block. Edits never change a node: they copy the path from the root to the c
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NoReturn, cast
 
 from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.errors import ScheduleError
-from tilewright.tensorir.expr import Buffer, Var
+from tilewright.tensorir.expr import Buffer, IntImm, Var
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.printer import underline
 from tilewright.tensorir.schedule.blocks import accesses
 from tilewright.tensorir.schedule.nests import allocated_buffers, blocks_in, rewrite
+from tilewright.tensorir.schedule.questions import Questions
 from tilewright.tensorir.stmt import Allocate, Block, For, PrimFunc, SeqStmt, Stmt
 
 
@@ -84,8 +85,7 @@ class State:
 
     def fail(self, message: str, node: Node | None = None, note: str = "") -> NoReturn:
         """Raise a ScheduleError that says ``message`` and shows ``node`` underlined in the function."""
-        where = "" if node is None else "\n" + underline(self.func, node, note)
-        raise ScheduleError(message + where)
+        raise ScheduleError(message, None if node is None else lambda: underline(self.func, node, note))
 
     # -- finding -------------------------------------------------------------------------------------------------
 
@@ -198,6 +198,10 @@ class State:
 
     # -- arithmetic ----------------------------------------------------------------------------------------------
 
+    def questions(self, loops: Sequence[For]) -> Questions:
+        """Whom to ask about what stands in ``loops`` (outer ones first)."""
+        return Questions(loops, lambda: self.analyzer(loops))
+
     def analyzer(self, loops: Iterable[For] = ()) -> Analyzer:
         """An analyzer that knows the symbolic dimensions (none is negative) and the ranges of ``loops``."""
         analyzer = Analyzer()
@@ -205,7 +209,8 @@ class State:
             analyzer.bind_nonnegative(var)
         for loop in loops:
             analyzer.bind(loop.var, loop.min, loop.extent)
-            analyzer.assume(loop.extent > 0)  # what is asked is asked inside
+            if not isinstance(loop.extent, IntImm):
+                analyzer.assume(loop.extent > 0)  # what is asked is asked inside
         return analyzer
 
 

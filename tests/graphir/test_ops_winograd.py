@@ -10,6 +10,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import graphir as gi
+from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.nn.winograd import POINTS, transforms
 from tilewright.tensorir.errors import TypeInferenceError
 
@@ -190,3 +191,15 @@ def test_what_does_not_fit_is_refused(name: str, shapes: Any, attrs: Any, messag
     args = [gi.var(f"a{number}", shape=shape) for number, shape in enumerate(shapes)]
     with pytest.raises(TypeInferenceError, match=message.replace("(", r"\(").replace(")", r"\)").replace(".", r"\.")):
         gi.get_operator(name)(*args, **attrs)
+
+
+@pytest.mark.parametrize("tile", TILES)
+def test_weights_in_parts_have_the_bits_of_all_at_once(tile: int) -> None:
+    """1,200 windows are two whole parts and the rest of a third."""
+    weight = np.random.default_rng(2).standard_normal((3, 5, 3, 3, 8, 10)).astype("float32")
+    matrix = np.array(transforms(tile).weight)
+    windows = np.moveaxis(weight, (2, 3), (0, 1)).reshape(9, -1).astype("float64")
+    whole = (np.kron(matrix, matrix) @ windows).astype("float32")
+    operator = get_operator("nn.winograd_weight")
+    found = operator.reference([weight], operator.Attrs(tile=tile))
+    np.testing.assert_array_equal(found, whole.reshape(found.shape))

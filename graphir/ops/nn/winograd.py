@@ -130,6 +130,11 @@ def _choose(index: Expr, values: Sequence[Expr]) -> Expr:
     return chosen
 
 
+#: So many windows in double precision stay in the second cache with their transforms, and NumPy's product of them is
+#: too small to be given to threads: waking and waiting for those costs more than the product of all weights.
+_WINDOWS_AT_ONCE = 512
+
+
 def tile_count(extent: Dim, tile: int) -> Dim:
     """How many tiles cover ``extent`` results."""
     return simplify((as_dim(extent) + (tile - 1)) // tile)
@@ -178,8 +183,12 @@ class winograd_weight(Operator):
     def reference(self, args: Sequence[Any], attrs: WinogradWeightAttrs) -> Any:
         (weight,) = args
         matrix, axis = np.array(transforms(attrs.tile).weight), attrs.axis
-        window = np.moveaxis(weight, (axis, axis + 1), (0, 1)).reshape(WINDOW**2, -1).astype(np.float64)
-        at_points = (np.kron(matrix, matrix) @ window).astype(weight.dtype)
+        windows = np.moveaxis(weight, (axis, axis + 1), (0, 1)).reshape(WINDOW**2, -1)
+        transform = np.kron(matrix, matrix)
+        at_points = np.empty((len(transform), windows.shape[1]), weight.dtype)
+        for start in range(0, windows.shape[1], _WINDOWS_AT_ONCE):
+            part = slice(start, start + _WINDOWS_AT_ONCE)
+            at_points[:, part] = transform @ windows[:, part].astype(np.float64)
         return at_points.reshape(-1, *weight.shape[:axis], *weight.shape[axis + 2 :])
 
     def compute(self, args: Sequence[Tensor], attrs: WinogradWeightAttrs, out: TensorType) -> Tensor:

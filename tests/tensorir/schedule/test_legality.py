@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import time
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +13,7 @@ from tilewright.tensorir import parse
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.expr import Var, maximum
-from tilewright.tensorir.schedule import Schedule, Trace
+from tilewright.tensorir.schedule import Schedule, Trace, state
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.structural import assert_structural_equal
 
@@ -300,3 +301,28 @@ def test_twenty_steps_take_milliseconds(matmul_bias_relu: Make) -> None:
         return time.perf_counter() - start
 
     assert min(steps() for _ in range(5)) < 0.05
+
+
+def test_the_ir_is_printed_when_the_message_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rules try steps that do not fit, and drop the error: what it would show is only written where it is shown."""
+    printed: list[object] = []
+
+    def underline(*args: Any) -> str:
+        printed.append(args)
+        return original(*args)
+
+    original = state.underline
+    monkeypatch.setattr(state, "underline", underline)
+    sch = Schedule(row_sum())
+    loop = sch.get_loops(sch.get_block("total"))[1]
+    with pytest.raises(ScheduleError) as caught:
+        sch.parallel(loop)
+    assert caught.value.summary == (
+        "cannot parallel loop k: its iterations accumulate into the same elements of block total"
+    )
+    assert printed == []
+    copied = pickle.loads(pickle.dumps(caught.value))
+    shown = str(caught.value)
+    assert shown.startswith(caught.value.summary + "\n") and "^^^^" in shown
+    assert str(copied) == shown == str(caught.value)
+    assert len(printed) == 1

@@ -1,0 +1,108 @@
+"""Questions about index expressions, most of which need no analyzer.
+
+Nearly every bound of a loop is a number, and what schedules ask about numbers is answered by looking at them. An
+analyzer that knows all loops around a place costs far more than one answer, so it is made when it is first needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from tilewright.tensorir.arith import Analyzer, Interval
+from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, Var
+from tilewright.tensorir.functor import walk
+from tilewright.tensorir.schedule.indices import constant_value
+from tilewright.tensorir.stmt import For
+
+
+class Questions:
+    """What an analyzer that knows ``loops`` would answer; ``make`` gives it."""
+
+    def __init__(self, loops: Sequence[For], make: Callable[[], Analyzer]) -> None:
+        self._loops = loops
+        self._make = make
+        self._made: Analyzer | None = None
+
+    @property
+    def analyzer(self) -> Analyzer:
+        """The analyzer that answers."""
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def simplify(self, expr: Expr) -> Expr:
+        """See :meth:`tilewright.tensorir.arith.Analyzer.simplify`."""
+        return expr if isinstance(expr, IntImm) else self.analyzer.simplify(expr)
+
+    def prove(self, condition: Expr) -> bool:
+        """See :meth:`tilewright.tensorir.arith.Analyzer.prove`."""
+        return bool(condition.value) if isinstance(condition, IntImm) else self.analyzer.prove(condition)
+
+    def bounds(self, expr: Expr) -> Interval:
+        """See :meth:`tilewright.tensorir.arith.Analyzer.bounds`."""
+        return Interval(expr.value, expr.value) if isinstance(expr, IntImm) else self.analyzer.bounds(expr)
+
+    def shorter(self, expr: Expr) -> Expr:
+        """``expr`` simplified, if that makes it shorter. The canonical form of quotients and remainders may be longer,
+        and hides how loops were split and fused: ``(i * 32 + j) // 21`` becomes ``i + (i * 11 + j) // 21``."""
+        if isinstance(expr, (Var, IntImm)):
+            return expr
+        size = _size(expr)
+        terms = self._terms(expr, 1)
+        if terms is not None and _size_of_sum(terms) >= size:
+            return expr
+        simple = self.analyzer.simplify(expr)
+        return simple if _size(simple) < size else expr
+
+    def _terms(self, expr: Expr, scale: int) -> list[tuple[Var, int]] | None:
+        """The terms of a sum of loop variables, each once, with constant factors; None for any other expression, and
+        where a variable may have a single value."""
+        if isinstance(expr, Var):
+            return [(expr, scale)] if self._takes_several(expr) else None
+        if not isinstance(expr, BinaryOp):
+            return None
+        if expr.op == "mul":
+            factor = constant_value(expr.b)
+            return None if factor is None or factor < 1 else self._terms(expr.a, scale * factor)
+        if expr.op != "add":
+            return None
+        first, second = self._terms(expr.a, scale), self._terms(expr.b, scale)
+        if first is None or second is None or {var for var, _ in first} & {var for var, _ in second}:
+            return None
+        return first + second
+
+    def _takes_several(self, var: Var) -> bool:
+        """Whether a variable is one of a loop that nothing says has a single iteration."""
+        extent = next((loop.extent for loop in self._loops if loop.var is var), None)
+        if extent is None or isinstance(extent, IntImm):
+            return extent is not None and extent.value > 1
+        # That some extent is positive bounds no size from above if all extents grow with sizes.
+        bounded = {loop.var for loop in self._loops}
+        return all(isinstance(loop.extent, IntImm) or _grows(loop.extent, bounded) for loop in self._loops)
+
+
+def _grows(extent: Expr, bounded: Collection[Var]) -> bool:
+    """Whether an extent is made of positive numbers and variables, none of them ``bounded``, by what grows without end
+    as they grow."""
+    if isinstance(extent, BinaryOp) and extent.op in ("add", "mul", "floordiv"):
+        number = constant_value(extent.b)
+        if (number is None and extent.op == "floordiv") or (number is not None and number <= 0):
+            return False
+        return _grows(extent.a, bounded) and (number is not None or _grows(extent.b, bounded))
+    return isinstance(extent, Var) and extent not in bounded
+
+
+def may_be_divided(extent: Expr, sizes: Collection[Var]) -> bool:
+    """Whether some number but one may be known to divide an extent: not if it is a product of ``sizes``."""
+    if isinstance(extent, BinaryOp) and extent.op == "mul":
+        return may_be_divided(extent.a, sizes) or may_be_divided(extent.b, sizes)
+    return extent not in sizes
+
+
+def _size(expr: Expr) -> int:
+    return sum(1 for _ in walk(expr))
+
+
+def _size_of_sum(terms: Sequence[tuple[Var, int]]) -> int:
+    """How many nodes the canonical form of a sum of terms has."""
+    return sum(1 if factor == 1 else 3 for _, factor in terms) + len(terms) - 1

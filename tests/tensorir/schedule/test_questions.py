@@ -1,0 +1,90 @@
+"""Schedules ask an analyzer only what numbers do not answer, and take the same answers from both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tilewright.tensorir import tensor as te
+from tilewright.tensorir.arith import Analyzer
+from tilewright.tensorir.expr import Expr, Var, as_expr
+from tilewright.tensorir.functor import walk
+from tilewright.tensorir.schedule import Schedule, state
+from tilewright.tensorir.schedule.questions import Questions
+from tilewright.tensorir.stmt import For, SeqStmt
+
+
+def loop(name: str, extent: Any) -> For:
+    return For(Var(name), as_expr(0), as_expr(extent), "serial", SeqStmt(()))
+
+
+def asked(loops: list[For], expr: Expr) -> tuple[Expr, bool]:
+    """The shorter form, and whether an analyzer was needed."""
+    made: list[Analyzer] = []
+
+    def make() -> Analyzer:
+        made.append(Analyzer())
+        for around in loops:
+            made[-1].bind(around.var, around.min, around.extent)
+            made[-1].assume(around.extent > 0)
+        return made[-1]
+
+    return Questions(loops, make).shorter(expr), bool(made)
+
+
+def analyzed(loops: list[For], expr: Expr) -> Expr:
+    """The shorter of ``expr`` and what an analyzer makes of it."""
+    analyzer = Analyzer()
+    for around in loops:
+        analyzer.bind(around.var, around.min, around.extent)
+        analyzer.assume(around.extent > 0)
+    simple = analyzer.simplify(expr)
+    return simple if len(list(walk(simple))) < len(list(walk(expr))) else expr
+
+
+def test_the_place_of_a_split_loop_is_short_already() -> None:
+    n = Var("n")
+    for outermost in (7, n, (n + 15) // 16 * 3):
+        i, j, k = loops = [loop("i", outermost), loop("j", 4), loop("k", 16)]
+        place = (i.var * 4 + j.var) * 16 + k.var
+        found, needed = asked(loops, place)
+        assert found is place and not needed
+        assert analyzed(loops, place) is place
+
+
+@pytest.mark.parametrize("case", ["one iteration", "twice", "two factors", "bounded", "quotient"])
+def test_what_may_get_shorter_is_given_to_the_analyzer(case: str) -> None:
+    n = Var("n")
+    i, j = loop("i", 7), loop("j", 4)
+    loops, place = {
+        "one iteration": ([loop("i", 1), j], None),
+        "twice": ([i, j], i.var * 4 + i.var),
+        "two factors": ([i, j], (i.var * 4 + j.var * 2) * 16),
+        "bounded": ([loop("i", 2 - n), j], None),
+        "quotient": ([i, j], (i.var * 4 + j.var) // 4),
+    }[case]
+    place = loops[0].var * 4 + j.var if place is None else place
+    found, needed = asked(loops, place)
+    assert needed
+    assert str(found) == str(analyzed(loops, place))
+
+
+def test_a_schedule_over_numbers_asks_no_analyzer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> Analyzer:
+        raise AssertionError("numbers are enough")
+
+    x, w = te.placeholder((32, 64), "float32", "x"), te.placeholder((64, 48), "float32", "w")
+    k = te.reduce_axis(64, "k")
+    product = te.compute((32, 48), lambda i, j: te.sum(x[i, k] * w[k, j], axis=k), name="product")
+    sch = Schedule(te.create_prim_func("product", [x, w], [product]))
+    monkeypatch.setattr(state.State, "analyzer", refuse)
+    block = sch.get_block("product")
+    i, j, k_loop = sch.get_loops(block)
+    io, ii = sch.split(i, [None, 8])
+    jo, jv, jl = sch.split(j, [None, 2, 8])
+    sch.reorder(io, jo, k_loop, ii, jv, jl)
+    sch.vectorize(jl)
+    sch.unroll(jv)
+    sch.decompose_reduction(block, k_loop)
+    sch.parallel(io)

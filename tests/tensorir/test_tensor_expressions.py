@@ -1,0 +1,37 @@
+"""Loop nests from formulas: whose variables blocks have."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilewright.tensorir import tensor as te
+from tilewright.tensorir.expr import binary
+from tilewright.tensorir.functor import walk
+from tilewright.tensorir.interpreter import interpret
+from tilewright.tensorir.stmt import Block, BufferStore, PrimFunc
+
+
+def blocks_of(func: PrimFunc) -> list[Block]:
+    return [node for node in walk(func.body) if isinstance(node, Block)]
+
+
+def test_an_axis_that_two_tensors_reduce_over_is_a_variable_of_each_block() -> None:
+    x = te.placeholder((3, 5), "float32", "x")
+    k = te.reduce_axis(5, "k")
+    total = te.compute((3,), lambda i: te.sum(x[i, k], axis=k), name="total")
+    most = te.compute((3,), lambda i: te.max(x[i, k] - total[i], axis=k), name="most")
+    func = te.create_prim_func("twice", [x], [most])
+    variables = [item.var for block in blocks_of(func) for item in block.iters]
+    assert len(set(variables)) == len(variables) == 4
+    values = np.arange(15, dtype="float32").reshape(3, 5)
+    found = np.zeros(3, "float32")
+    interpret(func, values, found)
+    np.testing.assert_array_equal(found, values.max(1) - values.sum(1))
+
+
+def test_a_formula_is_no_longer_copied_for_its_block() -> None:
+    x = te.placeholder((8,), "float32", "x")
+    out = te.compute((8,), lambda i: binary("mul", x[i], 2), name="out")
+    (block,) = blocks_of(te.create_prim_func("double", [x], [out]))
+    assert isinstance(block.body, BufferStore)
+    assert block.body.value is out.body and block.body.indices == out.axes
