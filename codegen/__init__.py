@@ -1,1 +1,9 @@
 """Scheduled loop IR to machine code."""
+
+from __future__ import annotations
+
+from tilewright.tensorir.lazy import lazy_exports
+
+__all__: list[str] = []
+
+__getattr__, __dir__ = lazy_exports(__name__)

@@ -1,1 +1,9 @@
 """What optimization levels, and single passes, do to a model: its code, its build, its calls."""
+
+from __future__ import annotations
+
+from tilewright.tensorir.lazy import lazy_exports
+
+__all__: list[str] = []
+
+__getattr__, __dir__ = lazy_exports(__name__)
