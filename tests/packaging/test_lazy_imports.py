@@ -59,6 +59,18 @@ def test_building_and_calling_a_model_loads_no_tool() -> None:
     assert [name for name in loaded if name in unused or name.startswith(tuple(f"{each}." for each in unused))] == []
 
 
+def test_the_command_line_loads_a_command_when_it_is_used() -> None:
+    program = """
+import contextlib
+from tilewright.cli import cli
+with contextlib.suppress(SystemExit), contextlib.redirect_stdout(None):
+    cli(["--version"])
+"""
+    loaded = loaded_by(program)
+    assert not loaded & {"numpy", "llvmlite", "tilewright.cli.run", "tilewright.runtime"}
+    assert "tilewright.cli.inspect_" in loaded_by(program.replace("--version", 'inspect", "--help'))
+
+
 @pytest.mark.parametrize(
     "package",
     ["", ".tensorir", ".graphir", ".passes", ".passes.graph", ".runtime", ".runtime.numeric", ".codegen.numba_"],
