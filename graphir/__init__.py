@@ -6,7 +6,7 @@ Every operator is a function here (``add``, ``tanh``, ``matmul``); those of neur
 from __future__ import annotations
 
 import types as _types
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tilewright.graphir.op import ALIASES, OPERATORS, Operator, get_operator, list_operators, register_operator
 from tilewright.tensorir.lazy import lazy_exports
@@ -92,6 +92,7 @@ class _Operators(_types.ModuleType):
 
 
 def _operator(name: str, module: str) -> Operator:
+    OPERATORS.load()
     try:
         return OPERATORS[name] if name in OPERATORS else ALIASES[name]
     except KeyError:
@@ -100,7 +101,12 @@ def _operator(name: str, module: str) -> Operator:
 
 nn = _Operators("nn.")
 
-__getattr__, _ = lazy_exports(__name__, lambda name: _operator(name, __name__))
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...
+
+else:
+    __getattr__, _ = lazy_exports(__name__, lambda name: _operator(name, __name__))
 
 
 def __dir__() -> list[str]:

@@ -323,7 +323,8 @@ def get_operator(name: str) -> Operator:
     Raises:
         UnsupportedOperatorError: there is none; the closest names are suggested.
     """
-    found = OPERATORS.loaded.get(name) or OPERATORS.get(name) or ALIASES.get(name)
+    OPERATORS.load()
+    found = OPERATORS.get(name) or ALIASES.get(name)
     if found is None:
         close = difflib.get_close_matches(name, OPERATORS, 3)
         hint = f"; did you mean {' or '.join(close)}?" if close else ""

@@ -77,4 +77,5 @@ __all__ = [
     "unregister_pass",
 ]
 
-__getattr__, __dir__ = lazy_exports(__name__)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_exports(__name__)

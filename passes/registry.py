@@ -66,6 +66,7 @@ def get_pass(name: str) -> Pass:
         UnknownPassError: no pass has this name (also a KeyError and a PassError); the closest ones are listed.
         PassTypeError: the registered factory made something else than a pass.
     """
+    _REGISTRY.load()
     registered = _REGISTRY.get(name)
     if registered is None:
         raise unknown_pass(name)

@@ -17,4 +17,5 @@ if TYPE_CHECKING:
 
 __all__ = ["Executable", "Signature", "bind_params", "build", "explain_passes", "opt_report", "report"]
 
-__getattr__, __dir__ = lazy_exports(__name__)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_exports(__name__)

@@ -116,4 +116,5 @@ __all__ = [
     "walk",
 ]
 
-__getattr__, __dir__ = lazy_exports(__name__)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_exports(__name__)

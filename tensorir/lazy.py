@@ -1,9 +1,13 @@
 """Loading modules when something in them is asked for: the names of packages, and tables that modules fill.
 
 ``import tilewright`` loads nothing but this. A package writes its imports as ever, but under ``if TYPE_CHECKING:``, and
-ends with ``__getattr__, __dir__ = lazy_exports(__name__)`` (PEP 562): type checkers and editors see plain imports, and
-the module behind a name is loaded when the name is used for the first time. What modules *register* is found by
-:class:`Registry`, which loads them when it is asked for what it does not know.
+ends with (PEP 562)::
+
+    if not TYPE_CHECKING:
+        __getattr__, __dir__ = lazy_exports(__name__)
+
+Type checkers and editors see plain imports, and the module behind a name is loaded when the name is used for the first
+time. What modules *register* is in a :class:`Registry`, which loads them when it is asked for what it does not know.
 """
 
 from __future__ import annotations
@@ -105,13 +109,16 @@ class Registry(MutableMapping[K, V]):
 
     def __init__(self, module: str) -> None:
         self._module = module
+        self._complete = False
         #: What is registered so far.
         self.loaded: dict[K, V] = {}
 
     def load(self) -> None:
         """Load the modules that fill the table. Where they ask themselves, in the middle of that, this does nothing;
-        another thread waits for it."""
-        importlib.import_module(self._module)
+        another thread waits until all are there."""
+        if not self._complete:
+            module = importlib.import_module(self._module)  # its lock is what another thread waits for
+            self._complete = not getattr(module.__spec__, "_initializing", False)
 
     def registered(self, key: K, module: str) -> V | None:
         """What has ``key`` when the definition in ``module`` is about to take it; None: it is free. Tilewright's own

@@ -69,4 +69,5 @@ __all__ = [
     "tensorir",
 ]
 
-__getattr__, __dir__ = lazy_exports(__name__)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_exports(__name__)

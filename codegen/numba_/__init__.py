@@ -12,4 +12,5 @@ if TYPE_CHECKING:
 
 __all__ = ["NumbaModule", "compile_module", "emit_source"]
 
-__getattr__, __dir__ = lazy_exports(__name__)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_exports(__name__)

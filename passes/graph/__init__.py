@@ -56,4 +56,5 @@ __all__ = [
     "rewrite_graph",
 ]
 
-__getattr__, __dir__ = lazy_exports(__name__)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_exports(__name__)

@@ -30,4 +30,5 @@ __all__ = [
     "unit",
 ]
 
-__getattr__, __dir__ = lazy_exports(__name__)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_exports(__name__)
