@@ -18,12 +18,17 @@ import importlib
 import importlib.util
 import pkgutil
 import sys
+import time
 from collections.abc import Callable, Iterator, MutableMapping
 from types import CodeType, ModuleType
 from typing import Any, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+#: When the first module of Tilewright was loaded, in seconds since the epoch: a file that is changed later may not be
+#: what runs.
+FIRST_IMPORT = time.time()
 
 
 def lazy_exports(

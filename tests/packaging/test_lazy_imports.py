@@ -173,6 +173,16 @@ else:
 """)
 
 
+def test_a_change_of_the_source_after_the_first_import_is_seen_by_what_loads_later() -> None:
+    fresh("""
+import time
+import tilewright
+changed = time.time()
+from tilewright.runtime import kept
+assert kept._BEGIN < changed, "code that is not what runs would be kept under the digest of what is on disk"
+""")
+
+
 def test_threads_may_ask_for_the_first_time_together() -> None:
     fresh("""
 import threading
