@@ -149,4 +149,4 @@ def test_build_mobile_network(benchmark: Any, size: str, height: int | str, widt
 def test_import(benchmark: Any) -> None:
     """Beside it ``import numpy`` alone."""
     ours, numpy = (IMPORT.format(module=module) for module in ("tilewright", "numpy"))
-    _measure_processes(benchmark, ours, "import tilewright, fresh process", 0.4, beside=numpy)
+    _measure_processes(benchmark, ours, "import tilewright, fresh process", 0.1, beside=numpy)

@@ -6,35 +6,36 @@ Every operator is a function here (``add``, ``tanh``, ``matmul``); those of neur
 from __future__ import annotations
 
 import types as _types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tilewright.graphir import numpy_protocol as numpy_protocol
-from tilewright.graphir import ops as ops
-from tilewright.graphir.dims import dim_equal, symbol
-from tilewright.graphir.expr import (
-    Call,
-    Constant,
-    Expr,
-    Function,
-    GlobalVar,
-    If,
-    Let,
-    Loop,
-    Tuple,
-    TupleGetItem,
-    Var,
-    const,
-    var,
-)
-from tilewright.graphir.interpreter import evaluate
-from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import ALIASES, OPERATORS, Operator, get_operator, list_operators, register_operator
-from tilewright.graphir.parser import parse
-from tilewright.graphir.printer import large_constants, to_text
-from tilewright.graphir.structural import assert_structural_equal, structural_equal, structural_hash
-from tilewright.graphir.types import FuncType, TensorType, TupleType, Type
-from tilewright.graphir.verify import verify
-from tilewright.graphir.visitor import call_nodes, post_order, rewrite, substitute
+from tilewright.tensorir.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from tilewright.graphir.dims import dim_equal, symbol
+    from tilewright.graphir.expr import (
+        Call,
+        Constant,
+        Expr,
+        Function,
+        GlobalVar,
+        If,
+        Let,
+        Loop,
+        Tuple,
+        TupleGetItem,
+        Var,
+        const,
+        var,
+    )
+    from tilewright.graphir.interpreter import evaluate
+    from tilewright.graphir.module import IRModule
+    from tilewright.graphir.parser import parse
+    from tilewright.graphir.printer import large_constants, to_text
+    from tilewright.graphir.structural import assert_structural_equal, structural_equal, structural_hash
+    from tilewright.graphir.types import FuncType, TensorType, TupleType, Type
+    from tilewright.graphir.verify import verify
+    from tilewright.graphir.visitor import call_nodes, post_order, rewrite, substitute
 
 __all__ = [
     "Call",
@@ -91,6 +92,7 @@ class _Operators(_types.ModuleType):
 
 
 def _operator(name: str, module: str) -> Operator:
+    OPERATORS.load()
     try:
         return OPERATORS[name] if name in OPERATORS else ALIASES[name]
     except KeyError:
@@ -99,9 +101,12 @@ def _operator(name: str, module: str) -> Operator:
 
 nn = _Operators("nn.")
 
+if TYPE_CHECKING:
 
-def __getattr__(name: str) -> Any:
-    return _operator(name, __name__)
+    def __getattr__(name: str) -> Any: ...
+
+else:
+    __getattr__, _ = lazy_exports(__name__, lambda name: _operator(name, __name__))
 
 
 def __dir__() -> list[str]:

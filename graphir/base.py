@@ -6,8 +6,8 @@ building nodes. The operators stand above this module, so calls go through their
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any
 
 from tilewright.graphir.dims import Dim
 from tilewright.graphir.op import get_operator
@@ -40,11 +40,10 @@ class Expr:
     type: Type | None
     span: str | None
 
-    #: Set by the printer, which knows every node class and so cannot be imported from here.
-    to_text: ClassVar[Callable[[Expr], str]] = object.__repr__
-
     def __str__(self) -> str:
-        return type(self).to_text(self)
+        from tilewright.graphir.printer import to_text  # knows every node class
+
+        return to_text(self)
 
     __repr__ = __str__
 
@@ -263,15 +262,19 @@ class Expr:
         raise TypeError("a graph expression cannot be iterated over; index it, or use gi.TupleGetItem")
 
     def __getitem__(self, key: Any) -> Expr:
-        found: Expr = _get_indexing()(self, key)
-        return found
+        from tilewright.graphir.indexing import index  # stands above the operators
 
-    # Filled by graphir.numpy_protocol, which stands above the operators.
+        return index(self, key)
+
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        return _get_protocol().ufunc(ufunc, method, inputs, kwargs)
+        from tilewright.graphir.numpy_protocol import call_ufunc  # stands above the operators
+
+        return call_ufunc(ufunc, method, inputs, kwargs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return _get_protocol().function(function, args, kwargs)
+        from tilewright.graphir.numpy_protocol import call_function  # stands above the operators
+
+        return call_function(function, args, kwargs)
 
     def __array__(self, *_: Any, **__: Any) -> Any:
         raise TypeError("a graph expression has no value yet; build and call the model to get arrays")
@@ -290,18 +293,3 @@ class FrozenExpr(Expr):
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{type(self).__name__} is immutable; make a new one instead of setting {name!r}")
-
-
-def _unset() -> Any:
-    raise RuntimeError("tilewright.graphir has not been imported")
-
-
-_get_protocol: Callable[[], Any] = _unset
-_get_indexing: Callable[[], Any] = _unset
-
-
-def set_numpy_protocol(protocol: Any, indexing: Any) -> None:
-    """Used once, by the module that maps NumPy's functions to operators, which stands above this one."""
-    global _get_protocol, _get_indexing
-    _get_protocol = lambda: protocol  # noqa: E731
-    _get_indexing = lambda: indexing  # noqa: E731

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import ClassVar
+from collections.abc import Iterable, Iterator, Mapping
 
 from tilewright.graphir.expr import Expr, Function, GlobalVar
 from tilewright.tensorir.errors import TilewrightError
@@ -34,8 +33,6 @@ class IRModule:
         TypeError: a value is no function, or a key no name.
         ValueError: two keys have the same name.
     """
-
-    to_text: ClassVar[Callable[[IRModule], str]] = object.__repr__
 
     def __init__(self, functions: Mapping[GlobalVar, AnyFunction] | Mapping[str, AnyFunction] | None = None) -> None:
         self._functions: dict[GlobalVar, AnyFunction] = {}
@@ -134,6 +131,8 @@ class IRModule:
         return html_text(str(self))
 
     def __str__(self) -> str:
-        return type(self).to_text(self)
+        from tilewright.graphir.printer import to_text  # knows every node class, and this one
+
+        return to_text(self)
 
     __repr__ = __str__

@@ -12,9 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.graphir.base import set_numpy_protocol
 from tilewright.graphir.expr import Expr, const
-from tilewright.graphir.indexing import index
 from tilewright.graphir.op import get_operator
 
 UFUNCS: dict[str, str] = {
@@ -293,41 +291,33 @@ def _unsupported(name: str, known: Mapping[str, Any]) -> TypeError:
     return TypeError(f"np.{name} does not work on graph expressions; {hint}")
 
 
-class NumpyProtocol:
-    """What NumPy's functions give for graph expressions."""
+def call_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: Mapping[str, Any]) -> Expr:
+    """What ``__array_ufunc__`` gives for graph expressions.
 
-    def ufunc(self, ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: Mapping[str, Any]) -> Expr:
-        """The answer of ``__array_ufunc__``.
-
-        Raises:
-            TypeError: the function, its method or an argument has no counterpart.
-        """
-        name = ufunc.__name__
-        table = {"__call__": UFUNCS, "reduce": REDUCTIONS}.get(method)
-        if table is None:
-            raise TypeError(f"np.{name}.{method} does not work on graph expressions")
-        if name not in table:
-            raise _unsupported(name if method == "__call__" else f"{name}.{method}", table)
-        kwargs = {key: value for key, value in kwargs.items() if value is not np._NoValue}
-        if method == "reduce":
-            allowed = {"axis": kwargs.pop("axis", 0), "keepdims": kwargs.pop("keepdims", False)}
-        else:
-            allowed = {}
-        if kwargs:
-            raise TypeError(f"np.{name} of a graph expression takes no argument {', '.join(kwargs)}")
-        return _call(table[name], *inputs, **allowed)
-
-    def function(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """The answer of ``__array_function__``.
-
-        Raises:
-            TypeError: the function or an argument has no counterpart.
-        """
-        name = function.__name__
-        found = FUNCTIONS.get(name) if getattr(np, name, None) is function else None
-        if found is None:
-            raise _unsupported(name, {**FUNCTIONS, **UFUNCS})
-        return found(*args, **kwargs)
+    Raises:
+        TypeError: the function, its method or an argument has no counterpart.
+    """
+    name = ufunc.__name__
+    table = {"__call__": UFUNCS, "reduce": REDUCTIONS}.get(method)
+    if table is None:
+        raise TypeError(f"np.{name}.{method} does not work on graph expressions")
+    if name not in table:
+        raise _unsupported(name if method == "__call__" else f"{name}.{method}", table)
+    kwargs = {key: value for key, value in kwargs.items() if value is not np._NoValue}
+    allowed = {"axis": kwargs.pop("axis", 0), "keepdims": kwargs.pop("keepdims", False)} if method == "reduce" else {}
+    if kwargs:
+        raise TypeError(f"np.{name} of a graph expression takes no argument {', '.join(kwargs)}")
+    return _call(table[name], *inputs, **allowed)
 
 
-set_numpy_protocol(NumpyProtocol(), index)
+def call_function(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """What ``__array_function__`` gives for graph expressions.
+
+    Raises:
+        TypeError: the function or an argument has no counterpart.
+    """
+    name = function.__name__
+    found = FUNCTIONS.get(name) if getattr(np, name, None) is function else None
+    if found is None:
+        raise _unsupported(name, {**FUNCTIONS, **UFUNCS})
+    return found(*args, **kwargs)

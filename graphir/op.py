@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from tilewright.graphir.types import TensorType, Type
 from tilewright.tensorir.errors import TypeInferenceError, UnsupportedOperatorError
+from tilewright.tensorir.lazy import Registry
 
 if TYPE_CHECKING:
     from tilewright.graphir.dims import Dim
@@ -265,7 +266,8 @@ def _default(field: dataclasses.Field[Any]) -> Any:
     return field.default
 
 
-OPERATORS: dict[str, Operator] = {}
+#: The operators by name; those of this project are in ``graphir.ops``.
+OPERATORS: Registry[str, Operator] = Registry("tilewright.graphir.ops")
 
 O = TypeVar("O", bound=Operator)
 
@@ -283,7 +285,8 @@ def register_operator(cls: type[O]) -> O:
         raise TypeError(f"register_operator decorates a subclass of Operator; found {cls!r}")
     if not cls.name:
         raise ValueError(f"operator class {cls.__name__} states no name")
-    known = OPERATORS.get(cls.name) or ALIASES.get(cls.name)
+    module = cls.__module__
+    known = OPERATORS.registered(cls.name, module) or ALIASES.registered(cls.name, module)
     if known is not None and not _is_same_definition(cls, type(known)):
         raise ValueError(f"operator {cls.name!r} is already registered")
     if cls.kind not in FUSION_KINDS:
@@ -300,7 +303,7 @@ def _is_same_definition(a: type[Any], b: type[Any]) -> bool:
 
 
 #: Other names by which users may call operators; IR text has the operator's own name.
-ALIASES: dict[str, Operator] = {}
+ALIASES: Registry[str, Operator] = Registry("tilewright.graphir.ops")
 
 
 def register_alias(name: str, operator: Operator) -> None:
@@ -320,6 +323,7 @@ def get_operator(name: str) -> Operator:
     Raises:
         UnsupportedOperatorError: there is none; the closest names are suggested.
     """
+    OPERATORS.load()
     found = OPERATORS.get(name) or ALIASES.get(name)
     if found is None:
         close = difflib.get_close_matches(name, OPERATORS, 3)

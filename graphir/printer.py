@@ -469,7 +469,3 @@ def _flatten(region: _Region, lines: list[str], depth: int) -> None:
             lines.append(indent + item)
         else:
             stack.pop()
-
-
-Expr.to_text = to_text
-IRModule.to_text = to_text

@@ -24,6 +24,7 @@ from typing import Any, TypeVar, overload
 
 from tilewright.passes.diagnostics import order_by_similarity
 from tilewright.tensorir.errors import ConfigTypeError, PassError, UnknownConfigError, add_note
+from tilewright.tensorir.lazy import Registry
 
 C = TypeVar("C")
 
@@ -38,7 +39,7 @@ class _Option:
     field_types: Mapping[str, Any]
 
 
-_OPTIONS: dict[str, _Option] = {}
+_OPTIONS: Registry[str, _Option] = Registry("tilewright.passes.everything")
 
 
 @overload
@@ -63,7 +64,7 @@ def register_config_option(key: str, config_type: type[Any] | None = None) -> An
     for field in fields:
         if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise TypeError(f"config option {key!r}: field {field.name!r} of {config_type.__name__} has no default")
-    known = _OPTIONS.get(key)
+    known = _OPTIONS.registered(key, config_type.__module__)
     if known is not None and _identity(known.config_type) != _identity(config_type):
         raise PassError(f"config option {key!r} is already registered with {known.config_type.__qualname__}")
     hints = typing.get_type_hints(config_type)

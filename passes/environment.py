@@ -19,8 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tilewright.passes.context import RUNNING
-from tilewright.passes.instruments.dumping import DumpIR
-from tilewright.passes.instruments.verifying import VerifyInstrument
 from tilewright.tensorir.errors import SettingError
 
 if TYPE_CHECKING:
@@ -136,6 +134,9 @@ def _watchers() -> tuple[PassInstrument, ...]:
     folder, verify = os.environ.get(DUMP), os.environ.get(VERIFY)
     if not folder and not verify:
         return ()
+    from tilewright.passes.instruments.dumping import DumpIR  # both are loaded when they are asked for
+    from tilewright.passes.instruments.verifying import VerifyInstrument
+
     found: list[PassInstrument] = []
     if folder:
         found.append(DumpIR(_numbered_folder(Path(folder)), index=True))

@@ -12,10 +12,12 @@ from typing import Any, TypeVar, overload
 from tilewright.passes.base import Pass
 from tilewright.passes.diagnostics import suggestion
 from tilewright.tensorir.errors import PassError, PassTypeError, UnknownPassError
+from tilewright.tensorir.lazy import Registry
 
 P = TypeVar("P")
 
-_REGISTRY: dict[str, Any] = {}
+#: The passes by name. Those of this project register where they are defined.
+_REGISTRY: Registry[str, Any] = Registry("tilewright.passes.everything")
 
 
 @overload
@@ -38,7 +40,7 @@ def register_pass(x: Any = None, name: str | None = None, *, override: bool = Fa
         return lambda decorated: register_pass(decorated, name, override=override)
     default_name, definition = _describe(x)
     key = name if name is not None else default_name
-    known = _REGISTRY.get(key)
+    known = _REGISTRY.registered(key, definition[0])
     if known is not None and not override and _describe(known)[1] != definition:
         raise PassError(
             f"pass name {key!r} is taken by {known!r}; register {x!r} under another name, or with override=True"
@@ -64,6 +66,7 @@ def get_pass(name: str) -> Pass:
         UnknownPassError: no pass has this name (also a KeyError and a PassError); the closest ones are listed.
         PassTypeError: the registered factory made something else than a pass.
     """
+    _REGISTRY.load()
     registered = _REGISTRY.get(name)
     if registered is None:
         raise unknown_pass(name)

@@ -13,7 +13,6 @@ from tilewright.graphir.module import IRModule
 from tilewright.passes.base import Pass
 from tilewright.runtime.assemble import assemble
 from tilewright.runtime.executable import Executable
-from tilewright.runtime.report.write import report
 from tilewright.tensorir.target import Target
 
 #: How many reports the environment has asked for so far.
@@ -53,6 +52,8 @@ def build(
     executable.record_if_asked()
     wanted = os.environ.get("TILEWRIGHT_REPORT")
     if wanted:
+        from tilewright.runtime.report.write import report  # loaded when it is asked for, as most builds are not
+
         number = next(_reports)
         path = Path(wanted)
         report(executable, path if number == 1 else path.with_stem(f"{path.stem}-{number}"))

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilewright.graphir.printer import Constants
-from tilewright.runtime import artifact
+from tilewright.passes.environment import PROFILE
 from tilewright.runtime.compiled import Built
-from tilewright.runtime.profile.measure import profile
-from tilewright.runtime.profile.profile import Profile
-from tilewright.runtime.profile.recording import Recording
-from tilewright.runtime.profile.switch import recording_of
 from tilewright.runtime.steps import Step, Steps
 from tilewright.tensorir.errors import ArtifactError, ExecutionError
+
+if TYPE_CHECKING:
+    from tilewright.runtime.profile.profile import Profile
+    from tilewright.runtime.profile.recording import Recording
+
+# Profiles and artifacts are loaded when they are asked for: a model that is only called needs neither.
 
 
 class Executable:
@@ -72,6 +74,8 @@ class Executable:
             ArtifactError: the model was loaded from an artifact, and the passes cannot run on its graph again.
             InputError, ExecutionError: as in a call.
         """
+        from tilewright.runtime.profile.measure import profile
+
         inputs, sizes = self.signature.check(self.signature.arrange(args, named), convert)
         return profile(self._built, self._step, inputs, sizes, repeat)
 
@@ -81,7 +85,10 @@ class Executable:
         Raises:
             ArtifactError: as :meth:`profile`.
         """
-        self._run = recording_of(self._built) or self._step
+        if os.environ.get(PROFILE):
+            from tilewright.runtime.profile.switch import recording_of
+
+            self._run = recording_of(self._built)
 
     def export(self, path: str | os.PathLike[str], graph: bool = False) -> None:
         """Write the model as an artifact, a file that :func:`tilewright.load` runs in another process, or on another
@@ -98,6 +105,8 @@ class Executable:
                 ``graphir.symbol``.
             OSError: the file cannot be written.
         """
+        from tilewright.runtime import artifact
+
         artifact.save(self._built, path, graph)
 
     def arena_bytes(self, **sizes: int) -> int:
@@ -157,7 +166,9 @@ def load(path: str | os.PathLike[str]) -> Executable:
             instructions that this machine lacks.
         OSError: it cannot be read.
     """
-    built = artifact.Artifact.open(path).built()
+    from tilewright.runtime.artifact import Artifact
+
+    built = Artifact.open(path).built()
     model = Executable(built.step(), built)
     try:
         model.record_if_asked()

@@ -23,7 +23,6 @@ import logging
 import os
 import platform
 import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -40,6 +39,7 @@ from tilewright.passes.diagnostics import Remark
 from tilewright.passes.environment import is_watched
 from tilewright.runtime.disk_cache import DiskCache
 from tilewright.runtime.image import ArrayReader, ArrayWriter, Image, decode_image, encode_image, unnamed_symbols
+from tilewright.tensorir.lazy import FIRST_IMPORT
 from tilewright.tensorir.target import Target
 
 _DEFAULT_BYTES = 4 << 30
@@ -48,7 +48,7 @@ _OFF = ("off", "0", "no", "false")
 _LIBRARIES = ("llvmlite", "numpy", "ml_dtypes")
 
 _ROOMS = ("tensorir", "graphir", "passes", "codegen", "runtime")
-_BEGIN = time.time()
+_BEGIN = FIRST_IMPORT
 
 _LOG = logging.getLogger("tilewright.cache")
 

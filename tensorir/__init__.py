@@ -1,53 +1,60 @@
 """The loop-level IR: scalar expressions, buffers, statements, functions, and what works on them."""
 
-from tilewright.tensorir.dtype import DataType, as_dtype
-from tilewright.tensorir.expr import (
-    BinaryOp,
-    Broadcast,
-    Buffer,
-    BufferLoad,
-    Call,
-    Cast,
-    Compare,
-    Expr,
-    FloatImm,
-    IntImm,
-    Ramp,
-    Select,
-    UnaryOp,
-    Var,
-    call,
-    cast,
-    const,
-    maximum,
-    minimum,
-    select,
-)
-from tilewright.tensorir.functor import Mutator, Visitor, substitute, walk
-from tilewright.tensorir.interpreter import interpret
-from tilewright.tensorir.node import Node
-from tilewright.tensorir.parser import parse, parse_all
-from tilewright.tensorir.printer import to_text, underline
-from tilewright.tensorir.schedule import Schedule
-from tilewright.tensorir.stmt import (
-    Allocate,
-    Block,
-    BufferRegion,
-    BufferStore,
-    Evaluate,
-    For,
-    IfThenElse,
-    IterVar,
-    LetStmt,
-    PrimFunc,
-    Range,
-    SeqStmt,
-    Stmt,
-    sequence,
-)
-from tilewright.tensorir.structural import assert_structural_equal, structural_equal, structural_hash
-from tilewright.tensorir.tensor import Tensor, compute, create_prim_func, extern, placeholder, reduce_axis
-from tilewright.tensorir.verify import verify
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tilewright.tensorir.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from tilewright.tensorir.dtype import DataType, as_dtype
+    from tilewright.tensorir.expr import (
+        BinaryOp,
+        Broadcast,
+        Buffer,
+        BufferLoad,
+        Call,
+        Cast,
+        Compare,
+        Expr,
+        FloatImm,
+        IntImm,
+        Ramp,
+        Select,
+        UnaryOp,
+        Var,
+        call,
+        cast,
+        const,
+        maximum,
+        minimum,
+        select,
+    )
+    from tilewright.tensorir.functor import Mutator, Visitor, substitute, walk
+    from tilewright.tensorir.interpreter import interpret
+    from tilewright.tensorir.node import Node
+    from tilewright.tensorir.parser import parse, parse_all
+    from tilewright.tensorir.printer import to_text, underline
+    from tilewright.tensorir.schedule import Schedule
+    from tilewright.tensorir.stmt import (
+        Allocate,
+        Block,
+        BufferRegion,
+        BufferStore,
+        Evaluate,
+        For,
+        IfThenElse,
+        IterVar,
+        LetStmt,
+        PrimFunc,
+        Range,
+        SeqStmt,
+        Stmt,
+        sequence,
+    )
+    from tilewright.tensorir.structural import assert_structural_equal, structural_equal, structural_hash
+    from tilewright.tensorir.tensor import Tensor, compute, create_prim_func, extern, placeholder, reduce_axis
+    from tilewright.tensorir.verify import verify
 
 __all__ = [
     "Allocate",
@@ -108,3 +115,6 @@ __all__ = [
     "verify",
     "walk",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_exports(__name__)

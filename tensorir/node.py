@@ -86,14 +86,13 @@ class Node:
     #: The node with what it owns, uses and defines as a mutator changes it, or the node itself; derived as well.
     rebuild: ClassVar[Callable[[Any, Any], Any]] = _itself
 
-    #: Set by the printer, which knows every node class and so cannot be imported from here.
-    to_text: ClassVar[Callable[[Node], str]] = object.__repr__
-
     def __str__(self) -> str:
-        return type(self).to_text(self)
+        from tilewright.tensorir.printer import to_text  # knows every node class
+
+        return to_text(self)
 
     def __repr__(self) -> str:
-        return type(self).to_text(self)
+        return str(self)
 
 
 @dataclass_transform(

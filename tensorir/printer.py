@@ -769,5 +769,3 @@ _OTHERS: dict[type, Callable[[_Printer, Any], None]] = {
     BufferRegion: _Printer.region,
     IterVar: _Printer.iter_var,
 }
-
-Node.to_text = to_text

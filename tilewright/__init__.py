@@ -6,24 +6,26 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tilewright import graphir as graphir
-from tilewright import passes as passes
-from tilewright import tensorir as tensorir
-from tilewright.graphir.module import IRModule
-from tilewright.passes.context import PassContext
-from tilewright.passes.instruments.timing import PassTimingInstrument
-from tilewright.runtime.build import build
-from tilewright.runtime.executable import Executable, load
-from tilewright.runtime.levels.explain import explain_passes
-from tilewright.runtime.levels.opt_report import opt_report
-from tilewright.runtime.numeric.check import NumericCheck
-from tilewright.runtime.numeric.minimize import minimize
-from tilewright.runtime.report.write import report
-from tilewright.tensorir.errors import TilewrightError
-from tilewright.tensorir.target import Target
+from tilewright.tensorir.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+
+    from tilewright import graphir as graphir
+    from tilewright import passes as passes
+    from tilewright import tensorir as tensorir
+    from tilewright.graphir.module import IRModule
+    from tilewright.passes.context import PassContext
+    from tilewright.passes.instruments.timing import PassTimingInstrument
+    from tilewright.runtime.build import build
+    from tilewright.runtime.executable import Executable, load
+    from tilewright.runtime.levels.explain import explain_passes
+    from tilewright.runtime.levels.opt_report import opt_report
+    from tilewright.runtime.numeric.check import NumericCheck
+    from tilewright.runtime.numeric.minimize import minimize
+    from tilewright.runtime.report.write import report
+    from tilewright.tensorir.errors import TilewrightError
+    from tilewright.tensorir.target import Target
 
 __version__ = "0.1.0"
 
@@ -66,3 +68,6 @@ __all__ = [
     "report",
     "tensorir",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_exports(__name__)

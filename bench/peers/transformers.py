@@ -35,8 +35,8 @@ def _block_weights(layer: int) -> Iterator[tuple[str, Array]]:
 class _Blocks(Writer):
     """What both networks have."""
 
-    def __init__(self) -> None:
-        super().__init__(dict(pair for layer in range(LAYERS) for pair in _block_weights(layer)))
+    def __init__(self, layers: int = LAYERS) -> None:
+        super().__init__(dict(pair for layer in range(layers) for pair in _block_weights(layer)))
 
     def dense(self, x: str, name: str) -> str:
         return self("Add", self("MatMul", x, self.weight(f"{name}.matrix")), self.weight(f"{name}.bias"))
@@ -48,12 +48,12 @@ class _Blocks(Writer):
         return self("Reshape", self("Transpose", mixed, perm=[0, 2, 1, 3]), joined)
 
 
-def bert(batch: int, words: int) -> Model:
-    """The encoder of BERT-base without its embeddings: 12 layers over ``[batch, words, 768]``, norms after the sums."""
-    o, x = _Blocks(), normal(batch, words, WIDTH)
+def bert(batch: int, words: int, layers: int = LAYERS) -> Model:
+    """The encoder of BERT-base without its embeddings: layers over ``[batch, words, 768]``, norms after the sums."""
+    o, x = _Blocks(layers), normal(batch, words, WIDTH)
     split, joined = o.integers(batch, words, HEADS, HEAD), o.integers(batch, words, WIDTH)
     value = "x"
-    for layer in range(LAYERS):
+    for layer in range(layers):
         query, key, content = (
             o("Reshape", o.dense(value, f"{layer}.{name}"), split) for name in ("query", "key", "value")
         )

@@ -1,6 +1,16 @@
 """Scheduled loop IR to readable Python source that numba compiles."""
 
-from tilewright.codegen.numba_.compile import NumbaModule, compile_module
-from tilewright.codegen.numba_.source import emit_source
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tilewright.tensorir.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from tilewright.codegen.numba_.compile import NumbaModule, compile_module
+    from tilewright.codegen.numba_.source import emit_source
 
 __all__ = ["NumbaModule", "compile_module", "emit_source"]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_exports(__name__)

@@ -6,9 +6,6 @@ your own; docs/extending.md adds two.
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-
 from tilewright.graphir.ops.common import (
     ANY,
     FLOATS,
@@ -27,6 +24,7 @@ from tilewright.graphir.ops.common import (
     same_dtype,
     widened,
 )
+from tilewright.tensorir.lazy import import_all
 
 __all__ = [
     "ANY",
@@ -47,5 +45,4 @@ __all__ = [
     "widened",
 ]
 
-for _module in pkgutil.walk_packages(__path__, f"{__name__}."):
-    importlib.import_module(_module.name)
+import_all(__name__)

@@ -1,1 +1,12 @@
 """What a model's calls cost: kernel by kernel, beside what the machine could do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tilewright.tensorir.lazy import lazy_exports
+
+__all__: list[str] = []
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_exports(__name__)

@@ -33,11 +33,9 @@ _recordings: dict[str, list[Recording]] = {}
 _lock = threading.Lock()
 
 
-def recording_of(built: Built) -> Recording | None:
-    """What records the calls of a model if the environment says so, else None."""
-    name = os.environ.get(PROFILE)
-    if not name:
-        return None
+def recording_of(built: Built) -> Recording:
+    """What records the calls of a model, for the file that the environment names."""
+    name = os.environ[PROFILE]
     recording = Recording(built)
     with _lock:
         if not _recordings:

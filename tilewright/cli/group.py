@@ -2,14 +2,62 @@
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Iterator, Mapping, MutableMapping
+
 import click
 
 import tilewright as tw
-from tilewright.cli import bench, bisect, compile_, inspect_, passes_, profile, report, run
 from tilewright.cli.console import Commands, Settings
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+class _LoadedOnUse(MutableMapping[str, click.Command]):
+    """Commands by name; the module of each is loaded when the command is asked for.
+
+    Args:
+        places: for each command its module in this package, and its name there.
+    """
+
+    def __init__(self, places: Mapping[str, tuple[str, str]]) -> None:
+        self._places = dict(places)
+        self._commands: dict[str, click.Command] = {}
+
+    def __getitem__(self, name: str) -> click.Command:
+        if name not in self._commands:
+            module, attribute = self._places[name]
+            self._commands[name] = getattr(importlib.import_module(f"tilewright.cli.{module}"), attribute)
+        return self._commands[name]
+
+    def __setitem__(self, name: str, command: click.Command) -> None:
+        self._places[name] = ("", "")
+        self._commands[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._places[name]
+        self._commands.pop(name, None)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+_COMMANDS = _LoadedOnUse(
+    {
+        "bench": ("bench", "bench"),
+        "bisect": ("bisect", "bisect"),
+        "compile": ("compile_", "compile_model"),
+        "inspect": ("inspect_", "inspect"),
+        "passes": ("passes_", "passes"),
+        "profile": ("profile", "profile"),
+        "report": ("report", "report"),
+        "run": ("run", "run"),
+    }
+)
+
+
+@click.group(cls=Commands, commands=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(tw.__version__, prog_name="tilewright")
 @click.option("--debug", is_flag=True, help="Show where an error comes from.")
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress and no notes.")
@@ -23,19 +71,6 @@ def cli(context: click.Context, debug: bool, quiet: bool) -> None:
     Exit codes: 0; 1 the model or an input is refused, or fails; 2 wrong use; 3 results differ; 130 interrupted.
     """
     context.obj = Settings(debug, quiet)
-
-
-for _command in (
-    run.run,
-    compile_.compile_model,
-    bench.bench,
-    profile.profile,
-    report.report,
-    inspect_.inspect,
-    passes_.passes,
-    bisect.bisect,
-):
-    cli.add_command(_command)
 
 
 def main() -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import os
-import pkgutil
 from collections import ChainMap
 from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
@@ -16,7 +14,6 @@ from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, 
 
 from tilewright.graphir.dims import Dim
 from tilewright.graphir.expr import Constant, Expr, Function, Tuple, TupleGetItem, Var
-from tilewright.graphir.frontend.onnx import converters
 from tilewright.graphir.frontend.onnx.model import (
     GivenShape,
     check_inputs,
@@ -41,6 +38,7 @@ from tilewright.graphir.runtime_sizes import bind_size
 from tilewright.graphir.types import TensorType, TupleType
 from tilewright.graphir.visitor import post_order
 from tilewright.tensorir.errors import InputError, TilewrightError, UnsupportedOperatorError, add_note
+from tilewright.tensorir.lazy import import_all
 
 #: Values by their names; an empty name stands for one that is left out.
 Scope = MutableMapping[str, Expr]
@@ -83,8 +81,7 @@ def from_onnx(
 @functools.cache
 def _load_converters() -> None:
     """Import every module of converters, so that adding one touches one file."""
-    for module in pkgutil.walk_packages(converters.__path__, f"{converters.__name__}."):
-        importlib.import_module(module.name)
+    import_all("tilewright.graphir.frontend.onnx.converters")
 
 
 class _Importer:

@@ -1,0 +1,206 @@
+"""What ``bench_builds`` measures, each in a process of its own: ``python build_worker.py JOB``, a job as JSON.
+
+The answer is a line of JSON. This file reads models that are there as files, and imports nothing of ``bench/`` but what
+counts nodes: so it measures the Tilewright of whatever Python runs it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+#: How many of the pieces of Python work are done before what is measured, and again behind it.
+PIECES = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What a process measures.
+
+    Attributes:
+        kind: a key of ``KINDS``.
+        model: the path of an ONNX model, or ``digits``.
+        shapes: as ``from_onnx`` takes them.
+        classes: how many of the digits its network tells apart, if not all.
+    """
+
+    kind: str
+    model: str = ""
+    shapes: dict[str, list[int | str]] | None = None
+    classes: int | None = None
+
+
+class _Cell:
+    """What the piece of work makes and asks."""
+
+    __slots__ = ("key", "value")
+
+    def __init__(self, key: int, value: int) -> None:
+        self.key = key
+        self.value = value
+
+    def plus(self, other: _Cell) -> int:
+        return self.value + other.value if self.key != other.key else self.value
+
+
+def python_work() -> int:
+    """A fixed piece of interpreter-bound work: objects made, attributes read, methods called, dictionaries filled;
+    about a tenth of a second on a core of 2024. What a build takes in such units hardly depends on the core."""
+    total, seen = 0, dict[tuple[int, str], _Cell]()
+    for number in range(280_000):
+        cell = _Cell(number & 1023, number)
+        key = (cell.key, "even" if number % 2 == 0 else "odd")
+        known = seen.get(key)
+        if known is None or not isinstance(known, _Cell):
+            seen[key] = cell
+        else:
+            total += cell.plus(known) & 255
+            seen[key] = known if total & 1 else cell
+    return total
+
+
+def _piece() -> tuple[float, float]:
+    """CPU and wall seconds of the piece of work. The collector would look through what others have made."""
+    enabled = gc.isenabled()
+    gc.disable()
+    cpu, wall = time.process_time(), time.perf_counter()
+    python_work()
+    spent = time.process_time() - cpu, time.perf_counter() - wall
+    if enabled:
+        gc.enable()
+    return spent
+
+
+def measured(run: Callable[[], Any]) -> dict[str, float]:
+    """CPU and wall seconds of ``run``, and of a unit of Python work: the median of pieces before and behind."""
+    pieces = [_piece() for _ in range(PIECES)]
+    cpu, wall = time.process_time(), time.perf_counter()
+    run()
+    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    pieces += [_piece() for _ in range(PIECES)]
+    unit_cpu, unit_wall = (statistics.median(column) for column in zip(*pieces, strict=True))
+    return {"cpu": cpu, "wall": wall, "unit_cpu": unit_cpu, "unit_wall": unit_wall}
+
+
+def load_everything() -> None:
+    """Import every module of Tilewright, so that none is imported while something is measured."""
+    import tilewright
+
+    for module in pkgutil.walk_packages(tilewright.__path__, "tilewright."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+
+
+def read(job: Job) -> Any:
+    """The model as a module."""
+    import tilewright as tw
+
+    if job.model != "digits":
+        return tw.from_onnx(job.model, shapes=job.shapes)
+    sys.path.insert(0, str(EXAMPLES / "digits"))
+    data, model = importlib.import_module("data"), importlib.import_module("model")
+    weights = data.load_weights()
+    for name in ("dense.weight", "dense.bias") if job.classes else ():
+        weights[name] = weights[name][: job.classes]
+    return model.build_module(weights)
+
+
+def build(job: Job) -> dict[str, Any]:
+    """The seconds of reading a model into a module, and of its build."""
+    load_everything()
+    import tilewright as tw
+
+    modules: list[Any] = []
+    found = measured(lambda: modules.append(read(job)))
+    with tw.PassContext(opt_level=3):
+        return {"read": found["cpu"], **measured(lambda: tw.build(modules[0]))}
+
+
+def onnxruntime(job: Job) -> dict[str, Any]:
+    """The seconds until ONNX Runtime can be called, for one thread."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    return measured(lambda: ort.InferenceSession(job.model, options, providers=["CPUExecutionProvider"]))
+
+
+def openvino(job: Job) -> dict[str, Any]:
+    """The seconds until OpenVINO can be called, for one thread; its plugin for processors is loaded on the way."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    import openvino as ov
+
+    core = ov.Core()
+    options = {"INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1}
+    return measured(lambda: core.compile_model(job.model, "CPU", options))
+
+
+def code(job: Job) -> dict[str, Any]:
+    """How much code there is for a model: kernels, characters of scheduled and lowered loops, lines of LLVM IR, bytes
+    of object code (in which equal kernels are one)."""
+    import tilewright as tw
+
+    with tw.PassContext(opt_level=3):
+        model = tw.build(read(job))
+    images = [segment.image() for segment in model._built.segments]
+    kernels = [segment.lowered().modules["lowered"].functions for segment in model._built.segments]
+    return {
+        "kernels": sum(len(functions) - 1 for functions in kernels),
+        "scheduled": len(model.ir("scheduled")),
+        "lowered": len(model.ir("lowered")),
+        "llvm": model.ir("llvm").count("\n"),
+        "object": sum(len(content) for image in images for content in image.code.objects),
+    }
+
+
+def nodes(job: Job) -> dict[str, Any]:
+    """Nodes made, visited and alive by stage; see ``build_nodes``. One core, so that all of it is in this process."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    load_everything()
+    import build_nodes
+
+    return {"stages": build_nodes.by_stage(read(job))}
+
+
+def imports(job: Job) -> dict[str, Any]:
+    """CPU seconds of importing what ``model`` says, names between commas; and the unit."""
+    start = time.process_time()
+    for name in job.model.split(","):
+        importlib.import_module(name)
+    spent = time.process_time() - start
+    return {"cpu": spent, "unit_cpu": statistics.median(_piece()[0] for _ in range(PIECES))}
+
+
+KINDS: dict[str, Callable[[Job], dict[str, Any]]] = {
+    one.__name__: one for one in (build, onnxruntime, openvino, code, nodes, imports)
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Measure, and print what was found; the exit status. What libraries print meanwhile goes to the standard error."""
+    channel = os.dup(1)
+    os.dup2(2, 1)
+    job = Job(**json.loads(arguments[0]))
+    try:
+        found = KINDS[job.kind](job)
+    except Exception as error:
+        text = str(error).strip() or type(error).__name__
+        found = {"failed": f"{type(error).__name__}: {text.splitlines()[0][:200]}"}
+    os.write(channel, json.dumps(found).encode())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
