@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tilewright.codegen.analysis import unique_nodes, written_buffers
+from tilewright.codegen.analysis import uses
 from tilewright.codegen.llvm import arithmetic
 from tilewright.codegen.llvm.clock import PROFILE_FUNCTIONS
 from tilewright.codegen.llvm.expressions import ExpressionEmitter
@@ -13,7 +13,7 @@ from tilewright.codegen.llvm.memory import STACK_ALIGNMENT, Slot, pointer_attrib
 from tilewright.codegen.llvm.parallel import emit_parallel_loop
 from tilewright.codegen.llvm.text import Builder, constant, memory_type, value_type
 from tilewright.tensorir.dtype import INT64
-from tilewright.tensorir.expr import Buffer, BufferLoad, Call, IntImm, Var, binary
+from tilewright.tensorir.expr import Buffer, Call, IntImm, Var, binary
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.profiling import PROFILE_INTRINSICS
 from tilewright.tensorir.stmt import (
@@ -66,7 +66,7 @@ class FunctionEmitter(ExpressionEmitter):
 
     def bind_buffer(self, buffer: Buffer, pointer: str, local: bool = False) -> None:
         """``buffer`` lies at ``pointer``."""
-        self.slots[buffer] = Slot(pointer, local, row_major_strides(buffer))
+        self.slots[buffer] = Slot.of(buffer, pointer, local)
 
     def _sequence(self, stmt: SeqStmt) -> None:
         for part in stmt.stmts:
@@ -140,10 +140,7 @@ class FunctionEmitter(ExpressionEmitter):
                 f"{STACK_BUFFER_BYTES}); PlanMemory makes such a buffer a workspace parameter",
             )
         # A masked access touches all of its lanes (and selects), so there is room for them behind the last element.
-        size += max(
-            (access.buffer.dtype.with_lanes(_lanes(access)).lanes - 1 for access in _masked(stmt.body, buffer)),
-            default=0,
-        )
+        size += uses(self.root.body).masked.get(buffer, 1) - 1
         self._frame_bytes += size * buffer.dtype.bytes
         if self._frame_bytes > STACK_FRAME_BYTES:
             self.error(stmt, f"stack buffers of {self._frame_bytes} bytes in one function (limit {STACK_FRAME_BYTES})")
@@ -223,18 +220,9 @@ _STATEMENTS: dict[type[Node], Callable[[FunctionEmitter, Any], None]] = {
 }
 
 
-def _lanes(access: BufferLoad | BufferStore) -> int:
-    return max((index.dtype.lanes for index in access.indices), default=1)
-
-
-def _masked(stmt: Stmt, buffer: Buffer) -> list[BufferLoad | BufferStore]:
-    accesses = (node for node in unique_nodes(stmt) if isinstance(node, (BufferLoad, BufferStore)))
-    return [access for access in accesses if access.buffer is buffer and access.predicate is not None]
-
-
 def bind_parameters(emitter: FunctionEmitter, func: PrimFunc) -> list[str]:
     """Give the parameters of ``func`` their operands; returns their declarations."""
-    written = written_buffers(func.body)
+    written = uses(func.body).written
     declarations: list[str] = []
     for param in func.params:
         name = f"%{emitter.builder.fresh(param.name)}"
