@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, Var
+from tilewright.tensorir.functor import walk_statements
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.profiling import PROFILE_INTRINSICS
-from tilewright.tensorir.stmt import Allocate, BufferStore, For, LetStmt
+from tilewright.tensorir.stmt import Allocate, BufferStore, For, LetStmt, Stmt
 
 
 def unique_nodes(root: Node) -> Iterator[Node]:
@@ -108,6 +109,11 @@ def _find_uses(root: Node) -> Uses:
             elif node.name in PROFILE_INTRINSICS:
                 profile = True
     return Uses(frozenset(written), masked, frozenset(called), parallel, profile)
+
+
+def defined_variables(stmt: Stmt) -> frozenset[Var]:
+    """The variables that loops and let statements in ``stmt`` define."""
+    return frozenset(node.var for node in walk_statements(stmt) if isinstance(node, (For, LetStmt)))
 
 
 def called_names(root: Node) -> frozenset[str]:

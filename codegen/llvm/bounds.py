@@ -7,7 +7,6 @@ import functools
 from tilewright.tensorir.arith.interval import EVERYTHING, NONNEGATIVE, OPERATIONS, Interval, type_interval
 from tilewright.tensorir.expr import BinaryOp, Broadcast, Cast, Expr, IntImm, Ramp, Select, Var
 
-
 #: All values of a type.
 _limits = functools.cache(type_interval)
 

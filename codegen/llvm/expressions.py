@@ -118,7 +118,7 @@ class ExpressionEmitter:
         return Operand(text, None, interval.lower, interval.upper)
 
     def folded(self, expr: Expr) -> Expr:
-        """``expr`` with the numbers that unrolled loops give its variables, if it is index arithmetic or a condition."""
+        """``expr`` with the numbers that unrolled loops give its variables, if it reads no memory."""
         return self.known.fold_index(expr) if self.known.values else expr
 
     def int64(self, expr: Expr) -> str:

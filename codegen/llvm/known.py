@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from tilewright.tensorir.arith.folds import FOLDS, is_false, is_true
-from tilewright.tensorir.expr import BinaryOp, Broadcast, Buffer, Expr, IntImm, Var, binary, const
+from tilewright.tensorir.expr import BinaryOp, Broadcast, Buffer, Cast, Expr, IntImm, Var, binary, const
 from tilewright.tensorir.functor import Mutator, leaves
 
 
@@ -46,6 +46,10 @@ class KnownIntegers:
         self._folded: dict[tuple[Expr, tuple[int, ...], int], Expr] = {}
         self._linear: dict[tuple[Expr, int], Linear | None] = {}
 
+    def copy(self) -> KnownIntegers:
+        """The same variables, for a function that is written while they are known."""
+        return KnownIntegers(self.values)
+
     def bind(self, var: Var, value: int) -> None:
         """``var`` has that value from here on."""
         new = var not in self.values
@@ -78,9 +82,9 @@ class KnownIntegers:
         return folded
 
     def fold_index(self, expr: Expr) -> Expr:
-        """:meth:`fold` for integers and conditions that read no memory; other expressions as they are."""
+        """:meth:`fold` for integers, conditions and conversions that read no memory; other expressions as they are."""
         dtype = expr.dtype
-        if not (dtype.is_integer or dtype.is_bool) or not self.occur_in(expr):
+        if not (dtype.is_integer or dtype.is_bool or type(expr) is Cast) or not self.occur_in(expr):
             return expr
         return expr if any(isinstance(leaf, Buffer) for leaf in leaves(expr)) else self.fold(expr)
 

@@ -36,7 +36,8 @@ def emit_parallel_loop(emitter: FunctionEmitter, loop: For) -> None:
     ``grain``, a number of iterations for one work item.
     """
     found = captured([loop.body])
-    variables, buffers = [var for var in found.variables if var is not loop.var], found.buffers
+    inside = {loop.var, *emitter.known.values}
+    variables, buffers = [var for var in found.variables if var not in inside], found.buffers
     captures = [(value_type(var.dtype), emitter.variable(var)) for var in variables]
     captures += [("ptr", emitter.slot(buffer, loop).pointer) for buffer in buffers]
 
