@@ -13,6 +13,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+import llvmlite.binding as llvm
 import numpy as np
 
 from tilewright.tensorir.dtype import DataType
@@ -26,6 +27,10 @@ _ELEMENT_TYPES = {
     "handle": "ptr",
     "void": "void",
 }
+#: Constants that are zero in every bit.
+_ZEROS = frozenset({"0", "false", "0xH0000", "0x0000000000000000"})
+#: LLVM 19 has a short form for vectors of equal constants, which are half of the text of a kernel.
+_HAS_SPLATS = llvm.llvm_version_info[0] >= 19
 _SUFFIXES = {"float16": "f16", "float32": "f32", "float64": "f64"}
 
 
@@ -90,6 +95,10 @@ def _float_text(bits: bytes, dtype: DataType) -> str:
 @functools.lru_cache(4096)
 def uniform_vector(scalar: str, dtype: DataType) -> str:
     """The vector constant of type ``dtype`` with the constant ``scalar`` in every lane."""
+    if scalar in _ZEROS:
+        return "zeroinitializer"
+    if _HAS_SPLATS:
+        return f"splat ({value_type(dtype.element)} {scalar})"
     return constant_vector([scalar] * dtype.lanes, value_type(dtype.element))
 
 
