@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+import dataclasses
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
 
 from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, Var
-from tilewright.tensorir.functor import Visitor
+from tilewright.tensorir.functor import walk_statements
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.profiling import PROFILE_INTRINSICS
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, LetStmt, Stmt
@@ -52,77 +54,144 @@ def representatives(roots: Sequence[Expr]) -> dict[Expr, Expr]:
     return found
 
 
-def written_buffers(stmt: Stmt) -> set[Buffer]:
-    """Buffers that ``stmt`` may write: those it stores to, and those whose address it gives away."""
-    found: set[Buffer] = set()
-    for node in unique_nodes(stmt):
-        if isinstance(node, BufferStore):
-            found.add(node.buffer)
-        elif isinstance(node, Call) and node.name == "address_of" and isinstance(node.args[0], BufferLoad):
-            found.add(node.args[0].buffer)
+@dataclasses.dataclass(frozen=True)
+class Uses:
+    """What the nodes of a program use, found in one walk.
+
+    Attributes:
+        written: buffers that may be written: those that are stored to, and those whose address is given away.
+        masked: for each buffer that is accessed under masks the lanes of the widest such access.
+        called: the names of the PrimFuncs that are called.
+        has_parallel_loop: whether there is a parallel loop.
+        has_profile: whether the clock is read around kernels.
+    """
+
+    written: frozenset[Buffer]
+    masked: Mapping[Buffer, int]
+    called: frozenset[str]
+    has_parallel_loop: bool
+    has_profile: bool
+
+
+#: Nodes do not change, so what a program uses is found once: several stages of a build ask for it.
+_uses: weakref.WeakKeyDictionary[Node, Uses] = weakref.WeakKeyDictionary()
+
+
+def uses(root: Node) -> Uses:
+    """What the nodes below and including ``root`` use."""
+    found = _uses.get(root)
+    if found is None:
+        found = _uses[root] = _find_uses(root)
     return found
 
 
-def called_names(stmt: Stmt) -> set[str]:
-    """The PrimFuncs that ``stmt`` calls."""
-    calls = (node for node in unique_nodes(stmt) if isinstance(node, Call))
-    return {call.name[1:] for call in calls if call.name.startswith("@")}
+def _find_uses(root: Node) -> Uses:
+    written: set[Buffer] = set()
+    masked: dict[Buffer, int] = {}
+    called: set[str] = set()
+    parallel = profile = False
+    for node in unique_nodes(root):
+        kind = type(node)
+        if kind is BufferLoad or kind is BufferStore:
+            assert isinstance(node, (BufferLoad, BufferStore))
+            if kind is BufferStore:
+                written.add(node.buffer)
+            if node.predicate is not None:
+                lanes = max((index.dtype.lanes for index in node.indices), default=1)
+                masked[node.buffer] = max(lanes, masked.get(node.buffer, 0))
+        elif isinstance(node, For):
+            parallel = parallel or node.kind == "parallel"
+        elif isinstance(node, Call):
+            if node.name.startswith("@"):
+                called.add(node.name[1:])
+            elif node.name == "address_of" and isinstance(node.args[0], BufferLoad):
+                written.add(node.args[0].buffer)
+            elif node.name in PROFILE_INTRINSICS:
+                profile = True
+    return Uses(frozenset(written), masked, frozenset(called), parallel, profile)
 
 
-def has_parallel_loop(stmt: Stmt) -> bool:
-    """Whether a parallel loop stands in ``stmt``."""
-    return any(isinstance(node, For) and node.kind == "parallel" for node in unique_nodes(stmt))
+def defined_variables(stmt: Stmt) -> frozenset[Var]:
+    """The variables that loops and let statements in ``stmt`` define."""
+    return frozenset(node.var for node in walk_statements(stmt) if isinstance(node, (For, LetStmt)))
 
 
-def has_profile(stmt: Stmt) -> bool:
-    """Whether ``stmt`` reads the clock around kernels."""
-    return any(isinstance(node, Call) and node.name in PROFILE_INTRINSICS for node in unique_nodes(stmt))
+def called_names(root: Node) -> frozenset[str]:
+    """The PrimFuncs that a program calls."""
+    return uses(root).called
 
 
-def captured(stmts: Sequence[Node]) -> tuple[list[Var], list[Buffer]]:
-    """Variables and buffers that statements and expressions use but do not define, in order of first use."""
-    visitor = _Captured()
+def has_parallel_loop(root: Node) -> bool:
+    """Whether a parallel loop stands in a program."""
+    return uses(root).has_parallel_loop
+
+
+@dataclasses.dataclass(frozen=True)
+class Captured:
+    """What statements and expressions use but do not define, in order of first use, and which buffers they write."""
+
+    variables: list[Var]
+    buffers: list[Buffer]
+    written: set[Buffer]
+
+
+def captured(stmts: Sequence[Node]) -> Captured:
+    """What ``stmts`` capture from around them."""
+    finder = _Capturing()
     for stmt in stmts:
-        visitor.visit(stmt)
-    return list(visitor.free), list(visitor.buffers)
+        finder.visit(stmt)
+    return Captured(list(finder.free), list(finder.buffers), finder.written)
 
 
-class _Captured(Visitor):
+class _Capturing:
+    """One walk over statements; what they share is seen once."""
+
     def __init__(self) -> None:
         self.free: dict[Var, None] = {}
         self.buffers: dict[Buffer, None] = {}
+        self.written: set[Buffer] = set()
         self.bound: set[Node] = set()
         self._seen: set[Node] = set()
 
     def visit(self, node: Node) -> None:
-        if node not in self._seen:
-            self._seen.add(node)
-            super().visit(node)
+        seen = self._seen
+        if node in seen:
+            return
+        seen.add(node)
+        kind = type(node)
+        if kind is Var:
+            if node not in self.bound:
+                self.free[cast(Var, node)] = None
+            return
+        if kind is BufferStore or kind is BufferLoad:
+            assert isinstance(node, (BufferLoad, BufferStore))
+            if node.buffer not in self.bound and node.buffer not in self.buffers:
+                self._capture(node.buffer)
+            if kind is BufferStore:
+                self.written.add(node.buffer)
+        elif isinstance(node, For):
+            self.visit(node.min)
+            self.visit(node.extent)
+            self.bound.add(node.var)
+            self.visit(node.body)
+            condition = node.annotations.get("parallel_if")
+            if isinstance(condition, Expr):
+                self.visit(condition)
+            return
+        elif isinstance(node, LetStmt):
+            self.visit(node.value)
+            self.bound.add(node.var)
+            self.visit(node.body)
+            return
+        elif isinstance(node, Allocate):
+            self.bound.add(node.buffer)
+        elif isinstance(node, Call) and node.name == "address_of" and isinstance(node.args[0], BufferLoad):
+            self.written.add(node.args[0].buffer)
+        for part in node.parts():
+            if part not in seen:
+                self.visit(part)
 
-    def visit_Var(self, var: Var) -> None:
-        if var not in self.bound:
-            self.free[var] = None
-
-    def visit_For(self, loop: For) -> None:
-        self.visit(loop.min)
-        self.visit(loop.extent)
-        self.bound.add(loop.var)
-        self.visit(loop.body)
-        condition = loop.annotations.get("parallel_if")
-        if isinstance(condition, Expr):
-            self.visit(condition)
-
-    def visit_LetStmt(self, let: LetStmt) -> None:
-        self.visit(let.value)
-        self.bound.add(let.var)
-        self.visit(let.body)
-
-    def visit_Allocate(self, stmt: Allocate) -> None:
-        self.bound.add(stmt.buffer)
-        self.visit(stmt.body)
-
-    def visit_buffer(self, buffer: Buffer) -> None:
-        if buffer not in self.bound and buffer not in self.buffers:
-            self.buffers[buffer] = None
-            for extent in (*buffer.shape, *buffer.strides):
-                self.visit(extent)
+    def _capture(self, buffer: Buffer) -> None:
+        self.buffers[buffer] = None
+        for extent in (*buffer.shape, *buffer.strides):
+            self.visit(extent)

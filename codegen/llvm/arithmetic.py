@@ -306,22 +306,31 @@ def binary(b: Builder, op: str, dtype: DataType, x: Operand, y: Operand, no_wrap
     """
     if op in ("min", "max"):
         return extremum(b, op, dtype, x, y)
+    if op in ("shl", "shr"):
+        return _shift(b, op, dtype, x, y)
+    if op in _DIVISIONS:
+        return _divide(b, op, dtype, x, y)
+    return plain_binary(b, op, dtype, x.text, y.text, no_wrap)
+
+
+#: The operations of :func:`plain_binary`.
+PLAIN_OPS = frozenset({*_FLOAT_OPS, *_BIT_OPS})
+
+
+def plain_binary(b: Builder, op: str, dtype: DataType, x: str, y: str, no_wrap: bool = False) -> str:
+    """:func:`binary` for operations whose code depends on nothing that is known of the operands."""
     if op in _BIT_OPS:
-        return b.pure(f"{_BIT_OPS[op]} {value_type(dtype)} {x.text}, {y.text}")
+        return b.pure(f"{_BIT_OPS[op]} {value_type(dtype)} {x}, {y}")
     if dtype.is_float:
         if is_half(dtype):
             wide = value_type(like(dtype, FLOAT32))
             # Without "contract": the product must be rounded to the half type before it is added to something.
             name = _FLOAT_OPS[op].split()[0]
-            result = b.pure(f"{name} {wide} {widen(b, dtype, x.text)}, {widen(b, dtype, y.text)}")
+            result = b.pure(f"{name} {wide} {widen(b, dtype, x)}, {widen(b, dtype, y)}")
             return narrow(b, dtype, result)
-        return b.pure(f"{_FLOAT_OPS[op]} {value_type(dtype)} {x.text}, {y.text}")
-    if op in ("shl", "shr"):
-        return _shift(b, op, dtype, x, y)
-    if op in _DIVISIONS:
-        return _divide(b, op, dtype, x, y)
+        return b.pure(f"{_FLOAT_OPS[op]} {value_type(dtype)} {x}, {y}")
     wrap = " nsw" if no_wrap and dtype.is_int else ""
-    return b.pure(f"{op}{wrap} {value_type(dtype)} {x.text}, {y.text}")
+    return b.pure(f"{op}{wrap} {value_type(dtype)} {x}, {y}")
 
 
 def negate(b: Builder, dtype: DataType, x: str) -> str:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+
 from tilewright.tensorir.arith.interval import EVERYTHING, NONNEGATIVE, OPERATIONS, Interval, type_interval
 from tilewright.tensorir.expr import BinaryOp, Broadcast, Cast, Expr, IntImm, Ramp, Select, Var
+
+#: All values of a type.
+_limits = functools.cache(type_interval)
 
 
 class Bounds:
@@ -39,7 +44,7 @@ class Bounds:
         found = self._of(expr)
         if found is EVERYTHING or not (expr.dtype.is_integer or expr.dtype.is_bool):
             return EVERYTHING
-        return found.intersect(type_interval(expr.dtype))
+        return found.intersect(_limits(expr.dtype))
 
     def exact(self, expr: BinaryOp) -> bool:
         """Whether ``expr`` is known not to wrap around. Sums and products of sizes do not wrap in 64 bits: what they
@@ -50,14 +55,16 @@ class Bounds:
 
     @staticmethod
     def _fits(interval: Interval, expr: Expr) -> bool:
-        if isinstance(expr, BinaryOp) and expr.op == "mul" and not interval.is_finite:
-            factors = [abs(factor.value) for factor in (expr.a, expr.b) if isinstance(factor, IntImm)]
-            if any(factor >= 1 << 31 for factor in factors):
-                return False  # no size but a hash or a random number
-        limits = type_interval(expr.dtype)
-        if expr.dtype.bits == 64 and interval.lower >= 0 and not interval.is_finite:
+        lower, upper = interval
+        limits = _limits(expr.dtype)
+        if limits.lower <= lower and upper <= limits.upper:
             return True
-        return limits.lower <= interval.lower and interval.upper <= limits.upper
+        if interval.is_finite or lower < 0 or expr.dtype.bits != 64:
+            return False
+        if isinstance(expr, BinaryOp) and expr.op == "mul":
+            factors = [abs(factor.value) for factor in (expr.a, expr.b) if isinstance(factor, IntImm)]
+            return not any(factor >= 1 << 31 for factor in factors)  # no size but a hash or a random number
+        return True
 
     def _of(self, expr: Expr) -> Interval:
         found = self._known.get(expr)
@@ -81,7 +88,7 @@ class Bounds:
         if isinstance(expr, Select):
             return self._of(expr.true_value).union(self._of(expr.false_value))
         if isinstance(expr, Cast) and (expr.value.dtype.is_integer or expr.value.dtype.is_bool):
-            inner = self._of(expr.value).intersect(type_interval(expr.value.dtype))
+            inner = self._of(expr.value).intersect(_limits(expr.value.dtype))
             return inner if self._fits(inner, expr) else EVERYTHING
         return EVERYTHING
 

@@ -8,8 +8,11 @@ from typing import Any, NoReturn
 from tilewright.codegen.llvm import arithmetic
 from tilewright.codegen.llvm.arithmetic import Operand
 from tilewright.codegen.llvm.bounds import Bounds
+from tilewright.codegen.llvm.known import KnownIntegers
 from tilewright.codegen.llvm.memory import Memory, Slot
 from tilewright.codegen.llvm.text import Builder, constant, constant_vector, value_type
+from tilewright.tensorir.arith.folds import is_false, is_true
+from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.expr import (
     BinaryOp,
@@ -27,6 +30,7 @@ from tilewright.tensorir.expr import (
     UnaryOp,
     Var,
 )
+from tilewright.tensorir.functor import leaves
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.printer import underline
 from tilewright.tensorir.stmt import PrimFunc
@@ -45,6 +49,8 @@ class ExpressionEmitter:
         root: the function that the expressions stand in, for messages.
         values: the operand of each variable in scope.
         slots: where each buffer in scope lies.
+        known: the variables of unrolled loops around, which have a number here and no operand.
+        changing: the variables that each copy of an unrolled body around defines anew.
     """
 
     def __init__(self, root: PrimFunc, builder: Builder, target: Target) -> None:
@@ -52,6 +58,8 @@ class ExpressionEmitter:
         self.builder = builder
         self.target = target
         self.bounds = Bounds()
+        self.known = KnownIntegers()
+        self.changing: frozenset[Var] = frozenset()
         self.values: dict[Var, str] = {}
         self.slots: dict[Buffer, Slot] = {}
         self.memory = Memory(self)
@@ -69,23 +77,36 @@ class ExpressionEmitter:
         """The operand that holds the value of ``expr``. An operand that is shared in one statement is written once, and
         index arithmetic once for all statements that what was written dominates."""
         found = self._emitted.get(expr)
-        if found is None:
-            found = self.builder.kept(expr)
-        if found is None:
-            emitter = _EMITTERS.get(type(expr))
-            if emitter is None:
-                self.error(expr, f"no code for expressions of class {type(expr).__name__}")
+        if found is not None:
+            return found
+        if self.known.values:
+            folded = self.known.fold_index(expr)
+            if folded is not expr:
+                found = self._emitted[expr] = self.expr(folded)
+                return found
+        kind = type(expr)
+        emitter = _EMITTERS.get(kind)
+        if emitter is None:
+            self.error(expr, f"no code for expressions of class {kind.__name__}")
+        if kind not in _KEPT:
             found = self._emitted[expr] = emitter(self, expr)
-            if isinstance(expr, (BinaryOp, Ramp, Broadcast)) and all(map(self._is_kept, _operands(expr))):
-                self.builder.keep(expr, found)
+            return found
+        found = self.builder.kept(expr)
+        if found is None:
+            found = self._emitted[expr] = emitter(self, expr)
+            for part in expr.parts():
+                if not (isinstance(part, (Var, IntImm)) or self.builder.kept(part) is not None):
+                    break  # its value may be another in the next statement
+            else:
+                if self.changing and not leaves(expr).isdisjoint(self.changing):
+                    self.builder.keep_in_copy(expr, found)
+                else:
+                    self.builder.keep(expr, found)
         return found
-
-    def _is_kept(self, expr: Expr) -> bool:
-        """Whether the value of an operand depends on nothing that a statement changes."""
-        return isinstance(expr, (Var, IntImm)) or self.builder.kept(expr) is not None
 
     def operand(self, expr: Expr) -> Operand:
         """``expr`` with what is known of its value."""
+        expr = self.folded(expr)
         text = self.expr(expr)
         scalar = expr.value if isinstance(expr, Broadcast) else expr
         if isinstance(scalar, (IntImm, FloatImm)):
@@ -96,9 +117,13 @@ class ExpressionEmitter:
         interval = self.bounds.of(expr)
         return Operand(text, None, interval.lower, interval.upper)
 
+    def folded(self, expr: Expr) -> Expr:
+        """``expr`` with the numbers that unrolled loops give its variables, if it reads no memory."""
+        return self.known.fold_index(expr) if self.known.values else expr
+
     def int64(self, expr: Expr) -> str:
         """An integer as i64, as addresses and arguments take it."""
-        return arithmetic.cast(self.builder, expr.dtype, _INT64, self.expr(expr))
+        return arithmetic.cast(self.builder, expr.dtype, INT64, self.expr(expr))
 
     def variable(self, var: Var) -> str:
         found = self.values.get(var)
@@ -117,8 +142,22 @@ class ExpressionEmitter:
         return constant(expr.value, expr.dtype)
 
     def _binary(self, expr: BinaryOp) -> str:
-        x, y = self.operand(expr.a), self.operand(expr.b)
-        return arithmetic.binary(self.builder, expr.op, expr.dtype, x, y, self.bounds.exact(expr))
+        op, dtype = expr.op, expr.dtype
+        x, y = self.expr(expr.a), self.expr(expr.b)
+        if not dtype.is_int:
+            if op in arithmetic.PLAIN_OPS:
+                return arithmetic.plain_binary(self.builder, op, dtype, x, y)
+            return arithmetic.binary(self.builder, op, dtype, self.operand(expr.a), self.operand(expr.b))
+        # Index arithmetic is written again and again with other nodes, whose bounds need not be found then.
+        key = (op, dtype, x, y)
+        found = self.builder.kept(key)
+        if found is None:
+            if op in arithmetic.PLAIN_OPS:
+                found = arithmetic.plain_binary(self.builder, op, dtype, x, y, self.bounds.exact(expr))
+            else:
+                found = arithmetic.binary(self.builder, op, dtype, self.operand(expr.a), self.operand(expr.b))
+            self.builder.keep(key, found)
+        return found
 
     def _unary(self, expr: UnaryOp) -> str:
         x = self.expr(expr.a)
@@ -131,7 +170,10 @@ class ExpressionEmitter:
         return arithmetic.compare(self.builder, expr.op, expr.a.dtype, self.expr(expr.a), self.expr(expr.b))
 
     def _select(self, expr: Select) -> str:
-        condition, true, false = self.expr(expr.condition), self.expr(expr.true_value), self.expr(expr.false_value)
+        truth = self.folded(expr.condition) if self.known.values else expr.condition
+        if self.known.values and (is_true(truth) or is_false(truth)):
+            return self.expr(expr.true_value if is_true(truth) else expr.false_value)
+        condition, true, false = self.expr(truth), self.expr(expr.true_value), self.expr(expr.false_value)
         return self.builder.select(condition, expr.dtype, true, false, expr.condition.dtype.lanes)
 
     def _cast(self, expr: Cast) -> str:
@@ -165,13 +207,8 @@ class ExpressionEmitter:
         return emitter(self, expr)
 
 
-def _operands(expr: BinaryOp | Ramp | Broadcast) -> tuple[Expr, ...]:
-    if isinstance(expr, BinaryOp):
-        return expr.a, expr.b
-    return (expr.base, expr.stride) if isinstance(expr, Ramp) else (expr.value,)
-
-
-_INT64 = IntImm(0).dtype
+#: Expressions that hold the same in all statements if their operands do.
+_KEPT = frozenset({BinaryOp, Ramp, Broadcast})
 
 _EMITTERS: dict[type[Node], Callable[[ExpressionEmitter, Any], str]] = {
     Var: ExpressionEmitter.variable,

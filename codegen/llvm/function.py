@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tilewright.codegen.analysis import unique_nodes, written_buffers
+from tilewright.codegen.analysis import defined_variables, uses
 from tilewright.codegen.llvm import arithmetic
 from tilewright.codegen.llvm.clock import PROFILE_FUNCTIONS
 from tilewright.codegen.llvm.expressions import ExpressionEmitter
@@ -13,7 +13,7 @@ from tilewright.codegen.llvm.memory import STACK_ALIGNMENT, Slot, pointer_attrib
 from tilewright.codegen.llvm.parallel import emit_parallel_loop
 from tilewright.codegen.llvm.text import Builder, constant, memory_type, value_type
 from tilewright.tensorir.dtype import INT64
-from tilewright.tensorir.expr import Buffer, BufferLoad, Call, IntImm, Var, binary
+from tilewright.tensorir.expr import Buffer, Call, Expr, IntImm, Var, binary
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.profiling import PROFILE_INTRINSICS
 from tilewright.tensorir.stmt import (
@@ -66,7 +66,7 @@ class FunctionEmitter(ExpressionEmitter):
 
     def bind_buffer(self, buffer: Buffer, pointer: str, local: bool = False) -> None:
         """``buffer`` lies at ``pointer``."""
-        self.slots[buffer] = Slot(pointer, local, row_major_strides(buffer))
+        self.slots[buffer] = Slot.of(buffer, pointer, local)
 
     def _sequence(self, stmt: SeqStmt) -> None:
         for part in stmt.stmts:
@@ -76,9 +76,8 @@ class FunctionEmitter(ExpressionEmitter):
         self.memory.store(stmt)
 
     def _let(self, stmt: LetStmt) -> None:
-        self.values[stmt.var] = self.expr(stmt.value)
         self.bounds.bind_value(stmt.var, stmt.value)
-        self.statement(stmt.body)
+        self._bind(stmt.var, self.folded(stmt.value), stmt.body)
 
     def _evaluate(self, stmt: Evaluate) -> None:
         call = stmt.value
@@ -108,7 +107,13 @@ class FunctionEmitter(ExpressionEmitter):
 
     def _if(self, stmt: IfThenElse) -> None:
         b = self.builder
-        condition = self.expr(stmt.condition)
+        truth = self.folded(stmt.condition)
+        if self.known.values and isinstance(truth, IntImm):
+            chosen = stmt.then_body if truth.value else stmt.else_body
+            if chosen is not None:
+                self.statement(chosen)
+            return
+        condition = self.expr(truth)
         if stmt.condition.dtype.lanes != 1:
             self.error(stmt, "if: expected a scalar condition; vectorized branches become masks before")
         then, after = b.fresh("then"), b.fresh("endif")
@@ -140,10 +145,7 @@ class FunctionEmitter(ExpressionEmitter):
                 f"{STACK_BUFFER_BYTES}); PlanMemory makes such a buffer a workspace parameter",
             )
         # A masked access touches all of its lanes (and selects), so there is room for them behind the last element.
-        size += max(
-            (access.buffer.dtype.with_lanes(_lanes(access)).lanes - 1 for access in _masked(stmt.body, buffer)),
-            default=0,
-        )
+        size += uses(self.root.body).masked.get(buffer, 1) - 1
         self._frame_bytes += size * buffer.dtype.bytes
         if self._frame_bytes > STACK_FRAME_BYTES:
             self.error(stmt, f"stack buffers of {self._frame_bytes} bytes in one function (limit {STACK_FRAME_BYTES})")
@@ -157,17 +159,45 @@ class FunctionEmitter(ExpressionEmitter):
         if loop.kind == "parallel" and not self.serial:
             emit_parallel_loop(self, loop)
             return
-        extent = loop.extent
-        self.bounds.bind_loop(loop.var, loop.min, extent)
+        # The bounds of all copies of an unrolled body around: intervals are found once for each variable.
+        self.bounds.bind_loop(loop.var, loop.min, loop.extent)
+        low, extent = self.folded(loop.min), self.folded(loop.extent)
+        if loop.kind == "unrolled" and isinstance(low, IntImm) and isinstance(extent, IntImm):
+            self._unroll(loop, low.value, extent.value)
+            return
         if isinstance(extent, IntImm) and extent.value <= 1:
             if extent.value == 1:
-                self.values[loop.var] = self.expr(loop.min)
-                self.statement(loop.body)
+                self._bind(loop.var, low, loop.body)
             return
-        first = self.expr(loop.min)
-        end = self.expr(binary("add", loop.min, extent))
+        first = self.expr(low)
+        end = self.expr(binary("add", low, extent))
         runs = isinstance(extent, IntImm)
         self.loop(loop.var, first, end, runs, lambda: self.statement(loop.body))
+
+    def _unroll(self, loop: For, low: int, extent: int) -> None:
+        """Write the body for each value of the loop's variable. How much is unrolled is for passes to say."""
+        changing = self.changing
+        if not self.known.values:
+            self.changing = defined_variables(loop.body)
+        for value in range(low, low + extent):
+            self.known.bind(loop.var, value)
+            with self.builder.copy():
+                self.statement(loop.body)
+        if extent > 0:
+            self.known.forget(loop.var)
+        self.changing = changing
+
+    def _bind(self, var: Var, value: Expr, body: Stmt) -> None:
+        """Write ``body``, in which ``var`` has ``value``; what is constant in one copy of an unrolled body is known."""
+        known = bool(self.known.values) and isinstance(value, IntImm)
+        if known:
+            assert isinstance(value, IntImm)
+            self.known.bind(var, value.value)
+        else:
+            self.values[var] = self.expr(value)
+        self.statement(body)
+        if known:
+            self.known.forget(var)
 
     def loop(self, var: Var, first: str, end: str, runs: bool, body: Callable[[], None]) -> None:
         """A loop over ``[first, end)`` that tests at its end; ``runs``: there is at least one iteration."""
@@ -204,6 +234,8 @@ class FunctionEmitter(ExpressionEmitter):
         self.parallel_loops += 1
         made = FunctionEmitter(self.module, self.root, symbol, serial=True)
         made.bounds = self.bounds.copy()
+        made.known = self.known.copy()
+        made.changing = self.changing
         return made
 
     def finish(self, header: str) -> str:
@@ -223,18 +255,9 @@ _STATEMENTS: dict[type[Node], Callable[[FunctionEmitter, Any], None]] = {
 }
 
 
-def _lanes(access: BufferLoad | BufferStore) -> int:
-    return max((index.dtype.lanes for index in access.indices), default=1)
-
-
-def _masked(stmt: Stmt, buffer: Buffer) -> list[BufferLoad | BufferStore]:
-    accesses = (node for node in unique_nodes(stmt) if isinstance(node, (BufferLoad, BufferStore)))
-    return [access for access in accesses if access.buffer is buffer and access.predicate is not None]
-
-
 def bind_parameters(emitter: FunctionEmitter, func: PrimFunc) -> list[str]:
     """Give the parameters of ``func`` their operands; returns their declarations."""
-    written = written_buffers(func.body)
+    written = uses(func.body).written
     declarations: list[str] = []
     for param in func.params:
         name = f"%{emitter.builder.fresh(param.name)}"

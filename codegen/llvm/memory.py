@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
+from tilewright.codegen.llvm.known import Linear
 from tilewright.codegen.llvm.text import constant, constant_vector, integer_type, memory_type
 from tilewright.passes.lower.overwrites import OVERWRITES
+from tilewright.tensorir.arith.folds import is_true
 from tilewright.tensorir.dtype import INT64, DataType
 from tilewright.tensorir.expr import (
     BinaryOp,
@@ -20,6 +23,7 @@ from tilewright.tensorir.expr import (
     binary,
     cast,
 )
+from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import BufferStore, PrimFunc
 
 if TYPE_CHECKING:
@@ -35,11 +39,20 @@ class Slot(NamedTuple):
         pointer: the operand that is its address.
         local: a stack slot of this function, large enough that a masked access may touch all of its lanes.
         strides: of its dimensions, in elements.
+        dense: whether it has one dimension whose elements are neighbours: an index is an offset.
     """
 
     pointer: str
     local: bool
     strides: tuple[Expr, ...]
+    dense: bool
+
+    @classmethod
+    def of(cls, buffer: Buffer, pointer: str, local: bool) -> Slot:
+        """``buffer`` at ``pointer``."""
+        strides = row_major_strides(buffer)
+        dense = len(strides) == 1 and isinstance(strides[0], IntImm) and strides[0].value == 1
+        return cls(pointer, local, strides, dense)
 
 
 def row_major_strides(buffer: Buffer) -> tuple[Expr, ...]:
@@ -57,6 +70,9 @@ class Memory:
 
     def __init__(self, emitter: ExpressionEmitter) -> None:
         self.emitter = emitter
+        #: In unrolled loops, by access and known variables: the offset, as a sum that all copies share (that of the
+        #: first lane), and the step from lane to lane.
+        self._sums: dict[tuple[Node, int], tuple[Expr, Linear | None, int]] = {}
 
     def load(self, access: BufferLoad) -> str:
         """The value of a load; a bool comes as bits."""
@@ -108,6 +124,8 @@ class Memory:
     # Addresses.
 
     def _offset(self, access: BufferLoad | BufferStore, slot: Slot) -> Expr:
+        if slot.dense:
+            return cast(INT64, access.indices[0])
         if not access.indices:
             return IntImm(0)
         lanes = max(index.dtype.lanes for index in access.indices)
@@ -120,43 +138,53 @@ class Memory:
         assert offset is not None
         return offset
 
-    def _place(self, access: BufferLoad | BufferStore) -> _Place:
-        slot = self.emitter.slot(access.buffer, access)
-        dtype = access.buffer.dtype
-        offset = self._offset(access, slot)
-        lanes = offset.dtype.lanes
-        plain = access.predicate is None
-        if lanes == 1:
-            return self._scalar_place(slot, dtype, offset, plain)
-        affine = split_lanes(offset)
-        if affine is not None and affine[1] == 1:
-            return self._scalar_place(slot, dtype, affine[0], plain)
-        if affine is not None and affine[1] == 0 and plain and isinstance(access, BufferLoad):
-            return self._scalar_place(slot, dtype, affine[0], plain)._replace(uniform=True)
-        element = memory_type(dtype)
-        if affine is not None:
-            pointer = self._scalar_place(slot, dtype, affine[0], plain).pointer
-            steps = constant_vector([str(affine[1] * lane) for lane in range(lanes)], "i64")
-        else:
-            pointer, steps = slot.pointer, self.emitter.expr(offset)
-        pointers = self.emitter.builder.pure(f"getelementptr {element}, ptr {pointer}, <{lanes} x i64> {steps}")
-        return _Place(pointers, dtype.bytes, vector=True)
+    def _address(self, access: BufferLoad | BufferStore, slot: Slot) -> _Address:
+        """Where ``access`` reads or writes, with the values that unrolled loops give their variables now."""
+        known = self.emitter.known
+        if not known.values:
+            return _split(self._offset(access, slot))
+        key = (access, known.names)
+        sums = self._sums.get(key)
+        if sums is None:
+            offset = self._offset(access, slot)
+            lanes = (offset, 1) if offset.dtype.lanes == 1 else split_lanes(offset)
+            sums = (offset, None if lanes is None else known.linear(lanes[0]), 0 if lanes is None else lanes[1])
+            self._sums[key] = sums
+        offset, linear, step = sums
+        if linear is None:
+            return _split(known.fold(offset))
+        return _Address(linear.variable, linear.at(known.values), step, offset)
 
-    def _scalar_place(self, slot: Slot, dtype: DataType, offset: Expr, plain: bool) -> _Place:
-        """The address of one element: that of the variable part, which neighbours share, and then the constant."""
-        b, element = self.emitter.builder, memory_type(dtype)
+    def _place(self, access: BufferLoad | BufferStore) -> _Place:
+        e = self.emitter
+        slot = e.slot(access.buffer, access)
+        dtype = access.buffer.dtype
+        plain = access.predicate is None
+        address = self._address(access, slot)
+        lanes, step = address.offset.dtype.lanes, address.step
         # Lanes that a mask switches off may lie outside of the buffer, and so may the address of the first.
-        step = f"getelementptr inbounds {element}" if plain else f"getelementptr {element}"
-        variable, fixed = split_constant(offset)
-        pointer = slot.pointer
-        if variable is not None:
-            pointer = b.pure(f"{step}, ptr {pointer}, i64 {self.emitter.expr(variable)}")
-        if fixed:
-            pointer = b.pure(f"{step}, ptr {pointer}, i64 {fixed}")
-        alignment = dtype.bytes
-        if slot.local and variable is None:
-            alignment = math.gcd(STACK_ALIGNMENT, abs(fixed) * dtype.bytes) if fixed else STACK_ALIGNMENT
-        return _Place(pointer, alignment, local=slot.local)
+        element = memory_type(dtype)
+        get = f"getelementptr inbounds {element}, ptr " if plain else f"getelementptr {element}, ptr "
+        if step is None:
+            steps = e.expr(address.offset)
+            pointers = e.builder.pure(f"getelementptr {element}, ptr {slot.pointer}, <{lanes} x i64> {steps}")
+            return _Place(pointers, dtype.bytes, vector=True)
+        pointer, alignment = slot.pointer, dtype.bytes
+        # The address of the variable part, which neighbours share, and then the constant.
+        if address.variable is not None:
+            pointer = e.builder.pure(f"{get}{pointer}, i64 {e.expr(address.variable)}")
+        elif slot.local:
+            fixed_bytes = abs(address.fixed) * dtype.bytes
+            alignment = math.gcd(STACK_ALIGNMENT, fixed_bytes) if fixed_bytes else STACK_ALIGNMENT
+        if address.fixed:
+            pointer = e.builder.pure(f"{get}{pointer}, i64 {address.fixed}")
+        if lanes == 1 or step == 1:
+            return _Place(pointer, alignment, local=slot.local)
+        if step == 0 and plain and isinstance(access, BufferLoad):
+            return _Place(pointer, alignment, uniform=True, local=slot.local)
+        steps = constant_vector([str(step * lane) for lane in range(lanes)], "i64")
+        pointers = e.builder.pure(f"getelementptr {element}, ptr {pointer}, <{lanes} x i64> {steps}")
+        return _Place(pointers, dtype.bytes, vector=True)
 
     # Masks.
 
@@ -165,8 +193,8 @@ class Memory:
         predicate = access.predicate
         if predicate is None:
             return None
-        scalar = predicate.value if isinstance(predicate, Broadcast) else predicate
-        if isinstance(scalar, IntImm) and scalar.value:
+        predicate = self.emitter.folded(predicate)
+        if is_true(predicate):
             return None
         mask = self.emitter.expr(predicate)
         lanes = (access.dtype if isinstance(access, BufferLoad) else access.value.dtype).lanes
@@ -230,6 +258,29 @@ class _Place(NamedTuple):
     local: bool = False
 
 
+class _Address(NamedTuple):
+    """What an access adds to the address of its buffer, in elements.
+
+    Attributes:
+        variable: its variable part in the first lane; None if there is none.
+        fixed: its constant part.
+        step: from lane to lane; None if it is not constant: then ``offset`` is all that there is.
+        offset: the offset as a whole, with all lanes.
+    """
+
+    variable: Expr | None
+    fixed: int
+    step: int | None
+    offset: Expr
+
+
+def _split(offset: Expr) -> _Address:
+    if offset.dtype.lanes == 1:
+        return _Address(*split_constant(offset), 1, offset)
+    lanes = split_lanes(offset)
+    return _Address(None, 0, None, offset) if lanes is None else _Address(*split_constant(lanes[0]), lanes[1], offset)
+
+
 def _memory_suffix(dtype: DataType) -> str:
     if dtype.is_float and dtype.element != "bfloat16":
         return f"f{dtype.bits}"
@@ -244,9 +295,14 @@ def _zero(dtype: DataType) -> str:
 
 def split_constant(offset: Expr) -> tuple[Expr | None, int]:
     """``offset`` as a variable part (None if there is none) plus a constant."""
-    if isinstance(offset, IntImm):
+    kind = type(offset)
+    if kind is IntImm:
+        assert isinstance(offset, IntImm)
         return None, offset.value
-    if isinstance(offset, BinaryOp) and offset.op in ("add", "sub"):
+    if kind is not BinaryOp:
+        return offset, 0
+    assert isinstance(offset, BinaryOp)
+    if offset.op in ("add", "sub"):
         a, fixed_a = split_constant(offset.a)
         b, fixed_b = split_constant(offset.b)
         fixed = fixed_a + fixed_b if offset.op == "add" else fixed_a - fixed_b
@@ -285,7 +341,7 @@ def split_lanes(index: Expr) -> tuple[Expr, int] | None:
     return None
 
 
-def pointer_attributes(root: PrimFunc, buffer: Buffer, written: set[Buffer]) -> str:
+def pointer_attributes(root: PrimFunc, buffer: Buffer, written: Collection[Buffer]) -> str:
     """What LLVM may assume of the address of ``buffer`` as a parameter of ``root``."""
     facts = ["ptr", "nonnull"]
     if not root.attrs.get("may_alias") and not _is_overwritten(root, buffer):

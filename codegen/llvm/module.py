@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from tilewright.codegen.analysis import called_names, has_parallel_loop, has_profile
+from tilewright.codegen.analysis import uses
 from tilewright.codegen.forks import several_forks
 from tilewright.codegen.llvm import arithmetic
 from tilewright.codegen.llvm import intrinsics as intrinsics  # registers how each intrinsic is written
@@ -54,7 +54,6 @@ class ModuleEmitter:
         if missing:
             raise CodegenError(f"no function is called {', '.join(missing)}; found {', '.join(sorted(self.functions))}")
         self._known = {func.name: func for func in elsewhere} | self.functions
-        self._parallel = {name: has_parallel_loop(func.body) for name, func in self.functions.items()}
         self._emitted: set[tuple[str, bool]] = set()
 
     @property
@@ -92,8 +91,8 @@ class ModuleEmitter:
         if name in seen or name not in self.functions:
             return False
         seen.add(name)
-        called = called_names(self.functions[name].body)
-        return self._parallel[name] or any(self._calls_threads(other, seen) for other in called)
+        found = uses(self.functions[name].body)
+        return found.has_parallel_loop or any(self._calls_threads(other, seen) for other in found.called)
 
     def _function(self, func: PrimFunc, serial: bool) -> None:
         if (func.name, serial) in self._emitted:
@@ -118,7 +117,7 @@ class ModuleEmitter:
         """The function that takes its parameters as an array, and gathers a team if ``func`` has work for one."""
         name = PREFIX + func.name
         # A profile is of teams: only their threads say how long they worked.
-        least = 1 if has_profile(func.body) else 2
+        least = 1 if uses(func.body).has_profile else 2
         forks = several_forks(func, self._known, least) if self.has_teams else as_expr(False)
         emitter = FunctionEmitter(self, func, name + PACKED, serial=True)
         b = emitter.builder

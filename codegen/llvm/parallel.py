@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tilewright.codegen.analysis import captured, written_buffers
+from tilewright.codegen.analysis import captured
 from tilewright.codegen.llvm import arithmetic
 from tilewright.codegen.llvm.memory import STACK_ALIGNMENT, pointer_attributes
 from tilewright.codegen.llvm.team import FORK
@@ -35,8 +35,9 @@ def emit_parallel_loop(emitter: FunctionEmitter, loop: For) -> None:
     Annotations of the loop: ``parallel_if``, an expression: where it is false the loop runs in the calling thread;
     ``grain``, a number of iterations for one work item.
     """
-    variables, buffers = captured([loop.body])
-    variables = [var for var in variables if var is not loop.var]
+    found = captured([loop.body])
+    inside = {loop.var, *emitter.known.values}
+    variables, buffers = [var for var in found.variables if var not in inside], found.buffers
     captures = [(value_type(var.dtype), emitter.variable(var)) for var in variables]
     captures += [("ptr", emitter.slot(buffer, loop).pointer) for buffer in buffers]
 
@@ -47,10 +48,9 @@ def emit_parallel_loop(emitter: FunctionEmitter, loop: For) -> None:
         name = f"%{child.builder.fresh(var.name)}"
         params.append(f"{value_type(var.dtype)} {name}")
         child.values[var] = name
-    written = written_buffers(loop.body)
     for buffer in buffers:
         name = f"%{child.builder.fresh(buffer.name)}"
-        params.append(f"{pointer_attributes(emitter.root, buffer, written)} {name}")
+        params.append(f"{pointer_attributes(emitter.root, buffer, found.written)} {name}")
         child.bind_buffer(buffer, name)
     child.bounds.bind_loop(loop.var, loop.min, loop.extent)
     begin = arithmetic.cast(child.builder, INT64, loop.var.dtype, "%begin")

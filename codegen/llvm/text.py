@@ -7,11 +7,13 @@ place (local value numbering over structured control flow), so that no LLVM pass
 
 from __future__ import annotations
 
+import functools
 import re
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+import llvmlite.binding as llvm
 import numpy as np
 
 from tilewright.tensorir.dtype import DataType
@@ -25,16 +27,21 @@ _ELEMENT_TYPES = {
     "handle": "ptr",
     "void": "void",
 }
-_LOOP_METADATA = ('!0 = !{!"llvm.loop.unroll.disable"}', '!1 = !{!"llvm.loop.vectorize.width", i32 1}')
+#: Constants that are zero in every bit.
+_ZEROS = frozenset({"0", "false", "0xH0000", "0x0000000000000000"})
+#: LLVM 19 has a short form for vectors of equal constants, which are half of the text of a kernel.
+_HAS_SPLATS = llvm.llvm_version_info[0] >= 19
 _SUFFIXES = {"float16": "f16", "float32": "f32", "float64": "f64"}
 
 
+@functools.cache
 def value_type(dtype: DataType) -> str:
     """LLVM's type of a value in registers: a bool is one bit there."""
     element = _ELEMENT_TYPES.get(dtype.element) or f"i{dtype.bits}"
     return element if dtype.lanes == 1 else f"<{dtype.lanes} x {element}>"
 
 
+@functools.cache
 def memory_type(dtype: DataType) -> str:
     """LLVM's type of a value in memory: a bool is one byte there."""
     if not dtype.is_bool:
@@ -42,11 +49,13 @@ def memory_type(dtype: DataType) -> str:
     return "i8" if dtype.lanes == 1 else f"<{dtype.lanes} x i8>"
 
 
+@functools.cache
 def integer_type(bits: int, lanes: int) -> str:
     """The type of an integer, or of a vector of them."""
     return f"i{bits}" if lanes == 1 else f"<{lanes} x i{bits}>"
 
 
+@functools.cache
 def suffix(dtype: DataType) -> str:
     """The type as it stands in the name of an overloaded intrinsic: ``v16f32``, ``i64``."""
     element = _SUFFIXES.get(dtype.element) or ("i1" if dtype.is_bool else f"i{dtype.bits}")
@@ -69,19 +78,33 @@ def float_constant(value: float, dtype: DataType) -> str:
 def constant(value: float | int, dtype: DataType) -> str:
     """A constant of any type; a vector gets the same value in every lane."""
     if dtype.is_float:
-        text = float_constant(float(value), dtype)
+        text = _float_text(struct.pack("<d", value), dtype)
     elif dtype.is_bool:
         text = "true" if value else "false"
     else:
         text = str(int(value))
-    if dtype.lanes == 1:
-        return text
-    return constant_vector([text] * dtype.lanes, value_type(dtype.element))
+    return text if dtype.lanes == 1 else uniform_vector(text, dtype)
+
+
+@functools.cache
+def _float_text(bits: bytes, dtype: DataType) -> str:
+    """:func:`float_constant` by the bits of the float64: zeros have signs, and NaN is no key."""
+    return float_constant(struct.unpack("<d", bits)[0], dtype)
+
+
+@functools.lru_cache(4096)
+def uniform_vector(scalar: str, dtype: DataType) -> str:
+    """The vector constant of type ``dtype`` with the constant ``scalar`` in every lane."""
+    if scalar in _ZEROS:
+        return "zeroinitializer"
+    if _HAS_SPLATS:
+        return f"splat ({value_type(dtype.element)} {scalar})"
+    return constant_vector([scalar] * dtype.lanes, value_type(dtype.element))
 
 
 def constant_vector(elements: Sequence[str], element_type: str) -> str:
     """A vector constant of these elements."""
-    return "<" + ", ".join(f"{element_type} {element}" for element in elements) + ">"
+    return "<" + ", ".join([f"{element_type} {element}" for element in elements]) + ">"
 
 
 def global_name(name: str) -> str:
@@ -129,6 +152,12 @@ class Module:
         return "\n".join(parts) + "\n"
 
 
+@functools.lru_cache(4096)
+def _clean(hint: str) -> str:
+    """A hint for a name with the letters that LLVM's names may have."""
+    return re.sub("[^A-Za-z0-9_]", "_", hint)
+
+
 class Builder:
     """Writes the instructions of one function.
 
@@ -141,13 +170,16 @@ class Builder:
         self.lines: list[str] = []
         self.block = "entry"
         self._count = 0
+        #: Operands by what they hold (the text of a pure instruction, an expression), with what is forgotten at the end
+        #: of the innermost scope, and at the end of the innermost copy of an unrolled body or scope.
         self._known: dict[object, str] = {}
-        self._scopes: list[list[object]] = []
+        self._of_scope: list[object] = []
+        self._of_copy: list[object] = self._of_scope
 
     def fresh(self, hint: str = "t") -> str:
         """A new name for a value or a block, without its sigil."""
         self._count += 1
-        return f"{re.sub('[^A-Za-z0-9_]', '_', hint)}.{self._count}"
+        return f"{_clean(hint)}.{self._count}"
 
     def emit(self, instruction: str) -> None:
         """An instruction without a result."""
@@ -155,23 +187,30 @@ class Builder:
 
     def value(self, instruction: str, hint: str = "t") -> str:
         """An instruction with a result that is computed anew each time (loads, calls with effects)."""
-        name = f"%{self.fresh(hint)}"
+        self._count += 1
+        name = f"%{_clean(hint)}.{self._count}"
         self.lines.append(f"  {name} = {instruction}")
         return name
 
-    def pure(self, instruction: str, hint: str = "t") -> str:
+    def pure(self, instruction: str) -> str:
         """An instruction whose result depends on its operands alone; an equal one that dominates is used again."""
         found = self._known.get(instruction)
         if found is None:
-            found = self.value(instruction, hint)
-            self.keep(instruction, found)
+            self._count += 1
+            found = self._known[instruction] = f"%t.{self._count}"
+            self.lines.append(f"  {found} = {instruction}")
+            self._of_scope.append(instruction)
         return found
 
     def keep(self, what: object, operand: str) -> None:
         """Remember the operand that holds ``what`` (an expression), for as long as this place dominates."""
         self._known[what] = operand
-        if self._scopes:
-            self._scopes[-1].append(what)
+        self._of_scope.append(what)
+
+    def keep_in_copy(self, what: object, operand: str) -> None:
+        """The same for what the next copy of an unrolled body computes anew."""
+        self._known[what] = operand
+        self._of_copy.append(what)
 
     def kept(self, what: object) -> str | None:
         """The operand remembered for ``what``, if it may be used here."""
@@ -200,21 +239,35 @@ class Builder:
     @contextmanager
     def scope(self) -> Iterator[None]:
         """Code that does not dominate what follows: its instructions are not used again afterwards."""
-        self._scopes.append([])
+        outer = self._of_scope, self._of_copy
+        self._of_scope = self._of_copy = []
         yield
-        for instruction in self._scopes.pop():
-            del self._known[instruction]
+        self._forget(self._of_scope)
+        self._of_scope, self._of_copy = outer
+
+    @contextmanager
+    def copy(self) -> Iterator[None]:
+        """One copy of an unrolled body: the next one uses its instructions, but has other values of what it defines."""
+        outer = self._of_copy
+        self._of_copy = []
+        yield
+        self._forget(self._of_copy)
+        self._of_copy = outer
+
+    def _forget(self, things: list[object]) -> None:
+        for thing in things:
+            del self._known[thing]
 
     def call(self, name: str, result: DataType, args: Sequence[tuple[str, str]]) -> str:
         """A call of one of LLVM's pure intrinsics: ``args`` are pairs of type and operand."""
         kind = value_type(result)
         operand = self.module.declare(name, kind, [t for t, _ in args])
-        return self.pure(f"call {kind} {operand}({', '.join(f'{t} {x}' for t, x in args)})")
+        return self.pure(f"call {kind} {operand}({', '.join([f'{t} {x}' for t, x in args])})")
 
     def splat(self, scalar: str, dtype: DataType) -> str:
         """A vector of type ``dtype`` with ``scalar`` in every lane."""
         if not scalar.startswith("%"):
-            return constant_vector([scalar] * dtype.lanes, value_type(dtype.element))
+            return uniform_vector(scalar, dtype)
         kind = value_type(dtype)
         first = self.pure(f"insertelement {kind} poison, {value_type(dtype.element)} {scalar}, i64 0")
         return self.pure(f"shufflevector {kind} {first}, {kind} poison, <{dtype.lanes} x i32> zeroinitializer")

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tilewright.codegen.analysis import called_names, has_parallel_loop, has_profile, unique_nodes
+from tilewright.codegen.analysis import called_names, has_parallel_loop, unique_nodes, uses
 from tilewright.codegen.numba_.expressions import ExpressionWriter, bare, storage
 from tilewright.codegen.numba_.names import Names
 from tilewright.codegen.numba_.prologue import HEADER, HELPERS
@@ -104,7 +104,7 @@ class FunctionWriter(ExpressionWriter):
         """Whether the function does nothing but call others, and Python can do that: one with what it was given (numba
         would take as long to compile that as the other, and it is the entry of every model of one kernel), or many,
         which numba takes minutes to compile."""
-        if has_profile(self.root.body):
+        if uses(self.root.body).has_profile:
             return True  # only Python has a clock
         calls = list(_calls(self.root.body))
         if not calls or not all(call is not None and called_names(call) for call in calls):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ctypes
 import mmap
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from tilewright.codegen.llvm import call_primfunc, compile_module
+from tilewright.codegen.llvm import call_primfunc, compile_module, emit_llvm_ir, text
+from tilewright.tensorir import parse
 from tilewright.tensorir.dtype import TENSOR_DTYPES, DataType
 from tilewright.tensorir.errors import CodegenError, InputError
 from tilewright.tensorir.expr import (
@@ -226,3 +228,36 @@ def test_arguments_are_checked() -> None:
     for bad in (np.zeros(4), np.zeros(5, np.float32), np.zeros(8, np.float32)[::2], [0.0] * 4):
         with pytest.raises(InputError, match="f: x: expected"):
             call_primfunc(compiled, func, bad)
+
+
+def test_vectors_of_equal_constants_are_the_same_to_llvm_in_the_short_form_and_lane_by_lane(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    func = parse(
+        """
+primfunc @f(A: Buffer[(32,), float32], C: Buffer[(32,), float32]) {
+  C[ramp(0, 1, 16)] = max(A[ramp(0, 1, 16)] * broadcast(1.5, 16), broadcast(-0.0, 16))
+  C[ramp(16, 1, 16)] = max(A[ramp(16, 1, 16)], broadcast(0.0, 16))
+}
+"""
+    )
+    made = []
+    for short in (False, llvm.llvm_version_info[0] >= 19):
+        monkeypatch.setattr(text, "_HAS_SPLATS", short)
+        text.uniform_vector.cache_clear()
+        made.append(compile_module([func], Target("llvm", num_threads=1)))
+    text.uniform_vector.cache_clear()
+    assert made[0].object_bytes == made[1].object_bytes
+    assert len(made[0].llvm_ir) > len(made[1].llvm_ir) or llvm.llvm_version_info[0] < 19
+    assert "zeroinitializer" in made[0].llvm_ir
+
+
+def test_indices_that_are_vectors_are_offsets_as_they_stand() -> None:
+    func = parse(
+        """
+primfunc @f(A: Buffer[(32,), float32], I: Buffer[(8,), int64], C: Buffer[(8,), float32]) {
+  C[ramp(0, 1, 8)] = A[I[ramp(0, 1, 8)]]
+}
+"""
+    )
+    assert " mul " not in emit_llvm_ir([func], Target("llvm", num_threads=1))

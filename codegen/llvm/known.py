@@ -1,0 +1,161 @@
+"""Variables whose values are known while code is written: those of unrolled loops, which are no values of the machine.
+
+An unrolled loop is written once for each value of its variable; nothing is copied. What its body says of the variable
+becomes numbers as it is written: addresses are split once into what all copies share and a sum of multiples
+(:meth:`KnownIntegers.linear`), which costs each copy a few products of Python's integers; other index expressions are
+folded once for each combination of values that they depend on (:meth:`KnownIntegers.fold`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from tilewright.tensorir.arith.folds import FOLDS, is_false, is_true
+from tilewright.tensorir.expr import BinaryOp, Broadcast, Buffer, Cast, Expr, IntImm, Var, binary, const
+from tilewright.tensorir.functor import Mutator, leaves
+
+
+class Linear(NamedTuple):
+    """An integer as a variable part (None: there is none) plus ``fixed`` plus multiples of known variables."""
+
+    variable: Expr | None
+    fixed: int
+    terms: dict[Var, int]
+
+    def at(self, values: Mapping[Var, int]) -> int:
+        """The constant part where the known variables have these values."""
+        total = self.fixed
+        for var, factor in self.terms.items():
+            total += factor * values[var]
+        return total
+
+
+class KnownIntegers:
+    """The known variables of one function, and expressions in which they are replaced by their values.
+
+    Attributes:
+        values: the value of each.
+        names: a number for the set of variables that are known.
+    """
+
+    def __init__(self, values: dict[Var, int] | None = None) -> None:
+        self.values: dict[Var, int] = dict(values or {})
+        self._sets: dict[frozenset[Var], int] = {}
+        self.names = self._number()
+        self._folded: dict[tuple[Expr, tuple[int, ...], int], Expr] = {}
+        self._linear: dict[tuple[Expr, int], Linear | None] = {}
+
+    def copy(self) -> KnownIntegers:
+        """The same variables, for a function that is written while they are known."""
+        return KnownIntegers(self.values)
+
+    def bind(self, var: Var, value: int) -> None:
+        """``var`` has that value from here on."""
+        new = var not in self.values
+        self.values[var] = value
+        if new:
+            self.names = self._number()
+
+    def forget(self, var: Var) -> None:
+        """``var`` is known no longer."""
+        del self.values[var]
+        self.names = self._number()
+
+    def _number(self) -> int:
+        return self._sets.setdefault(frozenset(self.values), len(self._sets))
+
+    def occur_in(self, expr: Expr) -> bool:
+        """Whether a known variable stands in ``expr``."""
+        return not leaves(expr).isdisjoint(self.values)
+
+    def fold(self, expr: Expr) -> Expr:
+        """``expr`` with known variables replaced, and what becomes constant computed: one object for equal values."""
+        found = leaves(expr)
+        relevant = tuple([value for var, value in self.values.items() if var in found])
+        if not relevant:
+            return expr
+        key = (expr, relevant, self.names)
+        folded = self._folded.get(key)
+        if folded is None:
+            folded = self._folded[key] = _Folder(self).compute(expr)
+        return folded
+
+    def fold_index(self, expr: Expr) -> Expr:
+        """:meth:`fold` for integers, conditions and conversions that read no memory; other expressions as they are."""
+        dtype = expr.dtype
+        if not (dtype.is_integer or dtype.is_bool or type(expr) is Cast) or not self.occur_in(expr):
+            return expr
+        return expr if any(isinstance(leaf, Buffer) for leaf in leaves(expr)) else self.fold(expr)
+
+    def linear(self, expr: Expr) -> Linear | None:
+        """An int64 as a sum that holds for all values of the known variables; None if there is no such sum."""
+        key = (expr, self.names)
+        if key not in self._linear:
+            self._linear[key] = self._split(expr)
+        return self._linear[key]
+
+    def _split(self, expr: Expr) -> Linear | None:
+        if isinstance(expr, IntImm):
+            return Linear(None, expr.value, {})
+        if isinstance(expr, Var) and expr in self.values:
+            return Linear(None, 0, {expr: 1})
+        if isinstance(expr, BinaryOp) and expr.op in ("add", "sub", "mul"):
+            a, b = self.linear(expr.a), self.linear(expr.b)
+            if a is None or b is None:
+                return None
+            if expr.op != "mul":
+                return _sum(a, b, 1 if expr.op == "add" else -1)
+            if b.variable is None and not b.terms:
+                return _multiple(a, b.fixed)
+            if a.variable is None and not a.terms:
+                return _multiple(b, a.fixed)
+        return None if self.occur_in(expr) else Linear(expr, 0, {})
+
+
+def _sum(a: Linear, b: Linear, sign: int) -> Linear:
+    terms = dict(a.terms)
+    for var, factor in b.terms.items():
+        terms[var] = terms.get(var, 0) + sign * factor
+    variable = a.variable
+    if b.variable is not None:
+        start = IntImm(0) if variable is None else variable
+        variable = binary("add" if sign > 0 else "sub", start, b.variable)
+    return Linear(variable, a.fixed + sign * b.fixed, terms)
+
+
+def _multiple(a: Linear, factor: int) -> Linear:
+    variable = None if a.variable is None or not factor else binary("mul", a.variable, IntImm(factor))
+    return Linear(variable, a.fixed * factor, {var: each * factor for var, each in a.terms.items()})
+
+
+class _Folder(Mutator):
+    """Replaces the known variables of one expression; what it shares with others is folded once for all of them."""
+
+    def __init__(self, known: KnownIntegers) -> None:
+        self.known = known
+
+    def mutate(self, node: Any) -> Any:
+        return self.known.fold(node)
+
+    def compute(self, expr: Expr) -> Expr:
+        """``expr``, in which known variables stand, without them."""
+        if isinstance(expr, Var):
+            return const(self.known.values[expr], expr.dtype)
+        return _computed(expr.rebuild(self))
+
+
+def _computed(expr: Expr) -> Expr:
+    """What ``expr`` over folded operands folds to."""
+    if isinstance(expr, BinaryOp) and expr.dtype.lanes == 1:
+        if expr.op in ("and", "or"):
+            decides = is_false if expr.op == "and" else is_true
+            for one, other in ((expr.a, expr.b), (expr.b, expr.a)):
+                if isinstance(one, IntImm):
+                    return one if decides(one) else other
+        return binary(expr.op, expr.a, expr.b)
+    fold = FOLDS.get(type(expr))
+    made = expr if fold is None else fold(expr)
+    if made is not expr and isinstance(made, Broadcast):
+        return Broadcast(_computed(made.value), made.lanes)
+    return made
