@@ -37,8 +37,7 @@ class Analyzer(RewritingAlgebra):
         for table in (facts.ranges, facts.intervals, facts.values):
             table.pop(var, None)
         mentioned = self.intern.knows(var) and facts.mention(var)
-        bound = [witness.bound(var, low, high, kept=mentioned) for witness in facts.witnesses]
-        facts.witnesses = tuple([witness for witness in bound if witness is not None])
+        facts.say(lambda witness: witness.bound(var, low, high, kept=mentioned))
         if var.dtype is INT64:
             lower_form = self.linear(low)
             upper_form = None if high is None else self.linear(high)
@@ -58,7 +57,7 @@ class Analyzer(RewritingAlgebra):
     def bind_nonnegative(self, var: Var) -> None:
         """Say that ``var >= 0``, as every dimension of a tensor is."""
         self.facts.intervals[var] = self.facts.intervals.get(var, EVERYTHING).intersect(NONNEGATIVE)
-        self.facts.witnesses = tuple([witness for witness in self.facts.witnesses if (witness.value(var) or 0) >= 0])
+        self.facts.say(lambda witness: witness if (witness.value(var) or 0) >= 0 else None)
         if self.intern.knows(var):
             self.forget()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 from tilewright.tensorir.arith.cache import ScopedCache
 from tilewright.tensorir.arith.interval import Interval
@@ -28,8 +29,11 @@ class Facts:
     remainders: dict[Expr, tuple[int, int]] = dataclasses.field(default_factory=dict)
     #: Conditions (interned) that are known.
     truths: dict[Expr, bool] = dataclasses.field(default_factory=dict)
-    #: Values of the variables under which all of that holds.
-    witnesses: tuple[Witness, ...] = dataclasses.field(default_factory=witnesses)
+    #: Of values for the variables under which all of that holds: those that :meth:`witnesses` has found, what was said
+    #: since then, and the facts that these ones were copied from.
+    _witnesses: tuple[Witness, ...] | None = None
+    _said: list[Callable[[Witness], Witness | None]] = dataclasses.field(default_factory=list)
+    _outer: Facts | None = None
 
     def mention(self, var: Expr) -> bool:
         """Whether anything that is known of other terms depends on ``var``."""
@@ -47,8 +51,25 @@ class Facts:
             self.nonnegative,
             dict(self.remainders),
             dict(self.truths),
-            self.witnesses,
+            _outer=self,
         )
+
+    def say(self, survivor: Callable[[Witness], Witness | None]) -> None:
+        """Let ``survivor`` make of each witness, before it is asked next, one that agrees with what is known now (None:
+        it does not)."""
+        self._said.append(survivor)
+
+    def witnesses(self) -> tuple[Witness, ...]:
+        """Values of the variables under which all holds that is known. They are found when somebody asks: most scopes
+        are left before."""
+        found = self._witnesses
+        if found is None:
+            found = witnesses() if self._outer is None else self._outer.witnesses()
+        for survivor in self._said:
+            found = tuple([new for witness in found if (new := survivor(witness)) is not None])
+        self._said.clear()
+        self._witnesses = found
+        return found
 
 
 class Derived:

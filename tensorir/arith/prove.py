@@ -46,7 +46,7 @@ class ProvingAlgebra(IndexAlgebra):
 
     def _is_refuted(self, form: Linear) -> bool:
         """Whether ``form`` is negative for values of the variables that agree with all that is known."""
-        for witness in self.facts.witnesses:
+        for witness in self.facts.witnesses():
             total = form.const
             for term, coefficient in form.terms.items():
                 value = witness.value(term)

@@ -54,7 +54,7 @@ class RewritingAlgebra(ComparingAlgebra):
         known = self.canonical(condition)
         if isinstance(known, IntImm) or known.dtype is not BOOL or reads_memory(known):
             return
-        self.facts.witnesses = tuple([witness for witness in self.facts.witnesses if witness.agrees(known)])
+        self.facts.say(lambda witness: witness if witness.agrees(known) else None)
         if isinstance(known, BinaryOp) and known.op == "and":
             self.assume(known.a)
             self.assume(known.b)

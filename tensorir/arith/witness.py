@@ -19,6 +19,9 @@ _SIZES = (1, 2, 5, 37, 1001, 14, 64, 211)
 #: always from the beginning (0), the others in turns.
 _ENDS = ((1,), (0,), (1,), (0,), (1,), (0, 1), (1, 0), (0, 0, 1))
 
+#: A witness does not take over the values of more expressions than this.
+_MOST_KNOWN = 100
+
 _OPERATIONS: dict[str, Callable[[int, int], int]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
@@ -51,14 +54,16 @@ class Witness:
 
     __slots__ = ("_known", "_number", "_values")
 
-    def __init__(self, number: int, values: dict[Expr, int] | None = None) -> None:
+    def __init__(self, number: int, values: dict[Expr, int], known: dict[Expr, int | None]) -> None:
         self._number = number
-        self._values = {} if values is None else values
+        self._values = values
         #: Of the expressions met, None for those that cannot be evaluated.
-        self._known: dict[Expr, int | None] = {}
+        self._known = known
 
     def value(self, expr: Expr) -> int | None:
         """The value of an integer or boolean expression; None if it depends on more than variables."""
+        if type(expr) is IntImm:
+            return expr.value
         try:
             return self._known[expr]
         except KeyError:
@@ -66,23 +71,22 @@ class Witness:
             return found
 
     def _evaluate(self, expr: Expr) -> int | None:
-        if isinstance(expr, IntImm):
-            return expr.value
+        if isinstance(expr, (BinaryOp, Compare)):
+            a = self.value(expr.a)
+            b = None if a is None else self.value(expr.b)
+            if a is None or b is None:
+                return None
+            operation = _OPERATIONS.get(expr.op)
+            if operation is not None:
+                return operation(a, b)
+            division = _DIVISIONS.get(expr.op)
+            return None if division is None or b == 0 else division(a, b)
         if isinstance(expr, Var):
             found = self._values.get(expr)
             if found is None:
                 lanes = LANES.get(expr)
                 found = _SIZES[self._number] if lanes is None else lanes - 1 if _ENDS[self._number][0] else 0
             return found
-        if isinstance(expr, (BinaryOp, Compare)):
-            a, b = self.value(expr.a), self.value(expr.b)
-            if a is None or b is None:
-                return None
-            division = _DIVISIONS.get(expr.op)
-            if division is not None:
-                return None if b == 0 else division(a, b)
-            operation = _OPERATIONS.get(expr.op)
-            return None if operation is None else operation(a, b)
         if isinstance(expr, Select):
             condition = self.value(expr.condition)
             if condition is None:
@@ -106,7 +110,9 @@ class Witness:
             return self if inside else None
         ends = _ENDS[self._number]
         chosen = last if ends[len(self._values) % len(ends)] else first
-        return Witness(self._number, {**self._values, var: chosen})
+        # What has been met before does not depend on ``var``, if that has not.
+        known = {} if var in self._known or len(self._known) > _MOST_KNOWN else dict(self._known)
+        return Witness(self._number, {**self._values, var: chosen}, known)
 
     def agrees(self, condition: Expr) -> bool:
         """Whether ``condition`` holds for it."""
@@ -115,4 +121,4 @@ class Witness:
 
 def witnesses() -> tuple[Witness, ...]:
     """Those of an analyzer that knows nothing."""
-    return tuple(Witness(number) for number in range(len(_SIZES)))
+    return tuple(Witness(number, {}, {}) for number in range(len(_SIZES)))
