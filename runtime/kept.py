@@ -97,6 +97,17 @@ def key_of(mod: IRModule, target: Target, context: PassContext) -> str | None:
     operators = {type(call.op) for call in calls if isinstance(call.op, Operator)}
     if not all(operator.__module__.startswith("tilewright.") for operator in operators):
         return None
+    state = hashlib.sha256(version.encode())
+    # Remarks name what the nodes of an imported model are called, which the text of the graph leaves out.
+    for part in (settings_text(target, context), to_text(mod), repr([call.span for call in calls])):
+        text = part.encode("utf-8", "surrogatepass")
+        state.update(b"%d:" % len(text))
+        state.update(text)
+    return state.hexdigest()
+
+
+def settings_text(target: Target, context: PassContext) -> str:
+    """What passes may ask for besides the module that they run on."""
     settings = (
         context.opt_level,
         sorted(context.required_pass),
@@ -104,13 +115,7 @@ def key_of(mod: IRModule, target: Target, context: PassContext) -> str | None:
         sorted((key, repr(value)) for key, value in context.config.items()),
         target_facts(target),
     )
-    state = hashlib.sha256(version.encode())
-    # Remarks name what the nodes of an imported model are called, which the text of the graph leaves out.
-    for part in (repr(settings), to_text(mod), repr([call.span for call in calls])):
-        text = part.encode("utf-8", "surrogatepass")
-        state.update(b"%d:" % len(text))
-        state.update(text)
-    return state.hexdigest()
+    return repr(settings)
 
 
 def target_facts(target: Target) -> dict[str, Any]:
