@@ -61,19 +61,12 @@ class Encoded:
 
     def digest(self) -> str:
         """64 hexadecimal digits that functions share which are equal up to names, and no others."""
-        return _digest(self.records)
-
-    def names_digest(self) -> str:
-        """The same for what the records leave out, but for the name of the function."""
-        return _digest("\0".join(self.names[:-1]))
+        text = self.records.encode("utf-8", "surrogatepass")
+        return hashlib.blake2b(text, digest_size=32).hexdigest()
 
     def decode(self) -> PrimFunc:
         """The function: its text is that of the one that was encoded."""
         return _decode(self)
-
-
-def _digest(text: str) -> str:
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=32).hexdigest()
 
 
 def encode(func: PrimFunc, merged: bool = True) -> Encoded:
