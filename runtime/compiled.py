@@ -41,6 +41,7 @@ from tilewright.runtime.disk_cache import DiskCache
 from tilewright.runtime.image import Image, KernelUse
 from tilewright.runtime.kernel_supply import KernelSupply
 from tilewright.runtime.made_kernels import KernelKeys
+from tilewright.runtime.progress import Progress, progress
 from tilewright.runtime.signature import Argument, Signature
 from tilewright.runtime.steps import Claim, PlacedStep, Runner, Step, Steps, Wiring
 from tilewright.tensorir.errors import CodegenError, TypeInferenceError
@@ -292,6 +293,7 @@ def compile_function(mod: IRModule, target: Target, after: Mapping[str, Sequenti
     assert isinstance(function, Function)
     if found is not None:
         context.repeat(found.remarks)
+        progress().found()
         settings = Settings.of(context)
         return Compiled.from_image(found.image, target, result_of(function), claims, lambda: mod, settings), function
     with context.collecting_remarks() as remarks:
@@ -314,11 +316,20 @@ def lower(
     modules: dict[str, IRModule] = {}
     # A target of its own: as a context, one object must not be entered by two threads.
     with session(), Target(target), Ahead(target) as ahead:
-        supply = _supply(context, target, after, cache, ahead if loaded is None else None)
+        shown = progress()
+        supply = _supply(context, target, after, cache, ahead if loaded is None else None, shown)
         source = mod
+
+        def compile_some(functions: Sequence[PrimFunc]) -> None:
+            ahead.add(functions)
+            shown.done(len(functions))
+
         for stage, pipeline in STAGES.items():
             kernels = pipeline is kernel_pipeline and (loaded is None or supply is not None)
-            made = kernel_pipeline(target, ahead.add, supply) if kernels else pipeline(target)
+            made = kernel_pipeline(target, compile_some, supply) if kernels else pipeline(target)
+            shown.stage(stage)
+            if pipeline is kernel_pipeline:
+                shown.kernels(len(_prim_funcs(mod)))
             mod = made(mod, context)
             mod = after[stage](mod, context) if stage in after else mod
             modules[stage] = mod
@@ -327,6 +338,7 @@ def lower(
         function = source["main"]
         assert isinstance(function, Function)
         last = modules.pop("lowered")
+        shown.stage("code")
         code = compile_functions(_prim_funcs(last), target, ahead) if loaded is None else loaded.of(_prim_funcs(last))
         if supply is not None and loaded is None:
             supply.keep(ahead.kernels())
@@ -340,6 +352,7 @@ def _supply(
     after: Mapping[str, Sequential],
     cache: DiskCache | None,
     ahead: Ahead | None,
+    shown: Progress,
 ) -> KernelSupply | None:
     """Where kernels come from; None: from the passes, which somebody watches or adds to."""
     if after or target.kind != "llvm" or is_watched(context):
@@ -348,7 +361,7 @@ def _supply(
     keys = KernelKeys(version or "", kept.settings_text(target, context))
     memory = kernel_memory() if cache is not None and version is not None else None
     disk = cache if version is not None else None
-    return KernelSupply(target, keys, memory, disk, ahead, Settings.of(context).context)
+    return KernelSupply(target, keys, memory, disk, ahead, Settings.of(context).context, shown)
 
 
 def _as_it_is(mod: IRModule) -> IRModule:

@@ -33,6 +33,7 @@ from tilewright.runtime.made_kernels import (
     made_of,
     repeated,
 )
+from tilewright.runtime.progress import Progress
 from tilewright.tensorir.encoding import Encoded, encode
 from tilewright.tensorir.errors import EncodingError
 from tilewright.tensorir.stmt import PrimFunc
@@ -74,6 +75,7 @@ class KernelSupply:
         disk: where kernels are kept; None: nowhere.
         ahead: what compiles kernels meanwhile; None: code is there already.
         context: makes a new context with the settings of the build.
+        progress: is told of kernels that are through.
     """
 
     def __init__(
@@ -84,9 +86,10 @@ class KernelSupply:
         disk: DiskCache | None,
         ahead: Ahead | None,
         context: Callable[[], PassContext],
+        progress: Progress,
     ) -> None:
         self._target, self._keys, self._memory, self._disk = target, keys, memory, disk
-        self._ahead, self._context = ahead, context
+        self._ahead, self._context, self._progress = ahead, context, progress
         self._fresh: dict[str, Fresh] = {}
         #: What the outlines that this build has made stand for.
         self._stand_for: dict[PrimFunc, Callable[[], PrimFunc]] = {}
@@ -152,6 +155,7 @@ class KernelSupply:
         if self._ahead is not None:
             self._ahead.give(stub, Kernel(stub, made.symbol, known.module))
         self._stand_for[stub] = functools.partial(self._lowered, wanted, made)
+        self._progress.done(found=True)
         return stub
 
     def _again(self, wanted: Wanted, fresh: Fresh, ctx: PassContext) -> PrimFunc:
@@ -161,6 +165,7 @@ class KernelSupply:
         if self._ahead is not None:
             self._ahead.give(stub, fresh.lowered)
         self._stand_for[stub] = functools.partial(self._lowered, wanted, None)
+        self._progress.done()
         return stub
 
     def _make(self, wanted: Wanted, run: RunPart, ctx: PassContext) -> PrimFunc:
@@ -174,6 +179,7 @@ class KernelSupply:
         through = {key: made for key, made in run(mod, ctx).functions.items() if isinstance(made, PrimFunc)}
         if self._ahead is not None:
             self._ahead.add(list(through.values()))
+        self._progress.done(len(through))
         return through
 
     def keep(self, kernels: Mapping[PrimFunc, Kernel]) -> None:

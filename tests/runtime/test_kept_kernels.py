@@ -145,7 +145,10 @@ np.save({str(tmp_path / "result.npy")!r}, tests.build(tests.network())(tests.VAL
 
 
 KERNEL = """
-primfunc @{name}({a}: Buffer[(256,), float32], {b}: Buffer[(256,), float32]) attrs {{"num_inputs": 1, "num_outputs": 1}} {{
+primfunc @{name}(
+  {a}: Buffer[(256,), float32],
+  {b}: Buffer[(256,), float32],
+) attrs {{"num_inputs": 1, "num_outputs": 1}} {{
   for {i} in range(256) {{
     {b}[{i}] = exp({a}[{i}]) + {addend}
   }}
