@@ -15,6 +15,7 @@ import dataclasses
 import functools
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -397,9 +398,14 @@ def kernel_memory() -> KernelMemory:
 
 
 class Ahead:
-    """Compiles kernels in a thread of its own while passes make the next ones. As a context it waits for the thread."""
+    """Compiles kernels in a thread of its own while passes make the next ones. As a context it waits for the thread.
+
+    Attributes:
+        seconds: how long the thread has worked.
+    """
 
     def __init__(self, target: Target) -> None:
+        self.seconds = 0.0
         self._target = target
         self._named: dict[PrimFunc, Named] = {}
         self._given: dict[PrimFunc, Kernel | PrimFunc] = {}
@@ -419,8 +425,11 @@ class Ahead:
         self._given[function] = kernel
 
     def _compile(self, named: Sequence[Named]) -> dict[str, Kernel]:
+        begin = time.thread_time()
         with _lock:
-            return _kernels.kernels(named, self._target)
+            made = _kernels.kernels(named, self._target)
+        self.seconds += time.thread_time() - begin
+        return made
 
     def named(self, function: PrimFunc) -> Named:
         """``function`` with its key."""

@@ -18,6 +18,7 @@ from tilewright.graphir.op import Operator
 from tilewright.graphir.printer import Constants, summary, to_text
 from tilewright.graphir.types import FuncType, TensorType, TupleType, Type
 from tilewright.graphir.visitor import call_nodes
+from tilewright.passes.build_config import BUILD
 from tilewright.passes.context import PassContext
 from tilewright.passes.environment import is_watched, session
 from tilewright.passes.graph import InferType
@@ -44,6 +45,7 @@ from tilewright.runtime.made_kernels import KernelKeys
 from tilewright.runtime.progress import Progress, progress
 from tilewright.runtime.signature import Argument, Signature
 from tilewright.runtime.steps import Claim, PlacedStep, Runner, Step, Steps, Wiring
+from tilewright.tensorir.cores import available_cores
 from tilewright.tensorir.errors import CodegenError, TypeInferenceError
 from tilewright.tensorir.expr import Var as SizeVar
 from tilewright.tensorir.stmt import PrimFunc
@@ -65,7 +67,8 @@ class Settings:
     @classmethod
     def of(cls, context: PassContext) -> Settings:
         """Those of ``context``."""
-        return cls(context.opt_level, context.required_pass, context.disabled_pass, dict(context.config))
+        config = {key: value for key, value in context.config.items() if key != BUILD}
+        return cls(context.opt_level, context.required_pass, context.disabled_pass, config)
 
     def context(self, instruments: Sequence[PassInstrument] = ()) -> PassContext:
         """A new context with these settings."""
@@ -361,7 +364,10 @@ def _supply(
     keys = KernelKeys(version or "", kept.settings_text(target, context))
     memory = kernel_memory() if cache is not None and version is not None else None
     disk = cache if version is not None else None
-    return KernelSupply(target, keys, memory, disk, ahead, Settings.of(context).context, shown)
+    workers = context.get_config(BUILD).workers
+    if workers is None:
+        workers = min(target.num_threads, available_cores())
+    return KernelSupply(target, keys, memory, disk, ahead, Settings.of(context).context, shown, workers)
 
 
 def _as_it_is(mod: IRModule) -> IRModule:

@@ -35,6 +35,7 @@ from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import Operator
 from tilewright.graphir.printer import to_text
 from tilewright.graphir.visitor import post_order
+from tilewright.passes.build_config import BUILD
 from tilewright.passes.context import PassContext
 from tilewright.passes.diagnostics import Remark
 from tilewright.passes.environment import is_watched
@@ -112,7 +113,7 @@ def settings_text(target: Target, context: PassContext) -> str:
         context.opt_level,
         sorted(context.required_pass),
         sorted(context.disabled_pass),
-        sorted((key, repr(value)) for key, value in context.config.items()),
+        sorted((key, repr(value)) for key, value in context.config.items() if key != BUILD),
         target_facts(target),
     )
     return repr(settings)

@@ -37,6 +37,7 @@ class Progress:
 
     def __init__(self) -> None:
         self._begin = self._stage_begin = self._logged = time.perf_counter()
+        self._lock = threading.Lock()  # threads that wait for other processes tell it too
         self._stage = ""
         self._kernels = self._done = self._found = self._models = 0
 
@@ -51,8 +52,9 @@ class Progress:
 
     def done(self, count: int = 1, found: bool = False) -> None:
         """So many of them are made, or were ``found`` in the cache."""
-        self._done += count
-        self._found += count if found else 0
+        with self._lock:
+            self._done += count
+            self._found += count if found else 0
         now = time.perf_counter()
         if now - self._logged > _LOG_SECONDS and self._done < self._kernels:
             self._logged = now
