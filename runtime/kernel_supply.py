@@ -106,7 +106,8 @@ class KernelSupply:
     ) -> None:
         self._target, self._keys, self._memory, self._disk = target, keys, memory, disk
         self._ahead, self._context, self._progress = ahead, context, progress
-        self._cores, self._executor = (workers, None) if isinstance(workers, int) else (1, workers)
+        self._cores = workers if isinstance(workers, int) else 1
+        self._executor = None if isinstance(workers, int) else workers
         self._fresh: dict[str, Fresh] = {}
         #: Those that were found, or that other processes have made.
         self._ready: dict[str, KnownKernel] = {}
@@ -234,7 +235,7 @@ class KernelSupply:
         """The outline of a kernel that is known."""
         made = known.made
         ctx.repeat(repeated(made.remarks, made.names, wanted.names))
-        stub = made_of(wanted.function, made.outline.decode(), wanted.key)
+        stub = made_of(wanted.function, made.outline, wanted.key)
         if self._ahead is not None:
             self._ahead.give(stub, Kernel(stub, made.symbol, known.module))
         self._stand_for[stub] = functools.partial(self._lowered, wanted, made)
@@ -243,7 +244,7 @@ class KernelSupply:
     def _again(self, wanted: Wanted, fresh: Fresh, ctx: PassContext) -> PrimFunc:
         """The outline of a kernel that is equal to one which this build has made."""
         ctx.repeat(repeated(fresh.remarks, fresh.wanted.names, wanted.names))
-        stub = made_of(wanted.function, outline(fresh.lowered), wanted.key)
+        stub = made_of(wanted.function, encode(outline(fresh.lowered)), wanted.key)
         if self._ahead is not None:
             self._ahead.give(stub, fresh.lowered)
         self._stand_for[stub] = functools.partial(self._lowered, wanted, None)

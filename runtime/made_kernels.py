@@ -71,7 +71,7 @@ class MadeKernel:
     def lowered_for(self, kernel: PrimFunc, names: Sequence[str]) -> PrimFunc | None:
         """What the passes make of ``kernel``; None if it has other names than the one that was kept, from which the
         passes derive theirs."""
-        return made_of(kernel, self.lowered.decode()) if list(names[:-1]) == list(self.names[:-1]) else None
+        return made_of(kernel, self.lowered) if list(names[:-1]) == list(self.names[:-1]) else None
 
     def encode(self) -> tuple[Any, list[np.ndarray[Any, Any]]]:
         """It as plain data and arrays of bytes."""
@@ -105,12 +105,14 @@ class MadeKernel:
             raise EncodingError(f"expected a kernel, found something else: {type(error).__name__}: {error}") from error
 
 
-def made_of(kernel: PrimFunc, made: PrimFunc, key: str | None = None) -> PrimFunc:
-    """``made``, which was made of a function that is equal to ``kernel``, under its name and with its origin.
+def made_of(kernel: PrimFunc, encoded: Encoded, key: str | None = None) -> PrimFunc:
+    """What was made of a function that is equal to ``kernel``, under its name and with its origin and variables, which
+    may be a model's dimensions.
 
     Args:
-        key: of the kernel, where ``made`` is an outline.
+        key: of the kernel, where an outline was made.
     """
+    made = encoded.decode(kernel.variables)
     origins = {name: value for name, value in kernel.attrs.items() if name in ORIGIN_ATTRS}
     attrs = {name: value for name, value in made.attrs.items() if name in origins or name not in ORIGIN_ATTRS}
     attrs |= origins

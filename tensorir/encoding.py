@@ -20,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,8 @@ _CLASSES: tuple[Any, ...] = (
     *(stmt.For, stmt.BufferStore, stmt.SeqStmt, stmt.IfThenElse, stmt.Allocate, stmt.LetStmt, stmt.Evaluate),
     *(stmt.Range, stmt.BufferRegion, stmt.IterVar, stmt.Block, PrimFunc),
 )
+
+_VAR = _CLASSES.index(expr.Var)
 
 #: Those that a name is given to, which is for people.
 _NAMED = (expr.Var, expr.Buffer, PrimFunc)
@@ -64,9 +66,16 @@ class Encoded:
         text = self.records.encode("utf-8", "surrogatepass")
         return hashlib.blake2b(text, digest_size=32).hexdigest()
 
-    def decode(self) -> PrimFunc:
-        """The function: its text is that of the one that was encoded."""
-        return _decode(self)
+    def decode(self, variables: Sequence[expr.Var] | None = None) -> PrimFunc:
+        """The function: its text is that of the one that was encoded.
+
+        Args:
+            variables: its integer parameters, in order; by default new ones.
+
+        Raises:
+            EncodingError: it has other ones.
+        """
+        return _decode(self, variables)
 
 
 def encode(func: PrimFunc, merged: bool = True) -> Encoded:
@@ -111,11 +120,20 @@ def encode(func: PrimFunc, merged: bool = True) -> Encoded:
     return Encoded(text, tuple(names), _plain_text([list(func.attrs), origins], numbers))
 
 
-def _decode(encoded: Encoded) -> PrimFunc:
+def _decode(encoded: Encoded, variables: Sequence[expr.Var] | None) -> PrimFunc:
     made: list[Any] = []
     names = iter(encoded.names)
-    for record in json.loads(encoded.records):
-        made.append(_READ[record[0]](record, made, names))
+    records = json.loads(encoded.records)
+    given: dict[int, expr.Var] = {}
+    if variables is not None:
+        numbers = [number for number in records[-1][1] if records[number][0] == _VAR]
+        expected = [records[number][1] for number in numbers]
+        if expected != [var.dtype for var in variables]:
+            raise EncodingError(f"expected variables of types {expected}, found {list(variables)}")
+        given = dict(zip(numbers, variables, strict=True))
+    for number, record in enumerate(records):
+        read = _READ[record[0]](record, made, names)
+        made.append(given.get(number, read))
     func = made[-1]
     assert isinstance(func, PrimFunc)
     order, origins = _untagged(json.loads(encoded.origins), made)

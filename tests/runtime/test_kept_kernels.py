@@ -144,6 +144,24 @@ np.save({str(tmp_path / "result.npy")!r}, tests.build(tests.network())(tests.VAL
     np.testing.assert_array_equal(np.load(tmp_path / "result.npy"), expected)
 
 
+def test_dimensions_that_no_argument_tells_are_the_models(ran: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def sizes(rows: str, columns: str) -> gi.IRModule:
+        x = gi.var("x", shape=(rows, columns))
+        return tw.IRModule.from_expr(gi.Function([x], gi.exp(x) + gi.const(np.float32(1.0))))
+
+    build(sizes("n", "m"))
+    assert ran
+    ran.clear()
+    values = np.ones((3, 5), "f4")
+    for where in ("memory", "disk"):
+        if where == "disk":
+            forget(monkeypatch)
+        model = build(sizes("height", "width"))
+        np.testing.assert_allclose(model(values), np.exp(values) + 1, rtol=1e-6)
+        assert "height" in model.ir("lowered")
+    assert ran == []
+
+
 KERNEL = """
 primfunc @{name}(
   {a}: Buffer[(256,), float32],

@@ -27,7 +27,7 @@ VALUES = np.random.default_rng(3).standard_normal((5, 12)).astype("f4")
 
 def network(count: int = 4) -> gi.IRModule:
     """Some kernels, with loops that are too short for threads, which a pass remarks."""
-    value = x = gi.var("x", shape=(5, 12))
+    value = x = gi.var("x", shape=("rows", "columns"))
     for number in range(count):
         value = gi.nn.softmax(gi.exp(value) * float(number + 1), axis=number % 2)
     return tw.IRModule.from_expr(gi.Function([x], value))

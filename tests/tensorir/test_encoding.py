@@ -101,6 +101,17 @@ def test_what_is_no_plain_data_is_refused() -> None:
             encode(PrimFunc("f", func.params, func.body, {"note": value}))
 
 
+def test_integer_parameters_may_be_given() -> None:
+    func = program()
+    assert encode(func).decode(func.variables).variables == func.variables
+    others = [Var("a"), Var("b")]
+    found = encode(func).decode(others)
+    assert list(found.variables) == others and structural_equal(found, func)
+    for wrong in ([Var("a")], [Var("a"), Var("b", "int32")]):
+        with pytest.raises(EncodingError, match="expected variables"):
+            encode(func).decode(wrong)
+
+
 def test_annotations_may_hold_expressions() -> None:
     n = Var("n")
     func = PrimFunc("f", (n,), For(Var("i"), 0, n, "parallel", Evaluate(IntImm(1)), {"parallel_if": n > 4}))
