@@ -25,6 +25,8 @@ _FIRST_GUESS = 0.6
 _WORTH = 0.8
 
 _start_seconds = _FIRST_GUESS
+#: Whether a process could not be started: another one could not either.
+_refused = False
 
 
 class WorkerError(Exception):
@@ -43,12 +45,16 @@ class _Process:
         Raises:
             WorkerError: nothing.
         """
+        global _refused
         fresh = self.running is None
+        if fresh and _refused:
+            raise WorkerError("no process starts here")
         try:
             answer = self._exchange(request)
         except (OSError, WorkerError) as error:
             self.end()
             if fresh:
+                _refused = True
                 raise WorkerError(f"no process makes kernels: {error}") from error
             answer = self._exchange(request)  # it was idle for long, and has ended
         if not answer:
@@ -163,6 +169,8 @@ if hasattr(os, "register_at_fork"):
 
 def can_start() -> bool:
     """Whether there is an interpreter to start: in a program that embeds Python, or is frozen, there may be none."""
+    if _refused:
+        return False
     name = Path(sys.executable or "").name.lower()
     return ("python" in name or "pypy" in name) and not getattr(sys, "frozen", False)
 

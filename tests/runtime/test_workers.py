@@ -112,6 +112,53 @@ primfunc @k(a: Buffer[(64,), float32], b: Buffer[(64,), float32]) attrs {"num_in
     assert process.wait(10) is not None
 
 
+def test_a_process_that_nobody_asks_ends() -> None:
+    program = "from tilewright.runtime import worker; worker._IDLE_SECONDS = 0.2; worker.serve()"
+    process = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    with process:
+        assert process.wait(60) == 0
+
+
+def test_where_no_process_starts_kernels_are_made_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    expected, said = build(1)
+    monkeypatch.setattr(worker_pool, "_pool", WorkerPool())
+    monkeypatch.setattr(worker_pool, "_refused", False)
+    monkeypatch.setattr(Outlook, "processes", lambda self, size, code_seconds: 1)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    found, repeated = build(2)
+    assert repeated == said and worker_pool._pool.processes() == []
+    np.testing.assert_array_equal(found(VALUES), expected(VALUES))
+    assert not worker_pool.can_start()
+
+
+def test_a_program_that_is_no_python_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert worker_pool.can_start()
+    for executable in ("", "/opt/editor/editor"):
+        monkeypatch.setattr(sys, "executable", executable)
+        assert not worker_pool.can_start()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_process_has_a_pool_of_its_own() -> None:
+    program = """
+import os, warnings
+warnings.simplefilter("ignore")
+from tilewright.runtime import worker_pool
+from tilewright.runtime.worker_pool import WorkerError, pool
+try:
+    pool(1).submit(b"no request").result(60)
+except WorkerError:
+    pass
+(process,) = pool(1).processes()
+child = os.fork()
+if child == 0:
+    os._exit(len(worker_pool._pool.processes()))
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+assert process.poll() is None
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
 SCRIPT = """
 import sys
 sys.path.insert(0, {folder!r})
