@@ -174,7 +174,8 @@ class KernelSupply:
         size = sum(each.size for each in wanted)
         try:
             if self._executor is not None:
-                answers = self._submitted(wanted, functools.partial(self._executor.submit, answer_to))
+                executor = self._executor
+                answers = self._submitted(wanted, lambda request: executor.submit(answer_to, request))
             for number, each in enumerate(wanted):
                 size -= each.size
                 if each.key in answers and not answers[each.key].cancel():

@@ -23,6 +23,9 @@ from tilewright.runtime.worker import read_message, write_message
 _FIRST_GUESS = 0.6
 #: Processes are started where a build is to take at most this part of the time that it would take without.
 _WORTH = 0.8
+#: Nothing is foretold before kernels have taken this part of the time in which a process starts: sums of products take
+#: ten times as long as other kernels of as much text, and may come first.
+_LEARNING = 0.5
 
 _start_seconds = _FIRST_GUESS
 #: Whether a process could not be started: another one could not either.
@@ -198,7 +201,7 @@ class Outlook:
         Args:
             code_seconds: how long code for the kernels so far took in another thread.
         """
-        if self._cores < 2 or not self._seconds:
+        if self._cores < 2 or self._seconds < _start_seconds * _LEARNING:
             return 0
         alone = size * self._seconds / self._size  # code is generated in another thread meanwhile
         work = alone * (1 + code_seconds / self._seconds)

@@ -284,6 +284,8 @@ def test_processes_start_where_they_pay(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(worker_pool, "_pool", WorkerPool())
     outlook = Outlook(cores=4)
     assert outlook.processes(10**9, 0.0) == 0  # nothing is known yet
+    outlook.made(size=200, seconds=0.2)
+    assert outlook.processes(10**9, 0.0) == 0  # nor enough
     outlook.made(size=100, seconds=0.1)
     assert outlook.processes(size=300, code_seconds=0.0) == 0
     assert outlook.processes(size=1500, code_seconds=0.0) == 3
