@@ -205,6 +205,15 @@ def test_kernels_with_other_names_are_found_and_show_their_own(ran: list[str], m
     np.testing.assert_array_equal(model(values), expected(values))
 
 
+def test_models_of_kept_kernels_that_look_alike_are_told_apart(ran: list[str]) -> None:
+    values = np.linspace(-1, 1, 256, dtype="f4")
+    for _ in range(2):  # the second time all kernels are outlines, which are equal but for what they stand for
+        for addend in (2.0, 3.0):
+            found = build(two_kernels(addend=addend))(values)
+            np.testing.assert_allclose(found, np.exp(np.exp(values) + 1) + addend, rtol=1e-5)
+    assert ran == ["f", "g", "g"]
+
+
 @pytest.mark.parametrize("cache", ["on", "off"])
 def test_equal_kernels_of_a_module_go_through_the_passes_once(
     ran: list[str], cache: str, monkeypatch: pytest.MonkeyPatch
