@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from tilewright.tensorir.expr import Call, Expr, IntImm, Var, as_expr, cast
 from tilewright.tensorir.functor import free_vars, substitute
-from tilewright.tensorir.stmt import Allocate, Evaluate, For, IfThenElse, LetStmt, PrimFunc, SeqStmt, Stmt
+from tilewright.tensorir.stmt import Allocate, Evaluate, For, IfThenElse, LetStmt, PrimFunc, SeqStmt, Stmt, sequence
 
 
 def several_forks(func: PrimFunc, functions: Mapping[str, PrimFunc], least: int = 2) -> Expr:
@@ -26,6 +27,23 @@ def several_forks(func: PrimFunc, functions: Mapping[str, PrimFunc], least: int 
 
 #: The conditions on which parallel loops fork, and whether each stands in another loop.
 _Forks = list[tuple[Expr, bool]]
+
+
+def outline(func: PrimFunc) -> PrimFunc:
+    """``func``, which calls no others, with a body that does nothing: what a model's ``main`` that calls it depends on
+    is there (parameters, attributes, whether it does anything, and on which conditions it forks how often)."""
+    if isinstance(func.body, SeqStmt) and not func.body.stmts:
+        return func
+    nothing = SeqStmt(())
+    loops: list[Stmt] = []
+    for condition, repeated in reversed(_forks(func, {}, {})):  # which are found from the last one to the first
+        fork = _loop("parallel", nothing, {"parallel_if": condition})
+        loops.append(_loop("serial", fork) if repeated else fork)
+    return func.with_body(IfThenElse(as_expr(True), sequence(*loops)))
+
+
+def _loop(kind: str, body: Stmt, annotations: Mapping[str, object] = MappingProxyType({})) -> For:
+    return For(Var("i"), as_expr(0), as_expr(1), kind, body, annotations)
 
 
 def _forks(func: PrimFunc, functions: Mapping[str, PrimFunc], known: dict[str, _Forks]) -> _Forks:

@@ -84,7 +84,8 @@ def default_config(key: str) -> Any:
 def make_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """The values of ``PassContext(config=...)`` as checked dataclass instances.
 
-    A value is a mapping of field names to values, or an instance of the registered dataclass.
+    A value is a mapping of field names to values, or an instance of the registered dataclass. A key may also name one
+    field, as ``build.workers`` does, and the value is the field's.
 
     Raises:
         UnknownConfigError: a key or a field is unknown (also an AttributeError).
@@ -92,7 +93,19 @@ def make_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """
     if not isinstance(config, Mapping):
         raise ConfigTypeError(f"config: expected a mapping of keys to options, found {_describe(config)}")
-    return {key: _make_value(key, value) for key, value in config.items()}
+    given: dict[str, Any] = {}
+    fields: dict[str, dict[str, Any]] = {}
+    for key, value in config.items():
+        section, dot, name = str(key).rpartition(".")
+        if key not in _OPTIONS and dot and section in _OPTIONS:
+            fields.setdefault(section, {})[name] = value
+        else:
+            given[key] = value
+    made = {key: _make_value(key, value) for key, value in given.items()}
+    for key, values in fields.items():
+        others = {field: getattr(made[key], field) for field in _option(key).field_types} if key in made else {}
+        made[key] = _make_value(key, {**others, **values})
+    return made
 
 
 def list_configs() -> dict[str, dict[str, dict[str, Any]]]:

@@ -200,8 +200,6 @@ class PassContext:
         self.repeat([said])
         logger = logging.getLogger(f"tilewright.{info.family if info is not None else 'passes'}")
         logger.debug("%s", said)
-        for collected in RUNNING.collecting:
-            collected.append(said)
 
     def repeat(self, remarks: Iterable[Remark]) -> None:
         """Take over remarks of passes that ran at another time, in another context."""
@@ -209,6 +207,8 @@ class PassContext:
             self._remarks.append(remark)
             for instrument in self._instruments:
                 instrument.remark(remark)
+            for collected in RUNNING.collecting:
+                collected.append(remark)
 
     @staticmethod
     @contextlib.contextmanager

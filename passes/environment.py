@@ -32,6 +32,7 @@ PROFILE = "TILEWRIGHT_PROFILE"
 
 #: What ``TILEWRIGHT_LOG`` may name: a logger ``tilewright.<family>`` of the standard library each, and what it is told.
 FAMILIES = {
+    "build": "how far a build is, and how long its stages take",
     "passes": "each pass that ran, with its time, and what it says (its remarks)",
     "fusion": "what is fused, and why other operators are not",
     "schedule": "how loops are tiled, vectorized and made parallel",
@@ -83,8 +84,8 @@ SWITCHES = (
         "as a trace (`profile.trace.json`); `%p` in the name stands for the number of the process",
     ),
     Switch("TILEWRIGHT_REPORT", "report.html", "writes a page about every model that is built (`tw.report`)"),
-    Switch("TILEWRIGHT_CACHE", "off", "keeps no build on disk and looks for none"),
-    Switch("TILEWRIGHT_CACHE_DIR", "folder", "keeps builds there"),
+    Switch("TILEWRIGHT_CACHE", "off", "keeps no build and no kernel on disk, and looks for none"),
+    Switch("TILEWRIGHT_CACHE_DIR", "folder", "keeps builds and kernels there"),
     Switch(
         "TILEWRIGHT_CACHE_BYTES",
         "1000000000",

@@ -8,7 +8,7 @@ from tilewright.passes import graph, tensor
 from tilewright.passes.lower import LowerToTensorIR, PlanMemory
 from tilewright.passes.schedule import CollapseDims, DecomposeReductions, JoinDims, ScheduleKernels, SkipUnseen
 from tilewright.passes.sequential import Sequential
-from tilewright.passes.tensor.part_by_part import Announce, PartByPart
+from tilewright.passes.tensor.part_by_part import Announce, PartByPart, Supply
 from tilewright.passes.tensor.pipeline import tensor_pipeline
 from tilewright.tensorir.target import Target
 
@@ -61,12 +61,15 @@ def schedule_pipeline(target: Target | None = None) -> Sequential:
     )
 
 
-def kernel_pipeline(target: Target | None = None, done: Announce | None = None) -> Sequential:
+def kernel_pipeline(
+    target: Target | None = None, done: Announce | None = None, supply: Supply | None = None
+) -> Sequential:
     """Scheduled loop nests become what code generators take, and the model one function on planned memory. ``done`` is
-    told of kernels that code can be generated of, while others wait (see :class:`PartByPart`)."""
+    told of kernels that code can be generated of, while others wait; ``supply`` knows some from elsewhere (see
+    :class:`PartByPart`)."""
     readable = target is not None and target.kind == "numba"
     kernels = readable_pipeline() if readable else tensor_pipeline(target)
-    return Sequential([kernels if done is None else PartByPart(kernels, done), PlanMemory()], name="kernels")
+    return Sequential([kernels if done is None else PartByPart(kernels, done, supply), PlanMemory()], name="kernels")
 
 
 def readable_pipeline() -> Sequential:

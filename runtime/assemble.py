@@ -28,6 +28,7 @@ from tilewright.runtime.compiled import (
     result_of,
 )
 from tilewright.runtime.executable import Executable
+from tilewright.runtime.progress import building
 from tilewright.runtime.signature import Signature
 from tilewright.runtime.steps import Place, Wiring
 from tilewright.tensorir.errors import InputError, PassError
@@ -41,7 +42,7 @@ def assemble(
     passes: Mapping[str, Pass] | None = None,
 ) -> Executable:
     """What :func:`tilewright.build` makes, and nothing that the environment asks for besides."""
-    with session():
+    with session(), building():
         return _assemble(mod, target, params, passes)
 
 

@@ -2,8 +2,8 @@
 equal kernels of different models.
 
 LLVM is entered by one thread at a time (llvmlite holds a lock around every call of it), but lets others run Python
-meanwhile: kernels are compiled while passes make the next ones (:class:`Ahead`). Those that become known together make
-up one module, which is faster than a module each.
+meanwhile: kernels are compiled while passes make the next ones (:class:`Ahead`). Each is a module of its own, which
+takes a fifteenth longer than four together: so its object code can be kept, and belong to several models.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import dataclasses
 import functools
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -25,6 +26,7 @@ from tilewright.codegen.llvm import team
 from tilewright.codegen.llvm.compile import CompiledModule
 from tilewright.codegen.threads import ensure_threads
 from tilewright.runtime.address import data_address
+from tilewright.runtime.made_kernels import KernelMemory
 from tilewright.runtime.runners import MachineCodeRunner, python_runner
 from tilewright.runtime.steps import Array, Runner
 from tilewright.tensorir.errors import CodegenError, ExecutionError
@@ -71,8 +73,8 @@ class Code(Protocol):
         """The width of the vectors that a kernel uses, whose loops are written for vectors of ``of_loops`` bits; 0 if
         it has none, or has not been compiled so far."""
 
-    def stages(self) -> Mapping[str, Callable[[], str]]:
-        """The generated code as text, by stage name."""
+    def stages(self, functions: Sequence[PrimFunc]) -> Mapping[str, Callable[[], str]]:
+        """The generated code as text, by stage name; ``functions`` are what it was made of."""
 
 
 #: Runs code that is profiled: as a ``Runner``, and with an array of records.
@@ -129,11 +131,11 @@ class KernelCache:
             if known is None:
                 missing[key] = named
             keys[named.function.name] = key
-        if missing:
-            module = llvm_codegen.compile_module([named.function for named in missing.values()], target)
-            for key, named in missing.items():
-                self._kernels[key] = Kernel(named.unnamed, named.function.name, module)
-        _LOG.debug("kernels: %d, in memory: %d", len(keys), len(keys) - len(missing))
+        for key, named in missing.items():
+            module = llvm_codegen.compile_module([named.function], target)
+            self._kernels[key] = Kernel(named.unnamed, named.function.name, module)
+        if len(missing) < len(keys):
+            _LOG.debug("in memory: the code of %d of %d kernels", len(keys) - len(missing), len(keys))
         found = {name: self._kernels[key] for name, key in keys.items()}
         for key in keys.values():
             self._kernels.move_to_end(key)
@@ -171,7 +173,7 @@ class MachineCode:
     """Code of the target ``llvm``.
 
     Args:
-        functions: what it was compiled of.
+        functions: what it was compiled of; outlines of those that were found in the cache.
         kernels: those of them that may be shared with other models, by name.
         module: the others, with the entry ``main``.
     """
@@ -181,7 +183,6 @@ class MachineCode:
     def __init__(
         self, functions: Sequence[PrimFunc], target: Target, kernels: Mapping[str, Kernel], module: CompiledModule
     ) -> None:
-        self._functions = functions
         self._target = target
         self._kernels = kernels  # all that main may jump to, kept alive as long as it may
         self._module = module
@@ -246,15 +247,12 @@ class MachineCode:
     def vector_bits(self, kernel: str, of_loops: int) -> int:
         return min(of_loops, self._target.vector_bits)  # what is wider takes several instructions
 
-    def stages(self) -> Mapping[str, Callable[[], str]]:
-        return {"llvm": self._llvm_ir, "assembly": self._assembly}
-
-    def _llvm_ir(self) -> str:
-        """The whole model as one module, with the names that its kernels have in it."""
-        return llvm_codegen.emit_llvm_ir(self._functions, self._target, ("main",))
-
-    def _assembly(self) -> str:
-        return llvm_codegen.compile_module(self._functions, self._target, ("main",)).assembly
+    def stages(self, functions: Sequence[PrimFunc]) -> Mapping[str, Callable[[], str]]:
+        # The whole model as one module, with the names that its kernels have in it.
+        return {
+            "llvm": lambda: llvm_codegen.emit_llvm_ir(functions, self._target, ("main",)),
+            "assembly": lambda: llvm_codegen.compile_module(functions, self._target, ("main",)).assembly,
+        }
 
 
 class LoadedCode:
@@ -353,7 +351,7 @@ class PythonCode:
     def vector_bits(self, kernel: str, of_loops: int) -> int:
         return self._module.vector_bits(kernel)
 
-    def stages(self) -> Mapping[str, Callable[[], str]]:
+    def stages(self, functions: Sequence[PrimFunc]) -> Mapping[str, Callable[[], str]]:
         module = self._module
         return {"numba": lambda: str(module.source)}
 
@@ -373,6 +371,7 @@ def code_stages(target: Target) -> tuple[str, ...]:
 
 
 _kernels = KernelCache(_KEPT_KERNELS)
+_memory = KernelMemory(_KEPT_KERNELS)
 _models: collections.OrderedDict[tuple[tuple[str, Key], ...], tuple[Sequence[Named], Code]] = collections.OrderedDict()
 _lock = threading.Lock()
 
@@ -381,23 +380,35 @@ _lock = threading.Lock()
 def fresh_caches() -> Iterator[None]:
     """Inside the ``with`` block nothing that this process has compiled before is found, and nothing is kept for later:
     to see what a first build takes. (Other threads that build meanwhile share that.)"""
-    global _kernels, _models
+    global _kernels, _memory, _models
     with _lock:
-        before = _kernels, _models
-        _kernels, _models = KernelCache(_KEPT_KERNELS), collections.OrderedDict()
+        before = _kernels, _memory, _models
+        _kernels, _memory = KernelCache(_KEPT_KERNELS), KernelMemory(_KEPT_KERNELS)
+        _models = collections.OrderedDict()
     try:
         yield
     finally:
         with _lock:
-            _kernels, _models = before
+            _kernels, _memory, _models = before
+
+
+def kernel_memory() -> KernelMemory:
+    """The kernels that this process has made or found, by what was scheduled."""
+    return _memory
 
 
 class Ahead:
-    """Compiles kernels in a thread of its own while passes make the next ones. As a context it waits for the thread."""
+    """Compiles kernels in a thread of its own while passes make the next ones. As a context it waits for the thread.
+
+    Attributes:
+        seconds: how long the thread has worked.
+    """
 
     def __init__(self, target: Target) -> None:
+        self.seconds = 0.0
         self._target = target
         self._named: dict[PrimFunc, Named] = {}
+        self._given: dict[PrimFunc, Kernel | PrimFunc] = {}
         self._parts: list[tuple[Sequence[Named], concurrent.futures.Future[dict[str, Kernel]]]] = []
         self._worker = concurrent.futures.ThreadPoolExecutor(1, "tilewright-llvm")
 
@@ -409,9 +420,16 @@ class Ahead:
             self._named.update(zip(alone, named, strict=True))
             self._parts.append((named, self._worker.submit(self._compile, named)))
 
+    def give(self, function: PrimFunc, kernel: Kernel | PrimFunc) -> None:
+        """The code of ``function`` is known: this, or that of another one, which is added."""
+        self._given[function] = kernel
+
     def _compile(self, named: Sequence[Named]) -> dict[str, Kernel]:
+        begin = time.thread_time()
         with _lock:
-            return _kernels.kernels(named, self._target)
+            made = _kernels.kernels(named, self._target)
+        self.seconds += time.thread_time() - begin
+        return made
 
     def named(self, function: PrimFunc) -> Named:
         """``function`` with its key."""
@@ -423,7 +441,10 @@ class Ahead:
         Raises:
             CodegenError: a function cannot be expressed.
         """
-        return {each.function: part.result()[each.function.name] for named, part in self._parts for each in named}
+        made = {each.function: part.result()[each.function.name] for named, part in self._parts for each in named}
+        for function, kernel in self._given.items():
+            made[function] = made[kernel] if isinstance(kernel, PrimFunc) else kernel
+        return made
 
     def __enter__(self) -> Ahead:
         return self

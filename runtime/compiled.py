@@ -18,8 +18,9 @@ from tilewright.graphir.op import Operator
 from tilewright.graphir.printer import Constants, summary, to_text
 from tilewright.graphir.types import FuncType, TensorType, TupleType, Type
 from tilewright.graphir.visitor import call_nodes
+from tilewright.passes.build_config import BUILD
 from tilewright.passes.context import PassContext
-from tilewright.passes.environment import session
+from tilewright.passes.environment import is_watched, session
 from tilewright.passes.graph import InferType
 from tilewright.passes.instrument import PassInstrument
 from tilewright.passes.lower.kernel_calls import kernel_calls
@@ -28,10 +29,23 @@ from tilewright.passes.lower.primitive import flat_types
 from tilewright.passes.pipelines import STAGES, kernel_pipeline
 from tilewright.passes.sequential import Sequential
 from tilewright.runtime import kept
-from tilewright.runtime.compile import Ahead, Code, LoadedCode, MachineCode, code_stages, compile_functions
+from tilewright.runtime.compile import (
+    Ahead,
+    Code,
+    LoadedCode,
+    MachineCode,
+    code_stages,
+    compile_functions,
+    kernel_memory,
+)
+from tilewright.runtime.disk_cache import DiskCache
 from tilewright.runtime.image import Image, KernelUse
+from tilewright.runtime.kernel_supply import KernelSupply
+from tilewright.runtime.made_kernels import KernelKeys
+from tilewright.runtime.progress import Progress, progress
 from tilewright.runtime.signature import Argument, Signature
 from tilewright.runtime.steps import Claim, PlacedStep, Runner, Step, Steps, Wiring
+from tilewright.tensorir.cores import available_cores
 from tilewright.tensorir.errors import CodegenError, TypeInferenceError
 from tilewright.tensorir.expr import Var as SizeVar
 from tilewright.tensorir.stmt import PrimFunc
@@ -53,7 +67,8 @@ class Settings:
     @classmethod
     def of(cls, context: PassContext) -> Settings:
         """Those of ``context``."""
-        return cls(context.opt_level, context.required_pass, context.disabled_pass, dict(context.config))
+        config = {key: value for key, value in context.config.items() if key != BUILD}
+        return cls(context.opt_level, context.required_pass, context.disabled_pass, config)
 
     def context(self, instruments: Sequence[PassInstrument] = ()) -> PassContext:
         """A new context with these settings."""
@@ -65,19 +80,32 @@ class Lowered:
     """A model's function after each stage, and as code.
 
     Attributes:
-        modules: by the name of the stage, those of ``pipelines.STAGES``.
-        code: what the last of them was compiled to.
+        before: by the name of the stage, those of ``pipelines.STAGES`` but the last one.
+        last: after the last one, with outlines in place of kernels that were found in the cache.
+        whole: puts the kernels into it.
+        code: what it was compiled to.
         constants: those of the graph, in the order in which ``main`` takes them.
     """
 
-    modules: Mapping[str, IRModule]
+    before: Mapping[str, IRModule]
+    last: IRModule
+    whole: Callable[[IRModule], IRModule]
     code: Code
     constants: Sequence[Constant]
+
+    @functools.cached_property
+    def modules(self) -> Mapping[str, IRModule]:
+        """By the name of the stage, all of ``pipelines.STAGES``."""
+        return {**self.before, "lowered": self.whole(self.last)}
+
+    def code_stages(self) -> Mapping[str, Callable[[], str]]:
+        """The generated code as text, by stage name."""
+        return self.code.stages(_prim_funcs(self.modules["lowered"]))
 
     @property
     def main(self) -> PrimFunc:
         """The entry point."""
-        main = self.modules["lowered"]["main"]
+        main = self.last["main"]
         assert isinstance(main, PrimFunc)
         return main
 
@@ -98,7 +126,7 @@ class Lowered:
             [constant.data for constant in self.constants],
             self.main.attrs["arena_bytes"],
             len(self.main.params),
-            [KernelUse(call.kernel, call.origins) for call in kernel_calls(self.modules["lowered"])],
+            [KernelUse(call.kernel, call.origins) for call in kernel_calls(self.last)],
         )
 
 
@@ -139,7 +167,7 @@ class Compiled:
         def lowered_again() -> Lowered:
             graph = module()
             with settings.context():
-                return lower(graph, target, {}, code)[0]
+                return lower(graph, target, {}, code, kept.open_cache(PassContext.current()))[0]
 
         runner = code.runner(image.num_values, image.constants)
         return cls(result, runner, image.arena_bytes, claims, lambda: image, lowered_again)
@@ -243,7 +271,7 @@ class Built:
             return [to_text(segment.lowered().modules[name], constants) for segment in self.segments]
 
         def texts(name: str, _: Constants) -> list[str]:
-            return [segment.lowered().code.stages()[name]() for segment in self.segments]
+            return [segment.lowered().code_stages()[name]() for segment in self.segments]
 
         stages: dict[str, Stage] = {"graph": lambda constants: [self.source.text(constants)]}
         stages.update((name, functools.partial(modules, name)) for name in STAGES)
@@ -259,7 +287,7 @@ def compile_function(mod: IRModule, target: Target, after: Mapping[str, Sequenti
     key = None if cache is None else kept.key_of(mod, target, context)
     claims = claims_of(mod)
     if cache is None or key is None:
-        lowered, optimized = lower(mod, target, after)
+        lowered, optimized = lower(mod, target, after, None, cache)
         return _compiled(lowered, optimized, claims), optimized
     typed = InferType()(mod, context)
     given = _constants(typed)
@@ -268,28 +296,43 @@ def compile_function(mod: IRModule, target: Target, after: Mapping[str, Sequenti
     assert isinstance(function, Function)
     if found is not None:
         context.repeat(found.remarks)
+        progress().found()
         settings = Settings.of(context)
         return Compiled.from_image(found.image, target, result_of(function), claims, lambda: mod, settings), function
     with context.collecting_remarks() as remarks:
-        lowered, optimized = lower(mod, target, after)
+        lowered, optimized = lower(mod, target, after, None, cache)
     if arguments_of(optimized) == arguments_of(function) and result_of(optimized) == result_of(function):
         kept.keep(cache, key, lowered.image(), given, remarks)
     return _compiled(lowered, optimized, claims), optimized
 
 
 def lower(
-    mod: IRModule, target: Target, after: Mapping[str, Sequential], kept: LoadedCode | None = None
+    mod: IRModule,
+    target: Target,
+    after: Mapping[str, Sequential],
+    loaded: LoadedCode | None = None,
+    cache: DiskCache | None = None,
 ) -> tuple[Lowered, Function]:
-    """Run the passes on ``mod`` and generate code, unless it was ``kept``; also ``main`` as the last pass over graphs
-    left it."""
+    """Run the passes on ``mod`` and generate code, unless it was ``loaded``; also ``main`` as the last pass over graphs
+    left it. Kernels are looked for, and kept, in ``cache``."""
     context = PassContext.current()
     modules: dict[str, IRModule] = {}
     # A target of its own: as a context, one object must not be entered by two threads.
     with session(), Target(target), Ahead(target) as ahead:
+        shown = progress()
+        supply = _supply(context, target, after, cache, ahead if loaded is None else None, shown)
         source = mod
+
+        def compile_some(functions: Sequence[PrimFunc]) -> None:
+            ahead.add(functions)
+            shown.done(len(functions))
+
         for stage, pipeline in STAGES.items():
-            compiles = pipeline is kernel_pipeline and kept is None
-            made = kernel_pipeline(target, ahead.add) if compiles else pipeline(target)
+            kernels = pipeline is kernel_pipeline and (loaded is None or supply is not None)
+            made = kernel_pipeline(target, compile_some, supply) if kernels else pipeline(target)
+            shown.stage(stage)
+            if pipeline is kernel_pipeline:
+                shown.kernels(len(_prim_funcs(mod)))
             mod = made(mod, context)
             mod = after[stage](mod, context) if stage in after else mod
             modules[stage] = mod
@@ -297,9 +340,42 @@ def lower(
                 source = mod
         function = source["main"]
         assert isinstance(function, Function)
-        functions = [kernel for kernel in mod.functions.values() if isinstance(kernel, PrimFunc)]
-        code = compile_functions(functions, target, ahead) if kept is None else kept.of(functions)
-        return Lowered(modules, code, _constants(source)), function
+        last = modules.pop("lowered")
+        shown.stage("code")
+        code = compile_functions(_prim_funcs(last), target, ahead) if loaded is None else loaded.of(_prim_funcs(last))
+        if supply is not None and loaded is None:
+            supply.keep(ahead.kernels())
+        whole = supply.whole if supply is not None else _as_it_is
+        return Lowered(modules, last, whole, code, _constants(source)), function
+
+
+def _supply(
+    context: PassContext,
+    target: Target,
+    after: Mapping[str, Sequential],
+    cache: DiskCache | None,
+    ahead: Ahead | None,
+    shown: Progress,
+) -> KernelSupply | None:
+    """Where kernels come from; None: from the passes, which somebody watches or adds to."""
+    if after or target.kind != "llvm" or is_watched(context):
+        return None
+    version = kept.source_version()
+    keys = KernelKeys(version or "", kept.settings_text(target, context))
+    memory = kernel_memory() if cache is not None and version is not None else None
+    disk = cache if version is not None else None
+    workers = context.get_config(BUILD).workers
+    if workers is None:
+        workers = min(target.num_threads, available_cores())
+    return KernelSupply(target, keys, memory, disk, ahead, Settings.of(context).context, shown, workers)
+
+
+def _as_it_is(mod: IRModule) -> IRModule:
+    return mod
+
+
+def _prim_funcs(mod: IRModule) -> list[PrimFunc]:
+    return [function for function in mod.functions.values() if isinstance(function, PrimFunc)]
 
 
 def _constants(mod: IRModule) -> list[Constant]:

@@ -8,6 +8,7 @@ beyond its limit, the entries that were used longest ago go.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import mmap
 import os
@@ -47,7 +48,9 @@ class DiskCache:
         if not os.access(directory, os.W_OK):
             raise PermissionError(f"{directory} cannot be written to")
         self._written: int | None = None  # since the last look at the size of the folder; None: before the first one
-        self._writers: list[threading.Thread] = []
+        self._lock = threading.Lock()
+        self._waiting: collections.deque[tuple[str, Any, Sequence[Array]]] = collections.deque()
+        self._writer: threading.Thread | None = None
 
     def load(self, key: str) -> Unpacked | None:
         """The entry of ``key``, whose arrays cannot be written to; None if there is none, or none that is whole."""
@@ -69,22 +72,45 @@ class DiskCache:
         return entry
 
     def store(self, key: str, data: Any, arrays: Sequence[Array]) -> None:
-        """Keep an entry, unless it is too large. The file is written by a thread, which the end of the program waits
+        """Keep an entry, unless it is too large. Files are written by a thread, which the end of the program waits
         for; the arrays must not change until then."""
         size = sum(array.nbytes for array in arrays)
         if size > self.max_bytes // _LARGEST_PART:
             return
-        writer = threading.Thread(target=self._write, args=(key, data, arrays), name="tilewright-cache")
-        self._writers = [*(known for known in self._writers if known.is_alive()), writer]
-        writer.start()
+        with self._lock:
+            self._waiting.append((key, data, arrays))
+            if self._writer is None:
+                self._writer = threading.Thread(target=self._write_waiting, name="tilewright-cache")
+                self._writer.start()
+
+    def remove(self, key: str) -> None:
+        """Forget an entry."""
+        with contextlib.suppress(OSError):  # another process may have removed it
+            self._path(key).unlink()
 
     def wait(self) -> None:
         """Wait until all entries are written."""
-        for writer in self._writers:
+        with self._lock:
+            writer = self._writer
+        if writer is not None:
             writer.join()
 
     def _path(self, key: str) -> Path:
         return self.directory / (key + _SUFFIX)
+
+    def _write_waiting(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._writer = None
+                    return
+                entry = self._waiting.popleft()
+            try:
+                self._write(*entry)
+            except BaseException:  # such as a warning that is an error: the next entry gets a thread of its own
+                with self._lock:
+                    self._writer = None
+                raise
 
     def _write(self, key: str, data: Any, arrays: Sequence[Array]) -> None:
         try:

@@ -34,6 +34,7 @@ from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import Operator
 from tilewright.graphir.printer import to_text
 from tilewright.graphir.visitor import post_order
+from tilewright.passes.build_config import BUILD
 from tilewright.passes.context import PassContext
 from tilewright.passes.diagnostics import Remark
 from tilewright.passes.environment import is_watched
@@ -97,20 +98,25 @@ def key_of(mod: IRModule, target: Target, context: PassContext) -> str | None:
     operators = {type(call.op) for call in calls if isinstance(call.op, Operator)}
     if not all(operator.__module__.startswith("tilewright.") for operator in operators):
         return None
-    settings = (
-        context.opt_level,
-        sorted(context.required_pass),
-        sorted(context.disabled_pass),
-        sorted((key, repr(value)) for key, value in context.config.items()),
-        target_facts(target),
-    )
     state = hashlib.sha256(version.encode())
     # Remarks name what the nodes of an imported model are called, which the text of the graph leaves out.
-    for part in (repr(settings), to_text(mod), repr([call.span for call in calls])):
+    for part in (settings_text(target, context), to_text(mod), repr([call.span for call in calls])):
         text = part.encode("utf-8", "surrogatepass")
         state.update(b"%d:" % len(text))
         state.update(text)
     return state.hexdigest()
+
+
+def settings_text(target: Target, context: PassContext) -> str:
+    """What passes may ask for besides the module that they run on."""
+    settings = (
+        context.opt_level,
+        sorted(context.required_pass),
+        sorted(context.disabled_pass),
+        sorted((key, repr(value)) for key, value in context.config.items() if key != BUILD),
+        target_facts(target),
+    )
+    return repr(settings)
 
 
 def target_facts(target: Target) -> dict[str, Any]:

@@ -89,6 +89,10 @@ class SettingError(TilewrightError, ValueError):
     """An environment variable has a value that it cannot have: the message names it, expected and found."""
 
 
+class EncodingError(TilewrightError):
+    """A function holds what cannot be written down, or cannot be read back."""
+
+
 class CodegenError(TilewrightError):
     """The program holds something that the target cannot express."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 import logging
 import platform
 import sys
@@ -26,7 +27,8 @@ from tilewright.tensorir.target import Target
 
 _LOG = logging.getLogger("tilewright.codegen")
 
-_LIBRARY = "tilewright"
+#: Numbers for what is linked: no two libraries of an engine may have one name.
+_libraries = itertools.count()
 _initialize_lock = threading.Lock()
 _initialized: set[str] = set()
 
@@ -78,6 +80,13 @@ def _optimize(module: llvm.ModuleRef, machine: llvm.TargetMachine, full: bool) -
     passes.run(module, builder)
 
 
+@functools.lru_cache(maxsize=8)
+def _engine(target: Target) -> llvm.LLJIT:
+    """What links code for ``target``. Each module is a library in it, which sees no other: to make an engine takes as
+    long as to link ten kernels."""
+    return llvm.create_lljit_compiler(create_target_machine(target))
+
+
 @functools.cache
 def _c_library() -> dict[str, int]:
     """Addresses of the C library's functions that generated code may call."""
@@ -112,6 +121,7 @@ class CompiledModule:
         self._full = optimized
         self._lock = threading.Lock()
         self._engine: llvm.LLJIT | None = None
+        self._library = f"tilewright.{next(_libraries)}"
         self._trackers: dict[str, llvm.ResourceTracker] = {}
 
     @classmethod
@@ -162,7 +172,7 @@ class CompiledModule:
             tracker = self._trackers.get(symbol)
             if tracker is None:
                 try:
-                    tracker = self._engine.lookup(_LIBRARY, symbol)
+                    tracker = self._engine.lookup(self._library, symbol)
                 except RuntimeError as error:
                     raise CodegenError(
                         f"the function {name} is not in this module, or does not link: {error}"
@@ -175,7 +185,7 @@ class CompiledModule:
             raise CodegenError(f"code for {self.target.mtriple} does not run on this machine ({platform.machine()})")
         if self.unresolved:
             raise CodegenError(f"the module calls {', '.join(self.unresolved)}; pass their addresses as externals")
-        engine = llvm.create_lljit_compiler(create_target_machine(self.target))
+        engine = _engine(self.target)
         library = llvm.JITLibraryBuilder().add_object_img(self.object_bytes)
         if self._profiling or any(name.encode() in self.object_bytes for name in (FORK, RUN_TEAM)):
             functions = profiling_functions() if self._profiling else team_functions()
@@ -188,7 +198,7 @@ class CompiledModule:
         for name, address in self._externals.items():
             library.import_symbol(PREFIX + name, address)
         try:
-            self._trackers[""] = library.link(engine, _LIBRARY)
+            self._trackers[""] = library.link(engine, self._library)
         except RuntimeError as error:
             raise CodegenError(f"the module does not link: {error}") from error
         return engine

@@ -5,7 +5,7 @@ Code can be generated of the first functions while passes work on the next ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tilewright.graphir.expr import Function, GlobalVar
 from tilewright.graphir.module import IRModule
@@ -18,18 +18,30 @@ from tilewright.tensorir.stmt import PrimFunc
 #: Is told of functions that are through.
 Announce = Callable[[Sequence[PrimFunc]], None]
 
+#: Runs the pipeline on a part of a module.
+RunPart = Callable[[IRModule, PassContext], IRModule]
+
+#: Makes what stands for a module's functions behind the pipeline, of its functions by their names, which are given,
+#: and a way to run the pipeline on some of them: on those that it does not know from elsewhere.
+Supply = Callable[[Mapping[GlobalVar, PrimFunc], RunPart, PassContext], Mapping[GlobalVar, PrimFunc]]
+
 #: So many functions go through a pipeline together.
 _TOGETHER = 4
 
 
 class PartByPart(Sequential):
     """``pipeline``, whose passes each look at one function, for a few functions at a time; tells ``done`` when they are
-    through. Where somebody watches whole modules, or one of the passes looks at the module, each pass runs on all."""
+    through. Where somebody watches whole modules, or one of the passes looks at the module, each pass runs on all.
 
-    def __init__(self, pipeline: Sequential, done: Announce) -> None:
+    Args:
+        supply: decides which functions go through the pipeline at all; nobody must watch then.
+    """
+
+    def __init__(self, pipeline: Sequential, done: Announce, supply: Supply | None = None) -> None:
         info = pipeline.info
         super().__init__(pipeline.passes, info.opt_level, info.name, info.required)
         self._done = done
+        self._supply = supply
 
     def _transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         single = all(isinstance(child, PrimFuncPass) and not child.info.required for child in self.passes)
@@ -37,6 +49,9 @@ class PartByPart(Sequential):
             return super()._transform(mod, ctx)
         kernels = [(key, function) for key, function in mod.functions.items() if isinstance(function, PrimFunc)]
         updates: dict[GlobalVar, Function | PrimFunc] = {}
+        if self._supply is not None:
+            updates.update(self._supply(dict(kernels), super()._transform, ctx))
+            return mod.with_functions(updates) if updates else mod
         try:
             for part, start in enumerate(range(0, len(kernels), _TOGETHER)):
                 RUNNING.part = part

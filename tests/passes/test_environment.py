@@ -208,7 +208,7 @@ def test_an_unknown_family_is_an_error_that_lists_them(
 ) -> None:
     monkeypatch.setenv("TILEWRIGHT_LOG", "passes,fussion")
     with pytest.raises(
-        SettingError, match="expected some of passes, fusion, schedule, cache, codegen, or all; found 'fuss"
+        SettingError, match="expected some of build, passes, fusion, schedule, cache, codegen, or all; found 'fuss"
     ):
         mark(mod)
 

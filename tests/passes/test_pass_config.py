@@ -197,3 +197,16 @@ def test_a_key_belongs_to_one_class() -> None:
     register_config_option(KEY, UnrollConfig)  # again: fine
     with pytest.raises(PassError, match="already registered with UnrollConfig"):
         register_config_option(KEY, Other)
+
+
+def test_a_key_may_name_one_field() -> None:
+    options = {"tensorir.UnrollLoop": {"auto_max_step": 4}, "tensorir.UnrollLoop.max_unroll": 8}
+    for config in (options, dict(reversed(options.items()))):
+        found = PassContext(config=config).get_config("tensorir.UnrollLoop")
+        assert (found.auto_max_step, found.max_unroll) == (4, 8)
+    with pytest.raises(
+        AttributeError, match=r"'tensorir.UnrollLoop' has no field 'max'. Fields, nearest first: max_unr"
+    ):
+        PassContext(config={"tensorir.UnrollLoop.max": 8})
+    with pytest.raises(AttributeError, match=r"unknown config option 'nothing\.at_all'"):
+        PassContext(config={"nothing.at_all": 8})

@@ -1,0 +1,317 @@
+"""Where a build gets its kernels from: from memory, from disk, or from the passes, each distinct one once.
+
+A kernel that is found stands in the lowered module as an outline (``codegen.forks``), which is enough to plan memory
+and to compile ``main``. Whoever wants to see the module gets the real functions (:meth:`KernelSupply.whole`): those
+that were kept, or, where names differ, those that the passes make again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future
+
+from tilewright.codegen.analysis import called_names
+from tilewright.codegen.forks import outline
+from tilewright.codegen.llvm.compile import CompiledModule
+from tilewright.graphir.expr import Function, GlobalVar
+from tilewright.graphir.module import IRModule
+from tilewright.passes.context import RUNNING, PassContext
+from tilewright.passes.diagnostics import Remark
+from tilewright.passes.tensor.part_by_part import RunPart
+from tilewright.passes.tensor.pipeline import tensor_pipeline
+from tilewright.runtime.compile import Ahead, Kernel
+from tilewright.runtime.disk_cache import DiskCache
+from tilewright.runtime.made_kernels import (
+    KernelKeys,
+    KernelMemory,
+    KnownKernel,
+    MadeKernel,
+    find_kernel,
+    keep_kernel,
+    made_of,
+    repeated,
+)
+from tilewright.runtime.progress import Progress
+from tilewright.runtime.worker import answer_to, made_by, request_of
+from tilewright.runtime.worker_pool import Outlook, can_start, pool
+from tilewright.tensorir.encoding import Encoded, encode
+from tilewright.tensorir.errors import EncodingError
+from tilewright.tensorir.stmt import PrimFunc
+from tilewright.tensorir.target import Target
+
+_LOG = logging.getLogger("tilewright.cache")
+
+
+@dataclasses.dataclass(frozen=True)
+class Wanted:
+    """A scheduled kernel of a module.
+
+    Attributes:
+        encoded: it as text; None if it holds what cannot be written down.
+        key: what it depends on.
+    """
+
+    name: GlobalVar
+    function: PrimFunc
+    encoded: Encoded | None
+    key: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Those of its variables and buffers, and its own."""
+        return self.encoded.names if self.encoded is not None else (self.name.name,)
+
+    @property
+    def size(self) -> int:
+        """Of the text, in characters: the passes' work grows with it."""
+        return len(self.encoded.records) if self.encoded is not None else 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Fresh:
+    """A kernel that the passes have made in this build."""
+
+    wanted: Wanted
+    lowered: PrimFunc
+    remarks: tuple[Remark, ...]
+
+
+class KernelSupply:
+    """The kernels of one build, for :class:`~tilewright.passes.tensor.part_by_part.PartByPart`.
+
+    Args:
+        keys: of the kernels.
+        memory: what this process knows; None: nothing, and it shall not know more.
+        disk: where kernels are kept; None: nowhere.
+        ahead: what compiles kernels meanwhile; None: code is there already.
+        context: makes a new context with the settings of the build.
+        progress: is told of kernels that are through.
+        workers: in how many processes kernels are made at most, or an executor that makes them.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        keys: KernelKeys,
+        memory: KernelMemory | None,
+        disk: DiskCache | None,
+        ahead: Ahead | None,
+        context: Callable[[], PassContext],
+        progress: Progress,
+        workers: int | Executor,
+    ) -> None:
+        self._target, self._keys, self._memory, self._disk = target, keys, memory, disk
+        self._ahead, self._context, self._progress = ahead, context, progress
+        self._cores = workers if isinstance(workers, int) else 1
+        self._executor = None if isinstance(workers, int) else workers
+        self._fresh: dict[str, Fresh] = {}
+        #: Those that were found, or that other processes have made.
+        self._ready: dict[str, KnownKernel] = {}
+        #: What the outlines that this build has made stand for.
+        self._stand_for: dict[PrimFunc, Callable[[], PrimFunc]] = {}
+
+    def __call__(
+        self, kernels: Mapping[GlobalVar, PrimFunc], run: RunPart, ctx: PassContext
+    ) -> Mapping[GlobalVar, PrimFunc]:
+        """What stands for each kernel behind the passes; see ``part_by_part.Supply``."""
+        if any(called_names(function.body) for function in kernels.values()):
+            # Those that call each other are compiled together.
+            return dict(self._run(IRModule(dict(kernels)), run, ctx))
+        wanted = [self._wanted(name, function) for name, function in kernels.items()]
+        places = {"in memory": 0, "on disk": 0}
+        missing: dict[str, Wanted] = {}
+        for each in wanted:
+            if each.key not in self._ready and each.key not in missing:
+                known, where = self._known(each.key)
+                if known is None:
+                    missing[each.key] = each
+                    continue
+                self._ready[each.key] = known
+                places[where] += 1
+                self._progress.done(found=True)
+        if places["in memory"] or places["on disk"]:
+            told = ", ".join(f"{where}: {count}" for where, count in places.items() if count)
+            _LOG.debug("found in the cache: %d of %d kernels (%s)", sum(places.values()), len(wanted), told)
+        try:
+            self._make_all(list(missing.values()), run)
+        except Exception:
+            for each in wanted:  # what was said before the kernel that failed
+                if each.key not in self._ready and each.key not in self._fresh:
+                    break
+                self._resolve(each, ctx)
+            raise
+        return {each.name: self._resolve(each, ctx) for each in wanted}
+
+    def _wanted(self, name: GlobalVar, function: PrimFunc) -> Wanted:
+        """A kernel with its key."""
+        try:
+            encoded = encode(function)
+        except EncodingError as error:
+            _LOG.debug("kernel %s is not looked for: %s", name.name, error)
+            return Wanted(name, function, None, f"@{name.name}")
+        return Wanted(name, function, encoded, self._keys.key(encoded))
+
+    def _resolve(self, wanted: Wanted, ctx: PassContext) -> PrimFunc:
+        """What stands for a kernel that is there, whose remarks are made now: in the order of the module."""
+        known, fresh = self._ready.get(wanted.key), self._fresh.get(wanted.key)
+        if known is not None:
+            return self._found(wanted, known, ctx)
+        assert fresh is not None
+        if fresh.wanted is not wanted:
+            return self._again(wanted, fresh, ctx)
+        ctx.repeat(fresh.remarks)
+        return fresh.lowered
+
+    def _make_all(self, wanted: Sequence[Wanted], run: RunPart) -> None:
+        """Make kernels, here and, where that pays or an executor was given, in other processes: those begin with the
+        last one."""
+        outlook = Outlook(self._cores)
+        answers: dict[str, Future[bytes]] = {}
+        size = sum(each.size for each in wanted)
+        try:
+            if self._executor is not None:
+                executor = self._executor
+                answers = self._submitted(wanted, lambda request: executor.submit(answer_to, request))
+            for number, each in enumerate(wanted):
+                size -= each.size
+                if each.key in answers and not answers[each.key].cancel():
+                    continue
+                begin = time.thread_time()
+                self._make(each, run)
+                outlook.made(each.size, time.thread_time() - begin)
+                count = 0 if answers or self._ahead is None else outlook.processes(size, self._ahead.seconds)
+                if count and can_start():
+                    answers = self._submitted(wanted[number + 1 :], pool(count).submit)
+                    _LOG.debug("%d kernels are made in %d processes", len(answers), count + 1)
+            for each in wanted:
+                if each.key not in self._fresh and not self._answered(each, answers[each.key]):
+                    self._make(each, run)
+        finally:
+            for answer in answers.values():
+                answer.cancel()
+
+    def _submitted(
+        self, wanted: Sequence[Wanted], submit: Callable[[bytes], Future[bytes]]
+    ) -> dict[str, Future[bytes]]:
+        """Ask for kernels, for the last one first; they are made here from the first one on."""
+        answers: dict[str, Future[bytes]] = {}
+        with self._context() as context:
+            for each in reversed(wanted):
+                request = request_of(each.function, self._target, context) if each.encoded is not None else None
+                if request is not None:
+                    answers[each.key] = submit(request)
+        return answers
+
+    def _answered(self, wanted: Wanted, answer: Future[bytes]) -> bool:
+        """Take over what another process has made; whether it has made it."""
+        try:
+            made = made_by(answer.result())
+        except Exception as error:
+            _LOG.debug("kernel %s is made here: %s", wanted.name.name, error)
+            return False
+        known = KnownKernel(made, CompiledModule.from_object(made.code, self._target))
+        self._ready[wanted.key] = known
+        self._remember(wanted.key, known)
+        self._progress.done()
+        return True
+
+    def _known(self, key: str) -> tuple[KnownKernel | None, str]:
+        """The kernel of a key, and where it was."""
+        known = self._memory.find(key) if self._memory is not None else None
+        if known is not None:
+            return known, "in memory"
+        kept = find_kernel(self._disk, key) if self._disk is not None else None
+        if kept is None:
+            return None, ""
+        known = KnownKernel(kept, CompiledModule.from_object(kept.code, self._target))
+        if self._memory is not None:
+            self._memory.keep(key, known)
+        return known, "on disk"
+
+    def _found(self, wanted: Wanted, known: KnownKernel, ctx: PassContext) -> PrimFunc:
+        """The outline of a kernel that is known."""
+        made = known.made
+        ctx.repeat(repeated(made.remarks, made.names, wanted.names))
+        stub = made_of(wanted.function, made.outline, wanted.key)
+        if self._ahead is not None:
+            self._ahead.give(stub, Kernel(stub, made.symbol, known.module))
+        self._stand_for[stub] = functools.partial(self._lowered, wanted, made)
+        return stub
+
+    def _again(self, wanted: Wanted, fresh: Fresh, ctx: PassContext) -> PrimFunc:
+        """The outline of a kernel that is equal to one which this build has made."""
+        ctx.repeat(repeated(fresh.remarks, fresh.wanted.names, wanted.names))
+        stub = made_of(wanted.function, encode(outline(fresh.lowered)), wanted.key)
+        if self._ahead is not None:
+            self._ahead.give(stub, fresh.lowered)
+        self._stand_for[stub] = functools.partial(self._lowered, wanted, None)
+        self._progress.done()
+        return stub
+
+    def _make(self, wanted: Wanted, run: RunPart) -> None:
+        """Run the passes on a kernel. What they say is kept until its turn comes."""
+        outer, RUNNING.collecting = RUNNING.collecting, []
+        try:
+            with self._context() as context:
+                made = self._run(IRModule({wanted.name: wanted.function}), run, context)[wanted.name]
+        finally:
+            RUNNING.collecting = outer
+        self._fresh[wanted.key] = Fresh(wanted, made, tuple(context.remarks))
+
+    def _run(self, mod: IRModule, run: RunPart, ctx: PassContext) -> dict[GlobalVar, PrimFunc]:
+        through = {key: made for key, made in run(mod, ctx).functions.items() if isinstance(made, PrimFunc)}
+        if self._ahead is not None:
+            self._ahead.add(list(through.values()))
+        self._progress.done(len(through))
+        return through
+
+    def _remember(self, key: str, known: KnownKernel) -> None:
+        """Keep a kernel for builds to come."""
+        if self._memory is not None:
+            self._memory.keep(key, known)
+        if self._disk is not None:
+            keep_kernel(self._disk, key, known.made)
+
+    def keep(self, kernels: Mapping[PrimFunc, Kernel]) -> None:
+        """Keep what this build has made for those to come.
+
+        Args:
+            kernels: the code of the lowered functions.
+        """
+        if self._memory is None:
+            return
+        for key, fresh in self._fresh.items():
+            kernel = kernels.get(fresh.lowered)
+            if kernel is None or fresh.wanted.encoded is None:
+                continue
+            try:
+                texts = encode(outline(fresh.lowered)), encode(fresh.lowered, merged=False)
+            except EncodingError:
+                continue
+            names = fresh.wanted.names
+            made = MadeKernel(names, *texts, fresh.remarks, kernel.symbol, kernel.module.object_bytes)
+            self._remember(key, KnownKernel(made, kernel.module))
+
+    def whole(self, mod: IRModule) -> IRModule:
+        """``mod``, a lowered module, with the functions that outlines stand for."""
+        updates: dict[GlobalVar, Function | PrimFunc] = {
+            name: self._stand_for[function]()
+            for name, function in mod.functions.items()
+            if isinstance(function, PrimFunc) and function in self._stand_for
+        }
+        return mod.with_functions(updates) if updates else mod
+
+    def _lowered(self, wanted: Wanted, made: MadeKernel | None) -> PrimFunc:
+        """What the passes make of a kernel."""
+        kept = made.lowered_for(wanted.function, wanted.names) if made is not None else None
+        if kept is not None:
+            return kept
+        with self._context() as context, Target(self._target):
+            pipeline = tensor_pipeline(self._target)
+            through = pipeline(IRModule({wanted.name: wanted.function}), context)[wanted.name]
+        assert isinstance(through, PrimFunc)
+        return through

@@ -1,0 +1,203 @@
+"""Kernels that are kept: what the tensor passes and LLVM have made of a scheduled loop nest, found again by the next
+model that has the same one.
+
+The key of a kernel is what it depends on: the loop nest up to its names (``tensorir.encoding``), the target and this
+machine's caches, the settings of the ``PassContext``, and the source of Tilewright and its libraries. The entry holds
+the object code, what ``main`` and the plan of its memory need to know of the kernel (``codegen.forks.outline``), the
+lowered function, for whoever asks to see it, and the remarks of the passes, which are repeated.
+
+Entries lie in the folder of kept builds (:mod:`.kept`), and in memory as long as a process has use for them.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import hashlib
+import logging
+import re
+import threading
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.codegen.llvm.compile import CompiledModule
+from tilewright.passes.diagnostics import Remark
+from tilewright.runtime.disk_cache import DiskCache
+from tilewright.runtime.packed_file import Unpacked
+from tilewright.tensorir.encoding import Encoded
+from tilewright.tensorir.errors import EncodingError
+from tilewright.tensorir.stmt import ORIGIN_ATTRS, PrimFunc
+
+_LOG = logging.getLogger("tilewright.cache")
+
+#: Attribute of an outline: the key of the kernel that it stands for, which tells apart those that look alike.
+KERNEL_KEY = "kernel_key"
+
+#: What the files of kernels are called, apart from those of builds.
+_FILE = "kernel-"
+
+#: Of the fastest levels of compression: text of records shrinks to a third.
+_COMPRESSION = 1
+
+_WORD = re.compile(r"\w+")
+
+#: What goes wrong when data are not what this version writes, though their checksums are right.
+_OTHER_DATA = (KeyError, IndexError, TypeError, ValueError, AttributeError, zlib.error)
+
+
+@dataclasses.dataclass(frozen=True)
+class MadeKernel:
+    """What passes and LLVM have made of a scheduled kernel.
+
+    Attributes:
+        names: those of the scheduled kernel: of its variables and buffers, and its own.
+        outline: of the lowered function.
+        lowered: the function itself.
+        remarks: what the passes said.
+        symbol: the name of the function in its object file.
+        code: the object file.
+    """
+
+    names: tuple[str, ...]
+    outline: Encoded
+    lowered: Encoded
+    remarks: tuple[Remark, ...]
+    symbol: str
+    code: bytes
+
+    def lowered_for(self, kernel: PrimFunc, names: Sequence[str]) -> PrimFunc | None:
+        """What the passes make of ``kernel``; None if it has other names than the one that was kept, from which the
+        passes derive theirs."""
+        return made_of(kernel, self.lowered) if list(names[:-1]) == list(self.names[:-1]) else None
+
+    def encode(self) -> tuple[Any, list[np.ndarray[Any, Any]]]:
+        """It as plain data and arrays of bytes."""
+        texts = [part.records for part in (self.outline, self.lowered)]
+        data = {
+            "names": self.names,
+            "functions": [[part.names, part.origins] for part in (self.outline, self.lowered)],
+            "remarks": [dataclasses.astuple(remark) for remark in self.remarks],
+            "symbol": self.symbol,
+        }
+        packed = [zlib.compress(text.encode("utf-8", "surrogatepass"), _COMPRESSION) for text in texts]
+        return data, [np.frombuffer(part, np.uint8) for part in (self.code, *packed)]
+
+    @classmethod
+    def decode(cls, entry: Unpacked) -> MadeKernel:
+        """The inverse of :meth:`encode`.
+
+        Raises:
+            EncodingError: it is something else.
+        """
+        try:
+            data, (code, *packed) = entry
+            texts = [zlib.decompress(part.tobytes()).decode("utf-8", "surrogatepass") for part in packed]
+            outline, lowered = (
+                Encoded(text, tuple(names), origins)
+                for text, (names, origins) in zip(texts, data["functions"], strict=True)
+            )
+            remarks = tuple(Remark(*fields) for fields in data["remarks"])
+            return cls(tuple(data["names"]), outline, lowered, remarks, data["symbol"], code.tobytes())
+        except _OTHER_DATA as error:
+            raise EncodingError(f"expected a kernel, found something else: {type(error).__name__}: {error}") from error
+
+
+def made_of(kernel: PrimFunc, encoded: Encoded, key: str | None = None) -> PrimFunc:
+    """What was made of a function that is equal to ``kernel``, under its name and with its origin and variables, which
+    may be a model's dimensions.
+
+    Args:
+        key: of the kernel, where an outline was made.
+    """
+    made = encoded.decode(kernel.variables)
+    origins = {name: value for name, value in kernel.attrs.items() if name in ORIGIN_ATTRS}
+    attrs = {name: value for name, value in made.attrs.items() if name in origins or name not in ORIGIN_ATTRS}
+    attrs |= origins
+    if key is not None:
+        attrs[KERNEL_KEY] = key
+    return PrimFunc(kernel.name, made.params, made.body, attrs)
+
+
+def repeated(remarks: Sequence[Remark], names: Sequence[str], others: Sequence[str]) -> list[Remark]:
+    """What passes said on a kernel with these names (as ``Encoded`` has them), as they say it on one with others."""
+    changed = {old: new for old, new in zip(names, others, strict=True) if old != new}
+
+    def named(text: str) -> str:
+        return _WORD.sub(lambda found: changed.get(found[0], found[0]), text) if changed else text
+
+    return [Remark(said.pass_name, others[-1], said.kind, named(said.message), named(said.place)) for said in remarks]
+
+
+class KernelKeys:
+    """Keys of scheduled kernels.
+
+    Args:
+        depends_on: all that a kernel depends on besides itself.
+    """
+
+    def __init__(self, *depends_on: str) -> None:
+        self._state = hashlib.sha256()
+        for part in depends_on:
+            text = part.encode("utf-8", "surrogatepass")
+            self._state.update(b"%d:" % len(text))
+            self._state.update(text)
+
+    def key(self, kernel: Encoded) -> str:
+        """That of a kernel; kernels that are equal up to names share it."""
+        state = self._state.copy()
+        state.update(kernel.digest().encode())
+        return state.hexdigest()
+
+
+def find_kernel(cache: DiskCache, key: str) -> MadeKernel | None:
+    """The kernel that is kept on disk under ``key``, None if there is none."""
+    entry = cache.load(_FILE + key)
+    if entry is None:
+        return None
+    try:
+        return MadeKernel.decode(entry)
+    except EncodingError as error:
+        _LOG.debug("kernel %s in %s is dropped: %s", key[:16], cache.directory, error)
+        cache.remove(_FILE + key)
+        return None
+
+
+def keep_kernel(cache: DiskCache, key: str, made: MadeKernel) -> None:
+    """Keep a kernel on disk."""
+    cache.store(_FILE + key, *made.encode())
+
+
+@dataclasses.dataclass(frozen=True)
+class KnownKernel:
+    """A kernel, and its code as this process runs it."""
+
+    made: MadeKernel
+    module: CompiledModule
+
+
+class KernelMemory:
+    """The kernels of a process by their keys; the one that was used longest ago is forgotten first. Several threads may
+    use it."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._known: collections.OrderedDict[str, KnownKernel] = collections.OrderedDict()
+        self._lock = threading.Lock()
+
+    def find(self, key: str) -> KnownKernel | None:
+        """The kernel of ``key``, None if it is not known."""
+        with self._lock:
+            found = self._known.get(key)
+            if found is not None:
+                self._known.move_to_end(key)
+            return found
+
+    def keep(self, key: str, known: KnownKernel) -> None:
+        """Know a kernel from now on."""
+        with self._lock:
+            self._known[key] = known
+            while len(self._known) > self._capacity:
+                self._known.popitem(last=False)

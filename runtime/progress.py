@@ -1,0 +1,161 @@
+"""A build says what it does while it does it.
+
+On a terminal one line, from the first second on, which goes when the build is done::
+
+    building: 12 of 38 kernels, 5 of them found in the cache, 3 s
+
+Elsewhere nothing, unless ``TILEWRIGHT_LOG=build`` (the logger ``tilewright.build``) asks for lines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import TextIO
+
+from tilewright.passes.environment import LOG
+from tilewright.passes.tables import format_seconds
+
+_LOG = logging.getLogger("tilewright.build")
+
+#: A build that takes no longer says nothing on a terminal.
+_SILENT_SECONDS = 1.0
+#: From one time that the line is written to the next one, and from one line of a log about kernels to the next one.
+_LINE_SECONDS = 0.2
+_LOG_SECONDS = 1.0
+
+
+class Progress:
+    """How far a build is. What it is told it says, where somebody listens."""
+
+    def __init__(self) -> None:
+        self._begin = self._stage_begin = self._logged = time.perf_counter()
+        self._lock = threading.Lock()  # threads that wait for other processes tell it too
+        self._stage = ""
+        self._kernels = self._done = self._found = self._models = 0
+
+    def stage(self, name: str) -> None:
+        """The stage that ends in what is called ``name`` begins; the one before is through."""
+        self._end_stage()
+        self._stage = name
+
+    def kernels(self, count: int) -> None:
+        """So many more kernels are to be made."""
+        self._kernels += count
+
+    def done(self, count: int = 1, found: bool = False) -> None:
+        """So many of them are made, or were ``found`` in the cache."""
+        with self._lock:
+            self._done += count
+            self._found += count if found else 0
+        now = time.perf_counter()
+        if now - self._logged > _LOG_SECONDS and self._done < self._kernels:
+            self._logged = now
+            _LOG.debug("%s, %s", self._kernels_text(), self._seconds_text(now - self._begin))
+
+    def found(self) -> None:
+        """All of a function was found in the cache."""
+        self._models += 1
+
+    def text(self) -> str:
+        """What the build does now."""
+        doing = self._kernels_text() if self._kernels else self._stage or "reading the graph"
+        return f"building: {doing}, {time.perf_counter() - self._begin:.0f} s"
+
+    def end(self) -> None:
+        """The build is through."""
+        self._end_stage()
+        seconds = self._seconds_text(time.perf_counter() - self._begin)
+        if self._kernels:
+            _LOG.debug("built in %s: %s", seconds, self._kernels_text())
+        elif self._models:
+            _LOG.debug("found in the cache, in %s", seconds)
+
+    def _end_stage(self) -> None:
+        now = time.perf_counter()
+        if self._stage:
+            _LOG.debug("%s in %s", self._stage, self._seconds_text(now - self._stage_begin))
+        self._stage, self._stage_begin = "", now
+
+    def _kernels_text(self) -> str:
+        found = f", {self._found} of them found in the cache" if self._found else ""
+        return f"{self._done} of {self._kernels} kernels{found}"
+
+    @staticmethod
+    def _seconds_text(seconds: float) -> str:
+        return format_seconds(seconds).strip()
+
+
+_current: ContextVar[Progress | None] = ContextVar("tilewright_progress", default=None)
+#: Held by the build that has the line: several may run at once.
+_line = threading.Lock()
+
+
+def progress() -> Progress:
+    """That of the build that runs here; of none, one that nobody sees."""
+    return _current.get() or Progress()
+
+
+@contextlib.contextmanager
+def building() -> Iterator[Progress]:
+    """Inside the ``with`` block a build runs. Inside of another build it is a part of that."""
+    known = _current.get()
+    if known is not None:
+        yield known
+        return
+    made = Progress()
+    token = _current.set(made)
+    try:
+        with _shown(made):
+            yield made
+        made.end()
+    finally:
+        _current.reset(token)
+
+
+@contextlib.contextmanager
+def _shown(made: Progress) -> Iterator[None]:
+    """The line, if standard error is a terminal that no log is written to."""
+    stream = sys.stderr
+    if not _is_terminal(stream) or os.environ.get(LOG) or not _line.acquire(blocking=False):
+        yield
+        return
+    try:
+        over = threading.Event()
+        writer = threading.Thread(target=_write, args=(made, stream, over), name="tilewright-progress", daemon=True)
+        writer.start()
+        try:
+            yield
+        finally:
+            over.set()
+            writer.join()
+    finally:
+        _line.release()
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    try:
+        return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
+    except (AttributeError, ValueError):  # what stands for it in some programs, or is closed
+        return False
+
+
+def _write(made: Progress, stream: TextIO, over: threading.Event) -> None:
+    """Write the line again and again, each time over the one before; spaces over the last."""
+    width, pause = 0, _SILENT_SECONDS
+    with contextlib.suppress(OSError, ValueError):  # the terminal is gone
+        while not over.wait(pause):
+            text = made.text()[: shutil.get_terminal_size().columns - 1]
+            stream.write("\r" + text.ljust(width))
+            stream.flush()
+            width, pause = len(text), _LINE_SECONDS
+        if width:
+            stream.write("\r" + " " * width + "\r")
+            stream.flush()

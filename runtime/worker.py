@@ -1,0 +1,150 @@
+"""What makes a kernel in another process: bytes in, bytes out, and nothing pickled.
+
+A request holds a scheduled kernel as records (``tensorir.encoding``), the target and the settings of the build; the
+answer is the entry that is kept of kernels (:mod:`.made_kernels`). Both are packed as files are (:mod:`.packed_file`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import struct
+import sys
+import threading
+import time
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from tilewright.codegen.forks import outline
+from tilewright.codegen.llvm import compile as llvm_compile
+from tilewright.graphir.expr import GlobalVar
+from tilewright.graphir.module import IRModule
+from tilewright.passes.build_config import BUILD
+from tilewright.passes.context import PassContext
+from tilewright.passes.tensor.pipeline import tensor_pipeline
+from tilewright.runtime.kept import target_facts
+from tilewright.runtime.made_kernels import MadeKernel
+from tilewright.runtime.packed_file import pack, unpack
+from tilewright.tensorir.encoding import Encoded, encode
+from tilewright.tensorir.errors import EncodingError
+from tilewright.tensorir.stmt import PrimFunc
+from tilewright.tensorir.target import Target
+
+_REQUEST = b"tilewright kernel request 1\n"
+_ANSWER = b"tilewright kernel answer 1\n"
+_LENGTH = struct.Struct("<Q")
+
+#: A process that has nothing to do for so many seconds ends.
+_IDLE_SECONDS = 60.0
+
+
+def request_of(kernel: PrimFunc, target: Target, context: PassContext) -> bytes | None:
+    """The request to make ``kernel``; None if another process cannot be told the settings."""
+    config = {
+        key: dataclasses.asdict(value)
+        for key, value in context.config.items()
+        if key != BUILD and type(value).__module__.startswith("tilewright.")  # no pass of ours reads the others
+    }
+    try:
+        encoded = encode(kernel, merged=False)
+        data = {
+            "target": [target.kind, target.mcpu if not target.is_host else None, target.mtriple, target.num_threads],
+            "facts": target_facts(target),
+            "context": [context.opt_level, list(context.required_pass), list(context.disabled_pass), config],
+            "kernel": [encoded.names, encoded.origins],
+        }
+        json.dumps(data)
+    except (EncodingError, TypeError):  # TypeError: an option that is no plain data
+        return None
+    return _packed(_REQUEST, data, [encoded.records.encode("utf-8", "surrogatepass")])
+
+
+def answer_to(request: bytes) -> bytes:
+    """Run the passes and LLVM on the kernel of a request.
+
+    Raises:
+        EncodingError: this process is on another machine, for which the kernel is not.
+        Exception: whatever a pass raises.
+    """
+    data, (records,) = unpack(np.frombuffer(request, np.uint8), _REQUEST)
+    kind, mcpu, mtriple, num_threads = data["target"]
+    host = Target(kind)
+    target = Target(kind, mcpu=mcpu, mtriple=mtriple if mtriple != host.mtriple else None, num_threads=num_threads)
+    if target_facts(target) != data["facts"]:
+        raise EncodingError(f"expected a machine with {data['facts']}, found {target_facts(target)}")
+    names, origins = data["kernel"]
+    kernel = Encoded(records.tobytes().decode("utf-8", "surrogatepass"), tuple(names), origins).decode()
+    level, required, disabled, config = data["context"]
+    name = GlobalVar(kernel.name)
+    with PassContext(level, required, disabled, config=config) as context, target:
+        lowered = tensor_pipeline(target)(IRModule({name: kernel}), context)[kernel.name]
+    assert isinstance(lowered, PrimFunc)
+    code = llvm_compile.compile_module([lowered], target).object_bytes
+    texts = encode(outline(lowered)), encode(lowered, merged=False)
+    made = MadeKernel(tuple(names), *texts, tuple(context.remarks), kernel.name, code)
+    answer, arrays = made.encode()
+    return _packed(_ANSWER, answer, [array.tobytes() for array in arrays])
+
+
+def made_by(answer: bytes) -> MadeKernel:
+    """The kernel of an answer.
+
+    Raises:
+        EncodingError: it is no answer.
+    """
+    return MadeKernel.decode(unpack(np.frombuffer(answer, np.uint8), _ANSWER))
+
+
+def _packed(magic: bytes, data: Any, parts: list[bytes]) -> bytes:
+    found: list[bytes] = []
+    pack(lambda part: found.append(bytes(part)), magic, data, [np.frombuffer(part, np.uint8) for part in parts])
+    return b"".join(found)
+
+
+def write_message(stream: BinaryIO, message: bytes) -> None:
+    """Write a message with its length."""
+    stream.write(_LENGTH.pack(len(message)))
+    stream.write(message)
+    stream.flush()
+
+
+def read_message(stream: BinaryIO) -> bytes | None:
+    """The next message; None at the end of the stream."""
+    length = stream.read(_LENGTH.size)
+    if len(length) < _LENGTH.size:
+        return None
+    size = _LENGTH.unpack(length)[0]
+    message = stream.read(size)
+    return message if len(message) == size else None
+
+
+def serve() -> None:
+    """Answer requests on standard input with messages on standard output, until nobody writes any more or asks. A
+    request that cannot be answered is answered by an empty message."""
+    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what prints must not come between the answers
+    asked = time.monotonic()
+    busy = threading.Event()
+
+    def end_when_idle() -> None:
+        while True:
+            time.sleep(_IDLE_SECONDS / 4)
+            if not busy.is_set() and time.monotonic() - asked > _IDLE_SECONDS:
+                os._exit(0)
+
+    threading.Thread(target=end_when_idle, daemon=True).start()
+    write_message(answers, b"")  # it is ready
+    while (request := read_message(requests)) is not None:
+        busy.set()
+        try:
+            answer = answer_to(request)
+        except Exception:  # whoever asked makes the kernel itself, and meets the same error
+            answer = b""
+        try:
+            write_message(answers, answer)
+        except OSError:  # nobody reads any more
+            return
+        asked = time.monotonic()
+        busy.clear()

@@ -1,0 +1,213 @@
+"""Processes that make kernels beside this one, on the cores that are there.
+
+A process of the pool is a fresh interpreter that runs :func:`.worker.serve` and nothing of the program that started it:
+no ``__main__`` is imported, and threads of this process do not matter, as they would for a fork. It takes as long to
+start as its imports do; :class:`Outlook` says when that pays. It ends with this process, or when nobody asks for long.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import Future
+from pathlib import Path
+
+from tilewright.runtime.worker import read_message, write_message
+
+#: What it takes to start a process, in seconds, until one was started: Python, NumPy and the passes are imported.
+_FIRST_GUESS = 0.6
+#: Processes are started where a build is to take at most this part of the time that it would take without.
+_WORTH = 0.8
+#: Nothing is foretold before kernels have taken this part of the time in which a process starts: sums of products take
+#: ten times as long as other kernels of as much text, and may come first.
+_LEARNING = 0.5
+
+_start_seconds = _FIRST_GUESS
+#: Whether a process could not be started: another one could not either.
+_refused = False
+
+
+class WorkerError(Exception):
+    """A process could not be started, has ended, or could not make a kernel."""
+
+
+class _Process:
+    """One process, for one thread at a time; ``running`` is it, once it was started."""
+
+    def __init__(self) -> None:
+        self.running: subprocess.Popen[bytes] | None = None
+
+    def answer(self, request: bytes) -> bytes:
+        """What the process makes of a request.
+
+        Raises:
+            WorkerError: nothing.
+        """
+        global _refused
+        fresh = self.running is None
+        if fresh and _refused:
+            raise WorkerError("no process starts here")
+        try:
+            answer = self._exchange(request)
+        except (OSError, WorkerError) as error:
+            self.end()
+            if fresh:
+                _refused = True
+                raise WorkerError(f"no process makes kernels: {error}") from error
+            answer = self._exchange(request)  # it was idle for long, and has ended
+        if not answer:
+            raise WorkerError("the kernel was not made")
+        return answer
+
+    def _exchange(self, request: bytes) -> bytes:
+        process = self.running if self.running is not None else self._start()
+        assert process.stdin is not None and process.stdout is not None
+        write_message(process.stdin, request)  # type: ignore[arg-type]
+        answer = read_message(process.stdout)  # type: ignore[arg-type]
+        if answer is None:
+            raise WorkerError("it has ended")
+        return answer
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        global _start_seconds
+        begin = time.perf_counter()
+        program = f"import sys; sys.path[:] = {sys.path!r}; from tilewright.runtime.worker import serve; serve()"
+        process = subprocess.Popen(
+            [sys.executable, "-c", program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,  # an interrupt from the keyboard is this process's alone
+        )
+        self.running = process
+        assert process.stdout is not None
+        if read_message(process.stdout) is None:  # type: ignore[arg-type]
+            raise WorkerError("it does not start")
+        _start_seconds = time.perf_counter() - begin
+        return process
+
+    def end(self) -> None:
+        """Let the process end."""
+        process, self.running = self.running, None
+        if process is None:
+            return
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        process.kill()
+        process.wait()
+
+
+class WorkerPool:
+    """Some processes, each with a thread that talks to it. ``submit`` is that of an executor."""
+
+    def __init__(self) -> None:
+        self._jobs: queue.SimpleQueue[tuple[Future[bytes], bytes] | None] = queue.SimpleQueue()
+        self._processes: list[_Process] = []
+        self._threads: list[threading.Thread] = []
+
+    def grow(self, count: int) -> None:
+        """Have ``count`` processes or more; they start with their first requests."""
+        while len(self._threads) < count:
+            process = _Process()
+            # A daemon: the end of this program does not wait for what nobody waits for.
+            thread = threading.Thread(target=self._work, args=(process,), name="tilewright-worker", daemon=True)
+            self._processes.append(process)
+            self._threads.append(thread)
+            thread.start()
+
+    def submit(self, request: bytes) -> Future[bytes]:
+        """The answer to a request, when it is there; fails with a WorkerError."""
+        future: Future[bytes] = Future()
+        self._jobs.put((future, request))
+        return future
+
+    def _work(self, process: _Process) -> None:
+        while (job := self._jobs.get()) is not None:
+            future, request = job
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(process.answer(request))
+                except Exception as error:
+                    future.set_exception(error)
+        process.end()
+
+    def processes(self) -> list[subprocess.Popen[bytes]]:
+        """Those that were started."""
+        return [process.running for process in self._processes if process.running is not None]
+
+    def end(self) -> None:
+        """Let all processes end, when they are through."""
+        for _ in self._threads:
+            self._jobs.put(None)
+        for thread in self._threads:
+            thread.join()
+
+
+_pool = WorkerPool()
+_lock = threading.Lock()
+
+
+def pool(count: int) -> WorkerPool:
+    """The pool of this process, with ``count`` processes or more."""
+    with _lock:
+        _pool.grow(count)
+        return _pool
+
+
+def _forget() -> None:
+    """In a forked process: the pool, whose threads are not there, is the other's."""
+    global _pool, _lock
+    _pool, _lock = WorkerPool(), threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+def can_start() -> bool:
+    """Whether there is an interpreter to start: in a program that embeds Python, or is frozen, there may be none."""
+    if _refused:
+        return False
+    name = Path(sys.executable or "").name.lower()
+    return ("python" in name or "pypy" in name) and not getattr(sys, "frozen", False)
+
+
+class Outlook:
+    """Whether processes pay, from what kernels have taken so far.
+
+    Args:
+        cores: how many may be busy at once.
+    """
+
+    def __init__(self, cores: int) -> None:
+        self._cores = cores
+        self._size = self._seconds = 0.0
+
+    def made(self, size: int, seconds: float) -> None:
+        """Passes took so long for a kernel whose text has that many characters."""
+        self._size += size
+        self._seconds += seconds
+
+    def processes(self, size: int, code_seconds: float) -> int:
+        """How many processes are to make, together with this one, kernels of ``size`` characters in all; 0: it makes
+        them alone. Each is to have as much to do as it takes to start.
+
+        Args:
+            code_seconds: how long code for the kernels so far took in another thread.
+        """
+        if self._cores < 2 or self._seconds < _start_seconds * _LEARNING:
+            return 0
+        alone = size * self._seconds / self._size  # code is generated in another thread meanwhile
+        work = alone * (1 + code_seconds / self._seconds)
+        count = min(self._cores - 1, int(work / _start_seconds))
+        start = _start_seconds if len(_pool.processes()) < count else 0.0
+        if count < 1 or alone <= start:
+            return 0
+        together = start + work * (1 - start / alone) / (count + 1)
+        return count if together < _WORTH * alone else 0

@@ -1,0 +1,259 @@
+"""Functions as text that is quick to write and to read: records, one for each part, behind those of its own parts.
+
+::
+
+    primfunc @f(x: Buffer[(4,), float32]) {        names    x, i, f
+      for i in range(4) { x[i] = x[i] + x[i] }     records  4; the buffer; 0; i; the load; the sum; the store; ...
+    }
+
+Names of the function, its variables and its buffers stand apart from the records, and so do the attributes that say
+where it comes from. What looks alike is written once, except that variables and buffers are what they are. So the
+records are the same, in every process, for functions that are equal up to those names (:mod:`.structural` says what
+that means), however their nodes share operands; a digest of them is a key for what a function computes. Or, where one
+object in several places is to be one again, each object is written once.
+
+Both ways take time linear in the number of objects, and recurse over no depth.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.tensorir import expr, stmt
+from tilewright.tensorir.dtype import DataType
+from tilewright.tensorir.errors import EncodingError
+from tilewright.tensorir.node import Node
+from tilewright.tensorir.stmt import ORIGIN_ATTRS, PrimFunc
+
+#: What functions consist of. The place of a class in this list stands for it.
+_CLASSES: tuple[Any, ...] = (
+    *(expr.Var, expr.Buffer, expr.IntImm, expr.FloatImm, expr.BinaryOp, expr.UnaryOp, expr.Compare, expr.Select),
+    *(expr.Cast, expr.BufferLoad, expr.Call, expr.Ramp, expr.Broadcast),
+    *(stmt.For, stmt.BufferStore, stmt.SeqStmt, stmt.IfThenElse, stmt.Allocate, stmt.LetStmt, stmt.Evaluate),
+    *(stmt.Range, stmt.BufferRegion, stmt.IterVar, stmt.Block, PrimFunc),
+)
+
+_VAR = _CLASSES.index(expr.Var)
+
+#: Those that a name is given to, which is for people.
+_NAMED = (expr.Var, expr.Buffer, PrimFunc)
+
+_SEPARATORS = (",", ":")
+
+
+@dataclasses.dataclass(frozen=True)
+class Encoded:
+    """A function as text; see the module.
+
+    Attributes:
+        records: JSON.
+        names: of the function's variables and buffers in order of their records, and of the function.
+        origins: the names of its attributes in order, and those that say where it comes from, as JSON.
+    """
+
+    records: str
+    names: tuple[str, ...]
+    origins: str
+
+    def digest(self) -> str:
+        """64 hexadecimal digits that functions share which are equal up to names, and no others."""
+        text = self.records.encode("utf-8", "surrogatepass")
+        return hashlib.blake2b(text, digest_size=32).hexdigest()
+
+    def decode(self, variables: Sequence[expr.Var] | None = None) -> PrimFunc:
+        """The function: its text is that of the one that was encoded.
+
+        Args:
+            variables: its integer parameters, in order; by default new ones.
+
+        Raises:
+            EncodingError: it has other ones.
+        """
+        return _decode(self, variables)
+
+
+def encode(func: PrimFunc, merged: bool = True) -> Encoded:
+    """``func`` as text.
+
+    Args:
+        merged: whether what looks alike is written once; else each object is.
+
+    Raises:
+        EncodingError: it holds a node of a class of somebody's own, or an annotation that is no plain data.
+    """
+    numbers: dict[Node, int] = {}
+    known: dict[tuple[Any, ...], int] = {}
+    records: list[tuple[Any, ...]] = []
+    names: list[str] = []
+    stack: list[Node] = [func]
+    while stack:
+        node = stack[-1]
+        if node in numbers:
+            stack.pop()
+            continue
+        written = _WRITTEN.get(type(node))
+        if written is None:
+            raise EncodingError(f"expected nodes that Tilewright defines, found a {type(node).__name__}: {node!s}")
+        needed, record_of = written
+        missing = [part for part in needed(node) if part not in numbers]
+        if missing:
+            stack.extend(reversed(missing))
+            continue
+        stack.pop()
+        record = record_of(node, numbers)
+        number = len(records)
+        if isinstance(node, _NAMED):
+            names.append(node.name)
+        elif merged:
+            number = known.setdefault(record, number)
+        numbers[node] = number
+        if number == len(records):
+            records.append(record)
+    origins = {key: value for key, value in func.attrs.items() if key in ORIGIN_ATTRS}
+    text = json.dumps(records, separators=_SEPARATORS)
+    return Encoded(text, tuple(names), _plain_text([list(func.attrs), origins], numbers))
+
+
+def _decode(encoded: Encoded, variables: Sequence[expr.Var] | None) -> PrimFunc:
+    made: list[Any] = []
+    names = iter(encoded.names)
+    records = json.loads(encoded.records)
+    given: dict[int, expr.Var] = {}
+    if variables is not None:
+        numbers = [number for number in records[-1][1] if records[number][0] == _VAR]
+        expected = [records[number][1] for number in numbers]
+        if expected != [var.dtype for var in variables]:
+            raise EncodingError(f"expected variables of types {expected}, found {list(variables)}")
+        given = dict(zip(numbers, variables, strict=True))
+    for number, record in enumerate(records):
+        read = _READ[record[0]](record, made, names)
+        made.append(given.get(number, read))
+    func = made[-1]
+    assert isinstance(func, PrimFunc)
+    order, origins = _untagged(json.loads(encoded.origins), made)
+    values = {**func.attrs, **origins}
+    return PrimFunc(func.name, func.params, func.body, {key: values[key] for key in order})
+
+
+def _nodes_in(value: Any) -> Iterator[Node]:
+    """The nodes in plain data."""
+    if isinstance(value, Node):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _nodes_in(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _nodes_in(item)
+
+
+def _plain_text(value: Any, numbers: Mapping[Node, int]) -> str:
+    return json.dumps(_tagged(value, numbers), separators=_SEPARATORS) if value else ""
+
+
+def _attributes_text(value: Mapping[str, Any], numbers: Mapping[Node, int]) -> str:
+    return _plain_text({key: item for key, item in value.items() if key not in ORIGIN_ATTRS}, numbers)
+
+
+def _tagged(value: Any, numbers: Mapping[Node, int]) -> Any:
+    """Plain data as JSON that tells what JSON does not: tuples from lists, ``1.0`` from ``1``, types from strings."""
+    if isinstance(value, DataType):
+        return {"dtype": str(value)}
+    if value is None or type(value) in (bool, int, str):
+        return value
+    if type(value) is float:
+        return {"float": value.hex()}
+    if type(value) is tuple:
+        return {"tuple": [_tagged(item, numbers) for item in value]}
+    if type(value) is list:
+        return [_tagged(item, numbers) for item in value]
+    if isinstance(value, Mapping):
+        return {"items": [[_tagged(key, numbers), _tagged(item, numbers)] for key, item in value.items()]}
+    if isinstance(value, Node):
+        return {"node": numbers[value]}
+    if isinstance(value, np.generic) and isinstance(value.item(), (bool, int, float)):
+        return {"scalar": [value.dtype.name, _tagged(value.item(), numbers)]}
+    raise EncodingError(f"expected plain data, found {type(value).__name__}: {value!r}")
+
+
+def _untagged(data: Any, made: list[Any]) -> Any:
+    if isinstance(data, list):
+        return [_untagged(item, made) for item in data]
+    if not isinstance(data, dict):
+        return data
+    ((tag, value),) = data.items()
+    if tag == "dtype":
+        return DataType(value)
+    if tag == "float":
+        return float.fromhex(value)
+    if tag == "tuple":
+        return tuple(_untagged(item, made) for item in value)
+    if tag == "items":
+        return {_untagged(key, made): _untagged(item, made) for key, item in value}
+    if tag == "scalar":
+        return np.dtype(value[0]).type(_untagged(value[1], made))
+    return made[value]
+
+
+def _mapping(text: str, made: list[Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = _untagged(json.loads(text), made) if text else {}
+    return found
+
+
+#: What a node's record needs before it, and the record.
+_Written = tuple[Callable[[Any], tuple[Node, ...]], Callable[[Any, Mapping[Node, int]], tuple[Any, ...]]]
+_Read = Callable[[list[Any], list[Any], Iterator[str]], Any]
+
+
+def _derived_functions(number: int, cls: Any) -> tuple[_Written, _Read]:
+    """How nodes of a class are written and read. Written out and compiled, as what ``node`` derives: a loop over the
+    fields takes several times as long."""
+    needed, items, arguments = [], [str(number)], []
+    types = {field.name: str(field.type) for field in dataclasses.fields(cls)}
+    for name, role in cls.node_fields:
+        value, place = f"node.{name}", f"record[{len(items)}]"
+        if name == "name" and cls in _NAMED:
+            arguments.append("next(names)")
+            continue
+        if role == "children" or (role == "definition" and types[name].startswith("tuple")):
+            needed.append(f"*{value}")
+            items.append(f"tuple([numbers[part] for part in {value}])")
+            arguments.append(f"tuple([made[part] for part in {place}])")
+        elif role != "data" and "None" in types[name]:
+            needed.append(f"*(() if {value} is None else ({value},))")
+            items.append(f"None if {value} is None else numbers[{value}]")
+            arguments.append(f"None if {place} is None else made[{place}]")
+        elif role != "data":
+            needed.append(value)
+            items.append(f"numbers[{value}]")
+            arguments.append(f"made[{place}]")
+        elif types[name].startswith("Mapping"):
+            needed.append(f"*(_nodes_in({value}) if {value} else ())")
+            written = "_attributes_text" if cls is PrimFunc else "_plain_text"
+            items.append(f"{written}({value}, numbers)")
+            arguments.append(f"_mapping({place}, made)")
+        elif types[name] == "float":
+            items.append(f"{value}.hex()")
+            arguments.append(f"float.fromhex({place})")
+        else:
+            items.append(value)
+            arguments.append(place)
+    lines = [
+        f"def needed(node): return ({''.join(part + ', ' for part in needed)})",
+        f"def record_of(node, numbers): return ({''.join(item + ', ' for item in items)})",
+        f"def read(record, made, names): return cls({', '.join(arguments)})",
+    ]
+    namespace: dict[str, Any] = {**globals(), "cls": cls}
+    exec("\n".join(lines), namespace)
+    return (namespace["needed"], namespace["record_of"]), namespace["read"]
+
+
+_DERIVED = [_derived_functions(number, cls) for number, cls in enumerate(_CLASSES)]
+_WRITTEN: dict[type[Any], _Written] = {cls: written for cls, (written, _) in zip(_CLASSES, _DERIVED, strict=True)}
+_READ: list[_Read] = [read for _, read in _DERIVED]

@@ -1,0 +1,302 @@
+"""Kernels are made in other processes as they are made in this one, and who fails there is found out here."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import graphir as gi
+from tilewright.passes.tensor.vectorize_loop import VectorizeLoop
+from tilewright.runtime import kernel_supply, worker, worker_pool
+from tilewright.runtime.worker_pool import Outlook, WorkerError, WorkerPool
+from tilewright.tensorir import PrimFunc
+
+TARGET = tw.Target("llvm", num_threads=2)
+VALUES = np.random.default_rng(3).standard_normal((5, 12)).astype("f4")
+
+
+def network(count: int = 4) -> gi.IRModule:
+    """Some kernels, with loops that are too short for threads, which a pass remarks."""
+    value = x = gi.var("x", shape=("rows", "columns"))
+    for number in range(count):
+        value = gi.nn.softmax(gi.exp(value) * float(number + 1), axis=number % 2)
+    return tw.IRModule.from_expr(gi.Function([x], value))
+
+
+def build(workers: object, **settings: object) -> tuple[tw.Executable, list[str]]:
+    """The network, and what the passes said."""
+    config = {"build.workers": workers}
+    with tw.PassContext(opt_level=3, config=config, **settings) as context:  # type: ignore[arg-type]
+        model = tw.build(network(), target=TARGET)
+    return model, [str(remark) for remark in context.remarks]
+
+
+class Eager:
+    """An executor that has answered before anybody can change their mind."""
+
+    def __init__(self) -> None:
+        self.requests: list[bytes] = []
+
+    def submit(self, request: bytes) -> Future[bytes]:
+        future: Future[bytes] = Future()
+        future.set_running_or_notify_cancel()
+        self.requests.append(request)
+        try:
+            future.set_result(worker.answer_to(request))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> Iterator[Eager]:
+    """What stands for other processes: all kernels but the first one are made there."""
+    made = Eager()
+    monkeypatch.setattr(kernel_supply, "pool", lambda count: made)
+    monkeypatch.setattr(Outlook, "processes", lambda self, size, code_seconds: 1)
+    yield made
+
+
+def test_kernels_from_elsewhere_are_the_same_and_so_is_what_is_said(eager: Eager) -> None:
+    expected, said = build(1)
+    eager.requests.clear()
+    found, repeated = build(2)
+    assert len(eager.requests) >= 3
+    assert repeated == said and said
+    np.testing.assert_array_equal(found(VALUES), expected(VALUES))
+    for stage in expected.stages:
+        assert found.ir(stage) == expected.ir(stage)
+
+
+def test_requests_and_answers_hold_text_and_object_code_alone(eager: Eager) -> None:
+    build(2)
+    for request in eager.requests:
+        for message in (request, worker.answer_to(request)):
+            assert message.startswith(b"tilewright kernel ")
+            assert b"cbuiltins" not in message and not message.startswith(b"\x80")
+
+
+def test_a_process_makes_kernels_and_ends_with_this_one() -> None:
+    pool = WorkerPool()
+    pool.grow(1)
+    kernel = tw.tensorir.parse("""
+primfunc @k(a: Buffer[(64,), float32], b: Buffer[(64,), float32]) attrs {"num_inputs": 1, "num_outputs": 1} {
+  for i in range(64) {
+    b[i] = a[i] + 1.0
+  }
+}
+""")
+    request = worker.request_of(kernel, TARGET, tw.PassContext(opt_level=3))
+    assert request is not None
+    answer = worker.made_by(pool.submit(request).result(60))
+    here = worker.made_by(worker.answer_to(request))
+    assert answer.lowered == here.lowered and answer.code == here.code
+    with pytest.raises(WorkerError, match="was not made"):
+        pool.submit(b"no request").result(60)
+    (process,) = pool.processes()
+    process.kill()  # it is started again
+    process.wait()
+    assert worker.made_by(pool.submit(request).result(60)).code == here.code
+    (process,) = pool.processes()
+    pool.end()
+    assert process.wait(10) is not None
+
+
+def test_a_process_that_nobody_asks_ends() -> None:
+    program = "from tilewright.runtime import worker; worker._IDLE_SECONDS = 0.2; worker.serve()"
+    process = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    with process:
+        assert process.wait(60) == 0
+
+
+def test_where_no_process_starts_kernels_are_made_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    expected, said = build(1)
+    monkeypatch.setattr(worker_pool, "_pool", WorkerPool())
+    monkeypatch.setattr(worker_pool, "_refused", False)
+    monkeypatch.setattr(Outlook, "processes", lambda self, size, code_seconds: 1)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    found, repeated = build(2)
+    assert repeated == said and worker_pool._pool.processes() == []
+    np.testing.assert_array_equal(found(VALUES), expected(VALUES))
+    assert not worker_pool.can_start()
+
+
+def test_a_program_that_is_no_python_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert worker_pool.can_start()
+    for executable in ("", "/opt/editor/editor"):
+        monkeypatch.setattr(sys, "executable", executable)
+        assert not worker_pool.can_start()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_process_has_a_pool_of_its_own() -> None:
+    program = """
+import os, warnings
+warnings.simplefilter("ignore")
+from tilewright.runtime import worker_pool
+from tilewright.runtime.worker_pool import WorkerError, pool
+try:
+    pool(1).submit(b"no request").result(60)
+except WorkerError:
+    pass
+(process,) = pool(1).processes()
+child = os.fork()
+if child == 0:
+    os._exit(len(worker_pool._pool.processes()))
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+assert process.poll() is None
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+SCRIPT = """
+import sys
+sys.path.insert(0, {folder!r})
+print("the script runs", flush=True)
+import test_workers as tests
+tests.worker_pool._start_seconds = 1e-9
+made, said = tests.build(2)
+print(len(tests.worker_pool._pool.processes()), flush=True)
+{then}
+"""
+
+
+@pytest.mark.parametrize("how", ["file", "-c", "stdin"])
+def test_no_script_runs_twice_and_no_process_stays(how: str, tmp_path: Path) -> None:
+    script = SCRIPT.format(folder=str(Path(__file__).parent), then="")
+    path = tmp_path / "script.py"
+    path.write_text(script)
+    command = {"file": [str(path)], "-c": ["-c", script], "stdin": ["-"]}[how]
+    run = subprocess.run(
+        [sys.executable, *command], input=script if how == "stdin" else "", capture_output=True, text=True, timeout=120
+    )
+    assert run.stdout.split("\n")[:2] == ["the script runs", "1"], run.stderr
+    assert run.stderr == ""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_an_interrupt_ends_the_program_and_its_processes(tmp_path: Path) -> None:
+    then = "print(*[p.pid for p in tests.worker_pool._pool.processes()], flush=True)\nimport time\ntime.sleep(60)"
+    script = SCRIPT.format(folder=str(Path(__file__).parent), then=then)
+    program = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert program.stdout is not None
+    lines = [program.stdout.readline() for _ in range(3)]
+    os.killpg(program.pid, signal.SIGINT)
+    _, errors = program.communicate(timeout=30)
+    assert errors.count("KeyboardInterrupt") == 1
+    helper = int(lines[2])
+    for _ in range(100):
+        if not _runs(helper):
+            break
+        time.sleep(0.1)
+    assert not _runs(helper)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_an_error_of_a_pass_elsewhere_is_the_error_here(eager: Eager, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: VectorizeLoop, func: PrimFunc, mod: gi.IRModule, ctx: tw.PassContext) -> PrimFunc:
+        raise ValueError(f"no vectors in {func.name}") if func.name != first[0] else RuntimeError("first")
+
+    first: list[str] = [""]
+    monkeypatch.setattr(VectorizeLoop, "transform_function", fail)
+    errors = []
+    for workers in (1, 2):
+        with pytest.raises(ValueError, match="no vectors") as raised:
+            build(workers)
+        errors.append((str(raised.value), raised.value.__notes__))
+    assert errors[0] == errors[1]
+    assert any("VectorizeLoop" in note for note in errors[0][1])
+
+
+def test_an_executor_makes_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bytes] = []
+    answer_to = worker.answer_to
+
+    def noting(request: bytes) -> bytes:
+        asked.append(request)
+        return answer_to(request)
+
+    monkeypatch.setattr(kernel_supply, "answer_to", noting)
+    expected, said = build(1)
+    with ThreadPoolExecutor(2) as executor:
+        found, repeated = build(executor)
+    assert asked and repeated == said
+    np.testing.assert_array_equal(found(VALUES), expected(VALUES))
+
+
+class Broken(ThreadPoolExecutor):
+    """An executor all of whose processes have died."""
+
+    def submit(self, *_: object) -> Future[bytes]:  # type: ignore[override]
+        future: Future[bytes] = Future()
+        future.set_exception(OSError("dead"))
+        return future
+
+
+def test_what_an_executor_does_not_make_is_made_here() -> None:
+    expected, said = build(1)
+    with Broken(1) as executor:
+        found, repeated = build(executor)
+    assert repeated == said
+    np.testing.assert_array_equal(found(VALUES), expected(VALUES))
+
+
+def test_who_makes_kernels_is_no_part_of_a_model(tmp_path: Path, eager: Eager) -> None:
+    alone, _ = build(1)
+    with ThreadPoolExecutor(1) as executor:
+        together, _ = build(executor)
+    alone.export(tmp_path / "alone.tw")
+    together.export(tmp_path / "together.tw")
+    assert (tmp_path / "alone.tw").read_bytes() == (tmp_path / "together.tw").read_bytes()
+
+
+def test_who_watches_has_all_passes_in_this_process(eager: Eager) -> None:
+    timing = tw.PassTimingInstrument()
+    build(2, instruments=[timing])
+    assert eager.requests == [] and "VectorizeLoop" in timing.render()
+
+
+def test_processes_start_where_they_pay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_pool, "_start_seconds", 0.5)
+    monkeypatch.setattr(worker_pool, "_pool", WorkerPool())
+    outlook = Outlook(cores=4)
+    assert outlook.processes(10**9, 0.0) == 0  # nothing is known yet
+    outlook.made(size=200, seconds=0.2)
+    assert outlook.processes(10**9, 0.0) == 0  # nor enough
+    outlook.made(size=100, seconds=0.1)
+    assert outlook.processes(size=300, code_seconds=0.0) == 0
+    assert outlook.processes(size=1500, code_seconds=0.0) == 3
+    assert outlook.processes(size=1000, code_seconds=0.0) == 2  # each has as much to do as it takes to start
+    assert outlook.processes(size=10**6, code_seconds=0.0) == 3
+    assert Outlook(cores=1).processes(10**9, 0.0) == 0
+
+
+@pytest.mark.parametrize("workers", [0, -1])
+def test_no_workers_are_an_error(workers: int) -> None:
+    with pytest.raises(ValueError, match="workers must be at least 1"):
+        tw.PassContext(config={"build": {"workers": workers}})
+    with pytest.raises(TypeError, match=r"field 'workers'"):
+        tw.PassContext(config={"build.workers": "many"})
