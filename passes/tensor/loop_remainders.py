@@ -1,4 +1,4 @@
-"""The rest of a division into tiles, written out so that the loops inside a tile keep constant extents::
+"""The rest of a division into tiles, in tiles of fewer rows, so that the loops inside a tile keep constant extents::
 
 for i in range((n + 5) // 6):                   for i in range(n // 6):
     for j in range(6):                              for j in range(6):
@@ -6,7 +6,12 @@ for i in range((n + 5) // 6):                   for i in range(n // 6):
             b[i * 6 + j] = 0                    if n % 6 >= 3:
                                                     for j in range(3):
                                                         b[n // 6 * 6 + j] = 0
-                                                if n % 3 == 1: one row from n - n % 3 on, elif n % 3 == 2: two
+                                                if n % 3 > 0:
+                                                    for j in range(2): ... from n - n % 3 on, where j < n % 3
+
+The rule: a rest of known size is one tile of so many rows. Any other is half a tile, if as many rows are left, and then
+small tiles, about a quarter, as often as needed; the rows of the last small one that lie behind the end repeat the last
+row (see ``loop_clamping``). So there are three copies of a tile, of 1.75 times its size together, whatever its size.
 """
 
 from __future__ import annotations
@@ -15,12 +20,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.passes.tensor.loop_guards import TRUE, Guard, with_known
+from tilewright.passes.tensor.loop_clamping import clamped_rows, first_rows
+from tilewright.passes.tensor.loop_guards import TRUE, Guard, find_guards, with_known
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import Compare, Expr, IntImm, Var, all_of, compare, const, maximum, minimum
-from tilewright.tensorir.functor import Mutator, copy_with_fresh_definitions, substitute, uses_var
+from tilewright.tensorir.functor import Mutator, copy_with_fresh_definitions, substitute, uses_var, walk_statements
 from tilewright.tensorir.stmt import For, IfThenElse, Stmt, sequence
 
 TAIL_ANNOTATION = "specialize_tail"
@@ -55,6 +61,16 @@ def find_tiles(loop: For, guards: Sequence[Guard], analyzer: Analyzer) -> Tiles 
         if tile[0] == factor and analyzer.prove_equal(tile[1], total):
             offsets[guard.condition] = offset
     return None if tile is None else Tiles(loop, *tile, offsets)
+
+
+def tile_conditions(stmt: Stmt, analyzer: Analyzer) -> set[Expr]:
+    """The conditions on the rows of tiles in ``stmt`` that are known there once the rest of the tiles is apart."""
+    found: set[Expr] = set()
+    for loop in walk_statements(stmt):
+        if isinstance(loop, For) and loop.kind == "serial" and loop.annotations.get(TAIL_ANNOTATION):
+            tiles = find_tiles(loop, find_guards(loop), analyzer)
+            found.update(() if tiles is None else tiles.offsets)
+    return found
 
 
 def _tile_guard(loop: For, guard: Guard, analyzer: Analyzer) -> tuple[int, Expr, Expr] | None:
@@ -121,48 +137,53 @@ class _Tail:
 
     def written_out(self) -> Stmt:
         """A statement for the rows that are left."""
-        chain = self._halved() or self._remainders(self.rest, self.tiles.factor, None)
-        if chain is None:
-            return sequence()
-        return chain if self.has_tail is TRUE else IfThenElse(self.has_tail, chain)
-
-    def _halved(self) -> Stmt | None:
-        """Half a tile and what is left then: much less code than a tile for each remainder, and half a tile is about as
-        fast for each of its rows. None if the body does not allow it, or the tail has one size."""
-        factor = self.tiles.factor
-        half = (factor + 1) // 2
-        if half < 2 or isinstance(self.rest, IntImm):
-            return None
-        counted = self.tiles.total if factor % half == 0 else self.rest
-        left = self.mutator.simplify(counted % half)
-        first = self._rows(half, None)
-        second = self._remainders(left, half, self.mutator.simplify(self.tiles.total - left))
-        if first is None or second is None:
-            return None
-        return sequence(IfThenElse(self.rest >= half, first), second)
-
-    def _remainders(self, rest: Expr, end: int, first: Expr | None) -> Stmt | None:
-        """The tail of ``rest`` rows, fewer than ``end``, a tile of its own for each number of rows."""
-        chain: Stmt | None = None
-        for count in range(end - 1, 0, -1):
-            body = self._rows(count, first)
-            if body is None:
-                return None
-            chain = IfThenElse(rest.equal(count), body, chain)
-        return chain
-
-    def _rows(self, count: int, first: Expr | None) -> Stmt | None:
-        """A tile of ``count`` rows from ``first`` on (None: from where the last tile begins)."""
-        loop = self.tiles.loop
-        known = {guard: compare("lt", offset, const(count, INT64)) for guard, offset in self.tiles.offsets.items()}
-        body = copy_with_fresh_definitions(with_known(loop.body, known))
-        if first is None:
-            body = body if loop.kind == "parallel" else substitute(body, {loop.var: self.whole})
+        if isinstance(self.rest, IntImm):
+            tail = self._tile(self.rest.value) if self.rest.value else sequence()
         else:
-            moved = _Moved(self.mutator.analyzer, loop.var, self.tiles.factor, first)
-            body = moved.mutate(body)
-            if moved.failed:
-                return None
+            tail = self._half_and_small_tiles()
+        return tail if self.has_tail is TRUE else IfThenElse(self.has_tail, tail)
+
+    def _half_and_small_tiles(self) -> Stmt:
+        """Half a tile, where as many rows are left, and small ones: half a tile is about as fast for each of its rows
+        as a whole one, and what the small ones compute twice is little."""
+        factor, simplify = self.tiles.factor, self.mutator.simplify
+        half = (factor + 1) // 2
+        counted = self.tiles.total if factor % half == 0 else self.rest
+        left = simplify(counted % half)
+        small = self._small_tiles((half + 1) // 2, half - 1, left)
+        if small is None:  # its tiles begin at multiples of ``factor``
+            last = self._placed(clamped_rows(self.tiles.loop.body, self.tiles.offsets, factor - 1, self.rest))
+            return IfThenElse(self.rest > 0, last)
+        return sequence(IfThenElse(self.rest >= half, self._tile(half)), small)
+
+    def _small_tiles(self, count: int, most: int, left: Expr) -> Stmt | None:
+        """Tiles of ``count`` rows for the last ``left`` rows of all, ``most`` at most; None if the body does not let
+        tiles begin anywhere."""
+        if most < 1:
+            return sequence()
+        simplify, loop = self.mutator.simplify, self.tiles.loop
+        number = Var(loop.var.name, INT64)
+        done: Expr = const(0, INT64) if most <= count else number * count
+        moved = _Moved(self.mutator.analyzer, loop.var, self.tiles.factor, simplify(self.tiles.total - left + done))
+        offsets = self.tiles.offsets
+        few = first_rows(loop.body, offsets, 1) if count == 1 else clamped_rows(loop.body, offsets, count, left - done)
+        body = moved.mutate(copy_with_fresh_definitions(few))
+        if moved.failed:
+            return None
+        if most <= count:
+            return IfThenElse(left > 0, self.mutator.mutate(body))
+        extent = simplify((left + (count - 1)) // count)
+        zero = const(0, INT64)
+        return For(number, zero, extent, "serial", self.mutator.mutate_in_loop(number, zero, extent, body))
+
+    def _tile(self, count: int) -> Stmt:
+        """A tile of ``count`` rows where the last tile begins."""
+        return self._placed(first_rows(self.tiles.loop.body, self.tiles.offsets, count))
+
+    def _placed(self, body: Stmt) -> Stmt:
+        """``body`` where the last tile begins."""
+        loop, body = self.tiles.loop, copy_with_fresh_definitions(body)
+        body = body if loop.kind == "parallel" else substitute(body, {loop.var: self.whole})
         return self.mutator.mutate(body)  # type: ignore[no-any-return]
 
 
