@@ -38,18 +38,22 @@ def limit_ranges(func: PrimFunc) -> PrimFunc:
 
 
 def limiting_conditions(loop: For, analyzer: Analyzer) -> set[Expr]:
-    """The conditions that will be a part of the range of ``loop``, or of a serial loop in it: they are its whole body,
-    so that it runs where they hold, with nothing to decide in any iteration."""
+    """The conditions that will be a part of the range of ``loop``, or of a serial loop in it: its whole body is done
+    where they hold, so that it runs there, with nothing to decide in any iteration."""
     found: set[Expr] = set()
     for inner in walk_statements(loop):
-        if not isinstance(inner, For) or (inner is not loop and inner.kind != "serial"):
+        if not isinstance(inner, For) or (inner is not loop and inner.kind != "serial") or inner.var.dtype is not INT64:
             continue
-        body = inner.body
-        if not isinstance(body, IfThenElse) or body.else_body is not None or inner.var.dtype is not INT64:
+        body, between = inner.body, set()
+        while isinstance(body, For):
+            between.add(body.var)
+            body = body.body
+        if not isinstance(body, IfThenElse) or body.else_body is not None:
             continue
         for part in conjuncts(body.condition):
-            if inner is loop or (
+            if (
                 uses_var(part, {inner.var})
+                and not uses_var(part, between)
                 and not accesses_buffers(part)
                 and partition_point(part, inner.var, {}, analyzer) is not None
             ):

@@ -1,17 +1,14 @@
 """The rest of a division into tiles, in tiles of fewer rows, so that the loops inside a tile keep constant extents::
 
-for i in range((n + 5) // 6):                   for i in range(n // 6):
-    for j in range(6):                              for j in range(6):
-        if i * 6 + j < n:               ->              b[i * 6 + j] = 0
-            b[i * 6 + j] = 0                    if n % 6 >= 3:
-                                                    for j in range(3):
-                                                        b[n // 6 * 6 + j] = 0
-                                                if n % 3 > 0:
-                                                    for j in range(2): ... from n - n % 3 on, where j < n % 3
+for i in range((n + 7) // 8):                   for i in range(n // 8):
+    for j in range(8):                              for j in range(8):
+        if i * 8 + j < n:               ->              b[i * 8 + j] = 0
+            b[i * 8 + j] = 0                    for t in range((n % 8 + 1) // 2):
+                                                    for j in range(2): ... from n // 8 * 8 + t * 2 on, where it is < n
 
-The rule: a rest of known size is one tile of so many rows. Any other is half a tile, if as many rows are left, and then
-small tiles, about a quarter, as often as needed; the rows of the last small one that lie behind the end repeat the last
-row (see ``loop_clamping``). So there are three copies of a tile, of 1.75 times its size together, whatever its size.
+The rule: a rest of known size is one tile of so many rows. Any other is done in small tiles, of a quarter of the rows,
+as many as are needed; rows of the last one that lie behind the end repeat the last row (see ``loop_clamping``). So
+there are two copies of a tile, of 1.25 times its size together, whatever its size, with no condition in its sums.
 """
 
 from __future__ import annotations
@@ -30,6 +27,9 @@ from tilewright.tensorir.functor import Mutator, copy_with_fresh_definitions, su
 from tilewright.tensorir.stmt import For, IfThenElse, Stmt, sequence
 
 TAIL_ANNOTATION = "specialize_tail"
+#: The tiles of a rest have the rows of a whole tile divided by this. A tile fills the registers, and a quarter of those
+#: accumulate enough sums at once to hide the latency of an addition, so that its rows take about as long each.
+_SMALL = 4
 
 
 @dataclass(frozen=True)
@@ -138,47 +138,29 @@ class _Tail:
     def written_out(self) -> Stmt:
         """A statement for the rows that are left."""
         if isinstance(self.rest, IntImm):
-            tail = self._tile(self.rest.value) if self.rest.value else sequence()
+            exact = first_rows(self.tiles.loop.body, self.tiles.offsets, self.rest.value)
+            tail = self._placed(exact) if self.rest.value else sequence()
         else:
-            tail = self._half_and_small_tiles()
+            tail = self._small_tiles()
         return tail if self.has_tail is TRUE else IfThenElse(self.has_tail, tail)
 
-    def _half_and_small_tiles(self) -> Stmt:
-        """Half a tile, where as many rows are left, and small ones: half a tile is about as fast for each of its rows
-        as a whole one, and what the small ones compute twice is little."""
-        factor, simplify = self.tiles.factor, self.mutator.simplify
-        half = (factor + 1) // 2
-        counted = self.tiles.total if factor % half == 0 else self.rest
-        left = simplify(counted % half)
-        small = self._small_tiles((half + 1) // 2, half - 1, left)
-        if small is None:  # its tiles begin at multiples of ``factor``
-            last = self._placed(clamped_rows(self.tiles.loop.body, self.tiles.offsets, factor - 1, self.rest))
-            return IfThenElse(self.rest > 0, last)
-        return sequence(IfThenElse(self.rest >= half, self._tile(half)), small)
-
-    def _small_tiles(self, count: int, most: int, left: Expr) -> Stmt | None:
-        """Tiles of ``count`` rows for the last ``left`` rows of all, ``most`` at most; None if the body does not let
-        tiles begin anywhere."""
-        if most < 1:
-            return sequence()
-        simplify, loop = self.mutator.simplify, self.tiles.loop
-        number = Var(loop.var.name, INT64)
-        done: Expr = const(0, INT64) if most <= count else number * count
-        moved = _Moved(self.mutator.analyzer, loop.var, self.tiles.factor, simplify(self.tiles.total - left + done))
-        offsets = self.tiles.offsets
-        few = first_rows(loop.body, offsets, 1) if count == 1 else clamped_rows(loop.body, offsets, count, left - done)
-        body = moved.mutate(copy_with_fresh_definitions(few))
+    def _small_tiles(self) -> Stmt:
+        """Tiles of a few rows, as many as are needed. Where the body does not let tiles begin anywhere, one of all rows
+        but one."""
+        loop, factor, simplify = self.tiles.loop, self.tiles.factor, self.mutator.simplify
+        count = max(1, round(factor / _SMALL))
+        number, zero = Var(loop.var.name, INT64), const(0, INT64)
+        moved = _Moved(self.mutator.analyzer, loop.var, factor, simplify(self.tiles.total - self.rest + number * count))
+        body = moved.mutate(copy_with_fresh_definitions(self._rows(count, self.rest - number * count)))
         if moved.failed:
-            return None
-        if most <= count:
-            return IfThenElse(left > 0, self.mutator.mutate(body))
-        extent = simplify((left + (count - 1)) // count)
-        zero = const(0, INT64)
-        return For(number, zero, extent, "serial", self.mutator.mutate_in_loop(number, zero, extent, body))
+            return IfThenElse(self.rest > 0, self._placed(self._rows(factor - 1, self.rest)))
+        tiles = simplify((self.rest + (count - 1)) // count)
+        return For(number, zero, tiles, "serial", self.mutator.mutate_in_loop(number, zero, tiles, body))
 
-    def _tile(self, count: int) -> Stmt:
-        """A tile of ``count`` rows where the last tile begins."""
-        return self._placed(first_rows(self.tiles.loop.body, self.tiles.offsets, count))
+    def _rows(self, count: int, left: Expr) -> Stmt:
+        """A tile of ``count`` rows, of which ``left`` exist."""
+        body, offsets = self.tiles.loop.body, self.tiles.offsets
+        return first_rows(body, offsets, 1) if count == 1 else clamped_rows(body, offsets, count, left)
 
     def _placed(self, body: Stmt) -> Stmt:
         """``body`` where the last tile begins."""
