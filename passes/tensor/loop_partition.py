@@ -12,9 +12,13 @@ A parallel loop stays one loop, with both forms of its body under a condition. T
 starts the accumulator, is split off as well. A loop whose body is one condition on its variable runs only where that
 holds, and where inner loops lie between, only where it holds for some of theirs.
 
-With the annotation ``{"specialize_tail": True}`` the rest of a division into tiles is written out, so that inner loops
-keep constant extents: a half tile where the rest is as long (``n % 6 >= 3``: ``for j in range(3)``), and what is left
-then for each remainder (``n % 3 == 1``: ``for j in range(1)``, else ``n % 3 == 2``: ...).
+Copies are what later passes and the machine's code generator spend their time on, so a split makes them only where it
+saves work in a loop: one main loop, and in front of it and behind it what has something left to do once the conditions
+that turned are known. There is no copy for a condition that becomes a part of a loop's range (``loop_ranges``), nor
+around tiles that know it (``loop_remainders``).
+
+With the annotation ``{"specialize_tail": True}`` the rest of a division into tiles is done in smaller tiles, so that
+inner loops keep constant extents (``loop_remainders`` has the rule).
 
 With the annotation ``{"roll_tail": True}`` the copies of a large body for a few iterations stay small: unrolled loops
 become serial there, but for those by whose variable a formula is chosen, and the register buffers that they index are
@@ -45,8 +49,6 @@ from tilewright.tensorir.functor import copy_with_fresh_definitions, free_vars, 
 from tilewright.tensorir.stmt import BufferStore, Evaluate, For, IfThenElse, PrimFunc, Stmt, sequence
 
 ROLL_ANNOTATION = "roll_tail"
-#: So many times as many iterations as the tails has a main loop whose tails may be slower.
-_MAIN_PER_TAIL = 4
 
 
 @register_config_option("tensorir.LoopPartition")
@@ -168,7 +170,7 @@ class _Partitioner(ScopedMutator):
                 main, tail = self.mutate(main_body), self._tail(loop.body) if outside else None
             return For(loop.var, begin, loop.extent, "parallel", IfThenElse(inside, main, tail), loop.annotations)
         self.copies_left -= (before is not None) + (behind is not None)
-        rolls = self._rolls_tails(loop, self.simplify(high - low))
+        rolls = bool(loop.annotations.get(ROLL_ANNOTATION))
         parts: list[Stmt] = []
         if before is not None:
             parts.append(self._part(loop, begin, low, rolled_up(before) if rolls else before, tail=True))
@@ -197,14 +199,6 @@ class _Partitioner(ScopedMutator):
                 never[condition] = FALSE
         body = with_known(loop.body, never) if never else loop.body
         return body if any(isinstance(node, (BufferStore, Evaluate)) for node in walk_statements(body)) else None
-
-    def _rolls_tails(self, loop: For, main: Expr) -> bool:
-        """Whether loops stay loops outside of the ``main`` iterations: those take half as long again, so that they must
-        be few."""
-        if not loop.annotations.get(ROLL_ANNOTATION):
-            return False
-        rest = self.simplify(loop.extent - main)
-        return not isinstance(main, IntImm) or not isinstance(rest, IntImm) or main.value >= _MAIN_PER_TAIL * rest.value
 
     def _is_visible(self, loop: For, guard: Guard, ends: tuple[Expr | None, Expr | None]) -> bool:
         """Whether the ends are made of what is known outside of the loop."""

@@ -6,9 +6,10 @@ for i in range((n + 7) // 8):                   for i in range(n // 8):
             b[i * 8 + j] = 0                    for t in range((n % 8 + 1) // 2):
                                                     for j in range(2): ... from n // 8 * 8 + t * 2 on, where it is < n
 
-The rule: a rest of known size is one tile of so many rows. Any other is done in small tiles, of a quarter of the rows,
-as many as are needed; rows of the last one that lie behind the end repeat the last row (see ``loop_clamping``). So
-there are two copies of a tile, of 1.25 times its size together, whatever its size, with no condition in its sums.
+The rule: a rest of unknown size is done in small tiles, of a quarter of the rows, as many as are needed; rows of the
+last one that lie behind the end repeat the last row (see ``loop_clamping``). So there are two copies of a tile, of 1.25
+times its size together, whatever its size, with no condition in its sums. A rest of known size is one tile of so many
+rows, but for a long one (half a tile or more) of many more rows, which is done in small tiles as well.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ TAIL_ANNOTATION = "specialize_tail"
 #: The tiles of a rest have the rows of a whole tile divided by this. A tile fills the registers, and a quarter of those
 #: accumulate enough sums at once to hide the latency of an addition, so that its rows take about as long each.
 _SMALL = 4
+#: A rest of known size is done in small tiles where there are so many times as many rows in all.
+_ROWS_PER_REST = 16
 
 
 @dataclass(frozen=True)
@@ -137,18 +140,27 @@ class _Tail:
 
     def written_out(self) -> Stmt:
         """A statement for the rows that are left."""
-        if isinstance(self.rest, IntImm):
+        if isinstance(self.rest, IntImm) and not self._is_short(self.rest.value):
             exact = first_rows(self.tiles.loop.body, self.tiles.offsets, self.rest.value)
             tail = self._placed(exact) if self.rest.value else sequence()
         else:
             tail = self._small_tiles()
         return tail if self.has_tail is TRUE else IfThenElse(self.has_tail, tail)
 
+    def _is_short(self, rest: int) -> bool:
+        """Whether small tiles for a rest of known size save code and cost no time to speak of."""
+        total = self.tiles.total
+        few = isinstance(total, IntImm) and rest * _ROWS_PER_REST <= total.value
+        return few and rest >= 2 * self._small_rows()
+
+    def _small_rows(self) -> int:
+        return max(1, round(self.tiles.factor / _SMALL))
+
     def _small_tiles(self) -> Stmt:
         """Tiles of a few rows, as many as are needed. Where the body does not let tiles begin anywhere, one of all rows
         but one."""
         loop, factor, simplify = self.tiles.loop, self.tiles.factor, self.mutator.simplify
-        count = max(1, round(factor / _SMALL))
+        count = self._small_rows()
         number, zero = Var(loop.var.name, INT64), const(0, INT64)
         moved = _Moved(self.mutator.analyzer, loop.var, factor, simplify(self.tiles.total - self.rest + number * count))
         body = moved.mutate(copy_with_fresh_definitions(self._rows(count, self.rest - number * count)))
