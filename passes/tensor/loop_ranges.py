@@ -39,10 +39,13 @@ def limit_ranges(func: PrimFunc) -> PrimFunc:
 
 def limiting_conditions(loop: For, analyzer: Analyzer) -> set[Expr]:
     """The conditions that will be a part of the range of ``loop``, or of a serial loop in it: its whole body is done
-    where they hold, so that it runs there, with nothing to decide in any iteration."""
+    where they hold, so that it runs there, with nothing to decide in any iteration. An annotated loop in it keeps its
+    extent, which the passes that the annotation is for may want to be constant."""
     found: set[Expr] = set()
     for inner in walk_statements(loop):
-        if not isinstance(inner, For) or (inner is not loop and inner.kind != "serial") or inner.var.dtype is not INT64:
+        if not isinstance(inner, For) or inner.var.dtype is not INT64:
+            continue
+        if inner is not loop and (inner.kind != "serial" or inner.annotations):
             continue
         body, between = inner.body, set()
         while isinstance(body, For):
