@@ -236,7 +236,7 @@ def choose_tile(
             if group is not None and group % height:
                 continue
             if rows is None and height > max(8, 16 // vectors):
-                continue  # the remainder of an unknown number of rows is handled row count by row count
+                continue  # the rows that are left of an unknown number, which smaller tiles take, stay few
             accumulators = height * vectors
             latency = min(1.0, accumulators / 8)
             reuse = accumulators / (accumulators + height + vectors)

@@ -62,6 +62,13 @@ class LoopPartitionConfig:
     max_statements: int = dataclasses.field(
         default=128, metadata={"doc": "bodies of more statements than this are not copied, but for annotated loops"}
     )
+    rest_parts: int = dataclasses.field(
+        default=4,
+        metadata={
+            "doc": "tiles of a rest of unknown size have the rows of a whole tile divided by this: the more, the less "
+            "code, and the fewer sums at once to hide the latency of an addition"
+        },
+    )
     partition_parallel: bool = dataclasses.field(
         default=True, metadata={"doc": "whether parallel loops choose between two forms of their body"}
     )
@@ -101,7 +108,7 @@ class _Partitioner(ScopedMutator):
             self.analyzer.assume(loop.extent > 0)
             if annotated:
                 tiles = find_tiles(loop, guards, self.analyzer)
-                specialized = None if tiles is None else with_remainders(tiles, self)
+                specialized = None if tiles is None else with_remainders(tiles, self.config.rest_parts, self)
                 if specialized is not None:
                     return specialized
             if loop.kind == "serial":

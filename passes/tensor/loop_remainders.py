@@ -23,14 +23,20 @@ from tilewright.passes.tensor.loop_guards import TRUE, Guard, find_guards, with_
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.dtype import INT64
-from tilewright.tensorir.expr import Compare, Expr, IntImm, Var, all_of, compare, const, maximum, minimum
-from tilewright.tensorir.functor import Mutator, copy_with_fresh_definitions, substitute, uses_var, walk_statements
-from tilewright.tensorir.stmt import For, IfThenElse, Stmt, sequence
+from tilewright.tensorir.expr import BufferLoad, Compare, Expr, IntImm, Var, all_of, compare, const, maximum, minimum
+from tilewright.tensorir.functor import (
+    Mutator,
+    Visitor,
+    copy_with_fresh_definitions,
+    leaves,
+    substitute,
+    uses_var,
+    walk_statements,
+)
+from tilewright.tensorir.node import Node
+from tilewright.tensorir.stmt import Allocate, BufferStore, For, IfThenElse, Stmt, sequence
 
 TAIL_ANNOTATION = "specialize_tail"
-#: The tiles of a rest have the rows of a whole tile divided by this. A tile fills the registers, and a quarter of those
-#: accumulate enough sums at once to hide the latency of an addition, so that its rows take about as long each.
-_SMALL = 4
 #: A rest of known size is done in small tiles where there are so many times as many rows in all.
 _ROWS_PER_REST = 16
 
@@ -104,9 +110,9 @@ def _tile_guard(loop: For, guard: Guard, analyzer: Analyzer) -> tuple[int, Expr,
     return factor, analyzer.simplify(offset), analyzer.simplify(total)
 
 
-def with_remainders(tiles: Tiles, mutator: ScopedMutator) -> Stmt | None:
+def with_remainders(tiles: Tiles, parts: int, mutator: ScopedMutator) -> Stmt | None:
     """The loop over whole tiles and the tail written out, mutated by ``mutator``, which knows what holds around; None
-    for a parallel loop over a part of the tiles."""
+    for a parallel loop over a part of the tiles. Small tiles have one of ``parts`` parts of the rows of a whole one."""
     loop, total = tiles.loop, tiles.total
     whole, rest = mutator.simplify(total // tiles.factor), mutator.simplify(total % tiles.factor)
     has_tail: Expr = TRUE
@@ -117,7 +123,8 @@ def with_remainders(tiles: Tiles, mutator: ScopedMutator) -> Stmt | None:
         whole = mutator.simplify(maximum(minimum(whole, loop.extent), 0))
         has_tail = mutator.simplify(all_of(compare("lt", whole, loop.extent), compare("gt", total, 0)))
     main = with_known(loop.body, dict.fromkeys(tiles.offsets, TRUE))
-    tail = _Tail(tiles, mutator, whole, rest, has_tail)
+    small = max(1, round(tiles.factor / parts))
+    tail = _Tail(tiles, small, mutator, whole, rest, has_tail)
     annotations = {key: value for key, value in loop.annotations.items() if key != TAIL_ANNOTATION}
     if loop.kind == "parallel":
         with mutator.analyzer.scope():
@@ -130,9 +137,10 @@ def with_remainders(tiles: Tiles, mutator: ScopedMutator) -> Stmt | None:
 
 @dataclass(frozen=True)
 class _Tail:
-    """What is left behind the ``whole`` tiles: ``rest`` rows, if ``has_tail``."""
+    """What is left behind the ``whole`` tiles: ``rest`` rows, if ``has_tail``. Small tiles have ``small`` rows."""
 
     tiles: Tiles
+    small: int
     mutator: ScopedMutator
     whole: Expr
     rest: Expr
@@ -151,21 +159,21 @@ class _Tail:
         """Whether small tiles for a rest of known size save code and cost no time to speak of."""
         total = self.tiles.total
         few = isinstance(total, IntImm) and rest * _ROWS_PER_REST <= total.value
-        return few and rest >= 2 * self._small_rows()
-
-    def _small_rows(self) -> int:
-        return max(1, round(self.tiles.factor / _SMALL))
+        return few and rest >= 2 * self.small
 
     def _small_tiles(self) -> Stmt:
         """Tiles of a few rows, as many as are needed. Where the body does not let tiles begin anywhere, one of all rows
         but one."""
         loop, factor, simplify = self.tiles.loop, self.tiles.factor, self.mutator.simplify
-        count = self._small_rows()
-        number, zero = Var(loop.var.name, INT64), const(0, INT64)
-        moved = _Moved(self.mutator.analyzer, loop.var, factor, simplify(self.tiles.total - self.rest + number * count))
-        body = moved.mutate(copy_with_fresh_definitions(self._rows(count, self.rest - number * count)))
-        if moved.failed:
+        finder = _PlaceFinder(self.tiles, self.mutator.analyzer)
+        finder.visit(loop.body)
+        if not finder.anywhere:
             return IfThenElse(self.rest > 0, self._placed(self._rows(factor - 1, self.rest)))
+        count = self.small
+        number, zero = Var(loop.var.name, INT64), const(0, INT64)
+        first = simplify(self.tiles.total - self.rest + number * count)
+        moved = _Moved(self.mutator.analyzer, loop.var, factor, first)
+        body = moved.mutate(copy_with_fresh_definitions(self._rows(count, self.rest - number * count)))
         tiles = simplify((self.rest + (count - 1)) // count)
         return For(number, zero, tiles, "serial", self.mutator.mutate_in_loop(number, zero, tiles, body))
 
@@ -181,22 +189,51 @@ class _Tail:
         return self.mutator.mutate(body)  # type: ignore[no-any-return]
 
 
+class _PlaceFinder(Visitor):
+    """Finds out whether tiles may begin anywhere: all that ``var`` and the rows of a tile are used for, but for the
+    conditions on the rows and places in the tile's own buffers, is ``var * factor + row``, any number of times."""
+
+    def __init__(self, tiles: Tiles, analyzer: Analyzer) -> None:
+        self.analyzer, self.tiles = analyzer, tiles
+        self.own = {node.buffer for node in walk_statements(tiles.loop.body) if isinstance(node, Allocate)}
+        self.rows = [(analyzer.linear(row), leaves(row)) for row in set(tiles.offsets.values())]
+        self.used = frozenset({tiles.loop.var}).union(*(names for _, names in self.rows))
+        self.anywhere = True
+
+    def visit(self, node: Node) -> None:
+        if node in self.tiles.offsets:
+            return
+        if isinstance(node, Expr) and node.dtype is INT64:
+            self.anywhere &= self._is_place(node)
+        elif isinstance(node, (BufferLoad, BufferStore)) and node.buffer in self.own:
+            for part in (*node.indices, node.predicate, node.value if isinstance(node, BufferStore) else None):
+                if part is not None and (part not in node.indices or uses_var(part, {self.tiles.loop.var})):
+                    self.visit(part)
+        else:
+            super().visit(node)
+
+    def _is_place(self, expr: Expr) -> bool:
+        if not leaves(expr) & self.used:
+            return True
+        form = self.analyzer.linear(expr)
+        multiple, other = divmod(form.terms.get(self.tiles.loop.var, 0), self.tiles.factor)
+        rest = form.without(self.tiles.loop.var)
+        for row, names in self.rows:
+            if leaves(expr) & names:
+                rest = rest.combine(row, -multiple)
+        return not other and not any(leaves(term) & self.used for term in rest.terms)
+
+
 class _Moved(Mutator):
-    """Lets tiles begin anywhere: ``var * factor`` becomes ``first`` in all indices. ``failed`` says that ``var`` is
-    used in another way."""
+    """Lets a tile begin elsewhere: ``var * factor`` becomes ``first`` in all indices."""
 
     def __init__(self, analyzer: Analyzer, var: Var, factor: int, first: Expr) -> None:
         self.analyzer, self.var, self.factor = analyzer, var, factor
         self.first = analyzer.linear(first)
-        self.failed = False
 
     def mutate(self, node: Any) -> Any:
         if not isinstance(node, Expr) or node.dtype is not INT64 or not uses_var(node, {self.var}):
             return super().mutate(node)
         form = self.analyzer.linear(node)
-        multiple, other = divmod(form.terms.get(self.var, 0), self.factor)
-        rest = form.without(self.var)
-        if other or any(uses_var(term, {self.var}) for term in rest.terms):
-            self.failed = True
-            return node
-        return self.analyzer.expr(rest.combine(self.first, multiple))
+        multiple = form.terms.get(self.var, 0) // self.factor
+        return self.analyzer.expr(form.without(self.var).combine(self.first, multiple))
