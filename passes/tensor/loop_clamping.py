@@ -63,8 +63,9 @@ class _Clamping(Mutator):
         for node in walk(op.then_body):
             if isinstance(node, Evaluate) or (isinstance(node, BufferStore) and node.buffer not in self.own):
                 return False
-            own = isinstance(node, (BufferLoad, BufferStore)) and node.buffer in self.own
-            if own and any(map(accesses_buffers, node.indices)):
+            if not isinstance(node, (BufferLoad, BufferStore)) or node.buffer not in self.own:
+                continue
+            if any(map(accesses_buffers, node.indices)):
                 return False
         return True
 
