@@ -23,11 +23,13 @@ from tilewright.passes.schedule.facts import (
     constant,
     contraction,
     is_contiguous,
+    is_expensive,
     loads,
     panel_width,
     reductions,
     shared_by,
     spatial,
+    stores,
     uses,
 )
 from tilewright.passes.schedule.reduction import epilogue_of, uses_loop
@@ -234,7 +236,7 @@ def choose_tile(
             if group is not None and group % height:
                 continue
             if rows is None and height > max(8, 16 // vectors):
-                continue  # the remainder of an unknown number of rows is handled row count by row count
+                continue  # the rows that are left of an unknown number, which smaller tiles take, stay few
             accumulators = height * vectors
             latency = min(1.0, accumulators / 8)
             reuse = accumulators / (accumulators + height + vectors)
@@ -246,6 +248,10 @@ def choose_tile(
 
 def schedule_contraction(schedule: Schedule, ref: BlockRef, target: Target, reassociate: bool = False) -> bool:
     """Tile a contraction and its epilogue into registers.
+
+    An epilogue that costs much (an exponential is some 30 instructions) is a loop over the rows of the tile, which then
+    lies on the stack: to store and load it costs little beside that, and the formula is there once instead of once for
+    each row.
 
     Args:
         reassociate: whether sums of floats may be added up in another order.
@@ -260,17 +266,25 @@ def schedule_contraction(schedule: Schedule, ref: BlockRef, target: Target, reas
     if tiling.packed:
         pack(schedule, ref, tiling)
     last = epilogue_of(schedule, ref)
+    kept: BlockRef | None = None
     if last is None:
         last = schedule.cache_write(ref, 0, "register")
+    elif tiling.row is not None and is_expensive(block_of(schedule, last)):
+        kept = schedule.cache_read(last, stores(block)[0].buffer, "stack")
     schedule.set_scope(ref, 0, "register")
     strip = find_strip(schedule, ref, tiling.row, tiling.rows, tiling.lanes)
     tasks, rows, tile = _tile_result(schedule, last, block, tiling, target, strip)
     at = rows if rows is not None else tasks[-1]
+    if kept is not None:
+        schedule.compute_at(kept, at)
+        own = schedule.get_loops(kept)
+        mark_tile(schedule, own[own.index(at) + 1 :], tiling)
     schedule.compute_at(ref, at)
     if strip is not None:
         copy_strip(schedule, strip, tasks[-1], target)
     accumulate(schedule, ref, block, at, tiling)
-    mark_tile(schedule, [tile[name] for name in ("block", "row", "column") if name in tile], tiling)
+    unrolled = ("block", "row", "column") if kept is None else ("block", "column")
+    mark_tile(schedule, [tile[name] for name in unrolled if name in tile], tiling)
     if rows is not None:
         schedule.annotate(rows, "specialize_tail", True)
     schedule.parallel(schedule.fuse(*tasks) if len(tasks) > 1 else tasks[0])

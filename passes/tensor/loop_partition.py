@@ -12,9 +12,13 @@ A parallel loop stays one loop, with both forms of its body under a condition. T
 starts the accumulator, is split off as well. A loop whose body is one condition on its variable runs only where that
 holds, and where inner loops lie between, only where it holds for some of theirs.
 
-With the annotation ``{"specialize_tail": True}`` the rest of a division into tiles is written out, so that inner loops
-keep constant extents: a half tile where the rest is as long (``n % 6 >= 3``: ``for j in range(3)``), and what is left
-then for each remainder (``n % 3 == 1``: ``for j in range(1)``, else ``n % 3 == 2``: ...).
+Copies are what later passes and the machine's code generator spend their time on, so a split makes them only where it
+saves work in a loop: one main loop, and in front of it and behind it what has something left to do once the conditions
+that turned are known. There is no copy for a condition that becomes a part of a loop's range (``loop_ranges``), nor
+around tiles that know it (``loop_remainders``).
+
+With the annotation ``{"specialize_tail": True}`` the rest of a division into tiles is done in smaller tiles, so that
+inner loops keep constant extents (``loop_remainders`` has the rule).
 
 With the annotation ``{"roll_tail": True}`` the copies of a large body for a few iterations stay small: unrolled loops
 become serial there, but for those by whose variable a formula is chosen, and the register buffers that they index are
@@ -33,20 +37,18 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.loop_guards import FALSE, TRUE, Guard, find_guards, with_known
-from tilewright.passes.tensor.loop_ranges import limit_ranges
-from tilewright.passes.tensor.loop_remainders import TAIL_ANNOTATION, find_tiles, with_remainders
+from tilewright.passes.tensor.loop_ranges import limit_ranges, limiting_conditions
+from tilewright.passes.tensor.loop_remainders import TAIL_ANNOTATION, find_tiles, tile_conditions, with_remainders
 from tilewright.passes.tensor.loop_rolling import rolled_up
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.arith.region import partition_point
-from tilewright.tensorir.conditions import conjuncts
+from tilewright.tensorir.conditions import OPPOSITES
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import Compare, Expr, IntImm, Var, all_of, compare, maximum, minimum
 from tilewright.tensorir.functor import copy_with_fresh_definitions, free_vars, substitute, walk_statements
-from tilewright.tensorir.stmt import BufferStore, For, IfThenElse, PrimFunc, Stmt, sequence
+from tilewright.tensorir.stmt import BufferStore, Evaluate, For, IfThenElse, PrimFunc, Stmt, sequence
 
 ROLL_ANNOTATION = "roll_tail"
-#: So many times as many iterations as the tails has a main loop whose tails may be slower.
-_MAIN_PER_TAIL = 4
 
 
 @register_config_option("tensorir.LoopPartition")
@@ -59,6 +61,13 @@ class LoopPartitionConfig:
     )
     max_statements: int = dataclasses.field(
         default=128, metadata={"doc": "bodies of more statements than this are not copied, but for annotated loops"}
+    )
+    rest_parts: int = dataclasses.field(
+        default=4,
+        metadata={
+            "doc": "tiles of a rest of unknown size have the rows of a whole tile divided by this: the more, the less "
+            "code, and the fewer sums at once to hide the latency of an addition"
+        },
     )
     partition_parallel: bool = dataclasses.field(
         default=True, metadata={"doc": "whether parallel loops choose between two forms of their body"}
@@ -89,17 +98,17 @@ class _Partitioner(ScopedMutator):
             if self.in_tail or too_much or (loop.kind == "parallel" and not self.config.partition_parallel):
                 return None
         guards = find_guards(loop)
-        if not annotated and isinstance(loop.body, IfThenElse) and loop.body.else_body is None:
-            # A condition that is the whole body limits the range of the loop instead, which needs no copy.
-            whole = set(conjuncts(loop.body.condition))
-            guards = [guard for guard in guards if guard.condition not in whole]
+        if guards and not annotated:
+            # What limits the range of a loop, or is known in whole tiles, needs no copy of what is around it.
+            inside = limiting_conditions(loop, self.analyzer) | tile_conditions(loop.body, self.analyzer)
+            guards = [guard for guard in guards if guard.condition not in inside]
         if not guards:
             return None
         with self.analyzer.scope():
             self.analyzer.assume(loop.extent > 0)
             if annotated:
                 tiles = find_tiles(loop, guards, self.analyzer)
-                specialized = None if tiles is None else with_remainders(tiles, self)
+                specialized = None if tiles is None else with_remainders(tiles, self.config.rest_parts, self)
                 if specialized is not None:
                     return specialized
             if loop.kind == "serial":
@@ -153,33 +162,50 @@ class _Partitioner(ScopedMutator):
             return None
         low = begin if low is begin else self.simplify(minimum(low, end))
         high = self.simplify(maximum(high, low)) if high is not end else end
-        self.copies_left -= 1 + (low is not begin and high is not end)
         main_body = with_known(loop.body, known)
+        before = None if low is begin else self._outside(loop, guards, low, before=True)
+        behind = None if high is end else self._outside(loop, guards, high, before=False)
         if loop.kind == "parallel":
             inside = all_of(
                 *([compare("ge", loop.var, low)] if low is not begin else []),
                 *([compare("lt", loop.var, high)] if high is not end else []),
             )
+            outside = before is not None or behind is not None
+            self.copies_left -= outside
             with self.analyzer.scope():
                 self.analyzer.bind(loop.var, begin, loop.extent)
-                main, tail = self.mutate(main_body), self._tail(loop.body)
+                main, tail = self.mutate(main_body), self._tail(loop.body) if outside else None
             return For(loop.var, begin, loop.extent, "parallel", IfThenElse(inside, main, tail), loop.annotations)
-        tail_body = rolled_up(loop.body) if self._rolls_tails(loop, self.simplify(high - low)) else loop.body
+        self.copies_left -= (before is not None) + (behind is not None)
+        rolls = bool(loop.annotations.get(ROLL_ANNOTATION))
         parts: list[Stmt] = []
-        if low is not begin:
-            parts.append(self._part(loop, begin, low, tail_body, tail=True))
+        if before is not None:
+            parts.append(self._part(loop, begin, low, rolled_up(before) if rolls else before, tail=True))
         parts.append(self._part(loop, low, high, main_body, tail=False))
-        if high is not end:
-            parts.append(self._part(loop, high, end, tail_body, tail=True))
+        if behind is not None:
+            parts.append(self._part(loop, high, end, rolled_up(behind) if rolls else behind, tail=True))
         return sequence(*parts)
 
-    def _rolls_tails(self, loop: For, main: Expr) -> bool:
-        """Whether loops stay loops outside of the ``main`` iterations: those take half as long again, so that they must
-        be few."""
-        if not loop.annotations.get(ROLL_ANNOTATION):
-            return False
-        rest = self.simplify(loop.extent - main)
-        return not isinstance(main, IntImm) or not isinstance(rest, IntImm) or main.value >= _MAIN_PER_TAIL * rest.value
+    def _outside(self, loop: For, guards: list[Guard], turn: Expr, before: bool) -> Stmt | None:
+        """The body in front of (behind) ``turn``, where some conditions never hold; None if nothing is left to do."""
+        never: dict[Expr, Expr] = {}
+        for guard in guards:
+            condition = guard.condition
+            if not isinstance(condition, Compare) or condition.op in ("eq", "ne"):
+                continue
+            opposite = compare(OPPOSITES[condition.op], condition.a, condition.b)
+            found = partition_point(opposite, loop.var, guard.inner, self.analyzer)
+            if found is None or not self._is_visible(loop, guard, found):
+                continue
+            near, far = (found[1], found[0]) if before else found
+            if far is not None or near is None:
+                continue
+            if before and self.analyzer.prove(maximum(near, loop.min) >= turn):
+                never[condition] = FALSE
+            if not before and self.analyzer.prove(minimum(near, loop.min + loop.extent) <= turn):
+                never[condition] = FALSE
+        body = with_known(loop.body, never) if never else loop.body
+        return body if any(isinstance(node, (BufferStore, Evaluate)) for node in walk_statements(body)) else None
 
     def _is_visible(self, loop: For, guard: Guard, ends: tuple[Expr | None, Expr | None]) -> bool:
         """Whether the ends are made of what is known outside of the loop."""

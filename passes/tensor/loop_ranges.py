@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.passes.tensor.simplify import INTEGER_DIVISIONS
+from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.arith.region import partition_point
 from tilewright.tensorir.conditions import OPPOSITES, conjuncts
 from tilewright.tensorir.dtype import INT64
@@ -27,13 +28,40 @@ from tilewright.tensorir.expr import (
     maximum,
     minimum,
 )
-from tilewright.tensorir.functor import uses_var, walk
+from tilewright.tensorir.functor import accesses_buffers, uses_var, walk, walk_statements
 from tilewright.tensorir.stmt import For, IfThenElse, PrimFunc, Stmt
 
 
 def limit_ranges(func: PrimFunc) -> PrimFunc:
     """``func`` with conditions that are a whole loop body moved out of the loop, or into its range."""
     return func.with_body(_Limiter(func).mutate(func.body))
+
+
+def limiting_conditions(loop: For, analyzer: Analyzer) -> set[Expr]:
+    """The conditions that will be a part of the range of ``loop``, or of a serial loop in it: its whole body is done
+    where they hold, so that it runs there, with nothing to decide in any iteration. An annotated loop in it keeps its
+    extent, which the passes that the annotation is for may want to be constant."""
+    found: set[Expr] = set()
+    for inner in walk_statements(loop):
+        if not isinstance(inner, For) or inner.var.dtype is not INT64:
+            continue
+        if inner is not loop and (inner.kind != "serial" or inner.annotations):
+            continue
+        body, between = inner.body, set()
+        while isinstance(body, For):
+            between.add(body.var)
+            body = body.body
+        if not isinstance(body, IfThenElse) or body.else_body is not None:
+            continue
+        for part in conjuncts(body.condition):
+            if (
+                uses_var(part, {inner.var})
+                and not uses_var(part, between)
+                and not accesses_buffers(part)
+                and partition_point(part, inner.var, {}, analyzer) is not None
+            ):
+                found.add(part)
+    return found
 
 
 class _Limiter(ScopedMutator):

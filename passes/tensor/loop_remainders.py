@@ -1,12 +1,15 @@
-"""The rest of a division into tiles, written out so that the loops inside a tile keep constant extents::
+"""The rest of a division into tiles, in tiles of fewer rows, so that the loops inside a tile keep constant extents::
 
-for i in range((n + 5) // 6):                   for i in range(n // 6):
-    for j in range(6):                              for j in range(6):
-        if i * 6 + j < n:               ->              b[i * 6 + j] = 0
-            b[i * 6 + j] = 0                    if n % 6 >= 3:
-                                                    for j in range(3):
-                                                        b[n // 6 * 6 + j] = 0
-                                                if n % 3 == 1: one row from n - n % 3 on, elif n % 3 == 2: two
+for i in range((n + 7) // 8):                   for i in range(n // 8):
+    for j in range(8):                              for j in range(8):
+        if i * 8 + j < n:               ->              b[i * 8 + j] = 0
+            b[i * 8 + j] = 0                    for t in range((n % 8 + 1) // 2):
+                                                    for j in range(2): ... from n // 8 * 8 + t * 2 on, where it is < n
+
+The rule: a rest of unknown size is done in small tiles, of a quarter of the rows, as many as are needed; rows of the
+last one that lie behind the end repeat the last row (see ``loop_clamping``). So there are two copies of a tile, of 1.25
+times its size together, whatever its size, with no condition in its sums. A rest of known size is one tile of so many
+rows, but for a long one (half a tile or more) of many more rows, which is done in small tiles as well.
 """
 
 from __future__ import annotations
@@ -15,15 +18,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.passes.tensor.loop_guards import TRUE, Guard, with_known
+from tilewright.passes.tensor.loop_clamping import clamped_rows, first_rows
+from tilewright.passes.tensor.loop_guards import TRUE, Guard, find_guards, with_known
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.dtype import INT64
-from tilewright.tensorir.expr import Compare, Expr, IntImm, Var, all_of, compare, const, maximum, minimum
-from tilewright.tensorir.functor import Mutator, copy_with_fresh_definitions, substitute, uses_var
-from tilewright.tensorir.stmt import For, IfThenElse, Stmt, sequence
+from tilewright.tensorir.expr import BufferLoad, Compare, Expr, IntImm, Var, all_of, compare, const, maximum, minimum
+from tilewright.tensorir.functor import (
+    Mutator,
+    Visitor,
+    copy_with_fresh_definitions,
+    leaves,
+    substitute,
+    uses_var,
+    walk_statements,
+)
+from tilewright.tensorir.node import Node
+from tilewright.tensorir.stmt import Allocate, BufferStore, For, IfThenElse, Stmt, sequence
 
 TAIL_ANNOTATION = "specialize_tail"
+#: A rest of known size is done in small tiles where there are so many times as many rows in all.
+_ROWS_PER_REST = 16
 
 
 @dataclass(frozen=True)
@@ -57,6 +72,16 @@ def find_tiles(loop: For, guards: Sequence[Guard], analyzer: Analyzer) -> Tiles 
     return None if tile is None else Tiles(loop, *tile, offsets)
 
 
+def tile_conditions(stmt: Stmt, analyzer: Analyzer) -> set[Expr]:
+    """The conditions on the rows of tiles in ``stmt`` that are known there once the rest of the tiles is apart."""
+    found: set[Expr] = set()
+    for loop in walk_statements(stmt):
+        if isinstance(loop, For) and loop.kind == "serial" and loop.annotations.get(TAIL_ANNOTATION):
+            tiles = find_tiles(loop, find_guards(loop), analyzer)
+            found.update(() if tiles is None else tiles.offsets)
+    return found
+
+
 def _tile_guard(loop: For, guard: Guard, analyzer: Analyzer) -> tuple[int, Expr, Expr] | None:
     """``loop.var * factor + offset < total`` with the offset within a tile: factor, offset and total."""
     condition = guard.condition
@@ -85,9 +110,9 @@ def _tile_guard(loop: For, guard: Guard, analyzer: Analyzer) -> tuple[int, Expr,
     return factor, analyzer.simplify(offset), analyzer.simplify(total)
 
 
-def with_remainders(tiles: Tiles, mutator: ScopedMutator) -> Stmt | None:
+def with_remainders(tiles: Tiles, parts: int, mutator: ScopedMutator) -> Stmt | None:
     """The loop over whole tiles and the tail written out, mutated by ``mutator``, which knows what holds around; None
-    for a parallel loop over a part of the tiles."""
+    for a parallel loop over a part of the tiles. Small tiles have one of ``parts`` parts of the rows of a whole one."""
     loop, total = tiles.loop, tiles.total
     whole, rest = mutator.simplify(total // tiles.factor), mutator.simplify(total % tiles.factor)
     has_tail: Expr = TRUE
@@ -98,7 +123,8 @@ def with_remainders(tiles: Tiles, mutator: ScopedMutator) -> Stmt | None:
         whole = mutator.simplify(maximum(minimum(whole, loop.extent), 0))
         has_tail = mutator.simplify(all_of(compare("lt", whole, loop.extent), compare("gt", total, 0)))
     main = with_known(loop.body, dict.fromkeys(tiles.offsets, TRUE))
-    tail = _Tail(tiles, mutator, whole, rest, has_tail)
+    small = max(1, round(tiles.factor / parts))
+    tail = _Tail(tiles, small, mutator, whole, rest, has_tail)
     annotations = {key: value for key, value in loop.annotations.items() if key != TAIL_ANNOTATION}
     if loop.kind == "parallel":
         with mutator.analyzer.scope():
@@ -111,9 +137,10 @@ def with_remainders(tiles: Tiles, mutator: ScopedMutator) -> Stmt | None:
 
 @dataclass(frozen=True)
 class _Tail:
-    """What is left behind the ``whole`` tiles: ``rest`` rows, if ``has_tail``."""
+    """What is left behind the ``whole`` tiles: ``rest`` rows, if ``has_tail``. Small tiles have ``small`` rows."""
 
     tiles: Tiles
+    small: int
     mutator: ScopedMutator
     whole: Expr
     rest: Expr
@@ -121,67 +148,92 @@ class _Tail:
 
     def written_out(self) -> Stmt:
         """A statement for the rows that are left."""
-        chain = self._halved() or self._remainders(self.rest, self.tiles.factor, None)
-        if chain is None:
-            return sequence()
-        return chain if self.has_tail is TRUE else IfThenElse(self.has_tail, chain)
-
-    def _halved(self) -> Stmt | None:
-        """Half a tile and what is left then: much less code than a tile for each remainder, and half a tile is about as
-        fast for each of its rows. None if the body does not allow it, or the tail has one size."""
-        factor = self.tiles.factor
-        half = (factor + 1) // 2
-        if half < 2 or isinstance(self.rest, IntImm):
-            return None
-        counted = self.tiles.total if factor % half == 0 else self.rest
-        left = self.mutator.simplify(counted % half)
-        first = self._rows(half, None)
-        second = self._remainders(left, half, self.mutator.simplify(self.tiles.total - left))
-        if first is None or second is None:
-            return None
-        return sequence(IfThenElse(self.rest >= half, first), second)
-
-    def _remainders(self, rest: Expr, end: int, first: Expr | None) -> Stmt | None:
-        """The tail of ``rest`` rows, fewer than ``end``, a tile of its own for each number of rows."""
-        chain: Stmt | None = None
-        for count in range(end - 1, 0, -1):
-            body = self._rows(count, first)
-            if body is None:
-                return None
-            chain = IfThenElse(rest.equal(count), body, chain)
-        return chain
-
-    def _rows(self, count: int, first: Expr | None) -> Stmt | None:
-        """A tile of ``count`` rows from ``first`` on (None: from where the last tile begins)."""
-        loop = self.tiles.loop
-        known = {guard: compare("lt", offset, const(count, INT64)) for guard, offset in self.tiles.offsets.items()}
-        body = copy_with_fresh_definitions(with_known(loop.body, known))
-        if first is None:
-            body = body if loop.kind == "parallel" else substitute(body, {loop.var: self.whole})
+        if isinstance(self.rest, IntImm) and not self._is_short(self.rest.value):
+            exact = first_rows(self.tiles.loop.body, self.tiles.offsets, self.rest.value)
+            tail = self._placed(exact) if self.rest.value else sequence()
         else:
-            moved = _Moved(self.mutator.analyzer, loop.var, self.tiles.factor, first)
-            body = moved.mutate(body)
-            if moved.failed:
-                return None
+            tail = self._small_tiles()
+        return tail if self.has_tail is TRUE else IfThenElse(self.has_tail, tail)
+
+    def _is_short(self, rest: int) -> bool:
+        """Whether small tiles for a rest of known size save code and cost no time to speak of."""
+        total = self.tiles.total
+        few = isinstance(total, IntImm) and rest * _ROWS_PER_REST <= total.value
+        return few and rest >= 2 * self.small
+
+    def _small_tiles(self) -> Stmt:
+        """Tiles of a few rows, as many as are needed. Where the body does not let tiles begin anywhere, one of all rows
+        but one."""
+        loop, factor, simplify = self.tiles.loop, self.tiles.factor, self.mutator.simplify
+        finder = _PlaceFinder(self.tiles, self.mutator.analyzer)
+        finder.visit(loop.body)
+        if not finder.anywhere:
+            return IfThenElse(self.rest > 0, self._placed(self._rows(factor - 1, self.rest)))
+        count = self.small
+        number, zero = Var(loop.var.name, INT64), const(0, INT64)
+        first = simplify(self.tiles.total - self.rest + number * count)
+        moved = _Moved(self.mutator.analyzer, loop.var, factor, first)
+        body = moved.mutate(copy_with_fresh_definitions(self._rows(count, self.rest - number * count)))
+        tiles = simplify((self.rest + (count - 1)) // count)
+        return For(number, zero, tiles, "serial", self.mutator.mutate_in_loop(number, zero, tiles, body))
+
+    def _rows(self, count: int, left: Expr) -> Stmt:
+        """A tile of ``count`` rows, of which ``left`` exist."""
+        body, offsets = self.tiles.loop.body, self.tiles.offsets
+        return first_rows(body, offsets, 1) if count == 1 else clamped_rows(body, offsets, count, left)
+
+    def _placed(self, body: Stmt) -> Stmt:
+        """``body`` where the last tile begins."""
+        loop, body = self.tiles.loop, copy_with_fresh_definitions(body)
+        body = body if loop.kind == "parallel" else substitute(body, {loop.var: self.whole})
         return self.mutator.mutate(body)  # type: ignore[no-any-return]
 
 
+class _PlaceFinder(Visitor):
+    """Finds out whether tiles may begin anywhere: all that ``var`` and the rows of a tile are used for, but for the
+    conditions on the rows and places in the tile's own buffers, is ``var * factor + row``, any number of times."""
+
+    def __init__(self, tiles: Tiles, analyzer: Analyzer) -> None:
+        self.analyzer, self.tiles = analyzer, tiles
+        self.own = {node.buffer for node in walk_statements(tiles.loop.body) if isinstance(node, Allocate)}
+        self.rows = [(analyzer.linear(row), leaves(row)) for row in set(tiles.offsets.values())]
+        self.used = frozenset({tiles.loop.var}).union(*(names for _, names in self.rows))
+        self.anywhere = True
+
+    def visit(self, node: Node) -> None:
+        if node in self.tiles.offsets:
+            return
+        if isinstance(node, Expr) and node.dtype is INT64:
+            self.anywhere &= self._is_place(node)
+        elif isinstance(node, (BufferLoad, BufferStore)) and node.buffer in self.own:
+            for part in (*node.indices, node.predicate, node.value if isinstance(node, BufferStore) else None):
+                if part is not None and (part not in node.indices or uses_var(part, {self.tiles.loop.var})):
+                    self.visit(part)
+        else:
+            super().visit(node)
+
+    def _is_place(self, expr: Expr) -> bool:
+        if not leaves(expr) & self.used:
+            return True
+        form = self.analyzer.linear(expr)
+        multiple, other = divmod(form.terms.get(self.tiles.loop.var, 0), self.tiles.factor)
+        rest = form.without(self.tiles.loop.var)
+        for row, names in self.rows:
+            if leaves(expr) & names:
+                rest = rest.combine(row, -multiple)
+        return not other and not any(leaves(term) & self.used for term in rest.terms)
+
+
 class _Moved(Mutator):
-    """Lets tiles begin anywhere: ``var * factor`` becomes ``first`` in all indices. ``failed`` says that ``var`` is
-    used in another way."""
+    """Lets a tile begin elsewhere: ``var * factor`` becomes ``first`` in all indices."""
 
     def __init__(self, analyzer: Analyzer, var: Var, factor: int, first: Expr) -> None:
         self.analyzer, self.var, self.factor = analyzer, var, factor
         self.first = analyzer.linear(first)
-        self.failed = False
 
     def mutate(self, node: Any) -> Any:
         if not isinstance(node, Expr) or node.dtype is not INT64 or not uses_var(node, {self.var}):
             return super().mutate(node)
         form = self.analyzer.linear(node)
-        multiple, other = divmod(form.terms.get(self.var, 0), self.factor)
-        rest = form.without(self.var)
-        if other or any(uses_var(term, {self.var}) for term in rest.terms):
-            self.failed = True
-            return node
-        return self.analyzer.expr(rest.combine(self.first, multiple))
+        multiple = form.terms.get(self.var, 0) // self.factor
+        return self.analyzer.expr(form.without(self.var).combine(self.first, multiple))

@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.passes.schedule.kernels import dense, loop_kinds, run, scheduled
+from tests.passes.schedule.kernels import TARGET, dense, loop_kinds, loops_of, run, scheduled
 from tilewright import graphir as gi
 from tilewright.passes.context import PassContext
 from tilewright.passes.schedule.contraction import choose_tile
+from tilewright.passes.schedule.facts import constant
 from tilewright.tensorir import tensor as te
-from tilewright.tensorir.expr import Var, maximum, select
-from tilewright.tensorir.stmt import PrimFunc
+from tilewright.tensorir.expr import Buffer, Var, call, maximum, select
+from tilewright.tensorir.functor import walk
+from tilewright.tensorir.stmt import Allocate, BufferStore, For, PrimFunc
 from tilewright.tensorir.target import Target
 
 RNG = np.random.default_rng(7)
@@ -37,6 +39,29 @@ def test_one_tiling_serves_every_number_of_rows(m: int) -> None:
     found = run(func, [a, b, bias], (m, 20), m=m)
     np.testing.assert_allclose(found, np.maximum(a.astype("f8") @ b + bias, 0), rtol=1e-5, atol=1e-5)
     assert any("'contraction'" in remark.message and remark.kind == "applied" for remark in ctx.remarks)
+
+
+def writes(loop: For, buffer: Buffer) -> bool:
+    return any(isinstance(node, BufferStore) and node.buffer is buffer for node in walk(loop.body))
+
+
+@pytest.mark.parametrize("costly", [False, True])
+@pytest.mark.parametrize("m", [0, 1, 5, 13])
+def test_formula_that_costs_much_is_there_once_and_not_for_each_row_of_a_tile(m: int, costly: bool) -> None:
+    rows, r = Var("m"), te.reduce_axis(3, "r")
+    a, b = te.placeholder((rows, 3), name="a"), te.placeholder((3, 20), name="b")
+    product = te.compute((rows, 20), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), name="c")
+    formula = te.compute((rows, 20), lambda i, j: call("exp", product[i, j]) if costly else product[i, j] * 2.0)
+    func, _ = scheduled(te.create_prim_func("f", [a, b], [formula]))
+    left, right = RNG.standard_normal((m, 3)).astype("f4"), RNG.standard_normal((3, 20)).astype("f4")
+    expected = np.exp(left.astype("f8") @ right) if costly else left.astype("f8") @ right * 2
+    np.testing.assert_allclose(run(func, [left, right], (m, 20), m=m), expected, rtol=1e-5)
+    scopes = {node.buffer.scope for node in walk(func.body) if isinstance(node, Allocate)}
+    assert scopes >= {"register"}
+    assert ("stack" in scopes) == costly
+    height = choose_tile(None, 20, 8, TARGET.tile_registers)[0]
+    kinds = {loop.kind for loop in loops_of(func) if constant(loop.extent) == height and writes(loop, func.buffers[2])}
+    assert kinds == ({"serial"} if costly else {"unrolled"})
 
 
 def test_matrix_product_is_tiled_vectorized_unrolled_and_parallel() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilewright.passes.tensor.loop_partition import partition_loops
+from tilewright.passes.tensor.loop_partition import LoopPartitionConfig, partition_loops
 from tilewright.passes.tensor.simplify import simplify
 from tilewright.tensorir import interpret, parse
 from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.expr import IntImm
 from tilewright.tensorir.functor import substitute, walk
-from tilewright.tensorir.stmt import Allocate, For, IfThenElse
+from tilewright.tensorir.stmt import Allocate, BufferStore, For, IfThenElse
 
 TILES = """
 primfunc @f(B: Buffer[(n,), float32], n: int64) attrs {"num_outputs": 1} {
@@ -97,14 +97,155 @@ def test_tiles_cover_every_size(keeps_results, annotations, n):
     keeps_results(partition_loops, TILES.replace("ANNOTATIONS", annotations), n=n)
 
 
-def test_a_specialized_tail_has_constant_extents_only(keeps_results):
-    after = keeps_results(
-        lambda func: simplify(partition_loops(func)),
-        TILES.replace("ANNOTATIONS", ' annotations {"specialize_tail": True}'),
-        n=16,
-    )
-    conditions = [str(node.condition) for node in walk(after.body) if isinstance(node, IfThenElse)]
-    assert conditions == ["n % 6 >= 3", "n % 3 == 1", "n % 3 == 2"]
+SUMS = """
+primfunc @f(A: Buffer[(n, 4), float32], B: Buffer[(n,), float32], n: int64) attrs {"num_outputs": 1} {
+  for i in range((n + 7) // 8) annotations {"specialize_tail": True} {
+    allocate t: Buffer[(8,), float32, register]
+    for k in range(4) {
+      for j in unrolled(8) {
+        if i * 8 + j < n {
+          t[j] = A[i * 8 + j, k]
+        }
+      }
+    }
+    for j in unrolled(8) {
+      if i * 8 + j < n {
+        B[PLACE] = t[j] + B[PLACE]
+      }
+    }
+  }
+}
+"""
+
+
+def test_rows_behind_the_end_repeat_the_last_one_and_only_stores_ask_for_them(rewrites):
+    expected = """
+    primfunc @f(A: Buffer[(n, 4), float32], B: Buffer[(n,), float32], n: int64) attrs {"num_outputs": 1} {
+      for i in range(n // 8) {
+        allocate t: Buffer[(8,), float32, register]
+        for k in range(4) {
+          for j in unrolled(8) {
+            t[j] = A[i * 8 + j, k]
+          }
+        }
+        for j in unrolled(8) {
+          B[i * 8 + j] = t[j] + B[i * 8 + j]
+        }
+      }
+      for i in range((n % 8 + 1) // 2) {
+        allocate t: Buffer[(8,), float32, register]
+        for k in range(4) {
+          for j in unrolled(2) {
+            t[j] = A[i * 2 + n + min(j, n % 8 - i * 2 - 1) - n % 8, k]
+          }
+        }
+        for j in unrolled(8) {
+          if j < min(n % 8 - i * 2, 2) {
+            B[i * 2 + n + j - n % 8] = t[j] + B[i * 2 + n + j - n % 8]
+          }
+        }
+      }
+    }
+    """
+    rewrites(lambda func: simplify(partition_loops(func)), SUMS.replace("PLACE", "i * 8 + j"), expected)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 4, 8])
+@pytest.mark.parametrize("place", ["i * 8 + j", "(i * 8 + j) // 2 + (i * 8 + j) % 2 * ((n + 1) // 2)"])
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 7, 8, 9, 15, 16, 21])
+def test_every_rest_is_done_once_in_small_tiles(keeps_results, parts, place, n):
+    config = LoopPartitionConfig(rest_parts=parts)
+    keeps_results(lambda func: simplify(partition_loops(func, config)), SUMS.replace("PLACE", place), n=n)
+
+
+@pytest.mark.parametrize("value", ["float32(j)", "select(j == 5, 2.0, 1.0)", "float32(i)", "A[j // 8, j % 4]"])
+@pytest.mark.parametrize("n", [1, 6, 7, 8, 14])
+def test_a_tile_whose_rows_are_not_alike_stays_where_it_is(keeps_results, value, n):
+    text = SUMS.replace("PLACE", "i * 8 + j").replace("A[i * 8 + j, k]", value)
+    after = keeps_results(lambda func: simplify(partition_loops(func)), text, n=n)
+    assert sum(isinstance(node, Allocate) for node in walk(after.body)) == 2
+
+
+@pytest.mark.parametrize(("n", "rows"), [(8 * 4 + 5, [5]), (8 * 40 + 5, [2]), (8 * 40 + 2, [2]), (8 * 40, [])])
+def test_a_long_rest_of_known_size_and_few_rows_is_done_in_small_tiles(keeps_results, n, rows):
+    text = SUMS.replace("(n, 4)", f"({n}, 4)").replace("(n,)", f"({n},)").replace(", n: int64", "")
+    text = text.replace("PLACE", "i * 8 + j").replace("(n + 7) // 8", f"({n} + 7) // 8").replace("< n", f"< {n}")
+    after = keeps_results(lambda func: simplify(partition_loops(func)), text)
+    tiles = [node for node in walk(after.body) if isinstance(node, Allocate)]
+    assert len(tiles) == 1 + len(rows)
+    found = [next(n for n in walk(tile.body) if isinstance(n, For) and n.kind == "unrolled") for tile in tiles]
+    assert [loop.extent.value for loop in found] == [8, *rows]
+
+
+@pytest.mark.parametrize("kind", ["range", "parallel"])
+def test_no_copy_is_made_around_tiles_that_know_their_rows(keeps_results, kind):
+    text = f"""
+    primfunc @f(B: Buffer[(n,), float32], n: int64) attrs {{"num_outputs": 1}} {{
+      for part in {kind}((n + 31) // 32) {{
+        for i in range(4) annotations {{"specialize_tail": True}} {{
+          for j in unrolled(8) {{
+            if part * 32 + i * 8 + j < n {{
+              B[part * 32 + i * 8 + j] = float32(part * 32 + i * 8 + j)
+            }}
+          }}
+        }}
+      }}
+    }}
+    """
+    after = keeps_results(lambda func: simplify(partition_loops(func)), text, n=77)
+    assert sum(isinstance(node, BufferStore) for node in walk(after.body)) == 2
+
+
+@pytest.mark.parametrize("n", [0, 1, 5, 6, 9])
+def test_a_range_ends_where_nothing_is_left_to_do(keeps_results, n):
+    text = """
+    primfunc @f(B: Buffer[(n, 4), float32], n: int64) attrs {"num_outputs": 1} {
+      for line in range(6) {
+        allocate t: Buffer[(4,), float32, register]
+        for j in unrolled(4) {
+          if line < n {
+            t[j] = 2.0
+          }
+        }
+        for j in unrolled(4) {
+          if line < n {
+            B[line, j] = t[j]
+          }
+        }
+      }
+    }
+    """
+    after = keeps_results(lambda func: simplify(partition_loops(func)), text, n=n)
+    assert not any(isinstance(node, IfThenElse) for node in walk(after.body))
+    assert sum(isinstance(node, Allocate) for node in walk(after.body)) == 1
+
+
+CHANNELS = """
+primfunc @f(A: Buffer[(40,), float32], B: Buffer[(2,), float32]) attrs {"num_outputs": 1} {
+  for block in range(3) {
+    for c in range(16)ANNOTATIONS {
+      for j in unrolled(2) {
+        if block * 16 + c < 40 {
+          B[j] = B[j] + A[block * 16 + c]
+        }
+      }
+    }
+  }
+}
+"""
+
+
+def test_a_condition_that_limits_an_inner_loop_makes_no_copy(keeps_results):
+    after = keeps_results(lambda func: simplify(partition_loops(func)), CHANNELS.replace("ANNOTATIONS", ""))
+    (loop,) = [node for node in walk(after.body) if isinstance(node, For) and node.var.name == "c"]
+    assert str(loop.extent) == "min(40 - `block` * 16, 16)"
+
+
+def test_an_annotated_loop_keeps_its_extent(keeps_results):
+    after = keeps_results(partition_loops, CHANNELS.replace("ANNOTATIONS", ' annotations {"transpose": True}'))
+    first, last = [node for node in walk(after.body) if isinstance(node, For) and node.var.name == "c"]
+    assert isinstance(first.extent, IntImm)
+    assert isinstance(last.extent, IntImm)
 
 
 def test_the_start_of_a_reduction_is_split_off(rewrites):
@@ -192,7 +333,7 @@ primfunc @parts(a: Buffer[(n,), float32], b: Buffer[(n,), float32], n: int64) {
 }
 """)
     partitioned = partition_loops(func)
-    assert "n % 6 >= 3" in str(partitioned)
+    assert str(partitioned).count(" + 1.0") == 2
     values, out = np.arange(n, dtype="f4"), np.zeros(n, "f4")
     interpret(partitioned, values, out, n)
     np.testing.assert_array_equal(out, values + 1)
@@ -245,14 +386,14 @@ primfunc @f(A: Buffer[(COUNT, 4), float32], B: Buffer[(COUNT, 4), float32]) attr
 """
 
 
-@pytest.mark.parametrize(("count", "rolled"), [(5, True), (4, False)])
-def test_the_tail_of_a_long_loop_stays_loops_where_the_schedule_says_so(keeps_results, count, rolled):
+@pytest.mark.parametrize("count", [3, 5])
+def test_the_tail_of_a_loop_stays_loops_where_the_schedule_says_so(keeps_results, count):
     text = ROLLED.replace("COUNT", str(count))
     keeps_results(partition_loops, text)
     first, main = [node for node in partition_loops(parse(text)).body.stmts if isinstance(node, For)]
     assert [(first.extent.value, main.extent.value)] == [(1, count - 1)]
     kinds = [node.kind for node in walk(first.body) if isinstance(node, For)]
     scopes = [node.buffer.scope for node in walk(first.body) if isinstance(node, Allocate)]
-    assert kinds == (["serial", "serial", "unrolled"] if rolled else ["unrolled"] * 3)
-    assert scopes == ["stack" if rolled else "register"]
+    assert kinds == ["serial", "serial", "unrolled"]
+    assert scopes == ["stack"]
     assert {node.kind for node in walk(main.body) if isinstance(node, For)} == {"unrolled"}
