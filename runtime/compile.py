@@ -44,7 +44,7 @@ _KEPT_KERNELS = 1024
 _ANY_NAME = "kernel"
 
 #: Functions are hashed by so many of their nodes: what comes out equal is compared in full.
-_HASHED_NODES = 1000
+_HASHED_NODES = 200
 
 #: The target that a function is compiled for, and the hash of what it computes; different functions may share it.
 Key = tuple[Target, int]

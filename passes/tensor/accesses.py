@@ -6,6 +6,7 @@ is what placing a buffer inside a loop needs.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -172,13 +173,20 @@ def covers(write: Access, read: Access, place: Place, analyzer: Analyzer) -> boo
 
     The instance of the write is found by solving its indices for its loop variables; the loops that no index mentions
     take their first iteration. It then has to be in its loops' ranges, to satisfy its conditions, and to come before
-    the read. The analyzer knows the function's variables; False means that no proof was found.
+    the read. The analyzer knows what holds where the read is (:func:`at_read`); False means that no proof was found.
     """
+    return _Instance(write, read, place, analyzer).exists()
+
+
+@contextlib.contextmanager
+def at_read(read: Access, analyzer: Analyzer) -> Iterator[None]:
+    """A ``with`` block in which the analyzer, which knows the function's variables, also knows what holds where
+    ``read`` reads."""
     with analyzer.scope():
         bind_places(analyzer, read.place.chain())
         if read.predicate is not None and read.predicate.dtype.lanes == 1:
             analyzer.assume(read.predicate)
-        return _Instance(write, read, place, analyzer).exists()
+        yield
 
 
 class _Instance:

@@ -18,6 +18,7 @@ Scopes ``register`` and ``stack`` stay; the rows of a register buffer are made o
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,9 +29,11 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.accesses import (
+    Access,
     AccessCollector,
     Place,
     Usage,
+    at_read,
     bind_places,
     common_place,
     covers,
@@ -105,19 +108,34 @@ class _Planner:
 
     def _is_self_contained(self, usage: Usage, place: Place) -> bool:
         writes = [access for access in usage.accesses if access.is_write]
-        return all(
-            any(covers(write, read, place, self.analyzer) for write in writes)
-            for read in usage.accesses
-            if not read.is_write
-        )
+        return all(self._is_covered(read, writes, place) for read in self._distinct_reads(usage))
+
+    def _is_covered(self, read: Access, writes: list[Access], place: Place) -> bool:
+        with at_read(read, self.analyzer):
+            return any(covers(write, read, place, self.analyzer) for write in writes)
+
+    def _distinct_reads(self, usage: Usage) -> list[Access]:
+        """The reads that differ in place, element or condition; of equal ones the first, by which least is written."""
+        found: dict[Hashable, Access] = {}
+        for access in usage.accesses:
+            if not access.is_write:
+                indices = tuple([self.analyzer.canonical(index) for index in access.indices])
+                predicate = None if access.predicate is None else self.analyzer.canonical(access.predicate)
+                found.setdefault((access.place, indices, predicate), access)
+        return list(found.values())
 
     def _dimension(self, usage: Usage, place: Place, number: int) -> tuple[Expr, Expr]:
         """Least index and extent of a dimension at ``place``; zero and the old extent if they don't shrink."""
         old = usage.buffer.shape[number]
         whole: tuple[Expr, Expr] = (const(0, INT64), old)
         boxes: list[tuple[Expr, Expr]] = []
+        seen: set[tuple[Place, Expr]] = set()
         for access in usage.accesses:
             index = access.indices[number]
+            known = access.place, self.analyzer.canonical(index)
+            if known in seen:
+                continue
+            seen.add(known)
             inside = [p.loop for p in inner_places(access, place) if p.loop is not None]
             if index.dtype is not INT64:
                 return whole
