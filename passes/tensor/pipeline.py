@@ -30,15 +30,14 @@ from tilewright.tensorir.target import Target
 def tensor_pipeline(target: Target | None = None) -> Sequential:
     """The tensor passes in order; ``target`` is the machine, by default :meth:`Target.current` when they run.
 
-    Buffers are compacted right after blocks are gone, while loops still show who carries what; then
-    the parts of fused loops get names. Loops are split before
-    vectors are made, so that main loops have no masks. What is parallel is decided on vectors, before unrolling hides
-    the work and before storage is planned, which gives each iteration of a parallel loop its own workspace.
+    Buffers are compacted right after blocks are gone, while loops still show who carries what; then the parts of fused
+    loops get names. Loops are split before vectors are made, so that main loops have no masks. What is parallel is
+    decided on vectors, before storage is planned, which gives each iteration of a parallel loop its own workspace.
     ``UnmaskRegisters`` looks at stores, before ``CommonSubexprElim`` gives names to what is loaded.
     ``DotProduct`` and ``InterleaveStores`` read loops over neighbouring elements, which are neighbours once buffers
     are flat.
     ``LowerIntrin`` comes after the last ``Simplify``: the forms that it writes depend on their rounding, which float
-    algebra (opt_level 3) would change.
+    algebra (opt_level 3) would change. ``UnrollLoop`` is last: what comes before sees a tile once, not each copy of it.
     """
     return Sequential(
         [

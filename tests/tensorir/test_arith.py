@@ -17,6 +17,7 @@ from tilewright.tensorir.expr import (
     Buffer,
     BufferLoad,
     Cast,
+    Compare,
     Expr,
     FloatImm,
     IntImm,
@@ -31,6 +32,7 @@ from tilewright.tensorir.expr import (
     maximum,
     minimum,
 )
+from tilewright.tensorir.folding import fold_compare
 from tilewright.tensorir.functor import uses_var
 
 I, J, K, N, M, X = (Var(name) for name in ("i", "j", "k", "n", "m", "x"))
@@ -365,3 +367,11 @@ def test_uses_of_variables_take_time_linear_in_a_graph_of_shared_parts() -> None
     for _ in range(2000):
         formula = BinaryOp("mul", formula, formula)  # a tree of 2 ** 2000 leaves
     assert uses_var(formula, {x}) and not uses_var(formula, {y})
+
+
+@pytest.mark.parametrize("op", ["lt", "le", "gt", "ge", "eq", "ne"])
+@pytest.mark.parametrize(("a", "b"), [(0, -(1 << 63)), (-(1 << 63), (1 << 63) - 1), (-1, (1 << 63) - 1)])
+def test_constants_are_compared_as_they_are_even_where_their_difference_does_not_fit(op, a, b):
+    for x, y in ((a, b), (b, a)):
+        found = Analyzer().simplify(Compare(op, IntImm(x), IntImm(y)))
+        assert isinstance(found, IntImm) and bool(found.value) == fold_compare(op, x, y)
