@@ -69,7 +69,7 @@ class _Masks(Visitor):
         self.changing: dict[Buffer, set[Var]] = {}
         self.found: set[Buffer] = set()
         #: The first access to each buffer, with which the others have to agree.
-        self.first: dict[Buffer, tuple[_Places, Expr | None, int]] = {}
+        self.first: dict[Buffer, tuple[_Places, Expr, int]] = {}
         self.visit(func.body)
 
     def visit_Allocate(self, op: Allocate) -> None:
@@ -78,8 +78,8 @@ class _Masks(Visitor):
             self.found.add(buffer)
             self.changing[buffer] = set()
         self.visit(op.body)
-        if buffer in self.found and (buffer not in self.first or self.first[buffer][1] is None):
-            self.found.discard(buffer)  # has no predicates
+        if buffer not in self.first:
+            self.found.discard(buffer)  # nobody uses it
 
     def visit_For(self, loop: For) -> None:
         self._outside(loop.min, loop.extent)
@@ -115,10 +115,12 @@ class _Masks(Visitor):
             return
         for load in (part for part in walk(op.value) if isinstance(part, BufferLoad)):
             self._outside(*load.indices, *([] if load.predicate is None else [load.predicate]))
-            if load.buffer in self.found:
-                self._access(load)
-                if not self._same(load.predicate, op.predicate) or not _is_lanewise(op.value, load.dtype.lanes):
-                    self.found.discard(load.buffer)
+            if load.buffer not in self.found:
+                continue
+            self._access(load)
+            same = load.buffer in self.found and self._same(load.predicate, op.predicate)
+            if not same or not _is_lanewise(op.value, load.dtype.lanes):
+                self.found.discard(load.buffer)
 
     def _outside(self, *exprs: Expr) -> None:
         """Take out the buffers with loads outside of stored values: in lets, indices, conditions and addresses."""
@@ -127,18 +129,18 @@ class _Masks(Visitor):
                 self.found -= leaves(expr)
 
     def _access(self, access: BufferLoad | BufferStore) -> None:
-        """Take out the buffer of an access that is of no whole vector, or whose predicate may be another one than that
-        of others to the same place."""
+        """Take out the buffer of an access that has no predicate, is of no whole vector, or whose predicate may be
+        another one than that of others to the same place."""
         buffer = access.buffer
-        places = self._places(access)
-        if places is None:
+        places = None if access.predicate is None else self._places(access)
+        if places is None or access.predicate is None:
             self.found.discard(buffer)
             return
         lanes = access.indices[-1].dtype.lanes
-        predicate = None if access.predicate is None else self._resolve(access.predicate)
+        predicate = self._resolve(access.predicate)
         first, expected, width = self.first.setdefault(buffer, (places, predicate, lanes))
-        agrees = lanes == width and self._stays(predicate, buffer) and (predicate is None) == (expected is None)
-        if agrees and predicate is not None and expected is not None:
+        agrees = lanes == width and self._stays(predicate, buffer)
+        if agrees:
             if not uses_var(predicate, set(self.unrolled)) and not uses_var(expected, set(first.loops)):
                 agrees = predicate is expected or structural_equal(predicate, expected)
             else:  # it differs from copy to copy: they have to be the same copies, each at a place of its own
@@ -189,9 +191,9 @@ class _Masks(Visitor):
         ordered = sorted(steps, key=steps.__getitem__, reverse=True)
         return _Places(starts, tuple(steps[var] for var in ordered), tuple(ordered))
 
-    def _stays(self, predicate: Expr | None, buffer: Buffer) -> bool:
+    def _stays(self, predicate: Expr, buffer: Buffer) -> bool:
         """Whether a predicate is the same for as long as the buffer is there."""
-        return predicate is None or (not accesses_buffers(predicate) and not uses_var(predicate, self.changing[buffer]))
+        return not accesses_buffers(predicate) and not uses_var(predicate, self.changing[buffer])
 
     def _same(self, a: Expr | None, b: Expr | None) -> bool:
         if a is None or b is None:
