@@ -92,7 +92,7 @@ class Mutator:
             if method is None and issubclass(kind, Expr) and not self._rewrites_expressions:
                 method = _itself
             methods[kind] = method
-        return node.rebuild(self) if method is None else method(self, node)
+        return self.generic_mutate(node) if method is None else method(self, node)
 
     def generic_mutate(self, node: Any) -> Any:
         """``node`` with its owned nodes and buffers mutated; ``node`` itself if none changed."""

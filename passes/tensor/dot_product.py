@@ -17,11 +17,13 @@ from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
+from tilewright.passes.tensor.copies import FoldingCopier
+from tilewright.passes.tensor.prefetch_panels import is_written_out
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.expr import BinaryOp, Broadcast, BufferLoad, Call, Cast, Expr, IntImm, Ramp, const
-from tilewright.tensorir.functor import substitute, uses_var
-from tilewright.tensorir.stmt import BufferStore, For, PrimFunc, Stmt
+from tilewright.tensorir.functor import substitute, uses_var, walk_statements
+from tilewright.tensorir.stmt import BufferStore, For, PrimFunc, Stmt, sequence
 from tilewright.tensorir.structural import structural_equal
 from tilewright.tensorir.target import Target
 
@@ -30,8 +32,14 @@ class _DotProducts(ScopedMutator):
     def __init__(self, func: PrimFunc, target: Target, reassociate: bool) -> None:
         super().__init__(func)
         self.target, self.reassociate = target, reassociate
+        self.copier = FoldingCopier(func)
 
     def mutate_For(self, loop: For) -> Stmt:
+        if is_written_out(loop) and _decides_masks(loop):
+            assert isinstance(loop.min, IntImm) and isinstance(loop.extent, IntImm)
+            numbers = range(loop.min.value, loop.min.value + loop.extent.value)
+            copies = [self.copier.copy(loop.body, {loop.var: const(number, loop.var.dtype)}) for number in numbers]
+            return self.mutate(sequence(*copies))  # type: ignore[no-any-return]
         made = self._dot(loop)
         return made if made is not None else super().mutate_For(loop)
 
@@ -39,7 +47,7 @@ class _DotProducts(ScopedMutator):
         store, extent = loop.body, loop.extent
         if loop.kind != "serial" or not isinstance(extent, IntImm) or not isinstance(store, BufferStore):
             return None
-        factors = _added_product(store)
+        factors = None if store.predicate is not None else _added_product(store)
         total = store.value.dtype
         if factors is None or total.lanes == 1 or (total.is_float and not self.reassociate):
             return None
@@ -89,16 +97,29 @@ class _DotProducts(ScopedMutator):
 def _added_product(store: BufferStore) -> tuple[Expr, Expr] | None:
     """The factors of ``c[i] = c[i] + x * y``."""
     value = store.value
-    if store.predicate is not None or not isinstance(value, BinaryOp) or value.op != "add":
+    if not isinstance(value, BinaryOp) or value.op != "add":
         return None
     for old, product in ((value.a, value.b), (value.b, value.a)):
-        if not isinstance(old, BufferLoad) or old.buffer is not store.buffer or old.predicate is not None:
+        if not isinstance(old, BufferLoad) or old.buffer is not store.buffer:
+            continue
+        if (old.predicate is None) != (store.predicate is None):
             continue
         if not isinstance(product, BinaryOp) or product.op != "mul":
             continue
         if all(structural_equal(a, b) for a, b in zip(old.indices, store.indices, strict=True)):
             return product.a, product.b
     return None
+
+
+def _decides_masks(loop: For) -> bool:
+    """Whether the number of a copy that ``loop`` becomes decides which lanes of narrow products count: where all do,
+    they are added by one instruction."""
+    for stmt in walk_statements(loop.body):
+        if isinstance(stmt, BufferStore) and stmt.predicate is not None and uses_var(stmt.predicate, {loop.var}):
+            factors = _added_product(stmt)
+            if factors is not None and None not in [_narrow_load(factor, stmt.value.dtype) for factor in factors]:
+                return True
+    return False
 
 
 def _narrow_load(factor: Expr, total: DataType) -> BufferLoad | None:

@@ -21,8 +21,8 @@ With the annotation ``{"specialize_tail": True}`` the rest of a division into ti
 inner loops keep constant extents (``loop_remainders`` has the rule).
 
 With the annotation ``{"roll_tail": True}`` the copies of a large body for a few iterations stay small: unrolled loops
-become serial there, but for those by whose variable a formula is chosen, and the register buffers that they index are
-on the stack.
+become serial there, but for those by whose variable a formula is chosen or registers from outside are indexed, and the
+register buffers that they index are on the stack.
 """
 
 from __future__ import annotations

@@ -6,22 +6,23 @@ import dataclasses
 from collections.abc import Mapping
 
 from tilewright.tensorir.expr import Buffer, Compare, Select, Var
-from tilewright.tensorir.functor import Mutator, loads_and_stores, uses_var, walk
-from tilewright.tensorir.stmt import For, Stmt
+from tilewright.tensorir.functor import Mutator, loads_and_stores, uses_var, walk, walk_statements
+from tilewright.tensorir.stmt import Allocate, For, Stmt
 
 
 def rolled_up(body: Stmt) -> Stmt:
-    """``body`` without unrolled loops, but for those by whose variable a formula is chosen."""
+    """``body`` without unrolled loops, but for those by whose variable a formula is chosen, or registers that are there
+    outside of ``body`` too."""
+    own = {stmt.buffer for stmt in walk_statements(body) if isinstance(stmt, Allocate)}
+    registers = [access for access in loads_and_stores(body) if access.buffer.scope == "register"]
+    outer = [index for access in registers if access.buffer not in own for index in access.indices]
     rolled = {
         loop.var
-        for loop in walk(body)
+        for loop in walk_statements(body)
         if isinstance(loop, For) and loop.kind == "unrolled" and not _chooses(loop.body, loop.var)
+        if not any(uses_var(index, {loop.var}) for index in outer)
     }
-    indexed = {
-        access.buffer
-        for access in loads_and_stores(body)
-        if access.buffer.scope == "register" and any(uses_var(index, rolled) for index in access.indices)
-    }
+    indexed = {access.buffer for access in registers if any(uses_var(index, rolled) for index in access.indices)}
     memory = {old: dataclasses.replace(old, scope="stack") for old in indexed}
     result: Stmt = _RolledUp(rolled, memory).mutate(body)
     return result

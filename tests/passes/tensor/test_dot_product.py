@@ -154,3 +154,25 @@ def test_instruction_is_that_of_the_target(mcpu: str, lanes: int, instruction: s
     target = Target("llvm", mcpu=mcpu, mtriple="x86_64-unknown-linux-gnu", num_threads=1)
     assembly = compile_module([parse(text)], target).assembly
     assert re.search(instruction, assembly)
+
+
+MASKED = """
+primfunc @f(A: Buffer[(64,), uint8], B: Buffer[(2048,), int8], C: Buffer[(32,), int32]) attrs {"num_outputs": 1} {
+  for k in range(16) {
+    for v in unrolled(2) {
+      for g in range(4) {
+        C[ramp(v * 16, 1, 16) where ramp(v * 16, 1, 16) < broadcast(24, 16)] =
+          C[ramp(v * 16, 1, 16) where ramp(v * 16, 1, 16) < broadcast(24, 16)]
+          + broadcast(int32(A[k * 4 + g]), 16) * int32x16(
+            B[ramp(v * 1024 + k * 64 + g, 4, 16) where ramp(v * 16, 1, 16) < broadcast(24, 16)])
+      }
+    }
+  }
+}
+"""
+
+
+def test_where_the_copies_of_a_loop_decide_masks_those_of_all_lanes_are_added_at_once(keeps_results):
+    after = keeps_results(on_wide, MASKED.replace("\n          ", " ").replace("\n            ", " "))
+    assert str(after).count("dot(") == 1
+    assert str(after).count("for g in") == 1

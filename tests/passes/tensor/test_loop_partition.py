@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from tilewright.passes.tensor.loop_partition import LoopPartitionConfig, partition_loops
+from tilewright.passes.tensor.loop_rolling import rolled_up
 from tilewright.passes.tensor.simplify import simplify
 from tilewright.tensorir import interpret, parse
 from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.expr import IntImm
-from tilewright.tensorir.functor import substitute, walk
+from tilewright.tensorir.functor import loads_and_stores, substitute, walk
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, IfThenElse
 
 TILES = """
@@ -397,3 +398,31 @@ def test_the_tail_of_a_loop_stays_loops_where_the_schedule_says_so(keeps_results
     assert kinds == ["serial", "serial", "unrolled"]
     assert scopes == ["stack"]
     assert {node.kind for node in walk(main.body) if isinstance(node, For)} == {"unrolled"}
+
+
+def test_registers_from_outside_of_a_rolled_body_stay_what_they_are():
+    func = parse("""
+primfunc @f(A: Buffer[(8, 4), float32], B: Buffer[(4,), float32]) attrs {"num_outputs": 1} {
+  allocate T: Buffer[(4,), float32, register]
+  for i in range(8) {
+    allocate R: Buffer[(4,), float32, register]
+    for j in unrolled(4) {
+      R[j] = A[i, j]
+    }
+    for j in unrolled(4) {
+      T[j] = R[j]
+    }
+  }
+}
+""")
+    (outer,) = [node for node in walk(func.body) if isinstance(node, For) and node.var.name == "i"]
+    body = rolled_up(outer.body)
+    assert {node.buffer.scope for node in walk(body) if isinstance(node, Allocate)} == {"stack"}
+    kinds = [node.kind for node in walk(body) if isinstance(node, For)]
+    assert sorted(kinds) == ["serial", "unrolled"]
+    assert {
+        store.buffer.name: store.buffer.scope for store in loads_and_stores(body) if isinstance(store, BufferStore)
+    } == {
+        "R": "stack",
+        "T": "register",
+    }

@@ -79,7 +79,7 @@ primfunc @f(A: Buffer[(640,), float32], B: Buffer[(640,), float32], n: int64) at
     for i in unrolled(3) {
       let m: boolx4 = ramp(i * 4, 1, 4) < broadcast(8, 4)
       if x * 4 + i >= 1 {
-        B[ramp(x * 64 + i * 16 + n, 1, 4) where m] = A[ramp(x * 64 + (2 - i), 1, 4)]
+        B[ramp(x * 64 + i * 16 + n, 1, 4) where m] = A[ramp(x * 64 + (2 - i), 1, 4) where m]
       }
     }
   }
