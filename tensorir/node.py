@@ -107,7 +107,7 @@ def node(cls: type[T]) -> type[T]:
         if field.metadata.get("role") != "derived"
     )
     made.parts, made.rebuild = _derived_functions(made)  # type: ignore[attr-defined]
-    made.__init__ = _initializer(made)  # type: ignore[misc]
+    made.__init__ = _initializer(made)  # type: ignore[method-assign]
     return made
 
 
