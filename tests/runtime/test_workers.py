@@ -194,6 +194,8 @@ def test_an_interrupt_ends_the_program_and_its_processes(tmp_path: Path) -> None
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # Tests that run in the background of a shell ignore it, and so would the program.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert program.stdout is not None
     lines = [program.stdout.readline() for _ in range(3)]
