@@ -82,11 +82,18 @@ class KnownIntegers:
         return folded
 
     def fold_index(self, expr: Expr) -> Expr:
-        """:meth:`fold` for integers, conditions and conversions that read no memory; other expressions as they are."""
+        """:meth:`fold` for integers, conditions and conversions that read no memory; of others what numbers in them
+        decide (a product with zero), else as they are."""
         dtype = expr.dtype
         if not (dtype.is_integer or dtype.is_bool or type(expr) is Cast) or not self.occur_in(expr):
             return expr
-        return expr if any(isinstance(leaf, Buffer) for leaf in leaves(expr)) else self.fold(expr)
+        if not any(isinstance(leaf, Buffer) for leaf in leaves(expr)):
+            return self.fold(expr)
+        if type(expr) is not BinaryOp or dtype.is_bool or dtype.lanes != 1:
+            return expr
+        a, b = self.fold_index(expr.a), self.fold_index(expr.b)
+        made = binary(expr.op, a, b)
+        return made if type(made) is not BinaryOp else expr
 
     def linear(self, expr: Expr) -> Linear | None:
         """An int64 as a sum that holds for all values of the known variables; None if there is no such sum."""
