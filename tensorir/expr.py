@@ -505,16 +505,17 @@ def const(value: int | float | bool, dtype: Any) -> Expr:
         return Broadcast(const(value, dtype.element), dtype.lanes)
     if dtype.is_float:
         return FloatImm(float(value), dtype)
-    found = _INTEGERS.get((value, dtype))
+    number = int(value)
+    found = _INTEGERS.get((number, dtype))
     if found is None:
-        found = IntImm(wrap_integer(int(value), dtype), dtype)
-        if -_SMALL <= found.value <= _SMALL:
-            _INTEGERS[value, dtype] = found
+        found = IntImm(wrap_integer(number, dtype), dtype)
+        if -_SMALL <= number <= _SMALL:
+            _INTEGERS[number, dtype] = found
     return found
 
 
 #: Small constants, one node for each.
-_INTEGERS: dict[tuple[int | float, DataType], IntImm] = {}
+_INTEGERS: dict[tuple[int, DataType], IntImm] = {}
 _SMALL = 1 << 10
 
 
