@@ -31,9 +31,15 @@ class Origin:
 
 @dataclasses.dataclass(frozen=True)
 class KernelOrigins:
-    """The attributes of a call of a kernel: what of the graph it computes, in order of evaluation."""
+    """The attributes of a call of a kernel.
+
+    Attributes:
+        origins: what of the graph it computes, in order of evaluation.
+        formula: the name that the kernel had before it became one with others; None: the name that it has.
+    """
 
     origins: tuple[Origin, ...] = ()
+    formula: str | None = None
 
 
 def operator_origins(root: Expr) -> tuple[Origin, ...]:
@@ -48,3 +54,8 @@ def operator_origins(root: Expr) -> tuple[Origin, ...]:
 def call_origins(call: Call) -> tuple[Origin, ...]:
     """What of the graph the call of a kernel computes; nothing if that is not known."""
     return call.attrs.origins if isinstance(call.attrs, KernelOrigins) else ()
+
+
+def call_formula(call: Call) -> str | None:
+    """The name that the kernel of a call had before it became one with others; None if it is the same, or not known."""
+    return call.attrs.formula if isinstance(call.attrs, KernelOrigins) else None

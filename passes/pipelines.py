@@ -6,7 +6,14 @@ from collections.abc import Callable
 
 from tilewright.passes import graph, tensor
 from tilewright.passes.lower import LowerToTensorIR, PlanMemory
-from tilewright.passes.schedule import CollapseDims, DecomposeReductions, JoinDims, ScheduleKernels, SkipUnseen
+from tilewright.passes.schedule import (
+    CollapseDims,
+    DecomposeReductions,
+    JoinDims,
+    MergeKernels,
+    ScheduleKernels,
+    SkipUnseen,
+)
 from tilewright.passes.sequential import Sequential
 from tilewright.passes.tensor.part_by_part import Announce, PartByPart, Supply
 from tilewright.passes.tensor.pipeline import tensor_pipeline
@@ -57,7 +64,8 @@ def schedule_pipeline(target: Target | None = None) -> Sequential:
     if target is not None and target.kind == "numba":  # loops and indices stay as they are written
         return Sequential([ScheduleKernels(), DecomposeReductions()], name="schedule")
     return Sequential(
-        [JoinDims(), CollapseDims(), ScheduleKernels(), SkipUnseen(), DecomposeReductions()], name="schedule"
+        [JoinDims(), CollapseDims(), ScheduleKernels(), SkipUnseen(), DecomposeReductions(), MergeKernels()],
+        name="schedule",
     )
 
 

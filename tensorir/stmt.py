@@ -24,6 +24,10 @@ OPERATORS = "operators"
 #: and, for each of the kernel's operators, what the graph calls it there (None: nothing).
 CALLS = "calls"
 
+#: Attribute of a model's ``main``: for each of its calls of kernels, in order of its text, the name that the kernel had
+#: before it became one with others (None: it did not).
+FORMULAS = "formulas"
+
 #: Attribute of a model's ``main``: what lies in its arena. For each value: the number of the slot in which it lies (0:
 #: none, its place is fixed) and the offset there; its size in bytes; the numbers of the first and the last call during
 #: which it has that memory, in order of the text; and whether it is scratch memory of the one kernel.
@@ -31,7 +35,7 @@ VALUES = "values"
 
 #: Attributes that say where a function comes from. Like the names of variables they are for people: they do not count
 #: when functions are compared.
-ORIGIN_ATTRS = frozenset({OPERATORS, CALLS, VALUES})
+ORIGIN_ATTRS = frozenset({OPERATORS, CALLS, FORMULAS, VALUES})
 
 
 _set = object.__setattr__

@@ -9,7 +9,7 @@ from tilewright.graphir.origins import Origin
 from tilewright.tensorir.errors import VerifyError
 from tilewright.tensorir.expr import Call, Expr
 from tilewright.tensorir.functor import walk_statements
-from tilewright.tensorir.stmt import CALLS, OPERATORS, Evaluate, PrimFunc
+from tilewright.tensorir.stmt import CALLS, FORMULAS, OPERATORS, Evaluate, PrimFunc
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,11 +20,13 @@ class CalledKernel:
         kernel: the function's name.
         origins: the operators of the graph that this call computes, in order of evaluation. A copy computes none.
         arguments: what it passes: addresses and integers.
+        formula: the kernel's name before it became one with others (see ``MergeKernels``).
     """
 
     kernel: str
     origins: tuple[Origin, ...]
     arguments: tuple[Expr, ...] = dataclasses.field(default=(), compare=False)
+    formula: str | None = None
 
 
 def kernel_calls(mod: IRModule) -> list[CalledKernel]:
@@ -44,9 +46,12 @@ def kernel_calls(mod: IRModule) -> list[CalledKernel]:
     labels = [tuple(named) for kernel, named in main.attrs.get(CALLS, ())]
     if [kernel for kernel, _ in main.attrs.get(CALLS, ())] != names:
         labels = [()] * len(names)
+    formulas = main.attrs.get(FORMULAS, ())
+    if len(formulas) != len(names):
+        formulas = (None,) * len(names)
     return [
-        CalledKernel(call.name[1:], _origins(mod, call.name[1:], named), tuple(call.args))
-        for call, named in zip(calls, labels, strict=True)
+        CalledKernel(call.name[1:], _origins(mod, call.name[1:], named), tuple(call.args), formula)
+        for call, named, formula in zip(calls, labels, formulas, strict=True)
     ]
 
 

@@ -13,7 +13,7 @@ from typing import Union
 from tilewright.graphir.dims import Dim, dim_equal, product, symbol
 from tilewright.graphir.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, Loop, Tuple, TupleGetItem, Var
 from tilewright.graphir.module import IRModule
-from tilewright.graphir.origins import Origin, call_origins
+from tilewright.graphir.origins import Origin, call_formula, call_origins
 from tilewright.graphir.parts import IN_PLACE, ROW_PADDING
 from tilewright.graphir.types import TensorType
 from tilewright.graphir.visitor import post_order
@@ -66,6 +66,7 @@ class KernelCall:
         variables: the values of its symbolic dimensions.
         overwrites: the arguments whose memory the result may take, if nobody needs them afterwards.
         origins: what of the graph it computes.
+        formula: the name of the kernel that did so before it became one with others, if it did.
     """
 
     kernel: str
@@ -75,6 +76,7 @@ class KernelCall:
     variables: list[Dim]
     overwrites: tuple[int, ...] = ()
     origins: tuple[Origin, ...] = ()
+    formula: str | None = None
 
 
 @dataclasses.dataclass(eq=False)
@@ -259,7 +261,7 @@ class _Linearizer:
             for value in made:
                 value.row_padding = int(callee.attrs.get(ROW_PADDING, 0))
             kernel_call = _kernel_call(callee, [value for arg in args for value in _flatten(arg)], _flatten(result))
-            kernel_call.origins = call_origins(call)
+            kernel_call.origins, kernel_call.formula = call_origins(call), call_formula(call)
             for number, _ in callee.attrs.get(IN_PLACE, ()):
                 if kernel_call.args[number].whole is not shared:
                     raise CodegenError(f"argument {number} of {call.op} was not computed where its result has it")
@@ -349,8 +351,9 @@ def _kernel_call(kernel: PrimFunc, args: list[Value], results: list[Value]) -> K
         if source is None:
             known[var] = _value_of(var, kernel, pairs)
         else:
-            argument, axis = source
-            known[var] = tir.as_expr(args[argument].type.shape[axis])
+            argument, axis, *divisor = source
+            size = args[argument].type.shape[axis]
+            known[var] = tir.as_expr(size // divisor[0] if divisor else size)
     workspaces = [
         Value(TensorType([substitute(extent, known) for extent in buffer.shape], buffer.dtype)) for buffer in scratch
     ]

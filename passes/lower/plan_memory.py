@@ -50,6 +50,7 @@ from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, Ramp, Var, 
 from tilewright.tensorir.functor import walk_statements
 from tilewright.tensorir.stmt import (
     CALLS,
+    FORMULAS,
     VALUES,
     BufferStore,
     Evaluate,
@@ -263,6 +264,8 @@ class _Emitter:
         self.arena = Buffer("arena", (self.arena_bytes,), DataType("uint8"), alignment=ALIGNMENT)
         #: The calls of kernels made so far, with the kernel's name and the labels of its operators.
         self.calls: dict[Evaluate, tuple[str, tuple[str | None, ...]]] = {}
+        #: The names of those kernels before they became one with others, where they did.
+        self.formulas: dict[Evaluate, str] = {}
         #: The calls of each instruction: the number of the first, and of the one behind the last, as they were made.
         self.made: dict[Instruction, tuple[int, int]] = {}
 
@@ -281,6 +284,7 @@ class _Emitter:
             "arena_bytes": self.arena_bytes,
             "parameters": tuple(names),
             CALLS: tuple(self.calls[stmt] for stmt in calls),
+            **({FORMULAS: tuple(map(self.formulas.get, calls))} if self.formulas else {}),
             VALUES: self._values(calls),
         }
         return PrimFunc("main", params, body, attrs)
@@ -315,7 +319,10 @@ class _Emitter:
         if isinstance(instruction, KernelCall):
             values = (*instruction.args, *instruction.results, *instruction.workspaces)
             args = [*map(self._address, values), *map(as_expr, instruction.variables)]
-            return self._call(instruction.kernel, args, [origin.label for origin in instruction.origins])
+            made = self._call(instruction.kernel, args, [origin.label for origin in instruction.origins])
+            if instruction.formula is not None:
+                self.formulas[made] = instruction.formula
+            return made
         if isinstance(instruction, Copy):
             if instruction.source.row_padding or (
                 instruction.source.whole is not None

@@ -28,7 +28,8 @@ from tilewright.tensorir.tensor import Tensor
 SIZES = "sizes"
 
 #: Attribute of a kernel for any sizes: for each of its variables, in order, the place (argument, axis) of the dimension
-#: that a call passes for it, or None where the variable is one of the model's dimensions.
+#: that a call passes for it, or (argument, axis, divisor) where it passes that dimension divided; None where the
+#: variable is one of the model's dimensions.
 SIZES_FROM = "sizes_from"
 
 Value = Tensor | list["Value"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from tilewright.passes.schedule.collapse_dims import CollapseDims
 from tilewright.passes.schedule.decompose_reductions import DecomposeReductions
 from tilewright.passes.schedule.join_dims import JoinDims
+from tilewright.passes.schedule.merge_kernels import MergeKernels
 from tilewright.passes.schedule.schedule_kernels import ScheduleKernels
 from tilewright.passes.schedule.skip_unseen import SkipUnseen
 
-__all__ = ["CollapseDims", "DecomposeReductions", "JoinDims", "ScheduleKernels", "SkipUnseen"]
+__all__ = ["CollapseDims", "DecomposeReductions", "JoinDims", "MergeKernels", "ScheduleKernels", "SkipUnseen"]

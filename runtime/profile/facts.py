@@ -58,12 +58,10 @@ def call_facts(lowered: Lowered, sizes: Sequence[int]) -> list[CallFacts]:
         pairs = zip(func.params, called.arguments, strict=True)
         numbers = {param: integer_value(arg, known) for param, arg in pairs if isinstance(param, Var)}
         values = {param: number for param, number in numbers.items() if number is not None}
-        key = (called.kernel, tuple(values.items()))
+        key = (called.formula or called.kernel, tuple(values.items()))
         if key not in costs:
-            costs[key] = (
-                function_cost(_formula(lowered, func), _by_name(lowered, func, values)),
-                function_cost(func, values),
-            )
+            unscheduled = _formula(lowered, key[0], func)
+            costs[key] = function_cost(unscheduled, _by_name(unscheduled, values)), function_cost(func, values)
         formula, scheduled = costs[key]
         most = max(scheduled.operations or formula.operations or {FLOAT32: 0}, key=lambda dtype: _of(scheduled, dtype))
         found.append(
@@ -85,17 +83,17 @@ def _of(cost: Cost, dtype: DataType) -> int:
     return cost.operations.get(dtype, 0)
 
 
-def _formula(lowered: Lowered, func: PrimFunc) -> PrimFunc:
-    """The kernel before any schedule; a kernel that has none (copying bytes) as it is."""
+def _formula(lowered: Lowered, name: str, func: PrimFunc) -> PrimFunc:
+    """The kernel before any schedule, when it had that name; a kernel that has none (copying bytes) as it is."""
     module = lowered.modules["tensor"]
-    if func.name not in module:
+    if name not in module:
         return func
-    found = module[func.name]
+    found = module[name]
     assert isinstance(found, PrimFunc)
     return found
 
 
-def _by_name(lowered: Lowered, func: PrimFunc, values: Mapping[Var, int]) -> dict[Var, int]:
+def _by_name(unscheduled: PrimFunc, values: Mapping[Var, int]) -> dict[Var, int]:
     """The same values for the integer parameters that the kernel had before any schedule."""
     by_name = {var.name: value for var, value in values.items()}
-    return {var: by_name[var.name] for var in _formula(lowered, func).variables if var.name in by_name}
+    return {var: by_name[var.name] for var in unscheduled.variables if var.name in by_name}

@@ -1,0 +1,233 @@
+"""What scheduled kernels look like apart from some of their constants: their patterns.
+
+::
+
+    for ic in range(12) {                            for ic in range(C0) {
+      for i in unrolled(4) {                           for i in unrolled(4) {
+        b[i, ic] = a[ic, i] * 0.88      pattern:          b[i, ic] = a[ic, i] * C1
+
+A constant is *free* where a parameter in its place costs a call next to nothing: extents of loops that stay loops, of
+buffers and of what index arithmetic divides and multiplies by, and numbers that values are added to and multiplied
+with. All others belong to the pattern: extents of unrolled and vectorized loops, and strides of what these walk (which
+are offsets in machine instructions), extents of tiles that have a rest, short loops, all that conditions compare with,
+and zeros.
+
+A walk visits a function in one order, which depends on nothing but the pattern; so constants have numbers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+from tilewright.graphir.dims import symbol
+from tilewright.passes.tensor.loop_remainders import TAIL_ANNOTATION
+from tilewright.tensorir.dtype import INT64
+from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Compare, Expr, FloatImm, IntImm, Select, Var
+from tilewright.tensorir.functor import leaves, walk
+from tilewright.tensorir.stmt import ORIGIN_ATTRS, Block, BufferRegion, BufferStore, For, IfThenElse, PrimFunc
+
+#: Loops of fewer iterations belong to the pattern: LLVM writes them out.
+MIN_FREE_EXTENT = 4
+
+_FREE_FLOAT_OPERATIONS = ("add", "sub", "mul", "min", "max")
+
+#: Loops whose copies of a body are there side by side.
+_WRITTEN_OUT = ("unrolled", "vectorized")
+
+
+@dataclasses.dataclass(frozen=True)
+class Pattern:
+    """A function apart from its free constants.
+
+    Attributes:
+        key: equal for functions that differ in names and in free constants alone.
+        constants: the free constants, in order of the walk.
+    """
+
+    key: tuple[Hashable, ...]
+    constants: tuple[IntImm | FloatImm, ...]
+
+
+def pattern_of(func: PrimFunc) -> Pattern:
+    """The pattern of a scheduled function."""
+    constants: list[IntImm | FloatImm] = []
+
+    def note(constant: IntImm | FloatImm) -> Expr:
+        constants.append(constant)
+        return constant
+
+    walked = _Walk(func, note)
+    walked.function()
+    return Pattern(tuple(walked.tokens), tuple(constants))
+
+
+def with_constants(func: PrimFunc, values: Sequence[Expr]) -> PrimFunc:
+    """``func`` with other expressions in place of its free constants.
+
+    Args:
+        values: one for each, in order of the walk.
+    """
+    left = iter(values)
+    return _Walk(func, lambda _: next(left)).function()
+
+
+class _Walk:
+    """One walk, which rebuilds what changes.
+
+    Args:
+        constant: gives what takes the place of each free constant.
+    """
+
+    def __init__(self, func: PrimFunc, constant: Callable[[Any], Expr]) -> None:
+        self.func = func
+        self.constant = constant
+        self.tokens: list[Any] = []
+        self._numbers: dict[Any, int] = {}
+        self._buffers: dict[Buffer, Buffer] = {}
+        #: The buffers that replace constants in the block on the way.
+        self._scalars: dict[Buffer, None] = {}
+        self._written_out, self._fixed_dims = _written_out(func)
+
+    def function(self) -> PrimFunc:
+        func = self.func
+        self.tokens.append(_plain({key: value for key, value in func.attrs.items() if key not in ORIGIN_ATTRS}))
+        for var in func.variables:  # a dimension of the model is passed as it is; arguments tell what others are
+            number = self._number(var)
+            self.tokens.append(var if var.name.isidentifier() and symbol(var.name) is var else (var.dtype, number))
+        params = tuple([self._buffer(each) if isinstance(each, Buffer) else each for each in func.params])
+        body = self._node(func.body, False)
+        if body is func.body and all(new is old for new, old in zip(params, func.params, strict=True)):
+            return func
+        return PrimFunc(func.name, params, body, func.attrs)
+
+    def _node(self, node: Any, fixed: bool) -> Any:
+        """A node; ``fixed`` if its integers belong to the pattern."""
+        if isinstance(node, IntImm):
+            if node.dtype is INT64 and node.value != 0 and not fixed:
+                self.tokens.append(IntImm)
+                return self.constant(node)
+            self.tokens.append((node.dtype, node.value))
+            return node
+        if isinstance(node, Var):
+            self.tokens.append(self._number(node))
+            return node
+        if isinstance(node, FloatImm):
+            self.tokens.append((node.dtype, node.value.hex()))
+            return node
+        rules = self._rules(node, fixed)
+        self.tokens.append(type(node))
+        values: list[Any] = []
+        changed = False
+        for name, role in node.node_fields:
+            old = new = getattr(node, name)
+            rule = rules.get(name, fixed)
+            if old is None:
+                self.tokens.append(None)
+            elif role == "child":
+                new = self._float(old) if rule is _FLOAT else self._node(old, bool(rule))
+            elif role == "children":
+                self.tokens.append(len(old))
+                made = tuple([self._node(each, bool(rule)) for each in old])
+                new = old if all(a is b for a, b in zip(made, old, strict=True)) else made
+            elif role in ("buffer", "new_buffer"):
+                new = self._buffer(old)
+            elif role == "definition":
+                self.tokens.append((old.dtype, self._number(old)))
+            elif not (name == "name" and isinstance(node, Block)):
+                self.tokens.append(_plain(old))
+            changed = changed or new is not old
+            values.append(new)
+        if not changed:
+            return node
+        made = type(node)(*values)
+        return self._reading_scalars(made) if isinstance(made, Block) else made
+
+    def _reading_scalars(self, block: Block) -> Block:
+        """A block that says that it reads what replaces its constants."""
+        new = tuple([BufferRegion(buffer, ()) for buffer in self._scalars])
+        self._scalars = {}
+        return dataclasses.replace(block, reads=(*block.reads, *new)) if new else block
+
+    def _rules(self, node: Any, fixed: bool) -> Mapping[str, Any]:
+        """Of which fields the integers belong to the pattern, or are free, other than by what is around."""
+        if isinstance(node, BinaryOp):
+            if node.dtype.is_float:
+                if node.op in _FREE_FLOAT_OPERATIONS:
+                    return {name: _FLOAT for name in ("a", "b") if isinstance(getattr(node, name), FloatImm)}
+            elif node.op == "mul":
+                walked = {name: self._is_written_out(getattr(node, name)) for name in ("a", "b")}
+                return {"a": fixed or walked["b"], "b": fixed or walked["a"]}
+            return {}
+        if isinstance(node, For):
+            extent = node.extent.value if isinstance(node.extent, IntImm) else MIN_FREE_EXTENT
+            short = node.kind == "serial" and extent < MIN_FREE_EXTENT
+            return {"extent": node.kind in _WRITTEN_OUT or short or TAIL_ANNOTATION in node.annotations}
+        if isinstance(node, (Compare, Call)):
+            return {"a": True, "b": True, "args": True}
+        if isinstance(node, (Select, IfThenElse)):
+            return {"condition": True}
+        if isinstance(node, Block):
+            return {"predicate": True}
+        if isinstance(node, (BufferLoad, BufferStore)):
+            return {"indices": False, "predicate": True}
+        return {}
+
+    def _float(self, value: Any) -> Expr:
+        self.tokens.append((FloatImm, value.dtype))
+        found = self.constant(value)
+        if isinstance(found, BufferLoad):
+            self._scalars[found.buffer] = None
+        return found
+
+    def _number(self, node: Any) -> int:
+        return self._numbers.setdefault(node, len(self._numbers))
+
+    def _buffer(self, buffer: Buffer) -> Buffer:
+        found = self._buffers.get(buffer)
+        if found is not None:
+            self.tokens.append(self._number(buffer))
+            return found
+        self.tokens.append((self._number(buffer), buffer.dtype, buffer.scope, buffer.alignment, buffer.ndim))
+        fixed = self._fixed_dims.get(buffer, buffer.ndim)
+        shape = tuple([self._node(extent, axis >= fixed) for axis, extent in enumerate(buffer.shape)])
+        self.tokens.append(len(buffer.strides))
+        strides = tuple([self._node(stride, axis >= fixed - 1) for axis, stride in enumerate(buffer.strides)])
+        old = (*buffer.shape, *buffer.strides)
+        if not all(a is b for a, b in zip((*shape, *strides), old, strict=True)):
+            found = Buffer(buffer.name, shape, buffer.dtype, buffer.scope, strides, buffer.alignment)
+        self._buffers[buffer] = found = buffer if found is None else found
+        return found
+
+    def _is_written_out(self, expr: Expr) -> bool:
+        return not self._written_out.isdisjoint(leaves(expr))
+
+
+_FLOAT = "float"
+
+
+def _written_out(func: PrimFunc) -> tuple[set[Any], dict[Buffer, int]]:
+    """The variables of unrolled and vectorized loops and those that follow from them, and for each buffer that these
+    walk the first of the dimensions whose extents are strides of theirs. Registers get their size later."""
+    found: set[Any] = set()
+    fixed: dict[Buffer, int] = {}
+    for node in walk(func.body):
+        if isinstance(node, For) and node.kind in _WRITTEN_OUT:
+            found.add(node.var)
+        elif isinstance(node, Block):
+            found.update(item.var for item in node.iters if not found.isdisjoint(leaves(item.value)))
+        elif isinstance(node, (BufferLoad, BufferStore)) and node.buffer.scope != "register":
+            walked = [axis for axis, index in enumerate(node.indices) if not found.isdisjoint(leaves(index))]
+            if walked:
+                fixed[node.buffer] = min(fixed.get(node.buffer, node.buffer.ndim), walked[0] + 1)
+    return found, fixed
+
+
+def _plain(value: Any) -> Hashable:
+    """Plain data as something that can be hashed."""
+    if isinstance(value, Mapping):
+        return tuple([(_plain(key), _plain(item)) for key, item in value.items()])
+    if isinstance(value, (list, tuple)):
+        return (type(value), *[_plain(item) for item in value])
+    return (type(value), value) if isinstance(value, Hashable) else repr(value)

@@ -1,0 +1,241 @@
+"""``MergeKernels``: kernels that differ in some constants alone become one, which takes these as parameters.
+
+Before::
+
+    primfunc @scale(x: Buffer[(n, 12, 16), ..], y: ..) { for i in parallel(n * 12) .. y[..] = x[..] * 0.88 }
+    primfunc @scale_1(x: Buffer[(n, 24, 16), ..], y: ..) { for i in parallel(n * 24) .. y[..] = x[..] * 0.93 }
+    def @main(%x, %z) { %0 = @scale(%x); %1 = @scale_1(%z) .. }
+
+After::
+
+    primfunc @scale(x: Buffer[(n, count_0 * 12, 16), ..], scalar_0: Buffer[(), float32], y: .., count_0: int64)
+        attrs {"sizes_from": (None, (0, 1, 12)), ..} {
+      for i in parallel(n * (count_0 * 12)) .. y[..] = x[..] * scalar_0[()]
+    }
+    def @main(%x, %z) { %0 = @scale(%x, float32(0.88)); %1 = @scale(%z, float32(0.93)) .. }
+
+Each kernel that is left goes through all later passes, code generation and LLVM once. :mod:`.kernel_patterns` says
+which constants may differ: those that machine code has no use for. Integers are told by the sizes of a call's
+arguments, which may be multiples of them, and other constants are passed.
+
+Finding a program of which two are instances is called anti-unification (Plotkin: "A note on inductive generalization",
+1970); LLVM's MergeFunctions does it for functions that are equal altogether.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Hashable, Mapping, Sequence
+
+import numpy as np
+
+from tilewright.graphir.expr import Call, Constant, Expr, Function, GlobalVar
+from tilewright.graphir.module import AnyFunction, IRModule
+from tilewright.graphir.origins import KernelOrigins
+from tilewright.graphir.visitor import post_order, rewrite
+from tilewright.passes.base import ModulePass
+from tilewright.passes.context import PassContext
+from tilewright.passes.decorators import module_pass
+from tilewright.passes.lower.primitive import SIZES_FROM, flat_types
+from tilewright.passes.registry import register_pass
+from tilewright.passes.schedule.kernel_patterns import pattern_of, with_constants
+from tilewright.tensorir import expr as tir
+from tilewright.tensorir.stmt import PrimFunc
+
+#: A constant that differs may be a multiple of a size plus or minus this much: what padding adds.
+MAX_OFFSET = 8
+
+
+@register_pass
+@module_pass(opt_level=2, name="MergeKernels")
+class MergeKernels(ModulePass):
+    """Makes one kernel of those that differ in free constants alone."""
+
+    family = "schedule"
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """``mod`` with fewer kernels."""
+        calls = _calls(mod)
+        groups: dict[tuple[Hashable, ...], list[_Member]] = {}
+        for key, func in mod.functions.items():
+            if isinstance(func, PrimFunc) and key.name in calls:
+                found = pattern_of(func)
+                member = _Member(key, func, found.constants, _sizes(calls[key.name]))
+                groups.setdefault(found.key, []).append(member)
+        merged: dict[str, _Merged] = {}
+        for members in groups.values():
+            for made in _merge(members):
+                merged |= {member.key.name: made for member in made.members}
+        if not merged:
+            return mod
+        for made in dict.fromkeys(merged.values()):
+            names = ", ".join(member.key.name for member in made.members[1:])
+            ctx.remark(f"{made.key.name} is also {names}", kind="applied")
+        return IRModule(_replaced(mod, merged))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Member:
+    """A kernel that may be merged.
+
+    Attributes:
+        constants: its free constants.
+        sizes: of the arguments that it is called with; None where calls differ or one is not constant.
+    """
+
+    key: GlobalVar
+    func: PrimFunc
+    constants: Sequence[tir.IntImm | tir.FloatImm]
+    sizes: Mapping[tuple[int, int], int]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Merged:
+    """One kernel for several, and the constants that calls of each pass to it."""
+
+    key: GlobalVar
+    func: PrimFunc
+    members: Sequence[_Member]
+    scalars: Mapping[str, Sequence[Constant]]
+
+
+def _calls(mod: IRModule) -> dict[str, list[Call]]:
+    """The calls of each kernel that only graph functions call, with types that are known."""
+    found: dict[str, list[Call]] = {}
+    for function in mod.functions.values():
+        if not isinstance(function, Function):
+            continue
+        for node in post_order(function.body):
+            if isinstance(node, Call) and isinstance(node.op, GlobalVar):
+                found.setdefault(node.op.name, []).append(node)
+    return found
+
+
+def _sizes(calls: Sequence[Call]) -> dict[tuple[int, int], int]:
+    """The constant sizes of the arguments that are the same in all calls, by argument and axis."""
+    found: list[dict[tuple[int, int], int]] = []
+    for call in calls:
+        tensors = [part for arg in call.args for part in flat_types(arg.type)]
+        sizes = {(number, axis): dim for number, part in enumerate(tensors) for axis, dim in enumerate(part.shape)}
+        found.append({place: dim for place, dim in sizes.items() if isinstance(dim, int)})
+    return {place: dim for place, dim in found[0].items() if all(other.get(place) == dim for other in found)}
+
+
+def _merge(members: Sequence[_Member]) -> list[_Merged]:
+    """Members of one pattern as merged kernels; those that are left alone are not among them."""
+    if len(members) < 2:
+        return []
+    counts = _Counts(members)
+    values: list[tir.Expr] = []
+    scalars: dict[tuple[float, ...], tir.Buffer] = {}
+    for number, first in enumerate(members[0].constants):
+        column = [member.constants[number].value for member in members]
+        if all(value == first.value for value in column) and len({math.copysign(1, value) for value in column}) == 1:
+            values.append(first)
+        elif isinstance(first, tir.FloatImm):
+            name = f"scalar_{len(scalars)}"
+            buffer = scalars.setdefault(tuple(column), tir.Buffer(name, (), first.dtype))
+            values.append(tir.BufferLoad(buffer, ()))
+        else:
+            found = counts.expression([int(value) for value in column])
+            if found is None:  # those that agree here may differ elsewhere
+                parts: dict[float, list[_Member]] = {}
+                for member, value in zip(members, column, strict=True):
+                    parts.setdefault(value, []).append(member)
+                return [made for part in parts.values() for made in _merge(part)]
+            values.append(found)
+    first_member = members[0]
+    func = _with_parameters(with_constants(first_member.func, values), list(scalars.values()), counts)
+    passed = {
+        member.key.name: [_constant(column[place], buffer) for column, buffer in scalars.items()]
+        for place, member in enumerate(members)
+    }
+    return [_Merged(GlobalVar(first_member.key.name), func, members, passed)]
+
+
+def _constant(value: float, buffer: tir.Buffer) -> Constant:
+    return Constant(np.array(value, buffer.dtype.numpy))
+
+
+class _Counts:
+    """The integer parameters that several kernels need to be one, and where a call's arguments tell them."""
+
+    def __init__(self, members: Sequence[_Member]) -> None:
+        #: What differs between the members as one size of their arguments does: the size, and by what it is divided.
+        self._sources: dict[tuple[int, ...], tuple[int, int, int]] = {}
+        for place in members[0].sizes:
+            column = [member.sizes.get(place, 0) for member in members]
+            divisor = math.gcd(*column)
+            if min(column) > 0 and len(set(column)) > 1:
+                self._sources.setdefault(tuple([size // divisor for size in column]), (*place, divisor))
+        taken = {var.name for member in members for var in member.func.variables}
+        self._names = (name for number in itertools.count() if (name := f"count_{number}") not in taken)
+        self._vars: dict[tuple[int, ...], tir.Var] = {}
+
+    @property
+    def variables(self) -> list[tir.Var]:
+        """Those that were needed."""
+        return list(self._vars.values())
+
+    @property
+    def sources(self) -> list[tuple[int, int, int]]:
+        """For each of them the argument, the axis, and by what that size is divided."""
+        return [self._sources[unit] for unit in self._vars]
+
+    def expression(self, column: Sequence[int]) -> tir.Expr | None:
+        """What is ``column[k]`` in the ``k``-th member; None if no sizes of arguments tell."""
+        scale = math.gcd(*column)
+        unit = tuple([value // scale for value in column]) if scale else ()
+        if unit in self._sources:
+            return tir.binary("mul", self._var(unit), tir.const(scale, "int64"))
+        for unit in self._sources:
+            low = min(range(len(unit)), key=lambda k: unit[k])
+            high = max(range(len(unit)), key=lambda k: unit[k])
+            slope = (column[high] - column[low]) // (unit[high] - unit[low])
+            offset = column[low] - slope * unit[low]
+            fits = all(value == slope * size + offset for value, size in zip(column, unit, strict=True))
+            if slope > 0 and fits and abs(offset) <= MAX_OFFSET:
+                scaled = tir.binary("mul", self._var(unit), tir.const(slope, "int64"))
+                return tir.binary("add", scaled, tir.const(offset, "int64"))
+        return None
+
+    def _var(self, unit: tuple[int, ...]) -> tir.Var:
+        found = self._vars.get(unit)
+        if found is None:
+            found = self._vars[unit] = tir.Var(next(self._names))
+        return found
+
+
+def _with_parameters(func: PrimFunc, scalars: Sequence[tir.Buffer], counts: _Counts) -> PrimFunc:
+    """``func`` with more inputs, behind the others, and more integers, at the end."""
+    count = int(func.attrs["num_inputs"])
+    params = (*func.params[:count], *scalars, *func.params[count:], *counts.variables)
+    attrs = {**func.attrs, "num_inputs": count + len(scalars)}
+    if counts.variables:
+        attrs[SIZES_FROM] = (*func.attrs.get(SIZES_FROM, (None,) * len(func.variables)), *counts.sources)
+    return PrimFunc(func.name, params, func.body, attrs)
+
+
+def _replaced(mod: IRModule, merged: Mapping[str, _Merged]) -> dict[GlobalVar, AnyFunction]:
+    """The functions of a module that calls merged kernels."""
+
+    def transform(old: Expr, new: Expr) -> Expr:
+        if not isinstance(new, Call) or not isinstance(new.op, GlobalVar) or new.op.name not in merged:
+            return new
+        made = merged[new.op.name]
+        origins = new.attrs.origins if isinstance(new.attrs, KernelOrigins) else ()
+        attrs = KernelOrigins(origins, new.op.name)
+        return Call(made.key, (*new.args, *made.scalars[new.op.name]), attrs, old.type, new.span)
+
+    functions: dict[GlobalVar, AnyFunction] = {}
+    for key, function in mod.functions.items():
+        made = merged.get(key.name)
+        if isinstance(function, Function):
+            functions[key] = function.with_body(rewrite(function.body, transform))
+        elif made is None:
+            functions[key] = function
+        elif made.key.name == key.name:
+            functions[made.key] = made.func
+    return functions
