@@ -16,7 +16,8 @@ After::
 
 Each kernel that is left goes through all later passes, code generation and LLVM once. :mod:`.kernel_patterns` says
 which constants may differ: those that machine code has no use for. Integers are told by the sizes of a call's
-arguments, which may be multiples of them, and other constants are passed.
+arguments, which may be multiples of them, and other constants are passed. Functions that somebody wrote as loops keep
+their names and constants.
 
 Finding a program of which two are instances is called anti-unification (Plotkin: "A note on inductive generalization",
 1970); LLVM's MergeFunctions does it for functions that are equal altogether.
@@ -42,7 +43,7 @@ from tilewright.passes.lower.primitive import SIZES_FROM, flat_types
 from tilewright.passes.registry import register_pass
 from tilewright.passes.schedule.kernel_patterns import pattern_of, with_constants
 from tilewright.tensorir import expr as tir
-from tilewright.tensorir.stmt import PrimFunc
+from tilewright.tensorir.stmt import OPERATORS, PrimFunc
 
 #: A constant that differs may be a multiple of a size plus or minus this much: what padding adds.
 MAX_OFFSET = 8
@@ -60,7 +61,7 @@ class MergeKernels(ModulePass):
         calls = _calls(mod)
         groups: dict[tuple[Hashable, ...], list[_Member]] = {}
         for key, func in mod.functions.items():
-            if isinstance(func, PrimFunc) and key.name in calls:
+            if isinstance(func, PrimFunc) and key.name in calls and OPERATORS in func.attrs:
                 found = pattern_of(func)
                 member = _Member(key, func, found.constants, _sizes(calls[key.name]))
                 groups.setdefault(found.key, []).append(member)

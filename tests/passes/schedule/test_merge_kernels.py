@@ -22,7 +22,7 @@ from tilewright.tensorir.stmt import Block, PrimFunc
 
 SCALE = """
 primfunc @{name}(x: Buffer[(n, {c}, 16), float32], y: Buffer[(n, {c}, 16), float32], n: int64)
-    attrs {{"num_inputs": 1, "num_outputs": 1}} {{
+    attrs {{"num_inputs": 1, "num_outputs": 1, "operators": ("multiply",)}} {{
   for task in parallel(n * {c}) {{
     for lane in vectorized(16) {{
       block y(vi: spatial(n) = task // {c}, vc: spatial({c}) = task % {c}, vl: spatial(16) = lane) {{
@@ -59,7 +59,7 @@ primfunc @scale(
     y: Buffer[(n, count_0 * 12, 16), float32],
     n: int64,
     count_0: int64
-) attrs {"num_inputs": 2, "num_outputs": 1, "sizes_from": (None, (0, 1, 12))} {
+) attrs {"num_inputs": 2, "num_outputs": 1, "operators": ("multiply",), "sizes_from": (None, (0, 1, 12))} {
   for task in parallel(n * (count_0 * 12)) {
     for lane in vectorized(16) {
       block y(
@@ -131,6 +131,11 @@ def test_a_kernel_of_the_same_scalars_and_sizes_needs_no_parameters() -> None:
     found = merged(text)
     assert names(found) == ["scale"]
     assert_structural_equal(found["scale"], gi.parse(text)["scale"])
+
+
+def test_functions_that_somebody_wrote_stay() -> None:
+    text = BEFORE.replace(', "operators": ("multiply",)', "")
+    assert names(merged(text)) == ["scale", "scale_1"]
 
 
 def test_zeros_of_other_signs_are_other_constants() -> None:
