@@ -50,7 +50,6 @@ def tensor_pipeline(target: Target | None = None) -> Sequential:
             TransposeTiles(),
             VectorizeLoop(target),
             ParallelizeLoop(target),
-            Simplify(),
             UnmaskRegisters(),
             CommonSubexprElim(),
             HoistInvariant(),
