@@ -14,16 +14,18 @@ alone share one kernel.
 
 The group is typed anew over its new parameters. A size that follows from another one in the group (the height of a
 strided convolution, which a second argument has as well) stays a formula of that one. Where typing needs to know more
-of the model's dimensions than that two sizes are the same, the group stays as it is.
+of the model's dimensions than that two sizes are the same, those dimensions are counted in larger units: of a result of
+height ``(h + 15) // 16`` in tiles, ``(h + 63) // 64`` of them, the height becomes ``size_0`` and the number of tiles
+``(size_0 + 3) // 4``. If they are used in other ways, the group stays as it is.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from tilewright.graphir.dims import Dim, DimTable
+from tilewright.graphir.dims import Dim, DimTable, simplify
 from tilewright.graphir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from tilewright.graphir.types import TensorType, TupleType, Type
 from tilewright.graphir.visitor import post_order
@@ -46,11 +48,14 @@ class SizeGeneralizer:
         if not any(_is_formula(dim) for dim in dims):
             return group
         taken = {var.name for dim in dims if isinstance(dim, tir.Expr) for var in free_vars(dim)}
-        try:
-            found = _Generalization(self, taken).run(group)
-        except TypeInferenceError:  # the types hold for these sizes only
-            return group
-        return group if found is None else found
+        for attempt in (_Generalization, _InUnits):
+            try:
+                found = attempt(self, taken).run(group)
+            except TypeInferenceError:  # the types hold for these sizes only
+                continue
+            if found is not None:
+                return found
+        return group
 
     def size(self, number: int, taken: set[str]) -> tir.Var:
         """The variable that the ``number``-th plain size of a group is; its name is none of ``taken``."""
@@ -127,18 +132,7 @@ class _Generalization:
 
     def attributes(self, value: Any) -> Any:
         """Attributes in terms of the new sizes."""
-        if isinstance(value, tir.Expr):
-            return _Replacement(self).mutate(value) if _is_formula(value) else value
-        if isinstance(value, tuple):
-            return tuple(self.attributes(item) for item in value)
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            changed = {
-                field.name: new
-                for field in dataclasses.fields(value)
-                if (new := self.attributes(old := getattr(value, field.name))) is not old and new != old
-            }
-            return dataclasses.replace(value, **changed) if changed else value
-        return value
+        return _map_attributes(value, lambda dim: _Replacement(self).mutate(dim) if _is_formula(dim) else dim)
 
     def original(self, found: Type) -> Type:
         """A type of the new group as the old one has it."""
@@ -149,6 +143,93 @@ class _Generalization:
         result = _map_type(found, dim_of)
         assert result is not None
         return result
+
+
+class _InUnits:
+    """A group whose sizes are multiples of a dimension of the model, divided and rounded up: the finest of these
+    quotients becomes a plain size, and the others are quotients of that one, as
+    ``ceil(ceil(h / a) / b) == ceil(h / (a * b))``."""
+
+    def __init__(self, sizes: SizeGeneralizer, taken: set[str]) -> None:
+        self.sizes = sizes
+        self.taken = taken
+
+    def run(self, group: Function) -> Function | None:
+        """The group over new sizes; None if its sizes are not of this kind, or no call of it would tell them."""
+        nodes = [node for node in post_order(group.body) if not isinstance(node, Constant)]
+        units = _units(dim for node in (*group.params, *nodes) for dim in _all_dims(node))
+        finer = {var: self.sizes.size(number, self.taken) for number, var in enumerate(units)}
+        scaled: dict[tir.Var, tir.Expr] = {var: size * units[var] for var, size in finer.items()}
+        coarse: dict[tir.Var, tir.Expr] = {size: (var + (units[var] - 1)) // units[var] for var, size in finer.items()}
+
+        def new_dim(dim: Dim) -> Dim:
+            return simplify(substitute(dim, scaled)) if isinstance(dim, tir.Expr) else dim
+
+        def old_dim(dim: Dim) -> Dim:
+            return substitute(dim, coarse) if isinstance(dim, tir.Expr) else dim
+
+        done: dict[Expr, Expr] = {
+            param: Var(param.name, _map_type(param.type, new_dim), param.span) for param in group.params
+        }
+        for node in nodes:
+            if not isinstance(node, Var):
+                done[node] = _rebuilt(node, done, lambda value: _map_attributes(value, new_dim))
+        if any(_map_type(new.type, old_dim) != old.type for old, new in done.items()):
+            return None
+        params, body = [done[param] for param in group.params], done[group.body]
+        told = {dim for node in (*params, body) for dim in _dims_of(node.type)}
+        if not finer or not told.issuperset(finer.values()):
+            return None
+        attrs = {**group.attrs, SIZES: tuple(finer.values())}
+        return Function(params, body, None, attrs, group.span)  # type: ignore[arg-type]
+
+
+def _rebuilt(node: Expr, done: dict[Expr, Expr], attributes: Callable[[Any], Any]) -> Expr:
+    """``node`` over new parts."""
+    if isinstance(node, Tuple):
+        return Tuple([done.get(field, field) for field in node.fields], node.span)
+    if isinstance(node, TupleGetItem):
+        return TupleGetItem(done.get(node.value, node.value), node.index, node.span)
+    assert isinstance(node, Call)
+    return Call(node.op, [done.get(arg, arg) for arg in node.args], attributes(node.attrs), None, node.span)
+
+
+def _all_dims(node: Expr) -> list[tir.Expr]:
+    """The formulas in the type and in the attributes of a node."""
+    found: list[tir.Expr] = [dim for dim in _dims_of(node.type) if isinstance(dim, tir.Expr)]
+    if isinstance(node, Call):
+        _map_attributes(node.attrs, lambda dim: found.append(dim) or dim)  # type: ignore[func-returns-value]
+    return found
+
+
+def _units(formulas: Iterable[tir.Expr]) -> dict[tir.Var, int]:
+    """The variables that the formulas only use divided and rounded up, by multiples of one number; and that number."""
+    divisors: dict[tir.Var, set[int]] = {}
+    for formula in formulas:
+        stack: list[Any] = [formula]
+        while stack:
+            part = stack.pop()
+            if isinstance(part, tir.Var):
+                divisors.setdefault(part, set()).add(1)
+                continue
+            quotient = _rounded_up(part)
+            if quotient is None:
+                stack.extend(part.parts())
+            else:
+                divisors.setdefault(quotient[0], set()).add(quotient[1])
+    units = {var: min(own) for var, own in divisors.items()}
+    return {var: unit for var, unit in units.items() if unit > 1 and all(own % unit == 0 for own in divisors[var])}
+
+
+def _rounded_up(expr: Any) -> tuple[tir.Var, int] | None:
+    """``v`` and ``d`` of ``(v + d - 1) // d``."""
+    if not (isinstance(expr, tir.BinaryOp) and expr.op == "floordiv" and isinstance(expr.b, tir.IntImm)):
+        return None
+    whole, divisor = expr.a, expr.b.value
+    if not (isinstance(whole, tir.BinaryOp) and whole.op == "add" and isinstance(whole.a, tir.Var)):
+        return None
+    exact = isinstance(whole.b, tir.IntImm) and whole.b.value == divisor - 1
+    return (whole.a, divisor) if exact else None
 
 
 class _Replacement(Mutator):
@@ -175,6 +256,22 @@ def _dims_of(found: Type | None) -> list[Dim]:
     if isinstance(found, TupleType):
         return [dim for field in found.fields for dim in _dims_of(field)]
     raise TypeInferenceError(f"expected tensors, found {found}")
+
+
+def _map_attributes(value: Any, dim_of: Callable[[tir.Expr], Dim]) -> Any:
+    """Attributes with other sizes in them."""
+    if isinstance(value, tir.Expr):
+        return dim_of(value)
+    if isinstance(value, tuple):
+        return tuple(_map_attributes(item, dim_of) for item in value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        changed = {
+            field.name: new
+            for field in dataclasses.fields(value)
+            if (new := _map_attributes(old := getattr(value, field.name), dim_of)) is not old and new != old
+        }
+        return dataclasses.replace(value, **changed) if changed else value
+    return value
 
 
 def _map_type(found: Type | None, dim_of: Callable[[Dim], Dim]) -> Type | None:

@@ -351,8 +351,8 @@ def _kernel_call(kernel: PrimFunc, args: list[Value], results: list[Value]) -> K
         if source is None:
             known[var] = _value_of(var, kernel, pairs)
         else:
-            argument, axis, *divisor = source
-            size = args[argument].type.shape[axis]
+            number, axis, *divisor = source
+            size = (*args, *results)[number].type.shape[axis]
             known[var] = tir.as_expr(size // divisor[0] if divisor else size)
     workspaces = [
         Value(TensorType([substitute(extent, known) for extent in buffer.shape], buffer.dtype)) for buffer in scratch

@@ -27,9 +27,9 @@ from tilewright.tensorir.tensor import Tensor
 #: Attribute of a group over plain sizes: the variables that stand for them. Each is a dimension of a parameter.
 SIZES = "sizes"
 
-#: Attribute of a kernel for any sizes: for each of its variables, in order, the place (argument, axis) of the dimension
-#: that a call passes for it, or (argument, axis, divisor) where it passes that dimension divided; None where the
-#: variable is one of the model's dimensions.
+#: Attribute of a kernel for any sizes: for each of its variables, in order, the place (tensor, axis) of the dimension
+#: that a call passes for it, or (tensor, axis, divisor) where it passes that dimension divided; None where the
+#: variable is one of the model's dimensions. Tensors are numbered from the first argument to the last result.
 SIZES_FROM = "sizes_from"
 
 Value = Tensor | list["Value"]
@@ -88,22 +88,26 @@ def lower_primitive(function: Function, name: str) -> PrimFunc:
         distinct.append(output)
     kind = function.attrs.get("kind", "opaque")
     made = te.create_prim_func(name, inputs, distinct, {"kind": kind, "num_inputs": len(inputs)})
-    return with_sizes(made, function, inputs)
+    return with_sizes(made, function, [*inputs, *distinct])
 
 
-def with_sizes(made: PrimFunc, function: Function, inputs: Sequence[Tensor]) -> PrimFunc:
+def with_sizes(made: PrimFunc, function: Function, tensors: Sequence[Tensor]) -> PrimFunc:
     """A kernel with the attribute that says where its plain sizes come from, if the group that it was made of has
-    such (see :mod:`.generalize`)."""
+    such (see :mod:`.generalize`).
+
+    Args:
+        tensors: its arguments, and behind them its results.
+    """
     sizes = function.attrs.get(SIZES, ())
     if not sizes:
         return made
-    return made.with_attr(SIZES_FROM, tuple(_source(var, inputs) if var in sizes else None for var in made.variables))
+    return made.with_attr(SIZES_FROM, tuple(_source(var, tensors) if var in sizes else None for var in made.variables))
 
 
-def _source(var: ScalarVar, inputs: Sequence[Tensor]) -> tuple[int, int]:
-    """The argument and axis whose dimension is ``var``."""
+def _source(var: ScalarVar, tensors: Sequence[Tensor]) -> tuple[int, int]:
+    """The tensor and axis whose dimension is ``var``."""
     return next(
-        (number, axis) for number, tensor in enumerate(inputs) for axis, dim in enumerate(tensor.shape) if dim is var
+        (number, axis) for number, tensor in enumerate(tensors) for axis, dim in enumerate(tensor.shape) if dim is var
     )
 
 

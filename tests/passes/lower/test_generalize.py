@@ -86,3 +86,50 @@ def test_generalized_kernels_read_back() -> None:
     x = image()
     kernel = kernels(lowered(gi.Function([x], pooled(x, 2))))[1]
     assert to_text(parse(to_text(kernel))) == to_text(kernel)
+
+
+def output_of_tiles(height: str, tiles: str, *, relu: bool = False) -> gi.Function:
+    """The last step of Winograd's algorithm on an image of a height that is a formula, in tiles of four rows."""
+    dims = [gi.parse(f"def @main(%x: Tensor[({text}, 1), float32]) {{ %x }}")["main"] for text in (height, tiles)]
+    rows, count = (function.params[0].type.shape[0] for function in dims)  # type: ignore[union-attr]
+    products = gi.var("p", shape=(8, 36, count, 16), dtype="float32")
+    body: gi.Expr = gi.Call("nn.winograd_output", [products], {"tile": 4, "size": (1, rows, 4)})
+    return group(products, body=gi.nn.relu(body) if relu else body)
+
+
+def test_a_result_in_rounded_up_parts_of_a_dimension_is_counted_in_these() -> None:
+    sizes = SizeGeneralizer()
+    found = sizes.generalize(output_of_tiles("(h + 15) // 16", "(h + 63) // 64"))
+    assert [str(dim) for dim in found.params[0].type.shape] == ["8", "36", "(size_0 + 3) // 4", "16"]  # type: ignore[union-attr]
+    assert [str(dim) for dim in found.body.type.shape] == ["1", "8", "size_0", "4", "16"]  # type: ignore[union-attr]
+    other = sizes.generalize(output_of_tiles("(h + 7) // 8", "(h + 31) // 32"))
+    gi.assert_structural_equal(found, other)
+
+
+@pytest.mark.parametrize(
+    ("height", "tiles"),
+    [
+        ("h", "(h + 3) // 4"),  # plain already
+        ("(h + 14) // 16", "((h + 14) // 16 + 3) // 4"),  # rounded in another way
+        ("h * 3", "(h * 3 + 3) // 4"),
+    ],
+)
+def test_sizes_that_are_no_rounded_up_parts_stay(height: str, tiles: str) -> None:
+    before = output_of_tiles(height, tiles, relu=True)
+    assert SizeGeneralizer().generalize(before) is before
+
+
+@pytest.mark.parametrize(("height", "width"), [(1, 1), (64, 33), (49, 130)])
+def test_convolutions_of_halved_images_compute_what_numpy_does(height: int, width: int) -> None:
+    x = gi.var("x", shape=("n", 16, "h", "w"), dtype="float32")
+    rng = np.random.default_rng(4)
+    weight = (rng.standard_normal((16, 16, 3, 3)) / 12).astype("f4")
+    value = gi.nn.conv2d(pooled(x, 2), gi.const(weight), padding=(1, 1))
+    with tw.PassContext(opt_level=3):
+        model = tw.build(gi.Function([x], gi.nn.relu(value)))
+    assert "winograd_output" in model.ir("scheduled"), "the test is of kernels whose results tell sizes"
+    data = rng.standard_normal((2, 16, height, width)).astype("f4")
+    image = np.pad(reference(data, 2).astype("f8"), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(image, (3, 3), axis=(2, 3))
+    expected = np.maximum(np.einsum("nchwij,ocij->nohw", windows, weight.astype("f8")), 0)
+    np.testing.assert_allclose(model(data), expected, rtol=1e-4, atol=2e-5)
