@@ -66,10 +66,10 @@ class _IntrinLowerer(ScopedMutator):
         return self._with_prelude(lambda: self.generic_mutate(op))
 
     def mutate_For(self, loop: For) -> Stmt:
-        return self._with_prelude(lambda: super(_IntrinLowerer, self).mutate_For(loop))
+        return self._with_prelude(lambda: ScopedMutator.mutate_For(self, loop))
 
     def mutate_IfThenElse(self, op: IfThenElse) -> Stmt:
-        return self._with_prelude(lambda: super(_IntrinLowerer, self).mutate_IfThenElse(op))
+        return self._with_prelude(lambda: ScopedMutator.mutate_IfThenElse(self, op))
 
     def mutate_LetStmt(self, op: LetStmt) -> Stmt:
         def make() -> Stmt:
