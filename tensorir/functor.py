@@ -194,10 +194,10 @@ class _Renamer(_Substituter):
         return self.buffers.get(buffer, buffer)
 
 
-def copy_with_fresh_definitions(stmt: Stmt, suffix: str = "") -> Stmt:
-    """A copy of ``stmt`` in which every variable and buffer that it defines is a new object, as needed wherever a
+def copy_with_fresh_definitions(node: N, suffix: str = "") -> N:
+    """A copy of ``node`` in which every variable and buffer that it defines is a new object, as needed wherever a
     statement is to stand twice in one function."""
-    result: Stmt = _Renamer(suffix).mutate(stmt)
+    result: N = _Renamer(suffix).mutate(node)
     return result
 
 

@@ -80,7 +80,7 @@ class Node:
         return ()
 
     def rebuild(self, mutator: Any) -> Any:
-        """The node with what it owns, uses and defines as ``mutator`` changes it; itself if nothing changed. Derived."""
+        """The node with what it owns, uses and defines as ``mutator`` changes it; itself where it does not."""
         return self
 
     def __str__(self) -> str:
