@@ -6,6 +6,7 @@
 #   make models     install real networks with trained weights; their tests, and what they do (examples/)
 #   make bench      kernels and models under pytest-benchmark
 #   make bench-peers    the suite beside ONNX Runtime, OpenVINO and PyTorch; writes docs/performance.md
+#   make wheel      build the accelerated wheel (README.md, "Install") and run a part of the tests on it
 #   make lint       ruff: rules and format       make typecheck   mypy --strict on an installed copy
 #   make clean      remove .venv and everything built
 #
@@ -21,7 +22,7 @@ WORKERS ?= 2
 CANDIDATES := $(PYTHON) $(if $(PYTHON),,python3.13 python3.12 python3.11 python3.10 python3 python)
 USABLE     := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))
 
-.PHONY: run test browser models bench bench-peers lint typecheck clean
+.PHONY: run test browser models bench bench-peers wheel lint typecheck clean
 .DELETE_ON_ERROR:
 
 run: $(VENV)/.installed
@@ -55,6 +56,10 @@ bench: $(VENV)/.installed-bench
 # PEERS_ARGS="--only 'image networks' --seconds 10" measures some cases, for longer; they alone are on the page then.
 bench-peers: $(VENV)/.installed-bench-peers
 	@$(PY) -m bench.peers --markdown docs/performance.md --plot docs/performance.svg $(PEERS_ARGS)
+
+# Without a C compiler, or Python's headers, it says so and does nothing.
+wheel: $(VENV)/.installed-test
+	@$(PY) build_support/check_wheel.py
 
 lint: $(VENV)/.installed-test
 	@$(PY) -m ruff check .

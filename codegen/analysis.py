@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, Var
 from tilewright.tensorir.functor import walk_statements
-from tilewright.tensorir.node import Node
+from tilewright.tensorir.node import Node, notes_on
 from tilewright.tensorir.profiling import PROFILE_INTRINSICS
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, LetStmt, Stmt
 
@@ -73,15 +72,12 @@ class Uses:
     has_profile: bool
 
 
-#: Nodes do not change, so what a program uses is found once: several stages of a build ask for it.
-_uses: weakref.WeakKeyDictionary[Node, Uses] = weakref.WeakKeyDictionary()
-
-
 def uses(root: Node) -> Uses:
-    """What the nodes below and including ``root`` use."""
-    found = _uses.get(root)
+    """What the nodes below and including ``root`` use; found once, as several stages of a build ask for it."""
+    notes = notes_on(root)
+    found: Uses | None = notes.get(uses)
     if found is None:
-        found = _uses[root] = _find_uses(root)
+        found = notes[uses] = _find_uses(root)
     return found
 
 

@@ -107,6 +107,8 @@ def _describe(x: Any) -> tuple[str, tuple[str, str]]:
         inspect.signature(x).bind()
     except TypeError as error:
         raise TypeError(f"{x!r} needs arguments; register a factory without: {error}") from None
+    except ValueError:
+        pass  # it is compiled, and does not say what it needs: that shows when it is called
     info = getattr(x, "info", None) if isinstance(x, type) else None
     name = info.name if info is not None else getattr(x, "__name__", type(x).__name__)
     return name, (getattr(x, "__module__", ""), getattr(x, "__qualname__", name))

@@ -19,7 +19,7 @@ N = TypeVar("N", bound=Node)
 class Visitor:
     """Walks a program without changing it, depth first, in the order of the fields."""
 
-    _methods: dict[type[Node], Callable[[Any, Any], None] | None]
+    _methods: ClassVar[dict[type[Node], Callable[[Any, Any], None] | None]] = {}
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -55,9 +55,6 @@ class Visitor:
         """Called for every buffer that a node uses or defines."""
 
 
-Visitor._methods = {}
-
-
 def _itself(_: Any, node: Any) -> Any:
     return node
 
@@ -72,7 +69,7 @@ class Mutator:
     #: Whether the class overrides anything that expressions meet.
     _rewrites_expressions: ClassVar[bool] = False
 
-    _methods: dict[type[Node], Callable[[Any, Any], Any] | None]
+    _methods: ClassVar[dict[type[Node], Callable[[Any, Any], Any] | None]] = {}
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -120,8 +117,6 @@ class Mutator:
         return var
 
 
-Mutator._methods = {}
-
 #: What a mutator may define for expressions and what they hold.
 _OF_EXPRESSIONS = frozenset(
     {"mutate_all", "mutate_buffer", "mutate_new_buffer", "mutate_definition"}
@@ -132,7 +127,7 @@ _OF_EXPRESSIONS = frozenset(
 
 class _Substituter(Mutator):
     def __init__(self, values: Mapping[Var, Expr], buffers: Mapping[Buffer, Buffer]) -> None:
-        self.values = values
+        self.values = dict(values)
         self.buffers = dict(buffers)
 
     def mutate(self, node: Any) -> Any:
@@ -174,7 +169,6 @@ class _Renamer(_Substituter):
 
     def __init__(self, suffix: str) -> None:
         super().__init__({}, {})
-        self.values: dict[Var, Expr] = {}
         self.suffix = suffix
 
     def mutate_definition(self, var: Any) -> Any:
@@ -200,10 +194,10 @@ class _Renamer(_Substituter):
         return self.buffers.get(buffer, buffer)
 
 
-def copy_with_fresh_definitions(stmt: Stmt, suffix: str = "") -> Stmt:
-    """A copy of ``stmt`` in which every variable and buffer that it defines is a new object, as needed wherever a
+def copy_with_fresh_definitions(node: N, suffix: str = "") -> N:
+    """A copy of ``node`` in which every variable and buffer that it defines is a new object, as needed wherever a
     statement is to stand twice in one function."""
-    result: Stmt = _Renamer(suffix).mutate(stmt)
+    result: N = _Renamer(suffix).mutate(node)
     return result
 
 

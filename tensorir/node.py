@@ -61,30 +61,27 @@ def derived(*, init: Literal[False] = False, **kwargs: Any) -> Any:
     return dataclasses.field(init=init, metadata={"role": "derived"}, **kwargs)
 
 
-def _no_parts(_: Any) -> tuple[Any, ...]:
-    return ()
-
-
-def _itself(node: Any, _: Any) -> Any:
-    return node
-
-
 class Node:
     """Base of all loop-level IR nodes."""
 
-    __slots__ = ("__weakref__", "_leaves")
+    __slots__ = ("_leaves", "_notes")
 
     #: Kept by :func:`tilewright.tensorir.functor.leaves`, once it was asked for.
     _leaves: frozenset[Any]
 
+    #: Kept by :func:`notes_on`.
+    _notes: dict[Any, Any]
+
     #: (name, role) of each field that is part of the node, in order.
     node_fields: ClassVar[tuple[tuple[str, str], ...]] = ()
 
-    #: What the node owns, in the order of its fields; derived from them.
-    parts: ClassVar[Callable[[Any], tuple[Any, ...]]] = _no_parts
+    def parts(self) -> tuple[Any, ...]:
+        """What the node owns, in the order of its fields; derived from them."""
+        return ()
 
-    #: The node with what it owns, uses and defines as a mutator changes it, or the node itself; derived as well.
-    rebuild: ClassVar[Callable[[Any, Any], Any]] = _itself
+    def rebuild(self, mutator: Any) -> Any:
+        """The node with what it owns, uses and defines as ``mutator`` changes it; itself where it does not."""
+        return self
 
     def __str__(self) -> str:
         from tilewright.tensorir.printer import to_text  # knows every node class
@@ -93,6 +90,17 @@ class Node:
 
     def __repr__(self) -> str:
         return str(self)
+
+
+def notes_on(node: Node) -> dict[Any, Any]:
+    """What was derived from ``node``, by what derives it: a table that lives as long as the node does, for what is dear
+    to find and asked for again. Nodes do not change, so that it stays true."""
+    try:
+        return node._notes
+    except AttributeError:
+        notes: dict[Any, Any] = {}
+        object.__setattr__(node, "_notes", notes)
+        return notes
 
 
 @dataclass_transform(

@@ -34,7 +34,7 @@ from tilewright.tensorir.expr import (
     select,
 )
 from tilewright.tensorir.functor import free_vars, substitute, walk
-from tilewright.tensorir.node import Node
+from tilewright.tensorir.node import Node, notes_on
 from tilewright.tensorir.stmt import (
     Allocate,
     Block,
@@ -48,8 +48,6 @@ from tilewright.tensorir.stmt import (
     Stmt,
     sequence,
 )
-
-_axis_ranges: weakref.WeakKeyDictionary[Var, tuple[Expr, Expr]] = weakref.WeakKeyDictionary()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,14 +140,20 @@ def reduce_axis(domain: ExprLike | tuple[ExprLike, ExprLike], name: str = "k") -
     """A reduction variable over ``[0, extent)``, or over ``[min, extent)`` for a pair ``(min, end)``."""
     begin, end = domain if isinstance(domain, tuple) else (0, domain)
     var = Var(f"v{name}")
-    _axis_ranges[var] = (as_expr(begin), binary("sub", as_expr(end), as_expr(begin)))
+    notes_on(var)[reduce_axis] = (as_expr(begin), binary("sub", as_expr(end), as_expr(begin)))
     return var
+
+
+def _range_of(axis: Var) -> tuple[Expr, Expr]:
+    """Least value and extent of a reduction variable."""
+    found: tuple[Expr, Expr] = notes_on(axis)[reduce_axis]
+    return found
 
 
 def _axes(axis: Var | Sequence[Var]) -> tuple[Var, ...]:
     axes = (axis,) if isinstance(axis, Var) else tuple(axis)
     for var in axes:
-        if var not in _axis_ranges:
+        if reduce_axis not in notes_on(var):
             raise ValueError(f"{var.name} is no reduction axis; make it with reduce_axis()")
     return axes
 
@@ -261,7 +265,7 @@ def compute(
     body = formula(*axes)
     if not isinstance(body, Reduction):
         body = as_expr(body)
-    elif builtins.any(getattr(_axis_ranges[axis][1], "value", 1) <= 0 for axis in body.axes):
+    elif builtins.any(getattr(_range_of(axis)[1], "value", 1) <= 0 for axis in body.axes):
         body = body.identities[body.result]  # nothing is taken in, and a block that never runs stores no start value
     sources = body.sources if isinstance(body, Reduction) else (body,)
     inputs = _tensors_read(sources, frozenset(), f"{name}: the formula")
@@ -358,7 +362,7 @@ def _nest(tensor: Tensor, buffers: Mapping[Buffer, Buffer], block_name: str, var
     assert isinstance(body, (Expr, Reduction))
     reduced = body.axes if isinstance(body, Reduction) else ()
     spatial = [(axis, _ZERO, extent, "spatial") for axis, extent in zip(tensor.axes, tensor.shape, strict=True)]
-    reduction = [(axis, *_axis_ranges[axis], "reduction") for axis in reduced]
+    reduction = [(axis, *_range_of(axis), "reduction") for axis in reduced]
     loops: list[tuple[Var, Expr, Expr]] = []
     iters: list[IterVar] = []
     renamed: dict[Var, Expr] = {}

@@ -50,7 +50,7 @@ class ModuleEmitter:
             if func.name in self.functions:
                 raise CodegenError(f"two functions are called {func.name}")
             self.functions[func.name] = func
-        missing = sorted(self.entry_names - self.functions.keys())
+        missing = sorted(self.entry_names.difference(self.functions))
         if missing:
             raise CodegenError(f"no function is called {', '.join(missing)}; found {', '.join(sorted(self.functions))}")
         self._known = {func.name: func for func in elsewhere} | self.functions

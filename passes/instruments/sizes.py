@@ -10,6 +10,7 @@ import weakref
 from tilewright.graphir.expr import Call, Function
 from tilewright.graphir.module import AnyFunction, IRModule
 from tilewright.graphir.visitor import post_order
+from tilewright.tensorir.node import notes_on
 from tilewright.tensorir.stmt import PrimFunc, SeqStmt, Stmt
 
 
@@ -17,17 +18,23 @@ class ModuleSizes:
     """Sizes of modules. Those of functions are remembered as long as these live: passes leave most as they are."""
 
     def __init__(self) -> None:
-        self._known: weakref.WeakKeyDictionary[AnyFunction, int] = weakref.WeakKeyDictionary()
+        self._known: weakref.WeakKeyDictionary[Function, int] = weakref.WeakKeyDictionary()
 
     def __call__(self, mod: IRModule) -> int:
         """Operators called in graph functions (those of nested functions too), and statements of PrimFuncs."""
-        total = 0
-        for function in mod.functions.values():
+        return sum(map(self._size, mod.functions.values()))
+
+    def _size(self, function: AnyFunction) -> int:
+        if isinstance(function, Function):
             size = self._known.get(function)
             if size is None:
                 size = self._known[function] = function_size(function)
-            total += size
-        return total
+            return size
+        notes = notes_on(function)
+        found: int | None = notes.get(function_size)
+        if found is None:
+            found = notes[function_size] = function_size(function)
+        return found
 
 
 def function_size(function: Function | PrimFunc) -> int:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tilewright.passes.tensor.scoped import ScopedMutator, bind_value
+from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.arith.folds import fold, is_false, is_true
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import (
@@ -110,8 +110,7 @@ class FoldingCopier(ScopedMutator):
             self._define(op.var, value)
             return self.mutate(op.body)  # type: ignore[no-any-return]
         var = self.mutate_definition(op.var)
-        with self.where(lambda analyzer: bind_value(analyzer, var, value)):
-            body = self.mutate(op.body)
+        body = self.mutate_let_body(var, value, op.body)
         return op if var is op.var and value is op.value and body is op.body else LetStmt(var, value, body)
 
     def mutate_Allocate(self, op: Allocate) -> Stmt:

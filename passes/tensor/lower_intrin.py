@@ -22,7 +22,7 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.intrin import EXPANSIONS, Emitter
-from tilewright.passes.tensor.scoped import ScopedMutator, bind_value
+from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.passes.tensor.vector_arith import vector_cast
 from tilewright.tensorir.dtype import FLOAT32, INT64, DataType
 from tilewright.tensorir.expr import BinaryOp, Call, Cast, Compare, Expr, UnaryOp
@@ -66,20 +66,13 @@ class _IntrinLowerer(ScopedMutator):
         return self._with_prelude(lambda: self.generic_mutate(op))
 
     def mutate_For(self, loop: For) -> Stmt:
-        return self._with_prelude(lambda: super(_IntrinLowerer, self).mutate_For(loop))
+        return self._with_prelude(lambda: ScopedMutator.mutate_For(self, loop))
 
     def mutate_IfThenElse(self, op: IfThenElse) -> Stmt:
-        return self._with_prelude(lambda: super(_IntrinLowerer, self).mutate_IfThenElse(op))
+        return self._with_prelude(lambda: ScopedMutator.mutate_IfThenElse(self, op))
 
     def mutate_LetStmt(self, op: LetStmt) -> Stmt:
-        def make() -> Stmt:
-            value = self.mutate(op.value)
-            with self.analyzer.scope():
-                bind_value(self.analyzer, op.var, value)
-                body = self.mutate(op.body)
-            return op if value is op.value and body is op.body else LetStmt(op.var, value, body)
-
-        return self._with_prelude(make)
+        return self._with_prelude(lambda: ScopedMutator.mutate_LetStmt(self, op))
 
     # Expressions.
 

@@ -19,6 +19,7 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.scoped import ScopedMutator
+from tilewright.passes.tensor.simplify import INTEGER_DIVISIONS
 from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.arith.intern import reads_memory
 from tilewright.tensorir.dtype import INT64
@@ -65,7 +66,7 @@ class _Naming(Mutator):
             and all(
                 self.analyzer.prove(node.b > 0)
                 for node in walk(op)
-                if isinstance(node, BinaryOp) and node.op in (*_DIVISIONS, "truncdiv", "truncmod")
+                if isinstance(node, BinaryOp) and node.op in INTEGER_DIVISIONS
             )
         )
 

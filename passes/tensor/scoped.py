@@ -84,6 +84,14 @@ class ScopedMutator(Mutator):
             analyzer.bind(var, low, extent)
             analyzer.assume(extent > 0)  # the body runs, so the range is not empty
 
+        return self.mutate_where(learn, body)
+
+    def mutate_let_body(self, var: Var, value: Expr, body: Stmt) -> Stmt:
+        """``body`` mutated where ``var`` is ``value``."""
+        return self.mutate_where(lambda analyzer: bind_value(analyzer, var, value), body)
+
+    def mutate_where(self, learn: Callable[[Analyzer], None], body: Stmt) -> Stmt:
+        """``body`` mutated where the analyzer knows what ``learn`` tells it."""
         with self.where(learn):
             result: Stmt = self.mutate(body)
             return result
@@ -100,18 +108,15 @@ class ScopedMutator(Mutator):
 
     def mutate_branches(self, op: IfThenElse, condition: Expr) -> Stmt:
         """``op`` with its branches mutated where ``condition``, its new condition, holds or does not."""
-        with self.where(lambda analyzer: analyzer.assume(condition)):
-            then_body = self.mutate(op.then_body)
+        then_body = self.mutate_where(lambda analyzer: analyzer.assume(condition), op.then_body)
         else_body = op.else_body
         if else_body is not None:
-            with self.where(lambda analyzer: analyzer.assume(UnaryOp("not", condition))):
-                else_body = self.mutate(else_body)
+            else_body = self.mutate_where(lambda analyzer: analyzer.assume(UnaryOp("not", condition)), else_body)
         if condition is op.condition and then_body is op.then_body and else_body is op.else_body:
             return op
         return IfThenElse(condition, then_body, else_body)
 
     def mutate_LetStmt(self, op: LetStmt) -> Stmt:
         value = self.mutate(op.value)
-        with self.where(lambda analyzer: bind_value(analyzer, op.var, value)):
-            body = self.mutate(op.body)
+        body = self.mutate_let_body(op.var, value, op.body)
         return op if value is op.value and body is op.body else LetStmt(op.var, value, body)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import weakref
 from collections.abc import Iterable, Mapping, Sequence
 
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, Var, as_expr
 from tilewright.tensorir.functor import leaves, walk
+from tilewright.tensorir.node import notes_on
 from tilewright.tensorir.schedule.indices import structure
 from tilewright.tensorir.stmt import Block, BufferRegion, BufferStore, For, IterVar, LetStmt, Range, Stmt
 
@@ -31,12 +31,10 @@ class Accesses:
     inner: frozenset[Var]
 
 
-_accesses: weakref.WeakKeyDictionary[Block, Accesses] = weakref.WeakKeyDictionary()
-
-
 def accesses(block: Block) -> Accesses:
     """What ``block`` reads and writes, collected once for each block."""
-    found = _accesses.get(block)
+    notes = notes_on(block)
+    found: Accesses | None = notes.get(accesses)
     if found is None:
         reads: dict[Buffer, list[BufferLoad]] = {}
         writes: dict[Buffer, list[BufferStore]] = {}
@@ -54,7 +52,7 @@ def accesses(block: Block) -> Accesses:
                     writes.setdefault(node.buffer, []).append(node)
                 elif isinstance(node, (For, LetStmt)):
                     inner.add(node.var)
-        found = _accesses[block] = Accesses(
+        found = notes[accesses] = Accesses(
             {buffer: tuple(own) for buffer, own in reads.items()},
             {buffer: tuple(own) for buffer, own in writes.items()},
             tuple(loads),
@@ -122,7 +120,7 @@ def _with_regions(block: Block) -> Block:
     """The block with its reads and writes as they are found from its body."""
     reads, writes = _regions_of(block)
     made = Block(block.name, block.iters, block.predicate, reads, writes, block.init, block.body, block.annotations)
-    _accesses[made] = accesses(block)
+    notes_on(made)[accesses] = accesses(block)
     return made
 
 
@@ -171,7 +169,7 @@ def change_block(
         block.annotations if annotations is None else annotations,
     )
     if not changed:
-        if block in _accesses:
-            _accesses[made] = _accesses[block]
+        if accesses in notes_on(block):
+            notes_on(made)[accesses] = accesses(block)
         return made
     return _with_regions(made)

@@ -1,0 +1,186 @@
+"""Builds the accelerated wheel: the strictly typed core of Tilewright, compiled by mypyc.
+
+Everything happens below ``build/accelerated/``, and nothing there is read by a plain install:
+
+* ``source/tilewright`` -- what mypyc reads: all packages under their import names, those modules that are compiled
+  rewritten (:mod:`node_classes`, :func:`rewritten`);
+* ``c`` -- the C that it makes;
+* ``project`` -- what setuptools packs: the packages as they are, and beside them the extension modules.
+
+A module's ``.py`` file is in the wheel too, for readers and tracebacks; Python prefers the extension module.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from node_classes import expand
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build" / "accelerated"
+
+#: What is compiled, as patterns of files; packages' ``__init__`` stay as they are, since their lazy names are read from
+#: their byte code (``tensorir/lazy.py``).
+COMPILED = (
+    "tensorir/node.py",
+    "tensorir/expr.py",
+    "tensorir/stmt.py",
+    "tensorir/functor.py",
+    "tensorir/folding.py",
+    "tensorir/conditions.py",
+    "tensorir/structural.py",
+    "tensorir/arith/*.py",
+    "passes/tensor/*.py",
+    "passes/tensor/intrin/*.py",
+    "codegen/analysis.py",
+    "codegen/llvm/*.py",
+)
+
+#: Modules that match but stay interpreted, each with the reason.
+INTERPRETED: dict[str, str] = {}
+
+#: mypy's part: types are checked by ``make typecheck``, against all dependencies; here they may be missing.
+OPTIONS = (
+    "--config-file=",
+    "--ignore-missing-imports",
+    "--no-warn-unused-ignores",
+    "--disable-error-code=misc",
+    "--disable-error-code=type-var",
+)
+
+
+def build(wheel_directory: str, config_settings: Any = None) -> str:
+    """Build the wheel into ``wheel_directory``; its name."""
+    from setuptools import build_meta
+
+    stage()
+    here = os.getcwd()
+    os.chdir(BUILD / "project")
+    try:
+        return str(build_meta.build_wheel(wheel_directory, config_settings))
+    finally:
+        os.chdir(here)
+
+
+def compiled_modules(root: Path = ROOT) -> list[Path]:
+    """The files that are compiled, relative to ``root``."""
+    found = sorted({path.relative_to(root) for pattern in COMPILED for path in root.glob(pattern)})
+    return [path for path in found if path.name != "__init__.py" and path.as_posix() not in INTERPRETED]
+
+
+def stage() -> None:
+    """Write ``source`` and ``project`` anew."""
+    shutil.rmtree(BUILD, ignore_errors=True)
+    source, project = BUILD / "source" / "tilewright", BUILD / "project" / "tilewright"
+    ignore = shutil.ignore_patterns("__pycache__", "*.so")
+    rooms = package_folders((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    for target in (source, project):
+        for name, folder in sorted(rooms.items()):  # the front door comes first: the others are put into it
+            shutil.copytree(ROOT / folder, target.joinpath(*name.split(".")[1:]), ignore=ignore)
+        shutil.copy(ROOT / "build_support" / "described.py", target / "tensorir" / "described.py")
+    for path in compiled_modules():
+        text = (ROOT / path).read_text(encoding="utf-8")
+        expanded = expand(text, str(path))
+        (source / path).write_text(rewritten(expanded), encoding="utf-8")
+        if expanded != text:  # tracebacks show the lines that were compiled
+            (project / path).write_text(expanded, encoding="utf-8")
+    for name in ("README.md", "LICENSE"):
+        shutil.copy(ROOT / name, BUILD / "project" / name)
+    settings = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    (BUILD / "project" / "pyproject.toml").write_text(as_plain_project(settings), encoding="utf-8")
+    (BUILD / "project" / "setup.py").write_text(
+        f"import sys\n\nsys.path.insert(0, {str(ROOT / 'build_support')!r})\n"
+        "from accelerated import extensions\nfrom setuptools import setup\n\nsetup(ext_modules=extensions())\n"
+    )
+
+
+def package_folders(settings: str) -> dict[str, str]:
+    """``[tool.setuptools.package-dir]``: the folder of each import name that has one of its own."""
+    return dict(re.findall(r'^"([\w.]+)" = "(\w+)"$', _section(settings, "tool.setuptools.package-dir"), re.MULTILINE))
+
+
+def as_plain_project(settings: str) -> str:
+    """pyproject.toml for folders that lie where their import names say, built by setuptools alone."""
+    without = settings.replace(_section(settings, "tool.setuptools.package-dir"), "")
+    return re.sub(
+        r"^build-backend = .*\nbackend-path = .*$", 'build-backend = "setuptools.build_meta"', without, flags=re.M
+    )
+
+
+def _section(settings: str, name: str) -> str:
+    found = re.search(rf"^\[{re.escape(name)}\]\n(?:(?!\[).*\n)*", settings, re.MULTILINE)
+    if found is None:
+        raise ValueError(f"pyproject.toml has no [{name}]")
+    return found.group()
+
+
+def extensions() -> list[Any]:
+    """The extension modules of ``source``, as setuptools takes them; writes their C."""
+    from mypyc.build import mypycify
+
+    sys.setrecursionlimit(10_000)
+    here = os.getcwd()
+    os.chdir(BUILD / "source")  # tracebacks name files as they are named here
+    try:
+        made = list(
+            mypycify(
+                [*OPTIONS, *(f"tilewright/{path.as_posix()}" for path in compiled_modules())],
+                opt_level=os.environ.get("TILEWRIGHT_MYPYC_OPT", "2"),
+                debug_level="0",
+                multi_file=True,
+                target_dir=str(BUILD / "c"),
+                group_name="tilewright",
+            )
+        )
+    finally:
+        os.chdir(here)
+    for each in made:
+        # Compilers differ in what they warn of. This one shows where mypyc (2.4) goes wrong: what a function's closures
+        # share, read in a ``with`` block and behind it.
+        each.extra_compile_args = [*each.extra_compile_args, "-Wno-error", "-Werror=maybe-uninitialized"]
+    return made
+
+
+#: Bases of classes that mypyc does not make native, or whose subclasses are never interpreted.
+_NOT_NATIVE = ("NamedTuple", "TypedDict", "Protocol", "Enum", "Exception", "ValueError", "str")
+
+
+def rewritten(source: str) -> str:
+    """``source`` as mypyc is to read it, every line where it was: classes may have subclasses that are interpreted,
+    and what type checkers alone read is left out."""
+    lines = source.split("\n")
+    tree = ast.parse(source)
+    marked = False
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and _may_have_subclasses(node):
+            if lines[node.lineno - 2]:
+                raise ValueError(f"class {node.name}: expected an empty line before it")
+            lines[node.lineno - 2] = "@mypyc_attr(allow_interpreted_subclasses=True)"
+            marked = True
+        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING" and node.orelse:
+            for number in range(node.lineno - 1, node.orelse[0].lineno - 1):
+                lines[number] = ""
+            for number in range(node.orelse[0].lineno - 1, node.end_lineno or 0):
+                lines[number] = lines[number][4:]
+    if marked:
+        number = lines.index("from __future__ import annotations")
+        lines[number] += "; import typing"
+        if lines[number + 1]:
+            lines[number + 1 : number + 1] = [""]
+        lines[number + 1] = "if typing.TYPE_CHECKING: from mypy_extensions import mypyc_attr"
+    return "\n".join(lines)
+
+
+def _may_have_subclasses(node: ast.ClassDef) -> bool:
+    """Whether it is made native and something interpreted may extend it: neither a node that was written out, nor
+    decorated (a dataclass, a pass, a final class), nor one of another kind of classes."""
+    bases = [ast.unparse(each).partition("[")[0] for each in node.bases]
+    fields = any(isinstance(item, ast.AnnAssign) and ast.unparse(item.target) == "node_fields" for item in node.body)
+    is_node = fields and node.name != "Node"
+    return not is_node and not node.decorator_list and not any(base in _NOT_NATIVE for base in bases)

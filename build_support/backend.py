@@ -1,0 +1,66 @@
+"""The build backend of Tilewright (PEP 517): that of setuptools, and the accelerated wheel where it is asked for.
+
+``TILEWRIGHT_MYPYC=1 pip install .`` compiles the typed core with mypyc (:mod:`accelerated`). Without the variable
+this is setuptools, and asks for nothing more than that.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from setuptools import build_meta
+from setuptools.build_meta import (
+    build_sdist,
+    get_requires_for_build_editable,
+    get_requires_for_build_sdist,
+    prepare_metadata_for_build_editable,
+    prepare_metadata_for_build_wheel,
+)
+
+__all__ = [
+    "build_editable",
+    "build_sdist",
+    "build_wheel",
+    "get_requires_for_build_editable",
+    "get_requires_for_build_sdist",
+    "get_requires_for_build_wheel",
+    "prepare_metadata_for_build_editable",
+    "prepare_metadata_for_build_wheel",
+]
+
+VARIABLE = "TILEWRIGHT_MYPYC"
+
+#: Older ones know other forms of classes, and make other C of them.
+REQUIRED = "mypy[mypyc]>=2.4"
+
+
+def is_accelerated() -> bool:
+    """Whether the environment asks for the accelerated wheel.
+
+    Raises:
+        ValueError: the variable has another value than 0 and 1.
+    """
+    value = os.environ.get(VARIABLE, "")
+    if value not in ("", "0", "1"):
+        raise ValueError(f"{VARIABLE}={value}: expected 1 (compile the typed core) or 0")
+    return value == "1"
+
+
+def get_requires_for_build_wheel(config_settings: Any = None) -> list[str]:
+    required = build_meta.get_requires_for_build_wheel(config_settings)
+    return [*required, REQUIRED] if is_accelerated() else required
+
+
+def build_wheel(wheel_directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:
+    if not is_accelerated():
+        return str(build_meta.build_wheel(wheel_directory, config_settings, metadata_directory))
+    from accelerated import build
+
+    return build(wheel_directory, config_settings)
+
+
+def build_editable(wheel_directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:
+    if is_accelerated():
+        raise ValueError(f"{VARIABLE}=1: an editable install runs the source as it is; install without -e")
+    return str(build_meta.build_editable(wheel_directory, config_settings, metadata_directory))

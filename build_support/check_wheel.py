@@ -1,0 +1,107 @@
+"""Builds the accelerated wheel, installs it beside nothing of the checkout, and runs a part of the tests on it.
+
+``make wheel`` runs this, and so does ``.ci/run``. Where there is no C compiler, or Python's headers are not installed,
+it says so and ends well: the wheel is optional. Arguments are pytest's, in place of :data:`TESTS`.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+import zipfile
+from importlib.util import find_spec
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "build" / "wheel"
+
+#: What runs on the wheel: tests of what is compiled, and builds that go all the way.
+TESTS = (
+    "tests/packaging/test_accelerated.py",
+    "tests/tensorir",
+    "tests/passes/tensor",
+    "tests/codegen",
+    "tests/runtime/test_build.py",
+    "tests/runtime/test_threads.py",
+    "tests/runtime/test_workers.py",
+    "tests/runtime/test_kept_kernels.py",
+)
+
+#: Tests that look into modules in ways that compiled ones do not offer, each with the reason.
+LEFT_OUT = {
+    "tests/tensorir/test_arith_witness.py::test_what_a_witness_refutes_is_not_searched_for": "replaces a method",
+}
+
+
+def missing() -> str | None:
+    """What this machine has not got, of what the wheel needs; None: it has all."""
+    compiler = shlex.split(sysconfig.get_config_var("CC") or "cc")[0]
+    if shutil.which(os.environ.get("CC", compiler)) is None:
+        return f"no C compiler ({compiler})"
+    if not Path(sysconfig.get_path("include"), "Python.h").exists():
+        return f"no headers of Python {sysconfig.get_python_version()}"
+    for module in ("mypyc", "setuptools"):
+        if find_spec(module) is None:
+            return f"no module {module}"
+    return None
+
+
+def build() -> Path:
+    """The wheel of this tree."""
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet", "--no-deps"]
+    environment = {**os.environ, "TILEWRIGHT_MYPYC": "1"}
+    subprocess.run(
+        [*command, "--no-build-isolation", "--wheel-dir", str(FOLDER), str(ROOT)], env=environment, check=True
+    )
+    (wheel,) = FOLDER.glob("*.whl")
+    return wheel
+
+
+def install(wheel: Path) -> Path:
+    """The interpreter of an environment with ``wheel``, which borrows all other packages of this one. What is installed
+    here for editing is not seen there: a ``.pth`` file in a borrowed folder does nothing."""
+    folder = FOLDER / "environment"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    python = folder / "bin" / "python"
+    asked = [str(python), "-c", "import sysconfig; print(sysconfig.get_path('platlib'))"]
+    packages = Path(subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip())
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(packages)
+    borrowed = [path for path in sys.path if Path(path).name == "site-packages"]
+    (packages / "borrowed.pth").write_text("\n".join(borrowed) + "\n", encoding="utf-8")
+    return python
+
+
+def test(python: Path, tests: list[str]) -> int:
+    """pytest's exit status. It runs in an empty folder, and so do the programs that tests start: what lies in the
+    checkout must not be found before what is installed."""
+    # -P is for Python 3.11 and newer; -I leaves PYTHONPATH and the current folder out on all.
+    command = [str(python), "-I", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(ROOT)]
+    command += ["-c", str(ROOT / "pyproject.toml"), *(f"--deselect={name}" for name in LEFT_OUT)]
+    environment = {**os.environ, "TILEWRIGHT_EXPECTS_COMPILED": "1"}
+    environment.pop("PYTHONPATH", None)
+    with tempfile.TemporaryDirectory() as empty:
+        return subprocess.run([*command, *tests], cwd=empty, env=environment).returncode
+
+
+def main(arguments: list[str]) -> int:
+    lacking = missing()
+    if lacking is not None:
+        print(f"The accelerated wheel is not built, and its tests are skipped: {lacking}.")
+        return 0
+    begin = time.monotonic()
+    wheel = build()
+    print(f"Built {wheel.name} ({wheel.stat().st_size / 1e6:.1f} MB) in {time.monotonic() - begin:.0f} s")
+    chosen = arguments or [str(ROOT / name) for name in TESTS]
+    return test(install(wheel), chosen)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,175 @@
+"""What the accelerated wheel has to keep: compiled classes behave as interpreted ones, for who uses and extends them.
+
+These run on the source too (what they ask for holds there), and on the wheel by ``make wheel``.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import importlib
+import os
+import pickle
+from importlib.machinery import EXTENSION_SUFFIXES
+
+import pytest
+
+from tilewright.passes import primfunc_pass
+from tilewright.tensorir import expr, stmt
+from tilewright.tensorir.dtype import INT64
+from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Expr, IntImm, Var
+from tilewright.tensorir.functor import Mutator, Visitor, walk
+from tilewright.tensorir.node import Node
+from tilewright.tensorir.stmt import BufferStore, For, PrimFunc
+
+COMPILED = (
+    "tensorir.node",
+    "tensorir.expr",
+    "tensorir.stmt",
+    "tensorir.functor",
+    "tensorir.arith.analyzer",
+    "passes.tensor.simplify",
+    "passes.tensor.intrin.exp_log",
+    "codegen.llvm.function",
+)
+
+
+def is_compiled(module: str) -> bool:
+    path = importlib.import_module(f"tilewright.{module}").__file__ or ""
+    return path.endswith(tuple(EXTENSION_SUFFIXES))
+
+
+def example() -> PrimFunc:
+    source, target = Buffer("a", (IntImm(8),)), Buffer("b", (IntImm(8),))
+    i = Var("i")
+    store = BufferStore(target, source[i] + 1.0, (i,))
+    return PrimFunc("f", (source, target), For(i, IntImm(0), IntImm(8), "serial", store))
+
+
+@pytest.mark.skipif("TILEWRIGHT_EXPECTS_COMPILED" not in os.environ, reason="not the accelerated wheel")
+@pytest.mark.parametrize("module", COMPILED)
+def test_the_core_is_compiled(module: str) -> None:
+    assert is_compiled(module)
+
+
+def test_all_or_nothing_is_compiled() -> None:
+    assert len({is_compiled(module) for module in COMPILED}) == 1
+
+
+def test_fields_cannot_be_set() -> None:
+    node = Var("i") + 1
+    assert isinstance(node, BinaryOp)
+    for name, value in {"op": "sub", "a": node, "dtype": INT64}.items():
+        with pytest.raises(dataclasses.FrozenInstanceError, match=f"cannot assign to field '{name}'"):
+            setattr(node, name, value)
+        with pytest.raises(dataclasses.FrozenInstanceError, match=f"cannot delete field '{name}'"):
+            delattr(node, name)
+
+
+def test_no_other_attribute_can_be_set() -> None:
+    with pytest.raises((AttributeError, TypeError)):
+        Var("i").unknown = 1  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError):
+        object.__setattr__(Var("i"), "unknown", 1)
+
+
+def test_dataclasses_know_the_fields() -> None:
+    names = [field.name for field in dataclasses.fields(BufferLoad)]  # type: ignore[arg-type]
+    assert names == ["buffer", "indices", "predicate", "dtype"]
+    assert BufferLoad.__match_args__ == ("buffer", "indices", "predicate")  # type: ignore[attr-defined]
+    old = example().body
+    new = dataclasses.replace(old, kind="parallel")  # type: ignore[type-var]
+    assert isinstance(old, For) and isinstance(new, For)
+    assert (new.kind, new.body, new.var) == ("parallel", old.body, old.var)
+
+
+def test_every_node_has_derived_functions() -> None:
+    nodes = [kind for module in (expr, stmt) for kind in vars(module).values() if isinstance(kind, type)]
+    for kind in nodes:
+        if issubclass(kind, Node) and kind.node_fields:
+            fields = dataclasses.fields(kind)  # type: ignore[arg-type]
+            roles = {field.name: field.metadata.get("role", "data") for field in fields}
+            assert dict(kind.node_fields) == {name: role for name, role in roles.items() if role != "derived"}
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda node: pickle.loads(pickle.dumps(node))])
+def test_expressions_are_copied_and_pickled(duplicate: object) -> None:
+    i = Var("i")
+    node = Buffer("a", (IntImm(8),))[(i + 1) * 2]
+    assert callable(duplicate)
+    made = duplicate(node)
+    assert type(made) is BufferLoad
+    assert str(made) == str(node) and made.dtype is node.dtype
+
+
+def test_fields_are_given_by_name_and_defaults_hold() -> None:
+    var = Var(name="i")
+    assert var.dtype is INT64
+    made = BufferLoad(indices=(var,), buffer=Buffer(shape=(IntImm(4),), name="a"))
+    assert made.predicate is None
+    assert made.buffer.strides == ()
+
+
+@pytest.mark.parametrize(
+    ("make", "error"),
+    [
+        (lambda: Var("i", "int63"), ValueError),
+        (lambda: BinaryOp("plus", Var("i"), Var("j")), ValueError),
+        (lambda: BinaryOp("add", Var("i"), Var("x", "float32")), TypeError),
+        (lambda: IntImm(300, "uint8"), ValueError),
+        (lambda: BufferLoad(Buffer("a", (IntImm(4),)), ()), TypeError),
+        (lambda: Var(), TypeError),
+        (lambda: bool(Var("i") > 0), TypeError),
+    ],
+)
+def test_wrong_nodes_are_refused(make: object, error: type[Exception]) -> None:
+    assert callable(make)
+    with pytest.raises(error):
+        make()
+
+
+def test_python_classes_extend_visitors_and_mutators() -> None:
+    class Names(Visitor):
+        def __init__(self) -> None:
+            self.found: list[str] = []
+
+        def visit_Var(self, var: Var) -> None:
+            self.found.append(var.name)
+
+        def visit_buffer(self, buffer: Buffer) -> None:
+            self.found.append(buffer.name)
+
+    class Twice(Mutator):
+        def mutate_FloatImm(self, value: expr.FloatImm) -> Expr:
+            return expr.const(2 * value.value, value.dtype)
+
+    class Thrice(Twice):
+        def mutate_FloatImm(self, value: expr.FloatImm) -> Expr:
+            return expr.const(3 * super().mutate_FloatImm(value).value, value.dtype)  # type: ignore[attr-defined]
+
+    body = example().body
+    names = Names()
+    names.visit(body)
+    assert sorted(names.found) == ["a", "b", "i", "i"]
+    assert "2.0" in str(Twice().mutate(body)) and "6.0" in str(Thrice().mutate(body))
+    assert Mutator().mutate(body) is body
+
+
+def test_a_pass_of_python_runs_between_compiled_ones() -> None:
+    import tilewright as tw
+    from tilewright.passes.tensor import Simplify
+
+    @primfunc_pass(opt_level=0, name="Rename")
+    def rename(func: PrimFunc, mod: tw.IRModule, ctx: tw.PassContext) -> PrimFunc:
+        return func.with_attr("renamed", True)
+
+    mod = tw.IRModule({"f": example()})
+    done = rename(Simplify()(mod))
+    (found,) = done.functions.values()
+    assert found.attrs["renamed"] is True
+
+
+def test_nodes_are_told_apart_by_identity_and_hash() -> None:
+    a, b = Var("i"), Var("i")
+    assert a != b and a == a and len({a, b, a}) == 2
+    assert len(list(walk(a + b))) == 3
