@@ -56,8 +56,8 @@ def test_zeros_of_both_signs_types_and_lanes_are_told_apart():
         IntImm(0, "bool"),
         Broadcast(FloatImm(0.0), 4),
         Broadcast(FloatImm(0.0), 8),
-        Ramp(const(0), const(1), 4),
-        BufferLoad(A, (Ramp(const(0), const(1), 4),)),
-        BufferLoad(A, (Ramp(const(0), const(1), 4),), Broadcast(IntImm(1, "bool"), 4)),
+        Ramp(IntImm(0), IntImm(1), 4),
+        BufferLoad(A, (Ramp(IntImm(0), IntImm(1), 4),)),
+        BufferLoad(A, (Ramp(IntImm(0), IntImm(1), 4),), Broadcast(IntImm(1, "bool"), 4)),
     ]
     assert [same.first(expr) for expr in different] == different
