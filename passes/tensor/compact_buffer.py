@@ -44,9 +44,9 @@ from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.arith.region import region_of
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, const
-from tilewright.tensorir.functor import Mutator, free_vars
+from tilewright.tensorir.functor import Mutator, free_vars, uses_var
 from tilewright.tensorir.node import Node
-from tilewright.tensorir.stmt import Allocate, BufferStore, PrimFunc, Stmt
+from tilewright.tensorir.stmt import Allocate, BufferStore, For, PrimFunc, Stmt
 from tilewright.tensorir.target import Target
 
 
@@ -128,7 +128,7 @@ class _Planner:
         """Least index and extent of a dimension at ``place``; zero and the old extent if they don't shrink."""
         old = usage.buffer.shape[number]
         whole: tuple[Expr, Expr] = (const(0, INT64), old)
-        boxes: list[tuple[Expr, Expr]] = []
+        boxes: dict[tuple[Expr, Expr], None] = {}
         seen: set[tuple[Place, Expr]] = set()
         for access in usage.accesses:
             index = access.indices[number]
@@ -136,27 +136,35 @@ class _Planner:
             if known in seen:
                 continue
             seen.add(known)
-            inside = [p.loop for p in inner_places(access, place) if p.loop is not None]
             if index.dtype is not INT64:
                 return whole
-            found = region_of([index], {loop.var: (loop.min, loop.extent) for loop in inside}, self.analyzer)[0]
+            found = self._box(index, [p.loop for p in inner_places(access, place) if p.loop is not None])
             if found is None:
                 return whole
-            boxes.append(found)
-        prove = self.analyzer.prove
-        low = next((a for a, _ in boxes if all(prove(a <= b) for b, _ in boxes)), None)
+            boxes[found] = None
+
+        def at_most(a: Expr, b: Expr) -> bool:
+            return a is b or self.analyzer.prove(a <= b)
+
+        low = next((a for a, _ in boxes if all(at_most(a, b) for b, _ in boxes)), None)
         if low is None:
             return whole
-        sizes = [self.analyzer.simplify(a + extent - low) for a, extent in boxes]
-        size = next((a for a in sizes if all(prove(a >= b) for b in sizes)), None)
+        sizes = [extent if a is low else self.analyzer.simplify(a + extent - low) for a, extent in boxes]
+        size = next((a for a in sizes if all(at_most(b, a) for b in sizes)), None)
         if size is None:
             return whole
         upper = self.analyzer.bounds(size).upper
         if upper < 1 << 31:
             size = const(max(int(upper), 1), INT64)
             return whole if isinstance(old, IntImm) and old.value <= int(upper) else (low, size)
-        smaller = prove(size <= old) and not prove(size.equal(old))
+        smaller = at_most(size, old) and not self.analyzer.prove(size.equal(old))
         return (low, size) if smaller and set(free_vars(size)) <= self.sizes else whole
+
+    def _box(self, index: Expr, loops: list[For]) -> tuple[Expr, Expr] | None:
+        """Least value and extent of an index over loops; None if it has no bound."""
+        if not uses_var(index, {loop.var for loop in loops}):
+            return self.analyzer.canonical(index), const(1, INT64)
+        return region_of([index], {loop.var: (loop.min, loop.extent) for loop in loops}, self.analyzer)[0]
 
     def _whole_vectors(self, extent: Expr, buffer: Buffer) -> Expr:
         """The extent rounded up to whole vectors (of a power of two lanes where one is enough): a row's last vector, of

@@ -75,7 +75,7 @@ class Knowledge:
     def prove(self, condition: Expr) -> bool:
         """Whether ``condition`` always holds at the present read."""
         return all(
-            self.ranges.canonical(part) in self._known() or self.ranges.prove(part) or self.whole.prove(part)
+            self.ranges.prove(part) or self.ranges.canonical(part) in self._known() or self.whole.prove(part)
             for part in conjuncts(condition)
         )
 
