@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
 from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
@@ -85,12 +86,15 @@ class _MemoryVerifier(ScopedMutator):
             if shared is not None:
                 self.fail(loop, f"all iterations of parallel loop {loop.var.name} write one element of {shared.name}")
         runs = self.surely_runs
-        self.surely_runs = runs and loop.var.dtype is INT64 and self.analyzer.prove(loop.extent >= 1)
+        self.surely_runs = runs and loop.var.dtype is INT64 and self._runs(loop)
         self.ranges[loop.var] = (loop.min, loop.extent)
         result = super().mutate_For(loop)
         del self.ranges[loop.var]
         self.surely_runs = runs
         return result
+
+    def _runs(self, loop: For) -> bool:
+        return loop.extent.value >= 1 if isinstance(loop.extent, IntImm) else self.analyzer.prove(loop.extent >= 1)
 
     def mutate_IfThenElse(self, op: IfThenElse) -> Stmt:
         runs, self.surely_runs = self.surely_runs, False
@@ -98,19 +102,28 @@ class _MemoryVerifier(ScopedMutator):
         self.surely_runs = runs
         return result
 
-    def mutate_BufferLoad(self, op: BufferLoad) -> Expr:
-        self._check(op)
-        return self.generic_mutate(op)  # type: ignore[no-any-return]
+    def mutate(self, node: Any) -> Any:
+        if not isinstance(node, Expr):
+            return super().mutate(node)
+        self._check_loads(node)
+        return node
 
-    def mutate_Call(self, op: Call) -> Expr:
-        if op.name != "prefetch":
-            return self.generic_mutate(op)  # type: ignore[no-any-return]
-        (place,) = op.args  # a hint: no access, so it may miss the buffer
-        assert isinstance(place, BufferLoad)
-        if place.buffer not in self.defined:
-            self.fail(place, f"buffer {place.buffer.name} is not defined here")
-        self.mutate_all(place.indices)
-        return op
+    def _check_loads(self, expr: Expr) -> None:
+        """Check all loads of an expression, those on the outside first."""
+        below: list[Node] = [expr]
+        while below:
+            node = below.pop()
+            if isinstance(node, BufferLoad):
+                self._check(node)
+            elif isinstance(node, Call) and node.name == "prefetch":
+                (place,) = node.args  # a hint: no access, so it may miss the buffer
+                assert isinstance(place, BufferLoad)
+                if place.buffer not in self.defined:
+                    self.fail(place, f"buffer {place.buffer.name} is not defined here")
+                node = place
+            parts = node.parts()
+            if parts:
+                below.extend(parts[::-1])
 
     def mutate_BufferStore(self, op: BufferStore) -> Stmt:
         self._check(op)
