@@ -135,10 +135,10 @@ class _MemoryVerifier(ScopedMutator):
         if op.predicate is not None or not self.surely_runs:
             return  # the access may be one that never happens
         for index, extent in zip(op.indices, op.buffer.shape, strict=True):
-            first, last = _ends(index)
-            if first is None or last is None or not (self._may_leave(first, last, extent) and _is_affine(index)):
+            if self._stays_inside(index, extent):
                 continue
-            if not self._is_over_a_box(index):
+            first, last = _ends(index)
+            if first is None or last is None or not (_is_affine(index) and self._is_over_a_box(index)):
                 continue
             # The extremes are reached: all loops around run, and their bounds are exact for affine indices.
             highest = upper_bound_expr(last, self.ranges, self.analyzer)
@@ -148,10 +148,16 @@ class _MemoryVerifier(ScopedMutator):
             if lowest is not None and self.analyzer.prove(lowest < 0):
                 self.fail(op, f"index {index!s} of {op.buffer.name} reaches {lowest!s}")
 
-    def _may_leave(self, first: Expr, last: Expr, extent: Expr) -> bool:
-        """Whether constant bounds leave it open that an index is out of range: for most they do not."""
-        bounds = self.analyzer.bounds
-        return bounds(first).lower < 0 or bounds(last).upper >= bounds(extent).lower
+    def _stays_inside(self, index: Expr, extent: Expr) -> bool:
+        """Whether constant bounds by the ranges of variables say that an index is in range: for most they do."""
+        reach = 0
+        if isinstance(index, Ramp) and isinstance(index.stride, IntImm) and index.stride.value > 0:
+            index, reach = index.base, index.stride.value * (index.lanes - 1)
+        if index.dtype is not INT64:
+            return False
+        bounds = self.range_analyzer.bounds(index)
+        least = extent.value if isinstance(extent, IntImm) else self.range_analyzer.bounds(extent).lower
+        return bounds.lower >= 0 and bounds.upper + reach < least
 
     def _is_over_a_box(self, index: Expr) -> bool:
         """Whether the loops that drive an index have bounds that no other loop changes: only then do they all reach
