@@ -11,7 +11,7 @@ from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.conditions import conjuncts
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import Expr, IntImm, Var
-from tilewright.tensorir.functor import substitute, uses_var
+from tilewright.tensorir.functor import leaves, substitute, uses_var
 from tilewright.tensorir.stmt import For
 
 Prover = Callable[[Expr], bool]
@@ -113,8 +113,10 @@ class _Instance:
         self.loops = [p.loop for p in self.places if p.loop is not None]
         of_read = set(inner_places(read, place))
         self.shared = [p.loop for p in self.places if p.loop is not None and p in of_read]
-        self.fresh: dict[Var, Var] = {loop.var: Var(loop.var.name, loop.var.dtype) for loop in self.loops}
-        self.solved: dict[Var, Expr] = {}
+        #: What the variables of the write's loops are: something unknown until it is solved for. Their own names mean
+        #: the iteration of the read in loops around both.
+        self.values: dict[Var, Expr] = {loop.var: Var(loop.var.name, loop.var.dtype) for loop in self.loops}
+        self.solved: set[Var] = set()
         self.first: set[Var] = set()
 
     def exists(self) -> bool:
@@ -127,8 +129,11 @@ class _Instance:
 
     def _in_write(self, expr: Expr) -> Expr:
         """``expr``, written in the variables of the write, in terms of those of the read."""
-        renamed: Expr = substitute(expr, dict(self.fresh))
-        return substitute(renamed, self.solved)
+        return substitute(expr, self.values)
+
+    def _set(self, loop: For, value: Expr) -> None:
+        self.values[loop.var] = value
+        self.solved.add(loop.var)
 
     def _solve(self) -> bool:
         left = list(zip(self.write.indices, self.read.indices, strict=True))
@@ -138,14 +143,13 @@ class _Instance:
             if not self._solve_dimension(written, wanted):
                 return False
         for loop in self.loops:
-            var = self.fresh[loop.var]
-            if var not in self.solved:
-                self.solved[var] = self._in_write(loop.min)
+            if loop.var not in self.solved:
+                self._set(loop, self._in_write(loop.min))
                 self.first.add(loop.var)
         return True
 
     def _unknowns(self, expr: Expr) -> list[For]:
-        return [loop for loop in self.loops if self.fresh[loop.var] not in self.solved and uses_var(expr, {loop.var})]
+        return [loop for loop in self.loops if loop.var not in self.solved and uses_var(expr, {loop.var})]
 
     def _solve_dimension(self, written: Expr, wanted: Expr) -> bool:
         analyzer = self.analyzer
@@ -154,19 +158,18 @@ class _Instance:
         rest = form
         factors: list[tuple[int, For]] = []
         for loop in unknowns:
-            var = self.fresh[loop.var]
+            var = self.values[loop.var]
             factors.append((form.terms.get(var, 0), loop))
             rest = rest.without(var)
-        fresh = {self.fresh[loop.var] for loop in unknowns}
-        if any(uses_var(term, fresh) for term in rest.terms):
+        if any(not leaves(term).isdisjoint([self.values[loop.var] for loop in unknowns]) for term in rest.terms):
             return False
-        offset = analyzer.simplify(wanted - analyzer.expr(rest))
+        offset = analyzer.expr(analyzer.merge_remainders(analyzer.linear(wanted) - rest))
         if not factors:
             return self.prove(offset.equal(0))
         if len(factors) == 1 and factors[0][0] != 0:
             factor, loop = factors[0]
             value = offset if factor == 1 else analyzer.simplify(offset // factor)
-            self.solved[self.fresh[loop.var]] = value
+            self._set(loop, value)
             return factor == 1 or self.prove((value * factor).equal(offset))
         return self._solve_digits(sorted(factors, key=lambda item: item[0]), offset)
 
@@ -184,12 +187,12 @@ class _Instance:
                     return False
                 expected = factor * loop.extent.value
                 digit = digit % loop.extent
-            self.solved[self.fresh[loop.var]] = self.analyzer.simplify(digit + self._in_write(loop.min))
+            self._set(loop, self.analyzer.simplify(digit + self._in_write(loop.min)))
         return True
 
     def _in_range(self) -> bool:
         for loop in self.loops:
-            value, low = self.solved[self.fresh[loop.var]], self._in_write(loop.min)
+            value, low = self.values[loop.var], self._in_write(loop.min)
             if not self.prove(low <= value):
                 return False
             if not self.prove(value < low + self._in_write(loop.extent)):
@@ -204,7 +207,7 @@ class _Instance:
 
     def _comes_before(self) -> bool:
         for loop in self.shared:
-            value = self.solved[self.fresh[loop.var]]
+            value = self.values[loop.var]
             if loop.var in self.first or self.prove(value.equal(loop.var)):
                 continue  # the same or an earlier iteration
             return self.prove(value < loop.var)
