@@ -81,15 +81,18 @@ class Knowledge:
 
     def _known(self) -> set[Expr]:
         if self._conditions is None:
-            read = self._read
-            told = [] if read is None else [place.condition for place in read.place.chain()] + _own_condition(read)
-            parts = [part for condition in told if condition is not None for part in conjuncts(condition)]
-            self._conditions = {self.ranges.canonical(part) for part in parts}
+            told = [] if self._read is None else _conditions_at(self._read)
+            self._conditions = {self.ranges.canonical(part) for condition in told for part in conjuncts(condition)}
         return self._conditions
 
 
 def _own_condition(read: Access) -> list[Expr]:
     return [read.predicate] if read.predicate is not None and read.predicate.dtype.lanes == 1 else []
+
+
+def _conditions_at(read: Access) -> list[Expr]:
+    around = [place.condition for place in read.place.chain() if place.condition is not None]
+    return around + _own_condition(read)
 
 
 def covers(write: Access, read: Access, place: Place, known: Knowledge) -> bool:

@@ -344,9 +344,10 @@ def _following(place: Expr, var: Var, sharing: Expr) -> Expr:
     then, without proof."""
     quotients = dict.fromkeys(node for node in walk(place) if _is_quotient(node, var))
     steps = [node for node in quotients if isinstance(node, BinaryOp) and node.a is var and node.b is sharing]
-    names = {node: Var("quotient", node.dtype) for node in steps}
-    moved = substitute(ExprReplacer(names).mutate(place), {var: var + sharing})
-    return substitute(moved, {name: node + 1 for node, name in names.items()})
+    names = [Var("quotient", node.dtype) for node in steps]
+    named: Expr = ExprReplacer(dict(zip(steps, names, strict=True))).mutate(place)
+    moved = substitute(named, {var: var + sharing})
+    return substitute(moved, {name: node + 1 for name, node in zip(names, steps, strict=True)})
 
 
 def _walked(nest: list[For], size: int, width: int) -> list[For]:

@@ -150,12 +150,12 @@ class _MemoryVerifier(ScopedMutator):
 
     def _stays_inside(self, index: Expr, extent: Expr) -> bool:
         """Whether constant bounds by the ranges of variables say that an index is in range: for most they do."""
-        reach = 0
+        first, reach = index, 0
         if isinstance(index, Ramp) and isinstance(index.stride, IntImm) and index.stride.value > 0:
-            index, reach = index.base, index.stride.value * (index.lanes - 1)
-        if index.dtype is not INT64:
+            first, reach = index.base, index.stride.value * (index.lanes - 1)
+        if first.dtype is not INT64:
             return False
-        bounds = self.range_analyzer.bounds(index)
+        bounds = self.range_analyzer.bounds(first)
         least = extent.value if isinstance(extent, IntImm) else self.range_analyzer.bounds(extent).lower
         return bounds.lower >= 0 and bounds.upper + reach < least
 
