@@ -22,6 +22,7 @@ from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.hoist_invariant import ExprReplacer, is_costly
 from tilewright.passes.tensor.parallelize_loop import expression_cost
 from tilewright.passes.tensor.remove_no_op import has_effect
+from tilewright.passes.tensor.same_expressions import SameExpressions
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, Var
 from tilewright.tensorir.functor import Mutator, walk, walk_statements
 from tilewright.tensorir.stmt import (
@@ -36,7 +37,6 @@ from tilewright.tensorir.stmt import (
     Stmt,
     sequence,
 )
-from tilewright.tensorir.structural import structural_equal, structural_hash
 
 
 @register_config_option("tensorir.CommonSubexprElim")
@@ -63,6 +63,7 @@ class _Group:
 class _Eliminator(Mutator):
     def __init__(self, min_cost: int) -> None:
         self.min_cost = min_cost
+        self.same = SameExpressions()
 
     def mutate_For(self, op: For) -> Stmt:
         body = self.scope(op.body)
@@ -113,28 +114,25 @@ class _Eliminator(Mutator):
 
     def _groups(self, items: list[Stmt]) -> list[_Group]:
         found: list[_Group] = []
-        alive: dict[int, list[_Group]] = {}
+        alive: dict[Expr, _Group] = {}
         for position, item in enumerate(items):
             for expr in _own_expressions(item):
                 for node in walk(expr):
                     if isinstance(node, Expr) and self._is_candidate(node):
                         self._add(node, position, found, alive)
-            written = _written(item)
-            if written:
-                for key, groups in alive.items():
-                    alive[key] = [group for group in groups if not group.buffers & written]
+            written = _written(item) if alive else set()
+            for first in [first for first, group in alive.items() if group.buffers & written]:
+                del alive[first]
         return found
 
-    def _add(self, node: Expr, position: int, found: list[_Group], alive: dict[int, list[_Group]]) -> None:
-        same = alive.setdefault(structural_hash(node), [])
-        for group in same:
-            if structural_equal(group.first, node):
-                group.members.append(node)
-                return
-        buffers = frozenset(inner.buffer for inner in walk(node) if isinstance(inner, BufferLoad))
-        group = _Group(node, position, expression_cost(node), buffers, [node])
-        same.append(group)
-        found.append(group)
+    def _add(self, node: Expr, position: int, found: list[_Group], alive: dict[Expr, _Group]) -> None:
+        first = self.same.first(node)
+        group = alive.get(first)
+        if group is None:
+            buffers = frozenset(inner.buffer for inner in walk(node) if isinstance(inner, BufferLoad))
+            group = alive[first] = _Group(node, position, expression_cost(node), buffers, [])
+            found.append(group)
+        group.members.append(node)
 
     def _is_candidate(self, node: Expr) -> bool:
         return (

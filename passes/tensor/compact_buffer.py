@@ -33,19 +33,20 @@ from tilewright.passes.tensor.accesses import (
     AccessCollector,
     Place,
     Usage,
-    at_read,
     bind_places,
     common_place,
-    covers,
     enclosing_loops,
     inner_places,
 )
+from tilewright.passes.tensor.coverage import Knowledge, analyzer_of, covers
+from tilewright.passes.tensor.same_expressions import SameExpressions
 from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.arith.region import region_of
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, const
-from tilewright.tensorir.functor import Mutator, free_vars
-from tilewright.tensorir.stmt import Allocate, BufferStore, PrimFunc, Stmt
+from tilewright.tensorir.functor import Mutator, free_vars, uses_var
+from tilewright.tensorir.node import Node
+from tilewright.tensorir.stmt import Allocate, BufferStore, For, PrimFunc, Stmt
 from tilewright.tensorir.target import Target
 
 
@@ -71,11 +72,10 @@ class _Plan:
 class _Planner:
     def __init__(self, func: PrimFunc, max_stack_bytes: int) -> None:
         self.max_stack_bytes = max_stack_bytes
-        self.known = set(func.variables)
-        self.analyzer = Analyzer()
-        for var in func.variables:
-            if var.dtype.is_integer:
-                self.analyzer.bind_nonnegative(var)
+        self.sizes = set(func.variables)
+        self.analyzer = analyzer_of(func.variables)
+        self.known = Knowledge(func.variables)
+        self.same = SameExpressions()
 
     def plan(self, usage: Usage) -> _Plan | None:
         """None leaves the buffer where it is."""
@@ -111,16 +111,16 @@ class _Planner:
         return all(self._is_covered(read, writes, place) for read in self._distinct_reads(usage))
 
     def _is_covered(self, read: Access, writes: list[Access], place: Place) -> bool:
-        with at_read(read, self.analyzer):
-            return any(covers(write, read, place, self.analyzer) for write in writes)
+        with self.known.at(read):
+            return any(covers(write, read, place, self.known) for write in writes)
 
     def _distinct_reads(self, usage: Usage) -> list[Access]:
         """The reads that differ in place, element or condition; of equal ones the first, by which least is written."""
         found: dict[Hashable, Access] = {}
         for access in usage.accesses:
             if not access.is_write:
-                indices = tuple([self.analyzer.canonical(index) for index in access.indices])
-                predicate = None if access.predicate is None else self.analyzer.canonical(access.predicate)
+                indices = tuple([self.same.first(index) for index in access.indices])
+                predicate = None if access.predicate is None else self.same.first(access.predicate)
                 found.setdefault((access.place, indices, predicate), access)
         return list(found.values())
 
@@ -128,7 +128,7 @@ class _Planner:
         """Least index and extent of a dimension at ``place``; zero and the old extent if they don't shrink."""
         old = usage.buffer.shape[number]
         whole: tuple[Expr, Expr] = (const(0, INT64), old)
-        boxes: list[tuple[Expr, Expr]] = []
+        boxes: dict[tuple[Expr, Expr], None] = {}
         seen: set[tuple[Place, Expr]] = set()
         for access in usage.accesses:
             index = access.indices[number]
@@ -136,27 +136,35 @@ class _Planner:
             if known in seen:
                 continue
             seen.add(known)
-            inside = [p.loop for p in inner_places(access, place) if p.loop is not None]
             if index.dtype is not INT64:
                 return whole
-            found = region_of([index], {loop.var: (loop.min, loop.extent) for loop in inside}, self.analyzer)[0]
+            found = self._box(index, [p.loop for p in inner_places(access, place) if p.loop is not None])
             if found is None:
                 return whole
-            boxes.append(found)
-        prove = self.analyzer.prove
-        low = next((a for a, _ in boxes if all(prove(a <= b) for b, _ in boxes)), None)
+            boxes[found] = None
+
+        def at_most(a: Expr, b: Expr) -> bool:
+            return a is b or self.analyzer.prove(a <= b)
+
+        low = next((a for a, _ in boxes if all(at_most(a, b) for b, _ in boxes)), None)
         if low is None:
             return whole
-        sizes = [self.analyzer.simplify(a + extent - low) for a, extent in boxes]
-        size = next((a for a in sizes if all(prove(a >= b) for b in sizes)), None)
+        sizes = [extent if a is low else self.analyzer.simplify(a + extent - low) for a, extent in boxes]
+        size = next((a for a in sizes if all(at_most(b, a) for b in sizes)), None)
         if size is None:
             return whole
         upper = self.analyzer.bounds(size).upper
         if upper < 1 << 31:
             size = const(max(int(upper), 1), INT64)
             return whole if isinstance(old, IntImm) and old.value <= int(upper) else (low, size)
-        smaller = prove(size <= old) and not prove(size.equal(old))
-        return (low, size) if smaller and set(free_vars(size)) <= self.known else whole
+        smaller = at_most(size, old) and not self.analyzer.prove(size.equal(old))
+        return (low, size) if smaller and set(free_vars(size)) <= self.sizes else whole
+
+    def _box(self, index: Expr, loops: list[For]) -> tuple[Expr, Expr] | None:
+        """Least value and extent of an index over loops; None if it has no bound."""
+        if not uses_var(index, {loop.var for loop in loops}):
+            return self.analyzer.canonical(index), const(1, INT64)
+        return region_of([index], {loop.var: (loop.min, loop.extent) for loop in loops}, self.analyzer)[0]
 
     def _whole_vectors(self, extent: Expr, buffer: Buffer) -> Expr:
         """The extent rounded up to whole vectors (of a power of two lanes where one is enough): a row's last vector, of
@@ -180,14 +188,20 @@ class _Planner:
 
 
 class _Rewriter(Mutator):
-    def __init__(self, plans: dict[Buffer, _Plan]) -> None:
-        self.plans = plans
+    """``holders``: the expressions in which buffers are read that may have a plan; the others stay as they are."""
+
+    def __init__(self, plans: dict[Buffer, _Plan], holders: set[Node]) -> None:
+        self.plans, self.holders = plans, holders
         self.analyzer = Analyzer()
+        self.rebased: dict[tuple[Expr, Expr], Expr] = {}
+        self.same = SameExpressions()
         self.starts: dict[int, list[Buffer]] = {}
         for plan in plans.values():
             self.starts.setdefault(id(plan.place.stmt), []).append(plan.buffer)
 
     def mutate(self, node: Any) -> Any:
+        if isinstance(node, Expr):
+            return super().mutate(node) if node in self.holders else node
         new = super().mutate(node)
         for buffer in reversed(self.starts.get(id(node), ())):
             assert isinstance(new, Stmt)
@@ -200,9 +214,14 @@ class _Rewriter(Mutator):
         return self.generic_mutate(op)
 
     def _rebased(self, plan: _Plan, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        return tuple(
-            self.analyzer.simplify(self.mutate(index) - low) for index, low in zip(indices, plan.origin, strict=True)
-        )
+        return tuple([self._less(self.mutate(index), low) for index, low in zip(indices, plan.origin, strict=True)])
+
+    def _less(self, index: Expr, low: Expr) -> Expr:
+        key = self.same.first(index), low
+        found = self.rebased.get(key)
+        if found is None:
+            found = self.rebased[key] = self.analyzer.simplify(index - low)
+        return found
 
     def mutate_BufferLoad(self, op: BufferLoad) -> object:
         plan = self.plans.get(op.buffer)
@@ -224,11 +243,12 @@ def compact_buffers(func: PrimFunc, max_stack_bytes: int = 16 << 10) -> PrimFunc
     """``func`` (without blocks) with its intermediate buffers in place and as small as they can be."""
     planner = _Planner(func, max_stack_bytes)
     plans: dict[Buffer, _Plan] = {}
-    for buffer, usage in AccessCollector(func).usages.items():
+    found = AccessCollector(func)
+    for buffer, usage in found.usages.items():
         plan = planner.plan(usage)
         if plan is not None:
             plans[buffer] = plan
-    return func.with_body(_Rewriter(plans).mutate(func.body)) if plans else func
+    return func.with_body(_Rewriter(plans, found.holders).mutate(func.body)) if plans else func
 
 
 @register_pass

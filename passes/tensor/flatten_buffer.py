@@ -21,10 +21,11 @@ from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.passes.tensor.vector_arith import ramp, vector_binary
+from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.arith.linear import ZERO, Linear
 from tilewright.tensorir.arith.quotients import QUOTIENTS, whole_number
 from tilewright.tensorir.dtype import INT64
-from tilewright.tensorir.expr import BinaryOp, Broadcast, Buffer, BufferLoad, Expr, IntImm, Ramp, Select, const
+from tilewright.tensorir.expr import BinaryOp, Broadcast, Buffer, BufferLoad, Expr, Ramp, Select, const
 from tilewright.tensorir.stmt import BufferStore, PrimFunc, Stmt
 
 
@@ -56,6 +57,12 @@ def element_count(buffer: Buffer) -> Expr:
 class _Flattener(ScopedMutator):
     def __init__(self, func: PrimFunc) -> None:
         super().__init__(func)
+        #: Knows of sizes only that they are not negative: adding up products takes no more, and ``Simplify``, which
+        #: follows, puts to use what holds at each place.
+        self.algebra = Analyzer()
+        for var in func.variables:
+            if var.dtype.is_integer:
+                self.algebra.bind_nonnegative(var)
         self.flat: dict[Buffer, Buffer] = {}
         self.strides: dict[Buffer, list[Linear]] = {}
 
@@ -65,7 +72,7 @@ class _Flattener(ScopedMutator):
             if buffer.ndim == 1 and not buffer.strides:
                 found = buffer
             else:
-                count = self.analyzer.simplify(element_count(buffer))
+                count = self.algebra.simplify(element_count(buffer))
                 found = Buffer(buffer.name, (count,), buffer.dtype, buffer.scope, (), buffer.alignment)
             self.flat[buffer] = found
         return found
@@ -118,7 +125,7 @@ class _Flattener(ScopedMutator):
     def _affine_offset(self, buffer: Buffer, parts: Sequence[tuple[Expr, Expr | None, int]]) -> Expr:
         """The offset of indices that are scalars or rise evenly from lane to lane, as sums of products: no expression
         is built only to be taken apart again."""
-        algebra = self.analyzer
+        algebra = self.algebra
         first, step = ZERO, ZERO
         for (base, rise, _), factor in zip(parts, self._strides(buffer), strict=True):
             first = first + algebra.multiply(algebra.linear(base), factor)
@@ -131,10 +138,7 @@ class _Flattener(ScopedMutator):
     def _strides(self, buffer: Buffer) -> list[Linear]:
         found = self.strides.get(buffer)
         if found is None:
-            strides = element_strides(buffer)
-            found = [self.analyzer.linear(stride) for stride in strides]
-            if all(isinstance(stride, IntImm) for stride in strides):  # else they depend on what holds at this place
-                self.strides[buffer] = found
+            found = self.strides[buffer] = [self.algebra.linear(stride) for stride in element_strides(buffer)]
         return found
 
     def mutate_BufferLoad(self, op: BufferLoad) -> Expr:

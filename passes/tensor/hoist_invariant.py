@@ -24,6 +24,7 @@ from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.parallelize_loop import expression_cost
 from tilewright.passes.tensor.remove_no_op import has_effect
+from tilewright.passes.tensor.same_expressions import SameExpressions
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.passes.tensor.simplify import INTEGER_DIVISIONS
 from tilewright.tensorir.dtype import INT64
@@ -61,7 +62,6 @@ from tilewright.tensorir.stmt import (
     Stmt,
     sequence,
 )
-from tilewright.tensorir.structural import structural_equal, structural_hash
 from tilewright.tensorir.target import CACHE_LINE
 
 #: An expression that costs less than this is not worth a register for the length of a loop.
@@ -97,11 +97,12 @@ class _LoopFacts:
                 self.calls_functions = True
 
     def is_invariant(self, expr: Expr) -> bool:
-        """Whether ``expr`` has one value in all iterations, or one for each copy that unrolled loops make of it."""
+        """Whether ``expr``, which has no effect, has one value in all iterations, or one for each copy that unrolled
+        loops make of it."""
         found = leaves(expr)
         if not found.isdisjoint(self.variables) or not found.isdisjoint(self.buffers):
             return False
-        return not (self.calls_functions and accesses_buffers(expr)) and not has_effect(expr)
+        return not (self.calls_functions and accesses_buffers(expr))
 
     def pays(self, expr: Expr) -> bool:
         """Whether ``expr`` is worth a name. An unrolled loop costs nothing to go through: what its copies share gets
@@ -135,32 +136,44 @@ def may_fail(expr: Expr) -> bool:
 
 
 class _Hoister(ScopedMutator):
+    def __init__(self, func: PrimFunc) -> None:
+        super().__init__(func)
+        self.same = SameExpressions()
+        self.candidates = _Candidates()
+
     def mutate_For(self, loop: For) -> Stmt:
         new = super().mutate_For(loop)
         if not isinstance(new, For) or new.kind == "parallel":
             return new  # one value for all threads would be one more thing to hand over to them
         facts = _LoopFacts(new)
-        surely_runs = self.analyzer.prove(new.extent > 0)
-        by_hash: dict[int, list[tuple[Expr, _Binding]]] = {}
+        bindings: dict[Expr, _Binding] = {}
         moved: dict[Expr, Expr] = {}
-        bindings: list[_Binding] = []
-        for expr, unconditional in _candidates(new.body, facts):
-            if expr in moved or (may_fail(expr) and not (surely_runs and unconditional)):
+        runs: bool | None = None
+        for expr, unconditional in self.candidates.of(new.body, facts):
+            if expr in moved:
                 continue
-            same = by_hash.setdefault(structural_hash(expr), [])
-            binding = next((made for known, made in same if structural_equal(expr, known)), None)
-            if binding is None:
-                binding = _Binding.of(expr, facts.copies(expr))
-                same.append((expr, binding))
-                bindings.append(binding)
-            moved[expr] = binding.value
+            if may_fail(expr):
+                if runs is None:
+                    runs = self._surely_runs(new)
+                if not (runs and unconditional):
+                    continue
+            first = self.same.first(expr)
+            if first not in bindings:
+                bindings[first] = _Binding.of(expr, facts.copies(expr))
+            moved[expr] = bindings[first].value
         if not moved:
             return new
         body = ExprReplacer(moved).mutate(new.body)
         result: Stmt = For(new.var, new.min, new.extent, new.kind, body, new.annotations)
-        for binding in reversed(bindings):
+        for binding in reversed(bindings.values()):
             result = binding.around(result)
         return result
+
+    def _surely_runs(self, loop: For) -> bool:
+        """Whether ``loop``, which stands at this place, provably has an iteration."""
+        if isinstance(loop.extent, IntImm):
+            return loop.extent.value > 0
+        return self.analyzer.prove(loop.extent > 0)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -205,46 +218,59 @@ class _Binding:
         return Allocate(self.place, sequence(copy_with_fresh_definitions(made), body))
 
 
-def _candidates(stmt: Stmt, facts: _LoopFacts, unconditional: bool = True) -> Iterator[tuple[Expr, bool]]:
-    """The largest invariant expressions of a loop body that are worth moving, and whether each iteration evaluates
-    them. Inner loops have had their own turn."""
-    if isinstance(stmt, SeqStmt):
-        for inner in stmt.stmts:
-            yield from _candidates(inner, facts, unconditional)
-    elif isinstance(stmt, BufferStore):
-        for expr in (stmt.value, *stmt.indices, *([stmt.predicate] if stmt.predicate is not None else [])):
-            for found in _largest(expr, facts):
+class _Candidates:
+    """Finds the largest invariant expressions of loop bodies that are worth moving."""
+
+    def __init__(self) -> None:
+        #: Of the expressions met, whether anything in them may be worth a name. The same ones are met for each of the
+        #: loops around them, and most are indices, in which nothing is.
+        self._holds: dict[Expr, bool] = {}
+
+    def of(self, stmt: Stmt, facts: _LoopFacts, unconditional: bool = True) -> Iterator[tuple[Expr, bool]]:
+        """Those of the loop body ``stmt``, and whether each iteration evaluates them. Inner loops have had their own
+        turn."""
+        if isinstance(stmt, SeqStmt):
+            for inner in stmt.stmts:
+                yield from self.of(inner, facts, unconditional)
+        elif isinstance(stmt, BufferStore):
+            for expr in (stmt.value, *stmt.indices, *([stmt.predicate] if stmt.predicate is not None else [])):
+                for found in self._largest(expr, facts):
+                    yield found, unconditional
+        elif isinstance(stmt, LetStmt):
+            for found in self._largest(stmt.value, facts):
                 yield found, unconditional
-    elif isinstance(stmt, LetStmt):
-        for found in _largest(stmt.value, facts):
-            yield found, unconditional
-        yield from _candidates(stmt.body, facts, unconditional)
-    elif isinstance(stmt, Allocate):
-        yield from _candidates(stmt.body, facts, unconditional)
-    elif isinstance(stmt, For):
-        runs = isinstance(stmt.extent, IntImm) and stmt.extent.value > 0
-        yield from _candidates(stmt.body, facts, unconditional and runs)
-    elif isinstance(stmt, IfThenElse):
-        for found in _largest(stmt.condition, facts):
-            yield found, unconditional
-        yield from _candidates(stmt.then_body, facts, unconditional=False)
-        if stmt.else_body is not None:
-            yield from _candidates(stmt.else_body, facts, unconditional=False)
+            yield from self.of(stmt.body, facts, unconditional)
+        elif isinstance(stmt, Allocate):
+            yield from self.of(stmt.body, facts, unconditional)
+        elif isinstance(stmt, For):
+            runs = isinstance(stmt.extent, IntImm) and stmt.extent.value > 0
+            yield from self.of(stmt.body, facts, unconditional and runs)
+        elif isinstance(stmt, IfThenElse):
+            for found in self._largest(stmt.condition, facts):
+                yield found, unconditional
+            yield from self.of(stmt.then_body, facts, unconditional=False)
+            if stmt.else_body is not None:
+                yield from self.of(stmt.else_body, facts, unconditional=False)
 
+    def _largest(self, expr: Expr, facts: _LoopFacts) -> Iterator[Expr]:
+        if not self._may_hold(expr) or (isinstance(expr, Call) and expr.name in ("address_of", "prefetch")):
+            return
+        if facts.is_invariant(expr) and facts.pays(expr) and not has_effect(expr):
+            if not _is_constant(expr):
+                yield expr
+            return
+        if isinstance(expr, Select) and facts.chooses(expr.condition):
+            return
+        for part in expr.parts():
+            yield from self._largest(part, facts)
 
-def _largest(expr: Expr, facts: _LoopFacts) -> Iterator[Expr]:
-    if isinstance(expr, (Var, IntImm, FloatImm)):
-        return
-    if isinstance(expr, Call) and expr.name in ("address_of", "prefetch"):
-        return
-    if facts.pays(expr) and facts.is_invariant(expr):
-        if not _is_constant(expr):
-            yield expr
-        return
-    if isinstance(expr, Select) and facts.chooses(expr.condition):
-        return
-    for part in expr.parts():
-        yield from _largest(part, facts)
+    def _may_hold(self, expr: Expr) -> bool:
+        found = self._holds.get(expr)
+        if found is None:
+            found = self._holds[expr] = not isinstance(expr, (Var, IntImm, FloatImm)) and (
+                expr.dtype.is_float or _is_division(expr) or any(map(self._may_hold, expr.parts()))
+            )
+        return found
 
 
 def _is_division(expr: Expr) -> bool:

@@ -15,6 +15,7 @@ operands are never negative become the machine's own. The forms are final: no fl
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
@@ -22,6 +23,7 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.intrin import EXPANSIONS, Emitter
+from tilewright.passes.tensor.same_expressions import SameExpressions
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.passes.tensor.vector_arith import vector_cast
 from tilewright.tensorir.dtype import FLOAT32, INT64, DataType
@@ -48,6 +50,25 @@ class _IntrinLowerer(ScopedMutator):
         super().__init__(func)
         self.has_fma, self.is_fast = target.has_fma, is_fast
         self.emitter = Emitter(self.has_fma, self.is_fast)
+        #: Of the expressions met, whether there is anything to write in another way.
+        self._concerned: dict[Expr, bool] = {}
+        #: Divisions of what is never negative, one of each structure.
+        self._truncated: set[Expr] = set()
+        self._same = SameExpressions()
+
+    def mutate(self, node: Any) -> Any:
+        return node if isinstance(node, Expr) and not self._concerns(node) else super().mutate(node)
+
+    def _concerns(self, expr: Expr) -> bool:
+        found = self._concerned.get(expr)
+        if found is None:
+            found = self._concerned[expr] = (
+                (isinstance(expr, BinaryOp) and expr.op in _TRUNCATING)
+                or (isinstance(expr, Call) and expr.name in EXPANSIONS)
+                or is_half(expr.dtype)
+                or any(map(self._concerns, expr.parts()))
+            )
+        return found
 
     # Statements.
 
@@ -108,15 +129,24 @@ class _IntrinLowerer(ScopedMutator):
         a, b = self.mutate(op.a), self.mutate(op.b)
         if is_half(a.dtype):
             return vector_cast(op.dtype, BinaryOp(op.op, vector_cast(FLOAT32, a), vector_cast(FLOAT32, b)))
-        name = _TRUNCATING.get(op.op, op.op)
-        if name is not op.op and not (a.dtype is INT64 and self._is_nonnegative(a) and self._is_nonnegative(b)):
-            name = op.op
+        name = _TRUNCATING[op.op] if op.op in _TRUNCATING and self._may_truncate(op) else op.op
         if a is op.a and b is op.b and name is op.op:
             return op
         return BinaryOp(name, a, b)
 
-    def _is_nonnegative(self, expr: Expr) -> bool:
-        return self.analyzer.prove(expr >= 0)
+    def _may_truncate(self, division: BinaryOp) -> bool:
+        """Whether neither operand of a division is ever negative."""
+        if division.dtype is not INT64:
+            return False
+        first = self._same.first(division)
+        if first in self._truncated:
+            return True
+        assert isinstance(first, BinaryOp)
+        conditions = (first.b >= 0, first.a >= 0)
+        if all(self.range_analyzer.prove(condition) for condition in conditions):
+            self._truncated.add(first)  # wherever it stands
+            return True
+        return all(self.analyzer.prove(condition) for condition in conditions)
 
     def mutate_UnaryOp(self, op: UnaryOp) -> Expr:
         a = self.mutate(op.a)

@@ -24,7 +24,7 @@ from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.arith.intern import reads_memory
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import BinaryOp, Expr, Var
-from tilewright.tensorir.functor import Mutator, uses_var, walk
+from tilewright.tensorir.functor import Mutator, uses_var, walk, walk_statements
 from tilewright.tensorir.stmt import For, LetStmt, PrimFunc, Stmt
 
 _DIVISIONS = ("floordiv", "floormod")
@@ -38,7 +38,7 @@ class _Naming(Mutator):
         self.analyzer = analyzer
         self.names: dict[Expr, Var] = {}
         #: What the body defines: a formula of it has no value yet where the names are defined.
-        self.inner = {node.var for node in walk(loop.body) if isinstance(node, (For, LetStmt))}
+        self.inner = {stmt.var for stmt in walk_statements(loop.body) if isinstance(stmt, (For, LetStmt))}
         self.done: dict[Expr, Expr] = {}
 
     def mutate(self, node: Any) -> Any:
@@ -75,7 +75,7 @@ class _Namer(ScopedMutator):
     def mutate_For(self, loop: For) -> Stmt:
         if loop.kind != "parallel" or loop.var.dtype is not INT64:
             return super().mutate_For(loop)
-        if not any(isinstance(node, For) for node in walk(loop.body)):
+        if not any(isinstance(stmt, For) for stmt in walk_statements(loop.body)):
             return loop  # used once, and where the parts of a number are joined again they must be known as such
         with self.analyzer.scope():
             self.analyzer.bind(loop.var, loop.min, loop.extent)

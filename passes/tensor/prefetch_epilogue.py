@@ -41,17 +41,16 @@ _SOON = 3, 4
 
 
 class _Prefetcher(ScopedMutator):
-    def __init__(self, func: PrimFunc, target: Target, ctx: PassContext) -> None:
+    """``far``: what may have left the second cache since it was written."""
+
+    def __init__(self, func: PrimFunc, far: set[Buffer], ctx: PassContext) -> None:
         super().__init__(func)
-        self.ctx = ctx
-        cache = target.cache_bytes(2)
-        #: What may have left the second cache since it was written.
-        self.far = {buffer for buffer in large_operands(func) if not 0 < known_bytes(buffer) <= cache // 2}
+        self.ctx, self.far = ctx, far
 
     def mutate_SeqStmt(self, seq: SeqStmt) -> Stmt:
         stmts = list(seq.stmts)
         for place, stmt in enumerate(stmts):
-            nest = _nest(stmt) if self.far else []
+            nest = _nest(stmt)
             fetches = (
                 list(self._prefetches(nest, sequence(*stmts[place + 1 :]))) if nest and stmt is not stmts[-1] else []
             )
@@ -172,7 +171,9 @@ def prefetch_epilogue(func: PrimFunc, target: Target | None = None, ctx: PassCon
     if target.kind != "llvm":
         return func
     ctx = ctx if ctx is not None else PassContext.current()
-    return func.with_body(_Prefetcher(func, target, ctx).mutate(func.body))
+    cache = target.cache_bytes(2)
+    far = {buffer for buffer in large_operands(func) if not 0 < known_bytes(buffer) <= cache // 2}
+    return func.with_body(_Prefetcher(func, far, ctx).mutate(func.body)) if far else func
 
 
 @register_pass

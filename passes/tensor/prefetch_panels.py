@@ -31,12 +31,20 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.hoist_invariant import ExprReplacer
+from tilewright.passes.tensor.same_expressions import SameExpressions
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.dtype import INT64, VOID
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Expr, IntImm, Ramp, Var, as_expr, cast, minimum
-from tilewright.tensorir.functor import loads_and_stores, substitute, uses_var, walk, walk_statements
+from tilewright.tensorir.functor import (
+    accesses_buffers,
+    loads_and_stores,
+    substitute,
+    uses_var,
+    walk,
+    walk_statements,
+)
 from tilewright.tensorir.node import Node
-from tilewright.tensorir.stmt import Evaluate, For, LetStmt, PrimFunc, Stmt, sequence
+from tilewright.tensorir.stmt import BufferStore, Evaluate, For, LetStmt, PrimFunc, Stmt, sequence
 from tilewright.tensorir.target import CACHE_LINE, Target
 
 #: How much an iteration fetches is rounded up to this precision: what is behind the next panel is not needed yet.
@@ -87,7 +95,7 @@ class _Panel(NamedTuple):
 
 def large_operands(func: PrimFunc) -> set[Buffer]:
     """Parameters that are only read, and not small as far as is known."""
-    written = {access.buffer for access in loads_and_stores(func.body) if not isinstance(access, BufferLoad)}
+    written = {stmt.buffer for stmt in walk_statements(func.body) if isinstance(stmt, BufferStore)}
     return {
         param
         for param in func.params
@@ -106,9 +114,16 @@ class _Prefetcher(ScopedMutator):
         self.lets: dict[Var, Expr] = {}
         #: How many nests before the present one, in an iteration of the loop with this variable, read its panel.
         self.reads: dict[tuple[Buffer, Var], int] = {}
+        self.same = SameExpressions()
+        #: Places in canonical form, by the index that says them.
+        self.places: dict[Expr, Expr] = {}
+
+    def simplify(self, expr: Expr) -> Expr:
+        """``expr`` in canonical form, by the ranges of the variables: conditions don't tell where panels are."""
+        return self.range_analyzer.simplify(expr)
 
     def mutate_LetStmt(self, let: LetStmt) -> Stmt:
-        if not any(isinstance(node, BufferLoad) for node in walk(let.value)):
+        if not accesses_buffers(let.value):
             self.lets[let.var] = substitute(let.value, self.lets)
         return super().mutate_LetStmt(let)
 
@@ -146,7 +161,7 @@ class _Prefetcher(ScopedMutator):
                 width, index = index.lanes, index.base
             elif index.dtype.lanes != 1:
                 return None
-            base = self.analyzer.canonical(substitute(index, self.lets))
+            base = self._place(index)
             if (base, width) in reads:
                 continue
             offsets = [0]
@@ -156,8 +171,16 @@ class _Prefetcher(ScopedMutator):
                     return None
                 offsets = [offset + step * number for offset in offsets for number in range(count)]
             first = {var: loop.min for var, loop in copies.items()}
-            reads[base, width] = _Read(self.analyzer.canonical(substitute(base, first)), tuple(offsets), width)
+            reads[base, width] = _Read(self.range_analyzer.canonical(substitute(base, first)), tuple(offsets), width)
         return list(reads.values())
+
+    def _place(self, index: Expr) -> Expr:
+        """``index`` without lets in canonical form."""
+        index = self.same.first(index)
+        found = self.places.get(index)
+        if found is None:
+            found = self.places[index] = self.range_analyzer.canonical(substitute(index, self.lets))
+        return found
 
     def _panel(self, buffer: Buffer, loads: list[BufferLoad], copies: Mapping[Var, For]) -> _Panel | None:
         reads = self._reads(loads, copies)
@@ -193,7 +216,7 @@ class _Prefetcher(ScopedMutator):
         if not walked and repeated:  # panels out of order, or with others between them; each may lie in one piece
             size = self._span(first, nest) + max(distances) - min(distances) + widths[-1]
             sharing = _sharing(bases, outer.var)
-            following = substitute(first, {outer.var: outer.var + sharing})
+            following = _following(first, outer.var, sharing)
             walked = _walked(nest, size, sum(widths))
         if not walked:
             return None
@@ -217,7 +240,7 @@ class _Prefetcher(ScopedMutator):
 
     def _step(self, place: Expr, var: Var) -> int:
         """How far ``place`` moves with each step of ``var``; zero if that is not always the same."""
-        form = self.analyzer.linear(place)
+        form = self.range_analyzer.linear(place)
         if not any(term is not var and uses_var(term, {var}) for term in form.terms):
             return form.terms.get(var, 0)
         move = self.simplify(substitute(place, {var: var + 1}) - place)
@@ -314,6 +337,17 @@ def _sharing(bases: list[Expr], var: Var) -> Expr:
     if not divisors or any(uses_var(base, {var}) for base in bases):
         return as_expr(1)
     return min(divisors.values(), key=estimate)
+
+
+def _following(place: Expr, var: Var, sharing: Expr) -> Expr:
+    """``place`` once ``var`` is ``sharing`` greater: its quotients by ``sharing``, which is not zero, are one greater
+    then, without proof."""
+    quotients = dict.fromkeys(node for node in walk(place) if _is_quotient(node, var))
+    steps = [node for node in quotients if isinstance(node, BinaryOp) and node.a is var and node.b is sharing]
+    names = [Var("quotient", node.dtype) for node in steps]
+    named: Expr = ExprReplacer(dict(zip(steps, names, strict=True))).mutate(place)
+    moved = substitute(named, {var: var + sharing})
+    return substitute(moved, {name: node + 1 for name, node in zip(names, steps, strict=True)})
 
 
 def _walked(nest: list[For], size: int, width: int) -> list[For]:

@@ -44,10 +44,12 @@ class ScopedMutator(Mutator):
         #: What the analyzer is to learn of the scopes around, outermost first, and the scopes whose facts it knows.
         self._to_learn: list[Callable[[Analyzer], None]] = []
         self._learned: list[AbstractContextManager[None]] = []
-        if func is not None:
-            for var in func.variables:
-                if var.dtype.is_integer:
-                    self._analyzer.bind_nonnegative(var)
+        #: What the analyzer of ranges is to learn of the variables around, outermost first.
+        self._to_define: list[Callable[[Analyzer], None]] = []
+        self._ranges: Analyzer | None = None
+        self._sizes = [] if func is None else [var for var in func.variables if var.dtype.is_integer]
+        for var in self._sizes:
+            self._analyzer.bind_nonnegative(var)
 
     @property
     def analyzer(self) -> Analyzer:
@@ -61,10 +63,33 @@ class ScopedMutator(Mutator):
         self._to_learn.clear()
         return self._analyzer
 
+    @property
+    def range_analyzer(self) -> Analyzer:
+        """An analyzer that knows the ranges of the variables around, but no conditions.
+
+        A range holds wherever its variable is, so that nothing has to be forgotten: what was found out once is known
+        for the rest of the function. Ask this one first where ranges are likely to decide. (It is no good after a
+        variable of the same identity was defined again.)
+        """
+        ranges = self._ranges
+        if ranges is None:
+            ranges = self._ranges = Analyzer()
+            for var in self._sizes:
+                ranges.bind_nonnegative(var)
+        for define in self._to_define:
+            define(ranges)
+        self._to_define.clear()
+        return ranges
+
     @contextlib.contextmanager
-    def where(self, learn: Callable[[Analyzer], None]) -> Iterator[None]:
-        """A ``with`` block in which the analyzer knows what ``learn`` tells it."""
+    def where(
+        self, learn: Callable[[Analyzer], None], define: Callable[[Analyzer], None] | None = None
+    ) -> Iterator[None]:
+        """A ``with`` block in which the analyzer knows what ``learn`` tells it, and the analyzer of ranges what
+        ``define`` tells it of a variable that is only used in the block."""
         self._to_learn.append(learn)
+        if define is not None:
+            self._to_define.append(define)
         try:
             yield
         finally:
@@ -72,6 +97,8 @@ class ScopedMutator(Mutator):
                 self._to_learn.pop()
             else:
                 self._learned.pop().__exit__(None, None, None)
+            if define is not None and self._to_define:
+                self._to_define.pop()
 
     def simplify(self, expr: Expr) -> Expr:
         """``expr`` in canonical form."""
@@ -80,19 +107,28 @@ class ScopedMutator(Mutator):
     def mutate_in_loop(self, var: Var, low: Expr, extent: Expr, body: Stmt) -> Stmt:
         """``body`` mutated where ``low <= var < low + extent``."""
 
-        def learn(analyzer: Analyzer) -> None:
+        def define(analyzer: Analyzer) -> None:
             analyzer.bind(var, low, extent)
+
+        def learn(analyzer: Analyzer) -> None:
+            define(analyzer)
             analyzer.assume(extent > 0)  # the body runs, so the range is not empty
 
-        return self.mutate_where(learn, body)
+        return self.mutate_where(learn, body, define)
 
     def mutate_let_body(self, var: Var, value: Expr, body: Stmt) -> Stmt:
         """``body`` mutated where ``var`` is ``value``."""
-        return self.mutate_where(lambda analyzer: bind_value(analyzer, var, value), body)
 
-    def mutate_where(self, learn: Callable[[Analyzer], None], body: Stmt) -> Stmt:
-        """``body`` mutated where the analyzer knows what ``learn`` tells it."""
-        with self.where(learn):
+        def define(analyzer: Analyzer) -> None:
+            bind_value(analyzer, var, value)
+
+        return self.mutate_where(define, body, define)
+
+    def mutate_where(
+        self, learn: Callable[[Analyzer], None], body: Stmt, define: Callable[[Analyzer], None] | None = None
+    ) -> Stmt:
+        """``body`` mutated where the analyzer knows what ``learn`` tells it; see :meth:`where`."""
+        with self.where(learn, define):
             result: Stmt = self.mutate(body)
             return result
 

@@ -30,7 +30,7 @@ from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.errors import VerifyError
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, Var, const
-from tilewright.tensorir.functor import Mutator, free_vars, walk
+from tilewright.tensorir.functor import Mutator, free_vars, substitute, walk
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, PrimFunc, SeqStmt, Stmt, sequence
 from tilewright.tensorir.target import CACHE_LINE
 
@@ -70,7 +70,7 @@ def constant_bytes(buffer: Buffer) -> int | None:
 
 
 class _WorkspacePlanner(Mutator):
-    """Turns allocations into workspaces."""
+    """Takes out the allocations that become workspaces."""
 
     def __init__(self, func: PrimFunc, config: StorageRewriteConfig, ctx: PassContext) -> None:
         self.func, self.config, self.ctx = func, config, ctx
@@ -130,6 +130,13 @@ class _WorkspacePlanner(Mutator):
         self.ctx.remark(f"{buffer.name} is not on the stack: {found}", "missed")
         return True
 
+
+class _Placer(Mutator):
+    """Accesses workspaces in place of what was allocated."""
+
+    def __init__(self, planned: dict[Buffer, _Workspace]) -> None:
+        self.planned = planned
+
     def mutate_BufferLoad(self, op: BufferLoad) -> Expr:
         place = self.planned.get(op.buffer)
         if place is None:
@@ -154,13 +161,11 @@ class _Slot:
 
 
 class _StackSharer(Mutator):
-    """Gives one stack buffer to all buffers around, or directly in, one sequence whose uses do not overlap."""
+    """Gives one stack buffer to all buffers around, or directly in, one sequence whose uses do not overlap. What they
+    access is still to be changed as ``replaced`` says."""
 
     def __init__(self) -> None:
         self.replaced: dict[Buffer, Buffer] = {}
-
-    def mutate_buffer(self, buffer: Buffer) -> Buffer:
-        return self.replaced.get(buffer, buffer)
 
     def mutate_Allocate(self, op: Allocate) -> Stmt:
         chain, body = _peel(op)
@@ -234,7 +239,13 @@ def rewrite_storage(func: PrimFunc, ctx: PassContext | None = None) -> PrimFunc:
     """``func``, whose buffers are one-dimensional, with workspaces as parameters and shared stack buffers."""
     ctx = ctx if ctx is not None else PassContext.current()
     planner = _WorkspacePlanner(func, ctx.get_config("tensorir.StorageRewrite"), ctx)
-    body = _StackSharer().mutate(planner.mutate(func.body))
+    body = planner.mutate(func.body)
+    if planner.planned:
+        body = _Placer(planner.planned).mutate(body)
+    sharer = _StackSharer()
+    body = sharer.mutate(body)
+    if sharer.replaced:
+        body = substitute(body, {}, sharer.replaced)
     if not planner.planned:
         return func.with_body(body)
     workspaces = tuple(place.buffer for place in planner.planned.values())

@@ -175,8 +175,6 @@ class _OneLoop:
         self.only_reduced = finder.only_reduced()
         self.accumulators = finder.accumulators()
         self.register_lanes = self.target.lanes(_widest_type(loop.body))
-        if any(node.dtype.lanes > 1 for node in walk(loop.body) if isinstance(node, Expr)):
-            raise CannotVectorizeError("the body is made of vectors already")
 
     def run(self) -> Stmt:
         extent = self.loop.extent
@@ -320,9 +318,15 @@ def _is_power_of_two(value: int) -> bool:
 
 
 def _widest_type(body: Stmt) -> DataType:
-    """The widest element type that the body computes with, apart from addresses."""
+    """The widest element type that the body computes with, apart from addresses.
+
+    Raises:
+        CannotVectorizeError: it computes with vectors.
+    """
     found: list[DataType] = []
     for node in walk(body):
+        if isinstance(node, Expr) and node.dtype.lanes > 1:
+            raise CannotVectorizeError("the body is made of vectors already")
         if isinstance(node, (BufferLoad, BufferStore)):
             found.append(node.buffer.dtype)
         elif isinstance(node, Cast) and node.dtype.is_float:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
 from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
@@ -85,12 +86,15 @@ class _MemoryVerifier(ScopedMutator):
             if shared is not None:
                 self.fail(loop, f"all iterations of parallel loop {loop.var.name} write one element of {shared.name}")
         runs = self.surely_runs
-        self.surely_runs = runs and loop.var.dtype is INT64 and self.analyzer.prove(loop.extent >= 1)
+        self.surely_runs = runs and loop.var.dtype is INT64 and self._runs(loop)
         self.ranges[loop.var] = (loop.min, loop.extent)
         result = super().mutate_For(loop)
         del self.ranges[loop.var]
         self.surely_runs = runs
         return result
+
+    def _runs(self, loop: For) -> bool:
+        return loop.extent.value >= 1 if isinstance(loop.extent, IntImm) else self.analyzer.prove(loop.extent >= 1)
 
     def mutate_IfThenElse(self, op: IfThenElse) -> Stmt:
         runs, self.surely_runs = self.surely_runs, False
@@ -98,19 +102,28 @@ class _MemoryVerifier(ScopedMutator):
         self.surely_runs = runs
         return result
 
-    def mutate_BufferLoad(self, op: BufferLoad) -> Expr:
-        self._check(op)
-        return self.generic_mutate(op)  # type: ignore[no-any-return]
+    def mutate(self, node: Any) -> Any:
+        if not isinstance(node, Expr):
+            return super().mutate(node)
+        self._check_loads(node)
+        return node
 
-    def mutate_Call(self, op: Call) -> Expr:
-        if op.name != "prefetch":
-            return self.generic_mutate(op)  # type: ignore[no-any-return]
-        (place,) = op.args  # a hint: no access, so it may miss the buffer
-        assert isinstance(place, BufferLoad)
-        if place.buffer not in self.defined:
-            self.fail(place, f"buffer {place.buffer.name} is not defined here")
-        self.mutate_all(place.indices)
-        return op
+    def _check_loads(self, expr: Expr) -> None:
+        """Check all loads of an expression, those on the outside first."""
+        below: list[Node] = [expr]
+        while below:
+            node = below.pop()
+            if isinstance(node, BufferLoad):
+                self._check(node)
+            elif isinstance(node, Call) and node.name == "prefetch":
+                (place,) = node.args  # a hint: no access, so it may miss the buffer
+                assert isinstance(place, BufferLoad)
+                if place.buffer not in self.defined:
+                    self.fail(place, f"buffer {place.buffer.name} is not defined here")
+                node = place
+            parts = node.parts()
+            if parts:
+                below.extend(parts[::-1])
 
     def mutate_BufferStore(self, op: BufferStore) -> Stmt:
         self._check(op)
@@ -122,10 +135,10 @@ class _MemoryVerifier(ScopedMutator):
         if op.predicate is not None or not self.surely_runs:
             return  # the access may be one that never happens
         for index, extent in zip(op.indices, op.buffer.shape, strict=True):
-            first, last = _ends(index)
-            if first is None or last is None or not (self._may_leave(first, last, extent) and _is_affine(index)):
+            if self._stays_inside(index, extent):
                 continue
-            if not self._is_over_a_box(index):
+            first, last = _ends(index)
+            if first is None or last is None or not (_is_affine(index) and self._is_over_a_box(index)):
                 continue
             # The extremes are reached: all loops around run, and their bounds are exact for affine indices.
             highest = upper_bound_expr(last, self.ranges, self.analyzer)
@@ -135,10 +148,16 @@ class _MemoryVerifier(ScopedMutator):
             if lowest is not None and self.analyzer.prove(lowest < 0):
                 self.fail(op, f"index {index!s} of {op.buffer.name} reaches {lowest!s}")
 
-    def _may_leave(self, first: Expr, last: Expr, extent: Expr) -> bool:
-        """Whether constant bounds leave it open that an index is out of range: for most they do not."""
-        bounds = self.analyzer.bounds
-        return bounds(first).lower < 0 or bounds(last).upper >= bounds(extent).lower
+    def _stays_inside(self, index: Expr, extent: Expr) -> bool:
+        """Whether constant bounds by the ranges of variables say that an index is in range: for most they do."""
+        first, reach = index, 0
+        if isinstance(index, Ramp) and isinstance(index.stride, IntImm) and index.stride.value > 0:
+            first, reach = index.base, index.stride.value * (index.lanes - 1)
+        if first.dtype is not INT64:
+            return False
+        bounds = self.range_analyzer.bounds(first)
+        least = extent.value if isinstance(extent, IntImm) else self.range_analyzer.bounds(extent).lower
+        return bounds.lower >= 0 and bounds.upper + reach < least
 
     def _is_over_a_box(self, index: Expr) -> bool:
         """Whether the loops that drive an index have bounds that no other loop changes: only then do they all reach

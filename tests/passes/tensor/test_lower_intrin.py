@@ -15,6 +15,7 @@ from tilewright.passes import PassContext
 from tilewright.passes.tensor.intrin import EXPANSIONS
 from tilewright.passes.tensor.lower_intrin import LowerIntrin, lower_intrinsics
 from tilewright.tensorir import interpret, parse, verify
+from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, Ramp, Var, call, const
 from tilewright.tensorir.functor import walk
@@ -303,6 +304,36 @@ def test_divisions_of_nonnegative_indices_truncate(rewrites: Callable[..., None]
     }
     """
     rewrites(lower_intrinsics, before, expected)
+
+
+def test_divisions_truncate_where_a_condition_says_that_nothing_is_negative(rewrites: Callable[..., None]) -> None:
+    """... and only there, though it is the same division; one by a negative number never does."""
+    program = """
+    primfunc @f(A: Buffer[(64,), float32], n: int64) {{
+      for i in range(64) {{
+        if i >= n {{
+          A[{inside}] = 1.0
+        }}
+        A[(i - n) // 3 + 40] = 2.0
+        A[i // -2 + 40] = 3.0
+      }}
+    }}
+    """
+    rewrites(lower_intrinsics, program.format(inside="(i - n) // 3"), program.format(inside="truncdiv(i - n, 3)"))
+
+
+def test_equal_divisions_are_asked_about_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Expr] = []
+    prove = Analyzer.prove
+
+    def counted(self: Analyzer, condition: Expr) -> bool:
+        asked.append(condition)
+        return prove(self, condition)
+
+    monkeypatch.setattr(Analyzer, "prove", counted)
+    lines = "\n".join("A[(i + n) // 3] = A[(i + n) // 3] + 1.0" for _ in range(10))
+    lower_intrinsics(parse(f"primfunc @f(A: Buffer[(64,), float32], n: int64) {{ for i in range(8) {{ {lines} }} }}"))
+    assert len(asked) == 2  # the divisor and the dividend
 
 
 def test_functions_that_skip_optimization_are_lowered_too() -> None:

@@ -1,0 +1,217 @@
+"""Whether a read only sees what a given write stored within one run of a surrounding statement, which is what placing a
+buffer inside a loop needs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+
+from tilewright.passes.tensor.accesses import Access, Place, bind_places, inner_places
+from tilewright.tensorir.arith.analyzer import Analyzer
+from tilewright.tensorir.conditions import conjuncts
+from tilewright.tensorir.dtype import INT64
+from tilewright.tensorir.expr import Expr, IntImm, Var
+from tilewright.tensorir.functor import leaves, substitute, uses_var
+from tilewright.tensorir.stmt import For
+
+Prover = Callable[[Expr], bool]
+
+
+def analyzer_of(sizes: Sequence[Var]) -> Analyzer:
+    """An analyzer that knows that ``sizes`` are not negative."""
+    analyzer = Analyzer()
+    for var in sizes:
+        if var.dtype.is_integer:
+            analyzer.bind_nonnegative(var)
+    return analyzer
+
+
+class Knowledge:
+    """What holds where a function reads: at first the ranges of the loops around a read, which are kept from one read
+    to the next, and its conditions word for word. They decide most of what is asked; what follows from all of that
+    together is found out once somebody asks for more.
+
+    Args:
+        sizes: the function's variables.
+    """
+
+    def __init__(self, sizes: Sequence[Var]) -> None:
+        #: Knows the ranges of loops at the present read, and of loops elsewhere, whose variables are others.
+        self.ranges = analyzer_of(sizes)
+        self._loops: dict[Var, For] = {}
+        self._whole = analyzer_of(sizes)
+        self._scope = contextlib.ExitStack()
+        self._read: Access | None = None
+        self._is_learned = False
+        #: The conditions around the present read, in the canonical form of :attr:`ranges`, once they were asked for.
+        self._conditions: set[Expr] | None = None
+
+    @contextlib.contextmanager
+    def at(self, read: Access) -> Iterator[None]:
+        """A ``with`` block in which questions are about the place of ``read``."""
+        again = False
+        for place in read.place.chain():
+            loop = place.loop
+            if loop is not None and (again or self._loops.get(loop.var) is not loop):
+                again = again or loop.var in self._loops  # a range inside may have been found from the former one
+                self._loops[loop.var] = loop
+                self.ranges.bind(loop.var, loop.min, loop.extent)
+        self._read, self._conditions, self._is_learned = read, None, False
+        with self._scope:
+            yield
+        self._read = None
+
+    @property
+    def whole(self) -> Analyzer:
+        """The analyzer that knows all that holds at the present read."""
+        if self._read is not None and not self._is_learned:
+            self._is_learned = True
+            self._scope.enter_context(self._whole.scope())
+            bind_places(self._whole, self._read.place.chain())
+            for condition in _own_condition(self._read):
+                self._whole.assume(condition)
+        return self._whole
+
+    def prove(self, condition: Expr) -> bool:
+        """Whether ``condition`` always holds at the present read."""
+        return all(
+            self.ranges.prove(part) or self.ranges.canonical(part) in self._known() or self.whole.prove(part)
+            for part in conjuncts(condition)
+        )
+
+    def _known(self) -> set[Expr]:
+        if self._conditions is None:
+            told = [] if self._read is None else _conditions_at(self._read)
+            self._conditions = {self.ranges.canonical(part) for condition in told for part in conjuncts(condition)}
+        return self._conditions
+
+
+def _own_condition(read: Access) -> list[Expr]:
+    return [read.predicate] if read.predicate is not None and read.predicate.dtype.lanes == 1 else []
+
+
+def _conditions_at(read: Access) -> list[Expr]:
+    around = [place.condition for place in read.place.chain() if place.condition is not None]
+    return around + _own_condition(read)
+
+
+def covers(write: Access, read: Access, place: Place, known: Knowledge) -> bool:
+    """Whether in each run of ``place``'s statement, each element that ``read`` reads was stored there by ``write``.
+
+    The instance of the write is found by solving its indices for its loop variables; the loops that no index mentions
+    take their first iteration. It then has to be in its loops' ranges, to satisfy its conditions, and to come before
+    the read. ``known`` is at the read; False means that no proof was found.
+    """
+    if _Instance(write, read, place, known.ranges, known.prove).exists():
+        return True
+    return _Instance(write, read, place, known.whole, known.whole.prove).exists()
+
+
+class _Instance:
+    """The run of a write that stores what one run of a read reads."""
+
+    def __init__(self, write: Access, read: Access, place: Place, analyzer: Analyzer, prove: Prover) -> None:
+        self.write, self.read, self.analyzer, self.prove = write, read, analyzer, prove
+        self.places = inner_places(write, place)
+        self.loops = [p.loop for p in self.places if p.loop is not None]
+        of_read = set(inner_places(read, place))
+        self.shared = [p.loop for p in self.places if p.loop is not None and p in of_read]
+        #: What the variables of the write's loops are: something unknown until it is solved for. Their own names mean
+        #: the iteration of the read in loops around both.
+        self.values: dict[Var, Expr] = {loop.var: Var(loop.var.name, loop.var.dtype) for loop in self.loops}
+        self.solved: set[Var] = set()
+        self.first: set[Var] = set()
+
+    def exists(self) -> bool:
+        """Whether it provably exists."""
+        if self.write.predicate is not None and self.write.predicate.dtype.lanes != 1:
+            return False
+        if any(index.dtype is not INT64 for index in (*self.write.indices, *self.read.indices)):
+            return False
+        return self._solve() and self._in_range() and self._conditions_hold() and self._comes_before()
+
+    def _in_write(self, expr: Expr) -> Expr:
+        """``expr``, written in the variables of the write, in terms of those of the read."""
+        return substitute(expr, self.values)
+
+    def _set(self, loop: For, value: Expr) -> None:
+        self.values[loop.var] = value
+        self.solved.add(loop.var)
+
+    def _solve(self) -> bool:
+        left = list(zip(self.write.indices, self.read.indices, strict=True))
+        while left:
+            left.sort(key=lambda pair: len(self._unknowns(pair[0])))
+            written, wanted = left.pop(0)
+            if not self._solve_dimension(written, wanted):
+                return False
+        for loop in self.loops:
+            if loop.var not in self.solved:
+                self._set(loop, self._in_write(loop.min))
+                self.first.add(loop.var)
+        return True
+
+    def _unknowns(self, expr: Expr) -> list[For]:
+        return [loop for loop in self.loops if loop.var not in self.solved and uses_var(expr, {loop.var})]
+
+    def _solve_dimension(self, written: Expr, wanted: Expr) -> bool:
+        analyzer = self.analyzer
+        unknowns = self._unknowns(written)
+        form = analyzer.linear(self._in_write(written))
+        rest = form
+        factors: list[tuple[int, For]] = []
+        for loop in unknowns:
+            var = self.values[loop.var]
+            factors.append((form.terms.get(var, 0), loop))
+            rest = rest.without(var)
+        if any(not leaves(term).isdisjoint([self.values[loop.var] for loop in unknowns]) for term in rest.terms):
+            return False
+        offset = analyzer.expr(analyzer.merge_remainders(analyzer.linear(wanted) - rest))
+        if not factors:
+            return self.prove(offset.equal(0))
+        if len(factors) == 1 and factors[0][0] != 0:
+            factor, loop = factors[0]
+            value = offset if factor == 1 else analyzer.simplify(offset // factor)
+            self._set(loop, value)
+            return factor == 1 or self.prove((value * factor).equal(offset))
+        return self._solve_digits(sorted(factors, key=lambda item: item[0]), offset)
+
+    def _solve_digits(self, factors: list[tuple[int, For]], offset: Expr) -> bool:
+        """``offset = v1 + c2 v2 + c3 v3`` where each factor is the previous one times the extent of its loop."""
+        for factor, loop in factors:
+            offset = offset - self._in_write(loop.min) * factor
+        expected = 1
+        for number, (factor, loop) in enumerate(factors):
+            if factor != expected:
+                return False
+            digit = offset // factor
+            if number + 1 < len(factors):
+                if not isinstance(loop.extent, IntImm):
+                    return False
+                expected = factor * loop.extent.value
+                digit = digit % loop.extent
+            self._set(loop, self.analyzer.simplify(digit + self._in_write(loop.min)))
+        return True
+
+    def _in_range(self) -> bool:
+        for loop in self.loops:
+            value, low = self.values[loop.var], self._in_write(loop.min)
+            if not self.prove(low <= value):
+                return False
+            if not self.prove(value < low + self._in_write(loop.extent)):
+                return False
+        return True
+
+    def _conditions_hold(self) -> bool:
+        conditions = [place.condition for place in self.places if place.condition is not None]
+        if self.write.predicate is not None:
+            conditions.append(self.write.predicate)
+        return all(self.prove(self._in_write(condition)) for condition in conditions)
+
+    def _comes_before(self) -> bool:
+        for loop in self.shared:
+            value = self.values[loop.var]
+            if loop.var in self.first or self.prove(value.equal(loop.var)):
+                continue  # the same or an earlier iteration
+            return self.prove(value < loop.var)
+        return self.write.order < self.read.order

@@ -1,0 +1,128 @@
+"""What CompactBuffer knows where a buffer is read: ranges, conditions word for word, and what follows from them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewright.passes.tensor import coverage
+from tilewright.passes.tensor.accesses import Access, AccessCollector
+from tilewright.passes.tensor.coverage import Knowledge, covers
+from tilewright.tensorir import parse
+from tilewright.tensorir.expr import Var, as_expr
+from tilewright.tensorir.stmt import For, PrimFunc
+
+PROGRAM = """
+primfunc @f(C: Buffer[(64,), float32], n: int64) {
+  allocate T: Buffer[(64,), float32, stack]
+  for i in range(8) {
+    for j in range(8) {
+      if i * 8 + j < n and j > i {
+        T[i * 8 + j] = 0.0
+      }
+    }
+    for k in range(8) {
+      if k > i and n > k + i * 8 {
+        C[i * 8 + k] = T[i * 8 + k]
+      }
+    }
+  }
+}
+"""
+
+
+def accesses(func: PrimFunc) -> tuple[list[Access], list[Access]]:
+    """The writes and the reads of the function's only buffer."""
+    (usage,) = AccessCollector(func).usages.values()
+    return [a for a in usage.accesses if a.is_write], [a for a in usage.accesses if not a.is_write]
+
+
+def variables(access: Access) -> dict[str, Var]:
+    return {place.loop.var.name: place.loop.var for place in access.place.chain() if place.loop is not None}
+
+
+@pytest.fixture
+def learned(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Grows whenever all that holds at a read is taken in."""
+    found: list[object] = []
+    bind_places = coverage.bind_places
+
+    def counted(*args: object) -> None:
+        found.append(args)
+        bind_places(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(coverage, "bind_places", counted)
+    return found
+
+
+def test_a_write_under_the_conditions_of_the_read_covers_it_without_a_search(learned: list[object]):
+    func = parse(PROGRAM)
+    (write,), (read,) = accesses(func)
+    known = Knowledge(func.variables)
+    outer = next(place for place in read.place.chain() if place.loop is not None)
+    with known.at(read):
+        assert covers(write, read, outer, known)
+    assert learned == []
+
+
+@pytest.mark.parametrize(
+    ("of_read", "covered"),
+    [
+        ("k > i + 1 and n > k + i * 8", True),  # follows
+        ("k > i - 1 and n > k + i * 8", False),
+        ("k > i", False),
+    ],
+)
+def test_conditions_may_follow_from_those_of_the_read(learned: list[object], of_read: str, covered: bool):
+    func = parse(PROGRAM.replace("k > i and n > k + i * 8", of_read))
+    (write,), (read,) = accesses(func)
+    known = Knowledge(func.variables)
+    outer = next(place for place in read.place.chain() if place.loop is not None)
+    with known.at(read):
+        assert covers(write, read, outer, known) is covered
+    assert len(learned) == 1
+
+
+def test_what_holds_at_one_read_is_not_taken_to_hold_at_the_next():
+    second = "      C[i * 8 + k] = T[i * 8 + k]\n    }\n  }"
+    func = parse(PROGRAM.replace("    }\n  }\n}\n", second + "\n}\n"))
+    _, (first_read, second_read) = accesses(func)
+    known = Knowledge(func.variables)
+    at = variables(first_read)
+    condition = at["k"] > at["i"]
+    with known.at(first_read):
+        assert known.prove(condition)
+        assert known.prove(at["k"] > at["i"] - 1)
+    with known.at(second_read):
+        assert not known.prove(condition)
+        assert not known.prove(at["k"] > at["i"] - 1)
+
+
+def test_a_variable_of_several_loops_has_the_range_of_the_loop_around():
+    """... and so has what ranges with it, though that stands in one loop."""
+    nests = " ".join(f"for i in range({n}) {{ for j in range(8) {{ T[j] = T[j] + 1.0 }} }}" for n in (4, 9, 2))
+    func = parse(f"primfunc @f(n: int64) {{ allocate T: Buffer[(64,), float32, stack] {nests} }}")
+    i, j = Var("i"), Var("j")
+    _, reads = accesses(func)
+    for read in reads:
+        for place in read.place.chain():
+            if place.loop is not None and place.loop.var.name == "i":
+                place.loop = For(i, place.loop.min, place.loop.extent, "serial", place.loop.body)
+    inner = For(j, as_expr(0), i + 1, "serial", func.body)
+    for read in reads:
+        for place in read.place.chain():
+            if place.loop is not None and place.loop.var is not i:
+                place.loop = inner
+    known = Knowledge(func.variables)
+    largest = []
+    for read in reads:
+        with known.at(read):
+            largest.append(known.ranges.bounds(j).upper)
+    assert largest == [3, 8, 1]
+
+
+def test_expressions_with_an_access_are_known():
+    func = parse(PROGRAM)
+    collector = AccessCollector(func)
+    (read,) = [a for usage in collector.usages.values() for a in usage.accesses if not a.is_write]
+    assert len(collector.holders) == 1  # the load; neither its index nor conditions
+    assert read.indices[0] not in collector.holders
