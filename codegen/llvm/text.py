@@ -171,6 +171,8 @@ def _number(operand: str) -> int:
     return int(number) if operand.startswith("%") and number.isdecimal() else -1
 
 
+#: Loops of fewer instructions are short: those over a window of a pooling have 12, and were a sixth slower.
+_LEAST_LINES = 32
 #: Operations that are hoisted out of loops.
 _HOISTED = frozenset({"add ", "sub ", "mul "})
 
@@ -287,8 +289,11 @@ class Builder:
 
         What the loop uses of them becomes opaque (``freeze``): LLVM's strength reduction would look at each address as
         a sum of all that it is made of, and try which parts to keep in registers, which is a third of the time that
-        LLVM takes. Now an address is one number that is known before the loop, and what the loop adds.
+        LLVM takes. Now an address is one number that is known before the loop, and what the loop adds. A short loop is
+        left as it is: there is little to try, and what a loop around it counts in steps may matter.
         """
+        if len(self.lines) - mark.line < _LEAST_LINES:
+            return
         moved: dict[str, str] = {}
         inner: set[str] = set()
         for place in range(mark.line, len(self.lines)):
