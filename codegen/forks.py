@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from tilewright.tensorir.expr import Call, Expr, IntImm, Var, as_expr, cast
+from tilewright.tensorir.arith.analyzer import Analyzer
+from tilewright.tensorir.expr import Call, Compare, Expr, IntImm, Var, as_expr, cast
 from tilewright.tensorir.functor import free_vars, substitute
 from tilewright.tensorir.stmt import Allocate, Evaluate, For, IfThenElse, LetStmt, PrimFunc, SeqStmt, Stmt, sequence
 
@@ -19,10 +20,33 @@ def several_forks(func: PrimFunc, functions: Mapping[str, PrimFunc], least: int 
     found = _forks(func, functions, {})
     if len(found) < least and not any(repeated for _, repeated in found):
         return as_expr(False)
-    conditions = {str(condition): condition for condition, _ in found}
-    if any(isinstance(condition, IntImm) and condition.value for condition in conditions.values()):
-        return as_expr(True)
-    return functools.reduce(lambda a, b: a | b, conditions.values())
+    return _any_of([condition for condition, _ in found])
+
+
+def _any_of(conditions: Sequence[Expr]) -> Expr:
+    """Whether one of them holds, for sizes of which none is zero: nothing forks for empty arrays. A network has a
+    hundred conditions: those that the first loop with many iterations meets need no code."""
+    analyzer = Analyzer()
+    thresholds: dict[str, Compare] = {}
+    others: dict[str, Expr] = {}
+    for condition in conditions:
+        if isinstance(condition, Compare) and condition.op == "ge" and isinstance(condition.b, IntImm):
+            # Of the same number with several limits the least one counts.
+            known = thresholds.setdefault(str(condition.a), condition)
+            assert isinstance(known.b, IntImm)
+            if condition.b.value < known.b.value:
+                thresholds[str(condition.a)] = condition
+        elif isinstance(condition, IntImm) and condition.value:
+            return as_expr(True)
+        else:
+            others[str(condition)] = condition
+    for each in thresholds.values():
+        for var in free_vars(each.a):
+            if var not in analyzer.facts.intervals:
+                analyzer.bind(var, 1)
+        if analyzer.prove(each):
+            return as_expr(True)
+    return functools.reduce(lambda a, b: a | b, [*thresholds.values(), *others.values()])
 
 
 #: The conditions on which parallel loops fork, and whether each stands in another loop.

@@ -132,7 +132,7 @@ class KernelCache:
                 missing[key] = named
             keys[named.function.name] = key
         for key, named in missing.items():
-            module = llvm_codegen.compile_module([named.function], target)
+            module = llvm_codegen.compile_module([named.function], target, packed=False)
             self._kernels[key] = Kernel(named.unnamed, named.function.name, module)
         if len(missing) < len(keys):
             _LOG.debug("in memory: the code of %d of %d kernels", len(keys) - len(missing), len(keys))

@@ -81,7 +81,7 @@ def answer_to(request: bytes) -> bytes:
     with PassContext(level, required, disabled, config=config) as context, target:
         lowered = tensor_pipeline(target)(IRModule({name: kernel}), context)[kernel.name]
     assert isinstance(lowered, PrimFunc)
-    code = llvm_compile.compile_module([lowered], target).object_bytes
+    code = llvm_compile.compile_module([lowered], target, packed=False).object_bytes
     texts = encode(outline(lowered)), encode(lowered, merged=False)
     made = MadeKernel(tuple(names), *texts, tuple(context.remarks), kernel.name, code)
     answer, arrays = made.encode()

@@ -18,9 +18,8 @@ from tilewright.codegen.analysis import called_names
 from tilewright.codegen.llvm.clock import PROFILE_FUNCTIONS
 from tilewright.codegen.llvm.intrinsics import library_symbols
 from tilewright.codegen.llvm.module import PACKED, PREFIX, emit_llvm_ir
-from tilewright.codegen.llvm.parallel import THREAD_LIMIT
-from tilewright.codegen.llvm.team import FORK, RUN_TEAM, profiling_functions, team_functions
-from tilewright.codegen.threads import thread_limit_address
+from tilewright.codegen.llvm.team import profiling_functions, team_functions
+from tilewright.codegen.llvm.team_ir import FORK, RUN_TEAM
 from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.target import Target
@@ -162,7 +161,8 @@ class CompiledModule:
         return self._lookup(PREFIX + name, name)
 
     def packed_address(self, name: str) -> int:
-        """The address of ``void f(ptr)``, which takes the parameters of ``name`` as an array of 64-bit integers."""
+        """The address of ``void f(ptr)``, which takes the parameters of ``name`` as an array of 64-bit integers. The
+        module has it if it was compiled with ``packed``."""
         return self._lookup(PREFIX + name + PACKED, name)
 
     def _lookup(self, symbol: str, name: str) -> int:
@@ -191,7 +191,6 @@ class CompiledModule:
             functions = profiling_functions() if self._profiling else team_functions()
             for name, address in functions.items():
                 library.import_symbol(name, address)
-        library.import_symbol(THREAD_LIMIT, thread_limit_address())
         for name, address in _c_library().items():
             if name.encode() in self.object_bytes:
                 library.import_symbol(name, address)
@@ -226,6 +225,7 @@ def compile_module(
     entry_names: Collection[str] | None = None,
     externals: Mapping[str, int] | None = None,
     elsewhere: Sequence[PrimFunc] = (),
+    packed: bool = True,
 ) -> CompiledModule:
     """Machine code for ``functions``, which are lowered: loops serial or parallel, no blocks.
 
@@ -233,12 +233,13 @@ def compile_module(
         entry_names: the functions that are called from outside (default: all).
         externals: addresses of PrimFuncs that the functions call but that are compiled elsewhere, by name.
         elsewhere: these PrimFuncs: a function that calls several with parallel loops keeps its threads together.
+        packed: whether the entries have a :meth:`CompiledModule.packed_address`, which is more code.
 
     Raises:
         CodegenError: a program holds something that cannot be expressed; the place is underlined.
     """
     start = time.perf_counter()
-    llvm_ir = emit_llvm_ir(functions, target, entry_names, elsewhere)
+    llvm_ir = emit_llvm_ir(functions, target, entry_names, elsewhere, packed)
     machine = create_target_machine(target)
     module = _parse(llvm_ir, machine)
     full = any(func.attrs.get("llvm_vectorize") for func in functions)

@@ -45,6 +45,8 @@ class FunctionEmitter(ExpressionEmitter):
         symbol: its name there.
         serial: parallel loops run as serial ones: the caller is one of several threads, or there is one thread.
         team: the operand that holds the team whose threads run parallel loops.
+        parallel_loops: how many were written so far.
+        loops: how many loops of the machine were.
     """
 
     def __init__(self, module: ModuleEmitter, root: PrimFunc, symbol: str, serial: bool) -> None:
@@ -54,6 +56,7 @@ class FunctionEmitter(ExpressionEmitter):
         self.serial = serial
         self.team = "null"
         self.parallel_loops = 0
+        self.loops = 0
         self._frame_bytes = 0
 
     def statement(self, stmt: Stmt) -> None:
@@ -204,14 +207,16 @@ class FunctionEmitter(ExpressionEmitter):
         b, kind = self.builder, value_type(var.dtype)
         less = f"icmp {'ult' if var.dtype.is_uint else 'slt'} {kind}"
         head, after = b.fresh(f"loop_{var.name}"), b.fresh(f"end_{var.name}")
-        if runs:
-            before = b.block
-            b.branch(head)
-        else:
-            enters = b.pure(f"{less} {first}, {end}")
-            before = b.block
-            b.branch_if(enters, head, after)
+        if not runs:
+            enters, before = b.pure(f"{less} {first}, {end}"), b.fresh(f"begin_{var.name}")
+            b.branch_if(enters, before, after)
+            b.label(before)
+        before = b.block
+        preheader = b.mark()
+        b.branch(head)
         b.label(head)
+        self.loops += 1
+        number = self.loops
         index, following = f"%{b.fresh(var.name)}", f"%{b.fresh(var.name)}"
         place = len(b.lines)
         b.lines.append("")
@@ -222,6 +227,8 @@ class FunctionEmitter(ExpressionEmitter):
         b.emit(f"{following} = add{wrap} {kind} {index}, {constant(1, var.dtype)}")
         again = b.value(f"{less} {following}, {end}")
         b.lines[place] = f"  {index} = phi {kind} [ {first}, %{before} ], [ {following}, %{b.block} ]"
+        if self.loops == number:
+            b.hoist_integers(preheader)
         metadata = "" if self.root.attrs.get("llvm_vectorize") else self.module.text.loop_metadata()
         b.branch_if(again, head, after, metadata)
         b.label(after)

@@ -9,8 +9,7 @@ from tilewright.codegen.forks import several_forks
 from tilewright.codegen.llvm import arithmetic
 from tilewright.codegen.llvm import intrinsics as intrinsics  # registers how each intrinsic is written
 from tilewright.codegen.llvm.function import FunctionEmitter, bind_parameters
-from tilewright.codegen.llvm.parallel import available_threads
-from tilewright.codegen.llvm.team import RUN_TEAM
+from tilewright.codegen.llvm.team_ir import RUN_TEAM
 from tilewright.codegen.llvm.text import Builder, Module, global_name
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.errors import CodegenError
@@ -29,9 +28,9 @@ class ModuleEmitter:
     """Writes one LLVM module.
 
     Every PrimFunc ``f`` becomes ``void tw.f(ptr ..., i64 ...)`` with the parameters in order, buffers as addresses and
-    variables as i64; each entry also ``void tw.f.packed(ptr)``, which takes them as an array of 64-bit integers. For a
-    target with several threads ``tw.f`` takes a team behind them (:mod:`~tilewright.codegen.llvm.team`), or null:
-    ``tw.f.packed`` gathers one if ``f`` forks more than once.
+    variables as i64; with ``packed`` each entry also ``void tw.f.packed(ptr)``, which takes them as an array of 64-bit
+    integers. For a target with several threads ``tw.f`` takes a team behind them
+    (:mod:`~tilewright.codegen.llvm.team`), or null: ``tw.f.packed`` gathers one if ``f`` forks more than once.
     """
 
     def __init__(
@@ -40,8 +39,10 @@ class ModuleEmitter:
         target: Target,
         entry_names: Collection[str],
         elsewhere: Sequence[PrimFunc] = (),
+        packed: bool = True,
     ) -> None:
         self.target = target
+        self.packed = packed
         self.has_teams = target.num_threads != 1
         self.text = Module(target.has_half_conversions)
         self.functions: dict[str, PrimFunc] = {}
@@ -110,7 +111,7 @@ class ModuleEmitter:
         linkage = "" if entry else "internal "
         header = f"define {linkage}void {global_name(symbol)}({', '.join(params)}) {self.attributes}"
         self.text.functions.append(emitter.finish(header))
-        if entry:
+        if entry and self.packed:
             self._packed(func)
 
     def _packed(self, func: PrimFunc) -> None:
@@ -152,9 +153,8 @@ class ModuleEmitter:
         self.text.functions.append(
             inner.finish(f"define internal void {symbol}(ptr %args, ptr %team) {self.attributes}")
         )
-        threads = available_threads(emitter)
         run = self.text.declare(RUN_TEAM, "void", ["ptr", "ptr", "i32"])
-        emitter.builder.emit(f"call void {run}(ptr {symbol}, ptr %args, i32 {threads})")
+        emitter.builder.emit(f"call void {run}(ptr {symbol}, ptr %args, i32 {self.target.num_threads})")
 
     def _call_unpacked(self, emitter: FunctionEmitter, func: PrimFunc) -> None:
         b, args = emitter.builder, []
@@ -176,12 +176,13 @@ def emit_llvm_ir(
     target: Target,
     entry_names: Collection[str] | None = None,
     elsewhere: Sequence[PrimFunc] = (),
+    packed: bool = True,
 ) -> str:
-    """The LLVM IR of ``functions`` as text; ``entry_names`` (default: all) are visible from outside. Those called that
-    stand ``elsewhere``, in another module, are declared.
+    """The LLVM IR of ``functions`` as text; ``entry_names`` (default: all) are visible from outside, and take their
+    parameters as an array too if ``packed``. Those called that stand ``elsewhere``, in another module, are declared.
 
     Raises:
         CodegenError: a program holds something that cannot be expressed; the place is underlined.
     """
     names = [func.name for func in functions] if entry_names is None else entry_names
-    return ModuleEmitter(functions, target, names, elsewhere).emit()
+    return ModuleEmitter(functions, target, names, elsewhere, packed).emit()

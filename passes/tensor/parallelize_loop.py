@@ -2,12 +2,14 @@
 
     for i in parallel(4):                           for i in range(4):
         b[i] = a[i]                          ->         b[i] = a[i]
-    for i in parallel(n):                           for i in parallel(n) annotations {"parallel_if": n * 4 >= 20000}:
-        b[i] = a[i]                                     b[i] = a[i]
+    for i in parallel(n):                           for i in parallel(n) annotations {"parallel_if": n >= 5000}:
+        b[i] = a[i] + c[i]                              b[i] = a[i] + c[i]
 
 The work of a loop is estimated in scalar instructions. Loops of constant work below ``min_work`` become serial; for
-symbolic work the decision is an annotation that code generators evaluate. A parallel loop inside another one becomes
-serial, as does one whose iterations provably write the same element, and all of them if the target has one thread.
+symbolic work the decision is an annotation that code generators evaluate. A loop inside whose extent is symbolic but
+bounded, as those over the tiles of a block are, counts with its bound: the condition is code that runs before every
+loop, and is one comparison then. A parallel loop inside another one becomes serial, as does one whose iterations
+provably write the same element, and all of them if the target has one thread.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.scoped import ScopedMutator
+from tilewright.tensorir.arith.analyzer import Analyzer
+from tilewright.tensorir.arith.interval import INFINITY
 from tilewright.tensorir.arith.region import upper_bound_expr
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import (
@@ -85,8 +89,8 @@ def expression_cost(expr: Expr) -> int:
 class _WorkEstimator:
     """The instructions of a statement as an expression over what is known outside of it."""
 
-    def __init__(self) -> None:
-        self.ranges: dict[Var, tuple[Expr, Expr]] = {}
+    def __init__(self, analyzer: Analyzer) -> None:
+        self.analyzer = analyzer
 
     def work(self, stmt: Stmt | None) -> Expr:
         if stmt is None:
@@ -111,14 +115,19 @@ class _WorkEstimator:
         return const(_TRANSCENDENTAL_COST, INT64)
 
     def _loop(self, loop: For) -> Expr:
-        low, extent = cast(INT64, loop.min), cast(INT64, loop.extent)
-        self.ranges[loop.var] = (low, extent)
+        extent: Expr = cast(INT64, loop.extent)
+        if not isinstance(extent, IntImm):
+            most = self.analyzer.bounds(extent).upper
+            extent = extent if most == INFINITY else const(max(0, int(most)), INT64)
+        return extent * self.iteration(loop)
+
+    def iteration(self, loop: For) -> Expr:
+        """The instructions of one iteration of ``loop``: of the longest one, as far as that is known."""
         body = self.work(loop.body)
-        del self.ranges[loop.var]
-        if uses_var(body, {loop.var}):
-            bounded = upper_bound_expr(body, {loop.var: (low, extent)})
-            body = bounded if bounded is not None else substitute(body, {loop.var: loop.min})  # the first iteration's
-        return extent * body
+        if not uses_var(body, {loop.var}):
+            return body
+        bounded = upper_bound_expr(body, {loop.var: (cast(INT64, loop.min), cast(INT64, loop.extent))})
+        return bounded if bounded is not None else substitute(body, {loop.var: loop.min})  # the first iteration's
 
 
 class _Parallelizer(ScopedMutator):
@@ -152,17 +161,30 @@ class _Parallelizer(ScopedMutator):
         conflict = shared_element(loop)
         if conflict is not None:
             return f"all iterations write the same element of {conflict.name}"
-        work = self.analyzer.simplify(_WorkEstimator().work(loop))
-        if isinstance(work, IntImm):
-            if work.value < self.config.min_work:
-                return f"{work.value} operations are less than min_work = {self.config.min_work}"
-        elif self._is_known(work) and not self.analyzer.prove(work >= self.config.min_work):
-            annotations[PARALLEL_IF] = compare("ge", work, const(self.config.min_work, INT64))
+        least = self.config.min_work
+        body = self._bounded(self.analyzer.simplify(_WorkEstimator(self.analyzer).iteration(loop)))
+        extent = cast(INT64, loop.extent)
+        if isinstance(body, IntImm) and isinstance(extent, IntImm):
+            work = extent.value * body.value
+            return f"{work} operations are less than min_work = {least}" if work < least else None
+        if isinstance(body, IntImm):
+            # One iteration is for one thread, however much it is.
+            enough = compare("ge", extent, const(max(2, -(-least // max(1, body.value))), INT64))
+        else:
+            enough = compare("ge", extent * body, const(least, INT64))
+        if self._is_known(enough) and not self.analyzer.prove(enough):
+            annotations[PARALLEL_IF] = enough
         return None
 
-    def _is_known(self, work: Expr) -> bool:
-        """Whether ``work`` is made of symbolic dimensions, which no later pass renames."""
-        return set(free_vars(work)) <= self.known and not any(isinstance(node, BufferLoad) for node in walk(work))
+    def _bounded(self, work: Expr) -> Expr:
+        """The most that ``work`` can be, if it is bounded by a number."""
+        most = self.analyzer.bounds(work).upper
+        return work if most == INFINITY else const(int(most), INT64)
+
+    def _is_known(self, condition: Expr) -> bool:
+        """Whether ``condition`` is made of symbolic dimensions, which no later pass renames."""
+        reads = any(isinstance(node, BufferLoad) for node in walk(condition))
+        return not reads and set(free_vars(condition)) <= self.known
 
 
 def shared_element(loop: For) -> Buffer | None:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tilewright.codegen.llvm import CompiledModule, call_primfunc, compile_module, emit_llvm_ir
-from tilewright.codegen.llvm.team import team_ir
+from tilewright.codegen.llvm.team_ir import team_ir
 from tilewright.codegen.threads import ensure_threads
 from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.expr import Broadcast, Buffer, BufferLoad, Call, Ramp, Var, address_of, as_expr, call, const

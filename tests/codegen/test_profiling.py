@@ -15,7 +15,8 @@ from tilewright import graphir as gi
 from tilewright.codegen import numba_
 from tilewright.codegen.llvm import CompiledModule, call_primfunc, clock, compile_module, emit_llvm_ir
 from tilewright.codegen.llvm.clock import CLOCK, PROFILE_FUNCTIONS, TICKS, uses_counter
-from tilewright.codegen.llvm.team import profiling_functions, seconds_per_tick, team_functions, team_ir
+from tilewright.codegen.llvm.team import profiling_functions, seconds_per_tick, team_functions
+from tilewright.codegen.llvm.team_ir import team_ir
 from tilewright.codegen.threads import ensure_threads, thread_limit
 from tilewright.graphir.module import IRModule
 from tilewright.passes.tensor.profile_calls import ProfileCalls

@@ -35,7 +35,37 @@ def test_symbolic_work_is_decided_at_run_time():
     with PassContext(config={"tensorir.ParallelizeLoop": {"min_work": 1000}}):
         (loop,) = loops(two_threads(func))
     assert loop.kind == "parallel"
-    assert str(loop.annotations[PARALLEL_IF]) == "n * 2 >= 1000"
+    assert str(loop.annotations[PARALLEL_IF]) == "n >= 500"
+
+
+def condition(extent, body):
+    """When the rows of a matrix are worth threads, whose row takes ``for j in extent: body``."""
+    params = "A: Buffer[(n, m), float32], B: Buffer[(n, m), float32], n: int64, m: int64"
+    func = parse(f"""
+    primfunc @f({params}) attrs {{"num_outputs": 1}} {{
+      for i in parallel(n) {{
+        for j in range({extent}) {{
+          {body}
+        }}
+      }}
+    }}
+    """)
+    with PassContext(config={"tensorir.ParallelizeLoop": {"min_work": 1000}}):
+        (loop, *_) = loops(two_threads(func))
+    return str(loop.annotations[PARALLEL_IF])
+
+
+def test_a_bounded_loop_inside_counts_with_its_bound():
+    assert condition("min(m, 50)", "B[i, j] = A[i, j]") == "n >= 10"
+    assert condition("min(m, 50) - min(m, 50) % 8", "B[i, j] = A[i, j]") == "n >= 10"
+
+
+def test_an_unbounded_loop_inside_counts_with_its_extent():
+    assert condition("m", "B[i, j] = A[i, j]") == "n * (m * 2) >= 1000"
+
+
+def test_one_iteration_is_not_worth_threads_however_much_it_does():
+    assert condition("min(m, 5000)", "B[i, j] = A[i, j]") == "n >= 2"
 
 
 def test_one_thread_needs_no_parallel_loops():
