@@ -233,3 +233,12 @@ def test_errors_show_the_place() -> None:
     x, stray = Buffer("x", (4,)), Buffer("z", (4,))
     with pytest.raises(CodegenError, match=r"z is neither a parameter nor allocated(.|\n)*\^"):
         numba_.emit_source([PrimFunc("f", (x,), BufferStore(x, stray[0], (as_expr(0),)))])
+
+
+def test_numba_makes_no_wrapper_that_nobody_calls() -> None:
+    x = Buffer("x", (4,), "float32")
+    func = PrimFunc("f", (x,), BufferStore(x, const(1.0, "float32"), (IntImm(0),)))
+    module = numba_.compile_module([func], NUMBA)
+    module.call("f", np.zeros(4, np.float32))
+    text = "".join(module.functions["f"].inspect_llvm().values())  # type: ignore[attr-defined]
+    assert "cpython" in text and "cfunc" not in text
