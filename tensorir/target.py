@@ -22,8 +22,8 @@ KINDS = ("llvm", "numba")
 
 @functools.cache
 def process_triple() -> str:
-    """LLVM's name of this system. Asked once: LLVM is entered by one thread at a time, so that whoever asks it waits for
-    a kernel that another thread compiles."""
+    """LLVM's name of this system. Asked once: LLVM is entered by one thread at a time, so that whoever asks it waits
+    for a kernel that another thread compiles."""
     return str(llvm.get_process_triple())
 
 

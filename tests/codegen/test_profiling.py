@@ -233,8 +233,8 @@ def test_kernels_of_another_module_are_linked_again_with_the_clock_and_not_compi
     for module, tells in ((plain, False), (again, True)):
         addresses = {name: module.address(name) for name in ("rows", "shift")}
         entry = compile_module([main], target, ("main",), addresses, kernels)
-        # The first thread works in what the kernel was linked with, those that come to help it in what main was, which has
-        # the clock; in the first call of a program they come too late.
+        # The first thread works in what the kernel was linked with, those that come to help it in what main was, which
+        # has the clock; in the first call of a program they come too late.
         first = []
         for _ in range(20):
             x, records = np.ones((ROWS, 256), np.float32), np.zeros(records_shape(5, 2), np.int64)
