@@ -28,9 +28,10 @@ USABLE     := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))
 run: $(VENV)/.installed
 	@$(PY) examples/digits/run.py
 
-# One file's tests stay in one worker: its compiled modules and fixtures are made once.
+# One file's tests stay in one worker: its compiled modules and fixtures are made once. Python keeps its bytecode even
+# where the environment says otherwise: a hundred tests start a process, which would compile all modules anew.
 test: $(VENV)/.installed-test
-	@$(PY) -m pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+	@env -u PYTHONDONTWRITEBYTECODE $(PY) -m pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 # Chromium is Debian's: playwright's own build comes from a host of its own. Without either those tests are skipped.
 browser: $(VENV)/.installed-browser

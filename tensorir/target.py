@@ -21,6 +21,13 @@ KINDS = ("llvm", "numba")
 
 
 @functools.cache
+def process_triple() -> str:
+    """LLVM's name of this system. Asked once: LLVM is entered by one thread at a time, so that whoever asks it waits
+    for a kernel that another thread compiles."""
+    return str(llvm.get_process_triple())
+
+
+@functools.cache
 def _host_cpu() -> tuple[str, frozenset[str]]:
     features = llvm.get_host_cpu_features()
     return llvm.get_host_cpu_name(), frozenset(name for name, present in features.items() if present)
@@ -84,17 +91,17 @@ class Target:
             raise ValueError(f"num_threads must be at least 1, found {num_threads}")
         host, host_features = _host_cpu()
         self.kind: str = kind
-        self.mtriple: str = mtriple or llvm.get_process_triple()
+        self.mtriple: str = mtriple or process_triple()
         self.mcpu: str = mcpu or (host if mtriple is None else "generic")
         self.num_threads: int = num_threads or default_threads()
-        self.is_host: bool = mcpu in (None, host) and mtriple in (None, llvm.get_process_triple())
+        self.is_host: bool = mcpu in (None, host) and mtriple in (None, process_triple())
         self.features: frozenset[str] = host_features if self.is_host else features_of(self.mcpu, self.mtriple)
         self._tokens: list[contextvars.Token[Target | None]] = []
 
     @property
     def is_runnable(self) -> bool:
         """Whether this machine can run the code: the same system, and no instructions that it lacks."""
-        return self.mtriple == llvm.get_process_triple() and self.features <= _host_cpu()[1]
+        return self.mtriple == process_triple() and self.features <= _host_cpu()[1]
 
     @property
     def vector_bits(self) -> int:

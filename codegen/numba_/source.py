@@ -45,6 +45,8 @@ class FunctionWriter(ExpressionWriter):
         self.python_names = python_names
         self.lines: list[str] = []
         self.depth = 1
+        #: Names of parts of arrays, by what they are: a part that several calls take is made once.
+        self.parts: dict[str, str] = {}
         self._in_parallel = False
         for name in python_names.values():
             self.names.fresh(name)
@@ -65,6 +67,7 @@ class FunctionWriter(ExpressionWriter):
 
     def body(self, stmt: Stmt | None) -> None:
         """An indented block."""
+        outside, self.parts = self.parts, dict(self.parts)
         self.depth += 1
         count = len(self.lines)
         if stmt is not None:
@@ -72,6 +75,7 @@ class FunctionWriter(ExpressionWriter):
         if len(self.lines) == count:
             self.line("pass")
         self.depth -= 1
+        self.parts = outside
 
     def statement(self, stmt: Stmt) -> None:
         """Write ``stmt``."""
@@ -96,7 +100,8 @@ class FunctionWriter(ExpressionWriter):
         if not self.lines:
             self.line("pass")
         parallel = "parallel=True, " if has_parallel_loop(self.root.body) else ""
-        head = f'@numba.njit({parallel}fastmath={{"contract"}}, error_model="numpy")'
+        # Without the wrapper for C, which nobody calls and which takes numba a tenth of its time.
+        head = f'@numba.njit({parallel}fastmath={{"contract"}}, error_model="numpy", no_cfunc_wrapper=True)'
         lines = [f"def {self.python_names[self.root.name]}({', '.join(params)}):", *self.lines, ""]
         return "\n".join(lines if self._only_passes_on(params) else [head, *lines])
 
@@ -280,7 +285,11 @@ class FunctionWriter(ExpressionWriter):
         if len(shape) != 1 and not param.strides:
             extents = ", ".join(bare(self.expr(extent)) for extent in shape)
             text = f"{text}.reshape({f'({extents})' if extents else '()'})"
-        return text
+        part = self.parts.get(text)
+        if part is None:
+            part = self.parts[text] = self.names.fresh(param.name)
+            self.before.append(f"{part} = {text}")
+        return part
 
     def _block(self, block: Block) -> None:
         self.line(f"# {block.name}")

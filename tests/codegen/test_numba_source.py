@@ -233,3 +233,32 @@ def test_errors_show_the_place() -> None:
     x, stray = Buffer("x", (4,)), Buffer("z", (4,))
     with pytest.raises(CodegenError, match=r"z is neither a parameter nor allocated(.|\n)*\^"):
         numba_.emit_source([PrimFunc("f", (x,), BufferStore(x, stray[0], (as_expr(0),)))])
+
+
+def test_numba_makes_no_wrapper_that_nobody_calls() -> None:
+    x = Buffer("x", (4,), "float32")
+    func = PrimFunc("f", (x,), BufferStore(x, const(1.0, "float32"), (IntImm(0),)))
+    module = numba_.compile_module([func], NUMBA)
+    module.call("f", np.zeros(4, np.float32))
+    text = "".join(module.functions["f"].inspect_llvm().values())  # type: ignore[attr-defined]
+    assert "cpython" in text and "cfunc" not in text
+
+
+def test_a_part_of_an_array_that_several_calls_take_is_made_once() -> None:
+    arena, v, i, k = Buffer("arena", (4096,), "uint8"), Buffer("v", (2, 5)), Var("i"), Var("k")
+    scale = PrimFunc(
+        "scale", (v,), For(i, as_expr(0), as_expr(5), "serial", BufferStore(v, v[1, i] * 2.0, (as_expr(1), i)))
+    )
+
+    def run(place: Expr | int) -> Evaluate:
+        return Evaluate(Call("@scale", (address_of(arena, place),), "void"))
+
+    often = For(k, as_expr(0), as_expr(3), "serial", sequence(run(128), run(k * 128), run(k * 128), run(256)))
+    functions = [PrimFunc("main", (arena,), sequence(run(128), run(128), often, run(256), run(256))), scale]
+    lines = numba_.emit_source(functions).splitlines()
+    made = [line for line in lines if "arena[" in line]
+    # Where it stands in a loop, it is not known behind it.
+    assert [len(line) - len(line.lstrip()) for line in made] == [4, 8, 8, 4]
+    assert sum("scale(" in line for line in lines) == 1 + 8
+
+    both_targets(functions, "main", lambda: [np.arange(1024, dtype=np.float32).view(np.uint8)])

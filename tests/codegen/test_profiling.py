@@ -234,10 +234,15 @@ def test_kernels_of_another_module_are_linked_again_with_the_clock_and_not_compi
     for module, tells in ((plain, False), (again, True)):
         addresses = {name: module.address(name) for name in ("rows", "shift")}
         entry = compile_module([main], target, ("main",), addresses, kernels)
-        x, records = np.ones((ROWS, 256), np.float32), np.zeros(records_shape(5, 2), np.int64)
-        call_primfunc(entry, main, x, x.copy(), records, 3, ROWS)
-        assert records[RUNS].tolist() == [1, 1, 3, 0, 1, 0, 0, 0]
-        assert records[BUSY:, ROWS_CALL].any() == (tells and thread_limit() > 1)
+        # The first thread works in what the kernel was linked with, those that come to help it in what main was, which
+        # has the clock; in the first call of a program they come too late.
+        first = []
+        for _ in range(20):
+            x, records = np.ones((ROWS, 256), np.float32), np.zeros(records_shape(5, 2), np.int64)
+            call_primfunc(entry, main, x, x.copy(), records, 3, ROWS)
+            assert records[RUNS].tolist() == [1, 1, 3, 0, 1, 0, 0, 0]
+            first.append(records[BUSY, ROWS_CALL])
+        assert any(first) == (tells and thread_limit() > 1)
 
 
 def test_profiled_and_plain_code_run_at_the_same_time() -> None:

@@ -46,3 +46,15 @@ def test_table_claims_nothing_that_this_processor_lacks() -> None:
 
 def test_unknown_processor_gets_what_all_have() -> None:
     assert features_of("made-up", "x86_64-unknown-linux-gnu") == {"sse2"}
+
+
+def test_a_target_does_not_wait_for_llvm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks LLVM waits for the kernel that another thread compiles."""
+    assert Target("llvm").is_runnable
+
+    def busy() -> str:
+        raise AssertionError("LLVM is asked")
+
+    for name in ("get_process_triple", "get_host_cpu_name", "get_host_cpu_features"):
+        monkeypatch.setattr(llvm, name, busy)
+    assert Target("llvm").is_runnable and Target(Target("llvm"), num_threads=1).is_host
