@@ -25,7 +25,7 @@ from tilewright.graphir.dims import symbol
 from tilewright.passes.tensor.loop_remainders import TAIL_ANNOTATION
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Compare, Expr, FloatImm, IntImm, Select, Var
-from tilewright.tensorir.functor import leaves, walk
+from tilewright.tensorir.functor import leaves, walk, walk_statements
 from tilewright.tensorir.stmt import ORIGIN_ATTRS, Block, BufferRegion, BufferStore, For, IfThenElse, PrimFunc
 
 #: Loops of fewer iterations belong to the pattern: LLVM writes them out.
@@ -48,6 +48,13 @@ class Pattern:
 
     key: tuple[Hashable, ...]
     constants: tuple[IntImm | FloatImm, ...]
+
+
+def outline_of(func: PrimFunc) -> tuple[Hashable, ...]:
+    """What functions of one pattern share and is quickly found: kinds of statements, types of parameters."""
+    params = tuple([(each.dtype, each.ndim if isinstance(each, Buffer) else None) for each in func.params])
+    kinds = tuple([node.kind if isinstance(node, For) else type(node) for node in walk_statements(func.body)])
+    return params, kinds
 
 
 def pattern_of(func: PrimFunc) -> Pattern:

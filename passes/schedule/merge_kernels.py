@@ -41,7 +41,7 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import module_pass
 from tilewright.passes.lower.primitive import SIZES_FROM, flat_types
 from tilewright.passes.registry import register_pass
-from tilewright.passes.schedule.kernel_patterns import pattern_of, with_constants
+from tilewright.passes.schedule.kernel_patterns import outline_of, pattern_of, with_constants
 from tilewright.tensorir import expr as tir
 from tilewright.tensorir.stmt import OPERATORS, PrimFunc
 
@@ -59,9 +59,13 @@ class MergeKernels(ModulePass):
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """``mod`` with fewer kernels."""
         calls = _calls(mod)
-        groups: dict[tuple[Hashable, ...], list[_Member]] = {}
+        alike: dict[tuple[Hashable, ...], list[tuple[GlobalVar, PrimFunc]]] = {}
         for key, func in mod.functions.items():
             if isinstance(func, PrimFunc) and key.name in calls and OPERATORS in func.attrs:
+                alike.setdefault(outline_of(func), []).append((key, func))
+        groups: dict[tuple[Hashable, ...], list[_Member]] = {}
+        for kernels in alike.values():
+            for key, func in kernels if len(kernels) > 1 else ():
                 found = pattern_of(func)
                 member = _Member(key, func, found.constants, _sizes(calls[key.name]))
                 groups.setdefault(found.key, []).append(member)
