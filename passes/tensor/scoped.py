@@ -67,9 +67,9 @@ class ScopedMutator(Mutator):
     def range_analyzer(self) -> Analyzer:
         """An analyzer that knows the ranges of the variables around, but no conditions.
 
-        A range holds wherever its variable is, so that nothing has to be forgotten: what was found out once is known
-        for the rest of the function. Ask this one first where ranges are likely to decide. (It is no good after a
-        variable of the same identity was defined again.)
+        Variables are defined once, and a range holds wherever its variable is, so that nothing has to be forgotten:
+        what was found out once is known for the rest of the function. Ask this one first where ranges are likely to
+        decide.
         """
         ranges = self._ranges
         if ranges is None:
