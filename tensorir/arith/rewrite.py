@@ -66,11 +66,16 @@ class RewritingAlgebra(ComparingAlgebra):
             self.facts.truths[known.a] = False
         self.facts.truths[known] = True
         if isinstance(known, Compare):
-            self.facts.truths[self.canonical(Compare(OPPOSITES[known.op], known.a, known.b))] = False
+            opposite: Expr | None = None
             if known.a.dtype is INT64:
                 a, b = self.linear(known.a), self.linear(known.b)
                 if self.is_exact(a) and self.is_exact(b):
+                    # Nothing decides the condition, so nothing decides its opposite.
+                    opposite = self.canonical_comparison(OPPOSITES[known.op], a - b)
                     assume_comparison(self, known.op, a - b)
+            if opposite is None:
+                opposite = self.canonical(Compare(OPPOSITES[known.op], known.a, known.b))
+            self.facts.truths[opposite] = False
         self.forget()
 
     @contextlib.contextmanager
