@@ -158,11 +158,11 @@ class Mark(NamedTuple):
 
     Attributes:
         line: the number of lines before.
-        count: the number of names before.
+        names: the number of names before.
     """
 
     line: int
-    count: int
+    names: int
 
 
 def _number(operand: str) -> int:
@@ -303,7 +303,7 @@ class Builder:
             *_, kind, a, b = instruction.split(" ")
             if kind != "i64":
                 continue  # a vector
-            operands = [x for x in (a[:-1], b) if _number(x) > mark.count]
+            operands = [x for x in (a[:-1], b) if _number(x) > mark.names]
             if all(x in moved for x in operands):
                 moved[name[2:]] = instruction
                 inner.update(operands)

@@ -178,7 +178,7 @@ def test_kernels_are_compiled_while_others_are_made(compiled: list[str]) -> None
 
 
 def test_what_cannot_be_compiled_ahead_is_an_error_of_the_build(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object) -> CompiledModule:
+    def refused(*_: object, **__: object) -> CompiledModule:
         raise CodegenError("refused")
 
     cache._models.clear()

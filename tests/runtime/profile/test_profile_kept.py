@@ -30,9 +30,9 @@ def modules(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[se
     compile_module = llvm_codegen.compile_module
 
     @functools.wraps(compile_module)
-    def watched(functions: Sequence[PrimFunc], *args: Any) -> Any:
+    def watched(functions: Sequence[PrimFunc], *args: Any, **options: Any) -> Any:
         found.append({function.name for function in functions})
-        return compile_module(functions, *args)
+        return compile_module(functions, *args, **options)
 
     monkeypatch.setattr(llvm_codegen, "compile_module", watched)
     monkeypatch.setenv("TILEWRIGHT_CACHE", "on")
