@@ -68,10 +68,14 @@ class ScopedMutator(Mutator):
         try:
             yield
         finally:
-            if self._to_learn:  # nobody has asked
-                self._to_learn.pop()
-            else:
-                self._learned.pop().__exit__(None, None, None)
+            self._forget()
+
+    def _forget(self) -> None:
+        """Leave the innermost scope."""
+        if self._to_learn:  # nobody has asked
+            self._to_learn.pop()
+        else:
+            self._learned.pop().__exit__(None, None, None)
 
     def simplify(self, expr: Expr) -> Expr:
         """``expr`` in canonical form."""
@@ -92,9 +96,12 @@ class ScopedMutator(Mutator):
 
     def mutate_where(self, learn: Callable[[Analyzer], None], body: Stmt) -> Stmt:
         """``body`` mutated where the analyzer knows what ``learn`` tells it."""
-        with self.where(learn):
+        self._to_learn.append(learn)
+        try:
             result: Stmt = self.mutate(body)
             return result
+        finally:
+            self._forget()
 
     def mutate_For(self, loop: For) -> Stmt:
         low, extent = self.mutate(loop.min), self.mutate(loop.extent)
