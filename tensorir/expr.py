@@ -275,7 +275,8 @@ class Compare(Expr):
             raise ValueError(f"unknown comparison {self.op!r}; expected one of {', '.join(COMPARE_OPS)}")
         if self.a.dtype is not self.b.dtype:
             raise TypeError(f"{self.op}: operands have different types, {self.a.dtype!s} and {self.b.dtype!s}")
-        _set(self, "dtype", BOOL.with_lanes(self.a.dtype.lanes))
+        lanes = self.a.dtype.lanes
+        _set(self, "dtype", BOOL if lanes == 1 else BOOL.with_lanes(lanes))
 
 
 @node

@@ -93,15 +93,15 @@ class Mutator:
 
     def generic_mutate(self, node: Any) -> Any:
         """``node`` with its owned nodes and buffers mutated; ``node`` itself if none changed."""
-        return node.rebuild(self)
+        owner: Node = node
+        return owner.rebuild(self)
 
     def mutate_all(self, nodes: tuple[Any, ...]) -> tuple[Any, ...]:
         """Each of ``nodes`` mutated; the same tuple if none changed."""
-        mutate = self.mutate
-        new = tuple([mutate(node) for node in nodes])
-        for before, after in zip(nodes, new, strict=True):
-            if before is not after:
-                return new
+        new = [self.mutate(node) for node in nodes]
+        for number, before in enumerate(nodes):
+            if new[number] is not before:
+                return tuple(new)
         return nodes
 
     def mutate_buffer(self, buffer: Buffer) -> Buffer:

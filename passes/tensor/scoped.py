@@ -93,12 +93,16 @@ class ScopedMutator(Mutator):
         try:
             yield
         finally:
-            if self._to_learn:  # nobody has asked
-                self._to_learn.pop()
-            else:
-                self._learned.pop().__exit__(None, None, None)
-            if define is not None and self._to_define:
-                self._to_define.pop()
+            self._forget(define is not None)
+
+    def _forget(self, defined: bool) -> None:
+        """Leave the innermost scope, which the analyzer of ranges was told of if ``defined``."""
+        if self._to_learn:  # nobody has asked
+            self._to_learn.pop()
+        else:
+            self._learned.pop().__exit__(None, None, None)
+        if defined and self._to_define:
+            self._to_define.pop()
 
     def simplify(self, expr: Expr) -> Expr:
         """``expr`` in canonical form."""
@@ -128,9 +132,14 @@ class ScopedMutator(Mutator):
         self, learn: Callable[[Analyzer], None], body: Stmt, define: Callable[[Analyzer], None] | None = None
     ) -> Stmt:
         """``body`` mutated where the analyzer knows what ``learn`` tells it; see :meth:`where`."""
-        with self.where(learn, define):
+        self._to_learn.append(learn)
+        if define is not None:
+            self._to_define.append(define)
+        try:
             result: Stmt = self.mutate(body)
             return result
+        finally:
+            self._forget(define is not None)
 
     def mutate_For(self, loop: For) -> Stmt:
         low, extent = self.mutate(loop.min), self.mutate(loop.extent)

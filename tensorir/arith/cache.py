@@ -18,7 +18,6 @@ class ScopedCache(dict[K, V]):
     __slots__ = ("outers",)
 
     def __init__(self, outer: ScopedCache[K, V] | None = None) -> None:
-        super().__init__()
         #: Those of the scopes around that hold anything, the nearest first.
         self.outers: tuple[ScopedCache[K, V], ...] = ()
         if outer is not None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tilewright.tensorir.dtype import DataType
 
 #: An end of an interval: an integer, or minus or plus infinity where nothing is known.
 Bound = int | float
 
-INFINITY = math.inf
+INFINITY: Final = math.inf
 
 
 class Interval(NamedTuple):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from tilewright.tensorir.expr import Expr
 
-_LIMIT = 1 << 63
+_LIMIT: Final = 1 << 63
 
 
 def wrap64(value: int) -> int:
@@ -24,7 +24,7 @@ class Linear:
 
     __slots__ = ("_key", "const", "terms")
 
-    def __init__(self, terms: Mapping[Expr, int], const: int) -> None:
+    def __init__(self, terms: dict[Expr, int], const: int) -> None:
         self.terms = terms
         self.const = const
         self._key: tuple[frozenset[tuple[Expr, int]], int] | None = None

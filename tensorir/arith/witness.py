@@ -64,11 +64,10 @@ class Witness:
         """The value of an integer or boolean expression; None if it depends on more than variables."""
         if type(expr) is IntImm:
             return expr.value
-        try:
-            return self._known[expr]
-        except KeyError:
-            found = self._known[expr] = self._evaluate(expr)
-            return found
+        known = self._known
+        if expr not in known:
+            known[expr] = self._evaluate(expr)
+        return known[expr]
 
     def _evaluate(self, expr: Expr) -> int | None:
         if isinstance(expr, (BinaryOp, Compare)):
