@@ -39,8 +39,8 @@ LEFT_OUT = {
 
 def missing() -> str | None:
     """What this machine has not got, of what the wheel needs; None: it has all."""
-    compiler = shlex.split(sysconfig.get_config_var("CC") or "cc")[0]
-    if shutil.which(os.environ.get("CC", compiler)) is None:
+    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")[0]
+    if shutil.which(compiler) is None:
         return f"no C compiler ({compiler})"
     if not Path(sysconfig.get_path("include"), "Python.h").exists():
         return f"no headers of Python {sysconfig.get_python_version()}"

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 import accelerated
+import check_wheel
 import described
 import pytest
 from node_classes import UnknownDeclarationError, expand
@@ -213,6 +214,15 @@ def test_mypyc_is_required_only_where_it_is_asked_for(backend: Any, monkeypatch:
     monkeypatch.setenv("TILEWRIGHT_MYPYC", "yes")
     with pytest.raises(ValueError, match="expected 1"):
         backend.get_requires_for_build_wheel()
+
+
+def test_without_a_compiler_the_wheel_is_skipped_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CC", "/nonexistent/cc -O")
+    monkeypatch.setattr(check_wheel, "build", lambda: pytest.fail("it was built"))
+    assert check_wheel.main([]) == 0
+    assert "skipped: no C compiler (/nonexistent/cc)" in capsys.readouterr().out
 
 
 def test_an_editable_install_is_not_accelerated(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
