@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import TypeVar
@@ -16,9 +17,18 @@ from tilewright.tensorir.stmt import For, IfThenElse, LetStmt, PrimFunc, Stmt
 S = TypeVar("S", bound=Expr)
 
 
+def _has_range(value: Expr) -> bool:
+    """Whether analyzers know ranges of such values."""
+    return value.dtype.is_integer and value.dtype.lanes == 1
+
+
+def _define(var: Var, value: Expr, analyzer: Analyzer) -> None:
+    bind_value(analyzer, var, value)
+
+
 def bind_value(analyzer: Analyzer, var: Var, value: Expr) -> None:
     """Tell the analyzer the range (not the value, which would be put back in place of the variable) of a let."""
-    if value.dtype.is_integer and value.dtype.lanes == 1:
+    if _has_range(value):
         extent = analyzer.division_extent(value) if isinstance(value, BinaryOp) and value.dtype is INT64 else None
         if extent is not None:
             analyzer.bind(var, 0, extent)
@@ -122,10 +132,10 @@ class ScopedMutator(Mutator):
 
     def mutate_let_body(self, var: Var, value: Expr, body: Stmt) -> Stmt:
         """``body`` mutated where ``var`` is ``value``."""
-
-        def define(analyzer: Analyzer) -> None:
-            bind_value(analyzer, var, value)
-
+        if not _has_range(value):
+            result: Stmt = self.mutate(body)
+            return result
+        define = functools.partial(_define, var, value)
         return self.mutate_where(define, body, define)
 
     def mutate_where(
@@ -163,5 +173,6 @@ class ScopedMutator(Mutator):
 
     def mutate_LetStmt(self, op: LetStmt) -> Stmt:
         value = self.mutate(op.value)
-        body = self.mutate_let_body(op.var, value, op.body)
+        # Nests of lets of numbers are deep: no frame more for each than has to be.
+        body = self.mutate_let_body(op.var, value, op.body) if _has_range(value) else self.mutate(op.body)
         return op if value is op.value and body is op.body else LetStmt(op.var, value, body)

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import resource
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -525,6 +526,8 @@ def test_a_process_that_ends_is_noticed_and_replaced() -> None:
         worker.ask("no number")
     assert caught.value.status == "crashed"
     assert json.loads(worker.ask("1"))[1] in ("refused", "imported")
+    assert worker.process is not None
+    worker.process.send_signal(signal.SIGSTOP)  # else it may answer before anybody waits for it
     with pytest.raises(ProcessError) as caught:
         worker.ask("2", time_limit=0)
     assert caught.value.status == "hung"
