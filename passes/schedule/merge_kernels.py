@@ -203,7 +203,7 @@ class _Counts:
             fits = all(value == slope * size + offset for value, size in zip(column, unit, strict=True))
             if slope > 0 and fits and abs(offset) <= MAX_OFFSET:
                 scaled = tir.binary("mul", self._var(unit), tir.const(slope, "int64"))
-                return tir.binary("add", scaled, tir.const(offset, "int64"))
+                return tir.binary("add" if offset >= 0 else "sub", scaled, tir.const(abs(offset), "int64"))
         return None
 
     def _var(self, unit: tuple[int, ...]) -> tir.Var:

@@ -126,6 +126,18 @@ def test_sizes_that_no_argument_tells_stay_apart() -> None:
     assert names(merged(text)) == ["scale", "scale_1"]
 
 
+def test_sizes_may_be_told_by_an_argument_with_a_border() -> None:
+    text = BEFORE
+    for count in (12, 24):
+        text = text.replace(f"x: Buffer[(n, {count}, 16)", f"x: Buffer[(n, {count + 2}, 16)")
+        text = text.replace(f"x: Tensor[(n, {count}, 16)", f"x: Tensor[(n, {count + 2}, 16)")
+        text = text.replace(f"z: Tensor[(n, {count}, 16)", f"z: Tensor[(n, {count + 2}, 16)")
+    func = merged(text)["scale"]
+    assert isinstance(func, PrimFunc)
+    assert [str(buffer.shape[1]) for buffer in func.buffers if buffer.shape] == ["count_0 * 2", "count_0 * 2 - 2"]
+    assert func.attrs["sizes_from"] == (None, (0, 1, 2))
+
+
 def test_a_kernel_of_the_same_scalars_and_sizes_needs_no_parameters() -> None:
     text = BEFORE.replace("24", "12").replace("0.75", "0.5")
     found = merged(text)
