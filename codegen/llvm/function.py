@@ -9,6 +9,7 @@ from tilewright.codegen.analysis import defined_variables, uses
 from tilewright.codegen.llvm import arithmetic
 from tilewright.codegen.llvm.clock import PROFILE_FUNCTIONS
 from tilewright.codegen.llvm.expressions import ExpressionEmitter
+from tilewright.codegen.llvm.innermost import Counted, finish_innermost
 from tilewright.codegen.llvm.memory import STACK_ALIGNMENT, Slot, pointer_attributes, row_major_strides
 from tilewright.codegen.llvm.parallel import emit_parallel_loop
 from tilewright.codegen.llvm.text import Builder, constant, memory_type, value_type
@@ -224,12 +225,14 @@ class FunctionEmitter(ExpressionEmitter):
         with b.scope():
             body()
         wrap = "" if var.dtype.is_uint else " nsw"
+        count = len(b.lines)
         b.emit(f"{following} = add{wrap} {kind} {index}, {constant(1, var.dtype)}")
         again = b.value(f"{less} {following}, {end}")
         b.lines[place] = f"  {index} = phi {kind} [ {first}, %{before} ], [ {following}, %{b.block} ]"
-        if self.loops == number:
-            b.hoist_integers(preheader)
-        metadata = "" if self.root.attrs.get("llvm_vectorize") else self.module.text.loop_metadata()
+        leave_to_llvm = bool(self.root.attrs.get("llvm_vectorize"))
+        if self.loops == number and not leave_to_llvm:
+            finish_innermost(b.lines, Counted(preheader, index, first, following, before, place, count, b.block))
+        metadata = "" if leave_to_llvm else self.module.text.loop_metadata()
         b.branch_if(again, head, after, metadata)
         b.label(after)
 

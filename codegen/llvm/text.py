@@ -12,11 +12,11 @@ import re
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
 
 import llvmlite.binding as llvm
 import numpy as np
 
+from tilewright.codegen.llvm.innermost import Mark
 from tilewright.tensorir.dtype import DataType
 
 _ELEMENT_TYPES = {
@@ -153,30 +153,6 @@ class Module:
         return "\n".join(parts) + "\n"
 
 
-class Mark(NamedTuple):
-    """A place in a function.
-
-    Attributes:
-        line: the number of lines before.
-        names: the number of names before.
-    """
-
-    line: int
-    names: int
-
-
-def _number(operand: str) -> int:
-    """The number of a name that :meth:`Builder.fresh` made; -1 for parameters and constants."""
-    number = operand.rpartition(".")[2]
-    return int(number) if operand.startswith("%") and number.isdecimal() else -1
-
-
-#: Loops of fewer instructions are short: those over a window of a pooling have 12, and were a sixth slower.
-_LEAST_LINES = 32
-#: Operations that are hoisted out of loops.
-_HOISTED = frozenset({"add ", "sub ", "mul "})
-
-
 @functools.lru_cache(4096)
 def _clean(hint: str) -> str:
     """A hint for a name with the letters that LLVM's names may have."""
@@ -280,44 +256,8 @@ class Builder:
         self._of_copy = outer
 
     def mark(self) -> Mark:
-        """This place, for :meth:`hoist_integers`."""
+        """This place."""
         return Mark(len(self.lines), self._count)
-
-    def hoist_integers(self, mark: Mark) -> None:
-        """Compute sums and products of int64 that are the same in all iterations of a loop in front of it: at ``mark``,
-        which is followed by the jump into the loop; here is its end.
-
-        What the loop uses of them becomes opaque (``freeze``): LLVM's strength reduction would look at each address as
-        a sum of all that it is made of, and try which parts to keep in registers, which is a third of the time that
-        LLVM takes. Now an address is one number that is known before the loop, and what the loop adds. A short loop is
-        left as it is: there is little to try, and what a loop around it counts in steps may matter.
-        """
-        if len(self.lines) - mark.line < _LEAST_LINES:
-            return
-        moved: dict[str, str] = {}
-        inner: set[str] = set()
-        for place in range(mark.line, len(self.lines)):
-            name, _, instruction = self.lines[place].partition(" = ")
-            if instruction[:4] not in _HOISTED:
-                continue
-            *_, kind, a, b = instruction.split(" ")
-            if kind != "i64":
-                continue  # a vector
-            operands = [x for x in (a[:-1], b) if _number(x) > mark.names]
-            if all(x in moved for x in operands):
-                moved[name[2:]] = instruction
-                inner.update(operands)
-                self.lines[place] = ""
-        if not moved:
-            return
-        lines = []
-        for name, instruction in moved.items():
-            if name in inner:
-                lines.append(f"  {name} = {instruction}")
-            else:
-                lines += [f"  {name}.sum = {instruction}", f"  {name} = freeze i64 {name}.sum"]
-        rest = [line for line in self.lines[mark.line :] if line]
-        self.lines[mark.line :] = lines + rest
 
     def _forget(self, things: list[object]) -> None:
         for thing in things:

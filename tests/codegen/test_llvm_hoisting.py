@@ -1,11 +1,15 @@
-"""Index arithmetic in front of loops."""
+"""Index arithmetic in front of loops, and pointers that step in them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tilewright.codegen.llvm import call_primfunc, compile_module, emit_llvm_ir
-from tilewright.tensorir.expr import Buffer, Var, as_expr
+from tilewright.tensorir.expr import Buffer, Expr, Var, as_expr
 from tilewright.tensorir.stmt import BufferStore, For, IfThenElse, PrimFunc, Stmt, sequence
 from tilewright.tensorir.target import Target
 
@@ -42,6 +46,56 @@ def test_sums_that_a_loop_does_not_change_are_opaque_numbers_before_it():
 def test_short_loops_keep_their_sums():
     before, loop = inner_loop(emit_llvm_ir([rows(2)], TARGET))
     assert "freeze" not in before + loop
+
+
+def strided(first: Callable[[Var], Expr], extent: int, indices: Callable[[Var, Var], list[Expr]]) -> PrimFunc:
+    """y[t + 2, k, m] = x[indices[k]] * m for the iterations t of a loop and m up to ten."""
+    n, size, places, j = Var("n"), Var("size"), Var("places"), Var("j")
+    x, y = Buffer("x", (size,)), Buffer("y", (places,))
+    found = indices(j, n)
+    stores: list[Stmt] = []
+    for copy in range(10):
+        for k, index in enumerate(found):
+            stores.append(BufferStore(y, x[index] * float(copy), (((j + 2) * len(found) + k) * 10 + copy,)))
+    return PrimFunc("strided", (x, y, n, size, places), For(j, first(n), as_expr(extent), "serial", sequence(*stores)))
+
+
+def test_addresses_that_a_loop_changes_by_steps_are_pointers():
+    func = strided(lambda n: as_expr(0), 5, lambda j, n: [j * 3 + n, n - j, j * n])
+    loop = inner_loop(emit_llvm_ir([func], TARGET))[1]
+    assert loop.count("phi ptr") == 4  # three into x and one into y, whose addresses are constants apart
+
+
+def test_more_pointers_than_registers_are_left_to_llvm():
+    func = strided(lambda n: as_expr(0), 5, lambda j, n: [j + n * row for row in range(16)])
+    assert "phi ptr" not in inner_loop(emit_llvm_ir([func], TARGET))[1]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3), st.integers(-9, 9)), min_size=1, max_size=4),
+    st.integers(-2, 3),
+    st.integers(0, 5),
+    st.integers(1, 5),
+    st.booleans(),
+)
+def test_pointers_that_step_read_and_write_what_indices_say(
+    parts: list[tuple[int, int, int]], first: int, extent: int, n: int, known_later: bool
+) -> None:
+    shift = 100  # no index is negative
+
+    def indices(j: Var, size: Var) -> list[Expr]:
+        return [(j * a) * size + (j - size) * b - (c - shift) for a, b, c in parts]
+
+    func = strided(lambda size: size + (first - n) if known_later else as_expr(first), extent, indices)
+    x = np.arange(300, dtype=np.float32)
+    y = np.zeros((10, len(parts), 10), np.float32)
+    call_primfunc(compile_module([func], TARGET), func, x, y.reshape(-1), n, x.size, y.size)
+    expected = np.zeros_like(y)
+    for j in range(first, first + extent):
+        for k, (a, b, c) in enumerate(parts):
+            expected[j + 2, k] = x[j * a * n + (j - n) * b - c + shift] * np.arange(10)
+    assert (y == expected).all()
 
 
 def test_what_is_hoisted_is_computed_right_and_out_of_conditions_too():
