@@ -231,7 +231,8 @@ class FunctionEmitter(ExpressionEmitter):
         b.lines[place] = f"  {index} = phi {kind} [ {first}, %{before} ], [ {following}, %{b.block} ]"
         leave_to_llvm = bool(self.root.attrs.get("llvm_vectorize"))
         if self.loops == number and not leave_to_llvm:
-            finish_innermost(b.lines, Counted(preheader, index, first, following, before, place, count, b.block))
+            counted = Counted(preheader, index, kind, first, following, before, place, count, b.block)
+            finish_innermost(b.lines, counted)
         metadata = "" if leave_to_llvm else self.module.text.loop_metadata()
         b.branch_if(again, head, after, metadata)
         b.label(after)

@@ -36,6 +36,7 @@ class Counted(NamedTuple):
     Attributes:
         start: the place in front of the jump into it.
         index: its variable.
+        kind: its type.
         first: the first value of it.
         following: its next value.
         before: the block that jumps into the loop.
@@ -46,6 +47,7 @@ class Counted(NamedTuple):
 
     start: Mark
     index: str
+    kind: str
     first: str
     following: str
     before: str
@@ -215,8 +217,9 @@ class _Innermost:
         shared: dict[tuple[object, ...], list[int]] = {}
         for place, pointer in self.pointers.items():
             shared.setdefault(pointer.shared, []).append(place)
-        if 0 < len(shared) <= _MOST_POINTERS:
+        if len(shared) <= _MOST_POINTERS:
             self._step_pointers(list(shared.values()))
+        self._hide_variable()
         rest = [line for line in lines[loop.start.line :] if line]
         lines[loop.start.line :] = hoisted + self.before + rest
 
@@ -238,19 +241,22 @@ class _Innermost:
                 other = self.pointers[place]
                 distance = other.offset.fixed.constant - offset.fixed.constant
                 lines[place] = f"  {other.name} = getelementptr {element}, ptr {name}, i64 {distance}"
-        # LLVM would try to count with one of the pointers in place of the variable.
-        steps.append(lines[loop.count].replace(loop.following, f"{loop.following}.sum", 1))
-        steps.append(f"  {loop.following} = freeze i64 {loop.following}.sum")
         lines[loop.head] = "\n".join(phis)
-        lines[loop.count] = "\n".join(steps)
+        lines[loop.count] = "\n".join([*steps, lines[loop.count]])
+
+    def _hide_variable(self) -> None:
+        """Hide from LLVM that the loop's variable counts, so that it does not look for what else may do so."""
+        line, following = self.lines[self.loop.count], self.loop.following
+        counted = line.replace(f"  {following} = ", f"  {following}.sum = ", 1)
+        self.lines[self.loop.count] = f"{counted}\n  {following} = freeze {self.loop.kind} {following}.sum"
 
 
 def finish_innermost(lines: list[str], loop: Counted) -> None:
     """Compute the sums and products of int64 that are the same in all iterations of an innermost loop in front of it,
     and make pointers of the addresses in it that are linear in its variable.
 
-    What the loop uses of them becomes opaque (``freeze``): LLVM sees addresses that are known before the loop, or that
-    step from iteration to iteration, and has nothing to try.
+    What the loop uses of them becomes opaque (``freeze``), and so does how its variable counts: LLVM sees addresses that
+    are known before the loop, or that step from iteration to iteration, and has nothing to try.
     """
     if len(lines) - loop.start.line >= _LEAST_LINES:
         _Innermost(lines, loop).move()

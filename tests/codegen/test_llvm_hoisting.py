@@ -40,7 +40,7 @@ def inner_loop(text: str) -> tuple[str, str]:
 def test_sums_that_a_loop_does_not_change_are_opaque_numbers_before_it():
     before, loop = inner_loop(emit_llvm_ir([rows(12)], TARGET))
     assert before.count("freeze i64") >= 11  # of each row but the first, which is no sum where i * 12 * n is shared
-    assert "mul " not in loop and "freeze" not in loop
+    assert "mul " not in loop and loop.count("freeze") == 1  # of the variable: nothing else counts
 
 
 def test_short_loops_keep_their_sums():
@@ -66,7 +66,7 @@ def test_addresses_that_a_loop_changes_by_steps_are_pointers():
     assert loop.count("phi ptr") == 4  # three into x and one into y, whose addresses are constants apart
 
 
-def test_more_pointers_than_registers_are_left_to_llvm():
+def test_more_pointers_than_registers_are_not_kept():
     func = strided(lambda n: as_expr(0), 5, lambda j, n: [j + n * row for row in range(16)])
     assert "phi ptr" not in inner_loop(emit_llvm_ir([func], TARGET))[1]
 
