@@ -16,8 +16,8 @@ After::
 
 Each kernel that is left goes through all later passes, code generation and LLVM once. :mod:`.kernel_patterns` says
 which constants may differ: those that machine code has no use for. Integers are told by the sizes of a call's
-arguments, which may be multiples of them, and other constants are passed. Functions that somebody wrote as loops keep
-their names and constants.
+arguments and results, which may be multiples of them, and other constants are passed. Functions that somebody wrote as
+loops keep their names and constants.
 
 Finding a program of which two are instances is called anti-unification (Plotkin: "A note on inductive generalization",
 1970); LLVM's MergeFunctions does it for functions that are equal altogether.
@@ -44,6 +44,9 @@ from tilewright.passes.registry import register_pass
 from tilewright.passes.schedule.kernel_patterns import outline_of, pattern_of, with_constants
 from tilewright.tensorir import expr as tir
 from tilewright.tensorir.stmt import OPERATORS, PrimFunc
+
+#: Places of sizes, and by what these are divided, by what the quotient is in each kernel.
+_Sources = dict[tuple[int, ...], tuple[int, int, int]]
 
 #: A constant that differs may be a multiple of a size plus or minus this much: what padding adds.
 MAX_OFFSET = 8
@@ -87,7 +90,8 @@ class _Member:
 
     Attributes:
         constants: its free constants.
-        sizes: of the arguments that it is called with; None where calls differ or one is not constant.
+        sizes: of the arguments that it is called with and of the results, by tensor and axis; those that are not
+            constant or differ between calls are not among them.
     """
 
     key: GlobalVar
@@ -119,10 +123,10 @@ def _calls(mod: IRModule) -> dict[str, list[Call]]:
 
 
 def _sizes(calls: Sequence[Call]) -> dict[tuple[int, int], int]:
-    """The constant sizes of the arguments that are the same in all calls, by argument and axis."""
+    """The constant sizes of arguments and results that are the same in all calls, by tensor and axis."""
     found: list[dict[tuple[int, int], int]] = []
     for call in calls:
-        tensors = [part for arg in call.args for part in flat_types(arg.type)]
+        tensors = [part for each in (*call.args, call) for part in flat_types(each.type)]
         sizes = {(number, axis): dim for number, part in enumerate(tensors) for axis, dim in enumerate(part.shape)}
         found.append({place: dim for place, dim in sizes.items() if isinstance(dim, int)})
     return {place: dim for place, dim in found[0].items() if all(other.get(place) == dim for other in found)}
@@ -165,52 +169,55 @@ def _constant(value: float, buffer: tir.Buffer) -> Constant:
 
 
 class _Counts:
-    """The integer parameters that several kernels need to be one, and where a call's arguments tell them."""
+    """The integer parameters that several kernels need to be one, and where a call's tensors tell them."""
 
     def __init__(self, members: Sequence[_Member]) -> None:
-        #: What differs between the members as one size of their arguments does: the size, and by what it is divided.
-        self._sources: dict[tuple[int, ...], tuple[int, int, int]] = {}
+        inputs = int(members[0].func.attrs["num_inputs"])
+        #: What differs between the members as one size of a call does: the size, and by what it is divided. Sizes of
+        #: arguments come before those of results.
+        self._sources: tuple[_Sources, _Sources] = ({}, {})
         for place in members[0].sizes:
             column = [member.sizes.get(place, 0) for member in members]
             divisor = math.gcd(*column)
             if min(column) > 0 and len(set(column)) > 1:
-                self._sources.setdefault(tuple([size // divisor for size in column]), (*place, divisor))
+                sources = self._sources[place[0] >= inputs]
+                sources.setdefault(tuple([size // divisor for size in column]), (*place, divisor))
         taken = {var.name for member in members for var in member.func.variables}
         self._names = (name for number in itertools.count() if (name := f"count_{number}") not in taken)
-        self._vars: dict[tuple[int, ...], tir.Var] = {}
+        self._vars: dict[tuple[int, ...], tuple[tir.Var, tuple[int, int, int]]] = {}
 
     @property
     def variables(self) -> list[tir.Var]:
         """Those that were needed."""
-        return list(self._vars.values())
+        return [var for var, _ in self._vars.values()]
 
     @property
     def sources(self) -> list[tuple[int, int, int]]:
-        """For each of them the argument, the axis, and by what that size is divided."""
-        return [self._sources[unit] for unit in self._vars]
+        """For each of them the tensor, the axis, and by what that size is divided."""
+        return [source for _, source in self._vars.values()]
 
     def expression(self, column: Sequence[int]) -> tir.Expr | None:
-        """What is ``column[k]`` in the ``k``-th member; None if no sizes of arguments tell."""
+        """What is ``column[k]`` in the ``k``-th member; None if no sizes of a call tell."""
         scale = math.gcd(*column)
-        unit = tuple([value // scale for value in column]) if scale else ()
-        if unit in self._sources:
-            return tir.binary("mul", self._var(unit), tir.const(scale, "int64"))
-        for unit in self._sources:
-            low = min(range(len(unit)), key=lambda k: unit[k])
-            high = max(range(len(unit)), key=lambda k: unit[k])
-            slope = (column[high] - column[low]) // (unit[high] - unit[low])
-            offset = column[low] - slope * unit[low]
-            fits = all(value == slope * size + offset for value, size in zip(column, unit, strict=True))
-            if slope > 0 and fits and abs(offset) <= MAX_OFFSET:
-                scaled = tir.binary("mul", self._var(unit), tir.const(slope, "int64"))
-                return tir.binary("add" if offset >= 0 else "sub", scaled, tir.const(abs(offset), "int64"))
+        multiple = tuple([value // scale for value in column]) if scale else ()
+        for sources in self._sources:
+            if multiple in sources:
+                return tir.binary("mul", self._var(multiple, sources), tir.const(scale, "int64"))
+            for unit in sources:
+                low = min(range(len(unit)), key=lambda k: unit[k])
+                high = max(range(len(unit)), key=lambda k: unit[k])
+                slope = (column[high] - column[low]) // (unit[high] - unit[low])
+                offset = column[low] - slope * unit[low]
+                fits = all(value == slope * size + offset for value, size in zip(column, unit, strict=True))
+                if slope > 0 and fits and abs(offset) <= MAX_OFFSET:
+                    scaled = tir.binary("mul", self._var(unit, sources), tir.const(slope, "int64"))
+                    return tir.binary("add" if offset >= 0 else "sub", scaled, tir.const(abs(offset), "int64"))
         return None
 
-    def _var(self, unit: tuple[int, ...]) -> tir.Var:
-        found = self._vars.get(unit)
-        if found is None:
-            found = self._vars[unit] = tir.Var(next(self._names))
-        return found
+    def _var(self, unit: tuple[int, ...], sources: _Sources) -> tir.Var:
+        if unit not in self._vars:
+            self._vars[unit] = tir.Var(next(self._names)), sources[unit]
+        return self._vars[unit][0]
 
 
 def _with_parameters(func: PrimFunc, scalars: Sequence[tir.Buffer], counts: _Counts) -> PrimFunc:
@@ -218,9 +225,15 @@ def _with_parameters(func: PrimFunc, scalars: Sequence[tir.Buffer], counts: _Cou
     count = int(func.attrs["num_inputs"])
     params = (*func.params[:count], *scalars, *func.params[count:], *counts.variables)
     attrs = {**func.attrs, "num_inputs": count + len(scalars)}
-    if counts.variables:
-        attrs[SIZES_FROM] = (*func.attrs.get(SIZES_FROM, (None,) * len(func.variables)), *counts.sources)
+    sources = (*func.attrs.get(SIZES_FROM, (None,) * len(func.variables)), *counts.sources)
+    if any(source is not None for source in sources):
+        attrs[SIZES_FROM] = tuple([_behind(source, count, len(scalars)) for source in sources])
     return PrimFunc(func.name, params, func.body, attrs)
+
+
+def _behind(source: tuple[int, ...] | None, inputs: int, more: int) -> tuple[int, ...] | None:
+    """A place among a call's tensors, where ``more`` arguments stand behind ``inputs`` of them."""
+    return source if source is None or source[0] < inputs else (source[0] + more, *source[1:])
 
 
 def _replaced(mod: IRModule, merged: Mapping[str, _Merged]) -> dict[GlobalVar, AnyFunction]:

@@ -138,6 +138,24 @@ def test_sizes_may_be_told_by_an_argument_with_a_border() -> None:
     assert func.attrs["sizes_from"] == (None, (0, 1, 2))
 
 
+def test_sizes_may_be_told_by_a_result() -> None:
+    text = BEFORE
+    for name in ("x", "z"):
+        text = text.replace(f"%{name}: Tensor[(n, {12 if name == 'x' else 24}, 16)", f"%{name}: Tensor[(n, 48, 16)")
+    text = text.replace("x: Buffer[(n, 12, 16)", "x: Buffer[(n, 48, 16)")
+    text = text.replace("x: Buffer[(n, 24, 16)", "x: Buffer[(n, 48, 16)")
+    func = merged(text)["scale"]
+    assert isinstance(func, PrimFunc)
+    assert func.attrs["sizes_from"] == (None, (2, 1, 12)), "a scalar stands between the argument and the result"
+
+
+def test_places_of_results_that_a_kernel_knows_move_behind_its_scalars() -> None:
+    text = BEFORE.replace('"operators": ("multiply",)', '"operators": ("multiply",), "sizes_from": ((1, 0),)')
+    func = merged(text)["scale"]
+    assert isinstance(func, PrimFunc)
+    assert func.attrs["sizes_from"] == ((2, 0), (0, 1, 12))
+
+
 def test_a_kernel_of_the_same_scalars_and_sizes_needs_no_parameters() -> None:
     text = BEFORE.replace("24", "12").replace("0.75", "0.5")
     found = merged(text)
