@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import enum
 import functools
 import itertools
 import logging
@@ -21,7 +22,8 @@ from tilewright.codegen.llvm.module import PACKED, PREFIX, emit_llvm_ir
 from tilewright.codegen.llvm.team import profiling_functions, team_functions
 from tilewright.codegen.llvm.team_ir import FORK, RUN_TEAM
 from tilewright.tensorir.errors import CodegenError
-from tilewright.tensorir.stmt import PrimFunc
+from tilewright.tensorir.functor import walk_statements
+from tilewright.tensorir.stmt import Allocate, BufferStore, For, PrimFunc
 from tilewright.tensorir.target import Target, process_triple
 
 _LOG = logging.getLogger("tilewright.codegen")
@@ -47,9 +49,30 @@ def _initialize(target: Target) -> None:
         _initialized.add(which)
 
 
-def create_target_machine(target: Target) -> llvm.TargetMachine:
-    """LLVM's description of ``target``, for code generation at level 2 (1 to 3 give equal code for scheduled loops).
-    Equal targets share one: to make it takes .7 ms, a tenth of a small build. LLVM is entered by one thread at a time.
+class Effort(enum.Enum):
+    """What LLVM does for a module. The value is the level of its code generator."""
+
+    #: It only calls others, as ``main`` does: every instruction runs at most once in a call. Registers are not worth
+    #: the time: code generation at level 0 takes an eighth.
+    CALLS = 0
+    #: Its loops are scheduled: level 2 (1 to 3 give equal code for them), without the passes on LLVM IR.
+    SCHEDULED = 2
+    #: All passes, vectorizers included, and level 2.
+    FULL = 3
+
+    @classmethod
+    def of(cls, functions: Sequence[PrimFunc]) -> Effort:
+        """What ``functions`` need."""
+        if any(func.attrs.get("llvm_vectorize") for func in functions):
+            return cls.FULL
+        works = (For, BufferStore, Allocate)
+        statements = (stmt for func in functions for stmt in walk_statements(func.body))
+        return cls.SCHEDULED if any(isinstance(stmt, works) for stmt in statements) else cls.CALLS
+
+
+def create_target_machine(target: Target, effort: Effort = Effort.SCHEDULED) -> llvm.TargetMachine:
+    """LLVM's description of ``target``, for code generation with that effort. Equal ones are shared: to make one takes
+    .7 ms, a tenth of a small build. LLVM is entered by one thread at a time.
 
     Raises:
         CodegenError: LLVM does not know the triple or the processor.
@@ -57,7 +80,8 @@ def create_target_machine(target: Target) -> llvm.TargetMachine:
     _initialize(target)
     try:
         # For a named processor LLVM knows the features; this machine may lack some of those that its name stands for.
-        return _target_machine(target.mtriple, target.mcpu, _host_features() if target.is_host else "")
+        features = _host_features() if target.is_host else ""
+        return _target_machine(target.mtriple, target.mcpu, features, min(effort.value, 2))
     except RuntimeError as error:
         raise CodegenError(f"LLVM has no code generator for {target!s}: {error}") from error
 
@@ -68,15 +92,16 @@ def _host_features() -> str:
 
 
 @functools.lru_cache(maxsize=8)
-def _target_machine(triple: str, processor: str, features: str) -> llvm.TargetMachine:
+def _target_machine(triple: str, processor: str, features: str, level: int) -> llvm.TargetMachine:
     return llvm.Target.from_triple(triple).create_target_machine(
-        cpu=processor, features=features, opt=2, reloc="pic", codemodel="small", jit=False
+        cpu=processor, features=features, opt=level, reloc="pic", codemodel="small", jit=False
     )
 
 
-def _optimize(module: llvm.ModuleRef, machine: llvm.TargetMachine, full: bool) -> None:
+def _optimize(module: llvm.ModuleRef, machine: llvm.TargetMachine, effort: Effort) -> None:
     """Promote stack slots to registers. Scheduled loops gain nothing from the rest of LLVM's passes, which double the
-    time; ``full`` runs them all, vectorizers included."""
+    time."""
+    full = effort is Effort.FULL
     options = llvm.create_pipeline_tuning_options(speed_level=3 if full else 1)
     options.loop_vectorization = options.slp_vectorization = full
     builder = llvm.create_pass_builder(machine, options)
@@ -118,7 +143,7 @@ class CompiledModule:
     """
 
     def __init__(
-        self, object_bytes: bytes, target: Target, llvm_ir: str, externals: Mapping[str, int], optimized: bool
+        self, object_bytes: bytes, target: Target, llvm_ir: str, externals: Mapping[str, int], effort: Effort
     ) -> None:
         self.target = target
         self.object_bytes = object_bytes
@@ -126,7 +151,7 @@ class CompiledModule:
         self._externals = dict(externals)
         self._profiling = any(name.encode() in object_bytes for name in PROFILE_FUNCTIONS.values())
         self.unresolved: tuple[str, ...] = ()
-        self._full = optimized
+        self._effort = effort
         self._lock = threading.Lock()
         self._engine: llvm.LLJIT | None = None
         self._library = f"tilewright.{next(_libraries)}"
@@ -141,12 +166,12 @@ class CompiledModule:
         Args:
             externals: addresses of the PrimFuncs that it calls but does not hold, by name.
         """
-        return cls(object_bytes, target, "", externals or {}, optimized=False)
+        return cls(object_bytes, target, "", externals or {}, Effort.SCHEDULED)
 
     def for_profiling(self) -> CompiledModule:
         """The same code again, whose threads note how long they work on parallel loops; for calls by a function that
         has ``profile_begin`` and ``profile_end`` around them."""
-        again = CompiledModule(self.object_bytes, self.target, self.llvm_ir, self._externals, self._full)
+        again = CompiledModule(self.object_bytes, self.target, self.llvm_ir, self._externals, self._effort)
         again._profiling = True
         return again
 
@@ -159,9 +184,9 @@ class CompiledModule:
         """
         if not self.llvm_ir:
             raise CodegenError("a module loaded from object code has no assembly text")
-        machine = create_target_machine(self.target)
+        machine = create_target_machine(self.target, self._effort)
         module = _parse(self.llvm_ir, machine)
-        _optimize(module, machine, self._full)
+        _optimize(module, machine, self._effort)
         return str(machine.emit_assembly(module))
 
     def address(self, name: str) -> int:
@@ -249,11 +274,11 @@ def compile_module(
     """
     start = time.perf_counter()
     llvm_ir = emit_llvm_ir(functions, target, entry_names, elsewhere, packed)
-    machine = create_target_machine(target)
+    effort = Effort.of(functions)
+    machine = create_target_machine(target, effort)
     module = _parse(llvm_ir, machine)
-    full = any(func.attrs.get("llvm_vectorize") for func in functions)
-    _optimize(module, machine, full)
-    compiled = CompiledModule(machine.emit_object(module), target, llvm_ir, externals or {}, full)
+    _optimize(module, machine, effort)
+    compiled = CompiledModule(machine.emit_object(module), target, llvm_ir, externals or {}, effort)
     called = set[str]().union(*(called_names(func.body) for func in functions))
     compiled.unresolved = tuple(sorted(called - {func.name for func in functions} - set(externals or {})))
     _LOG.debug(

@@ -255,8 +255,8 @@ def finish_innermost(lines: list[str], loop: Counted) -> None:
     """Compute the sums and products of int64 that are the same in all iterations of an innermost loop in front of it,
     and make pointers of the addresses in it that are linear in its variable.
 
-    What the loop uses of them becomes opaque (``freeze``), and so does how its variable counts: LLVM sees addresses that
-    are known before the loop, or that step from iteration to iteration, and has nothing to try.
+    What the loop uses of them becomes opaque (``freeze``), and so does how its variable counts: LLVM sees addresses
+    that are known before the loop, or that step from iteration to iteration, and has nothing to try.
     """
     if len(lines) - loop.start.line >= _LEAST_LINES:
         _Innermost(lines, loop).move()
