@@ -230,6 +230,16 @@ def test_rows_are_split_into_nearly_equal_tiles(rows: int) -> None:
     assert tiles * height - rows < tiles
 
 
+@pytest.mark.parametrize("rows", [49, 100, 196, 3025, 3136])
+def test_a_tile_that_leaves_no_rest_is_preferred(rows: int) -> None:
+    height, vectors = choose_tile(rows, 1024, 16, 32)
+    assert rows % height == 0 and height * vectors >= 14
+
+
+def test_a_rest_is_better_than_small_tiles() -> None:
+    assert choose_tile(3137, 1024, 16, 32) == (6, 4)  # a prime
+
+
 @pytest.mark.parametrize(("panel", "rows"), [(None, 6), (1, 16), (2, 8)])
 def test_tile_of_unknown_rows_has_few_remainders(panel: int | None, rows: int) -> None:
     assert choose_tile(None, 1024, 16, 32, panel)[0] == rows
