@@ -245,11 +245,16 @@ def choose_tile(
             accumulators = height * vectors
             latency = min(1.0, accumulators / 8)
             reuse = accumulators / (accumulators + height + vectors)
-            whole = 1.0 if rows is None or rows % height == 0 else _WITH_REST
+            whole = _WITH_REST if rows is not None and leaves_rest(rows, height) else 1.0
             score = used_rows * used_columns * latency * reuse * whole
             if score > best[0] + 1e-9:
                 best = (score, height, vectors)
     return best[1], best[2]
+
+
+def leaves_rest(rows: int | None, height: int) -> bool:
+    """Whether rows (None: not known how many) may be left over by tiles of that height."""
+    return rows is None or rows % height != 0
 
 
 def schedule_contraction(schedule: Schedule, ref: BlockRef, target: Target, reassociate: bool = False) -> bool:
@@ -291,7 +296,7 @@ def schedule_contraction(schedule: Schedule, ref: BlockRef, target: Target, reas
     accumulate(schedule, ref, block, at, tiling)
     unrolled = ("block", "row", "column") if kept is None else ("block", "column")
     mark_tile(schedule, [tile[name] for name in unrolled if name in tile], tiling)
-    if rows is not None:
+    if rows is not None and tiling.row is not None and leaves_rest(constant(tiling.row.extent), tiling.rows):
         schedule.annotate(rows, "specialize_tail", True)
     schedule.parallel(schedule.fuse(*tasks) if len(tasks) > 1 else tasks[0])
     return True

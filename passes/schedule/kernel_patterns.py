@@ -9,8 +9,8 @@
 A constant is *free* where a parameter in its place costs a call next to nothing: extents of loops that stay loops, of
 buffers and of what index arithmetic divides and multiplies by, and numbers that values are added to and multiplied
 with. All others belong to the pattern: extents of unrolled and vectorized loops, and strides of what these walk (which
-are offsets in machine instructions), extents of tiles that have a rest, short loops, all that conditions compare with,
-and zeros.
+are offsets in machine instructions; a few copies keep an address each), extents of tiles that have a rest, short loops,
+all that conditions compare with, and zeros.
 
 A walk visits a function in one order, which depends on nothing but the pattern; so constants have numbers.
 """
@@ -30,6 +30,10 @@ from tilewright.tensorir.stmt import ORIGIN_ATTRS, Block, BufferRegion, BufferSt
 
 #: Loops of fewer iterations belong to the pattern: LLVM writes them out.
 MIN_FREE_EXTENT = 4
+
+#: So many copies of a body at most may have a parameter as their distance: each has an address then, which takes a
+#: register. Four are the vectors of a tile of sums.
+MAX_STRIDED_COPIES = 4
 
 _FREE_FLOAT_OPERATIONS = ("add", "sub", "mul", "min", "max")
 
@@ -215,13 +219,16 @@ _FLOAT = "float"
 
 
 def _written_out(func: PrimFunc) -> tuple[set[Any], dict[Buffer, int]]:
-    """The variables of unrolled and vectorized loops and those that follow from them, and for each buffer that these
-    walk the first of the dimensions whose extents are strides of theirs. Registers get their size later."""
+    """The variables of vectorized loops and of those that are unrolled into many copies, and those that follow from
+    them, and for each buffer that these walk the first of the dimensions whose extents are strides of theirs. Registers
+    get their size later."""
     found: set[Any] = set()
     fixed: dict[Buffer, int] = {}
     for node in walk(func.body):
         if isinstance(node, For) and node.kind in _WRITTEN_OUT:
-            found.add(node.var)
+            few = isinstance(node.extent, IntImm) and node.extent.value <= MAX_STRIDED_COPIES
+            if node.kind == "vectorized" or not few:
+                found.add(node.var)
         elif isinstance(node, Block):
             found.update(item.var for item in node.iters if not found.isdisjoint(leaves(item.value)))
         elif isinstance(node, (BufferLoad, BufferStore)) and node.buffer.scope != "register":

@@ -118,6 +118,9 @@ def test_what_unrolled_and_vectorized_loops_walk_belongs_to_the_pattern() -> Non
     strided = text.replace("[vi, vc, vl]", "[vl, vc, vi]").replace("(n, 12, 16)", "(16, 12, n)")
     strided = strided.replace("(n, 24, 16)", "(16, 24, n)")
     assert names(merged(strided)) == ["scale", "scale_1"], "copies of the body are 12 and 24 rows apart"
+    few = strided.replace("unrolled(16)", "unrolled(4)").replace("spatial(16)", "spatial(4)")
+    few = few.replace("(16, 12, n)", "(4, 12, n)").replace("(16, 24, n)", "(4, 24, n)")
+    assert names(merged(few)) == ["scale"], "four copies have an address each"
 
 
 def test_sizes_that_no_argument_tells_stay_apart() -> None:
