@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Iterator
 
 import pytest
 
@@ -18,6 +19,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="operators through numba with every element type in every case, rather than each type and each case once",
     )
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _new_entries_compiled() -> Iterator[None]:
+    """See there."""
+    from compiled_entries import new_entries_compiled  # what it imports is not needed to collect tests
+
+    with new_entries_compiled():
+        yield
 
 
 def pytest_collection_finish() -> None:
