@@ -23,11 +23,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def _new_entries_compiled() -> Iterator[None]:
-    """See there."""
-    from compiled_entries import new_entries_compiled  # what it imports is not needed to collect tests
+    """numba compiles an entry of a model at once if it has a form that no earlier one had."""
+    from compiled_entries import new_entries_compiled  # here: tests are collected without what it imports
 
     with new_entries_compiled():
         yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _settled() -> Iterator[None]:
+    """What the tests of a file leave (code, which numba never forgets) is not looked through again and again."""
+    yield
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_finish() -> None:
