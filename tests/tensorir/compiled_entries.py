@@ -30,14 +30,12 @@ def forms(source: str, name: str) -> set[tuple[str, ...]]:
 
 
 def _kind(node: ast.AST) -> str:
-    """The class of a node; of an attribute its name too (a type, or what is done to an array), and how many parts a
-    tuple (a shape) has."""
+    """The class of a node; of an attribute its name too (a type, or what is done to an array). An empty tuple (the
+    shape of a scalar) is not like others."""
     if isinstance(node, ast.Attribute):
         return f"Attribute {node.attr}"
-    if isinstance(node, ast.Tuple):
-        return f"Tuple {len(node.elts)}"
-    if isinstance(node, ast.BinOp):
-        return f"BinOp {type(node.op).__name__}"
+    if isinstance(node, ast.Tuple) and not node.elts:
+        return "Tuple of nothing"
     return type(node).__name__
 
 
