@@ -47,7 +47,7 @@ def scalar_operation(expr: BinaryOp | Compare, operand: Callable[[Expr], Operand
         return _made(line, operand(expr.a), operand(expr.b), dtype)
     if expr.op in _LOGICAL:
         return _made(_LOGICAL[expr.op], operand(expr.a), operand(expr.b), dtype)
-    if expr.op in _EXACT and dtype.is_integer:
+    if expr.op in _EXACT and not dtype.is_float:
         return _made(_EXACT[expr.op], operand(expr.a), operand(expr.b), dtype)
     if expr.op in _DIVISIONS and isinstance(expr.b, IntImm) and expr.b.value > 0:  # stays in the range of the type
         return _made(f"{{a}} {_DIVISIONS[expr.op]} {{b}}", operand(expr.a), operand(expr.b), dtype)
@@ -71,6 +71,7 @@ def element(
 
 @functools.cache
 def _element_form(result: str, kinds: tuple[str, ...]) -> Callable[..., Any]:
+    """What makes closures that find the element at indices of these kinds."""
     inside = "len(place) == len(shape)"
     inside += "".join(f" and 0 <= place[{axis}] < shape[{axis}]" for axis in range(len(kinds)))
     make: Callable[..., Any] = eval(
@@ -86,7 +87,8 @@ def all_of(operands: Sequence[Operand]) -> Callable[[Any], tuple[Any, ...]]:
 
 
 @functools.cache
-def _tuple_form(kinds: tuple[str, ...]) -> Callable[..., Any]:
+def _tuple_form(kinds: tuple[str, ...]) -> Callable[..., Callable[[Any], tuple[Any, ...]]]:
+    """What makes closures that compute operands of these kinds."""
     make: Callable[..., Any] = eval(f"lambda{_names(kinds)[1:]}: lambda frame: {_tuple(kinds)}")
     return make
 
