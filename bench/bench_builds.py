@@ -74,12 +74,14 @@ class Bench:
         repeat: how many processes measure the same thing.
         limit: seconds after which a process is given up.
         folder: for the models.
+        pieces: how many pieces of Python work a process does before what it measures, and again behind it.
     """
 
     python: str
     repeat: int
     limit: float
     folder: Path
+    pieces: int
 
     def ask(self, job: Answer, cache: Path | None = None, python: str | None = None) -> Answer:
         """What a new process answers. ``cache``: where builds are kept; None: nowhere."""
@@ -90,7 +92,7 @@ class Bench:
             environment["TILEWRIGHT_CACHE"] = "off"
         else:
             environment["TILEWRIGHT_CACHE_DIR"] = str(cache)
-        command = [python or self.python, str(HERE / "build_worker.py"), json.dumps(job)]
+        command = [python or self.python, str(HERE / "build_worker.py"), json.dumps({**job, "pieces": self.pieces})]
         try:
             done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=self.limit)
         except subprocess.TimeoutExpired:
@@ -299,6 +301,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="networks, all without")
     parser.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES), help="which tables, all without")
     parser.add_argument("--repeat", type=int, default=3, metavar="N", help="processes for each time (3)")
+    parser.add_argument("--pieces", type=int, default=5, metavar="N", help="pieces of work before and behind (5)")
     parser.add_argument("--limit", type=float, default=1800, metavar="SECONDS", help="of one process (1800)")
     parser.add_argument("--python", default=sys.executable, help="the interpreter whose Tilewright is measured")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables there, too")
@@ -308,11 +311,12 @@ def main(arguments: Sequence[str]) -> int:
     unknown = [name for name in given.names if name not in build_cases.CASES]
     if unknown:
         parser.error(f"no such network: {', '.join(unknown)}; there are {', '.join(build_cases.CASES)}")
-    if given.repeat < 1:
-        parser.error("--repeat: expected a positive number")
+    for name in ("repeat", "pieces"):
+        if getattr(given, name) < 1:
+            parser.error(f"--{name}: expected a positive number")
     texts = []
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(given.python, given.repeat, given.limit, Path(folder))
+        bench = Bench(given.python, given.repeat, given.limit, Path(folder), given.pieces)
         for table in given.tables:
             for sheet in TABLES[table](bench, given.names or list(build_cases.CASES)):
                 texts.append(sheet.markdown())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from tilewright.tensorir.expr import (
     Var,
 )
 from tilewright.tensorir.functor import walk
+from tilewright.tensorir.interpreter_forms import Operand, all_first, all_inside, all_of, element, scalar_operation
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.printer import underline
 from tilewright.tensorir.profiling import PROFILE_INTRINSICS
@@ -280,7 +281,19 @@ class _Compiler:
         value = values.constant_value(expr.value, expr.dtype)
         return lambda frame: value
 
+    def operand(self, expr: Expr) -> Operand:
+        """The code that computes ``expr``, or where it is found without."""
+        code = self.expr(expr)
+        if isinstance(expr, (IntImm, FloatImm)):
+            return "constant", code([])
+        if isinstance(expr, Var):
+            return "variable", self.program.slots[expr]
+        return "code", code
+
     def binary(self, expr: BinaryOp) -> Code:
+        found: Code | None = scalar_operation(expr, self.operand)
+        if found is not None:
+            return found
         a, b = self.expr(expr.a), self.expr(expr.b)
         compute = values.binary_operation(expr.op, expr.dtype)
         if expr.op not in ("floordiv", "floormod", "truncdiv", "truncmod", "shl", "shr"):
@@ -300,6 +313,9 @@ class _Compiler:
         return lambda frame: compute(a(frame))
 
     def compare(self, expr: Compare) -> Code:
+        found: Code | None = scalar_operation(expr, self.operand)
+        if found is not None:
+            return found
         a, b, compute = self.expr(expr.a), self.expr(expr.b), values.COMPARISONS[expr.op]
         return lambda frame: compute(a(frame), b(frame))
 
@@ -415,24 +431,29 @@ class _Compiler:
         text = ", ".join(str(p) for p in position)
         return self.fail(OutOfBoundsError, node, f"index [{text}] of {node.buffer.name} is outside of shape {shape}")
 
+    def element(self, node: BufferLoad | BufferStore, result: str) -> Code:
+        """The code that finds the element of a scalar access: its place, or its value."""
+
+        def fail(place: tuple[Any, ...], shape: tuple[int, ...]) -> NoReturn:
+            raise self.out_of_bounds(node, place, shape)
+
+        indices = [self.operand(index) for index in node.indices]
+        code: Code = element(self.program.slots[node.buffer], indices, result, fail)
+        return code
+
     def load(self, expr: BufferLoad) -> Code:
-        buffer, position = self.buffer(expr.buffer), self.position(expr)
-        dtype = expr.dtype
+        buffer = self.buffer(expr.buffer)
         if expr.predicate is not None:
-            return self.predicated_load(expr, buffer, position)
-        if values.is_held_as_array(dtype):
+            return self.predicated_load(expr, buffer, self.position(expr))
+        if expr.dtype.lanes == 1:
+            return self.element(expr, "array[place]" if values.is_held_as_array(expr.dtype) else "array.item(place)")
+        position = self.position(expr)
 
-            def fetch(frame: Frame) -> Any:
-                array = buffer(frame)
-                return array[position(frame, array, None)]
-
-            return fetch
-
-        def fetch_item(frame: Frame) -> Any:
+        def fetch(frame: Frame) -> Any:
             array = buffer(frame)
-            return array.item(position(frame, array, None))
+            return array[position(frame, array, None)]
 
-        return fetch_item
+        return fetch
 
     def predicated_load(self, expr: BufferLoad, buffer: Code, position: Any) -> Code:
         assert expr.predicate is not None
@@ -458,7 +479,16 @@ class _Compiler:
         return fetch_lanes
 
     def store(self, stmt: BufferStore) -> Code:
-        buffer, position, value = self.buffer(stmt.buffer), self.position(stmt), self.expr(stmt.value)
+        buffer, value = self.buffer(stmt.buffer), self.expr(stmt.value)
+        if stmt.predicate is None and stmt.value.dtype.lanes == 1:
+            place = self.element(stmt, "place")
+
+            def put_item(frame: Frame) -> None:
+                result = value(frame)
+                buffer(frame)[place(frame)] = result
+
+            return put_item
+        position = self.position(stmt)
         if stmt.predicate is None:
 
             def put(frame: Frame) -> None:
@@ -547,30 +577,39 @@ class _Compiler:
         return self.expr(stmt.value)
 
     def block(self, stmt: Block) -> Code:
-        iters = [(item, self.expr(item.value), self.expr(item.min), self.expr(item.extent)) for item in stmt.iters]
+        bound = all_of([self.operand(item.value) for item in stmt.iters])
         slots = [self.program.slot(item.var) for item in stmt.iters]
+        ranges = [
+            (item, slot, self.operand(item.min), self.operand(item.extent))
+            for item, slot in zip(stmt.iters, slots, strict=True)
+        ]
+        inside = all_inside([(slot, low, extent) for _, slot, low, extent in ranges])
+        at_start = all_first([(slot, low) for item, slot, low, _ in ranges if item.kind == "reduction"])
         predicate = self.expr(stmt.predicate) if stmt.predicate is not None else None
         init = None if stmt.init is None else self.stmt(stmt.init)
         body = self.stmt(stmt.body)
 
         def run(frame: Frame) -> None:
-            position = [value(frame) for _, value, _, _ in iters]
-            for slot, index in zip(slots, position, strict=True):
+            for slot, index in zip(slots, bound(frame), strict=True):
                 frame[slot] = index
             if predicate is not None and not predicate(frame):
                 return
-            first = True
-            for index, (item, _, low, extent) in zip(position, iters, strict=True):
-                start = low(frame)
-                if not start <= index < start + extent(frame):
-                    text = f"{item.var.name} = {index} is outside of [{start}, {start + extent(frame)})"
-                    raise self.fail(OutOfBoundsError, item, f"block {stmt.name}: {text}")
-                first = first and (item.kind != "reduction" or index == start)
-            if init is not None and first:
+            if not inside(frame):
+                raise self.outside_of_block(stmt, slots, frame)
+            if init is not None and at_start(frame):
                 init(frame)
             body(frame)
 
         return run
+
+    def outside_of_block(self, stmt: Block, slots: list[int], frame: Frame) -> ExecutionError:
+        """The error of an iteration variable outside its range."""
+        for item, slot in zip(stmt.iters, slots, strict=True):
+            start, extent = self.expr(item.min)(frame), self.expr(item.extent)(frame)
+            if not start <= frame[slot] < start + extent:
+                text = f"{item.var.name} = {frame[slot]} is outside of [{start}, {start + extent})"
+                return self.fail(OutOfBoundsError, item, f"block {stmt.name}: {text}")
+        raise AssertionError("all are inside")
 
 
 def _owner(array: Any) -> Any:

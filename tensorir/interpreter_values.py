@@ -44,9 +44,6 @@ def _shift(function: Callable[[int, int], int], bits: int) -> Callable[[int, int
 
 
 _SCALAR_INTEGER: dict[str, Callable[[int, int], int]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
     "floordiv": operator.floordiv,
     "floormod": operator.mod,
     "truncdiv": trunc_div,
@@ -54,13 +51,9 @@ _SCALAR_INTEGER: dict[str, Callable[[int, int], int]] = {
 }
 
 _SCALAR_EXACT: dict[str, Operation] = {
-    "min": min,
-    "max": max,
     "bitand": operator.and_,
     "bitor": operator.or_,
     "bitxor": operator.xor,
-    "and": lambda a, b: bool(a and b),
-    "or": lambda a, b: bool(a or b),
 }
 
 
@@ -107,10 +100,6 @@ _VECTOR: dict[str, Operation] = {
 }
 
 _SCALAR_FLOAT: dict[str, Operation] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "div": operator.truediv,
     "min": lambda a, b: a if a <= b or a != a else b,  # NaN if either is
     "max": lambda a, b: a if a >= b or a != a else b,
 }

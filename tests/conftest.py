@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Iterator
 
 import pytest
 
@@ -18,6 +19,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="operators through numba with every element type in every case, rather than each type and each case once",
     )
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _new_entries_compiled() -> Iterator[None]:
+    """numba compiles an entry of a model at once if it has a form that no earlier one had."""
+    from compiled_entries import new_entries_compiled  # here: tests are collected without what it imports
+
+    with new_entries_compiled():
+        yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _settled() -> Iterator[None]:
+    """What the tests of a file leave (code, which numba never forgets) is not looked through again and again."""
+    yield
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_finish() -> None:

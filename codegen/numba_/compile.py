@@ -15,7 +15,7 @@ import numpy as np
 from tilewright.codegen.llvm.call import check_arguments
 from tilewright.codegen.numba_.expressions import is_half
 from tilewright.codegen.numba_.prologue import HEADER, HELPERS
-from tilewright.codegen.numba_.source import emit_source, python_names
+from tilewright.codegen.numba_.source import emit_source, only_calls, python_names
 from tilewright.codegen.threads import ensure_threads, limited_threads, parallel_lock
 from tilewright.codegen.vector_width import vector_bits
 from tilewright.tensorir.errors import InputError
@@ -28,14 +28,23 @@ _LOG = logging.getLogger("tilewright.codegen")
 
 _numbers = itertools.count(1)
 
+#: So many times Python runs a function that does nothing but call others, before numba compiles it, which takes a
+#: quarter of a second to a whole one; Python takes 1 to 11 microseconds more for a run, so that it has lost about as
+#: much by then.
+RUNS_BY_PYTHON = 50_000
+
 
 class NumbaModule:
-    """Python functions of some PrimFuncs, each compiled by numba when it is first called.
+    """Python functions of some PrimFuncs, each compiled by numba when it is first called; a function that does nothing
+    but call others (the entry of most models) when it has been called ``runs_by_python`` times.
 
     Attributes:
         source: the text; a debugger shows its lines.
         functions: the Python functions by the names of the PrimFuncs.
+        runs_by_python: how often Python itself runs such a function.
     """
+
+    runs_by_python = RUNS_BY_PYTHON
 
     def __init__(self, functions: Sequence[PrimFunc], target: Target) -> None:
         self.target = target
@@ -54,6 +63,7 @@ class NumbaModule:
         self._namespace = namespace
         self._names = python_names(functions)
         self.functions = {name: namespace[python] for name, python in self._names.items()}
+        self._runs = {func.name: itertools.count() for func in functions if only_calls(func)}
 
     def with_function(self, func: PrimFunc) -> NumbaModule:
         """A module with ``func`` in place of the function of its name; the others are those of this module, which numba
@@ -91,8 +101,11 @@ class NumbaModule:
             _as_parameter(param, arg, sizes) if isinstance(param, Buffer) else int(arg)
             for param, arg in zip(func.params, args, strict=True)
         ]
+        function = self.functions[name]
+        if name in self._runs and next(self._runs[name]) < self.runs_by_python:
+            function = getattr(function, "py_func", function)  # what Python itself always runs has none
         with parallel_lock(), limited_threads(self.target.num_threads):
-            self.functions[name](*passed)
+            function(*passed)
 
 
 @functools.cache

@@ -111,9 +111,9 @@ class FunctionWriter(ExpressionWriter):
         which numba takes minutes to compile."""
         if uses(self.root.body).has_profile:
             return True  # only Python has a clock
-        calls = list(_calls(self.root.body))
-        if not calls or not all(call is not None and called_names(call) for call in calls):
+        if not only_calls(self.root):
             return False
+        calls = list(_calls(self.root.body))
         if any(self.root.name in called_names(func.body) for func in self.functions.values()):
             return False  # compiled code can call compiled code only
         if len(calls) > MOST_COMPILED_CALLS:
@@ -322,6 +322,12 @@ def _calls(stmt: Stmt) -> Iterator[Evaluate | None]:
             yield from _calls(part)
     else:
         yield stmt if isinstance(stmt, Evaluate) else None
+
+
+def only_calls(func: PrimFunc) -> bool:
+    """Whether ``func`` does nothing but call other functions, one after another, be it with named sizes."""
+    calls = list(_calls(func.body))
+    return bool(calls) and all(call is not None and called_names(call) for call in calls)
 
 
 def _strides(buffer: Buffer) -> list[Expr]:

@@ -12,8 +12,8 @@ BENCH = Path(__file__).resolve().parents[2] / "bench"
 
 def test_the_digits_network_fills_the_tables(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    command = [sys.executable, str(BENCH / "bench_builds.py"), "digits", "--repeat", "1", "--markdown", str(page)]
-    command += ["--tables", "builds", "code", "nodes"]
+    command = [sys.executable, str(BENCH / "bench_builds.py"), "digits", "--repeat", "1", "--pieces", "1"]
+    command += ["--markdown", str(page), "--tables", "builds", "code", "nodes"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert page.read_text(encoding="utf-8").strip() == done.stdout.strip()

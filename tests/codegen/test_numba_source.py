@@ -244,6 +244,26 @@ def test_numba_makes_no_wrapper_that_nobody_calls() -> None:
     assert "cpython" in text and "cfunc" not in text
 
 
+def test_python_runs_a_function_of_calls_until_that_costs_more_than_to_compile_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    v, w, i = Buffer("v", (5,)), Buffer("w", (10,)), Var("i")
+    twice = PrimFunc("twice", (v,), For(i, as_expr(0), as_expr(5), "serial", BufferStore(v, v[i] * 2.0, (i,))))
+    calls = [Evaluate(Call("@twice", (address_of(w, place),), "void")) for place in (0, 0, 5)]
+    repeated = For(Var("k"), as_expr(0), as_expr(3), "serial", calls[0])
+    modules = [
+        numba_.compile_module([PrimFunc("main", (w,), body), twice], NUMBA) for body in (sequence(*calls), repeated)
+    ]
+    for module, ahead in zip(modules, (2, 0), strict=True):  # a loop is nothing that Python should run
+        monkeypatch.setattr(module, "runs_by_python", 2)
+        main = module.functions["main"]
+        for run in range(4):
+            data = np.ones(10, np.float32)
+            module.call("main", data)
+            assert len(main.signatures) == (run >= ahead)  # type: ignore[attr-defined]
+            np.testing.assert_array_equal(data, [4] * 5 + [2] * 5 if ahead else [8] * 5 + [1] * 5)
+
+
 def test_a_part_of_an_array_that_several_calls_take_is_made_once() -> None:
     arena, v, i, k = Buffer("arena", (4096,), "uint8"), Buffer("v", (2, 5)), Var("i"), Var("k")
     scale = PrimFunc(

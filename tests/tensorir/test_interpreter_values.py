@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from tilewright.tensorir.dtype import STORAGE_DTYPES, TENSOR_DTYPES, DataType
+from tilewright.tensorir.errors import OutOfBoundsError
 from tilewright.tensorir.expr import (
     COMPARE_OPS,
     BinaryOp,
@@ -26,7 +28,7 @@ from tilewright.tensorir.expr import (
 )
 from tilewright.tensorir.folding import trunc_div, wrap_integer
 from tilewright.tensorir.interpreter import interpret
-from tilewright.tensorir.stmt import BufferStore, For, PrimFunc
+from tilewright.tensorir.stmt import BufferStore, For, PrimFunc, sequence
 
 INTEGERS = [name for name in TENSOR_DTYPES if DataType(name).is_integer]
 FLOATS = [name for name in TENSOR_DTYPES if DataType(name).is_float]
@@ -106,6 +108,38 @@ def test_integer_operations_are_exact_and_wrap(op, dtype):
     found = apply(lambda x, y: BinaryOp(op, x, y), [a, b], dtype)
     expected = [wrap_integer(EXACT[op](int(x), int(y)), DataType(dtype)) for x, y in zip(a, b, strict=True)]
     assert found.tolist() == expected
+
+
+@pytest.mark.parametrize("pair", [(127, 1), (-128, -1), (-7, 3), (100, 2), (5, 5)])
+def test_constants_variables_and_elements_are_operands_alike(pair):
+    """Each has code of its own."""
+    dtype = DataType("int8")
+    names = (Var("p", "int8"), Var("q", "int8"))
+    inputs = [Buffer(name, (IntImm(1),), dtype) for name in "ab"]
+    kinds = [
+        [IntImm(value, dtype), name, BufferLoad(buffer, (as_expr(0),))]
+        for value, name, buffer in zip(pair, names, inputs, strict=True)
+    ]
+    for op in [*EXACT, *COMPARE_OPS]:
+        if op in ("shl", "shr") and pair[1] < 0:
+            continue
+        make = Compare if op in COMPARE_OPS else BinaryOp
+        results = [make(op, a, b) for a, b in itertools.product(*kinds)]
+        out = Buffer("out", (IntImm(len(results)),), results[0].dtype)
+        body = sequence(*[BufferStore(out, value, (as_expr(at),)) for at, value in enumerate(results)])
+        found = np.zeros(len(results), out.dtype.numpy)
+        interpret(PrimFunc("f", (*inputs, out, *names), body), *[np.array([v], "i1") for v in pair], found, *pair)
+        exact = getattr(operator, op)(*pair) if op in COMPARE_OPS else wrap_integer(EXACT[op](*pair), dtype)
+        assert found.tolist() == [exact] * 9, op
+
+
+@pytest.mark.parametrize("op", ["and", "or"])
+def test_both_sides_of_and_and_or_are_computed(op):
+    x, out = Buffer("x", (IntImm(4),), "bool"), Buffer("out", (IntImm(1),), "bool")
+    first, beyond = BufferLoad(x, (as_expr(0),)), BufferLoad(x, (as_expr(4),))
+    func = PrimFunc("f", (x, out), BufferStore(out, BinaryOp(op, first, beyond), (as_expr(0),)))
+    with pytest.raises(OutOfBoundsError):
+        interpret(func, np.full(4, op == "or"), np.zeros(1, bool))
 
 
 NUMPY = {

@@ -92,8 +92,8 @@ def reproducer(folder: Path, broken: Any, stage: str = "graph", mod: tw.IRModule
 
 
 def run(path: Path) -> subprocess.CompletedProcess[str]:
-    """pytest on a file, as a user runs it."""
-    environment = {**os.environ, "PYTHONPATH": str(path.parent)}
+    """pytest on a file, as a user runs it, without what plugins take to load."""
+    environment = {**os.environ, "PYTHONPATH": str(path.parent), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(path.parent), str(path)]
     return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=path.parent)
 
