@@ -30,6 +30,7 @@ from tilewright.runtime.compiled import (
     result_of,
 )
 from tilewright.runtime.executable import Executable
+from tilewright.runtime.frames import with_room
 from tilewright.runtime.progress import building
 from tilewright.runtime.signature import Signature
 from tilewright.runtime.steps import Place, Wiring
@@ -45,7 +46,7 @@ def assemble(
 ) -> Executable:
     """What :func:`tilewright.build` makes, and nothing that the environment asks for besides."""
     with _without_collector(), session(), building():
-        return _assemble(mod, target, params, passes)
+        return with_room(_assemble, mod, target, params, passes)
 
 
 @contextlib.contextmanager
