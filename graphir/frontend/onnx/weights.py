@@ -105,7 +105,7 @@ def from_file(path: Path) -> tuple[bytes, dict[int, Bytes]]:
 
         def fill(begin: int, part: Bytes) -> None:
             file.seek(begin)
-            left = memoryview(part)
+            left = memoryview(part.data)
             while left:
                 count = file.readinto(left)
                 if not count:
