@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import gc
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,7 @@ from tilewright.runtime.compiled import (
     result_of,
 )
 from tilewright.runtime.executable import Executable
+from tilewright.runtime.frames import with_room
 from tilewright.runtime.progress import building
 from tilewright.runtime.signature import Signature
 from tilewright.runtime.steps import Place, Wiring
@@ -42,8 +45,21 @@ def assemble(
     passes: Mapping[str, Pass] | None = None,
 ) -> Executable:
     """What :func:`tilewright.build` makes, and nothing that the environment asks for besides."""
-    with session(), building():
-        return _assemble(mod, target, params, passes)
+    with _without_collector(), session(), building():
+        return with_room(_assemble, mod, target, params, passes)
+
+
+@contextlib.contextmanager
+def _without_collector() -> Iterator[None]:
+    """Python does not search for cyclic garbage meanwhile. Passes say so for themselves (``passes.base``), but between
+    them it would look through all that they have made, again at each stage, to find next to nothing."""
+    searching = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if searching:
+            gc.enable()
 
 
 def _assemble(

@@ -26,6 +26,7 @@ from tilewright.codegen.llvm import team
 from tilewright.codegen.llvm.compile import CompiledModule
 from tilewright.codegen.threads import ensure_threads
 from tilewright.runtime.address import data_address
+from tilewright.runtime.frames import with_room
 from tilewright.runtime.made_kernels import KernelMemory
 from tilewright.runtime.runners import MachineCodeRunner, python_runner
 from tilewright.runtime.steps import Array, Runner
@@ -418,7 +419,7 @@ class Ahead:
         if self._target.kind == "llvm" and alone:
             named = [Named.of(function, self._target) for function in alone]
             self._named.update(zip(alone, named, strict=True))
-            self._parts.append((named, self._worker.submit(self._compile, named)))
+            self._parts.append((named, self._worker.submit(with_room, self._compile, named)))
 
     def give(self, function: PrimFunc, kernel: Kernel | PrimFunc) -> None:
         """The code of ``function`` is known: this, or that of another one, which is added."""

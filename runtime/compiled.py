@@ -360,9 +360,10 @@ def _supply(
     """Where kernels come from; None: from the passes, which somebody watches or adds to."""
     if after or target.kind != "llvm" or is_watched(context):
         return None
-    version = kept.source_version()
+    # Keys that nothing is kept under tell the kernels of one build apart.
+    version = kept.source_version() if cache is not None else None
     keys = KernelKeys(version or "", kept.settings_text(target, context))
-    memory = kernel_memory() if cache is not None and version is not None else None
+    memory = kernel_memory() if version is not None else None
     disk = cache if version is not None else None
     workers = context.get_config(BUILD).workers
     if workers is None:

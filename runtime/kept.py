@@ -18,7 +18,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import importlib.metadata
 import logging
 import os
 import platform
@@ -27,7 +26,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import llvmlite
 import llvmlite.binding as llvm
+import ml_dtypes
+import numpy
 
 from tilewright.graphir.expr import Call, Constant, Function
 from tilewright.graphir.module import IRModule
@@ -46,7 +48,7 @@ from tilewright.tensorir.target import Target
 _DEFAULT_BYTES = 4 << 30
 _OFF = ("off", "0", "no", "false")
 #: What computes at build time besides this package.
-_LIBRARIES = ("llvmlite", "numpy", "ml_dtypes")
+_LIBRARIES = (llvmlite, numpy, ml_dtypes)
 
 _ROOMS = ("tensorir", "graphir", "passes", "codegen", "runtime")
 _BEGIN = FIRST_IMPORT
@@ -145,7 +147,7 @@ def source_version() -> str | None:
         content = path.read_bytes()
         state.update(f"{path.relative_to(root)} {len(content)} ".encode())
         state.update(content)
-    versions = [(name, importlib.metadata.version(name)) for name in _LIBRARIES]
+    versions = [(library.__name__, library.__version__) for library in _LIBRARIES]
     state.update(repr((versions, llvm.llvm_version_info, platform.python_version())).encode())
     return state.hexdigest()
 

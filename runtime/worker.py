@@ -24,6 +24,7 @@ from tilewright.graphir.module import IRModule
 from tilewright.passes.build_config import BUILD
 from tilewright.passes.context import PassContext
 from tilewright.passes.tensor.pipeline import tensor_pipeline
+from tilewright.runtime.frames import with_room
 from tilewright.runtime.kept import target_facts
 from tilewright.runtime.made_kernels import MadeKernel
 from tilewright.runtime.packed_file import pack, unpack
@@ -68,6 +69,10 @@ def answer_to(request: bytes) -> bytes:
         EncodingError: this process is on another machine, for which the kernel is not.
         Exception: whatever a pass raises.
     """
+    return with_room(_answer_to, request)
+
+
+def _answer_to(request: bytes) -> bytes:
     data, (records,) = unpack(np.frombuffer(request, np.uint8), _REQUEST)
     kind, mcpu, mtriple, num_threads = data["target"]
     host = Target(kind)

@@ -301,6 +301,10 @@ class _Hasher:
         self.defined += 1
 
     def data(self, value: Any) -> None:
+        kind = type(value)
+        if kind is str or kind is int or kind is bool:  # nearly all that there is
+            self.parts += (kind.__name__, str(value))
+            return
         value = _as_plain(value)
         self.feed(type(value).__name__ if not isinstance(value, Mapping) else "mapping")
         if isinstance(value, Mapping):

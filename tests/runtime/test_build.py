@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -9,6 +12,7 @@ from hypothesis import strategies as st
 
 import tilewright as tw
 from tilewright import graphir as gi
+from tilewright.runtime import compiled
 from tilewright.tensorir import PrimFunc
 from tilewright.tensorir.errors import CodegenError, ExecutionError, InputError, PassError, TypeInferenceError
 
@@ -225,3 +229,25 @@ def test_what_a_pass_of_the_users_makes_is_built() -> None:
 def test_passes_for_an_unknown_stage_are_refused() -> None:
     with pytest.raises(PassError, match="unknown stage 'tensr'; expected one of graph, optimized, tensor"):
         tw.build(network(0), passes={"tensr": tw.passes.get_pass("FuseOps")})
+
+
+def test_no_garbage_is_searched_for_between_stages(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[bool] = []
+    compile_functions = compiled.compile_functions
+
+    def noting(*args: Any) -> Any:
+        searched.append(gc.isenabled())
+        return compile_functions(*args)
+
+    monkeypatch.setattr(compiled, "compile_functions", noting)
+    tw.build(network(0))
+    assert searched == [False] and gc.isenabled()
+    with pytest.raises(PassError):
+        tw.build(network(0), passes={"nowhere": compiled.InferType()})
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        tw.build(network(0))
+        assert not gc.isenabled(), "switched on for whoever had switched it off"
+    finally:
+        gc.enable()

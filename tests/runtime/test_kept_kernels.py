@@ -262,6 +262,17 @@ def test_source_that_changed_keeps_no_kernels(ran: list[str], monkeypatch: pytes
     assert ran == ["f", "f"] and kernel_files() == []
 
 
+def test_without_a_cache_nobody_asks_for_the_version_of_the_source(
+    ran: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked() -> str:
+        raise AssertionError("every file was read for a key under which nothing is kept")
+
+    monkeypatch.setattr(kept, "source_version", asked)
+    uncached(two_kernels(), monkeypatch)
+    assert ran == ["f"]
+
+
 @pytest.mark.parametrize("damage", ["a byte", "the end", "other data"])
 def test_a_damaged_kernel_is_dropped_and_made_again(
     ran: list[str], damage: str, monkeypatch: pytest.MonkeyPatch

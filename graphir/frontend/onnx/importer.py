@@ -6,7 +6,7 @@ import functools
 import os
 from collections import ChainMap
 from collections.abc import Mapping, MutableMapping, Sequence
-from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import onnx
@@ -16,6 +16,7 @@ from tilewright.graphir.dims import Dim
 from tilewright.graphir.expr import Constant, Expr, Function, Tuple, TupleGetItem, Var
 from tilewright.graphir.frontend.onnx.model import (
     GivenShape,
+    Read,
     check_inputs,
     check_names,
     input_type,
@@ -33,6 +34,7 @@ from tilewright.graphir.frontend.onnx.runtime_sizes import RuntimeSizes
 from tilewright.graphir.frontend.onnx.schema import STANDARD_DOMAINS, check_node, schema_of
 from tilewright.graphir.frontend.onnx.sizes import with_equal_sizes
 from tilewright.graphir.frontend.onnx.tensors import Array, onnx_type, to_array
+from tilewright.graphir.frontend.onnx.weights import Bytes
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.runtime_sizes import bind_size
 from tilewright.graphir.types import TensorType, TupleType
@@ -58,9 +60,9 @@ def from_onnx(
 ) -> IRModule:
     """An ONNX model as a module whose ``main`` takes the model's inputs and gives its outputs.
 
-    Constants keep the memory of the model, data in files of their own are mapped into memory. The attribute ``results``
-    of ``main`` has the names that the model gives to its outputs. Dimensions without a size
-    are symbolic: those of one name are one variable.
+    Constants of an object keep its memory, large ones of a file or of bytes are read once to where they stay, and data
+    in files of their own are mapped into memory. The attribute ``results`` of ``main`` has the names that the model
+    gives to its outputs. Dimensions without a size are symbolic: those of one name are one variable.
 
     Args:
         source: a path, the bytes of a file, or the onnx package's object.
@@ -74,8 +76,7 @@ def from_onnx(
         UnsupportedOperatorError: some operators have no converter; all of them are named, with their nodes.
         TypeInferenceError: an operator's inputs do not fit together; the node is named.
     """
-    model, folder = read_model(source)
-    return _Importer(model, folder).module(shapes or {}, values or {})
+    return _Importer(read_model(source)).module(shapes or {}, values or {})
 
 
 @functools.cache
@@ -87,10 +88,11 @@ def _load_converters() -> None:
 class _Importer:
     """Converts one model."""
 
-    def __init__(self, model: ModelProto, folder: Path | None) -> None:
+    def __init__(self, read: Read) -> None:
         _load_converters()
-        self.model = model
-        self.folder = folder
+        self.model = model = read.proto
+        self.folder = read.folder
+        self.contents = read.contents
         self.opsets = opsets_of(model.opset_import)
         self.functions = {(normalized_domain(f.domain), f.name): f for f in model.functions}
         self.placed: set[Expr] = set()  # what has its place in the source already
@@ -116,7 +118,7 @@ class _Importer:
             else:
                 scope[info.name] = param = Var(name, found)
                 params.append(param)
-        outputs = self.graph(graph, scope, self.opsets)
+        outputs = self.graph(graph, scope, self.opsets, self.contents)
         attrs = {"results": tuple(output.name for output in graph.output)}
         return IRModule.from_expr(Function(params, outputs[0] if len(outputs) == 1 else Tuple(outputs), attrs=attrs))
 
@@ -155,18 +157,25 @@ class _Importer:
 
     # Conversion.
 
-    def graph(self, graph: GraphProto, scope: Scope, opsets: Mapping[str, int]) -> list[Expr]:
-        """The outputs of ``graph``, whose inputs are in ``scope``; what it computes is added there."""
+    def graph(
+        self,
+        graph: GraphProto,
+        scope: Scope,
+        opsets: Mapping[str, int],
+        contents: Mapping[int, Bytes] = MappingProxyType({}),
+    ) -> list[Expr]:
+        """The outputs of ``graph``, whose inputs are in ``scope``; what it computes is added there. ``contents``: the
+        bytes of initializers, by their numbers, that do not hold them themselves."""
         if graph.sparse_initializer:
             raise UnsupportedOperatorError("sparse initializers are not supported")
         own = scope.maps[0] if isinstance(scope, ChainMap) else scope
         named = set()
-        for tensor in graph.initializer:
+        for number, tensor in enumerate(graph.initializer):
             if tensor.name in named:
                 raise InputError(f"graph {graph.name!r} has two constants {tensor.name!r}")
             named.add(tensor.name)
             if tensor.name not in own:
-                own[tensor.name] = Constant(self.array(tensor))
+                own[tensor.name] = Constant(to_array(tensor, self.folder, contents.get(number)))
         self.nodes(graph.node, scope, opsets)
         return [self._value(scope, output.name, "the graph's outputs") for output in graph.output]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 from tilewright.graphir.dims import Dim, as_dim
 from tilewright.graphir.expr import Constant, Expr, Tuple
 from tilewright.graphir.frontend.onnx.tensors import numpy_dtype
+from tilewright.graphir.frontend.onnx.weights import Bytes, from_bytes, from_file
 from tilewright.graphir.types import TensorType, TupleType
 from tilewright.tensorir.dtype import as_dtype
 from tilewright.tensorir.errors import InputError, UnsupportedOperatorError
@@ -27,23 +29,38 @@ ShapeEntry = int | str | None
 GivenShape = Sequence[ShapeEntry] | Sequence[Sequence[ShapeEntry]]
 
 
-def read_model(source: str | os.PathLike[str] | bytes | ModelProto) -> tuple[ModelProto, Path | None]:
-    """The model, and the folder of its file (None if it came as bytes or as an object).
+@dataclasses.dataclass(frozen=True)
+class Read:
+    """A model that was read.
+
+    Attributes:
+        proto: what the protobuf package made of it.
+        folder: that of its file, None if it came as bytes or as an object.
+        contents: the ``raw_data`` of initializers of the graph that were taken from ``proto``, by their numbers.
+    """
+
+    proto: ModelProto
+    folder: Path | None = None
+    contents: Mapping[int, Bytes] = dataclasses.field(default_factory=dict)
+
+
+def read_model(source: str | os.PathLike[str] | bytes | ModelProto) -> Read:
+    """A model as it is given to ``from_onnx``.
 
     Raises:
         InputError: there is no such file, or it holds no model.
     """
     if isinstance(source, ModelProto):
-        return source, None
+        return Read(source)
     folder = None
     if isinstance(source, (bytes, bytearray, memoryview)):
-        data, where = bytes(source), "the bytes"
+        (data, contents), where = from_bytes(bytes(source)), "the bytes"
     elif isinstance(source, (str, os.PathLike)):
         path = Path(source)
         if not path.is_file():
             raise InputError(f"there is no file {str(path)!r}")
         try:
-            data, where, folder = path.read_bytes(), str(path), path.parent
+            (data, contents), where, folder = from_file(path), str(path), path.parent
         except OSError as error:
             raise InputError(f"{str(path)!r} cannot be read: {error}") from None
     else:
@@ -55,7 +72,7 @@ def read_model(source: str | os.PathLike[str] | bytes | ModelProto) -> tuple[Mod
         raise InputError(f"{where} hold no ONNX model: {error}") from None
     if not model.HasField("graph"):
         raise InputError(f"{where} hold no ONNX model: there is no graph")
-    return model, folder
+    return Read(model, folder, contents)
 
 
 def opsets_of(imports: Sequence[Any]) -> dict[str, int]:

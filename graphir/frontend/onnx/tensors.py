@@ -67,11 +67,12 @@ def numpy_dtype(data_type: int, where: str) -> np.dtype[Any]:
     return found
 
 
-def to_array(tensor: TensorProto, folder: Path | None) -> Array:
+def to_array(tensor: TensorProto, folder: Path | None, content: Array | None = None) -> Array:
     """The elements of ``tensor``; external data are mapped into memory, not read.
 
     Args:
         folder: where the model's file is; external data must lie in it.
+        content: its ``raw_data`` as bytes, where that was taken from it.
 
     Raises:
         InputError: the data does not fit the shape, or lies outside of ``folder``.
@@ -84,15 +85,17 @@ def to_array(tensor: TensorProto, folder: Path | None) -> Array:
         raise InputError(f"{where}: {error}") from None
     if tensor.data_location == TensorProto.EXTERNAL:
         return _external(tensor, dtype, shape, folder, where)
+    if content is None and tensor.HasField("raw_data"):
+        content = np.frombuffer(tensor.raw_data, np.uint8)  # which is a copy, each time
     if tensor.data_type in _PACKED:
-        data = np.frombuffer(tensor.raw_data, np.uint8) if tensor.HasField("raw_data") else _bytes(tensor)
+        data = _bytes(tensor) if content is None else content
         return _unpacked(data, _PACKED[tensor.data_type], dtype, shape, where)
-    if tensor.HasField("raw_data"):
+    if content is not None:
         little = dtype if sys.byteorder == "little" else dtype.newbyteorder("<")
         expected = math.prod(shape) * dtype.itemsize
-        if len(tensor.raw_data) != expected:
-            raise InputError(f"{where}: expected {expected} bytes for shape {shape}, found {len(tensor.raw_data)}")
-        return np.frombuffer(tensor.raw_data, little).reshape(shape)
+        if len(content) != expected:
+            raise InputError(f"{where}: expected {expected} bytes for shape {shape}, found {len(content)}")
+        return content.view(little).reshape(shape)
     data = _typed_data(tensor, dtype)
     if data.size != math.prod(shape):
         raise InputError(f"{where}: expected {math.prod(shape)} elements for shape {shape}, found {data.size}")
