@@ -38,10 +38,16 @@ class DividingAlgebra(TermAlgebra):
     def divide(self, a: Linear, divisor: int) -> Division:
         """Quotient and remainder of an index by a positive constant."""
         key = (a.key, divisor)
-        found = self.derived.divisions.find(key)
+        derived = self.derived
+        found = derived.divisions.get(key)
         if found is None:
-            found = self._split(a, divisor)
-            self.derived.divisions[key] = found
+            for outer in derived.outers:
+                found = outer.divisions.get(key)
+                if found is not None:
+                    break
+            else:
+                found = self._split(a, divisor)
+            derived.divisions[key] = found
         return found
 
     def _split(self, a: Linear, divisor: int) -> Division:

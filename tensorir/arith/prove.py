@@ -31,17 +31,25 @@ class ProvingAlgebra(IndexAlgebra):
 
     def is_nonnegative(self, form: Linear, budget: int = SIMPLIFY_BUDGET) -> bool:
         """Whether ``form >= 0`` always holds; False if no proof was found within the budget."""
+        if not form.terms:
+            return form.const >= 0
         bounds = self.interval(form)
         if bounds.lower >= 0:
             return True
         if bounds.upper < 0 or not self._may_help(form) or not self.is_exact(form):
             return False
         key = (form.key, budget)
-        proofs = self.derived.proofs
-        found = proofs.find(key)
+        derived = self.derived
+        found = derived.proofs.get(key)
         if found is None:
-            proofs[key] = False  # while the search asks for itself
-            found = proofs[key] = not self._is_refuted(form) and self._search(form, _Search(budget))
+            for outer in derived.outers:
+                found = outer.proofs.get(key)
+                if found is not None:
+                    break
+            else:
+                derived.proofs[key] = False  # while the search asks for itself
+                found = not self._is_refuted(form) and self._search(form, _Search(budget))
+            derived.proofs[key] = found
         return found
 
     def _is_refuted(self, form: Linear) -> bool:

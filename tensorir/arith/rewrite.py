@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 from tilewright.tensorir.arith import rules
 from tilewright.tensorir.arith.assumptions import assume_comparison
-from tilewright.tensorir.arith.bounds import SIMPLIFY_BUDGET
+from tilewright.tensorir.arith.bounds import SIMPLIFY_BUDGET, BoundedTerms
 from tilewright.tensorir.arith.comparisons import ComparingAlgebra, decide_by_intervals
-from tilewright.tensorir.arith.facts import Derived
+from tilewright.tensorir.arith.facts import Derived, Facts
 from tilewright.tensorir.arith.folds import FOLDS
 from tilewright.tensorir.arith.intern import reads_memory
 from tilewright.tensorir.arith.lane_numbers import lane_number
@@ -27,6 +28,23 @@ from tilewright.tensorir.functor import uses_var
 
 #: Conjunctions of up to this many conditions are searched for conditions that follow from the others.
 MAX_CONJUNCTS = 8
+
+
+class _Scope(AbstractContextManager[None]):
+    """A block at whose end an algebra knows what it knew at its beginning."""
+
+    def __init__(self, algebra: BoundedTerms) -> None:
+        self._algebra = algebra
+        self._facts, self._derived = algebra.facts, algebra.derived
+
+    def __enter__(self) -> None:
+        algebra = self._algebra
+        facts, derived = algebra.facts, algebra.derived
+        self._facts, self._derived = facts, derived
+        algebra.facts, algebra.derived = Facts(facts), Derived(derived)
+
+    def __exit__(self, *_: object) -> None:
+        self._algebra.facts, self._algebra.derived = self._facts, self._derived
 
 
 class RewritingAlgebra(ComparingAlgebra):
@@ -78,16 +96,9 @@ class RewritingAlgebra(ComparingAlgebra):
             self.facts.truths[opposite] = False
         self.forget()
 
-    @contextlib.contextmanager
-    def scope(self) -> Iterator[None]:
+    def scope(self) -> AbstractContextManager[None]:
         """A ``with`` block at whose end all that was bound or assumed inside is forgotten."""
-        facts = self.facts
-        derived = self.derived
-        self.facts, self.derived = facts.copy(), Derived(derived)
-        try:
-            yield
-        finally:
-            self.facts, self.derived = facts, derived
+        return _Scope(self)
 
     @contextlib.contextmanager
     def assuming(self, *conditions: Expr) -> Iterator[None]:
@@ -102,11 +113,17 @@ class RewritingAlgebra(ComparingAlgebra):
     def canonical(self, expr: Expr) -> Expr:
         """The canonical form of ``expr``: the same object for all expressions whose forms are the same, as long as
         this analyzer learns nothing new about their variables."""
-        found = self.derived.simplified.find(expr)
+        derived = self.derived
+        found = derived.simplified.get(expr)
         if found is None:
-            found = self._rewrite(expr)
-            self.derived.simplified[expr] = found
-            self.derived.simplified[found] = found
+            for outer in derived.outers:
+                found = outer.simplified.get(expr)
+                if found is not None:
+                    break
+            else:
+                found = self._rewrite(expr)
+                derived.simplified[found] = found
+            derived.simplified[expr] = found
         return found
 
     def _rewrite(self, expr: Expr) -> Expr:
