@@ -23,7 +23,7 @@ from tilewright.tensorir.arith.lanes import affine_vector, per_lane
 from tilewright.tensorir.arith.pattern import RuleTable
 from tilewright.tensorir.conditions import OPPOSITES, conjuncts
 from tilewright.tensorir.dtype import BOOL, INT64
-from tilewright.tensorir.expr import BinaryOp, Broadcast, Compare, Expr, IntImm, UnaryOp, compare, const
+from tilewright.tensorir.expr import BinaryOp, Broadcast, BufferLoad, Compare, Expr, IntImm, UnaryOp, compare, const
 from tilewright.tensorir.functor import uses_var
 
 #: Conjunctions of up to this many conditions are searched for conditions that follow from the others.
@@ -169,6 +169,32 @@ class RewritingAlgebra(ComparingAlgebra):
 
     def _rebuild(self, expr: Expr) -> Expr:
         """``expr`` over simplified operands as an interned node, or what it folds to."""
+        rebuilt: Expr
+        if isinstance(expr, BinaryOp):  # most of what comes here are operations and loads
+            a, b = self.canonical(expr.a), self.canonical(expr.b)
+            rebuilt = expr if a is expr.a and b is expr.b else BinaryOp(expr.op, a, b)
+        elif isinstance(expr, BufferLoad):
+            indices = self._all_canonical(expr.indices)
+            mask = None if expr.predicate is None else self.canonical(expr.predicate)
+            kept = indices is expr.indices and mask is expr.predicate
+            rebuilt = expr if kept else BufferLoad(expr.buffer, indices, mask)
+        else:
+            rebuilt = self._rebuild_by_fields(expr)
+        fold = FOLDS.get(type(rebuilt))
+        if fold is not None:
+            folded = fold(rebuilt)
+            if folded is not rebuilt:
+                return self.canonical(folded) if folded.dtype is not INT64 else self._interned(folded)
+        return self.intern.node(rebuilt)
+
+    def _all_canonical(self, exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        new = [self.canonical(expr) for expr in exprs]
+        for number, expr in enumerate(exprs):
+            if new[number] is not expr:
+                return tuple(new)
+        return exprs
+
+    def _rebuild_by_fields(self, expr: Expr) -> Expr:
         changed = False
         values: list[Any] = []
         for name, role in expr.node_fields:
@@ -176,18 +202,10 @@ class RewritingAlgebra(ComparingAlgebra):
             if role == "child" and value is not None:
                 new = self.canonical(value)
             elif role == "children":
-                new = tuple([self.canonical(item) for item in value])
-                if all(a is b for a, b in zip(new, value, strict=True)):
-                    new = value
+                new = self._all_canonical(value)
             changed = changed or new is not value
             values.append(new)
-        rebuilt: Expr = type(expr)(*values) if changed else expr
-        fold = FOLDS.get(type(rebuilt))
-        if fold is not None:
-            folded = fold(rebuilt)
-            if folded is not rebuilt:
-                return self.canonical(folded) if folded.dtype is not INT64 else self._interned(folded)
-        return self.intern.node(rebuilt)
+        return type(expr)(*values) if changed else expr
 
     def _interned(self, expr: Expr) -> Expr:
         return self.intern.integer(expr.value) if isinstance(expr, IntImm) else self.expr(self.linear(expr))

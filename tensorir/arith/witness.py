@@ -96,16 +96,17 @@ class Witness:
             return None if a is None or expr.op == "bitnot" else (-a if expr.op == "neg" else not a)
         return None
 
-    def bound(self, var: Var, low: Expr, high: Expr | None, *, kept: bool) -> Witness | None:
-        """A witness in whose eyes ``low <= var <= high``; None if there is no such number, or if ``var`` has another
-        value that has to be kept, as other facts hold with it."""
+    def bound(self, var: Var, low: Expr, extent: Expr | None, *, kept: bool) -> Witness | None:
+        """A witness in whose eyes ``low <= var < low + extent``; None if there is no such number, or if ``var`` has
+        another value that has to be kept, as other facts hold with it."""
         first = self.value(low)
-        last = first if high is None else self.value(high)
-        if first is None or last is None or last < first:
+        count = 1 if extent is None else self.value(extent)
+        if first is None or count is None or count < 1:
             return None
+        last = first + count - 1
         if kept:
             value = self.value(var)
-            inside = value is not None and first <= value and (high is None or value <= last)
+            inside = value is not None and first <= value and (extent is None or value <= last)
             return self if inside else None
         ends = _ENDS[self._number]
         chosen = last if ends[len(self._values) % len(ends)] else first
