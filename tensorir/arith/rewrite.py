@@ -30,6 +30,16 @@ from tilewright.tensorir.functor import uses_var
 MAX_CONJUNCTS = 8
 
 
+#: The rules by the kind of an expression's type.
+_EXACT_TABLES: dict[str, RuleTable] = {
+    "int": rules.INTEGER_RULES + rules.SELECT_RULES,
+    "uint": rules.INTEGER_RULES + rules.SELECT_RULES,
+    "bool": rules.BOOL_RULES + rules.SELECT_RULES,
+    "float": rules.EXACT_FLOAT_RULES + rules.SELECT_RULES,
+}
+_FAST_TABLES = {**_EXACT_TABLES, "float": rules.EXACT_FLOAT_RULES + rules.FAST_FLOAT_RULES + rules.SELECT_RULES}
+
+
 class _Scope(AbstractContextManager[None]):
     """A block at whose end an algebra knows what it knew at its beginning."""
 
@@ -56,13 +66,7 @@ class RewritingAlgebra(ComparingAlgebra):
 
     def __init__(self, *, fast: bool = False) -> None:
         super().__init__()
-        float_tables = (rules.EXACT_FLOAT_RULES, rules.FAST_FLOAT_RULES) if fast else (rules.EXACT_FLOAT_RULES,)
-        self._tables: dict[str, tuple[RuleTable, ...]] = {
-            "int": (rules.INTEGER_RULES, rules.SELECT_RULES),
-            "uint": (rules.INTEGER_RULES, rules.SELECT_RULES),
-            "bool": (rules.BOOL_RULES, rules.SELECT_RULES),
-            "float": (*float_tables, rules.SELECT_RULES),
-        }
+        self._tables = _FAST_TABLES if fast else _EXACT_TABLES
 
     # -- what is known ------------------------------------------------------------------------------------------------
 
@@ -154,11 +158,10 @@ class RewritingAlgebra(ComparingAlgebra):
         rebuilt = self._rebuild(expr)
         if type(rebuilt) is not type(expr):
             return self.canonical(rebuilt) if rebuilt.dtype is not INT64 else rebuilt
-        kind = rebuilt.dtype.kind
-        for table in self._tables.get(kind, ()):
-            changed = table.apply(rebuilt)
-            if changed is not None:
-                return self.canonical(changed)
+        table = self._tables.get(rebuilt.dtype.kind)
+        changed = None if table is None else table.apply(rebuilt)
+        if changed is not None:
+            return self.canonical(changed)
         if isinstance(rebuilt, Compare):
             return self._compare_rules(rebuilt)
         if isinstance(rebuilt, UnaryOp) and isinstance(rebuilt.a, Compare) and not rebuilt.a.a.dtype.is_float:
