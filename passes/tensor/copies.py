@@ -11,7 +11,7 @@ so that the copies of an index share all the rest as one node.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.arith.analyzer import Analyzer
@@ -39,6 +39,9 @@ from tilewright.tensorir.stmt import Allocate, BufferStore, For, IfThenElse, Let
 _Steps = tuple[Expr | None, int, tuple[tuple[Var, int], ...]]
 
 
+_UNSEEN: Final[tuple[Node, ...]] = (Var("unseen"),)
+
+
 class FoldingCopier(ScopedMutator):
     """Replaces variables by others or by numbers, and gives what a copy defines a new identity.
 
@@ -54,14 +57,15 @@ class FoldingCopier(ScopedMutator):
 
     def _begin(self) -> None:
         """Forget what was kept for copies of another statement, in which other variables were replaced."""
-        #: The variables and buffers in an expression for which something stands in all copies.
-        self._replaced: dict[Expr, tuple[Node, ...]] = {}
-        #: What became of expressions: by the expression and what stands for each of these.
+        #: The variables that become numbers in an expression which is the same wherever they are the same numbers: one
+        #: without definitions of the copy, and without comparisons, which what holds at a place may decide. None: what
+        #: becomes of it is another thing in each copy.
+        self._numbered: dict[Expr, tuple[Node, ...] | None] = {}
+        #: What became of the former, by the expression and the numbers.
         self._made: dict[tuple[Any, ...], Expr] = {}
-        #: Whether expressions compare anything, which what holds at a place may decide.
+        #: What became of the latter, in this copy and scope.
+        self._here: dict[Expr, Expr] = {}
         self._comparing: dict[Expr, bool] = {}
-        #: What became of those that do, in this copy and scope.
-        self._decided: dict[Expr, Expr] = {}
         #: Indices as sums of what stays and multiples of what becomes a number, where they are.
         self._steps: dict[Expr, _Steps | None] = {}
         #: Sums of equal parts, each made once.
@@ -75,51 +79,72 @@ class FoldingCopier(ScopedMutator):
         return [self._copy(stmt, {var: value}) for value in values]
 
     def _copy(self, stmt: Stmt, values: Mapping[Var, Expr]) -> Stmt:
-        outer = self.values, self._copying, self._decided
-        self.values, self._copying, self._decided = {**self.values, **values}, True, {}
+        outer = self.values, self._copying, self._here
+        self.values, self._copying, self._here = {**self.values, **values}, True, {}
         result: Stmt = self.mutate(stmt)
-        self.values, self._copying, self._decided = outer
+        self.values, self._copying, self._here = outer
         return result
 
     def mutate_where(
         self, learn: Callable[[Analyzer], None], body: Stmt, define: Callable[[Analyzer], None] | None = None
     ) -> Stmt:
-        """As every mutator with scopes does it; what is decided in the scope need not hold outside."""
-        outer, self._decided = self._decided, {}
+        """As every mutator with scopes does it; what is decided in the scope need not hold outside. (A range says
+        nothing of what does not mention its variable.)"""
+        if learn is define:
+            return super().mutate_where(learn, body, define)
+        outer, self._here = self._here, {}
         result = super().mutate_where(learn, body, define)
-        self._decided = outer
+        self._here = outer
         return result
 
     def mutate(self, node: Any) -> Any:
         if not isinstance(node, Expr):
             return super().mutate(node)
         values = self.values
-        if not values:
+        if not values or isinstance(node, IntImm):
             return node
-        names = self._replaced.get(node)
+        if isinstance(node, Var):
+            return values.get(node, node)
+        names = self._numbered.get(node, _UNSEEN)
+        if names is _UNSEEN:
+            names = self._numbered[node] = self._find_numbered(node)
         if names is None:
-            names = self._replaced[node] = tuple([name for name in leaves(node) if name in values])
+            found = self._here.get(node)
+            if found is None:
+                found = self._here[node] = super().mutate(node)
+            return found
         if not names:
             return node
         if node.dtype is INT64:
             index = self._index(node)
             if index is not None:
                 return index
-        if self._compares(node):
-            found = self._decided.get(node)
-            if found is None:
-                found = self._decided[node] = super().mutate(node)
-            return found
         key = (node, values[names[0]]) if len(names) == 1 else (node, *[values[name] for name in names])
         found = self._made.get(key)
         if found is None:
             found = self._made[key] = super().mutate(node)
         return found
 
+    def _find_numbered(self, expr: Expr) -> tuple[Node, ...] | None:
+        values = self.values
+        names = leaves(expr)
+        if values.keys().isdisjoint(names):
+            return ()
+        numbered = tuple([name for name in names if name in values])
+        for name in numbered:
+            if not isinstance(values[name], IntImm):
+                return None
+        return None if self._compares(expr) else numbered
+
     def _compares(self, expr: Expr) -> bool:
+        if isinstance(expr, (IntImm, Var)):
+            return False
         found = self._comparing.get(expr)
         if found is None:
-            found = isinstance(expr, Compare) or any(map(self._compares, expr.parts()))
+            if isinstance(expr, BinaryOp):
+                found = self._compares(expr.a) or self._compares(expr.b)
+            else:
+                found = isinstance(expr, Compare) or any(map(self._compares, expr.parts()))
             self._comparing[expr] = found
         return found
 
@@ -142,20 +167,24 @@ class FoldingCopier(ScopedMutator):
         return self._shift(whole, wrap_integer(fixed, INT64))
 
     def _find_steps(self, expr: Expr) -> _Steps | None:
-        if expr.dtype is not INT64:
-            return None
-        if isinstance(expr, Var) and isinstance(self.values.get(expr), IntImm):
-            return None, 0, ((expr, 1),)
+        if isinstance(expr, IntImm):
+            return None, expr.value, ()
+        if isinstance(expr, Var):
+            number = self.values.get(expr)
+            return (expr, 0, ()) if number is None else (None, 0, ((expr, 1),)) if type(number) is IntImm else None
         if self.values.keys().isdisjoint(leaves(expr)):
             rest, fixed = _split(expr)
             return (rest, fixed, ()) if rest is None or _split(rest)[0] is rest else None
         if not isinstance(expr, BinaryOp) or expr.op not in ("add", "sub", "mul"):
             return None
-        a, b = self._find_steps(expr.a), self._find_steps(expr.b)
-        if a is None or b is None:
+        b = self._find_steps(expr.b)
+        if b is None or (expr.op == "mul" and b[0] is not None):
+            return None
+        a = self._find_steps(expr.a)
+        if a is None:
             return None
         if expr.op == "mul":
-            if a[0] is not None or b[0] is not None or (a[2] and b[2]):
+            if a[0] is not None or (a[2] and b[2]):
                 return None
             varying, factor = (a, b[1]) if a[2] else (b, a[1])
             return None, varying[1] * factor, tuple([(var, step * factor) for var, step in varying[2]])
