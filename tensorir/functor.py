@@ -7,9 +7,9 @@ all other nodes are walked by their declarations. So a new node class or field n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
-from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, Var
+from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Compare, Expr, Select, Var
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import BufferStore, PrimFunc, Stmt
 
@@ -19,11 +19,15 @@ N = TypeVar("N", bound=Node)
 class Visitor:
     """Walks a program without changing it, depth first, in the order of the fields."""
 
+    #: Whether the class looks at buffers.
+    _visits_buffers: ClassVar[bool] = False
+
     _methods: ClassVar[dict[type[Node], Callable[[Any, Any], None] | None]] = {}
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         cls._methods = {}
+        cls._visits_buffers = cls._visits_buffers or "visit_buffer" in cls.__dict__
 
     def visit(self, node: Node) -> None:
         """Visit ``node``: by ``visit_<class>`` if defined, else field by field."""
@@ -40,6 +44,10 @@ class Visitor:
 
     def generic_visit(self, node: Node) -> None:
         """Visit all owned nodes of ``node``. Buffers are not entered; see :meth:`visit_buffer`."""
+        if not type(self)._visits_buffers:
+            for part in node.parts():
+                self.visit(part)
+            return
         for name, role in node.node_fields:
             if role == "child":
                 value = getattr(node, name)
@@ -248,6 +256,56 @@ def leaves(node: Node) -> frozenset[Node]:
         object.__setattr__(current, "_leaves", found)
         stack.pop()
     return node._leaves
+
+
+#: What :func:`kinds` tells of a program.
+COMPARISONS: Final = 1
+SELECTIONS: Final = 2
+CALLS: Final = 4
+LOADS: Final = 8
+MASKED_LOADS: Final = 16
+DIVISIONS: Final = 32
+HALVES: Final = 64
+
+_KINDS: Final[dict[type[Node], int]] = {Compare: COMPARISONS, Select: SELECTIONS, Call: CALLS}
+_DIVISIONS: Final = frozenset({"floordiv", "floormod", "truncdiv", "truncmod"})
+
+
+def kinds(node: Node) -> int:
+    """What occurs in ``node``, itself included, as a sum of bits: :data:`COMPARISONS`, :data:`SELECTIONS`,
+    :data:`CALLS`, :data:`LOADS` (and :data:`MASKED_LOADS`), :data:`DIVISIONS` of integers, and values of 16-bit floats
+    (:data:`HALVES`). Each node finds out once, from its parts, so that whoever looks for one of these passes by all
+    that has none."""
+    try:
+        return node._kinds
+    except AttributeError:
+        pass
+    stack: list[Node] = [node]
+    while stack:
+        current = stack[-1]
+        found = _own_kinds(current)
+        is_complete = True
+        for part in current.parts():
+            try:
+                found |= part._kinds
+            except AttributeError:
+                stack.append(part)
+                is_complete = False
+        if is_complete:
+            object.__setattr__(current, "_kinds", found)
+            stack.pop()
+    return node._kinds
+
+
+def _own_kinds(node: Node) -> int:
+    found = _KINDS.get(type(node), 0)
+    if isinstance(node, BinaryOp):
+        found = DIVISIONS if node.op in _DIVISIONS else 0
+    elif isinstance(node, BufferLoad):
+        found = LOADS if node.predicate is None else LOADS | MASKED_LOADS
+    if isinstance(node, Expr) and node.dtype.bits == 16 and node.dtype.is_float:
+        found |= HALVES
+    return found
 
 
 def _parts_and_buffers(node: Node) -> tuple[tuple[Node, ...], list[Node]]:

@@ -30,7 +30,7 @@ from tilewright.tensorir.expr import (
     const,
 )
 from tilewright.tensorir.folding import wrap_integer
-from tilewright.tensorir.functor import leaves
+from tilewright.tensorir.functor import COMPARISONS, kinds, leaves
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt, sequence
 
@@ -65,7 +65,6 @@ class FoldingCopier(ScopedMutator):
         self._made: dict[tuple[Any, ...], Expr] = {}
         #: What became of the latter, in this copy and scope.
         self._here: dict[Expr, Expr] = {}
-        self._comparing: dict[Expr, bool] = {}
         #: Indices as sums of what stays and multiples of what becomes a number, where they are.
         self._steps: dict[Expr, _Steps | None] = {}
         #: Sums of equal parts, each made once.
@@ -134,19 +133,7 @@ class FoldingCopier(ScopedMutator):
         for name in numbered:
             if not isinstance(values[name], IntImm):
                 return None
-        return None if self._compares(expr) else numbered
-
-    def _compares(self, expr: Expr) -> bool:
-        if isinstance(expr, (IntImm, Var)):
-            return False
-        found = self._comparing.get(expr)
-        if found is None:
-            if isinstance(expr, BinaryOp):
-                found = self._compares(expr.a) or self._compares(expr.b)
-            else:
-                found = isinstance(expr, Compare) or any(map(self._compares, expr.parts()))
-            self._comparing[expr] = found
-        return found
+        return None if kinds(expr) & COMPARISONS else numbered
 
     # Indices in which variables become numbers: all but the constant part is the same in all copies.
 

@@ -15,7 +15,7 @@ operands are never negative become the machine's own. The forms are final: no fl
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
@@ -28,12 +28,16 @@ from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.passes.tensor.vector_arith import vector_cast
 from tilewright.tensorir.dtype import FLOAT32, INT64, DataType
 from tilewright.tensorir.expr import BinaryOp, Call, Cast, Compare, Expr, UnaryOp
+from tilewright.tensorir.functor import CALLS, DIVISIONS, HALVES, kinds
 from tilewright.tensorir.intrinsics import INTRINSICS
 from tilewright.tensorir.stmt import BufferStore, Evaluate, For, IfThenElse, LetStmt, PrimFunc, Stmt
 from tilewright.tensorir.target import Target
 
 #: Statements that need more bindings than this get them in parts: what walks over programs recurses over their depth.
 _MAX_CHAIN = 100
+
+#: Where none of these occur there is nothing to do.
+_LOWERED_KINDS: Final = CALLS | DIVISIONS | HALVES
 
 _TRUNCATING = {"floordiv": "truncdiv", "floormod": "truncmod"}
 
@@ -57,12 +61,14 @@ class _IntrinLowerer(ScopedMutator):
         self._same = SameExpressions()
 
     def mutate(self, node: Any) -> Any:
+        if not kinds(node) & _LOWERED_KINDS:
+            return node
         return node if isinstance(node, Expr) and not self._concerns(node) else super().mutate(node)
 
     def _concerns(self, expr: Expr) -> bool:
         found = self._concerned.get(expr)
         if found is None:
-            found = self._concerned[expr] = (
+            found = self._concerned[expr] = bool(kinds(expr) & _LOWERED_KINDS) and (
                 (isinstance(expr, BinaryOp) and expr.op in _TRUNCATING)
                 or (isinstance(expr, Call) and expr.name in EXPANSIONS)
                 or is_half(expr.dtype)

@@ -19,7 +19,7 @@ from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.simplify import is_empty
 from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, Var
-from tilewright.tensorir.functor import Mutator, walk
+from tilewright.tensorir.functor import CALLS, Mutator, kinds, walk
 from tilewright.tensorir.intrinsics import INTRINSICS
 from tilewright.tensorir.stmt import (
     Allocate,
@@ -38,7 +38,7 @@ from tilewright.tensorir.structural import structural_equal
 
 def has_effect(expr: Expr) -> bool:
     """Whether evaluating ``expr`` does more than give a value."""
-    return any(
+    return bool(kinds(expr) & CALLS) and any(
         isinstance(node, Call) and (node.name.startswith("@") or not INTRINSICS[node.name].pure) for node in walk(expr)
     )
 
