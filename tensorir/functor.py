@@ -236,26 +236,8 @@ def leaves(node: Node) -> frozenset[Node]:
     try:
         return node._leaves
     except AttributeError:
-        pass
-    stack: list[Node] = [node]
-    while stack:
-        current = stack[-1]
-        if hasattr(current, "_leaves"):
-            stack.pop()
-            continue
-        parts, own = _parts_and_buffers(current)
-        pending = [part for part in parts if not hasattr(part, "_leaves")]
-        if pending:
-            stack.extend(pending)
-            continue
-        found: frozenset[Node] = frozenset(own)
-        for part in parts:
-            below = part._leaves
-            if not below <= found:
-                found = below if found <= below else found | below
-        object.__setattr__(current, "_leaves", found)
-        stack.pop()
-    return node._leaves
+        _look_into(node)
+        return node._leaves
 
 
 #: What :func:`kinds` tells of a program.
@@ -267,9 +249,6 @@ MASKED_LOADS: Final = 16
 DIVISIONS: Final = 32
 HALVES: Final = 64
 
-_KINDS: Final[dict[type[Node], int]] = {Compare: COMPARISONS, Select: SELECTIONS, Call: CALLS}
-_DIVISIONS: Final = frozenset({"floordiv", "floormod", "truncdiv", "truncmod"})
-
 
 def kinds(node: Node) -> int:
     """What occurs in ``node``, itself included, as a sum of bits: :data:`COMPARISONS`, :data:`SELECTIONS`,
@@ -279,40 +258,63 @@ def kinds(node: Node) -> int:
     try:
         return node._kinds
     except AttributeError:
-        pass
+        _look_into(node)
+        return node._kinds
+
+
+def _look_into(node: Node) -> None:
+    """Find leaves and kinds of ``node`` and all below it."""
     stack: list[Node] = [node]
     while stack:
         current = stack[-1]
-        found = _own_kinds(current)
+        found, occurring = _own(current)
         is_complete = True
         for part in current.parts():
             try:
-                found |= part._kinds
+                below = part._leaves
             except AttributeError:
                 stack.append(part)
                 is_complete = False
+                continue
+            occurring |= part._kinds
+            if not below <= found:
+                found = below if found <= below else found | below
         if is_complete:
-            object.__setattr__(current, "_kinds", found)
+            _set(current, "_kinds", occurring)
+            _set(current, "_leaves", found)
             stack.pop()
-    return node._kinds
 
 
-def _own_kinds(node: Node) -> int:
-    found = _KINDS.get(type(node), 0)
-    if isinstance(node, BinaryOp):
-        found = DIVISIONS if node.op in _DIVISIONS else 0
-    elif isinstance(node, BufferLoad):
-        found = LOADS if node.predicate is None else LOADS | MASKED_LOADS
-    if isinstance(node, Expr) and node.dtype.bits == 16 and node.dtype.is_float:
-        found |= HALVES
-    return found
+_set = object.__setattr__
+_NO_LEAVES: Final[frozenset[Node]] = frozenset()
+_KINDS: Final[dict[type[Node], int]] = {Compare: COMPARISONS, Select: SELECTIONS, Call: CALLS}
+_DIVISIONS: Final = frozenset({"floordiv", "floormod", "truncdiv", "truncmod"})
+
+#: The fields of a class that hold buffers which a node accesses.
+_buffer_fields: dict[type[Node], tuple[str, ...]] = {}
 
 
-def _parts_and_buffers(node: Node) -> tuple[tuple[Node, ...], list[Node]]:
-    """What ``node`` owns, and what it is or accesses itself."""
-    own: list[Node] = [node] if isinstance(node, Var) else []
-    own.extend(getattr(node, name) for name, role in node.node_fields if role == "buffer")
-    return node.parts(), own
+def _own(node: Node) -> tuple[frozenset[Node], int]:
+    """What ``node`` is or accesses itself, and its own kinds."""
+    if isinstance(node, Var):
+        return frozenset((node,)), HALVES if node.dtype.bits == 16 and node.dtype.is_float else 0
+    occurring = 0
+    if isinstance(node, Expr):
+        if isinstance(node, BinaryOp):
+            occurring = DIVISIONS if node.op in _DIVISIONS else 0
+        elif isinstance(node, BufferLoad):
+            occurring = LOADS if node.predicate is None else LOADS | MASKED_LOADS
+        else:
+            occurring = _KINDS.get(type(node), 0)
+        if node.dtype.bits == 16 and node.dtype.is_float:
+            occurring |= HALVES
+    names = _buffer_fields.get(type(node))
+    if names is None:
+        names = tuple([name for name, role in node.node_fields if role == "buffer"])
+        _buffer_fields[type(node)] = names
+    if not names:
+        return _NO_LEAVES, occurring
+    return frozenset([getattr(node, name) for name in names]), occurring
 
 
 def accesses_buffers(expr: Expr) -> bool:

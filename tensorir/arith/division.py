@@ -154,8 +154,10 @@ class DividingAlgebra(TermAlgebra):
 
     def merge_remainders(self, form: Linear) -> Linear:
         """``(x // c) * c + x % c`` is ``x``, and ``(x // c % d) * c + x % c`` is ``x % (c * d)``."""
+        if len(form.terms) < 2:
+            return form
         mods = [t for t in form.terms if isinstance(t, BinaryOp) and t.op == "floormod" and isinstance(t.b, IntImm)]
-        if not mods or len(form.terms) < 2 or not self.is_exact(form):
+        if not mods or not self.is_exact(form):
             return form
         for mod in mods:
             assert isinstance(mod, BinaryOp) and isinstance(mod.b, IntImm)

@@ -77,7 +77,10 @@ class IndexAlgebra(DividingAlgebra):
 
     def _binary(self, expr: BinaryOp) -> Linear:
         op = expr.op
-        a, b = self.linear(expr.a), self.linear(expr.b)
+        a = self.linear(expr.a)
+        if op == "mul" and isinstance(expr.b, IntImm):
+            return a.scale(self._number(expr.b).const)
+        b = self.linear(expr.b)
         if op == "add":
             return self.merge_remainders(a + b)
         if op == "sub":
