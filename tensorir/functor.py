@@ -267,22 +267,21 @@ def _look_into(node: Node) -> None:
     stack: list[Node] = [node]
     while stack:
         current = stack[-1]
-        found, occurring = _own(current)
-        is_complete = True
-        for part in current.parts():
-            try:
-                below = part._leaves
-            except AttributeError:
+        parts = current.parts()
+        for part in parts:
+            if not hasattr(part, "_leaves"):
                 stack.append(part)
-                is_complete = False
-                continue
+        if stack[-1] is not current:
+            continue
+        found, occurring = _own(current)
+        for part in parts:
             occurring |= part._kinds
+            below = part._leaves
             if not below <= found:
                 found = below if found <= below else found | below
-        if is_complete:
-            _set(current, "_kinds", occurring)
-            _set(current, "_leaves", found)
-            stack.pop()
+        _set(current, "_kinds", occurring)
+        _set(current, "_leaves", found)
+        stack.pop()
 
 
 _set = object.__setattr__

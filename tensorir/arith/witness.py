@@ -8,6 +8,7 @@ witnesses are kept beside the facts, and asked first.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from tilewright.tensorir.arith.lane_numbers import LANES
 from tilewright.tensorir.expr import BinaryOp, Compare, Expr, IntImm, Select, UnaryOp, Var
@@ -45,6 +46,10 @@ _DIVISIONS: dict[str, Callable[[int, int], int]] = {
 }
 
 
+#: No value: the expression was not evaluated yet.
+_NOT_MET: Any = object()
+
+
 class Witness:
     """Values of variables; those that were not bound have a value of the witness's own.
 
@@ -62,12 +67,12 @@ class Witness:
 
     def value(self, expr: Expr) -> int | None:
         """The value of an integer or boolean expression; None if it depends on more than variables."""
-        if type(expr) is IntImm:
+        if isinstance(expr, IntImm):
             return expr.value
-        known = self._known
-        if expr not in known:
-            known[expr] = self._evaluate(expr)
-        return known[expr]
+        found: int | None = self._known.get(expr, _NOT_MET)
+        if found is _NOT_MET:
+            found = self._known[expr] = self._evaluate(expr)
+        return found
 
     def _evaluate(self, expr: Expr) -> int | None:
         if isinstance(expr, (BinaryOp, Compare)):
@@ -75,6 +80,10 @@ class Witness:
             b = None if a is None else self.value(expr.b)
             if a is None or b is None:
                 return None
+            if expr.op == "mul":
+                return a * b
+            if expr.op == "add":
+                return a + b
             operation = _OPERATIONS.get(expr.op)
             if operation is not None:
                 return operation(a, b)
