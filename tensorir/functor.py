@@ -27,7 +27,7 @@ class Visitor:
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         cls._methods = {}
-        cls._visits_buffers = cls._visits_buffers or "visit_buffer" in cls.__dict__
+        cls._visits_buffers = getattr(cls, "visit_buffer") is not getattr(Visitor, "visit_buffer")  # noqa: B009
 
     def visit(self, node: Node) -> None:
         """Visit ``node``: by ``visit_<class>`` if defined, else field by field."""

@@ -59,11 +59,26 @@ class _IntrinLowerer(ScopedMutator):
         #: Divisions of what is never negative, one of each structure.
         self._truncated: set[Expr] = set()
         self._same = SameExpressions()
+        #: What became of expressions wherever they stand, and whether the present one becomes that at this place only:
+        #: because of what holds here, or of what is bound in front of the statement.
+        self._lowered: dict[Expr, Expr] = {}
+        self._is_of_place = False
 
     def mutate(self, node: Any) -> Any:
         if not kinds(node) & _LOWERED_KINDS:
             return node
-        return node if isinstance(node, Expr) and not self._concerns(node) else super().mutate(node)
+        if not isinstance(node, Expr):
+            return super().mutate(node)
+        if not self._concerns(node):
+            return node
+        found = self._lowered.get(node)
+        if found is None:
+            outer, self._is_of_place = self._is_of_place, bool(kinds(node) & CALLS)
+            found = super().mutate(node)
+            if not self._is_of_place:
+                self._lowered[node] = found
+            self._is_of_place = outer or self._is_of_place
+        return found
 
     def _concerns(self, expr: Expr) -> bool:
         found = self._concerned.get(expr)
@@ -152,6 +167,7 @@ class _IntrinLowerer(ScopedMutator):
         if all(self.range_analyzer.prove(condition) for condition in conditions):
             self._truncated.add(first)  # wherever it stands
             return True
+        self._is_of_place = True
         return all(self.analyzer.prove(condition) for condition in conditions)
 
     def mutate_UnaryOp(self, op: UnaryOp) -> Expr:
