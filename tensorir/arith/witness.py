@@ -8,7 +8,6 @@ witnesses are kept beside the facts, and asked first.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from tilewright.tensorir.arith.lane_numbers import LANES
 from tilewright.tensorir.expr import BinaryOp, Compare, Expr, IntImm, Select, UnaryOp, Var
@@ -46,10 +45,6 @@ _DIVISIONS: dict[str, Callable[[int, int], int]] = {
 }
 
 
-#: No value: the expression was not evaluated yet.
-_NOT_MET: Any = object()
-
-
 class Witness:
     """Values of variables; those that were not bound have a value of the witness's own.
 
@@ -69,9 +64,10 @@ class Witness:
         """The value of an integer or boolean expression; None if it depends on more than variables."""
         if isinstance(expr, IntImm):
             return expr.value
-        found: int | None = self._known.get(expr, _NOT_MET)
-        if found is _NOT_MET:
-            found = self._known[expr] = self._evaluate(expr)
+        known = self._known
+        found = known.get(expr)
+        if found is None and expr not in known:
+            found = known[expr] = self._evaluate(expr)
         return found
 
     def _evaluate(self, expr: Expr) -> int | None:
