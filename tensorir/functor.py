@@ -7,9 +7,9 @@ all other nodes are walked by their declarations. So a new node class or field n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
-from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, Var
+from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Compare, Expr, Select, Var
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import BufferStore, PrimFunc, Stmt
 
@@ -19,11 +19,15 @@ N = TypeVar("N", bound=Node)
 class Visitor:
     """Walks a program without changing it, depth first, in the order of the fields."""
 
+    #: Whether the class looks at buffers.
+    _visits_buffers: ClassVar[bool] = False
+
     _methods: ClassVar[dict[type[Node], Callable[[Any, Any], None] | None]] = {}
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         cls._methods = {}
+        cls._visits_buffers = getattr(cls, "visit_buffer") is not getattr(Visitor, "visit_buffer")  # noqa: B009
 
     def visit(self, node: Node) -> None:
         """Visit ``node``: by ``visit_<class>`` if defined, else field by field."""
@@ -40,6 +44,10 @@ class Visitor:
 
     def generic_visit(self, node: Node) -> None:
         """Visit all owned nodes of ``node``. Buffers are not entered; see :meth:`visit_buffer`."""
+        if not type(self)._visits_buffers:
+            for part in node.parts():
+                self.visit(part)
+            return
         for name, role in node.node_fields:
             if role == "child":
                 value = getattr(node, name)
@@ -228,33 +236,84 @@ def leaves(node: Node) -> frozenset[Node]:
     try:
         return node._leaves
     except AttributeError:
-        pass
+        _look_into(node)
+        return node._leaves
+
+
+#: What :func:`kinds` tells of a program.
+COMPARISONS: Final = 1
+SELECTIONS: Final = 2
+CALLS: Final = 4
+LOADS: Final = 8
+MASKED_LOADS: Final = 16
+DIVISIONS: Final = 32
+HALVES: Final = 64
+
+
+def kinds(node: Node) -> int:
+    """What occurs in ``node``, itself included, as a sum of bits: :data:`COMPARISONS`, :data:`SELECTIONS`,
+    :data:`CALLS`, :data:`LOADS` (and :data:`MASKED_LOADS`), :data:`DIVISIONS` of integers, and values of 16-bit floats
+    (:data:`HALVES`). Each node finds out once, from its parts, so that whoever looks for one of these passes by all
+    that has none."""
+    try:
+        return node._kinds
+    except AttributeError:
+        _look_into(node)
+        return node._kinds
+
+
+def _look_into(node: Node) -> None:
+    """Find leaves and kinds of ``node`` and all below it."""
     stack: list[Node] = [node]
     while stack:
         current = stack[-1]
-        if hasattr(current, "_leaves"):
-            stack.pop()
-            continue
-        parts, own = _parts_and_buffers(current)
-        pending = [part for part in parts if not hasattr(part, "_leaves")]
-        if pending:
-            stack.extend(pending)
-            continue
-        found: frozenset[Node] = frozenset(own)
+        parts = current.parts()
         for part in parts:
+            if not hasattr(part, "_leaves"):
+                stack.append(part)
+        if stack[-1] is not current:
+            continue
+        found, occurring = _own(current)
+        for part in parts:
+            occurring |= part._kinds
             below = part._leaves
             if not below <= found:
                 found = below if found <= below else found | below
-        object.__setattr__(current, "_leaves", found)
+        _set(current, "_kinds", occurring)
+        _set(current, "_leaves", found)
         stack.pop()
-    return node._leaves
 
 
-def _parts_and_buffers(node: Node) -> tuple[tuple[Node, ...], list[Node]]:
-    """What ``node`` owns, and what it is or accesses itself."""
-    own: list[Node] = [node] if isinstance(node, Var) else []
-    own.extend(getattr(node, name) for name, role in node.node_fields if role == "buffer")
-    return node.parts(), own
+_set = object.__setattr__
+_NO_LEAVES: Final[frozenset[Node]] = frozenset()
+_KINDS: Final[dict[type[Node], int]] = {Compare: COMPARISONS, Select: SELECTIONS, Call: CALLS}
+_DIVISIONS: Final = frozenset({"floordiv", "floormod", "truncdiv", "truncmod"})
+
+#: The fields of a class that hold buffers which a node accesses.
+_buffer_fields: dict[type[Node], tuple[str, ...]] = {}
+
+
+def _own(node: Node) -> tuple[frozenset[Node], int]:
+    """What ``node`` is or accesses itself, and its own kinds."""
+    if isinstance(node, Var):
+        return frozenset((node,)), HALVES if node.dtype.bits == 16 and node.dtype.is_float else 0
+    occurring = 0
+    if isinstance(node, Expr):
+        if isinstance(node, BinaryOp):
+            occurring = DIVISIONS if node.op in _DIVISIONS else 0
+        elif isinstance(node, BufferLoad):
+            occurring = LOADS if node.predicate is None else LOADS | MASKED_LOADS
+        else:
+            occurring = _KINDS.get(type(node), 0)
+        if node.dtype.bits == 16 and node.dtype.is_float:
+            occurring |= HALVES
+    names = _buffer_fields.get(type(node))
+    if names is None:
+        names = tuple([name for name, role in node.node_fields if role == "buffer"])
+        _buffer_fields[type(node)] = names
+    if not names:
+        return _NO_LEAVES, occurring
+    return frozenset([getattr(node, name) for name in names]), occurring
 
 
 def accesses_buffers(expr: Expr) -> bool:

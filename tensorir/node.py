@@ -64,7 +64,10 @@ def derived(*, init: Literal[False] = False, **kwargs: Any) -> Any:
 class Node:
     """Base of all loop-level IR nodes."""
 
-    __slots__ = ("_leaves", "_notes")
+    __slots__ = ("_kinds", "_leaves", "_notes")
+
+    #: Kept by :func:`tilewright.tensorir.functor.kinds`, once it was asked for.
+    _kinds: int
 
     #: Kept by :func:`tilewright.tensorir.functor.leaves`, once it was asked for.
     _leaves: frozenset[Any]

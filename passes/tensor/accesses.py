@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, UnaryOp, Var
-from tilewright.tensorir.functor import Visitor, substitute
+from tilewright.tensorir.functor import LOADS, Visitor, kinds, substitute
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt
 
@@ -80,6 +80,8 @@ class AccessCollector(Visitor):
     def visit(self, node: Node) -> None:
         if isinstance(node, Stmt):
             self._enter(node)
+            return
+        if not kinds(node) & LOADS:
             return
         before = self.order
         super().visit(node)

@@ -10,10 +10,11 @@ so that the copies of an index share all the rest as one node.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
 from tilewright.passes.tensor.scoped import ScopedMutator
+from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.arith.folds import fold, is_false, is_true
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import (
@@ -28,14 +29,23 @@ from tilewright.tensorir.expr import (
     binary,
     const,
 )
-from tilewright.tensorir.functor import leaves
+from tilewright.tensorir.folding import wrap_integer
+from tilewright.tensorir.functor import COMPARISONS, kinds, leaves
+from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt, sequence
+
+#: An index as what stays the same in all copies (None: nothing), plus a constant, plus multiples of variables that
+#: become numbers.
+_Steps = tuple[Expr | None, int, tuple[tuple[Var, int], ...]]
+
+
+_UNSEEN: Final[tuple[Node, ...]] = (Var("unseen"),)
 
 
 class FoldingCopier(ScopedMutator):
     """Replaces variables by others or by numbers, and gives what a copy defines a new identity.
 
-    Outside of :meth:`copy` everything stays what it is, but for what inner copies become.
+    Outside of :meth:`copies` everything stays what it is, but for what inner copies become.
     """
 
     def __init__(self, func: PrimFunc) -> None:
@@ -43,30 +53,133 @@ class FoldingCopier(ScopedMutator):
         #: What stands for a variable or buffer at the present place.
         self.values: dict[Any, Any] = {}
         self._copying = False
-        #: What became of expressions under these values.
-        self._done: dict[Expr, Expr] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        """Forget what was kept for copies of another statement, in which other variables were replaced."""
+        #: The variables that become numbers in an expression which is the same wherever they are the same numbers: one
+        #: without definitions of the copy, and without comparisons, which what holds at a place may decide. None: what
+        #: becomes of it is another thing in each copy.
+        self._numbered: dict[Expr, tuple[Node, ...] | None] = {}
+        #: What became of the former, by the expression and the numbers.
+        self._made: dict[tuple[Any, ...], Expr] = {}
+        #: What became of the latter, in this copy and scope.
+        self._here: dict[Expr, Expr] = {}
+        #: Indices as sums of what stays and multiples of what becomes a number, where they are.
+        self._steps: dict[Expr, _Steps | None] = {}
         #: Sums of equal parts, each made once.
         self._sums: dict[tuple[str, Expr, Expr], Expr] = {}
+        self._shifted: dict[tuple[Expr, int], Expr] = {}
 
-    def copy(self, stmt: Stmt, values: Mapping[Var, Expr]) -> Stmt:
-        """A copy of ``stmt`` in which ``values`` stand for variables."""
-        outer = self.values, self._copying, self._done
-        self.values, self._copying, self._done = {**self.values, **values}, True, {}
+    def copies(self, stmt: Stmt, var: Var, values: Iterable[Expr]) -> list[Stmt]:
+        """Copies of ``stmt`` in which each of ``values`` stands for ``var``."""
+        if not self._copying:
+            self._begin()
+        return [self._copy(stmt, {var: value}) for value in values]
+
+    def _copy(self, stmt: Stmt, values: Mapping[Var, Expr]) -> Stmt:
+        outer = self.values, self._copying, self._here
+        self.values, self._copying, self._here = {**self.values, **values}, True, {}
         result: Stmt = self.mutate(stmt)
-        self.values, self._copying, self._done = outer
+        self.values, self._copying, self._here = outer
+        return result
+
+    def mutate_where(
+        self, learn: Callable[[Analyzer], None], body: Stmt, define: Callable[[Analyzer], None] | None = None
+    ) -> Stmt:
+        """As every mutator with scopes does it; what is decided in the scope need not hold outside. (A range says
+        nothing of what does not mention its variable.)"""
+        if learn is define:
+            return super().mutate_where(learn, body, define)
+        outer, self._here = self._here, {}
+        result = super().mutate_where(learn, body, define)
+        self._here = outer
         return result
 
     def mutate(self, node: Any) -> Any:
         if not isinstance(node, Expr):
             return super().mutate(node)
         values = self.values
-        if not values or values.keys().isdisjoint(leaves(node)):
+        if not values or isinstance(node, IntImm):
             return node
-        done = self._done
-        found = done.get(node)
+        if isinstance(node, Var):
+            return values.get(node, node)
+        names = self._numbered.get(node, _UNSEEN)
+        if names is _UNSEEN:
+            names = self._numbered[node] = self._find_numbered(node)
+        if names is None:
+            found = self._here.get(node)
+            if found is None:
+                found = self._here[node] = super().mutate(node)
+            return found
+        if not names:
+            return node
+        if node.dtype is INT64:
+            index = self._index(node)
+            if index is not None:
+                return index
+        key = (node, values[names[0]]) if len(names) == 1 else (node, *[values[name] for name in names])
+        found = self._made.get(key)
         if found is None:
-            found = done[node] = super().mutate(node)
+            found = self._made[key] = super().mutate(node)
         return found
+
+    def _find_numbered(self, expr: Expr) -> tuple[Node, ...] | None:
+        values = self.values
+        names = leaves(expr)
+        if values.keys().isdisjoint(names):
+            return ()
+        numbered = tuple([name for name in names if name in values])
+        for name in numbered:
+            if not isinstance(values[name], IntImm):
+                return None
+        return None if kinds(expr) & COMPARISONS else numbered
+
+    # Indices in which variables become numbers: all but the constant part is the same in all copies.
+
+    def _index(self, expr: Expr) -> Expr | None:
+        """What becomes of an index, None where it is no sum of what stays and multiples of numbers."""
+        if expr in self._steps:
+            steps = self._steps[expr]
+        else:
+            steps = self._steps[expr] = self._find_steps(expr)
+        if steps is None:
+            return None
+        whole, fixed, factors = steps
+        for var, factor in factors:
+            number = self.values[var]
+            if not isinstance(number, IntImm):
+                return None
+            fixed += factor * number.value
+        return self._shift(whole, wrap_integer(fixed, INT64))
+
+    def _find_steps(self, expr: Expr) -> _Steps | None:
+        if isinstance(expr, IntImm):
+            return None, expr.value, ()
+        if isinstance(expr, Var):
+            number = self.values.get(expr)
+            return (expr, 0, ()) if number is None else (None, 0, ((expr, 1),)) if type(number) is IntImm else None
+        if self.values.keys().isdisjoint(leaves(expr)):
+            rest, fixed = _split(expr)
+            return (rest, fixed, ()) if rest is None or _split(rest)[0] is rest else None
+        if not isinstance(expr, BinaryOp) or expr.op not in ("add", "sub", "mul"):
+            return None
+        b = self._find_steps(expr.b)
+        if b is None or (expr.op == "mul" and b[0] is not None):
+            return None
+        a = self._find_steps(expr.a)
+        if a is None:
+            return None
+        if expr.op == "mul":
+            if a[0] is not None or (a[2] and b[2]):
+                return None
+            varying, factor = (a, b[1]) if a[2] else (b, a[1])
+            return None, varying[1] * factor, tuple([(var, step * factor) for var, step in varying[2]])
+        sign = 1 if expr.op == "add" else -1
+        if a[0] is None and b[0] is not None and sign < 0:
+            return None
+        whole = a[0] if b[0] is None else b[0] if a[0] is None else self._whole(expr.op, a[0], b[0])
+        return whole, a[1] + sign * b[1], (*a[2], *[(var, sign * step) for var, step in b[2]])
 
     # Definitions.
 
@@ -167,16 +280,29 @@ class FoldingCopier(ScopedMutator):
                 return binary("sub", const(fixed, INT64), y)
             whole = y
         else:
-            whole = self._sums.get((op, x, y))
-            if whole is None:
-                whole = self._sums[op, x, y] = BinaryOp(op, x, y)
+            whole = self._whole(op, x, y)
+        return self._shift(whole, fixed)
+
+    def _whole(self, op: str, x: Expr, y: Expr) -> Expr:
+        whole = self._sums.get((op, x, y))
+        if whole is None:
+            whole = self._sums[op, x, y] = BinaryOp(op, x, y)
+        return whole
+
+    def _shift(self, whole: Expr | None, fixed: int) -> Expr:
+        """``whole + fixed``."""
         if whole is None:
             return const(fixed, INT64)
         if fixed == 0:
             return whole
-        if fixed < 0 and fixed != -(1 << 63):
-            return BinaryOp("sub", whole, IntImm(-fixed))
-        return BinaryOp("add", whole, const(fixed, INT64))
+        found = self._shifted.get((whole, fixed))
+        if found is None:
+            if fixed < 0 and fixed != -(1 << 63):
+                found = BinaryOp("sub", whole, const(-fixed, INT64))
+            else:
+                found = BinaryOp("add", whole, const(fixed, INT64))
+            self._shifted[whole, fixed] = found
+        return found
 
     def mutate_Compare(self, op: Compare) -> Expr:
         made = fold(Compare(op.op, self.mutate(op.a), self.mutate(op.b)))

@@ -38,7 +38,8 @@ class _DotProducts(ScopedMutator):
         if is_written_out(loop) and _decides_masks(loop):
             assert isinstance(loop.min, IntImm) and isinstance(loop.extent, IntImm)
             numbers = range(loop.min.value, loop.min.value + loop.extent.value)
-            copies = [self.copier.copy(loop.body, {loop.var: const(number, loop.var.dtype)}) for number in numbers]
+            values = [const(number, loop.var.dtype) for number in numbers]
+            copies = self.copier.copies(loop.body, loop.var, values)
             return self.mutate(sequence(*copies))  # type: ignore[no-any-return]
         made = self._dot(loop)
         return made if made is not None else super().mutate_For(loop)

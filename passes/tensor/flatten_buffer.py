@@ -13,6 +13,7 @@ number; of vectors nobody else would find out, and dividing them takes longer th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
@@ -26,6 +27,7 @@ from tilewright.tensorir.arith.linear import ZERO, Linear
 from tilewright.tensorir.arith.quotients import QUOTIENTS, whole_number
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import BinaryOp, Broadcast, Buffer, BufferLoad, Expr, Ramp, Select, const
+from tilewright.tensorir.functor import LOADS, kinds
 from tilewright.tensorir.stmt import BufferStore, PrimFunc, Stmt
 
 
@@ -65,6 +67,9 @@ class _Flattener(ScopedMutator):
                 self.algebra.bind_nonnegative(var)
         self.flat: dict[Buffer, Buffer] = {}
         self.strides: dict[Buffer, list[Linear]] = {}
+
+    def mutate(self, node: Any) -> Any:
+        return node if isinstance(node, Expr) and not kinds(node) & LOADS else super().mutate(node)
 
     def mutate_buffer(self, buffer: Buffer) -> Buffer:
         found = self.flat.get(buffer)

@@ -42,9 +42,12 @@ from tilewright.tensorir.expr import (
     const,
 )
 from tilewright.tensorir.functor import (
+    DIVISIONS,
+    LOADS,
     Mutator,
     accesses_buffers,
     copy_with_fresh_definitions,
+    kinds,
     leaves,
     uses_var,
     walk,
@@ -129,10 +132,7 @@ def is_costly(expr: Expr) -> bool:
 
 def may_fail(expr: Expr) -> bool:
     """Whether evaluating ``expr`` where the program does not could trap."""
-    return any(
-        isinstance(node, BufferLoad) or (isinstance(node, BinaryOp) and node.op in INTEGER_DIVISIONS)
-        for node in walk(expr)
-    )
+    return bool(kinds(expr) & (LOADS | DIVISIONS))
 
 
 class _Hoister(ScopedMutator):

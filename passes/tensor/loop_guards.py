@@ -14,7 +14,8 @@ from typing import Any
 from tilewright.tensorir.conditions import conjuncts
 from tilewright.tensorir.dtype import BOOL
 from tilewright.tensorir.expr import BinaryOp, BufferLoad, Compare, Expr, IntImm, Select, Var, all_of
-from tilewright.tensorir.functor import Mutator, Visitor, uses_var, walk
+from tilewright.tensorir.functor import COMPARISONS, LOADS, MASKED_LOADS, SELECTIONS, Mutator, Visitor, kinds, uses_var
+from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import BufferStore, For, IfThenElse, LetStmt, Stmt, sequence
 
 TRUE, FALSE = IntImm(1, BOOL), IntImm(0, BOOL)
@@ -43,11 +44,15 @@ class _GuardFinder(Visitor):
         self.lets: set[Var] = set()
         self.found: list[Guard] = []
 
+    def visit(self, node: Node) -> None:
+        if not isinstance(node, Expr) or kinds(node) & (SELECTIONS | MASKED_LOADS):
+            super().visit(node)
+
     def _add(self, condition: Expr | None) -> None:
         if condition is None or condition.dtype is not BOOL:
             return
         for part in conjuncts(condition):
-            plain = not uses_var(part, self.lets) and not any(isinstance(n, BufferLoad) for n in walk(part))
+            plain = not uses_var(part, self.lets) and not kinds(part) & LOADS
             if plain and uses_var(part, {self.var}):
                 self.found.append(Guard(part, dict(self.inner)))
 
@@ -88,6 +93,9 @@ def with_known(body: Stmt, known: Mapping[Any, Expr]) -> Stmt:
 class _Replacer(Mutator):
     def __init__(self, known: Mapping[Any, Expr]) -> None:
         self.known = known
+
+    def mutate(self, node: Any) -> Any:
+        return node if isinstance(node, Expr) and not kinds(node) & COMPARISONS else super().mutate(node)
 
     def mutate_Compare(self, op: Compare) -> Expr:
         return self.known.get(op, op)

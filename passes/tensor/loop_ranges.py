@@ -17,8 +17,6 @@ from tilewright.tensorir.conditions import OPPOSITES, conjuncts
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import (
     BinaryOp,
-    BufferLoad,
-    Call,
     Compare,
     Expr,
     IntImm,
@@ -28,7 +26,7 @@ from tilewright.tensorir.expr import (
     maximum,
     minimum,
 )
-from tilewright.tensorir.functor import accesses_buffers, uses_var, walk, walk_statements
+from tilewright.tensorir.functor import CALLS, LOADS, accesses_buffers, kinds, uses_var, walk, walk_statements
 from tilewright.tensorir.stmt import For, IfThenElse, PrimFunc, Stmt
 
 
@@ -77,7 +75,7 @@ class _Limiter(ScopedMutator):
         outside: list[Expr] = []
         constant_only = new.kind in ("vectorized", "unrolled")
         for part in conjuncts(body.condition):
-            if any(isinstance(node, (BufferLoad, Call)) for node in walk(part)):
+            if kinds(part) & (LOADS | CALLS):
                 kept.append(part)
             elif not uses_var(part, {new.var}):
                 (kept if _may_trap(part) else outside).append(part)
@@ -110,7 +108,7 @@ class _Limiter(ScopedMutator):
         for part in conjuncts(body.condition):
             if not isinstance(part, Compare) or part.op in ("eq", "ne") or not uses_var(part, {loop.var}):
                 continue
-            if any(isinstance(node, BufferLoad) for node in walk(part)):
+            if kinds(part) & LOADS:
                 continue
             never = partition_point(compare(OPPOSITES[part.op], part.a, part.b), loop.var, inner, self.analyzer)
             if never is None or any(uses_var(bound, {loop.var, *inner}) for bound in never if bound is not None):

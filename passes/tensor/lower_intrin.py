@@ -15,7 +15,7 @@ operands are never negative become the machine's own. The forms are final: no fl
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
@@ -28,12 +28,16 @@ from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.passes.tensor.vector_arith import vector_cast
 from tilewright.tensorir.dtype import FLOAT32, INT64, DataType
 from tilewright.tensorir.expr import BinaryOp, Call, Cast, Compare, Expr, UnaryOp
+from tilewright.tensorir.functor import CALLS, DIVISIONS, HALVES, kinds
 from tilewright.tensorir.intrinsics import INTRINSICS
 from tilewright.tensorir.stmt import BufferStore, Evaluate, For, IfThenElse, LetStmt, PrimFunc, Stmt
 from tilewright.tensorir.target import Target
 
 #: Statements that need more bindings than this get them in parts: what walks over programs recurses over their depth.
 _MAX_CHAIN = 100
+
+#: Where none of these occur there is nothing to do.
+_LOWERED_KINDS: Final = CALLS | DIVISIONS | HALVES
 
 _TRUNCATING = {"floordiv": "truncdiv", "floormod": "truncmod"}
 
@@ -55,14 +59,31 @@ class _IntrinLowerer(ScopedMutator):
         #: Divisions of what is never negative, one of each structure.
         self._truncated: set[Expr] = set()
         self._same = SameExpressions()
+        #: What became of expressions wherever they stand, and whether the present one becomes that at this place only:
+        #: because of what holds here, or of what is bound in front of the statement.
+        self._lowered: dict[Expr, Expr] = {}
+        self._is_of_place = False
 
     def mutate(self, node: Any) -> Any:
-        return node if isinstance(node, Expr) and not self._concerns(node) else super().mutate(node)
+        if not kinds(node) & _LOWERED_KINDS:
+            return node
+        if not isinstance(node, Expr):
+            return super().mutate(node)
+        if not self._concerns(node):
+            return node
+        found = self._lowered.get(node)
+        if found is None:
+            outer, self._is_of_place = self._is_of_place, bool(kinds(node) & CALLS)
+            found = super().mutate(node)
+            if not self._is_of_place:
+                self._lowered[node] = found
+            self._is_of_place = outer or self._is_of_place
+        return found
 
     def _concerns(self, expr: Expr) -> bool:
         found = self._concerned.get(expr)
         if found is None:
-            found = self._concerned[expr] = (
+            found = self._concerned[expr] = bool(kinds(expr) & _LOWERED_KINDS) and (
                 (isinstance(expr, BinaryOp) and expr.op in _TRUNCATING)
                 or (isinstance(expr, Call) and expr.name in EXPANSIONS)
                 or is_half(expr.dtype)
@@ -146,6 +167,7 @@ class _IntrinLowerer(ScopedMutator):
         if all(self.range_analyzer.prove(condition) for condition in conditions):
             self._truncated.add(first)  # wherever it stands
             return True
+        self._is_of_place = True
         return all(self.analyzer.prove(condition) for condition in conditions)
 
     def mutate_UnaryOp(self, op: UnaryOp) -> Expr:

@@ -41,7 +41,7 @@ from tilewright.tensorir.expr import (
     const,
     maximum,
 )
-from tilewright.tensorir.functor import free_vars, substitute, uses_var, walk, walk_statements
+from tilewright.tensorir.functor import LOADS, free_vars, kinds, substitute, uses_var, walk_statements
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, PrimFunc, SeqStmt, Stmt
 from tilewright.tensorir.target import Target
 
@@ -183,8 +183,7 @@ class _Parallelizer(ScopedMutator):
 
     def _is_known(self, condition: Expr) -> bool:
         """Whether ``condition`` is made of symbolic dimensions, which no later pass renames."""
-        reads = any(isinstance(node, BufferLoad) for node in walk(condition))
-        return not reads and set(free_vars(condition)) <= self.known
+        return not kinds(condition) & LOADS and set(free_vars(condition)) <= self.known
 
 
 def shared_element(loop: For) -> Buffer | None:
@@ -198,7 +197,7 @@ def shared_element(loop: For) -> Buffer | None:
             local.add(node.buffer)
     for node in _unconditional_stores(loop.body):
         if node.buffer not in local and not any(
-            uses_var(index, defined) or any(isinstance(n, BufferLoad) for n in walk(index)) for index in node.indices
+            uses_var(index, defined) or kinds(index) & LOADS for index in node.indices
         ):
             return node.buffer
     return None

@@ -12,6 +12,8 @@ loops and conditions around nothing.
 
 from __future__ import annotations
 
+from typing import Any
+
 from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import PassContext
@@ -19,7 +21,7 @@ from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.simplify import is_empty
 from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, Var
-from tilewright.tensorir.functor import Mutator, walk
+from tilewright.tensorir.functor import CALLS, Mutator, kinds, leaves, walk
 from tilewright.tensorir.intrinsics import INTRINSICS
 from tilewright.tensorir.stmt import (
     Allocate,
@@ -38,7 +40,7 @@ from tilewright.tensorir.structural import structural_equal
 
 def has_effect(expr: Expr) -> bool:
     """Whether evaluating ``expr`` does more than give a value."""
-    return any(
+    return bool(kinds(expr) & CALLS) and any(
         isinstance(node, Call) and (node.name.startswith("@") or not INTRINSICS[node.name].pure) for node in walk(expr)
     )
 
@@ -50,13 +52,20 @@ class _Remover(Mutator):
         self.used_vars: set[Var] = set()
         self.read_buffers: set[Buffer] = set()
 
-    def mutate_Var(self, var: Var) -> Expr:
-        self.used_vars.add(var)
-        return var
+        self._seen: set[Expr] = set()
 
-    def mutate_BufferLoad(self, op: BufferLoad) -> Expr:
-        self.read_buffers.add(op.buffer)
-        return self.generic_mutate(op)  # type: ignore[no-any-return]
+    def mutate(self, node: Any) -> Any:
+        if not isinstance(node, Expr):
+            return super().mutate(node)
+        if node not in self._seen:
+            self._seen.add(node)
+            for leaf in leaves(node):
+                if isinstance(leaf, Var):
+                    self.used_vars.add(leaf)
+                elif isinstance(leaf, Buffer):
+                    self.read_buffers.add(leaf)
+                    self.mutate_buffer(leaf)
+        return node
 
     def mutate_buffer(self, buffer: Buffer) -> Buffer:
         for extent in (*buffer.shape, *buffer.strides):

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.dtype import INT64
-from tilewright.tensorir.expr import BinaryOp, Expr, UnaryOp, Var
+from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, UnaryOp, Var
 from tilewright.tensorir.functor import Mutator
 from tilewright.tensorir.stmt import For, IfThenElse, LetStmt, PrimFunc, Stmt
 
@@ -126,7 +126,8 @@ class ScopedMutator(Mutator):
 
         def learn(analyzer: Analyzer) -> None:
             define(analyzer)
-            analyzer.assume(extent > 0)  # the body runs, so the range is not empty
+            if not isinstance(extent, IntImm):
+                analyzer.assume(extent > 0)  # the body runs, so the range is not empty
 
         return self.mutate_where(learn, body, define)
 

@@ -29,7 +29,7 @@ INTEGER_DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
 class _Simplifier(ScopedMutator):
     def mutate(self, node: Any) -> Any:
         if isinstance(node, Expr):
-            return self._split_least(self.simplify(node))
+            return node if isinstance(node, IntImm) else self._split_least(self.simplify(node))
         return super().mutate(node)
 
     def _split_least(self, expr: Expr) -> Expr:
@@ -57,10 +57,13 @@ class _Simplifier(ScopedMutator):
 
     def mutate_For(self, loop: For) -> Stmt:
         low, extent = self.mutate(loop.min), self.mutate(loop.extent)
-        if self.analyzer.prove(extent <= 0):
+        if isinstance(extent, IntImm):
+            if extent.value == 1:
+                return self.mutate(substitute(loop.body, {loop.var: low}))  # type: ignore[no-any-return]
+            if extent.value <= 0:
+                return sequence()
+        elif self.analyzer.prove(extent <= 0):
             return sequence()
-        if isinstance(extent, IntImm) and extent.value == 1:
-            return self.mutate(substitute(loop.body, {loop.var: low}))  # type: ignore[no-any-return]
         body = self.mutate_in_loop(loop.var, low, extent, loop.body)
         if is_empty(body):
             return body

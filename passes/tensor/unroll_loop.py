@@ -76,7 +76,7 @@ class _Unroller(FoldingCopier):
         low, extent = self.mutate(loop.min), loop.extent
         assert isinstance(extent, IntImm)
         numbers = [low + const(number, loop.var.dtype) for number in range(extent.value)]
-        return sequence(*[self.copy(loop.body, {loop.var: number}) for number in numbers])
+        return sequence(*self.copies(loop.body, loop.var, numbers))
 
 
 def unroll_loops(func: PrimFunc, ctx: PassContext | None = None) -> PrimFunc:

@@ -44,14 +44,17 @@ from tilewright.tensorir.expr import (
     const,
 )
 from tilewright.tensorir.functor import (
+    LOADS,
     Mutator,
     Visitor,
     copy_with_fresh_definitions,
+    kinds,
     loads_and_stores,
     substitute,
     uses_var,
     walk,
 )
+from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import (
     Allocate,
     BufferStore,
@@ -93,6 +96,10 @@ class _ReductionFinder(Visitor):
         self.uses: dict[Buffer, int] = {}
         self.reducing: dict[Buffer, list[str]] = {}
         self.visit(loop.body)
+
+    def visit(self, node: Node) -> None:
+        if not isinstance(node, Expr) or kinds(node) & LOADS:
+            super().visit(node)
 
     def visit_For(self, op: For) -> None:
         self.defined.add(op.var)

@@ -30,7 +30,7 @@ from tilewright.tensorir.arith.region import lower_bound_expr, upper_bound_expr
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.errors import VerifyError
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Expr, IntImm, Ramp, Var
-from tilewright.tensorir.functor import uses_var
+from tilewright.tensorir.functor import LOADS, kinds, uses_var
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.printer import underline
 from tilewright.tensorir.stmt import Allocate, Block, BufferStore, For, IfThenElse, PrimFunc, Stmt
@@ -110,7 +110,7 @@ class _MemoryVerifier(ScopedMutator):
 
     def _check_loads(self, expr: Expr) -> None:
         """Check all loads of an expression, those on the outside first."""
-        below: list[Node] = [expr]
+        below: list[Node] = [expr] if kinds(expr) & LOADS else []
         while below:
             node = below.pop()
             if isinstance(node, BufferLoad):
@@ -121,9 +121,7 @@ class _MemoryVerifier(ScopedMutator):
                 if place.buffer not in self.defined:
                     self.fail(place, f"buffer {place.buffer.name} is not defined here")
                 node = place
-            parts = node.parts()
-            if parts:
-                below.extend(parts[::-1])
+            below.extend([part for part in node.parts()[::-1] if kinds(part) & LOADS])
 
     def mutate_BufferStore(self, op: BufferStore) -> Stmt:
         self._check(op)

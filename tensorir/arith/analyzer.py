@@ -9,7 +9,8 @@ from __future__ import annotations
 from tilewright.tensorir.arith.bounds import PROVE_BUDGET
 from tilewright.tensorir.arith.folds import is_true
 from tilewright.tensorir.arith.intern import same_structure
-from tilewright.tensorir.arith.interval import EVERYTHING, INFINITY, NONNEGATIVE, Interval
+from tilewright.tensorir.arith.interval import EVERYTHING, INFINITY, NONNEGATIVE, Bound, Interval
+from tilewright.tensorir.arith.linear import ZERO
 from tilewright.tensorir.arith.rewrite import RewritingAlgebra
 from tilewright.tensorir.dtype import BOOL, INT64
 from tilewright.tensorir.expr import BinaryOp, Compare, Expr, ExprLike, Var, as_expr, compare
@@ -32,26 +33,33 @@ class Analyzer(RewritingAlgebra):
         """Say that ``var`` takes the values ``minimum .. minimum + extent - 1`` (no upper end without an extent).
         Replaces what was known about the variable's range."""
         facts = self.facts
-        low = self.simplify(as_expr(minimum, var.dtype))
-        high = None if extent is None else self.simplify(low + as_expr(extent, var.dtype) - 1)
-        for table in (facts.ranges, facts.intervals, facts.values):
-            table.pop(var, None)
-        mentioned = self.intern.knows(var) and facts.mention(var)
-        facts.say(lambda witness: witness.bound(var, low, high, kept=mentioned))
+        low = as_expr(minimum, var.dtype)
+        count = None if extent is None else as_expr(extent, var.dtype)
+        lower_form = upper_form = ZERO
         if var.dtype is INT64:
             lower_form = self.linear(low)
-            upper_form = None if high is None else self.linear(high)
-            facts.ranges[var] = (lower_form, upper_form)
-            if upper_form is not None and lower_form.key == upper_form.key:
-                facts.values[var] = lower_form
-            upper = INFINITY if upper_form is None else self.interval(upper_form).upper
-            bounds = Interval(self.interval(lower_form).lower, upper)
+            self.expr(lower_form)  # met before what is in the variable's scope
+            if count is not None:
+                upper_form = self.merge_remainders(lower_form + self.linear(count)).shift(-1)
+                self.expr(upper_form)
+            lower: Bound = self.interval(lower_form).lower
+            upper: Bound = INFINITY if count is None else self.interval(upper_form).upper
         else:
-            upper = INFINITY if high is None else self.integer_interval(high).upper
-            bounds = Interval(self.integer_interval(low).lower, upper)
-        if bounds.lower <= bounds.upper:  # else the range is empty and nothing is evaluated in it
-            facts.intervals[var] = bounds
-        if self.intern.knows(var):
+            low = self.simplify(low)
+            lower = self.integer_interval(low).lower
+            upper = INFINITY if count is None else self.integer_interval(self.simplify(low + count - 1)).upper
+        is_known = self.intern.knows(var)
+        for table in (facts.ranges, facts.intervals, facts.values):
+            table.pop(var, None)
+        mentioned = is_known and facts.mention(var)
+        facts.say(lambda witness: witness.bound(var, low, count, kept=mentioned))
+        if var.dtype is INT64:
+            facts.ranges[var] = (lower_form, None if count is None else upper_form)
+            if count is not None and lower_form.const == upper_form.const and lower_form.key == upper_form.key:
+                facts.values[var] = lower_form
+        if lower <= upper:  # else the range is empty and nothing is evaluated in it
+            facts.intervals[var] = Interval(lower, upper)
+        if is_known:
             self.forget()
 
     def bind_nonnegative(self, var: Var) -> None:

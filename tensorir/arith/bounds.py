@@ -59,23 +59,37 @@ class BoundedTerms:
         """Constant bounds of an index."""
         lower: iv.Bound = form.const
         upper: iv.Bound = form.const
+        known = self.derived.intervals
         for term, coefficient in form.terms.items():
-            low, high = self.term_interval(term)
-            if coefficient < 0:
-                low, high = high, low
-            lower += low * coefficient
-            upper += high * coefficient
+            bounds = known.get(term)
+            if bounds is None:
+                bounds = self.term_interval(term)
+            if coefficient == 1:
+                lower += bounds.lower
+                upper += bounds.upper
+            elif coefficient < 0:
+                lower += bounds.upper * coefficient
+                upper += bounds.lower * coefficient
+            else:
+                lower += bounds.lower * coefficient
+                upper += bounds.upper * coefficient
         return Interval(lower, upper)
 
     def term_interval(self, term: Expr) -> Interval:
         """Constant bounds of one term."""
-        found = self.derived.intervals.find(term)
+        derived = self.derived
+        found = derived.intervals.get(term)
         if found is None:
-            found = self._find_interval(term)
-            known = self.facts.intervals.get(term)
-            if known is not None:
-                found = found.intersect(known)
-            self.derived.intervals[term] = found
+            for outer in derived.outers:
+                found = outer.intervals.get(term)
+                if found is not None:
+                    break
+            else:
+                found = self._find_interval(term)
+                known = self.facts.intervals.get(term)
+                if known is not None:
+                    found = known if found is EVERYTHING else found.intersect(known)
+            derived.intervals[term] = found
         return found
 
     def _find_interval(self, term: Expr) -> Interval:

@@ -38,10 +38,16 @@ class DividingAlgebra(TermAlgebra):
     def divide(self, a: Linear, divisor: int) -> Division:
         """Quotient and remainder of an index by a positive constant."""
         key = (a.key, divisor)
-        found = self.derived.divisions.find(key)
+        derived = self.derived
+        found = derived.divisions.get(key)
         if found is None:
-            found = self._split(a, divisor)
-            self.derived.divisions[key] = found
+            for outer in derived.outers:
+                found = outer.divisions.get(key)
+                if found is not None:
+                    break
+            else:
+                found = self._split(a, divisor)
+            derived.divisions[key] = found
         return found
 
     def _split(self, a: Linear, divisor: int) -> Division:
@@ -148,8 +154,10 @@ class DividingAlgebra(TermAlgebra):
 
     def merge_remainders(self, form: Linear) -> Linear:
         """``(x // c) * c + x % c`` is ``x``, and ``(x // c % d) * c + x % c`` is ``x % (c * d)``."""
+        if len(form.terms) < 2:
+            return form
         mods = [t for t in form.terms if isinstance(t, BinaryOp) and t.op == "floormod" and isinstance(t.b, IntImm)]
-        if not mods or len(form.terms) < 2 or not self.is_exact(form):
+        if not mods or not self.is_exact(form):
             return form
         for mod in mods:
             assert isinstance(mod, BinaryOp) and isinstance(mod.b, IntImm)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 
-from tilewright.tensorir.arith.cache import ScopedCache
 from tilewright.tensorir.arith.interval import Interval
 from tilewright.tensorir.arith.linear import Division, Linear
 from tilewright.tensorir.arith.witness import Witness, witnesses
@@ -13,27 +11,43 @@ from tilewright.tensorir.expr import Expr
 from tilewright.tensorir.functor import leaves
 
 
-@dataclasses.dataclass
 class Facts:
-    """What is known about variables and terms; copied where a scope opens."""
+    """What is known about variables and terms; copied where a scope opens.
 
-    #: Inclusive symbolic ends of variables' ranges.
-    ranges: dict[Expr, tuple[Linear | None, Linear | None]] = dataclasses.field(default_factory=dict)
-    #: Constant ends, of variables or of other terms.
-    intervals: dict[Expr, Interval] = dataclasses.field(default_factory=dict)
-    #: Variables that have exactly one value.
-    values: dict[Expr, Linear] = dataclasses.field(default_factory=dict)
-    #: Forms that are known to be >= 0.
-    nonnegative: tuple[Linear, ...] = ()
-    #: Terms whose remainder is known: term -> (modulus, remainder).
-    remainders: dict[Expr, tuple[int, int]] = dataclasses.field(default_factory=dict)
-    #: Conditions (interned) that are known.
-    truths: dict[Expr, bool] = dataclasses.field(default_factory=dict)
-    #: Of values for the variables under which all of that holds: those that :meth:`witnesses` has found, what was said
-    #: since then, and the facts that these ones were copied from.
-    _witnesses: tuple[Witness, ...] | None = None
-    _said: list[Callable[[Witness], Witness | None]] = dataclasses.field(default_factory=list)
-    _outer: Facts | None = None
+    Args:
+        outer: the facts to begin with; they stay as they are.
+    """
+
+    __slots__ = (
+        "_outer",
+        "_said",
+        "_witnesses",
+        "intervals",
+        "nonnegative",
+        "ranges",
+        "remainders",
+        "truths",
+        "values",
+    )
+
+    def __init__(self, outer: Facts | None = None) -> None:
+        #: Inclusive symbolic ends of variables' ranges.
+        self.ranges: dict[Expr, tuple[Linear | None, Linear | None]] = {} if outer is None else outer.ranges.copy()
+        #: Constant ends, of variables or of other terms.
+        self.intervals: dict[Expr, Interval] = {} if outer is None else outer.intervals.copy()
+        #: Variables that have exactly one value.
+        self.values: dict[Expr, Linear] = {} if outer is None else outer.values.copy()
+        #: Forms that are known to be >= 0.
+        self.nonnegative: tuple[Linear, ...] = () if outer is None else outer.nonnegative
+        #: Terms whose remainder is known: term -> (modulus, remainder).
+        self.remainders: dict[Expr, tuple[int, int]] = {} if outer is None else outer.remainders.copy()
+        #: Conditions (interned) that are known.
+        self.truths: dict[Expr, bool] = {} if outer is None else outer.truths.copy()
+        # Of values for the variables under which all of that holds: those that `witnesses` has found, what was said
+        # since then, and the facts that these ones were copied from.
+        self._witnesses: tuple[Witness, ...] | None = None
+        self._said: list[Callable[[Witness], Witness | None]] = []
+        self._outer = outer
 
     def mention(self, var: Expr) -> bool:
         """Whether anything that is known of other terms depends on ``var``."""
@@ -41,18 +55,6 @@ class Facts:
         told = [*self.intervals, *self.remainders, *self.truths]
         terms = [term for form in (*forms, *self.values.values(), *self.nonnegative) for term in form.terms]
         return any(term is not var and var in leaves(term) for term in told) or any(var in leaves(t) for t in terms)
-
-    def copy(self) -> Facts:
-        """An independent copy."""
-        return Facts(
-            dict(self.ranges),
-            dict(self.intervals),
-            dict(self.values),
-            self.nonnegative,
-            dict(self.remainders),
-            dict(self.truths),
-            _outer=self,
-        )
 
     def say(self, survivor: Callable[[Witness], Witness | None]) -> None:
         """Let ``survivor`` make of each witness, before it is asked next, one that agrees with what is known now (None:
@@ -65,20 +67,36 @@ class Facts:
         found = self._witnesses
         if found is None:
             found = witnesses() if self._outer is None else self._outer.witnesses()
-        for survivor in self._said:
-            found = tuple([new for witness in found if (new := survivor(witness)) is not None])
-        self._said.clear()
+        if self._said:
+            for survivor in self._said:
+                found = tuple([new for witness in found if (new := survivor(witness)) is not None])
+            self._said.clear()
         self._witnesses = found
         return found
 
 
 class Derived:
-    """What was derived from the facts: forms of expressions, bounds of terms, quotients and remainders, proofs, and
-    simplified expressions; ``outer``: what was derived where this scope opened."""
+    """What was derived from the facts inside one scope: forms of expressions, bounds of terms, quotients and
+    remainders, proofs, and simplified expressions.
+
+    A scope only adds facts. What was derived before stays true; whoever adds a fact that says more of what was asked
+    starts anew, with tables that have none around them.
+
+    Args:
+        outer: what was derived where this scope opened.
+    """
+
+    __slots__ = ("divisions", "intervals", "linear", "outers", "proofs", "simplified")
 
     def __init__(self, outer: Derived | None = None) -> None:
-        self.linear: ScopedCache[Expr, Linear] = ScopedCache(outer.linear if outer else None)
-        self.intervals: ScopedCache[Expr, Interval] = ScopedCache(outer.intervals if outer else None)
-        self.divisions: ScopedCache[tuple[object, int], Division] = ScopedCache(outer.divisions if outer else None)
-        self.proofs: ScopedCache[tuple[object, int], bool] = ScopedCache(outer.proofs if outer else None)
-        self.simplified: ScopedCache[Expr, Expr] = ScopedCache(outer.simplified if outer else None)
+        self.linear: dict[Expr, Linear] = {}
+        self.intervals: dict[Expr, Interval] = {}
+        self.divisions: dict[tuple[object, int], Division] = {}
+        self.proofs: dict[tuple[object, int], bool] = {}
+        self.simplified: dict[Expr, Expr] = {}
+        #: That of the scopes around which hold anything, the nearest first. Who asks looks into the scope's own tables,
+        #: then into these ones; there are too many questions for a call each.
+        self.outers: tuple[Derived, ...] = ()
+        if outer is not None:
+            holds_any = outer.linear or outer.intervals or outer.simplified
+            self.outers = (outer, *outer.outers) if holds_any else outer.outers

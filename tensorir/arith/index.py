@@ -16,18 +16,35 @@ _INDEX_OPS = ("add", "sub", "mul", "floordiv", "floormod", "truncdiv", "truncmod
 class IndexAlgebra(DividingAlgebra):
     """Converts expressions to linear forms, operation by operation."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        #: The forms of constants.
+        self._numbers: dict[Expr, Linear] = {}
+
     def linear(self, expr: Expr) -> Linear:
         """The canonical form of an int64 scalar."""
-        found = self.derived.linear.find(expr)
+        derived = self.derived
+        found = derived.linear.get(expr)
         if found is None:
-            found = self._convert(expr)
-            self.derived.linear[expr] = found
+            if isinstance(expr, IntImm):  # whatever is known
+                return self._number(expr)
+            for outer in derived.outers:
+                found = outer.linear.get(expr)
+                if found is not None:
+                    break
+            else:
+                found = self._convert(expr)
+            derived.linear[expr] = found
+        return found
+
+    def _number(self, expr: IntImm) -> Linear:
+        found = self._numbers.get(expr)
+        if found is None:
+            self.intern.offer_integer(expr)
+            found = self._numbers[expr] = constant(expr.value)
         return found
 
     def _convert(self, expr: Expr) -> Linear:
-        if isinstance(expr, IntImm):
-            self.intern.offer_integer(expr)
-            return constant(expr.value)
         if isinstance(expr, Var):
             return self._variable(expr)
         if isinstance(expr, BinaryOp):
@@ -60,7 +77,10 @@ class IndexAlgebra(DividingAlgebra):
 
     def _binary(self, expr: BinaryOp) -> Linear:
         op = expr.op
-        a, b = self.linear(expr.a), self.linear(expr.b)
+        a = self.linear(expr.a)
+        if op == "mul" and isinstance(expr.b, IntImm):
+            return a.scale(self._number(expr.b).const)
+        b = self.linear(expr.b)
         if op == "add":
             return self.merge_remainders(a + b)
         if op == "sub":

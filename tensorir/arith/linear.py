@@ -51,14 +51,24 @@ class Linear:
 
     def combine(self, other: Linear, factor: int) -> Linear:
         """``self + factor * other``."""
-        terms = dict(self.terms)
-        for term, coefficient in other.terms.items():
-            total = wrap64(terms.get(term, 0) + factor * coefficient)
+        const = self.const + factor * other.const
+        if not -_LIMIT <= const < _LIMIT:
+            const = wrap64(const)
+        added = other.terms
+        if not added:
+            return Linear(self.terms, const)
+        if factor == 1 and not self.terms:
+            return Linear(added, const)
+        terms = self.terms.copy()
+        for term, coefficient in added.items():
+            total = terms.get(term, 0) + factor * coefficient
+            if not -_LIMIT <= total < _LIMIT:
+                total = wrap64(total)
             if total:
                 terms[term] = total
             else:
                 terms.pop(term, None)
-        return Linear(terms, wrap64(self.const + factor * other.const))
+        return Linear(terms, const)
 
     def __add__(self, other: Linear) -> Linear:
         return self.combine(other, 1)
@@ -71,7 +81,7 @@ class Linear:
 
     def shift(self, amount: int) -> Linear:
         """``self + amount``."""
-        return Linear(self.terms, wrap64(self.const + amount))
+        return Linear(self.terms, wrap64(self.const + amount)) if amount else self
 
     def scale(self, factor: int) -> Linear:
         """``self * factor``."""
@@ -79,12 +89,20 @@ class Linear:
             return self
         if factor == 0:
             return ZERO
-        scaled = {term: wrap64(coefficient * factor) for term, coefficient in self.terms.items()}
-        return Linear({t: c for t, c in scaled.items() if c}, wrap64(self.const * factor))
+        terms: dict[Expr, int] = {}
+        for term, coefficient in self.terms.items():
+            scaled = coefficient * factor
+            if not -_LIMIT <= scaled < _LIMIT:
+                scaled = wrap64(scaled)
+            if scaled:
+                terms[term] = scaled
+        return Linear(terms, wrap64(self.const * factor))
 
     def without(self, term: Expr) -> Linear:
         """The form without its multiple of ``term``."""
-        return Linear({t: c for t, c in self.terms.items() if t is not term}, self.const)
+        terms = self.terms.copy()
+        terms.pop(term, None)
+        return Linear(terms, self.const)
 
     def gcd(self) -> int:
         """Greatest common divisor of the coefficients (0 without terms)."""

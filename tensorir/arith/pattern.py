@@ -234,22 +234,56 @@ _BOOL = DataType("bool")
 _COMPARES = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
+_CONSTANT = "constant"
+
+
+def _shape(expr: Expr) -> str:
+    """What the top of ``expr`` is, as far as patterns tell it: a constant, or the name of an operation."""
+    if constant_of(expr) is not None:
+        return _CONSTANT
+    found = head(expr)
+    return "" if found is None else found[0]
+
+
+def _fits(wanted: Pattern, shape: str) -> bool:
+    """Whether an expression of this shape may match; not whether it does."""
+    if isinstance(wanted, Node):
+        return wanted.name == shape
+    return shape == _CONSTANT or (isinstance(wanted, Variable) and not wanted.constant)
+
+
 class RuleTable:
     """Rules by the operation at their top; the first that matches applies."""
 
     def __init__(self, rules: Iterable[Rule | tuple[Any, ...]]) -> None:
         self.rules = tuple(r if isinstance(r, Rule) else Rule(pattern(r[0]), pattern(r[1]), *r[2:]) for r in rules)
         self._by_head: dict[str, list[tuple[_Matcher, Rule]]] = {}
+        #: The rules that may match, by the names of an operation and of what its operands are: few ever do.
+        self._by_shape: dict[tuple[str, ...], list[tuple[_Matcher, Rule]]] = {}
         for rule in self.rules:
             assert isinstance(rule.before, Node)
             self._by_head.setdefault(rule.before.name, []).append((_matcher(rule.before), rule))
 
+    def __add__(self, other: RuleTable) -> RuleTable:
+        return RuleTable(self.rules + other.rules)
+
+    def _candidates(self, name: str, operands: tuple[Expr, ...]) -> list[tuple[_Matcher, Rule]]:
+        shapes = (name, *[_shape(operand) for operand in operands])
+        found = self._by_shape.get(shapes)
+        if found is None:
+            found = self._by_shape[shapes] = [
+                (match, rule)
+                for match, rule in self._by_head[name]
+                if all(map(_fits, rule.before.operands, shapes[1:]))  # type: ignore[attr-defined]
+            ]
+        return found
+
     def apply(self, expr: Expr) -> Expr | None:
         """``expr`` (with interned operands) by the first rule that matches, or None."""
         found = head(expr)
-        if found is None:
+        if found is None or found[0] not in self._by_head:
             return None
-        for match, rule in self._by_head.get(found[0], ()):
+        for match, rule in self._candidates(*found):
             bound: Bindings = {}
             if match(expr, bound) and (rule.condition is None or rule.condition(bound)):
                 return build(rule.after, bound, expr.dtype)

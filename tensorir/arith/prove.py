@@ -31,17 +31,25 @@ class ProvingAlgebra(IndexAlgebra):
 
     def is_nonnegative(self, form: Linear, budget: int = SIMPLIFY_BUDGET) -> bool:
         """Whether ``form >= 0`` always holds; False if no proof was found within the budget."""
+        if not form.terms:
+            return form.const >= 0
         bounds = self.interval(form)
         if bounds.lower >= 0:
             return True
         if bounds.upper < 0 or not self._may_help(form) or not self.is_exact(form):
             return False
         key = (form.key, budget)
-        proofs = self.derived.proofs
-        found = proofs.find(key)
+        derived = self.derived
+        found = derived.proofs.get(key)
         if found is None:
-            proofs[key] = False  # while the search asks for itself
-            found = proofs[key] = not self._is_refuted(form) and self._search(form, _Search(budget))
+            for outer in derived.outers:
+                found = outer.proofs.get(key)
+                if found is not None:
+                    break
+            else:
+                derived.proofs[key] = False  # while the search asks for itself
+                found = not self._is_refuted(form) and self._search(form, _Search(budget))
+            derived.proofs[key] = found
         return found
 
     def _is_refuted(self, form: Linear) -> bool:
@@ -83,15 +91,10 @@ class ProvingAlgebra(IndexAlgebra):
 
     def _lower_bounds(self, form: Linear) -> Iterator[list[Linear]]:
         """Ways to prove ``form >= 0``: each a list of forms that must all be >= 0."""
-        places = {var: place for place, var in enumerate(self.facts.ranges)}
-
-        def latest(item: tuple[Expr, int]) -> int:
-            return -max([places.get(factor, -1) for factor in self.factors(item[0])])
-
-        terms = sorted(form.terms.items(), key=latest) if len(form.terms) > 1 else list(form.terms.items())
-        for term, coefficient in terms:
-            for factor in self.factors(term):
-                cofactors = list(self.factors(term))
+        for term, coefficient in self._latest_first(form):
+            factors = self.factors(term)
+            for factor in factors:
+                cofactors = list(factors)
                 cofactors.remove(factor)
                 if isinstance(factor, Var):
                     yield from self._by_range(form, term, coefficient, factor, tuple(cofactors))
@@ -103,6 +106,14 @@ class ProvingAlgebra(IndexAlgebra):
                     values = (factor.true_value, factor.false_value)
                     yield [form.without(term).combine(self.linear(v), coefficient) for v in values]
         yield from self._by_facts(form)
+
+    def _latest_first(self, form: Linear) -> list[tuple[Expr, int]]:
+        """The terms of a form, those with variables of inner ranges before others."""
+        terms = list(form.terms.items())
+        if len(terms) > 1:
+            places = {var: place for place, var in enumerate(self.facts.ranges)}
+            terms.sort(key=lambda item: -max([places.get(factor, -1) for factor in self.factors(item[0])]))
+        return terms
 
     def _by_range(
         self, form: Linear, term: Expr, coefficient: int, var: Var, cofactors: tuple[Expr, ...]

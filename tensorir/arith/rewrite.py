@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 from tilewright.tensorir.arith import rules
 from tilewright.tensorir.arith.assumptions import assume_comparison
-from tilewright.tensorir.arith.bounds import SIMPLIFY_BUDGET
+from tilewright.tensorir.arith.bounds import SIMPLIFY_BUDGET, BoundedTerms
 from tilewright.tensorir.arith.comparisons import ComparingAlgebra, decide_by_intervals
-from tilewright.tensorir.arith.facts import Derived
+from tilewright.tensorir.arith.facts import Derived, Facts
 from tilewright.tensorir.arith.folds import FOLDS
 from tilewright.tensorir.arith.intern import reads_memory
 from tilewright.tensorir.arith.lane_numbers import lane_number
@@ -22,11 +23,38 @@ from tilewright.tensorir.arith.lanes import affine_vector, per_lane
 from tilewright.tensorir.arith.pattern import RuleTable
 from tilewright.tensorir.conditions import OPPOSITES, conjuncts
 from tilewright.tensorir.dtype import BOOL, INT64
-from tilewright.tensorir.expr import BinaryOp, Broadcast, Compare, Expr, IntImm, UnaryOp, compare, const
+from tilewright.tensorir.expr import BinaryOp, Broadcast, BufferLoad, Compare, Expr, IntImm, UnaryOp, compare, const
 from tilewright.tensorir.functor import uses_var
 
 #: Conjunctions of up to this many conditions are searched for conditions that follow from the others.
 MAX_CONJUNCTS = 8
+
+
+#: The rules by the kind of an expression's type.
+_EXACT_TABLES: dict[str, RuleTable] = {
+    "int": rules.INTEGER_RULES + rules.SELECT_RULES,
+    "uint": rules.INTEGER_RULES + rules.SELECT_RULES,
+    "bool": rules.BOOL_RULES + rules.SELECT_RULES,
+    "float": rules.EXACT_FLOAT_RULES + rules.SELECT_RULES,
+}
+_FAST_TABLES = {**_EXACT_TABLES, "float": rules.EXACT_FLOAT_RULES + rules.FAST_FLOAT_RULES + rules.SELECT_RULES}
+
+
+class _Scope(AbstractContextManager[None]):
+    """A block at whose end an algebra knows what it knew at its beginning."""
+
+    def __init__(self, algebra: BoundedTerms) -> None:
+        self._algebra = algebra
+        self._facts, self._derived = algebra.facts, algebra.derived
+
+    def __enter__(self) -> None:
+        algebra = self._algebra
+        facts, derived = algebra.facts, algebra.derived
+        self._facts, self._derived = facts, derived
+        algebra.facts, algebra.derived = Facts(facts), Derived(derived)
+
+    def __exit__(self, *_: object) -> None:
+        self._algebra.facts, self._algebra.derived = self._facts, self._derived
 
 
 class RewritingAlgebra(ComparingAlgebra):
@@ -38,13 +66,7 @@ class RewritingAlgebra(ComparingAlgebra):
 
     def __init__(self, *, fast: bool = False) -> None:
         super().__init__()
-        float_tables = (rules.EXACT_FLOAT_RULES, rules.FAST_FLOAT_RULES) if fast else (rules.EXACT_FLOAT_RULES,)
-        self._tables: dict[str, tuple[RuleTable, ...]] = {
-            "int": (rules.INTEGER_RULES, rules.SELECT_RULES),
-            "uint": (rules.INTEGER_RULES, rules.SELECT_RULES),
-            "bool": (rules.BOOL_RULES, rules.SELECT_RULES),
-            "float": (*float_tables, rules.SELECT_RULES),
-        }
+        self._tables = _FAST_TABLES if fast else _EXACT_TABLES
 
     # -- what is known ------------------------------------------------------------------------------------------------
 
@@ -78,16 +100,9 @@ class RewritingAlgebra(ComparingAlgebra):
             self.facts.truths[opposite] = False
         self.forget()
 
-    @contextlib.contextmanager
-    def scope(self) -> Iterator[None]:
+    def scope(self) -> AbstractContextManager[None]:
         """A ``with`` block at whose end all that was bound or assumed inside is forgotten."""
-        facts = self.facts
-        derived = self.derived
-        self.facts, self.derived = facts.copy(), Derived(derived)
-        try:
-            yield
-        finally:
-            self.facts, self.derived = facts, derived
+        return _Scope(self)
 
     @contextlib.contextmanager
     def assuming(self, *conditions: Expr) -> Iterator[None]:
@@ -102,11 +117,17 @@ class RewritingAlgebra(ComparingAlgebra):
     def canonical(self, expr: Expr) -> Expr:
         """The canonical form of ``expr``: the same object for all expressions whose forms are the same, as long as
         this analyzer learns nothing new about their variables."""
-        found = self.derived.simplified.find(expr)
+        derived = self.derived
+        found = derived.simplified.get(expr)
         if found is None:
-            found = self._rewrite(expr)
-            self.derived.simplified[expr] = found
-            self.derived.simplified[found] = found
+            for outer in derived.outers:
+                found = outer.simplified.get(expr)
+                if found is not None:
+                    break
+            else:
+                found = self._rewrite(expr)
+                derived.simplified[found] = found
+            derived.simplified[expr] = found
         return found
 
     def _rewrite(self, expr: Expr) -> Expr:
@@ -137,11 +158,10 @@ class RewritingAlgebra(ComparingAlgebra):
         rebuilt = self._rebuild(expr)
         if type(rebuilt) is not type(expr):
             return self.canonical(rebuilt) if rebuilt.dtype is not INT64 else rebuilt
-        kind = rebuilt.dtype.kind
-        for table in self._tables.get(kind, ()):
-            changed = table.apply(rebuilt)
-            if changed is not None:
-                return self.canonical(changed)
+        table = self._tables.get(rebuilt.dtype.kind)
+        changed = None if table is None else table.apply(rebuilt)
+        if changed is not None:
+            return self.canonical(changed)
         if isinstance(rebuilt, Compare):
             return self._compare_rules(rebuilt)
         if isinstance(rebuilt, UnaryOp) and isinstance(rebuilt.a, Compare) and not rebuilt.a.a.dtype.is_float:
@@ -152,6 +172,32 @@ class RewritingAlgebra(ComparingAlgebra):
 
     def _rebuild(self, expr: Expr) -> Expr:
         """``expr`` over simplified operands as an interned node, or what it folds to."""
+        rebuilt: Expr
+        if isinstance(expr, BinaryOp):  # most of what comes here are operations and loads
+            a, b = self.canonical(expr.a), self.canonical(expr.b)
+            rebuilt = expr if a is expr.a and b is expr.b else BinaryOp(expr.op, a, b)
+        elif isinstance(expr, BufferLoad):
+            indices = self._all_canonical(expr.indices)
+            mask = None if expr.predicate is None else self.canonical(expr.predicate)
+            kept = indices is expr.indices and mask is expr.predicate
+            rebuilt = expr if kept else BufferLoad(expr.buffer, indices, mask)
+        else:
+            rebuilt = self._rebuild_by_fields(expr)
+        fold = FOLDS.get(type(rebuilt))
+        if fold is not None:
+            folded = fold(rebuilt)
+            if folded is not rebuilt:
+                return self.canonical(folded) if folded.dtype is not INT64 else self._interned(folded)
+        return self.intern.node(rebuilt)
+
+    def _all_canonical(self, exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        new = [self.canonical(expr) for expr in exprs]
+        for number, expr in enumerate(exprs):
+            if new[number] is not expr:
+                return tuple(new)
+        return exprs
+
+    def _rebuild_by_fields(self, expr: Expr) -> Expr:
         changed = False
         values: list[Any] = []
         for name, role in expr.node_fields:
@@ -159,18 +205,10 @@ class RewritingAlgebra(ComparingAlgebra):
             if role == "child" and value is not None:
                 new = self.canonical(value)
             elif role == "children":
-                new = tuple([self.canonical(item) for item in value])
-                if all(a is b for a, b in zip(new, value, strict=True)):
-                    new = value
+                new = self._all_canonical(value)
             changed = changed or new is not value
             values.append(new)
-        rebuilt: Expr = type(expr)(*values) if changed else expr
-        fold = FOLDS.get(type(rebuilt))
-        if fold is not None:
-            folded = fold(rebuilt)
-            if folded is not rebuilt:
-                return self.canonical(folded) if folded.dtype is not INT64 else self._interned(folded)
-        return self.intern.node(rebuilt)
+        return type(expr)(*values) if changed else expr
 
     def _interned(self, expr: Expr) -> Expr:
         return self.intern.integer(expr.value) if isinstance(expr, IntImm) else self.expr(self.linear(expr))

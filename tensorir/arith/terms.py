@@ -67,8 +67,18 @@ class TermAlgebra(BoundedTerms):
 
     def expr(self, form: Linear) -> Expr:
         """The expression of a form: positive terms before negative ones, large coefficients first."""
-        if form.is_const:
+        terms = form.terms
+        if not terms:
             return self.intern.integer(form.const)
+        if form.const == 0 and len(terms) == 1:
+            ((term, coefficient),) = terms.items()
+            result = self._scaled(term, coefficient)
+        else:
+            result = self._sum(form)
+        self.derived.linear[result] = form
+        return result
+
+    def _sum(self, form: Linear) -> Expr:
         order = self.intern.order
         items = sorted(form.terms.items(), key=lambda item: (item[1] < 0, -abs(item[1]), order(item[0])))
         result: Expr | None = None
@@ -87,7 +97,6 @@ class TermAlgebra(BoundedTerms):
             op = "add" if form.const > 0 or form.const == -(1 << 63) else "sub"
             amount = form.const if op == "add" else -form.const
             result = self.intern.binary(op, result, self.intern.integer(amount))
-        self.derived.linear[result] = form
         return result
 
     def _scaled(self, term: Expr, coefficient: int) -> Expr:

@@ -62,12 +62,13 @@ class Witness:
 
     def value(self, expr: Expr) -> int | None:
         """The value of an integer or boolean expression; None if it depends on more than variables."""
-        if type(expr) is IntImm:
+        if isinstance(expr, IntImm):
             return expr.value
         known = self._known
-        if expr not in known:
-            known[expr] = self._evaluate(expr)
-        return known[expr]
+        found = known.get(expr)
+        if found is None and expr not in known:
+            found = known[expr] = self._evaluate(expr)
+        return found
 
     def _evaluate(self, expr: Expr) -> int | None:
         if isinstance(expr, (BinaryOp, Compare)):
@@ -75,6 +76,10 @@ class Witness:
             b = None if a is None else self.value(expr.b)
             if a is None or b is None:
                 return None
+            if expr.op == "mul":
+                return a * b
+            if expr.op == "add":
+                return a + b
             operation = _OPERATIONS.get(expr.op)
             if operation is not None:
                 return operation(a, b)
@@ -96,16 +101,17 @@ class Witness:
             return None if a is None or expr.op == "bitnot" else (-a if expr.op == "neg" else not a)
         return None
 
-    def bound(self, var: Var, low: Expr, high: Expr | None, *, kept: bool) -> Witness | None:
-        """A witness in whose eyes ``low <= var <= high``; None if there is no such number, or if ``var`` has another
-        value that has to be kept, as other facts hold with it."""
+    def bound(self, var: Var, low: Expr, extent: Expr | None, *, kept: bool) -> Witness | None:
+        """A witness in whose eyes ``low <= var < low + extent``; None if there is no such number, or if ``var`` has
+        another value that has to be kept, as other facts hold with it."""
         first = self.value(low)
-        last = first if high is None else self.value(high)
-        if first is None or last is None or last < first:
+        count = 1 if extent is None else self.value(extent)
+        if first is None or count is None or count < 1:
             return None
+        last = first + count - 1
         if kept:
             value = self.value(var)
-            inside = value is not None and first <= value and (high is None or value <= last)
+            inside = value is not None and first <= value and (extent is None or value <= last)
             return self if inside else None
         ends = _ENDS[self._number]
         chosen = last if ends[len(self._values) % len(ends)] else first

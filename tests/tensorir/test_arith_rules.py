@@ -9,7 +9,7 @@ import pytest
 
 from tilewright.tensorir import structural_equal
 from tilewright.tensorir.arith import Analyzer, rules
-from tilewright.tensorir.arith.pattern import Node, Number, Pattern, Rule, Variable
+from tilewright.tensorir.arith.pattern import Node, Number, Pattern, Rule, RuleTable, Variable, _matcher, build
 from tilewright.tensorir.expr import BinaryOp, Call, Compare, FloatImm, IntImm, Select, UnaryOp, Var, const
 
 NUMPY = {
@@ -207,3 +207,25 @@ def test_every_row_is_applied_by_the_analyzer():
         expr = instantiate(rule.before, kind)
         simplified = Analyzer(fast=table == "FAST_FLOAT_RULES").simplify(expr)
         assert not structural_equal(simplified, expr), f"{table}: {expr!s}"
+
+
+def test_a_table_applies_the_first_of_all_rules_that_matches():
+    table: RuleTable = rules.EXACT_FLOAT_RULES + rules.FAST_FLOAT_RULES + rules.SELECT_RULES
+    x, y = Var("x", "float32"), Var("y", "float32")
+    zero, three = const(0.0, "float32"), const(3.0, "float32")
+    inner = [BinaryOp(op, a, b) for op in ("add", "sub", "mul", "div") for a, b in ((x, y), (x, three), (zero, x))]
+    pool = [x, y, zero, three, UnaryOp("neg", x), Call("sqrt", (x,)), Call("exp", (y,)), *inner]
+    applied = 0
+    for op, a, b in itertools.product(("add", "sub", "mul", "div", "min", "max"), pool, pool):
+        expr = BinaryOp(op, a, b)
+        expected = None
+        for rule in table.rules:
+            bound: dict[str, object] = {}
+            if _matcher(rule.before)(expr, bound) and (rule.condition is None or rule.condition(bound)):
+                expected = build(rule.after, bound, expr.dtype)
+                break
+        found = table.apply(expr)
+        assert (found is None) == (expected is None), expr
+        assert found is None or structural_equal(found, expected), expr
+        applied += found is not None
+    assert applied > 100

@@ -5,8 +5,10 @@ from __future__ import annotations
 from tilewright.passes.context import PassContext
 from tilewright.passes.tensor.unroll_loop import unroll_loops
 from tilewright.tensorir import parse
+from tilewright.tensorir.dtype import INT64
+from tilewright.tensorir.expr import Buffer, BufferLoad, Select, Var, const
 from tilewright.tensorir.functor import walk
-from tilewright.tensorir.stmt import For
+from tilewright.tensorir.stmt import BufferStore, For, IfThenElse, PrimFunc, sequence
 
 SHORT = """
 primfunc @f(A: Buffer[(3,), float32], B: Buffer[(3,), float32]) attrs {"num_outputs": 1} {
@@ -100,3 +102,39 @@ primfunc @f(A: Buffer[(640,), float32], B: Buffer[(640,), float32], n: int64) at
 
 def test_results_stay(keeps_results):
     keeps_results(unroll_loops, SHORT.replace("KIND", "unrolled"))
+
+
+def test_what_a_condition_decides_is_decided_inside_of_it_only():
+    n, i = Var("n"), Var("i")
+    b = Buffer("B", (const(4, INT64),))
+    few = n + i < 8  # one node, in two places
+    inside = BufferStore(b, Select(few, const(1.0, "float32"), const(2.0, "float32")), (i,))
+    outside = BufferStore(b, Select(few, const(1.0, "float32"), const(2.0, "float32")), (i + 2,))
+    loop = For(i, const(0, INT64), const(2, INT64), "unrolled", sequence(IfThenElse(n < 4, inside), outside))
+    text = str(unroll_loops(PrimFunc("f", (b, n), loop, {"num_outputs": 1})))
+    assert "B[0] = 1.0" in text and "B[1] = 1.0" in text
+    assert "B[2] = select(" in text and "B[3] = select(" in text
+
+
+def test_copies_share_what_depends_on_the_same_numbers():
+    text = """
+primfunc @f(A: Buffer[(64,), float32], B: Buffer[(64,), float32], n: int64) attrs {"num_outputs": 1} {
+  for i in unrolled(2) {
+    for j in unrolled(3) {
+      B[n + i * 8 + j] = A[n + j * 2] * A[n * 4 + i - j * 3]
+    }
+  }
+}
+"""
+    func = unroll_loops(parse(text))
+    loads = [node for node in walk(func.body) if isinstance(node, BufferLoad)]
+    assert len({load for load in loads if str(load) == "A[n + 4]"}) == 1
+    stores = [str(node) for node in walk(func.body) if isinstance(node, BufferStore)]
+    expected = []
+    for i in range(2):
+        for j in range(3):
+            first, second = (f"n + {i * 8 + j}" if i or j else "n"), (f"n + {2 * j}" if j else "n")
+            number = i - 3 * j
+            third = f"n * 4 + {number}" if number > 0 else f"n * 4 - {-number}" if number else "n * 4"
+            expected.append(f"B[{first}] = A[{second}] * A[{third}]")
+    assert stores == expected
