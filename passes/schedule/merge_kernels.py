@@ -175,8 +175,8 @@ class _Counts:
             divisor = math.gcd(*column)
             if min(column) > 0 and len(set(column)) > 1:
                 self._sources.setdefault(tuple([size // divisor for size in column]), (*place, divisor))
-        taken = {var.name for member in members for var in member.func.variables}
-        self._names = (name for number in itertools.count() if (name := f"count_{number}") not in taken)
+        self._taken = {var.name for member in members for var in member.func.variables}
+        self._numbers = itertools.count()
         self._vars: dict[tuple[int, ...], tir.Var] = {}
 
     @property
@@ -209,7 +209,10 @@ class _Counts:
     def _var(self, unit: tuple[int, ...]) -> tir.Var:
         found = self._vars.get(unit)
         if found is None:
-            found = self._vars[unit] = tir.Var(next(self._names))
+            name = f"count_{next(self._numbers)}"
+            while name in self._taken:
+                name = f"count_{next(self._numbers)}"
+            found = self._vars[unit] = tir.Var(name)
         return found
 
 
