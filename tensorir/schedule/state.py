@@ -6,6 +6,7 @@ in a block. Edits never change a node: they copy the path from the root to the c
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NoReturn, cast
 
@@ -181,7 +182,7 @@ class State:
 
     def questions(self, loops: Sequence[For]) -> Questions:
         """Whom to ask about what stands in ``loops`` (outer ones first)."""
-        return Questions(loops, lambda: self.analyzer(loops))
+        return Questions(loops, functools.partial(self.analyzer, loops))
 
     def analyzer(self, loops: Iterable[For] = ()) -> Analyzer:
         """An analyzer that knows the symbolic dimensions (none is negative) and the ranges of ``loops``."""
