@@ -195,9 +195,14 @@ _NOT_NATIVE = ("NamedTuple", "TypedDict", "Protocol", "Enum", "Exception", "Valu
 
 def rewritten(source: str) -> str:
     """``source`` as mypyc is to read it, every line where it was: classes may have subclasses that are interpreted,
-    and what type checkers alone read is left out."""
+    and what type checkers alone read is left out.
+
+    Raises:
+        ValueError: it has something that mypyc (2.4) reads otherwise than Python does.
+    """
     lines = source.split("\n")
     tree = ast.parse(source)
+    _refuse_misread(tree)
     marked = False
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and any("dataclass" in ast.unparse(each) for each in node.decorator_list):
@@ -219,6 +224,19 @@ def rewritten(source: str) -> str:
             lines[number + 1 : number + 1] = [""]
         lines[number + 1] = "if typing.TYPE_CHECKING: from mypy_extensions import mypyc_attr"
     return "\n".join(lines)
+
+
+def _refuse_misread(tree: ast.Module) -> None:
+    """Raise a ValueError where mypyc would make a list of a generator that never ends, or fail at a closure."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.GeneratorExp) and any(
+            "itertools.count" in ast.unparse(each) for each in node.generators
+        ):
+            raise ValueError(f"line {node.lineno}: {ast.unparse(node)} never ends; mypyc makes a list of it")
+        if isinstance(node, ast.ClassDef) and any("_pass(" in ast.unparse(each) for each in node.decorator_list):
+            for inner in [each for method in node.body for each in ast.walk(method) if each is not method]:
+                if isinstance(inner, (ast.Lambda, ast.FunctionDef)):
+                    raise ValueError(f"line {inner.lineno}: pass {node.name}: mypyc makes no closures in its methods")
 
 
 def _quote_annotations(node: ast.ClassDef, lines: list[str]) -> None:
