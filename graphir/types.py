@@ -12,6 +12,8 @@ from tilewright.tensorir.errors import ShapeError
 #: Places in a tensor are counted in bytes by signed integers of 64 bits.
 _MOST_BYTES = (1 << 63) - 1
 
+_ELEMENT_TYPES = frozenset(map(as_dtype, (*TENSOR_DTYPES, *STORAGE_DTYPES)))
+
 
 class Type:
     """Base of all types. Types are values: equal types are ``==``."""
@@ -43,7 +45,7 @@ class TensorType(Type):
             raise TypeError(f"a shape is a sequence of dimensions, found {shape!r}")
         self.shape = tuple([as_dim(dim) for dim in shape])
         self.dtype = as_dtype(dtype)
-        if str(self.dtype) not in (*TENSOR_DTYPES, *STORAGE_DTYPES):
+        if self.dtype not in _ELEMENT_TYPES:
             raise TypeError(f"a tensor's element type is one of {', '.join(TENSOR_DTYPES)}, not {self.dtype!s}")
         size = self.dtype.bytes
         for dim in self.shape:
@@ -68,7 +70,8 @@ class TensorType(Type):
     def __str__(self) -> str:
         return f"Tensor[{format_shape(self.shape)}, {self.dtype!s}]"
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return str(self)
 
 
 class TupleType(Type):
@@ -91,7 +94,8 @@ class TupleType(Type):
         inner = ", ".join(str(field) for field in self.fields)
         return f"({inner},)" if len(self.fields) == 1 else f"({inner})"
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return str(self)
 
 
 class FuncType(Type):
@@ -115,4 +119,5 @@ class FuncType(Type):
     def __str__(self) -> str:
         return f"fn({', '.join(str(param) for param in self.params)}) -> {self.result}"
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return str(self)

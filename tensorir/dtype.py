@@ -59,7 +59,19 @@ class DataType(str):
         ValueError: the text names no data type.
     """
 
-    __slots__ = ("bits", "element", "is_bool", "is_float", "is_int", "is_integer", "is_uint", "kind", "lanes", "numpy")
+    __slots__ = (
+        "_with_lanes",
+        "bits",
+        "element",
+        "is_bool",
+        "is_float",
+        "is_int",
+        "is_integer",
+        "is_uint",
+        "kind",
+        "lanes",
+        "numpy",
+    )
 
     _interned: dict[str, DataType] = {}  # noqa: RUF012 - one table for the process
 
@@ -73,6 +85,7 @@ class DataType(str):
     is_bool: bool
     element: DataType
     numpy: np.dtype[Any]
+    _with_lanes: dict[int, DataType]
 
     def __new__(cls, text: str) -> DataType:
         found = cls._interned.get(text)
@@ -95,6 +108,7 @@ class DataType(str):
         self.is_integer = self.kind in ("int", "uint")
         self.is_bool = self.kind == "bool"
         self.element = self if lanes == 1 else cls(name)
+        self._with_lanes = {lanes: self}
         if name == "bfloat16" or self.kind == "storage":
             self.numpy = np.dtype(getattr(ml_dtypes, name))
         elif name in ("handle", "void"):
@@ -110,9 +124,11 @@ class DataType(str):
 
     def with_lanes(self, lanes: int) -> DataType:
         """The same element type with ``lanes`` lanes."""
-        if lanes == self.lanes:
-            return self
-        return self.element if lanes == 1 else DataType(f"{self.element!s}x{lanes}")
+        found = self._with_lanes.get(lanes)
+        if found is None:
+            found = self.element if lanes == 1 else DataType(f"{self.element!s}x{lanes}")
+            self._with_lanes[lanes] = found
+        return found
 
     def __reduce__(self) -> tuple[type[DataType], tuple[str]]:
         return (DataType, (str(self),))

@@ -36,6 +36,7 @@ from tilewright.passes.schedule.reduction import epilogue_of, uses_loop
 from tilewright.passes.schedule.strip import Strip, copy_strip, find_strip
 from tilewright.tensorir.expr import BufferLoad, Expr, Var
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
+from tilewright.tensorir.schedule.index_map import IndexMap
 from tilewright.tensorir.stmt import Block, For, IterVar
 from tilewright.tensorir.target import Target
 
@@ -311,15 +312,8 @@ def pack(schedule: Schedule, ref: BlockRef, tiling: Tiling) -> None:
     assert axis is not None
     width = tiling.width
     panel = schedule.cache_read(ref, buffer, "arena")
-
-    def layout(*index: Var) -> tuple[Expr, ...]:
-        rest: list[Expr] = [value for position, value in enumerate(index) if position != axis]
-        if tiling.neighbours == 1:
-            return (*rest[:-1], index[axis] // width, *rest[-1:], index[axis] % width)
-        *outer, step = rest
-        column, count = index[axis], tiling.neighbours
-        return (*outer, column // width, step // count, column % width, step % count)
-
+    index = tuple([Var(f"i{number}") for number in range(len(buffer.shape))])
+    layout = IndexMap(index, _place_in_panel(index, axis, width, tiling.neighbours))
     schedule.transform_layout(panel, 0, layout, pad_value=0)
     if tiling.neighbours > 1 and is_contiguous(tiling.vector_operand, tiling.column.var):
         # Vectors of neighbouring columns, which take turns in memory: the steps that lie side by side are innermost.
@@ -328,6 +322,15 @@ def pack(schedule: Schedule, ref: BlockRef, tiling: Tiling) -> None:
             _, column = schedule.split(column, [None, tiling.lanes])
         schedule.vectorize(column)
         schedule.parallel(schedule.fuse(*outer) if len(outer) > 1 else outer[0])
+
+
+def _place_in_panel(index: tuple[Var, ...], axis: int, width: int, neighbours: int) -> tuple[Expr, ...]:
+    column = index[axis]
+    rest: list[Expr] = [value for position, value in enumerate(index) if position != axis]
+    if neighbours == 1:
+        return (*rest[:-1], column // width, *rest[-1:], column % width)
+    *outer, step = rest
+    return (*outer, column // width, step // neighbours, column % width, step % neighbours)
 
 
 def _tile_result(

@@ -140,8 +140,8 @@ class _Walk:
                 new = self._float(old) if rule is _FLOAT else self._node(old, bool(rule))
             elif role == "children":
                 self.tokens.append(len(old))
-                made = tuple([self._node(each, bool(rule)) for each in old])
-                new = old if all(a is b for a, b in zip(made, old, strict=True)) else made
+                parts = tuple([self._node(each, bool(rule)) for each in old])
+                new = old if all(a is b for a, b in zip(parts, old, strict=True)) else parts
             elif role in ("buffer", "new_buffer"):
                 new = self._buffer(old)
             elif role == "definition":

@@ -182,8 +182,8 @@ class _Counts:
             if min(column) > 0 and len(set(column)) > 1:
                 sources = self._sources[place[0] >= inputs]
                 sources.setdefault(tuple([size // divisor for size in column]), (*place, divisor))
-        taken = {var.name for member in members for var in member.func.variables}
-        self._names = (name for number in itertools.count() if (name := f"count_{number}") not in taken)
+        self._taken = {var.name for member in members for var in member.func.variables}
+        self._numbers = itertools.count()
         self._vars: dict[tuple[int, ...], tuple[tir.Var, tuple[int, int, int]]] = {}
 
     @property
@@ -216,7 +216,10 @@ class _Counts:
 
     def _var(self, unit: tuple[int, ...], sources: _Sources) -> tir.Var:
         if unit not in self._vars:
-            self._vars[unit] = tir.Var(next(self._names)), sources[unit]
+            name = f"count_{next(self._numbers)}"
+            while name in self._taken:
+                name = f"count_{next(self._numbers)}"
+            self._vars[unit] = tir.Var(name), sources[unit]
         return self._vars[unit][0]
 
 

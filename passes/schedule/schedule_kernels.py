@@ -10,6 +10,8 @@ a remark and the next one is tried, so that every kernel compiles, if not at its
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import PassContext
@@ -50,25 +52,24 @@ class ScheduleKernels(PrimFuncPass):
         before = schedule
         for rule, apply in (("chained", schedule_chained), ("single rows", schedule_single_rows)):
             if schedule is before:
-                schedule = self._try(schedule, ctx, rule, lambda s, apply=apply: apply(s, target, reassociate))
+                schedule = self._try(schedule, ctx, rule, apply, target, reassociate)
         if schedule is not before:
             return schedule_rest(schedule, target, ctx).func
         for ref in contractions:
-            schedule = self._try(
-                schedule, ctx, "contraction", lambda s, ref=ref: schedule_contraction(s, ref, target, reassociate)
-            )
+            schedule = self._try(schedule, ctx, "contraction", schedule_contraction, ref, target, reassociate)
         if not reduction_blocks(schedule):
-            schedule = self._try(schedule, ctx, "cases", lambda s: schedule_cases(s, target))
+            schedule = self._try(schedule, ctx, "cases", schedule_cases, target)
         elif not contractions:
-            schedule = self._try(schedule, ctx, "rows", lambda s: schedule_rows(s, target, reassociate))
+            schedule = self._try(schedule, ctx, "rows", schedule_rows, target, reassociate)
         return schedule_rest(schedule, target, ctx).func
 
-    def _try(self, schedule: Schedule, ctx: PassContext, rule: str, apply: object) -> Schedule:
-        """The schedule after a rule, or as it was where the rule does not fit."""
+    def _try(
+        self, schedule: Schedule, ctx: PassContext, rule: str, apply: Callable[..., bool], *arguments: object
+    ) -> Schedule:
+        """The schedule after a rule (``apply``), or as it was where the rule does not fit."""
         attempt = schedule.copy()
-        assert callable(apply)
         try:
-            if apply(attempt):
+            if apply(attempt, *arguments):
                 ctx.remark(f"scheduled by the rule {rule!r}", kind="applied")
                 return attempt
         except ScheduleError as error:

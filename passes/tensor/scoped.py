@@ -22,6 +22,16 @@ def _has_range(value: Expr) -> bool:
     return value.dtype.is_integer and value.dtype.lanes == 1
 
 
+def _define_range(var: Var, low: Expr, extent: Expr, analyzer: Analyzer) -> None:
+    analyzer.bind(var, low, extent)
+
+
+def _enter_loop(var: Var, low: Expr, extent: Expr, analyzer: Analyzer) -> None:
+    analyzer.bind(var, low, extent)
+    if not isinstance(extent, IntImm):
+        analyzer.assume(extent > 0)  # the body runs, so the range is not empty
+
+
 def _define(var: Var, value: Expr, analyzer: Analyzer) -> None:
     bind_value(analyzer, var, value)
 
@@ -120,16 +130,8 @@ class ScopedMutator(Mutator):
 
     def mutate_in_loop(self, var: Var, low: Expr, extent: Expr, body: Stmt) -> Stmt:
         """``body`` mutated where ``low <= var < low + extent``."""
-
-        def define(analyzer: Analyzer) -> None:
-            analyzer.bind(var, low, extent)
-
-        def learn(analyzer: Analyzer) -> None:
-            define(analyzer)
-            if not isinstance(extent, IntImm):
-                analyzer.assume(extent > 0)  # the body runs, so the range is not empty
-
-        return self.mutate_where(learn, body, define)
+        learn = functools.partial(_enter_loop, var, low, extent)
+        return self.mutate_where(learn, body, functools.partial(_define_range, var, low, extent))
 
     def mutate_let_body(self, var: Var, value: Expr, body: Stmt) -> Stmt:
         """``body`` mutated where ``var`` is ``value``."""

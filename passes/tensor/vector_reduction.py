@@ -66,27 +66,26 @@ def _integer_range(dtype: DataType) -> tuple[int, int]:
     return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
 
 
+def _is_target(load: BufferLoad, store: BufferStore) -> bool:
+    return (
+        load.buffer is store.buffer
+        and load.predicate is None
+        and all(structural_equal(a, b) for a, b in zip(load.indices, store.indices, strict=True))
+    )
+
+
 def match_reduction(store: BufferStore) -> LaneReduction | None:
     """``store`` as a reduction into the element that it writes, if it has that form."""
     value = store.value
-
-    def is_target(expr: Expr) -> bool:
-        return (
-            isinstance(expr, BufferLoad)
-            and expr.buffer is store.buffer
-            and expr.predicate is None
-            and all(structural_equal(a, b) for a, b in zip(expr.indices, store.indices, strict=True))
-        )
-
     found: LaneReduction | None = None
     if isinstance(value, BinaryOp) and value.op in _REDUCERS:
         for old, term in ((value.a, value.b), (value.b, value.a)):
-            if isinstance(old, BufferLoad) and is_target(old):
+            if isinstance(old, BufferLoad) and _is_target(old, store):
                 found = LaneReduction(value.op, (term,), old)
                 break
     elif isinstance(value, Call) and value.name == "fma":
         old = value.args[2]
-        if isinstance(old, BufferLoad) and is_target(old):
+        if isinstance(old, BufferLoad) and _is_target(old, store):
             found = LaneReduction("add", value.args[:2], old)
     if found is None or store.buffer.dtype.is_bool:
         return None

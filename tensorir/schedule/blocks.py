@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, Var, as_expr
 from tilewright.tensorir.functor import leaves, walk
@@ -73,30 +73,31 @@ def _regions_of(block: Block) -> tuple[tuple[BufferRegion, ...], tuple[BufferReg
     """
     found = accesses(block)
     inner = found.inner.difference([item.var for item in block.iters])
-
-    def region(buffer: Buffer, indices: Sequence[Expr]) -> BufferRegion:
-        ranges = []
-        for index, extent in zip(indices, buffer.shape, strict=True):
-            varies = any(leaf in inner or isinstance(leaf, Buffer) for leaf in leaves(index))
-            ranges.append(Range(_ZERO, extent) if varies else Range(index, _ONE))
-        return BufferRegion(buffer, tuple(ranges))
-
-    def regions(buffer: Buffer, places: Iterable[Sequence[Expr]]) -> list[BufferRegion]:
-        distinct: dict[tuple[object, ...], BufferRegion] = {}
-        for indices in places:
-            key = tuple([structure(index) for index in indices])
-            if key not in distinct:
-                distinct[key] = region(buffer, indices)
-        return list(distinct.values())
-
     reads: list[BufferRegion] = []
     for buffer, loads in found.reads.items():
         if buffer not in found.writes or block.init is None:
-            reads.extend(regions(buffer, (load.indices for load in loads)))
+            reads.extend(_distinct_regions(buffer, [load.indices for load in loads], inner))
     writes: list[BufferRegion] = []
     for buffer, stores in found.writes.items():
-        writes.extend(regions(buffer, (store.indices for store in stores)))
+        writes.extend(_distinct_regions(buffer, [store.indices for store in stores], inner))
     return tuple(reads), tuple(writes)
+
+
+def _region(buffer: Buffer, indices: Sequence[Expr], inner: Set[Var]) -> BufferRegion:
+    ranges = []
+    for index, extent in zip(indices, buffer.shape, strict=True):
+        varies = any(leaf in inner or isinstance(leaf, Buffer) for leaf in leaves(index))
+        ranges.append(Range(_ZERO, extent) if varies else Range(index, _ONE))
+    return BufferRegion(buffer, tuple(ranges))
+
+
+def _distinct_regions(buffer: Buffer, places: Iterable[Sequence[Expr]], inner: Set[Var]) -> list[BufferRegion]:
+    distinct: dict[tuple[object, ...], BufferRegion] = {}
+    for indices in places:
+        key = tuple([structure(index) for index in indices])
+        if key not in distinct:
+            distinct[key] = _region(buffer, indices, inner)
+    return list(distinct.values())
 
 
 def with_value(item: IterVar, value: Expr) -> IterVar:

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from tilewright.tensorir.expr import SCOPES, Buffer, BufferLoad, Var, as_expr
 from tilewright.tensorir.schedule.blocks import accesses, new_block
 from tilewright.tensorir.schedule.compute_at import place_for_consumers, place_for_producers
+from tilewright.tensorir.schedule.handles import BlockRef, LoopRef
 from tilewright.tensorir.schedule.loops import check_kinds
 from tilewright.tensorir.schedule.placement import full_nest, holds, insert, scope_parts
 from tilewright.tensorir.schedule.scope import find_buffer, replace_buffers
-from tilewright.tensorir.schedule.state import BlockRef, LoopRef, State
+from tilewright.tensorir.schedule.state import State
 from tilewright.tensorir.stmt import Block, BufferStore, For, IterVar, Stmt
 
 

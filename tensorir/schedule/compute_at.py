@@ -13,6 +13,7 @@ from tilewright.tensorir.expr import Buffer, BufferLoad, Compare, Expr, Var, as_
 from tilewright.tensorir.functor import leaves, substitute
 from tilewright.tensorir.schedule.blocks import accesses
 from tilewright.tensorir.schedule.dependence import is_reduction, loop_role, spatial_values
+from tilewright.tensorir.schedule.handles import BlockRef, LoopRef
 from tilewright.tensorir.schedule.indices import structure, variables_of
 from tilewright.tensorir.schedule.inline import check_places
 from tilewright.tensorir.schedule.loops import check_kinds
@@ -27,7 +28,7 @@ from tilewright.tensorir.schedule.placement import (
     solve_parts,
 )
 from tilewright.tensorir.schedule.regions import Span, box_of, is_injective, ranges_of
-from tilewright.tensorir.schedule.state import BlockRef, LoopRef, State
+from tilewright.tensorir.schedule.state import State
 from tilewright.tensorir.stmt import Block, For
 
 

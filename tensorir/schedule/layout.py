@@ -10,13 +10,14 @@ from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, Var, as_expr, bin
 from tilewright.tensorir.functor import Mutator, substitute
 from tilewright.tensorir.schedule.blocks import accesses, change_block, new_block
 from tilewright.tensorir.schedule.compute_at import place_for_consumers
+from tilewright.tensorir.schedule.handles import BlockRef, LoopRef
 from tilewright.tensorir.schedule.index_map import IndexMap
 from tilewright.tensorir.schedule.indices import variables_of
 from tilewright.tensorir.schedule.loops import check_kinds
 from tilewright.tensorir.schedule.nests import blocks_in, loops_in, rewrite, with_loop_body
 from tilewright.tensorir.schedule.placement import full_nest, holds, loop_name
 from tilewright.tensorir.schedule.regions import is_injective
-from tilewright.tensorir.schedule.state import BlockRef, LoopRef, State
+from tilewright.tensorir.schedule.state import State
 from tilewright.tensorir.stmt import Allocate, Block, BufferStore, For, IfThenElse, IterVar, SeqStmt, Stmt
 
 

@@ -17,11 +17,12 @@ from tilewright.tensorir.schedule.dependence import (
     loop_role,
     spatial_values,
 )
+from tilewright.tensorir.schedule.handles import BlockRef, LoopRef
 from tilewright.tensorir.schedule.indices import constant_value, variables_of
 from tilewright.tensorir.schedule.nests import blocks_in, loops_in, substitute_loops, with_loop_body
 from tilewright.tensorir.schedule.questions import may_be_divided
 from tilewright.tensorir.schedule.regions import is_injective
-from tilewright.tensorir.schedule.state import BlockRef, LoopRef, State
+from tilewright.tensorir.schedule.state import State
 from tilewright.tensorir.stmt import Block, For, SeqStmt, Stmt
 
 

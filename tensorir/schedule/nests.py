@@ -84,17 +84,9 @@ def with_loop_body(loop: For, body: Stmt) -> For:
 def substitute_loops(stmt: Stmt, values: Mapping[Var, Expr], questions: Questions | None = None) -> Stmt:
     """``stmt`` with loop variables replaced. They only occur in bounds of loops and in the bindings and predicates of
     blocks, so nothing else is looked at. What changes is simplified if there is somebody to ask."""
-
-    def change(expr: Expr) -> Expr:
-        if isinstance(expr, IntImm):
-            return expr
-        new = substitute(expr, values)
-        if isinstance(expr, Var) or new is expr or questions is None:
-            return new
-        return questions.shorter(new)
-
     if isinstance(stmt, For):
-        begin, extent, body = change(stmt.min), change(stmt.extent), substitute_loops(stmt.body, values, questions)
+        begin, extent = _substituted(stmt.min, values, questions), _substituted(stmt.extent, values, questions)
+        body = substitute_loops(stmt.body, values, questions)
         if begin is stmt.min and extent is stmt.extent and body is stmt.body:
             return stmt
         return For(stmt.var, begin, extent, stmt.kind, body, stmt.annotations)
@@ -104,8 +96,20 @@ def substitute_loops(stmt: Stmt, values: Mapping[Var, Expr], questions: Question
         return Allocate(stmt.buffer, substitute_loops(stmt.body, values, questions))
     if isinstance(stmt, Block):
         iters = tuple(
-            item if (new := change(item.value)) is item.value else with_value(item, new) for item in stmt.iters
+            [
+                item if (new := _substituted(item.value, values, questions)) is item.value else with_value(item, new)
+                for item in stmt.iters
+            ]
         )
         predicate = None if stmt.predicate is None else substitute(stmt.predicate, values)
         return change_block(stmt, iters=iters, predicate=predicate)
     return stmt
+
+
+def _substituted(expr: Expr, values: Mapping[Var, Expr], questions: Questions | None) -> Expr:
+    if isinstance(expr, IntImm):
+        return expr
+    new = substitute(expr, values)
+    if isinstance(expr, Var) or new is expr or questions is None:
+        return new
+    return questions.shorter(new)

@@ -9,11 +9,12 @@ from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, Var, binary, cons
 from tilewright.tensorir.functor import substitute
 from tilewright.tensorir.schedule.blocks import change_block, fresh_iters, new_block
 from tilewright.tensorir.schedule.dependence import combiner, is_reduction, loop_role, spatial_values
+from tilewright.tensorir.schedule.handles import BlockRef, LoopRef
 from tilewright.tensorir.schedule.indices import constant_value, variables_of
 from tilewright.tensorir.schedule.loops import check_kinds
 from tilewright.tensorir.schedule.nests import loops_in, rewrite
 from tilewright.tensorir.schedule.regions import is_injective
-from tilewright.tensorir.schedule.state import BlockRef, LoopRef, State
+from tilewright.tensorir.schedule.state import State
 from tilewright.tensorir.stmt import Block, BufferStore, For, IfThenElse, IterVar, Stmt, sequence
 from tilewright.tensorir.tensor import highest, lowest
 

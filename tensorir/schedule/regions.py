@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 from tilewright.tensorir.arith import Analyzer, region_of
 from tilewright.tensorir.expr import BinaryOp, Expr, Var, as_expr, binary, compare
@@ -34,7 +34,7 @@ class _Digit:
     """``source // lower % extent`` (extent None: no remainder taken). A source is a variable, or the value of a sum
     of digits, known by its structure."""
 
-    source: object
+    source: Hashable
     lower: Expr
     extent: Expr | None
 

@@ -11,9 +11,10 @@ from tilewright.tensorir.expr import Buffer
 from tilewright.tensorir.schedule import cache, compute_at, inline, layout, loops, reduction, scope, tiling
 from tilewright.tensorir.schedule.blocks import accesses
 from tilewright.tensorir.schedule.dependence import loop_role
+from tilewright.tensorir.schedule.handles import BlockRef, LoopRef
 from tilewright.tensorir.schedule.index_map import IndexMap
 from tilewright.tensorir.schedule.nests import blocks_in, loops_in
-from tilewright.tensorir.schedule.state import BlockRef, LoopRef, State
+from tilewright.tensorir.schedule.state import State
 from tilewright.tensorir.schedule.trace import Trace
 from tilewright.tensorir.stmt import Block, For, PrimFunc
 

@@ -8,8 +8,9 @@ from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.expr import SCOPES, Buffer
 from tilewright.tensorir.functor import substitute
 from tilewright.tensorir.schedule.blocks import accesses, change_block
+from tilewright.tensorir.schedule.handles import BlockRef
 from tilewright.tensorir.schedule.nests import with_loop_body
-from tilewright.tensorir.schedule.state import BlockRef, State
+from tilewright.tensorir.schedule.state import State
 from tilewright.tensorir.stmt import Allocate, Block, For, SeqStmt, Stmt
 
 

@@ -6,7 +6,7 @@ in a block. Edits never change a node: they copy the path from the root to the c
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NoReturn, cast
 
@@ -16,28 +16,10 @@ from tilewright.tensorir.expr import Buffer, IntImm, Var
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.printer import underline
 from tilewright.tensorir.schedule.blocks import accesses
+from tilewright.tensorir.schedule.handles import BlockRef, LoopRef
 from tilewright.tensorir.schedule.nests import allocated_buffers, blocks_in, rewrite
 from tilewright.tensorir.schedule.questions import Questions
 from tilewright.tensorir.stmt import Allocate, Block, For, PrimFunc, SeqStmt, Stmt
-
-
-@dataclasses.dataclass(frozen=True)
-class BlockRef:
-    """A handle of a block: its name, so that it survives every edit that keeps the block."""
-
-    name: str
-
-
-@dataclasses.dataclass(frozen=True)
-class LoopRef:
-    """A handle of a loop: its variable, so that it survives every edit that keeps the loop."""
-
-    var: Var
-
-    @property
-    def name(self) -> str:
-        """The name of the loop's variable."""
-        return self.var.name
 
 
 class State:
@@ -200,7 +182,7 @@ class State:
 
     def questions(self, loops: Sequence[For]) -> Questions:
         """Whom to ask about what stands in ``loops`` (outer ones first)."""
-        return Questions(loops, lambda: self.analyzer(loops))
+        return Questions(loops, functools.partial(self.analyzer, loops))
 
     def analyzer(self, loops: Iterable[For] = ()) -> Analyzer:
         """An analyzer that knows the symbolic dimensions (none is negative) and the ranges of ``loops``."""

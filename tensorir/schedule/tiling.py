@@ -9,10 +9,11 @@ from tilewright.tensorir.expr import Buffer, Var, as_expr, binary
 from tilewright.tensorir.functor import substitute
 from tilewright.tensorir.schedule.blocks import accesses, fresh_iters, new_block
 from tilewright.tensorir.schedule.dependence import is_private, loop_role
+from tilewright.tensorir.schedule.handles import BlockRef, LoopRef
 from tilewright.tensorir.schedule.loops import reorder, split
 from tilewright.tensorir.schedule.nests import blocks_in, loops_in, substitute_loops
 from tilewright.tensorir.schedule.scope import replace_buffers
-from tilewright.tensorir.schedule.state import BlockRef, LoopRef, State
+from tilewright.tensorir.schedule.state import State
 from tilewright.tensorir.stmt import Block, For, SeqStmt, Stmt, sequence
 
 

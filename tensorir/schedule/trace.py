@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.expr import Buffer, Expr, IntImm
+from tilewright.tensorir.schedule.handles import BlockRef, LoopRef
 from tilewright.tensorir.schedule.index_map import IndexMap, parse_expr
-from tilewright.tensorir.schedule.state import BlockRef, LoopRef
 from tilewright.tensorir.stmt import PrimFunc
 
 Handle = BlockRef | LoopRef

@@ -14,12 +14,17 @@ from importlib.machinery import EXTENSION_SUFFIXES
 
 import pytest
 
+from tilewright import graphir as gi
+from tilewright import tensorir as te
+from tilewright.graphir.visitor import post_order, rewrite
 from tilewright.passes import primfunc_pass
-from tilewright.tensorir import expr, stmt
+from tilewright.tensorir import expr, stmt, tensor
 from tilewright.tensorir.dtype import INT64
+from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Expr, IntImm, Var
 from tilewright.tensorir.functor import Mutator, Visitor, walk
 from tilewright.tensorir.node import Node
+from tilewright.tensorir.schedule import LoopRef, Schedule
 from tilewright.tensorir.stmt import BufferStore, For, PrimFunc
 
 COMPILED = (
@@ -28,6 +33,11 @@ COMPILED = (
     "tensorir.stmt",
     "tensorir.functor",
     "tensorir.arith.analyzer",
+    "tensorir.schedule.schedule",
+    "graphir.types",
+    "passes.graph.fuse_ops",
+    "passes.lower.plan_memory",
+    "passes.schedule.contraction",
     "passes.tensor.simplify",
     "passes.tensor.intrin.exp_log",
     "codegen.llvm.function",
@@ -167,6 +177,80 @@ def test_a_pass_of_python_runs_between_compiled_ones() -> None:
     done = rename(Simplify()(mod))
     (found,) = done.functions.values()
     assert found.attrs["renamed"] is True
+
+
+def matmul(rows: int, columns: int, steps: int) -> PrimFunc:
+    a, b = te.placeholder((rows, steps), name="a"), te.placeholder((steps, columns), name="b")
+    k = te.reduce_axis(steps)
+    product = te.compute((rows, columns), lambda i, j: tensor.sum(a[i, k] * b[k, j], k), name="product")
+    return te.create_prim_func("main", [a, b], [product])
+
+
+def test_python_classes_extend_schedules() -> None:
+    class Tiled(Schedule):
+        def __init__(self, func: PrimFunc) -> None:
+            super().__init__(func)
+            self.tiles = 0
+
+        def tile_rows(self, size: int) -> LoopRef:
+            outer, inner = self.split(self.get_loops(self.get_block("product"))[0], [None, size])
+            self.vectorize(inner)
+            self.tiles += 1
+            return outer
+
+        def parallel(self, loop: LoopRef) -> None:
+            super().parallel(loop)
+            self.tiles += 10
+
+    schedule = Tiled(matmul(8, 4, 16))
+    schedule.parallel(schedule.tile_rows(4))
+    assert schedule.tiles == 11
+    assert [step.name for step in schedule.trace.instructions][-3:] == ["split", "vectorize", "parallel"]
+    kinds = [loop.kind for loop in walk(schedule.func.body) if isinstance(loop, For)]
+    assert sorted(kinds) == ["parallel", "serial", "serial", "vectorized"]
+
+
+def test_a_step_that_fails_leaves_the_schedule_as_it_was() -> None:
+    schedule = Schedule(matmul(8, 4, 16))
+    before = schedule.func
+    loops = schedule.get_loops(schedule.get_block("product"))
+    with pytest.raises(ScheduleError, match="expected a loop, as get_loops\\(\\) gives it; found BlockRef"):
+        schedule.parallel(schedule.get_block("product"))  # type: ignore[arg-type]
+    with pytest.raises(ScheduleError, match="there is no block sum in"):
+        schedule.get_block("sum")
+    with pytest.raises(ScheduleError):
+        schedule.parallel(loops[2])  # the sum
+    assert schedule.func is before
+
+
+def test_a_layout_is_a_function_of_python() -> None:
+    schedule = Schedule(matmul(8, 4, 16))
+    copied = schedule.cache_read(schedule.get_block("product"), "a", "arena")
+    schedule.transform_layout(copied, 0, lambda row, step: (step, row))
+    assert "transform_layout" in str(schedule.trace) and "lambda row, step" in str(schedule.trace)
+
+
+def test_types_are_values() -> None:
+    one, same, other = gi.TensorType((2, "n")), gi.TensorType((2, "n"), "float32"), gi.TensorType((3, "n"))
+    assert one == same and hash(one) == hash(same) and one != other and one != 1
+    assert repr(one) == str(one) == "Tensor[(2, n), float32]"
+    assert repr(gi.TupleType([one])) == "(Tensor[(2, n), float32],)"
+    assert pickle.loads(pickle.dumps(gi.TensorType((2, 3)))) == gi.TensorType((2, 3))
+    with pytest.raises(TypeError, match="a tensor's element type is one of"):
+        gi.TensorType((2,), "handle")
+
+
+def test_graphs_are_rewritten_by_functions_of_python() -> None:
+    x = gi.var("x", shape=(4,))
+    func = gi.Function([x], gi.exp(gi.tanh(x)))
+
+    def change(old: gi.Expr, new: gi.Expr) -> gi.Expr:
+        is_tanh = isinstance(new, gi.Call) and getattr(new.op, "name", "") == "tanh"
+        return gi.nn.relu(new.children[0]) if is_tanh else new
+
+    assert "nn.relu" in str(rewrite(func, change)) and "tanh" not in str(rewrite(func, change))
+    assert rewrite(func, lambda old, new: new) is func
+    assert len(post_order(func)) == 4
 
 
 def test_nodes_are_told_apart_by_identity_and_hash() -> None:

@@ -182,6 +182,25 @@ def test_what_the_compiler_reads_keeps_its_lines() -> None:
                 assert text.split("\n")[node.lineno - 1].strip() == read.split("\n")[node.lineno - 1].strip()
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("names = (f'n{i}' for i in itertools.count() if i not in taken)", "line 1: .* never ends"),
+        (
+            "@module_pass(opt_level=1)\nclass P(ModulePass):\n    def run(self, x):\n        return lambda: x",
+            "line 4: pass P",
+        ),
+        (
+            "@module_pass(opt_level=1)\nclass P:\n    def run(self, x):\n        def f():\n            return x",
+            "line 4: pass",
+        ),
+    ],
+)
+def test_what_the_compiler_reads_otherwise_is_refused(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        accelerated.rewritten(text)
+
+
 def test_every_pattern_of_compiled_files_finds_some() -> None:
     for pattern in accelerated.COMPILED:
         assert list(ROOT.glob(pattern)), pattern
