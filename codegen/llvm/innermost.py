@@ -35,24 +35,24 @@ class Counted(NamedTuple):
 
     Attributes:
         start: the place in front of the jump into it.
-        index: its variable.
-        kind: its type.
+        variable: the operand that holds its variable.
+        kind: the type of it.
         first: the first value of it.
         following: its next value.
         before: the block that jumps into the loop.
         head: the place of the line that is the variable's phi.
-        count: the place of the line that counts, in the loop's last block.
+        increment: the place of the line that counts, in the loop's last block.
         latch: the loop's last block.
     """
 
     start: Mark
-    index: str
+    variable: str
     kind: str
     first: str
     following: str
     before: str
     head: int
-    count: int
+    increment: int
     latch: str
 
 
@@ -81,7 +81,7 @@ _NOTHING = _Sum((), 0)
 
 
 class _Linear(NamedTuple):
-    """``fixed + index * step`` of operands that are known before the loop."""
+    """``fixed + variable * step`` of operands that are known before the loop."""
 
     fixed: _Sum
     step: _Sum
@@ -127,7 +127,7 @@ class _Innermost:
         self.loop = loop
         self.moved: dict[str, str] = {}
         self.parts: set[str] = set()
-        self.linear: dict[str, _Linear] = {loop.index: _Linear(_NOTHING, _Sum((), 1))}
+        self.linear: dict[str, _Linear] = {loop.variable: _Linear(_NOTHING, _Sum((), 1))}
         self.pointers: dict[int, _Pointer] = {}
         self.before: list[str] = []
         for place in range(loop.start.line, len(lines)):
@@ -191,7 +191,7 @@ class _Innermost:
         return _Sum(((self._write(f"mul i64 {self._operand(x)}, {self._operand(y)}"), 1),), 0)
 
     def _write(self, instruction: str) -> str:
-        name = f"{self.loop.index}.before{len(self.before)}"
+        name = f"{self.loop.variable}.before{len(self.before)}"
         self.before.append(f"  {name} = {instruction}")
         return name
 
@@ -242,13 +242,13 @@ class _Innermost:
                 distance = other.offset.fixed.constant - offset.fixed.constant
                 lines[place] = f"  {other.name} = getelementptr {element}, ptr {name}, i64 {distance}"
         lines[loop.head] = "\n".join(phis)
-        lines[loop.count] = "\n".join([*steps, lines[loop.count]])
+        lines[loop.increment] = "\n".join([*steps, lines[loop.increment]])
 
     def _hide_variable(self) -> None:
         """Hide from LLVM that the loop's variable counts, so that it does not look for what else may do so."""
-        line, following = self.lines[self.loop.count], self.loop.following
+        line, following = self.lines[self.loop.increment], self.loop.following
         counted = line.replace(f"  {following} = ", f"  {following}.sum = ", 1)
-        self.lines[self.loop.count] = f"{counted}\n  {following} = freeze {self.loop.kind} {following}.sum"
+        self.lines[self.loop.increment] = f"{counted}\n  {following} = freeze {self.loop.kind} {following}.sum"
 
 
 def finish_innermost(lines: list[str], loop: Counted) -> None:
