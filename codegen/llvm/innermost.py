@@ -7,6 +7,8 @@ Kennedy: "An algorithm for reduction of operator strength", 1977.)
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 #: Loops of fewer lines are left as they are: there is little to try, and what a loop around them counts in steps may
@@ -14,8 +16,15 @@ from typing import NamedTuple
 _LEAST_LINES = 32
 #: More pointers than these would not stay in registers.
 _MOST_POINTERS = 10
-#: Operations that are hoisted out of loops.
-_HOISTED = frozenset({"add ", "sub ", "mul "})
+#: Sums and products, by their first letters.
+_SUMS = frozenset({"add ", "sub ", "mul "})
+#: What else is hoisted: quotients, choices, bounds. They stand before the loop only if each iteration computes them, as
+#: a condition may keep a divisor from being zero.
+_OTHERS = frozenset({"udiv", "urem", "sdiv", "srem", "icmp", "sele", "call"})
+_OTHER = re.compile(
+    r"(?:[us](?:div|rem) i64|icmp \w+ i64|select i1 \S+ i64|call i64 @llvm\.[su](?:min|max)\.i64\(i64) "
+)
+_OPERAND = re.compile(r"%[\w.]+")
 
 
 class Mark(NamedTuple):
@@ -115,7 +124,7 @@ class _Innermost:
     """What is found in an innermost loop.
 
     Attributes:
-        moved: sums and products that the loop does not change, by name.
+        moved: numbers that the loop does not change, by name.
         parts: those of them that others are made of.
         linear: the sums and products that are linear in the loop's variable.
         pointers: the linear addresses, by the places of their lines.
@@ -130,12 +139,19 @@ class _Innermost:
         self.linear: dict[str, _Linear] = {loop.variable: _Linear(_NOTHING, _Sum((), 1))}
         self.pointers: dict[int, _Pointer] = {}
         self.before: list[str] = []
+        always = True
         for place in range(loop.start.line, len(lines)):
             name, _, instruction = lines[place].partition(" = ")
-            if instruction[:4] in _HOISTED:
+            kind = instruction[:4]
+            if kind in _SUMS:
                 self._sum(place, name[2:], instruction)
-            elif instruction.startswith("getelementptr "):
+            elif kind == "gete":
                 self._address(place, name[2:], instruction)
+            elif kind in _OTHERS:
+                if always and _OTHER.match(instruction):
+                    self._other(place, name[2:], instruction)
+            elif not instruction and place > loop.head:
+                always = always and not name.endswith(":")
 
     def _sum(self, place: int, name: str, instruction: str) -> None:
         *_, type_text, a, b = instruction.split(" ")
@@ -143,14 +159,24 @@ class _Innermost:
             return  # a vector, or narrower than an address
         a = a[:-1]
         if self._known(a) and self._known(b):
-            self.moved[name] = instruction
-            self.parts.update((a, b))
-            self.lines[place] = ""
+            self._move(place, name, instruction, (a, b))
             return
         x, y = self._value(a), self._value(b)
         made = None if x is None or y is None else self._combined(instruction[:4], x, y)
         if made is not None:
             self.linear[name] = made
+
+    def _other(self, place: int, name: str, instruction: str) -> None:
+        operands = _OPERAND.findall(instruction)
+        if all(self._known(operand) for operand in operands):
+            self._move(place, name, instruction, operands)
+            if instruction.startswith("icmp"):
+                self.parts.add(name)  # no number
+
+    def _move(self, place: int, name: str, instruction: str, operands: Iterable[str]) -> None:
+        self.moved[name] = instruction
+        self.parts.update(operands)
+        self.lines[place] = ""
 
     def _address(self, place: int, name: str, instruction: str) -> None:
         *_, element, _, base, index_type, index = instruction.split(" ")
@@ -252,8 +278,8 @@ class _Innermost:
 
 
 def finish_innermost(lines: list[str], loop: Counted) -> None:
-    """Compute the sums and products of int64 that are the same in all iterations of an innermost loop in front of it,
-    and make pointers of the addresses in it that are linear in its variable.
+    """Compute the numbers (int64) that are the same in all iterations of an innermost loop in front of it, and make
+    pointers of the addresses in it that are linear in its variable.
 
     What the loop uses of them becomes opaque (``freeze``), and so does how its variable counts: LLVM sees addresses
     that are known before the loop, or that step from iteration to iteration, and has nothing to try.

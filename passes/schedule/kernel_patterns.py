@@ -9,8 +9,8 @@
 A constant is *free* where a parameter in its place costs a call next to nothing: extents of loops that stay loops, of
 buffers and of what index arithmetic divides and multiplies by, and numbers that values are added to and multiplied
 with. All others belong to the pattern: extents of unrolled and vectorized loops, and strides of what these walk (which
-are offsets in machine instructions; a few copies keep an address each), extents of tiles that have a rest, short loops,
-all that conditions compare with, and zeros.
+are offsets in machine instructions; a few copies keep an address each, unless what they read is fetched ahead),
+extents of tiles that have a rest, short loops, all that conditions compare with, and zeros.
 
 A walk visits a function in one order, which depends on nothing but the pattern; so constants have numbers.
 """
@@ -18,11 +18,13 @@ A walk visits a function in one order, which depends on nothing but the pattern;
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from tilewright.graphir.dims import symbol
 from tilewright.passes.tensor.loop_remainders import TAIL_ANNOTATION
+from tilewright.passes.tensor.prefetch_panels import LEAST_OPERAND
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Compare, Expr, FloatImm, IntImm, Select, Var
 from tilewright.tensorir.functor import leaves, walk, walk_statements
@@ -220,22 +222,34 @@ _FLOAT = "float"
 
 def _written_out(func: PrimFunc) -> tuple[set[Any], dict[Buffer, int]]:
     """The variables of vectorized loops and of those that are unrolled into many copies, and those that follow from
-    them, and for each buffer that these walk the first of the dimensions whose extents are strides of theirs. Registers
-    get their size later."""
+    them, and for each buffer that these walk the first of the dimensions whose extents are strides of theirs; a buffer
+    that is fetched ahead is walked by few copies, too. Registers get their size later."""
     found: set[Any] = set()
+    few: set[Any] = set()
     fixed: dict[Buffer, int] = {}
     for node in walk(func.body):
         if isinstance(node, For) and node.kind in _WRITTEN_OUT:
-            few = isinstance(node.extent, IntImm) and node.extent.value <= MAX_STRIDED_COPIES
-            if node.kind == "vectorized" or not few:
-                found.add(node.var)
+            short = isinstance(node.extent, IntImm) and node.extent.value <= MAX_STRIDED_COPIES
+            (few if short and node.kind == "unrolled" else found).add(node.var)
         elif isinstance(node, Block):
-            found.update(item.var for item in node.iters if not found.isdisjoint(leaves(item.value)))
+            for item in node.iters:
+                used = leaves(item.value)
+                if not found.isdisjoint(used):
+                    found.add(item.var)
+                elif not few.isdisjoint(used):
+                    few.add(item.var)
         elif isinstance(node, (BufferLoad, BufferStore)) and node.buffer.scope != "register":
-            walked = [axis for axis, index in enumerate(node.indices) if not found.isdisjoint(leaves(index))]
+            walkers = found | few if _is_fetched(node.buffer) else found
+            walked = [axis for axis, index in enumerate(node.indices) if not walkers.isdisjoint(leaves(index))]
             if walked:
                 fixed[node.buffer] = min(fixed.get(node.buffer, node.buffer.ndim), walked[0] + 1)
     return found, fixed
+
+
+def _is_fetched(buffer: Buffer) -> bool:
+    """Whether ``PrefetchPanels`` fetches parts of ``buffer`` ahead, for which their distances have to be constants."""
+    extents = [extent.value for extent in buffer.shape if isinstance(extent, IntImm)]
+    return len(extents) == buffer.ndim and math.prod(extents) * buffer.dtype.bytes >= LEAST_OPERAND
 
 
 def _plain(value: Any) -> Hashable:

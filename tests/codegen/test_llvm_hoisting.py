@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.codegen.llvm import call_primfunc, compile_module, emit_llvm_ir
-from tilewright.tensorir.expr import Buffer, Expr, Var, as_expr
+from tilewright.tensorir.expr import Buffer, Compare, Expr, Var, as_expr, cast, minimum
 from tilewright.tensorir.stmt import BufferStore, For, IfThenElse, PrimFunc, Stmt, sequence
 from tilewright.tensorir.target import Target
 
@@ -64,6 +64,21 @@ def test_addresses_that_a_loop_changes_by_steps_are_pointers():
     func = strided(lambda n: as_expr(0), 5, lambda j, n: [j * 3 + n, n - j, j * n])
     loop = inner_loop(emit_llvm_ir([func], TARGET))[1]
     assert loop.count("phi ptr") == 4  # three into x and one into y, whose addresses are constants apart
+
+
+def test_quotients_and_bounds_stand_before_the_loop() -> None:
+    func = strided(lambda n: as_expr(0), 5, lambda j, n: [j + minimum(n % (n + 3), n // 2)])
+    before, loop = inner_loop(emit_llvm_ir([func], TARGET))
+    assert "smin" in before and "rem " in before and "div " in before
+    assert "smin" not in loop and "rem " not in loop and loop.count("phi ptr") == 2
+
+
+def test_quotients_stay_in_the_conditions_that_guard_them() -> None:
+    x, y, n, j = Buffer("x", (64,)), Buffer("y", (64,)), Var("n"), Var("j")
+    stores = [BufferStore(y, x[j + k] * 2.0 + cast("float32", 7 // n), (j + k,)) for k in range(0, 40, 8)]
+    guarded = IfThenElse(Compare("gt", n, as_expr(0)), sequence(*stores))
+    func = PrimFunc("guarded", (x, y, n), For(j, as_expr(0), as_expr(8), "serial", guarded))
+    assert "div " in inner_loop(emit_llvm_ir([func], TARGET))[1]
 
 
 def test_more_pointers_than_registers_are_not_kept():

@@ -121,6 +121,8 @@ def test_what_unrolled_and_vectorized_loops_walk_belongs_to_the_pattern() -> Non
     few = strided.replace("unrolled(16)", "unrolled(4)").replace("spatial(16)", "spatial(4)")
     few = few.replace("(16, 12, n)", "(4, 12, n)").replace("(16, 24, n)", "(4, 24, n)")
     assert names(merged(few)) == ["scale"], "four copies have an address each"
+    large = few.replace("(4, 12, n)", "(4, 12, 2048)").replace("(4, 24, n)", "(4, 24, 2048)")
+    assert names(merged(large)) == ["scale", "scale_1"], "what is fetched ahead has constant strides"
 
 
 def test_sizes_that_no_argument_tells_stay_apart() -> None:
