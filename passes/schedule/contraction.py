@@ -46,6 +46,10 @@ _TILES_PER_TASK = 8
 TASKS_PER_THREAD = 4
 #: From this many rows on, copying the vector operand into panels costs less than walking it with large strides.
 _ROWS_WORTH_PACKING = 16
+#: What it costs to load a vector, which mostly comes from the second cache, if a number that is broadcast, which comes
+#: from the first, costs 1: a taller tile loads each vector for more rows.
+VECTOR_COST = 1.5
+
 #: What a tile is worth that leaves a rest of the rows, for which there is a second one. All tiles with accumulators
 #: enough run at the machine's peak, but two are twice the code: a seventh of the build of a network of convolutions.
 _WITH_REST = 0.85
@@ -219,8 +223,8 @@ def choose_tile(
     have a number of vectors that divides it.
 
     Among the tiles that fit the registers, the one with the least wasted work, then the least loads for each
-    multiply-add. One that divides the rows is preferred to one with somewhat fewer loads, which leaves a rest
-    (:data:`_WITH_REST`).
+    multiply-add (:data:`VECTOR_COST`). One that divides the rows is preferred to one with somewhat fewer loads that
+    leaves a rest (:data:`_WITH_REST`).
     """
     best = (-1.0, 1, 1)
     for vectors in range(1, 7) if panel is None else (panel,):
@@ -245,7 +249,7 @@ def choose_tile(
                 continue  # the rows that are left of an unknown number, which smaller tiles take, stay few
             accumulators = height * vectors
             latency = min(1.0, accumulators / 8)
-            reuse = accumulators / (accumulators + height + vectors)
+            reuse = accumulators / (accumulators + height + VECTOR_COST * vectors)
             whole = _WITH_REST if rows is not None and leaves_rest(rows, height) else 1.0
             score = used_rows * used_columns * latency * reuse * whole
             if score > best[0] + 1e-9:
