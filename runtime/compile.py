@@ -30,6 +30,7 @@ from tilewright.runtime.frames import with_room
 from tilewright.runtime.made_kernels import KernelMemory
 from tilewright.runtime.runners import MachineCodeRunner, python_runner
 from tilewright.runtime.steps import Array, Runner
+from tilewright.runtime.turns import short_turns
 from tilewright.tensorir.errors import CodegenError, ExecutionError
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.structural import structural_equal, structural_hash
@@ -412,6 +413,7 @@ class Ahead:
         self._given: dict[PrimFunc, Kernel | PrimFunc] = {}
         self._parts: list[tuple[Sequence[Named], concurrent.futures.Future[dict[str, Kernel]]]] = []
         self._worker = concurrent.futures.ThreadPoolExecutor(1, "tilewright-llvm")
+        self._turns = contextlib.ExitStack()
 
     def add(self, functions: Sequence[PrimFunc]) -> None:
         """Compile those of ``functions`` that call no others (those stay together with what they call)."""
@@ -448,10 +450,12 @@ class Ahead:
         return made
 
     def __enter__(self) -> Ahead:
+        self._turns.enter_context(short_turns())
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._worker.shutdown(cancel_futures=True)
+        with self._turns:
+            self._worker.shutdown(cancel_futures=True)
 
 
 def compile_functions(functions: Sequence[PrimFunc], target: Target, ahead: Ahead | None = None) -> Code:

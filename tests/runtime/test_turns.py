@@ -1,0 +1,45 @@
+"""Threads take short turns while kernels are compiled ahead, and as long ones as before afterwards."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+import tilewright as tw
+from tilewright import graphir as gi
+from tilewright.runtime import turns
+from tilewright.runtime.turns import INTERVAL, short_turns
+
+
+def test_turns_are_short_inside_and_as_before_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "available_cores", lambda: 2)
+    before = sys.getswitchinterval()
+    with short_turns():
+        with pytest.raises(KeyError), short_turns():
+            raise KeyError
+        assert sys.getswitchinterval() == pytest.approx(INTERVAL), "another one is not through"
+    assert sys.getswitchinterval() == before
+
+
+def test_one_core_has_nothing_to_gain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "available_cores", lambda: 1)
+    before = sys.getswitchinterval()
+    with short_turns():
+        assert sys.getswitchinterval() == before
+
+
+def test_passes_of_a_build_take_short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "available_cores", lambda: 2)
+    seen: list[float] = []
+    x = gi.var("x", shape=(4,))
+    before = sys.getswitchinterval()
+
+    @tw.passes.module_pass(opt_level=0)
+    def look(mod: tw.IRModule, ctx: Any) -> tw.IRModule:
+        seen.append(sys.getswitchinterval())
+        return mod
+
+    tw.build(gi.Function([x], gi.exp(x)), passes={"scheduled": look})
+    assert seen == [pytest.approx(INTERVAL)] and sys.getswitchinterval() == before
