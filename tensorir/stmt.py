@@ -17,6 +17,9 @@ ITER_KINDS = ("spatial", "reduction")
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
+#: The annotation of loops that become functions of their own, which are called in their places.
+OUTLINE = "outline"
+
 #: Attribute of a function: the names of the graph's operators that it computes, in order of evaluation.
 OPERATORS = "operators"
 

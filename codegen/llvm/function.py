@@ -11,6 +11,7 @@ from tilewright.codegen.llvm.clock import PROFILE_FUNCTIONS
 from tilewright.codegen.llvm.expressions import ExpressionEmitter
 from tilewright.codegen.llvm.innermost import Counted, finish_innermost
 from tilewright.codegen.llvm.memory import STACK_ALIGNMENT, Slot, pointer_attributes, row_major_strides
+from tilewright.codegen.llvm.outlined import emit_outlined_loop
 from tilewright.codegen.llvm.parallel import emit_parallel_loop
 from tilewright.codegen.llvm.text import Builder, constant, memory_type, value_type
 from tilewright.tensorir.dtype import INT64
@@ -18,6 +19,7 @@ from tilewright.tensorir.expr import Buffer, Call, Expr, IntImm, Var, binary
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.profiling import PROFILE_INTRINSICS
 from tilewright.tensorir.stmt import (
+    OUTLINE,
     Allocate,
     BufferStore,
     Evaluate,
@@ -46,7 +48,7 @@ class FunctionEmitter(ExpressionEmitter):
         symbol: its name there.
         serial: parallel loops run as serial ones: the caller is one of several threads, or there is one thread.
         team: the operand that holds the team whose threads run parallel loops.
-        parallel_loops: how many were written so far.
+        children: how many of its loops have become functions so far.
         loops: how many loops of the machine were.
     """
 
@@ -56,7 +58,7 @@ class FunctionEmitter(ExpressionEmitter):
         self.symbol = symbol
         self.serial = serial
         self.team = "null"
-        self.parallel_loops = 0
+        self.children = 0
         self.loops = 0
         self._frame_bytes = 0
 
@@ -163,6 +165,9 @@ class FunctionEmitter(ExpressionEmitter):
         if loop.kind == "parallel" and not self.serial:
             emit_parallel_loop(self, loop)
             return
+        if loop.annotations.get(OUTLINE):
+            emit_outlined_loop(self, loop)
+            return
         # The bounds of all copies of an unrolled body around: intervals are found once for each variable.
         self.bounds.bind_loop(loop.var, loop.min, loop.extent)
         low, extent = self.folded(loop.min), self.folded(loop.extent)
@@ -239,10 +244,10 @@ class FunctionEmitter(ExpressionEmitter):
 
     # Whole functions.
 
-    def child(self) -> FunctionEmitter:
-        """An emitter for the function that a parallel loop of this one becomes; inside, all loops are serial."""
-        symbol = f"{self.symbol}.parallel{self.parallel_loops}"
-        self.parallel_loops += 1
+    def child(self, kind: str) -> FunctionEmitter:
+        """An emitter for the function that a loop of this one becomes; inside, all loops are serial."""
+        symbol = f"{self.symbol}.{kind}{self.children}"
+        self.children += 1
         made = FunctionEmitter(self.module, self.root, symbol, serial=True)
         made.bounds = self.bounds.copy()
         made.known = self.known.copy()

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from tilewright.codegen.analysis import captured
 from tilewright.codegen.llvm import arithmetic
-from tilewright.codegen.llvm.memory import STACK_ALIGNMENT, pointer_attributes
+from tilewright.codegen.llvm.memory import STACK_ALIGNMENT
+from tilewright.codegen.llvm.outlined import capture_parameters, captured_operands
 from tilewright.codegen.llvm.team_ir import FORK
-from tilewright.codegen.llvm.text import Builder, global_name, value_type
+from tilewright.codegen.llvm.text import Builder, global_name
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import Expr, as_expr
 from tilewright.tensorir.stmt import For
@@ -34,21 +35,10 @@ def emit_parallel_loop(emitter: FunctionEmitter, loop: For) -> None:
     """
     found = captured([loop.body])
     inside = {loop.var, *emitter.known.values}
-    variables, buffers = [var for var in found.variables if var not in inside], found.buffers
-    captures = [(value_type(var.dtype), emitter.variable(var)) for var in variables]
-    captures += [("ptr", emitter.slot(buffer, loop).pointer) for buffer in buffers]
-
-    child = emitter.child()
+    captures = captured_operands(emitter, found, loop, inside)
+    child = emitter.child("parallel")
     body = global_name(child.symbol)
-    params = [_RANGE]
-    for var in variables:
-        name = f"%{child.builder.fresh(var.name)}"
-        params.append(f"{value_type(var.dtype)} {name}")
-        child.values[var] = name
-    for buffer in buffers:
-        name = f"%{child.builder.fresh(buffer.name)}"
-        params.append(f"{pointer_attributes(emitter.root, buffer, found.written)} {name}")
-        child.bind_buffer(buffer, name)
+    params = [_RANGE, *capture_parameters(emitter, child, found, inside)]
     child.bounds.bind_loop(loop.var, loop.min, loop.extent)
     begin = arithmetic.cast(child.builder, INT64, loop.var.dtype, "%begin")
     end = arithmetic.cast(child.builder, INT64, loop.var.dtype, "%end")

@@ -37,7 +37,7 @@ from tilewright.passes.schedule.strip import Strip, copy_strip, find_strip
 from tilewright.tensorir.expr import BufferLoad, Expr, Var
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
 from tilewright.tensorir.schedule.index_map import IndexMap
-from tilewright.tensorir.stmt import Block, For, IterVar
+from tilewright.tensorir.stmt import OUTLINE, Block, For, IterVar
 from tilewright.tensorir.target import Target
 
 #: Tiles that a task goes through where the number of rows is not known.
@@ -267,7 +267,7 @@ def schedule_contraction(schedule: Schedule, ref: BlockRef, target: Target, reas
 
     An epilogue that costs much (an exponential is some 30 instructions) is a loop over the rows of the tile, which then
     lies on the stack: to store and load it costs little beside that, and the formula is there once instead of once for
-    each row.
+    each row and vector. These loops become a function of their own (``codegen.llvm.outlined``).
 
     Args:
         reassociate: whether sums of floats may be added up in another order.
@@ -299,8 +299,11 @@ def schedule_contraction(schedule: Schedule, ref: BlockRef, target: Target, reas
     if strip is not None:
         copy_strip(schedule, strip, tasks[-1], target)
     accumulate(schedule, ref, block, at, tiling)
-    unrolled = ("block", "row", "column") if kept is None else ("block", "column")
-    mark_tile(schedule, [tile[name] for name in unrolled if name in tile], tiling)
+    if kept is None:
+        mark_tile(schedule, [tile[name] for name in ("block", "row", "column") if name in tile], tiling)
+    else:
+        _vectorize(schedule, tile["column"], tiling)
+        schedule.annotate(next(tile[name] for name in ("block", "row") if name in tile), OUTLINE, True)
     if rows is not None and tiling.row is not None and leaves_rest(constant(tiling.row.extent), tiling.rows):
         schedule.annotate(rows, "specialize_tail", True)
     schedule.parallel(schedule.fuse(*tasks) if len(tasks) > 1 else tasks[0])
@@ -438,15 +441,21 @@ def mark_tile(schedule: Schedule, loops: list[LoopRef], tiling: Tiling) -> None:
     if not loops:
         return
     *others, column = loops
+    vectors = _vectorize(schedule, column, tiling)
+    for other in others if vectors is None else (*others, vectors):
+        schedule.unroll(other)
+
+
+def _vectorize(schedule: Schedule, column: LoopRef, tiling: Tiling) -> LoopRef | None:
+    """Make vectors of a loop over columns; the loop over these, if there are several."""
     loop = schedule.get(column)
     assert isinstance(loop, For)
     extent = constant(loop.extent)
+    vectors = None
     if extent is None or extent > tiling.lanes:
         vectors, column = schedule.split(column, [None, tiling.lanes])
-        others.append(vectors)
     schedule.vectorize(column)
-    for other in others:
-        schedule.unroll(other)
+    return vectors
 
 
 def _tiles_per_task(block: Block, tiling: Tiling, target: Target) -> int:

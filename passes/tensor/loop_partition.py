@@ -50,6 +50,10 @@ from tilewright.tensorir.stmt import BufferStore, Evaluate, For, IfThenElse, Pri
 
 ROLL_ANNOTATION = "roll_tail"
 
+#: A serial loop with work in front of its main part and behind it chooses in each iteration, so that there is one copy
+#: for both ends, if an iteration has so many stores that the choice does not matter.
+_LARGE = 16
+
 
 @register_config_option("tensorir.LoopPartition")
 @dataclass(frozen=True)
@@ -165,7 +169,8 @@ class _Partitioner(ScopedMutator):
         main_body = with_known(loop.body, known)
         before = None if low is begin else self._outside(loop, guards, low, before=True)
         behind = None if high is end else self._outside(loop, guards, high, before=False)
-        if loop.kind == "parallel":
+        rolls = bool(loop.annotations.get(ROLL_ANNOTATION))
+        if loop.kind == "parallel" or (before is not None and behind is not None and _stores(loop.body) >= _LARGE):
             inside = all_of(
                 *([compare("ge", loop.var, low)] if low is not begin else []),
                 *([compare("lt", loop.var, high)] if high is not end else []),
@@ -174,10 +179,10 @@ class _Partitioner(ScopedMutator):
             self.copies_left -= outside
             with self.analyzer.scope():
                 self.analyzer.bind(loop.var, begin, loop.extent)
-                main, tail = self.mutate(main_body), self._tail(loop.body) if outside else None
-            return For(loop.var, begin, loop.extent, "parallel", IfThenElse(inside, main, tail), loop.annotations)
+                tail = self._tail(rolled_up(loop.body) if rolls else loop.body) if outside else None
+                chosen = IfThenElse(inside, self.mutate(main_body), tail)
+            return For(loop.var, begin, loop.extent, loop.kind, chosen, loop.annotations)
         self.copies_left -= (before is not None) + (behind is not None)
-        rolls = bool(loop.annotations.get(ROLL_ANNOTATION))
         parts: list[Stmt] = []
         if before is not None:
             parts.append(self._part(loop, begin, low, rolled_up(before) if rolls else before, tail=True))
@@ -226,6 +231,16 @@ class _Partitioner(ScopedMutator):
         result: Stmt = self.mutate(copy_with_fresh_definitions(body))
         self.in_tail = outer
         return result
+
+
+def _stores(stmt: Stmt) -> int:
+    """How many stores an iteration of a loop executes, as far as that is known."""
+    if isinstance(stmt, For):
+        times = stmt.extent.value if isinstance(stmt.extent, IntImm) and stmt.kind != "vectorized" else 1
+        return times * _stores(stmt.body)
+    if isinstance(stmt, BufferStore):
+        return 1
+    return sum(_stores(part) for part in stmt.parts() if isinstance(part, Stmt))
 
 
 def partition_loops(func: PrimFunc, config: LoopPartitionConfig | None = None) -> PrimFunc:

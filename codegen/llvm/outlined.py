@@ -1,0 +1,63 @@
+"""Loops that become functions of their own.
+
+A loop with the annotation ``{"outline": True}`` (``tensorir.stmt.OUTLINE``) is called instead of written in place. So
+is an epilogue with an exponential behind a tile of sums: LLVM moves constants of a loop in front of all loops around
+it, and keeps them in registers there, though the sums need these, which are then copied about in their innermost loop.
+A call separates them, since no vector register outlives it in C's calling conventions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tilewright.codegen.analysis import Captured, captured
+from tilewright.codegen.llvm.memory import pointer_attributes
+from tilewright.codegen.llvm.text import global_name, value_type
+from tilewright.tensorir.expr import Var
+from tilewright.tensorir.node import Node
+from tilewright.tensorir.stmt import For
+
+if TYPE_CHECKING:
+    from tilewright.codegen.llvm.function import FunctionEmitter
+
+
+def emit_outlined_loop(emitter: FunctionEmitter, loop: For) -> None:
+    """Write ``loop`` as a function, and its call."""
+    found = captured([loop])
+    passed = captured_operands(emitter, found, loop, set(emitter.known.values))
+    child = emitter.child("part")
+    params = capture_parameters(emitter, child, found, set(emitter.known.values))
+    child.statement(For(loop.var, loop.min, loop.extent, loop.kind, loop.body, {}))
+    symbol, module = global_name(child.symbol), emitter.module
+    header = f"define internal void {symbol}({', '.join(params)}) noinline {module.attributes}"
+    module.text.functions.append(child.finish(header))
+    emitter.builder.emit(f"call void {symbol}({', '.join(f'{kind} {value}' for kind, value in passed)})")
+
+
+def captured_operands(emitter: FunctionEmitter, found: Captured, node: Node, inside: set[Var]) -> list[tuple[str, str]]:
+    """The types and operands of what a function that a part of ``emitter``'s becomes takes from around it: variables,
+    without those that it knows ``inside``, and buffers.
+
+    Args:
+        node: the part, for messages.
+    """
+    variables = [var for var in found.variables if var not in inside]
+    passed = [(value_type(var.dtype), emitter.variable(var)) for var in variables]
+    return passed + [("ptr", emitter.slot(buffer, node).pointer) for buffer in found.buffers]
+
+
+def capture_parameters(
+    emitter: FunctionEmitter, child: FunctionEmitter, found: Captured, inside: set[Var]
+) -> list[str]:
+    """Make those operands parameters of the function that ``child`` writes; their declarations."""
+    params: list[str] = []
+    for var in found.variables:
+        if var not in inside:
+            name = f"%{child.builder.fresh(var.name)}"
+            params.append(f"{value_type(var.dtype)} {name}")
+            child.values[var] = name
+    for buffer in found.buffers:
+        name = f"%{child.builder.fresh(buffer.name)}"
+        params.append(f"{pointer_attributes(emitter.root, buffer, found.written)} {name}")
+        child.bind_buffer(buffer, name)
+    return params
