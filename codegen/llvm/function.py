@@ -95,6 +95,8 @@ class FunctionEmitter(ExpressionEmitter):
             self.builder.emit(f"call void {clock}(ptr {self.team}, ptr {record}, i64 {stride})")
         else:
             self.expr(call)
+            if not isinstance(call, Call) or call.name != "prefetch":
+                self.memory.forget()
 
     def _call_function(self, call: Call) -> None:
         args = []
@@ -110,6 +112,7 @@ class FunctionEmitter(ExpressionEmitter):
         if self.module.has_teams:
             args.append(f"ptr {self.team}")
         self.builder.emit(f"call void {callee}({', '.join(args)})")
+        self.memory.forget()
 
     def _if(self, stmt: IfThenElse) -> None:
         b = self.builder

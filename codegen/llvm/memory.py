@@ -70,6 +70,12 @@ class Memory:
 
     def __init__(self, emitter: ExpressionEmitter) -> None:
         self.emitter = emitter
+        #: What memory holds, as far as this basic block has read or written it, by the pointer of its buffer.
+        self._held: dict[str, dict[tuple[str, str], _Held]] = {}
+        self._block = ""
+        root = emitter.root
+        #: Whether two parameters may be the same memory.
+        self._shared = bool(root.attrs.get("may_alias") or root.attrs.get(OVERWRITES))
         #: In unrolled loops, by access and known variables: the offset, as a sum that all copies share (that of the
         #: first lane), and the step from lane to lane.
         self._sums: dict[tuple[Node, int], tuple[Expr, Linear | None, int]] = {}
@@ -85,11 +91,10 @@ class Memory:
         elif place.vector:
             loaded = self._gather(place, dtype, mask or constant(1, DataType("bool").with_lanes(dtype.lanes)))
         elif place.uniform:
-            element = memory_type(dtype.element)
-            scalar = b.value(f"load {element}, ptr {place.pointer}, align {place.alignment}")
+            scalar = self._load(access, place, memory_type(dtype.element))
             loaded = b.splat(scalar, DataType("uint8").with_lanes(dtype.lanes) if dtype.is_bool else dtype)
         else:
-            loaded = b.value(f"load {kind}, ptr {place.pointer}, align {place.alignment}", access.buffer.name)
+            loaded = self._load(access, place, kind)
             if mask is not None:
                 loaded = b.pure(f"select {self._mask_type(dtype)} {mask}, {kind} {loaded}, {kind} {_zero(dtype)}")
         if dtype.is_bool:
@@ -107,13 +112,51 @@ class Memory:
             value = b.pure(f"zext {integer_type(1, dtype.lanes)} {value} to {kind}")
         mask = self._mask(access)
         if mask is not None and place.local:
-            old = b.value(f"load {kind}, ptr {place.pointer}, align {place.alignment}")
+            old = self._load(access, place, kind)
             value = b.pure(f"select {self._mask_type(dtype)} {mask}, {kind} {value}, {kind} {old}")
         elif mask is not None or place.vector:
             mask = mask or constant(1, DataType("bool").with_lanes(dtype.lanes))
+            self._written(access, place).forget()
             self._masked_store(place, dtype, value, mask)
             return
+        held = self._written(access, place)
+        if access.buffer.scope == "register":  # what lies on the stack does so to leave registers to others
+            held.put(place, kind, value)
         b.emit(f"store {kind} {value}, ptr {place.pointer}, align {place.alignment}")
+
+    def forget(self) -> None:
+        """Anything may have been written."""
+        self._held.clear()
+
+    def _load(self, access: BufferLoad | BufferStore, place: _Place, kind: str) -> str:
+        """A plain load; none where the block holds the value already: the factors of a tile of sums would be loaded for
+        each sum, a fifth of the text."""
+        b, held = self.emitter.builder, self._held_of(access)
+        found = held.find(place, kind)
+        if found is None:
+            found = b.value(f"load {kind}, ptr {place.pointer}, align {place.alignment}", access.buffer.name)
+            held.put(place, kind, found)
+        return found
+
+    def _held_of(self, access: BufferLoad | BufferStore) -> _Held:
+        """What is known of the buffer of ``access`` here."""
+        block = self.emitter.builder.block
+        if self._block != block:
+            self._block = block
+            self._held.clear()
+        pointer = self.emitter.slots[access.buffer].pointer
+        held = self._held.get(pointer)
+        if held is None:
+            held = self._held[pointer] = _Held()
+        return held
+
+    def _written(self, access: BufferStore, place: _Place) -> _Held:
+        """Forget what a store may have changed; what is known of its buffer then."""
+        if self._shared and not place.local:
+            self._held.clear()
+        held = self._held_of(access)
+        held.forget(place)
+        return held
 
     def address(self, access: BufferLoad) -> str:
         """The address of the (first) element of ``access``."""
@@ -178,10 +221,11 @@ class Memory:
             alignment = math.gcd(STACK_ALIGNMENT, fixed_bytes) if fixed_bytes else STACK_ALIGNMENT
         if address.fixed:
             pointer = e.builder.pure(f"{get}{pointer}, i64 {address.fixed}")
+        first = address.fixed if address.variable is None else None
         if lanes == 1 or step == 1:
-            return _Place(pointer, alignment, local=slot.local)
+            return _Place(pointer, alignment, local=slot.local, first=first, lanes=lanes)
         if step == 0 and plain and isinstance(access, BufferLoad):
-            return _Place(pointer, alignment, uniform=True, local=slot.local)
+            return _Place(pointer, alignment, uniform=True, local=slot.local, first=first)
         steps = constant_vector([str(step * lane) for lane in range(lanes)], "i64")
         pointers = e.builder.pure(f"getelementptr {element}, ptr {pointer}, <{lanes} x i64> {steps}")
         return _Place(pointers, dtype.bytes, vector=True)
@@ -249,13 +293,57 @@ class Memory:
 
 
 class _Place(NamedTuple):
-    """An address; ``vector``: one for each lane; ``uniform``: one that all lanes read."""
+    """An address; ``vector``: one for each lane; ``uniform``: one that all lanes read. ``first``: the number of its
+    first element in the buffer, if that is constant; ``lanes``: how many it has."""
 
     pointer: str
     alignment: int
     vector: bool = False
     uniform: bool = False
     local: bool = False
+    first: int | None = None
+    lanes: int = 1
+
+
+class _Held:
+    """The operands that hold what stands in a buffer."""
+
+    def __init__(self) -> None:
+        #: By first element, where that is constant: vectors of one width that do not overlap.
+        self._fixed: dict[int, tuple[str, str]] = {}
+        self._width = 0
+        #: By pointer and type.
+        self._others: dict[tuple[str, str], str] = {}
+
+    def find(self, place: _Place, kind: str) -> str | None:
+        """The operand that holds the value of that type; None if it is not known."""
+        if place.first is not None:
+            found = self._fixed.get(place.first)
+            if found is not None and found[0] == kind:
+                return found[1]
+        return self._others.get((place.pointer, kind))
+
+    def put(self, place: _Place, kind: str, value: str) -> None:
+        """It is ``value``."""
+        if place.first is not None and not self._fixed:
+            self._width = place.lanes
+        if self._is_regular(place):
+            assert place.first is not None
+            self._fixed[place.first] = kind, value
+        else:
+            self._others[place.pointer, kind] = value
+
+    def forget(self, place: _Place | None = None) -> None:
+        """It may have changed there; None: anywhere."""
+        self._others.clear()
+        if place is not None and self._is_regular(place):
+            assert place.first is not None
+            self._fixed.pop(place.first, None)
+        else:
+            self._fixed.clear()
+
+    def _is_regular(self, place: _Place) -> bool:
+        return place.first is not None and place.lanes == self._width and place.first % place.lanes == 0
 
 
 class _Address(NamedTuple):

@@ -32,6 +32,7 @@ def emit_outlined_loop(emitter: FunctionEmitter, loop: For) -> None:
     header = f"define internal void {symbol}({', '.join(params)}) noinline {module.attributes}"
     module.text.functions.append(child.finish(header))
     emitter.builder.emit(f"call void {symbol}({', '.join(f'{kind} {value}' for kind, value in passed)})")
+    emitter.memory.forget()
 
 
 def captured_operands(emitter: FunctionEmitter, found: Captured, node: Node, inside: set[Var]) -> list[tuple[str, str]]:

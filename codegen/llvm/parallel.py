@@ -67,6 +67,7 @@ def _fork(emitter: FunctionEmitter, loop: For, body: str, captures: list[tuple[s
     fork = b.module.declare(FORK, "void", ["ptr", "ptr", "ptr", "i64", "i64", "i64", "i32"])
     what = f"ptr {emitter.team}, ptr {task}, ptr {data}"
     b.emit(f"call void {fork}({what}, i64 {first}, i64 {extent}, i64 {grain}, i32 {threads})")
+    emitter.memory.forget()
 
 
 def _grain(emitter: FunctionEmitter, loop: For) -> str:

@@ -92,11 +92,7 @@ def schedule_cases(schedule: Schedule, target: Target) -> bool:
     lanes = vector_lanes(last, target)
     own = {ref: _inside(schedule, ref, outer[-1]) for ref in refs}
     loops_left = {
-        loop
-        for ref in refs
-        if rolls and ref in on_tile
-        for loop in own[ref][:-1]
-        if not _chooses(schedule, ref, loop)
+        loop for ref in refs if rolls and ref in on_tile for loop in own[ref][:-1] if not _chooses(schedule, ref, loop)
     }
     for ref in refs:
         _unroll(schedule, [loop for loop in own[ref] if loop not in loops_left], lanes)
