@@ -18,7 +18,7 @@ from tilewright.graphir.parts import IN_PLACE, ROW_PADDING
 from tilewright.graphir.types import TensorType
 from tilewright.graphir.visitor import post_order
 from tilewright.passes.lower.overwrites import OVERWRITES
-from tilewright.passes.lower.primitive import SIZES_FROM, flat_types
+from tilewright.passes.lower.primitive import SIZES_FROM, flat_types, passed_numbers
 from tilewright.passes.lower.storage import Place
 from tilewright.tensorir import expr as tir
 from tilewright.tensorir.errors import CodegenError
@@ -159,21 +159,41 @@ def linearize(function: Function, mod: IRModule) -> Program:
 
 
 def model_constants(function: Function, mod: IRModule) -> list[Constant]:
-    """The constants that ``function`` and the functions it calls hold, in the order in which ``main`` takes them."""
+    """The constants that ``function`` and the functions it calls hold, in the order in which ``main`` takes them.
+    Numbers that calls pass to kernels are none of them: they stand in ``main`` itself."""
     found: dict[Constant, None] = {}
     seen: set[GlobalVar] = set()
     pending: list[Function] = [function]
     while pending:
-        for node in post_order(pending.pop(0)):
+        order = post_order(pending.pop(0))
+        numbers = _numbers(order, mod)
+        for node in order:
             named = node.op if isinstance(node, Call) else node  # a loop's body may be a function of the module too
             if isinstance(node, Constant):
-                found[node] = None
+                if node not in numbers:
+                    found[node] = None
             elif isinstance(named, GlobalVar) and named not in seen:
                 seen.add(named)
                 callee = mod[named]
                 if isinstance(callee, Function):
                     pending.append(callee)
     return list(found)
+
+
+def _numbers(order: Sequence[Expr], mod: IRModule) -> set[Expr]:
+    """The constants that are nothing but numbers for kernels."""
+    found: set[Expr] = set()
+    for node in order:
+        callee = mod[node.op] if isinstance(node, Call) and isinstance(node.op, GlobalVar) else None
+        if isinstance(callee, PrimFunc) and isinstance(node, Call):
+            found.update(node.args[len(node.args) - passed_numbers(callee) :])
+    if found:
+        found -= {order[-1]}
+        for node in order:
+            callee = mod[node.op] if isinstance(node, Call) and isinstance(node.op, GlobalVar) else None
+            count = passed_numbers(callee) if isinstance(callee, PrimFunc) else 0
+            found.difference_update(node.children[: len(node.children) - count])
+    return found
 
 
 def _now(node: Expr) -> Iterable[Expr]:
@@ -216,7 +236,7 @@ class _Linearizer:
 
     def _emit_node(self, node: Expr, known: dict[Expr, Meaning], into: list[Instruction]) -> Meaning:
         if isinstance(node, Constant):
-            return self.constants[node]
+            return self.constants.get(node, [])  # none for numbers that kernels are passed
         if isinstance(node, Tuple):
             return [known[field] for field in node.fields]
         if isinstance(node, TupleGetItem):
@@ -260,7 +280,10 @@ class _Linearizer:
             result = _fresh(call.type, made) if shared is None else shared
             for value in made:
                 value.row_padding = int(callee.attrs.get(ROW_PADDING, 0))
-            kernel_call = _kernel_call(callee, [value for arg in args for value in _flatten(arg)], _flatten(result))
+            count = len(args) - passed_numbers(callee)
+            tensors = [value for arg in args[:count] for value in _flatten(arg)]
+            numbers = [_number(arg, call) for arg in call.args[count:]]
+            kernel_call = _kernel_call(callee, tensors, _flatten(result), numbers)
             kernel_call.origins, kernel_call.formula = call_origins(call), call_formula(call)
             for number, _ in callee.attrs.get(IN_PLACE, ()):
                 if kernel_call.args[number].whole is not shared:
@@ -335,7 +358,13 @@ class _Linearizer:
         return result
 
 
-def _kernel_call(kernel: PrimFunc, args: list[Value], results: list[Value]) -> KernelCall:
+def _number(arg: Expr, call: Call) -> int:
+    if not isinstance(arg, Constant):
+        raise CodegenError(f"a call of {call.op} passes a size as {type(arg).__name__}; expected a constant")
+    return int(arg.data)
+
+
+def _kernel_call(kernel: PrimFunc, args: list[Value], results: list[Value], numbers: Sequence[int] = ()) -> KernelCall:
     buffers = kernel.buffers
     count = int(kernel.attrs.get("num_workspaces", 0))
     scratch = buffers[len(buffers) - count :] if count else ()
@@ -350,6 +379,8 @@ def _kernel_call(kernel: PrimFunc, args: list[Value], results: list[Value]) -> K
     for var, source in itertools.zip_longest(kernel.variables, sources):
         if source is None:
             known[var] = _value_of(var, kernel, pairs)
+        elif len(source) == 1:
+            known[var] = tir.as_expr(numbers[source[0]])
         else:
             number, axis, *divisor = source
             size = (*args, *results)[number].type.shape[axis]

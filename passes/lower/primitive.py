@@ -28,8 +28,9 @@ from tilewright.tensorir.tensor import Tensor
 SIZES = "sizes"
 
 #: Attribute of a kernel for any sizes: for each of its variables, in order, the place (tensor, axis) of the dimension
-#: that a call passes for it, or (tensor, axis, divisor) where it passes that dimension divided; None where the
-#: variable is one of the model's dimensions. Tensors are numbered from the first argument to the last result.
+#: that a call passes for it, or (tensor, axis, divisor) where it passes that dimension divided; (number,) where it is
+#: passed as a constant, one of those behind the tensors of a call; None where the variable is one of the model's
+#: dimensions. Tensors are numbered from the first argument to the last result.
 SIZES_FROM = "sizes_from"
 
 Value = Tensor | list["Value"]
@@ -102,6 +103,11 @@ def with_sizes(made: PrimFunc, function: Function, tensors: Sequence[Tensor]) ->
     if not sizes:
         return made
     return made.with_attr(SIZES_FROM, tuple(_source(var, tensors) if var in sizes else None for var in made.variables))
+
+
+def passed_numbers(kernel: PrimFunc) -> int:
+    """How many integers a call of ``kernel`` passes behind its tensors, as constants."""
+    return len({source for source in kernel.attrs.get(SIZES_FROM, ()) if source is not None and len(source) == 1})
 
 
 def _source(var: ScalarVar, tensors: Sequence[Tensor]) -> tuple[int, int]:

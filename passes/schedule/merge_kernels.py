@@ -16,7 +16,7 @@ After::
 
 Each kernel that is left goes through all later passes, code generation and LLVM once. :mod:`.kernel_patterns` says
 which constants may differ: those that machine code has no use for. Integers are told by the sizes of a call's
-arguments and results, which may be multiples of them, and other constants are passed. Functions that somebody wrote as
+arguments and results, which may be multiples of them; all other constants are passed. Functions that somebody wrote as
 loops keep their names and constants.
 
 Finding a program of which two are instances is called anti-unification (Plotkin: "A note on inductive generalization",
@@ -43,6 +43,7 @@ from tilewright.passes.lower.primitive import SIZES_FROM, flat_types
 from tilewright.passes.registry import register_pass
 from tilewright.passes.schedule.kernel_patterns import outline_of, pattern_of, with_constants
 from tilewright.tensorir import expr as tir
+from tilewright.tensorir.dtype import INT64, DataType
 from tilewright.tensorir.stmt import OPERATORS, PrimFunc
 
 #: Places of sizes, and by what these are divided, by what the quotient is in each kernel.
@@ -102,12 +103,12 @@ class _Member:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Merged:
-    """One kernel for several, and the constants that calls of each pass to it."""
+    """One kernel for several, and the constants that calls of each pass to it behind their own arguments."""
 
     key: GlobalVar
     func: PrimFunc
     members: Sequence[_Member]
-    scalars: Mapping[str, Sequence[Constant]]
+    passed: Mapping[str, Sequence[Constant]]
 
 
 def _calls(mod: IRModule) -> dict[str, list[Call]]:
@@ -148,24 +149,21 @@ def _merge(members: Sequence[_Member]) -> list[_Merged]:
             buffer = scalars.setdefault(tuple(column), tir.Buffer(name, (), first.dtype))
             values.append(tir.BufferLoad(buffer, ()))
         else:
-            found = counts.expression([int(value) for value in column])
-            if found is None:  # those that agree here may differ elsewhere
-                parts: dict[float, list[_Member]] = {}
-                for member, value in zip(members, column, strict=True):
-                    parts.setdefault(value, []).append(member)
-                return [made for part in parts.values() for made in _merge(part)]
-            values.append(found)
+            values.append(counts.expression([int(value) for value in column]))
     first_member = members[0]
     func = _with_parameters(with_constants(first_member.func, values), list(scalars.values()), counts)
     passed = {
-        member.key.name: [_constant(column[place], buffer) for column, buffer in scalars.items()]
+        member.key.name: [
+            *(_constant(column[place], buffer.dtype) for column, buffer in scalars.items()),
+            *(_constant(column[place], INT64) for column in counts.passed),
+        ]
         for place, member in enumerate(members)
     }
     return [_Merged(GlobalVar(first_member.key.name), func, members, passed)]
 
 
-def _constant(value: float, buffer: tir.Buffer) -> Constant:
-    return Constant(np.array(value, buffer.dtype.numpy))
+def _constant(value: float, dtype: DataType) -> Constant:
+    return Constant(np.array(value, dtype.numpy))
 
 
 class _Counts:
@@ -184,7 +182,9 @@ class _Counts:
                 sources.setdefault(tuple([size // divisor for size in column]), (*place, divisor))
         self._taken = {var.name for member in members for var in member.func.variables}
         self._numbers = itertools.count()
-        self._vars: dict[tuple[int, ...], tuple[tir.Var, tuple[int, int, int]]] = {}
+        self._vars: dict[tuple[int, ...], tuple[tir.Var, tuple[int, ...]]] = {}
+        #: What calls pass, since no size tells it: for each such parameter its value in each member.
+        self.passed: list[tuple[int, ...]] = []
 
     @property
     def variables(self) -> list[tir.Var]:
@@ -192,17 +192,17 @@ class _Counts:
         return [var for var, _ in self._vars.values()]
 
     @property
-    def sources(self) -> list[tuple[int, int, int]]:
-        """For each of them the tensor, the axis, and by what that size is divided."""
+    def sources(self) -> list[tuple[int, ...]]:
+        """Where each of them comes from; see ``primitive.SIZES_FROM``."""
         return [source for _, source in self._vars.values()]
 
-    def expression(self, column: Sequence[int]) -> tir.Expr | None:
-        """What is ``column[k]`` in the ``k``-th member; None if no sizes of a call tell."""
+    def expression(self, column: Sequence[int]) -> tir.Expr:
+        """What is ``column[k]`` in the ``k``-th member."""
         scale = math.gcd(*column)
-        multiple = tuple([value // scale for value in column]) if scale else ()
+        multiple = tuple([value // scale for value in column]) if scale else tuple(column)
         for sources in self._sources:
             if multiple in sources:
-                return tir.binary("mul", self._var(multiple, sources), tir.const(scale, "int64"))
+                return self._scaled(multiple, sources[multiple], scale)
             for unit in sources:
                 low = min(range(len(unit)), key=lambda k: unit[k])
                 high = max(range(len(unit)), key=lambda k: unit[k])
@@ -210,17 +210,20 @@ class _Counts:
                 offset = column[low] - slope * unit[low]
                 fits = all(value == slope * size + offset for value, size in zip(column, unit, strict=True))
                 if slope > 0 and fits and abs(offset) <= MAX_OFFSET:
-                    scaled = tir.binary("mul", self._var(unit, sources), tir.const(slope, "int64"))
+                    scaled = self._scaled(unit, sources[unit], slope)
                     return tir.binary("add" if offset >= 0 else "sub", scaled, tir.const(abs(offset), "int64"))
-        return None
+        if multiple not in self._vars:
+            self.passed.append(multiple)
+        return self._scaled(multiple, (self.passed.index(multiple),), scale)
 
-    def _var(self, unit: tuple[int, ...], sources: _Sources) -> tir.Var:
+    def _scaled(self, unit: tuple[int, ...], source: tuple[int, ...], scale: int) -> tir.Expr:
+        """``scale`` times the variable that is ``unit[k]`` in the ``k``-th member."""
         if unit not in self._vars:
             name = f"count_{next(self._numbers)}"
             while name in self._taken:
                 name = f"count_{next(self._numbers)}"
-            self._vars[unit] = tir.Var(name), sources[unit]
-        return self._vars[unit][0]
+            self._vars[unit] = tir.Var(name), source
+        return tir.binary("mul", self._vars[unit][0], tir.const(scale, "int64"))
 
 
 def _with_parameters(func: PrimFunc, scalars: Sequence[tir.Buffer], counts: _Counts) -> PrimFunc:
@@ -236,7 +239,8 @@ def _with_parameters(func: PrimFunc, scalars: Sequence[tir.Buffer], counts: _Cou
 
 def _behind(source: tuple[int, ...] | None, inputs: int, more: int) -> tuple[int, ...] | None:
     """A place among a call's tensors, where ``more`` arguments stand behind ``inputs`` of them."""
-    return source if source is None or source[0] < inputs else (source[0] + more, *source[1:])
+    is_tensor = source is not None and len(source) > 1 and source[0] >= inputs
+    return (source[0] + more, *source[1:]) if source is not None and is_tensor else source
 
 
 def _replaced(mod: IRModule, merged: Mapping[str, _Merged]) -> dict[GlobalVar, AnyFunction]:
@@ -248,7 +252,7 @@ def _replaced(mod: IRModule, merged: Mapping[str, _Merged]) -> dict[GlobalVar, A
         made = merged[new.op.name]
         origins = new.attrs.origins if isinstance(new.attrs, KernelOrigins) else ()
         attrs = KernelOrigins(origins, new.op.name)
-        return Call(made.key, (*new.args, *made.scalars[new.op.name]), attrs, old.type, new.span)
+        return Call(made.key, (*new.args, *made.passed[new.op.name]), attrs, old.type, new.span)
 
     functions: dict[GlobalVar, AnyFunction] = {}
     for key, function in mod.functions.items():

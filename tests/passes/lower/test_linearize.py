@@ -124,6 +124,38 @@ def test_constants_are_listed_once_each() -> None:
     assert [float(constant.data[0]) for constant in model_constants(main, mod)] == [1.0, 5.0]
 
 
+PASSED = parse("""
+primfunc @sized(a: Buffer[(4,), float32], b: Buffer[(4,), float32], k: int64)
+    attrs {"num_inputs": 1, "num_outputs": 1, "sizes_from": ((0,),)} {
+  for i in range(k) {
+    b[i] = a[i]
+  }
+}
+""")
+
+
+def test_numbers_that_calls_pass_are_no_constants_of_the_model() -> None:
+    x, number = gi.var("x", TYPE), gi.const(3)
+    main = gi.Function([x], call("sized", x, number))
+    found = program(main, sized=PASSED)
+    assert found.constants == []
+    (made,) = found.body
+    assert isinstance(made, KernelCall)
+    assert [str(size) for size in made.variables] == ["3"]
+
+
+def test_a_number_that_is_a_value_too_is_a_constant() -> None:
+    x, number = gi.var("x", TYPE), gi.const(3)
+    found = program(gi.Function([x], gi.Tuple([call("sized", x, number), number])), sized=PASSED)
+    assert found.constants == [number]
+
+
+def test_a_size_that_is_no_constant_is_an_error() -> None:
+    x, number = gi.var("x", TYPE), gi.var("n", COUNTER)
+    with pytest.raises(CodegenError, match="passes a size as Var; expected a constant"):
+        program(gi.Function([x, number], call("sized", x, number)), sized=PASSED)
+
+
 def test_call_with_too_many_arguments_is_an_error() -> None:
     x = gi.var("x", TYPE)
     with pytest.raises(CodegenError, match="kernel takes 2 buffers, but is called with 2 arguments and 1 results"):

@@ -125,10 +125,20 @@ def test_what_unrolled_and_vectorized_loops_walk_belongs_to_the_pattern() -> Non
     assert names(merged(large)) == ["scale", "scale_1"], "what is fetched ahead has constant strides"
 
 
-def test_sizes_that_no_argument_tells_stay_apart() -> None:
-    text = BEFORE.replace("y: Buffer[(n, 24, 16)", "y: Buffer[(n, 40, 16)")
-    text = text.replace("y: Buffer[(n, 12, 16)", "y: Buffer[(n, 13, 16)")
-    assert names(merged(text)) == ["scale", "scale_1"]
+def test_sizes_that_no_argument_tells_are_passed() -> None:
+    text = BEFORE
+    for old, new in ((24, 40), (12, 13)):
+        text = text.replace(f"y: Buffer[(n, {old}, 16)", f"y: Buffer[(n, {new}, 16)")
+    found = merged(text)
+    func = found["scale"]
+    assert isinstance(func, PrimFunc)
+    assert names(found) == ["scale"]
+    assert func.attrs["sizes_from"] == (None, (0, 1, 12), (0,))
+    main = [line.split(" : ")[0].strip() for line in str(found["main"]).splitlines() if "@scale(" in line]
+    assert main == [
+        "%0 = @scale(%x, float32(0.5), int64(13))",
+        "%1 = @scale(%z, float32(0.75), int64(40))",
+    ]
 
 
 def test_sizes_may_be_told_by_an_argument_with_a_border() -> None:
@@ -230,6 +240,19 @@ def test_layers_of_several_sizes_compute_what_numpy_does(widths: list[int], scal
         model = tw.build(gi.Function([x], value), target="llvm")
     given_rows = rng.standard_normal((rows, 8)).astype(np.float32)
     np.testing.assert_allclose(model(given_rows), reference(given_rows), rtol=2e-5, atol=1e-6)
+
+
+def test_a_model_passes_its_kernel_what_no_size_tells() -> None:
+    rng = np.random.default_rng(6)
+    images = [rng.standard_normal((1, 1, size, size, 16)).astype(np.float32) for size in (55, 27, 13)]
+    inputs = [gi.var(f"x{k}", shape=image.shape) for k, image in enumerate(images)]
+    with PassContext(opt_level=3):
+        pools = [gi.nn.max_pool2d(x, (3, 3), (2, 2), layout="NCHW16c") for x in inputs]
+        model = tw.build(gi.Function(inputs, gi.Tuple(pools)), target="llvm")
+    assert len({call.kernel for call in kernel_calls(gi.parse(model.ir("lowered")))}) == 1
+    for found, image in zip(model(*images), images, strict=True):
+        windows = np.lib.stride_tricks.sliding_window_view(image, (3, 3), axis=(2, 3))[:, :, ::2, ::2]
+        np.testing.assert_array_equal(found, windows.max(axis=(-1, -2)))
 
 
 def scaled_images() -> tuple[IRModule, list[int]]:
