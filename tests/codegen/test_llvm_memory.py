@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tilewright.codegen.llvm import call_primfunc, compile_module, emit_llvm_ir, text
-from tilewright.tensorir import parse
+from tilewright.tensorir import interpret, parse
 from tilewright.tensorir.dtype import TENSOR_DTYPES, DataType
 from tilewright.tensorir.errors import CodegenError, InputError
 from tilewright.tensorir.expr import (
@@ -261,3 +261,47 @@ primfunc @f(A: Buffer[(32,), float32], I: Buffer[(8,), int64], C: Buffer[(8,), f
 """
     )
     assert " mul " not in emit_llvm_ir([func], Target("llvm", num_threads=1))
+
+
+TWICE = """
+primfunc @f(A: Buffer[(16,), float32], B: Buffer[(16,), float32], C: Buffer[(16,), float32], n: int64) ATTRS {
+  allocate R: Buffer[(16,), float32, register]
+  R[ramp(0, 1, 8)] = A[ramp(n, 1, 8)]
+  FIRST
+  C[ramp(0, 1, 8)] = A[ramp(n, 1, 8)] + R[ramp(0, 1, 8)]
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("between", "attrs", "loads"),
+    [
+        ("B[n] = 1.0", "", 1),
+        ("A[3] = 1.0", "", 2),
+        ("A[ramp(0, 2, 8)] = B[ramp(0, 1, 8)]", "", 2),
+        ("A[ramp(0, 1, 8) where n > 0] = B[ramp(0, 1, 8)]", "", 2),
+        ("B[n] = 1.0", 'attrs {"may_alias": True}', 2),
+        ("if n > 0 { B[0] = 1.0 }", "", 2),
+    ],
+)
+def test_a_block_loads_what_it_needs_once_unless_it_may_have_changed(between: str, attrs: str, loads: int) -> None:
+    func = parse(TWICE.replace("FIRST", between).replace("ATTRS", attrs))
+    lines = emit_llvm_ir([func], TARGET, packed=False).splitlines()
+    assert sum(" load <8 x float>" in line and "%A." in line.split("=")[0] for line in lines) == loads
+    found = [np.arange(16, dtype=np.float32) * k for k in (1, 2, 0)]
+    expected = [array.copy() for array in found]
+    interpret(func, *expected, 2)
+    execute(func, *found, 2)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(("place", "value"), [("R[5]", 9.0), ("R[ramp(4, 1, 4)]", 9.0), ("R[ramp(1, 2, 4)]", 9.0)])
+def test_registers_are_read_again_where_a_store_overlaps(place: str, value: float) -> None:
+    lanes = f"broadcast({value}, 4)" if "ramp" in place else str(value)
+    func = parse(TWICE.replace("FIRST", f"{place} = {lanes}").replace("ATTRS", ""))
+    found = [np.arange(16, dtype=np.float32) for _ in range(3)]
+    expected = [array.copy() for array in found]
+    interpret(func, *expected, 2)
+    execute(func, *found, 2)
+    np.testing.assert_array_equal(found[2], expected[2])

@@ -313,6 +313,23 @@ def test_borders_of_a_stencil(keeps_results, n):
     )
 
 
+@pytest.mark.parametrize(("columns", "copies"), [(4, 3), (16, 2)])
+def test_both_borders_of_a_large_body_are_one_copy(keeps_results, columns, copies):
+    text = f"""
+    primfunc @f(A: Buffer[(n, {columns}), float32], B: Buffer[(n, {columns}), float32], n: int64)
+        attrs {{"num_outputs": 1}} {{
+      for i in range(n) {{
+        for j in unrolled({columns}) {{
+          B[i, j] = select(i >= 2 and i < n - 1, A[i, j], 1.0)
+        }}
+      }}
+    }}
+    """
+    for n in (0, 1, 2, 3, 4, 9):
+        after = keeps_results(partition_loops, text, n=n)
+    assert sum(isinstance(node, For) and node.kind == "unrolled" for node in walk(after.body)) == copies
+
+
 def test_a_parallel_loop_stays_one_loop(keeps_results):
     after = keeps_results(partition_loops, TILES.replace("range((n", "parallel((n").replace("ANNOTATIONS", ""), n=20)
     assert str(after).count("parallel") == 1
