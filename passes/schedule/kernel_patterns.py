@@ -9,8 +9,9 @@
 A constant is *free* where a parameter in its place costs a call next to nothing: extents of loops that stay loops, of
 buffers and of what index arithmetic divides and multiplies by, and numbers that values are added to and multiplied
 with. All others belong to the pattern: extents of unrolled and vectorized loops, and strides of what these walk (which
-are offsets in machine instructions; a few copies keep an address each, unless what they read is fetched ahead),
-extents of tiles that have a rest, short loops, all that conditions compare with, and zeros.
+are offsets in machine instructions; a few copies keep an address each, unless they read more than can be fetched
+ahead), extents of tiles that have a rest, short loops, all that conditions compare with, and zeros. So does whether an
+operand is large enough to be fetched ahead (``PrefetchPanels``).
 
 A walk visits a function in one order, which depends on nothing but the pattern; so constants have numbers.
 """
@@ -24,11 +25,12 @@ from typing import Any
 
 from tilewright.graphir.dims import symbol
 from tilewright.passes.tensor.loop_remainders import TAIL_ANNOTATION
-from tilewright.passes.tensor.prefetch_panels import LEAST_OPERAND
+from tilewright.passes.tensor.prefetch_panels import LEAST_OPERAND, known_bytes
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Compare, Expr, FloatImm, IntImm, Select, Var
 from tilewright.tensorir.functor import leaves, walk, walk_statements
 from tilewright.tensorir.stmt import ORIGIN_ATTRS, Block, BufferRegion, BufferStore, For, IfThenElse, PrimFunc
+from tilewright.tensorir.target import Target
 
 #: Loops of fewer iterations belong to the pattern: LLVM writes them out.
 MIN_FREE_EXTENT = 4
@@ -202,7 +204,8 @@ class _Walk:
         if found is not None:
             self.tokens.append(self._number(buffer))
             return found
-        self.tokens.append((self._number(buffer), buffer.dtype, buffer.scope, buffer.alignment, buffer.ndim))
+        small = 0 < known_bytes(buffer) < LEAST_OPERAND
+        self.tokens.append((self._number(buffer), buffer.dtype, buffer.scope, buffer.alignment, buffer.ndim, small))
         fixed = self._fixed_dims.get(buffer, buffer.ndim)
         shape = tuple([self._node(extent, axis >= fixed) for axis, extent in enumerate(buffer.shape)])
         self.tokens.append(len(buffer.strides))
@@ -223,10 +226,11 @@ _FLOAT = "float"
 def _written_out(func: PrimFunc) -> tuple[set[Any], dict[Buffer, int]]:
     """The variables of vectorized loops and of those that are unrolled into many copies, and those that follow from
     them, and for each buffer that these walk the first of the dimensions whose extents are strides of theirs; a buffer
-    that is fetched ahead is walked by few copies, too. Registers get their size later."""
+    of which few copies read too much to be fetched ahead is walked by these, too. Registers get their size later."""
     found: set[Any] = set()
     few: set[Any] = set()
     fixed: dict[Buffer, int] = {}
+    most = Target.current().cache_bytes(2) // 2
     for node in walk(func.body):
         if isinstance(node, For) and node.kind in _WRITTEN_OUT:
             short = isinstance(node.extent, IntImm) and node.extent.value <= MAX_STRIDED_COPIES
@@ -239,17 +243,24 @@ def _written_out(func: PrimFunc) -> tuple[set[Any], dict[Buffer, int]]:
                 elif not few.isdisjoint(used):
                     few.add(item.var)
         elif isinstance(node, (BufferLoad, BufferStore)) and node.buffer.scope != "register":
-            walkers = found | few if _is_fetched(node.buffer) else found
-            walked = [axis for axis, index in enumerate(node.indices) if not walkers.isdisjoint(leaves(index))]
-            if walked:
-                fixed[node.buffer] = min(fixed.get(node.buffer, node.buffer.ndim), walked[0] + 1)
+            walked = _walked(node, found)
+            strided = _walked(node, few)
+            if strided is not None and _panel_bytes(node.buffer, strided) > most:
+                walked = strided if walked is None else min(walked, strided)
+            if walked is not None:
+                fixed[node.buffer] = min(fixed.get(node.buffer, node.buffer.ndim), walked + 1)
     return found, fixed
 
 
-def _is_fetched(buffer: Buffer) -> bool:
-    """Whether ``PrefetchPanels`` fetches parts of ``buffer`` ahead, for which their distances have to be constants."""
-    extents = [extent.value for extent in buffer.shape if isinstance(extent, IntImm)]
-    return len(extents) == buffer.ndim and math.prod(extents) * buffer.dtype.bytes >= LEAST_OPERAND
+def _walked(access: BufferLoad | BufferStore, walkers: set[Any]) -> int | None:
+    """The first dimension that one of ``walkers`` walks."""
+    return next((axis for axis, index in enumerate(access.indices) if not walkers.isdisjoint(leaves(index))), None)
+
+
+def _panel_bytes(buffer: Buffer, axis: int) -> int:
+    """How much ``MAX_STRIDED_COPIES`` places along a dimension are together; 0 if that is not known."""
+    extents = [extent.value if isinstance(extent, IntImm) else 0 for extent in buffer.shape[axis + 1 :]]
+    return MAX_STRIDED_COPIES * math.prod(extents) * buffer.dtype.bytes
 
 
 def _plain(value: Any) -> Hashable:

@@ -42,6 +42,7 @@ from tilewright.passes.decorators import module_pass
 from tilewright.passes.lower.primitive import SIZES_FROM, flat_types
 from tilewright.passes.registry import register_pass
 from tilewright.passes.schedule.kernel_patterns import outline_of, pattern_of, with_constants
+from tilewright.passes.tensor.prefetch_panels import LEAST_OPERAND, SMALL, known_bytes
 from tilewright.tensorir import expr as tir
 from tilewright.tensorir.dtype import INT64, DataType
 from tilewright.tensorir.stmt import OPERATORS, PrimFunc
@@ -151,7 +152,8 @@ def _merge(members: Sequence[_Member]) -> list[_Merged]:
         else:
             values.append(counts.expression([int(value) for value in column]))
     first_member = members[0]
-    func = _with_parameters(with_constants(first_member.func, values), list(scalars.values()), counts)
+    made = with_constants(first_member.func, values)
+    func = _with_parameters(made, first_member.func, list(scalars.values()), counts)
     passed = {
         member.key.name: [
             *(_constant(column[place], buffer.dtype) for column, buffer in scalars.items()),
@@ -226,15 +228,20 @@ class _Counts:
         return tir.binary("mul", self._vars[unit][0], tir.const(scale, "int64"))
 
 
-def _with_parameters(func: PrimFunc, scalars: Sequence[tir.Buffer], counts: _Counts) -> PrimFunc:
-    """``func`` with more inputs, behind the others, and more integers, at the end."""
+def _with_parameters(func: PrimFunc, original: PrimFunc, scalars: Sequence[tir.Buffer], counts: _Counts) -> PrimFunc:
+    """``func``, made of ``original``, with more inputs, behind the others, and more integers, at the end."""
     count = int(func.attrs["num_inputs"])
     params = (*func.params[:count], *scalars, *func.params[count:], *counts.variables)
     attrs = {**func.attrs, "num_inputs": count + len(scalars)}
     sources = (*func.attrs.get(SIZES_FROM, (None,) * len(func.variables)), *counts.sources)
     if any(source is not None for source in sources):
         attrs[SIZES_FROM] = tuple([_behind(source, count, len(scalars)) for source in sources])
-    return PrimFunc(func.name, params, func.body, attrs)
+    merged = PrimFunc(func.name, params, func.body, attrs)
+    small = {buffer.name for buffer in original.buffers if 0 < known_bytes(buffer) < LEAST_OPERAND}
+    hidden = [
+        number for number, buffer in enumerate(merged.buffers) if buffer.name in small and not known_bytes(buffer)
+    ]
+    return merged.with_attr(SMALL, tuple(hidden)) if hidden else merged
 
 
 def _behind(source: tuple[int, ...] | None, inputs: int, more: int) -> tuple[int, ...] | None:

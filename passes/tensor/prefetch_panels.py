@@ -37,6 +37,7 @@ from tilewright.tensorir.dtype import INT64, VOID
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Expr, IntImm, Ramp, Var, as_expr, cast, minimum
 from tilewright.tensorir.functor import (
     accesses_buffers,
+    free_vars,
     loads_and_stores,
     substitute,
     uses_var,
@@ -53,6 +54,9 @@ _PRECISION = 16
 #: Smaller panels are there before they could be fetched, and smaller operands are left in a cache by what made them.
 LEAST_PANEL, LEAST_OPERAND = 2 << 10, 64 << 10
 
+#: Attribute of a function: the numbers of its buffers that are smaller, although their sizes do not say so.
+SMALL = "small_buffers"
+
 #: An element of at most so many bytes is one number for all lanes of a vector, or a few that are added together.
 NARROW = 8
 
@@ -62,12 +66,12 @@ class _Read(NamedTuple):
 
     Attributes:
         base: its place, in canonical form; of the copies that unrolled loops make of it, that of the first.
-        offsets: how far behind ``base`` each copy reads.
+        offsets: how far behind ``base`` each copy reads; the first one least.
         width: elements that it reads at once.
     """
 
     base: Expr
-    offsets: tuple[int, ...]
+    offsets: tuple[Expr, ...]
     width: int
 
 
@@ -85,7 +89,7 @@ class _Panel(NamedTuple):
 
     buffer: Buffer
     following: Expr
-    size: int
+    size: Expr
     outer: For
     sharing: Expr
     repeated: list[For]
@@ -96,10 +100,11 @@ class _Panel(NamedTuple):
 def large_operands(func: PrimFunc) -> set[Buffer]:
     """Parameters that are only read, and not small as far as is known."""
     written = {stmt.buffer for stmt in walk_statements(func.body) if isinstance(stmt, BufferStore)}
+    small = func.attrs.get(SMALL, ())
     return {
-        param
-        for param in func.params
-        if isinstance(param, Buffer) and param not in written and not 0 < known_bytes(param) < LEAST_OPERAND
+        buffer
+        for number, buffer in enumerate(func.buffers)
+        if buffer not in written and number not in small and not 0 < known_bytes(buffer) < LEAST_OPERAND
     }
 
 
@@ -123,9 +128,13 @@ class _Prefetcher(ScopedMutator):
         return self.range_analyzer.simplify(expr)
 
     def mutate_LetStmt(self, let: LetStmt) -> Stmt:
+        self._define(let)
+        return super().mutate_LetStmt(let)
+
+    def _define(self, let: LetStmt) -> None:
+        """Places say what a variable stands for."""
         if not accesses_buffers(let.value):
             self.lets[let.var] = substitute(let.value, self.lets)
-        return super().mutate_LetStmt(let)
 
     def mutate_For(self, loop: For) -> Stmt:
         if is_written_out(loop):  # its copies stand side by side; what they read is known by how far apart they read it
@@ -143,6 +152,9 @@ class _Prefetcher(ScopedMutator):
 
     def _panels(self, body: Stmt) -> list[_Panel]:
         copies = {stmt.var: stmt for stmt in walk_statements(body) if isinstance(stmt, For)}
+        for stmt in walk_statements(body):  # what is defined in the loop itself means nothing in front of its body
+            if isinstance(stmt, LetStmt):
+                self._define(stmt)
         places: dict[Buffer, list[BufferLoad]] = {}
         for access in loads_and_stores(body):
             if access.buffer in self.large and isinstance(access, BufferLoad) and len(access.indices) == 1:
@@ -164,12 +176,12 @@ class _Prefetcher(ScopedMutator):
             base = self._place(index)
             if (base, width) in reads:
                 continue
-            offsets = [0]
+            offsets = [as_expr(0)]
             for var in [var for var in copies if uses_var(base, {var})]:
                 step, count = self._step(base, var), int(str(copies[var].extent))
-                if step == 0:
+                if step is None:
                     return None
-                offsets = [offset + step * number for offset in offsets for number in range(count)]
+                offsets = [self.simplify(offset + step * number) for offset in offsets for number in range(count)]
             first = {var: loop.min for var, loop in copies.items()}
             reads[base, width] = _Read(self.range_analyzer.canonical(substitute(base, first)), tuple(offsets), width)
         return list(reads.values())
@@ -198,57 +210,117 @@ class _Prefetcher(ScopedMutator):
                 return None
             if not (isinstance(loop.extent, IntImm) and loop.extent.value == 1):
                 repeated.insert(0, loop)
-        if outer is None or not all(_is_walked(loop, bases) for loop in nest):
+        if outer is None or not all(self._is_walked(loop, bases) for loop in nest):
             return None
         sharing, size = self._advance(bases, outer.var)
         apart = [distance.value for base in bases if isinstance(distance := self.simplify(base - bases[0]), IntImm)]
         if len(apart) < len(bases):
             return None
         found = {
-            (distance + offset, read.width): None
+            (self.range_analyzer.canonical(offset + distance), read.width): None
             for distance, read in zip(apart, reads, strict=True)
             for offset in read.offsets
         }
-        distances, widths = [distance for distance, _ in found], [width for _, width in found]
-        first = bases[0] + min(distances)
+        widths = [width for _, width in found]
+        distances = [distance.value for distance, _ in found if isinstance(distance, IntImm)]
+        first = bases[0] + min(distances or apart)
         following = first + size
-        walked = _walked(nest, size, sum(widths))
-        if not walked and repeated:  # panels out of order, or with others between them; each may lie in one piece
-            size = self._span(first, nest) + max(distances) - min(distances) + widths[-1]
+        walked = self._walked(nest, size, sum(widths))
+        if not walked and repeated and len(distances) == len(found):
+            # Panels out of order, or with others between them; each may lie in one piece.
+            span = self._span(first, nest)
+            if span is None:
+                return None
+            size = as_expr(span + max(distances) - min(distances) + widths[-1])
             sharing = _sharing(bases, outer.var)
             following = _following(first, outer.var, sharing)
-            walked = _walked(nest, size, sum(widths))
+            walked = self._walked(nest, size, sum(widths))
         if not walked:
             return None
         fixed = nest[: -len(walked)]
-        steps = math.prod(int(str(loop.extent)) for loop in walked)
-        if not repeated and 0 < known_bytes(buffer) <= self.cache // 2:
-            return None  # what was written last, or read for the tiles beside these
-        if not repeated:
-            # The machine's own prefetching sees vectors that are read once; the rows of a tile it sees too late, and
-            # while what was read is read again, it sees nothing.
-            place = buffer, outer.var
-            narrow = max(widths) * buffer.dtype.bytes <= NARROW and size * buffer.dtype.bytes < CACHE_LINE * steps
-            again = self.reads.setdefault(place, 0)
-            self.reads[place] += 1
-            # Windows that overlap would fetch the same, and those with gaps what nobody reads.
-            separate = all(self._least_step(first, loop.var) >= size for loop in fixed) and size <= steps * sum(widths)
-            if not separate or again != (0 if narrow else 1):
-                return None
+        if not repeated and not self._is_worth_reading_once(buffer, outer.var, first, size, widths, walked, fixed):
+            return None
         start: dict[Var, Expr] = {loop.var: loop.min for loop in walked}
         return _Panel(buffer, substitute(following, start), size, outer, sharing, repeated, fixed, walked)
 
-    def _step(self, place: Expr, var: Var) -> int:
-        """How far ``place`` moves with each step of ``var``; zero if that is not always the same."""
+    def _is_worth_reading_once(
+        self,
+        buffer: Buffer,
+        outer: Var,
+        first: Expr,
+        size: Expr,
+        widths: list[int],
+        walked: list[For],
+        fixed: list[For],
+    ) -> bool:
+        """Whether a panel is fetched ahead that no loop reads again."""
+        if 0 < known_bytes(buffer) <= self.cache // 2:
+            return False  # what was written last, or read for the tiles beside these
+        steps = self._iterations(walked)
+        if not isinstance(size, IntImm) or not isinstance(steps, IntImm):
+            return False
+        # The machine's own prefetching sees vectors that are read once; the rows of a tile it sees too late, and
+        # while what was read is read again, it sees nothing.
+        place = buffer, outer
+        narrow = (
+            max(widths) * buffer.dtype.bytes <= NARROW and size.value * buffer.dtype.bytes < CACHE_LINE * steps.value
+        )
+        again = self.reads.setdefault(place, 0)
+        self.reads[place] += 1
+        # Windows that overlap would fetch the same, and those with gaps what nobody reads.
+        separate = all(self._least_step(first, loop.var) >= size.value for loop in fixed)
+        separate = separate and size.value <= steps.value * sum(widths)
+        return separate and again == (0 if narrow else 1)
+
+    def _iterations(self, loops: list[For]) -> Expr:
+        """How many iterations nested loops have together."""
+        found = as_expr(1)
+        for loop in loops:
+            found = found * cast(INT64, loop.extent)
+        return self.simplify(found)
+
+    def _is_walked(self, loop: For, bases: list[Expr]) -> bool:
+        """Whether a loop walks through what it reads, as often in each iteration of those around it."""
+        is_constant = set(free_vars(loop.extent)) <= set(self.sizes)
+        return is_constant and any(uses_var(base, {loop.var}) for base in bases)
+
+    def _step(self, place: Expr, var: Var) -> Expr | None:
+        """How far ``place`` moves with each step of ``var``; None if that is not always the same, or not at all."""
         form = self.range_analyzer.linear(place)
         if not any(term is not var and uses_var(term, {var}) for term in form.terms):
-            return form.terms.get(var, 0)
+            return as_expr(form.terms[var]) if form.terms.get(var, 0) else None
         move = self.simplify(substitute(place, {var: var + 1}) - place)
-        return move.value if isinstance(move, IntImm) else 0
+        moves = not isinstance(move, IntImm) or move.value != 0
+        return move if moves and set(free_vars(move)) <= set(self.sizes) else None
 
-    def _span(self, place: Expr, nest: list[For]) -> int:
-        """How far it is from the least to the greatest ``place`` in a nest."""
-        return sum(abs(self._step(place, loop.var)) * (int(str(loop.extent)) - 1) for loop in nest)
+    def _span(self, place: Expr, nest: list[For]) -> int | None:
+        """How far it is from the least to the greatest ``place`` in a nest; None if that is no constant."""
+        span = 0
+        for loop in nest:
+            step = self._step(place, loop.var)
+            if not isinstance(loop.extent, IntImm) or not isinstance(step, IntImm | None):
+                return None
+            span += 0 if step is None else abs(step.value) * (loop.extent.value - 1)
+        return span
+
+    def _walked(self, nest: list[For], size: Expr, width: int) -> list[For]:
+        """The innermost loops of a nest that walk through ``size`` elements, reading ``width`` in each step; none if
+        all of them together read only a small part."""
+        for count in range(1, len(nest) + 1):
+            share = self._share(size, self._iterations(nest[-count:]))
+            if share is not None and 0 < share <= 2 * width:
+                return nest[-count:]
+        return []
+
+    def _share(self, size: Expr, steps: Expr) -> int | None:
+        """How many of ``size`` elements there are for each of ``steps``, rounded up; None if that is no constant."""
+        if isinstance(size, IntImm) and isinstance(steps, IntImm):
+            return -(-size.value // steps.value)
+        form, unit = self.range_analyzer.linear(size), self.range_analyzer.linear(steps)
+        term, *more = form.terms or [None]
+        if term is None or more or form.const or unit.const or set(unit.terms) != {term}:
+            return None
+        return -(-form.terms[term] // unit.terms[term])
 
     def _least_step(self, place: Expr, var: Var) -> int:
         """How far ``place`` moves at least with each step of ``var``, if all sizes that are not known are positive:
@@ -270,7 +342,7 @@ class _Prefetcher(ScopedMutator):
             found.insert(0, loop)
         return found
 
-    def _advance(self, bases: list[Expr], var: Var) -> tuple[Expr, int]:
+    def _advance(self, bases: list[Expr], var: Var) -> tuple[Expr, Expr]:
         """How many neighbouring values of ``var`` have the same panel (one, if that is not known), and how far apart
         two panels are: zero if they are not equally far."""
         quotients = dict.fromkeys(node for base in bases for node in walk(base) if _is_quotient(node, var))
@@ -282,29 +354,37 @@ class _Prefetcher(ScopedMutator):
             panel = Var("panel", quotient.dtype)
             bases = [ExprReplacer({quotient: panel}).mutate(base) for base in bases]
             if any(uses_var(base, {var}) for base in bases):
-                return as_expr(1), 0
-        moves = {self._step(base, panel) for base in bases}
-        return sharing, moves.pop() if len(moves) == 1 else 0
+                return as_expr(1), as_expr(0)
+        first, *others = [self._step(base, panel) for base in bases]
+        if first is None or any(step is None or not self.range_analyzer.prove_equal(step, first) for step in others):
+            return sharing, as_expr(0)
+        return sharing, first
 
     def _prefetches(self, panel: _Panel) -> list[Stmt]:
         element = panel.buffer.dtype.bytes
-        # This panel and the next one have to fit into the cache.
-        parts = math.prod(int(str(loop.extent)) for loop in panel.fixed)
-        if not LEAST_PANEL <= parts * panel.size * element <= self.cache // 2:
+        steps, parts = self._iterations(panel.walked), self._iterations(panel.fixed)
+        # This panel and the next one have to fit into the cache; kernels of any size are made for those that do.
+        whole = self.simplify(parts * panel.size * element)
+        if isinstance(whole, IntImm) and not LEAST_PANEL <= whole.value <= self.cache // 2:
             return []
-        steps = math.prod(int(str(loop.extent)) for loop in panel.walked)
         tiles = panel.sharing
         tile = position((panel.outer.var - panel.outer.min) % panel.sharing, panel.repeated)
         for loop in panel.repeated:
             tiles = self.simplify(tiles * cast(INT64, loop.extent))
         line = CACHE_LINE // element
         if isinstance(tiles, IntImm):
-            times, fraction = tiles.value * steps, 0
-            soon = times * 3 // 4  # what comes last has a way to go
-            while panel.size << fraction < _PRECISION * soon:
+            if isinstance(panel.size, IntImm) and isinstance(steps, IntImm):
+                size, times = panel.size.value, tiles.value * steps.value
+                soon = times * 3 // 4  # what comes last has a way to go
+            else:  # for each step, in quarters
+                share = self._share(panel.size, steps)
+                assert share is not None
+                size, times, soon = share * 4, tiles.value * 4, tiles.value * 3
+            fraction = 0
+            while size << fraction < _PRECISION * soon:
                 fraction += 1
-            total = -(-(panel.size << fraction) // soon)
-            lines = -(-panel.size // (times * line))  # but not for another line in each iteration
+            total = -(-(size << fraction) // soon)
+            lines = -(-size // (times * line))  # but not for another line in each iteration
             total = min(total, lines * line << fraction)
             offset = position(tile, panel.walked) * total // (1 << fraction)
         else:  # a line in each step of the first tiles, however many there are
@@ -350,24 +430,9 @@ def _following(place: Expr, var: Var, sharing: Expr) -> Expr:
     return substitute(moved, {name: node + 1 for name, node in zip(names, steps, strict=True)})
 
 
-def _walked(nest: list[For], size: int, width: int) -> list[For]:
-    """The innermost loops of a nest that walk through ``size`` elements, reading ``width`` in each step; none if all of
-    them together read only a small part."""
-    steps = 1
-    for count, loop in enumerate(reversed(nest), 1):
-        steps *= int(str(loop.extent))
-        if 0 < size <= 2 * steps * width:
-            return nest[-count:]
-    return []
-
-
 def is_written_out(loop: For) -> bool:
     """Whether copies will stand in place of a loop."""
     return loop.kind == "unrolled" and isinstance(loop.min, IntImm) and isinstance(loop.extent, IntImm)
-
-
-def _is_walked(loop: For, bases: list[Expr]) -> bool:
-    return isinstance(loop.extent, IntImm) and any(uses_var(base, {loop.var}) for base in bases)
 
 
 def _is_quotient(node: Node, var: Var) -> bool:
