@@ -2,7 +2,7 @@
 
 An element of such a block is ``select(x == 0, f0, select(x == 1, f1, ...))`` with ``x`` an index of the result, or one
 ``% n``: Winograd's transforms, whose rows are different sums. The loops of such indices are unrolled, so that each
-choice is made at build time, and all steps before the last one are computed on the same tile, in registers if it fits::
+choice is made at build time, and all steps before the last one are computed on the same tile, in registers::
 
     for c, ty in parallel(..):
       for tx in range(..):
@@ -10,9 +10,6 @@ choice is made at build time, and all steps before the last one are computed on 
           patch: one vector for each y      (unrolled)
           rows:  one vector for each y      (unrolled; y chooses)
         for y, x in unrolled(..): out[y, x, c, ty, tx, lanes] = ...      (x chooses)
-
-A tile of more vectors than there are registers lies on the stack between its stages, and loops that choose nothing stay
-loops: written out it would be there for a large part, too, in a fifth of a network's code.
 
 Where a border asks for conditions, its tiles are loops (``roll_tail``, see ``LoopPartition``): unrolled copies of a
 tile for each side would be most of the work of all later passes.
@@ -80,22 +77,14 @@ def schedule_cases(schedule: Schedule, target: Target) -> bool:
         return False
     schedule.reorder(*outer, *unrolled, loops[-1])
     _choosing_loops_last(schedule, anchor, outer[-1])
-    rolls = math.prod(count or 1 for count in counts) > target.vector_registers
-    on_tile = {anchor}
     for ref in reversed(refs[:-1]):
         place = _place(schedule, ref, refs, outer[-1])
         schedule.compute_at(ref, place)
-        if place == outer[-1]:
-            on_tile.add(ref)
-        schedule.set_scope(ref, 0, "stack" if rolls and ref in on_tile else "register")
+        schedule.set_scope(ref, 0, "register")
         _choosing_loops_last(schedule, ref, place)
     lanes = vector_lanes(last, target)
-    own = {ref: _inside(schedule, ref, outer[-1]) for ref in refs}
-    loops_left = {
-        loop for ref in refs if rolls and ref in on_tile for loop in own[ref][:-1] if not _chooses(schedule, ref, loop)
-    }
     for ref in refs:
-        _unroll(schedule, [loop for loop in own[ref] if loop not in loops_left], lanes)
+        _unroll(schedule, _inside(schedule, ref, outer[-1]), lanes)
     schedule.annotate(outer[-1], ROLL_ANNOTATION, True)
     tasks = outer[:-1] or outer
     schedule.parallel(schedule.fuse(*tasks) if len(tasks) > 1 else tasks[0])

@@ -39,6 +39,8 @@ MIN_FREE_EXTENT = 4
 #: register. Four are the vectors of a tile of sums.
 MAX_STRIDED_COPIES = 4
 
+_DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
+
 _FREE_FLOAT_OPERATIONS = ("add", "sub", "mul", "min", "max")
 
 #: Loops whose copies of a body are there side by side.
@@ -103,7 +105,7 @@ class _Walk:
         self._buffers: dict[Buffer, Buffer] = {}
         #: The buffers that replace constants in the block on the way.
         self._scalars: dict[Buffer, None] = {}
-        self._written_out, self._fixed_dims = _written_out(func)
+        self._written_out, self._inside, self._fixed_dims = _written_out(func)
 
     def function(self) -> PrimFunc:
         func = self.func
@@ -171,6 +173,9 @@ class _Walk:
             if node.dtype.is_float:
                 if node.op in _FREE_FLOAT_OPERATIONS:
                     return {name: _FLOAT for name in ("a", "b") if isinstance(getattr(node, name), FloatImm)}
+            elif node.op in _DIVISIONS:
+                # The numbers of tasks are taken apart once in a task; other indices are, in each step of a loop.
+                return {"b": fixed or not self._inside.isdisjoint(leaves(node.a))}
             elif node.op == "mul":
                 walked = {name: self._is_written_out(getattr(node, name)) for name in ("a", "b")}
                 return {"a": fixed or walked["b"], "b": fixed or walked["a"]}
@@ -223,21 +228,29 @@ class _Walk:
 _FLOAT = "float"
 
 
-def _written_out(func: PrimFunc) -> tuple[set[Any], dict[Buffer, int]]:
+def _written_out(func: PrimFunc) -> tuple[set[Any], set[Any], dict[Buffer, int]]:
     """The variables of vectorized loops and of those that are unrolled into many copies, and those that follow from
-    them, and for each buffer that these walk the first of the dimensions whose extents are strides of theirs; a buffer
-    of which few copies read too much to be fetched ahead is walked by these, too. Registers get their size later."""
+    them; the same for all loops that are not parallel; and for each buffer that the former walk the first of the
+    dimensions whose extents are strides of theirs. A buffer of which few copies read too much to be fetched ahead is
+    walked by these, too. Registers get their size later."""
     found: set[Any] = set()
     few: set[Any] = set()
+    inside: set[Any] = set()
+    tasks: set[Any] = set()
     fixed: dict[Buffer, int] = {}
     most = Target.current().cache_bytes(2) // 2
     for node in walk(func.body):
+        if isinstance(node, For):
+            (tasks if node.kind == "parallel" else inside).add(node.var)
         if isinstance(node, For) and node.kind in _WRITTEN_OUT:
             short = isinstance(node.extent, IntImm) and node.extent.value <= MAX_STRIDED_COPIES
             (few if short and node.kind == "unrolled" else found).add(node.var)
         elif isinstance(node, Block):
             for item in node.iters:
                 used = leaves(item.value)
+                for group in (inside, tasks):
+                    if not group.isdisjoint(used):
+                        group.add(item.var)
                 if not found.isdisjoint(used):
                     found.add(item.var)
                 elif not few.isdisjoint(used):
@@ -245,11 +258,11 @@ def _written_out(func: PrimFunc) -> tuple[set[Any], dict[Buffer, int]]:
         elif isinstance(node, (BufferLoad, BufferStore)) and node.buffer.scope != "register":
             walked = _walked(node, found)
             strided = _walked(node, few)
-            if strided is not None and _panel_bytes(node.buffer, strided) > most:
+            if strided is not None and _is_fetched(node.buffer) and not _can_be_fetched(node, strided, tasks, most):
                 walked = strided if walked is None else min(walked, strided)
             if walked is not None:
                 fixed[node.buffer] = min(fixed.get(node.buffer, node.buffer.ndim), walked + 1)
-    return found, fixed
+    return found, inside, fixed
 
 
 def _walked(access: BufferLoad | BufferStore, walkers: set[Any]) -> int | None:
@@ -257,10 +270,18 @@ def _walked(access: BufferLoad | BufferStore, walkers: set[Any]) -> int | None:
     return next((axis for axis, index in enumerate(access.indices) if not walkers.isdisjoint(leaves(index))), None)
 
 
-def _panel_bytes(buffer: Buffer, axis: int) -> int:
-    """How much ``MAX_STRIDED_COPIES`` places along a dimension are together; 0 if that is not known."""
-    extents = [extent.value if isinstance(extent, IntImm) else 0 for extent in buffer.shape[axis + 1 :]]
-    return MAX_STRIDED_COPIES * math.prod(extents) * buffer.dtype.bytes
+def _is_fetched(buffer: Buffer) -> bool:
+    """Whether ``PrefetchPanels`` fetches parts of ``buffer`` ahead."""
+    return known_bytes(buffer) >= LEAST_OPERAND
+
+
+def _can_be_fetched(access: BufferLoad | BufferStore, axis: int, tasks: set[Any], most: int) -> bool:
+    """Whether ``PrefetchPanels`` finds the next panel, whose parts lie along ``axis``, if strides are parameters: where
+    one index alone follows from a task's number. Panels of more than ``most`` bytes are not fetched: they do not mix
+    with others."""
+    extents = [extent.value for extent in access.buffer.shape[axis + 1 :] if isinstance(extent, IntImm)]
+    size = MAX_STRIDED_COPIES * math.prod(extents) * access.buffer.dtype.bytes
+    return size <= most and sum(not tasks.isdisjoint(leaves(index)) for index in access.indices) <= 1
 
 
 def _plain(value: Any) -> Hashable:

@@ -5,11 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilewright import graphir as gi
 from tilewright.graphir.module import IRModule
 from tilewright.passes.context import PassContext
-from tilewright.passes.graph.walk import as_group
-from tilewright.passes.lower.primitive import lower_primitive
 from tilewright.passes.schedule import ScheduleKernels
 from tilewright.passes.schedule.facts import block_of, case_variables
 from tilewright.tensorir import interpret
@@ -82,23 +79,6 @@ def test_loops_of_cases_are_unrolled_and_steps_stay_in_registers() -> None:
         ("vectorized", 8),
     ]
     assert [node.buffer.scope for node in walk(func.body) if isinstance(node, Allocate)] == ["register"]
-
-
-def test_a_tile_that_no_registers_hold_lies_on_the_stack_and_is_walked_by_loops() -> None:
-    x = gi.var("x", shape=(1, 1, 9, 13, 4))
-    group, _ = as_group(gi.get_operator("nn.winograd_input")(x, padding=1, tile=4))
-    func = scheduled(lower_primitive(group, "input"))
-    kinds = [(node.kind, node.extent.value) for node in walk(func.body) if isinstance(node, For)]  # type: ignore
-    assert kinds.count(("serial", 6)) == 2, "places of the first step, and of the last one, that choose nothing"
-    scopes = {node.buffer.name: node.buffer.scope for node in walk(func.body) if isinstance(node, Allocate)}
-    assert sorted(scopes.values()) == ["register", "stack"], "one place of the tile is in registers"
-    data = np.random.default_rng(4).standard_normal((1, 1, 9, 13, 4)).astype(np.float32)
-    results = []
-    for each in (func, lower_primitive(group, "input")):
-        shape = [int(str(extent)) for extent in each.buffers[1].shape]
-        results.append(np.full(shape, np.nan, np.float32))
-        interpret(each, data, results[-1])
-    np.testing.assert_allclose(results[0], results[1], rtol=1e-6, atol=1e-6)
 
 
 def test_a_formula_with_cases_is_not_copied_into_each_case_of_its_reader() -> None:
