@@ -39,6 +39,7 @@ from tilewright.graphir.visitor import post_order, rewrite
 from tilewright.passes.base import ModulePass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import module_pass
+from tilewright.passes.lower.parts import with_strides
 from tilewright.passes.lower.primitive import SIZES_FROM, flat_types
 from tilewright.passes.registry import register_pass
 from tilewright.passes.schedule.kernel_patterns import outline_of, pattern_of, with_constants
@@ -68,15 +69,10 @@ class MergeKernels(ModulePass):
         for key, func in mod.functions.items():
             if isinstance(func, PrimFunc) and key.name in calls and OPERATORS in func.attrs:
                 alike.setdefault(outline_of(func), []).append((key, func))
-        groups: dict[tuple[Hashable, ...], list[_Member]] = {}
-        for kernels in alike.values():
-            for key, func in kernels if len(kernels) > 1 else ():
-                found = pattern_of(func)
-                member = _Member(key, func, found.constants, _sizes(calls[key.name]))
-                groups.setdefault(found.key, []).append(member)
         merged: dict[str, _Merged] = {}
-        for members in groups.values():
-            for made in _merge(members):
+        for kernels in alike.values():
+            for members in _groups(kernels):
+                made = _merge([_Member(*member, _sizes(calls[member[0].name])) for member in members])
                 merged |= {member.key.name: made for member in made.members}
         if not merged:
             return mod
@@ -84,6 +80,44 @@ class MergeKernels(ModulePass):
             names = ", ".join(member.key.name for member in made.members[1:])
             ctx.remark(f"{made.key.name} is also {names}", kind="applied")
         return IRModule(_replaced(mod, merged))
+
+
+#: A kernel as a member of a group: its name, it with the strides that the others have, and its free constants.
+_Grouped = tuple[GlobalVar, PrimFunc, Sequence[tir.IntImm | tir.FloatImm]]
+
+
+def _groups(kernels: Sequence[tuple[GlobalVar, PrimFunc]]) -> list[list[_Grouped]]:
+    """Kernels of one outline by their patterns, without those that are alone.
+
+    Some have results or arguments that lie in larger tensors, and say so by strides. Others say nothing where they have
+    the same memory for themselves: they get the strides of dense memory, if that makes them like one of the former.
+    """
+    if len(kernels) < 2:
+        return []
+    strided = {
+        number for _, func in kernels for number, buffer in enumerate(func.buffers) if buffer.strides and buffer.ndim
+    }
+    found: list[list[_Grouped]] = []
+    for group in _by_pattern(kernels, strided):
+        if len(group) > 1:
+            members = [(key, func) for key, func in kernels if any(key is other for other, *_ in group)]
+            needed = {number for number in strided if any(func.buffers[number].strides for _, func in members)}
+            found += [group] if needed == strided else _by_pattern(members, needed)
+    return [group for group in found if len(group) > 1]
+
+
+def _by_pattern(kernels: Sequence[tuple[GlobalVar, PrimFunc]], strided: set[int]) -> list[list[_Grouped]]:
+    """Kernels by their patterns once buffers of the numbers ``strided`` have strides."""
+    groups: dict[tuple[Hashable, ...], list[_Grouped]] = {}
+    for key, func in kernels:
+        dense = [
+            (0,) * buffer.ndim if number in strided and not buffer.strides else None
+            for number, buffer in enumerate(func.buffers)
+        ]
+        func = with_strides(func, dense) if any(dense) else func
+        found = pattern_of(func)
+        groups.setdefault(found.key, []).append((key, func, found.constants))
+    return list(groups.values())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,10 +168,8 @@ def _sizes(calls: Sequence[Call]) -> dict[tuple[int, int], int]:
     return {place: dim for place, dim in found[0].items() if all(other.get(place) == dim for other in found)}
 
 
-def _merge(members: Sequence[_Member]) -> list[_Merged]:
-    """Members of one pattern as merged kernels; those that are left alone are not among them."""
-    if len(members) < 2:
-        return []
+def _merge(members: Sequence[_Member]) -> _Merged:
+    """Members of one pattern as one kernel."""
     counts = _Counts(members)
     values: list[tir.Expr] = []
     scalars: dict[tuple[float, ...], tir.Buffer] = {}
@@ -161,7 +193,7 @@ def _merge(members: Sequence[_Member]) -> list[_Merged]:
         ]
         for place, member in enumerate(members)
     }
-    return [_Merged(GlobalVar(first_member.key.name), func, members, passed)]
+    return _Merged(GlobalVar(first_member.key.name), func, members, passed)
 
 
 def _constant(value: float, dtype: DataType) -> Constant:

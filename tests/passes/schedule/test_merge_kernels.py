@@ -171,6 +171,28 @@ def test_places_of_results_that_a_kernel_knows_move_behind_its_scalars() -> None
     assert func.attrs["sizes_from"] == ((2, 0), (0, 1, 12))
 
 
+def test_a_result_in_a_larger_tensor_and_one_with_memory_of_its_own_are_alike() -> None:
+    text = BEFORE.replace("y: Buffer[(n, 24, 16), float32]", "y: Buffer[(n, 24, 16), float32, strides=(640, 16, 1)]")
+    found = merged(text)
+    func = found["scale"]
+    assert isinstance(func, PrimFunc) and names(found) == ["scale"]
+    strides = {buffer.name: [str(stride) for stride in buffer.strides] for buffer in func.buffers}
+    assert strides == {"x": [], "scalar_0": [], "y": ["count_1 * 64", "16", "1"]}
+    assert func.attrs["sizes_from"] == (None, (0, 1, 12), (0,))
+    assert [line.split(" : ")[0].strip() for line in str(found["main"]).splitlines() if "@scale(" in line] == [
+        "%0 = @scale(%x, float32(0.5), int64(3))",
+        "%1 = @scale(%z, float32(0.75), int64(10))",
+    ]
+
+
+def test_kernels_with_memory_of_their_own_get_no_strides_from_others() -> None:
+    other = SCALE.format(name="root", c=24, a=0.75).replace("* 0.75", "+ 0.75")
+    other = other.replace("y: Buffer[(n, 24, 16), float32]", "y: Buffer[(n, 24, 16), float32, strides=(640, 16, 1)]")
+    text = BEFORE.replace("%2 = (%0, %1)", "%3 = @root(%z) : Tensor[(n, 24, 16), float32]\n  %2 = (%0, %1, %3)") + other
+    func = merged(text)["scale"]
+    assert isinstance(func, PrimFunc) and not any(buffer.strides for buffer in func.buffers)
+
+
 def test_a_kernel_of_the_same_scalars_and_sizes_needs_no_parameters() -> None:
     text = BEFORE.replace("24", "12").replace("0.75", "0.5")
     found = merged(text)
