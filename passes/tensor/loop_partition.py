@@ -14,8 +14,9 @@ holds, and where inner loops lie between, only where it holds for some of theirs
 
 Copies are what later passes and the machine's code generator spend their time on, so a split makes them only where it
 saves work in a loop: one main loop, and in front of it and behind it what has something left to do once the conditions
-that turned are known. There is no copy for a condition that becomes a part of a loop's range (``loop_ranges``), nor
-around tiles that know it (``loop_remainders``).
+that turned are known; a loop with a large body stays one, and chooses between the main body and one for both ends.
+There is no copy for a condition that becomes a part of a loop's range (``loop_ranges``), nor around tiles that know it
+(``loop_remainders``).
 
 With the annotation ``{"specialize_tail": True}`` the rest of a division into tiles is done in smaller tiles, so that
 inner loops keep constant extents (``loop_remainders`` has the rule).
@@ -51,7 +52,7 @@ from tilewright.tensorir.stmt import BufferStore, Evaluate, For, IfThenElse, Pri
 ROLL_ANNOTATION = "roll_tail"
 
 #: A serial loop with work in front of its main part and behind it chooses in each iteration, so that there is one copy
-#: for both ends, if an iteration has so many stores that the choice does not matter.
+#: for both ends, if a copy is so large: of so many stores.
 _LARGE = 16
 
 
@@ -234,13 +235,13 @@ class _Partitioner(ScopedMutator):
 
 
 def _stores(stmt: Stmt) -> int:
-    """How many stores an iteration of a loop executes, as far as that is known."""
-    if isinstance(stmt, For):
-        times = stmt.extent.value if isinstance(stmt.extent, IntImm) and stmt.kind != "vectorized" else 1
-        return times * _stores(stmt.body)
+    """How many stores there will be in the text of a body, once its loops are unrolled that say so."""
     if isinstance(stmt, BufferStore):
         return 1
-    return sum(_stores(part) for part in stmt.parts() if isinstance(part, Stmt))
+    copies = 1
+    if isinstance(stmt, For) and stmt.kind == "unrolled" and isinstance(stmt.extent, IntImm):
+        copies = stmt.extent.value
+    return copies * sum(_stores(part) for part in stmt.parts() if isinstance(part, Stmt))
 
 
 def partition_loops(func: PrimFunc, config: LoopPartitionConfig | None = None) -> PrimFunc:
