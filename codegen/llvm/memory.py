@@ -71,7 +71,7 @@ class Memory:
     def __init__(self, emitter: ExpressionEmitter) -> None:
         self.emitter = emitter
         #: What memory holds, as far as this basic block has read or written it, by the pointer of its buffer.
-        self._held: dict[str, dict[tuple[str, str], _Held]] = {}
+        self._held: dict[str, _Held] = {}
         self._block = ""
         root = emitter.root
         #: Whether two parameters may be the same memory.
