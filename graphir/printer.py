@@ -142,7 +142,7 @@ def digest(constant: Constant) -> str:
     if found is None:
         data = np.ascontiguousarray(constant.data)
         state = hashlib.sha256(f"{as_dtype(data.dtype)!s}{data.shape}".encode())
-        state.update(data.reshape(-1).view(np.uint8))  # its memory, not a copy
+        state.update(data.reshape(-1).view(np.uint8).data)  # its memory, not a copy
         found = _DIGESTS[constant] = state.hexdigest()
     return found
 
