@@ -14,6 +14,7 @@ import numpy as np
 
 from tilewright.graphir.base import Expr as Expr
 from tilewright.graphir.base import FrozenExpr, new_fields
+from tilewright.graphir.constant import Constant as Constant
 from tilewright.graphir.op import NoAttrs, Operator, get_operator, set_call_maker
 from tilewright.graphir.types import FuncType, TensorType, TupleType, Type
 from tilewright.tensorir.dtype import BOOL, DataType, as_dtype
@@ -34,19 +35,6 @@ class Var(FrozenExpr):
         if type is not None and not isinstance(type, Type):
             raise TypeError(f"variable {name}: expected a type, found {type!r}")
         new_fields(self, name=name, type=type, span=span)
-
-
-class Constant(FrozenExpr):
-    """A value known when the model is built. The array is shared, not copied, and made read-only."""
-
-    __slots__ = ("data",)
-
-    data: np.ndarray[Any, Any]
-
-    def __init__(self, data: np.ndarray[Any, Any], span: str | None = None) -> None:
-        view = data.view()
-        view.flags.writeable = False
-        new_fields(self, data=view, type=TensorType(data.shape, data.dtype), span=span)
 
 
 class GlobalVar(FrozenExpr):

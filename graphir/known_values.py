@@ -59,7 +59,7 @@ def _worth(found: Any) -> bool:
 
 def _find(node: Expr) -> Array | tuple[Array | None, ...] | None:
     if isinstance(node, Constant):
-        return node.data if node.data.size <= MOST_ELEMENTS else None
+        return node.data if node.size <= MOST_ELEMENTS else None
     if isinstance(node, Tuple):
         fields = [_KNOWN[field] for field in node.fields]
         return tuple(None if isinstance(field, tuple) else field for field in fields)

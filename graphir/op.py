@@ -70,6 +70,8 @@ class Operator:
         pure: whether calls may be removed, merged and computed at build time.
         bounded_reference: whether ``reference`` needs memory and time in proportion to its arguments and its result,
             whatever the attributes are: so constants can be computed with while a model is read.
+        total_reference: whether ``reference`` has a result of the inferred type for any arguments of types that fit,
+            whatever their values are: so it can be asked later, where nobody would expect it to fail.
     """
 
     name: ClassVar[str] = ""
@@ -80,6 +82,7 @@ class Operator:
     literals_from: ClassVar[int] = 0
     pure: ClassVar[bool] = True
     bounded_reference: ClassVar[bool] = True
+    total_reference: ClassVar[bool] = False
 
     def __init__(self) -> None:
         fields = dataclasses.fields(self.Attrs)

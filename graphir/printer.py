@@ -108,7 +108,7 @@ def summary(node: Expr) -> str:
     def part(child: Expr) -> str:
         if isinstance(child, Call):
             return f"{callee_name(child)}(...)"
-        return f"const{list(child.data.shape)}" if isinstance(child, Constant) and child.data.ndim else _short(child)
+        return f"const{list(child.shape)}" if isinstance(child, Constant) and child.ndim else _short(child)
 
     if isinstance(node, Call):
         text = f"{callee_name(node)}({', '.join([*map(part, node.args), *_attributes(node.attrs)])})"
@@ -130,7 +130,7 @@ def _short(node: Expr) -> str:
     if isinstance(node, GlobalVar):
         return f"@{_name(node.name)}"
     if isinstance(node, Constant):
-        return constant_text(node.data) or f"const{list(node.data.shape)}"
+        return _inline(node) or f"const{list(node.shape)}"
     if isinstance(node, Function):
         return str(node.attrs.get("name", "fn"))
     return type(node).__name__
@@ -142,7 +142,7 @@ def digest(constant: Constant) -> str:
     if found is None:
         data = np.ascontiguousarray(constant.data)
         state = hashlib.sha256(f"{as_dtype(data.dtype)!s}{data.shape}".encode())
-        state.update(data.tobytes())
+        state.update(data.reshape(-1).view(np.uint8).data)  # its memory, not a copy
         found = _DIGESTS[constant] = state.hexdigest()
     return found
 
@@ -152,9 +152,14 @@ def large_constants(node: Expr | IRModule) -> dict[str, np.ndarray[Any, Any]]:
     roots = [f for f in node.functions.values() if isinstance(f, Expr)] if isinstance(node, IRModule) else [node]
     found: dict[str, np.ndarray[Any, Any]] = {}
     for item in post_order(*roots):
-        if isinstance(item, Constant) and constant_text(item.data) is None:
+        if isinstance(item, Constant) and _inline(item) is None:
             found[digest(item)] = item.data
     return found
+
+
+def _inline(constant: Constant) -> str | None:
+    """As :func:`constant_text`; a large constant's value is not computed for it."""
+    return None if constant.size > INLINE_ELEMENTS else constant_text(constant.data)
 
 
 def constant_text(data: np.ndarray[Any, Any]) -> str | None:
@@ -274,7 +279,7 @@ class _ModulePrinter:
     def atom(self, node: Constant | GlobalVar) -> str:
         if isinstance(node, GlobalVar):
             return f"@{_name(node.name)}"
-        text = constant_text(node.data)
+        text = _inline(node)
         return self.named.setdefault(node, f"const#{len(self.named)}") if text is None else text
 
     def described(self, node: Constant, name: str) -> str:

@@ -142,7 +142,7 @@ def constant_equal(a: Constant, b: Constant) -> bool:
     """Whether two constants have the same element type, shape and bytes."""
     if a is b or a.data is b.data:
         return True
-    return a.dtype is b.dtype and a.data.shape == b.data.shape and a.data.tobytes() == b.data.tobytes()
+    return a.dtype is b.dtype and a.shape == b.shape and a.data.tobytes() == b.data.tobytes()
 
 
 def global_name(callee: object) -> str | None:

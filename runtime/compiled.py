@@ -26,7 +26,7 @@ from tilewright.passes.instrument import PassInstrument
 from tilewright.passes.lower.kernel_calls import kernel_calls
 from tilewright.passes.lower.linearize import model_constants
 from tilewright.passes.lower.primitive import flat_types
-from tilewright.passes.pipelines import STAGES, kernel_pipeline
+from tilewright.passes.pipelines import STAGES, graph_pipeline, kernel_pipeline
 from tilewright.passes.sequential import Sequential
 from tilewright.runtime import kept
 from tilewright.runtime.compile import (
@@ -44,7 +44,8 @@ from tilewright.runtime.kernel_supply import KernelSupply
 from tilewright.runtime.made_kernels import KernelKeys
 from tilewright.runtime.progress import Progress, progress
 from tilewright.runtime.signature import Argument, Signature
-from tilewright.runtime.steps import Claim, PlacedStep, Runner, Step, Steps, Wiring
+from tilewright.runtime.steps import Array, Claim, PlacedStep, Runner, Step, Steps, Wiring
+from tilewright.runtime.values import ValuesAhead
 from tilewright.tensorir.cores import available_cores
 from tilewright.tensorir.errors import CodegenError, TypeInferenceError
 from tilewright.tensorir.expr import Var as SizeVar
@@ -111,7 +112,11 @@ class Lowered:
 
     def runner(self) -> Runner:
         """What runs the code."""
-        return self.code.runner(len(self.main.params), [constant.data for constant in self.constants])
+        return self.code.runner(len(self.main.params), self.values())
+
+    def values(self) -> list[Array]:
+        """Those of the constants."""
+        return [constant.data for constant in self.constants]
 
     def image(self) -> Image:
         """The code as data.
@@ -123,7 +128,7 @@ class Lowered:
             raise CodegenError("only machine code, of the target llvm, can be kept; this is Python source")
         return Image(
             self.code.object_code(),
-            [constant.data for constant in self.constants],
+            self.values(),
             self.main.attrs["arena_bytes"],
             len(self.main.params),
             [KernelUse(call.kernel, call.origins) for call in kernel_calls(self.last)],
@@ -318,7 +323,7 @@ def lower(
     context = PassContext.current()
     modules: dict[str, IRModule] = {}
     # A target of its own: as a context, one object must not be entered by two threads.
-    with session(), Target(target), Ahead(target) as ahead:
+    with session(), Target(target), Ahead(target) as ahead, ValuesAhead() as values:
         shown = progress()
         supply = _supply(context, target, after, cache, ahead if loaded is None else None, shown)
         source = mod
@@ -336,6 +341,8 @@ def lower(
             mod = made(mod, context)
             mod = after[stage](mod, context) if stage in after else mod
             modules[stage] = mod
+            if pipeline is graph_pipeline and loaded is None:
+                values.start(_constants(mod))
             if isinstance(mod["main"], Function):
                 source = mod
         function = source["main"]
@@ -345,6 +352,7 @@ def lower(
         code = compile_functions(_prim_funcs(last), target, ahead) if loaded is None else loaded.of(_prim_funcs(last))
         if supply is not None and loaded is None:
             supply.keep(ahead.kernels())
+        values.finish()
         whole = supply.whole if supply is not None else _as_it_is
         return Lowered(modules, last, whole, code, _constants(source)), function
 

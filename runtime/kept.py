@@ -15,6 +15,7 @@ operators that are not Tilewright's, and for the target ``numba``.
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 import functools
 import hashlib
@@ -34,7 +35,7 @@ import numpy
 from tilewright.graphir.expr import Call, Constant, Function
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import Operator
-from tilewright.graphir.printer import to_text
+from tilewright.graphir.printer import digest, to_text
 from tilewright.graphir.visitor import post_order
 from tilewright.passes.build_config import BUILD
 from tilewright.passes.context import PassContext
@@ -42,6 +43,7 @@ from tilewright.passes.diagnostics import Remark
 from tilewright.passes.environment import is_watched
 from tilewright.runtime.disk_cache import DiskCache
 from tilewright.runtime.image import ArrayReader, ArrayWriter, Image, decode_image, encode_image, unnamed_symbols
+from tilewright.tensorir.cores import available_cores
 from tilewright.tensorir.lazy import FIRST_IMPORT
 from tilewright.tensorir.target import Target
 
@@ -49,6 +51,10 @@ _DEFAULT_BYTES = 4 << 30
 _OFF = ("off", "0", "no", "false")
 #: What computes at build time besides this package.
 _LIBRARIES = (llvmlite, numpy, ml_dtypes)
+
+#: Constants of so many bytes are worth handing to a thread.
+_DIGESTED_IN_THREADS = 1 << 20
+_MOST_THREADS = 4
 
 _ROOMS = ("tensorir", "graphir", "passes", "codegen", "runtime")
 _BEGIN = FIRST_IMPORT
@@ -101,12 +107,25 @@ def key_of(mod: IRModule, target: Target, context: PassContext) -> str | None:
     if not all(operator.__module__.startswith("tilewright.") for operator in operators):
         return None
     state = hashlib.sha256(version.encode())
+    _digest(mod)
     # Remarks name what the nodes of an imported model are called, which the text of the graph leaves out.
     for part in (settings_text(target, context), to_text(mod), repr([call.span for call in calls])):
         text = part.encode("utf-8", "surrogatepass")
         state.update(b"%d:" % len(text))
         state.update(text)
     return state.hexdigest()
+
+
+def _digest(mod: IRModule) -> None:
+    """Find the digests of large constants, which are kept with them, on several cores: other threads run meanwhile."""
+    functions = [function for function in mod.functions.values() if isinstance(function, Function)]
+    large = [
+        node for node in post_order(*functions) if isinstance(node, Constant) and node.nbytes >= _DIGESTED_IN_THREADS
+    ]
+    threads = min(len(large), available_cores(), _MOST_THREADS)
+    if threads > 1:
+        with concurrent.futures.ThreadPoolExecutor(threads, "tilewright-digest") as pool:
+            list(pool.map(digest, large))
 
 
 def settings_text(target: Target, context: PassContext) -> str:

@@ -23,6 +23,7 @@ class add(Binary):
     """``lhs + rhs``; integers wrap."""
 
     name = "add"
+    total_reference = True
     function = np.add
 
     def scalar(self, lhs: Expr, rhs: Expr) -> Expr:
@@ -34,6 +35,7 @@ class subtract(Binary):
     """``lhs - rhs``; integers wrap."""
 
     name = "subtract"
+    total_reference = True
     function = np.subtract
 
     def scalar(self, lhs: Expr, rhs: Expr) -> Expr:
@@ -45,6 +47,7 @@ class multiply(Binary):
     """``lhs * rhs``; integers wrap."""
 
     name = "multiply"
+    total_reference = True
     function = np.multiply
 
     def scalar(self, lhs: Expr, rhs: Expr) -> Expr:
@@ -56,6 +59,7 @@ class divide(Binary):
     """``lhs / rhs`` of floats."""
 
     name = "divide"
+    total_reference = True
     function = np.true_divide
 
     def infer_type(self, args: Sequence[TensorType], attrs: Any) -> TensorType:

@@ -54,6 +54,7 @@ class layout_transform(Operator):
     arguments = ("x",)
     kind = "injective"
     reorders = True
+    total_reference = True
     Attrs = LayoutTransformAttrs
 
     def _extents(self, shape: Sequence[Dim], attrs: LayoutTransformAttrs) -> dict[str, Dim]:

@@ -31,6 +31,7 @@ class transpose(Operator):
     """``x`` with its axes permuted."""
 
     name = "transpose"
+    total_reference = True
     arguments = ("x",)
     kind = "injective"
     reorders = True

@@ -257,6 +257,7 @@ class cast(Unary):
     bool by ``!= 0``, integers by wrapping."""
 
     name = "cast"
+    total_reference = True
     dtypes = ANY
     Attrs = DtypeAttrs
 

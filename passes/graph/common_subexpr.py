@@ -108,7 +108,11 @@ class _Table:
 
 
 def constant_key(node: Constant) -> Hashable:
-    """Equal for constants of equal value; for large ones only if they are the same memory."""
-    data = node.data
-    content: Hashable = data.tobytes() if data.nbytes <= _COMPARED_BYTES else (data.ctypes.data, data.strides)
-    return ("constant", str(node.dtype), data.shape, content)
+    """Equal for constants of equal value; for large ones only if they are the same memory, or the same constant where
+    they have none so far."""
+    content: Hashable = node
+    if node.nbytes <= _COMPARED_BYTES:
+        content = node.data.tobytes()
+    elif node.is_computed:
+        content = (node.data.ctypes.data, node.data.strides)
+    return ("constant", str(node.dtype), node.shape, content)

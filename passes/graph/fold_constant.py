@@ -8,12 +8,17 @@ Before::
 After: ``%0 = matmul(%x, const#1)``. Also a field of a tuple that is at hand, and the branch of an ``If`` whose
 condition is known. Operators are computed by their NumPy references. A call that is not pure stays; so does one whose
 result needs more than twice the memory of its arguments, where all such results together have come to ``max_bytes``.
+
+Large results of operators that cannot fail (``Operator.total_reference``) are computed when they are first read
+(``Constant.later``): most are weights on their way to where the next pass packs them.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +38,8 @@ from tilewright.tensorir.errors import add_note
 
 #: References of windows and the like make intermediate values of the size of their attributes, such as padding.
 _MOST_IN_ATTRS = 256
+#: Results of so many bytes may be computed later. Passes read smaller ones, such as a vector of scales.
+_LATER_BYTES = 1 << 16
 
 
 @register_config_option("graphir.FoldConstant")
@@ -92,32 +99,42 @@ class _Budget:
 
 
 def _fold_call(node: Call, budget: _Budget, ctx: PassContext) -> Expr:
+    args: list[Constant] = []
     for arg in node.args:
         if type(arg) is not Constant:
             return node
+        args.append(arg)
     op = node.op
     if not isinstance(op, Operator) or not op.pure or node.type is None:
         return node
     size = type_bytes(node.type)
     if size is None or has_symbols(node.attrs):
         return node  # it depends on sizes that a call brings
-    given = sum(arg.data.nbytes for arg in node.args if isinstance(arg, Constant))
+    given = sum(arg.nbytes for arg in args)
     if not budget.allows(size, given):
         ctx.remark(f"{op.name} not computed: its result has {size} bytes", "missed", summary(node))
         return node
     if not op.bounded_reference and largest_integer(node.attrs) > _MOST_IN_ATTRS:
         ctx.remark(f"{op.name} not computed: its attributes ask for large intermediate values", "missed", summary(node))
         return node
-    try:
-        with np.errstate(all="ignore"):  # what overflows does so when the model runs, too
-            result = op.reference([arg.data for arg in node.args if isinstance(arg, Constant)], node.attrs)
-    except Exception as error:
-        add_note(error, f"while computing {summary(node)} at build time")
-        raise
+    if op.total_reference and isinstance(node.type, TensorType) and size >= _LATER_BYTES:
+        attrs, what = node.attrs, summary(node)  # not the node, which would hold the arguments
+        return Constant.later(node.type, lambda values: _computed(op, values, attrs, what), args, node.span)
+    result = _computed(op, [arg.data for arg in args], node.attrs, node)
     if isinstance(node.type, TupleType):
         return Tuple([Constant(np.ascontiguousarray(part), node.span) for part in result], node.span)
     # ascontiguousarray would give a scalar one dimension
     return Constant(np.asarray(result, order="C"), node.span)
+
+
+def _computed(op: Operator, args: Sequence[np.ndarray[Any, Any]], attrs: Any, what: Call | str) -> Any:
+    """The result of a call on the values of its arguments; ``what``: the call, or a summary of it."""
+    try:
+        with np.errstate(all="ignore"):  # what overflows does so when the model runs, too
+            return op.reference(args, attrs)
+    except Exception as error:
+        add_note(error, f"while computing {what if isinstance(what, str) else summary(what)} at build time")
+        raise
 
 
 def largest_integer(value: object) -> int:

@@ -86,13 +86,12 @@ def _factor(node: Expr) -> tuple[Expr, Constant] | None:
 def along_axis(constant: Constant, like: TensorType, axis: int) -> Vector | None:
     """The constant as a vector along ``axis`` of a tensor of type ``like``, if it is that after broadcasting."""
     extent = like.shape[axis]
-    data = constant.data
-    if not isinstance(extent, int) or data.ndim > like.ndim:
+    if not isinstance(extent, int) or constant.ndim > like.ndim:
         return None
-    shape = (1,) * (like.ndim - data.ndim) + data.shape
+    shape = (1,) * (like.ndim - constant.ndim) + constant.shape
     if any(size != 1 for number, size in enumerate(shape) if number != axis % like.ndim):
         return None
-    return np.broadcast_to(data.reshape(-1), (extent,))
+    return np.broadcast_to(constant.data.reshape(-1), (extent,))
 
 
 def _shaped(vector: Vector, ndim: int, axis: int) -> Constant:

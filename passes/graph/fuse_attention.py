@@ -140,7 +140,7 @@ def _scores(node: Expr) -> tuple[Call, float, list[Expr]] | None:
         left, right = scaling.args
         if isinstance(left, Constant) and factor is not None:
             left, right = right, left
-        if not isinstance(right, Constant) or right.data.size != 1:
+        if not isinstance(right, Constant) or right.size != 1:
             return None
         number = float(right.data.astype(np.float64).reshape(()))
         if not np.isfinite(number) or (number == 0 and divisor is not None):
@@ -193,7 +193,7 @@ def _causal_offset(found: _Attention) -> int | None:
     mask = found.mask
     if not isinstance(mask, Constant) or not isinstance(words, int) or not isinstance(keys, int):
         return None
-    if mask.data.shape[-2:] != (words, keys) or mask.data.size != words * keys or not mask.data.size:
+    if mask.shape[-2:] != (words, keys) or mask.size != words * keys or not mask.size:
         return None
     data = mask.data.reshape(words, keys)
     seen = data if data.dtype == bool else data == 0

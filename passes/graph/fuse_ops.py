@@ -318,7 +318,7 @@ class _Fusion:
             for arg in node.args:
                 if arg in values:
                     args.append(values[arg])
-                elif isinstance(arg, Constant) and arg.data.size == 1:
+                elif isinstance(arg, Constant) and arg.size == 1:
                     args.append(arg)
                 else:
                     outer = done[arg]

@@ -161,7 +161,7 @@ def as_group(call: Call) -> tuple[Function, Sequence[int]]:
     places: list[int] = []
     inner: list[Expr] = []
     for number, arg in enumerate(call.args):
-        if isinstance(arg, Constant) and arg.data.size == 1:
+        if isinstance(arg, Constant) and arg.size == 1:
             inner.append(arg)
             continue
         if arg in args:

@@ -229,7 +229,7 @@ def _arena(variant: Variant, inputs: Sequence[Any] | Mapping[str, Any]) -> int:
 
 def _weights(variant: Variant) -> int:
     constants = {
-        id(constant): constant.data.nbytes
+        id(constant): constant.nbytes
         for segment in variant.model._built.segments
         for constant in segment.lowered().constants
     }

@@ -94,7 +94,7 @@ class RecordedFunction:
             main = ProfileCalls()(lowered.modules["lowered"])["main"]
         assert isinstance(main, PrimFunc)
         self._shape = records_shape(len(main.attrs[PROFILED_CALLS]), target.num_threads)
-        constants = [constant.data for constant in lowered.constants]
+        constants = lowered.values()
         self._run: ProfiledRunner = lowered.code.profiled_runner(main, len(lowered.main.params), constants)
 
     def __call__(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 import time
 
 import numpy as np
+import pytest
 
 from tilewright import graphir as gi
-from tilewright.graphir.printer import summary
+from tilewright.graphir.printer import digest, summary
+from tilewright.tensorir.dtype import as_dtype
 
 
 def lines(node: object) -> list[str]:
@@ -90,3 +94,13 @@ def test_a_deep_chain_of_lets_prints():
     for before, var in zip(reversed([x, *names[:-1]]), reversed(names), strict=True):
         body = gi.Let(var, gi.tanh(before), body)
     assert len(lines(gi.IRModule({"main": gi.Function([x], body)}))) == 5003
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bool", "int4", "bfloat16", "uint64"])
+@pytest.mark.parametrize("shape", [(), (3, 5), (0, 4)])
+def test_a_digest_is_that_of_type_shape_and_bytes(dtype, shape):
+    data = np.arange(math.prod(shape)).reshape(shape).astype(as_dtype(dtype).numpy)
+    for array in (data, data.T):
+        stored = np.ascontiguousarray(array)
+        expected = hashlib.sha256(f"{dtype}{stored.shape}".encode() + stored.tobytes()).hexdigest()
+        assert digest(gi.const(array)) == expected

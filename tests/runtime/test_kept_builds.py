@@ -6,6 +6,7 @@ import dataclasses
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 import tilewright as tw
 from tilewright import graphir as gi
 from tilewright import passes
+from tilewright.graphir.printer import digest
 from tilewright.passes.instrument import PassInstrument
 from tilewright.runtime import compiled, kept
 from tilewright.runtime.disk_cache import DiskCache
@@ -244,3 +246,22 @@ def test_a_folder_that_cannot_be_used_is_told(
         model = tw.build(network(), target=TARGET)
     assert any("not kept" in remark.message for remark in context.remarks)
     assert model(VALUES)[0].shape == (24,)
+
+
+def test_large_constants_are_digested_on_several_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[str] = []
+
+    def noted(constant: gi.Constant) -> str:
+        found.append(threading.current_thread().name)
+        return digest(constant)
+
+    monkeypatch.setattr(kept, "digest", noted)
+    monkeypatch.setattr(kept, "_DIGESTED_IN_THREADS", 1000)
+    keys: list[str | None] = []
+    for cores in (1, 2):
+        monkeypatch.setattr(kept, "available_cores", lambda cores=cores: cores)
+        x = gi.var("x", shape=(300,))
+        mod = gi.IRModule({"main": gi.Function([x], x * np.arange(300, dtype="f4") + np.ones(300, "f4"))})
+        keys.append(kept.key_of(mod, tw.Target("llvm"), tw.PassContext()))
+        assert len(found) == (0 if cores == 1 else 2) and "MainThread" not in found
+    assert keys[0] is not None and keys[0] == keys[1]

@@ -130,8 +130,8 @@ def _choose(index: Expr, values: Sequence[Expr]) -> Expr:
     return chosen
 
 
-#: So many windows in double precision stay in the second cache with their transforms, and NumPy's product of them is
-#: too small to be given to threads: waking and waiting for those costs more than the product of all weights.
+#: NumPy's product of so many windows is too small to be given to threads: waking and waiting for those costs more than
+#: the product of all weights. Their transforms stay in the second cache until they are rounded.
 _WINDOWS_AT_ONCE = 512
 
 
@@ -170,6 +170,7 @@ class winograd_weight(Operator):
     name = "nn.winograd_weight"
     arguments = ("weight",)
     kind = "opaque"
+    total_reference = True
     Attrs = WinogradWeightAttrs
 
     def infer_type(self, args: Sequence[TensorType], attrs: WinogradWeightAttrs) -> TensorType:
@@ -183,13 +184,17 @@ class winograd_weight(Operator):
     def reference(self, args: Sequence[Any], attrs: WinogradWeightAttrs) -> Any:
         (weight,) = args
         matrix, axis = np.array(transforms(attrs.tile).weight), attrs.axis
-        windows = np.moveaxis(weight, (axis, axis + 1), (0, 1)).reshape(WINDOW**2, -1)
         transform = np.kron(matrix, matrix)
-        at_points = np.empty((len(transform), windows.shape[1]), weight.dtype)
-        for start in range(0, windows.shape[1], _WINDOWS_AT_ONCE):
-            part = slice(start, start + _WINDOWS_AT_ONCE)
-            at_points[:, part] = transform @ windows[:, part].astype(np.float64)
-        return at_points.reshape(-1, *weight.shape[:axis], *weight.shape[axis + 2 :])
+        rest = (*weight.shape[:axis], *weight.shape[axis + 2 :])
+        windows = np.moveaxis(weight, (axis, axis + 1), (0, 1)).reshape(WINDOW, WINDOW, *(rest or (1,)))
+        at_points = np.empty((len(transform), *windows.shape[2:]), weight.dtype)
+        for number in range(windows.shape[2]):  # gathered in double precision at once, for one O
+            gathered = windows[:, :, number].astype(np.float64, order="C").reshape(WINDOW**2, -1)
+            result = at_points[:, number].reshape(len(transform), -1)
+            for start in range(0, gathered.shape[1], _WINDOWS_AT_ONCE):
+                part = slice(start, start + _WINDOWS_AT_ONCE)
+                result[:, part] = transform @ gathered[:, part]
+        return at_points.reshape(len(transform), *rest)
 
     def compute(self, args: Sequence[Tensor], attrs: WinogradWeightAttrs, out: TensorType) -> Tensor:
         (weight,) = args

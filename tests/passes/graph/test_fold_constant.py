@@ -8,7 +8,8 @@ import pytest
 from tilewright import graphir as gi
 from tilewright.graphir.visitor import call_nodes
 from tilewright.passes import PassContext
-from tilewright.passes.graph import FoldConstant
+from tilewright.passes.graph import FoldConstant, fold_constant
+from tilewright.passes.pipelines import graph_pipeline
 
 HEAD = "def @main(%x: Tensor[(2,), float32]) {"
 
@@ -58,3 +59,39 @@ def test_what_depends_on_sizes_of_a_call_stays(rewrites):
     dims = gi.IRModule.from_expr(gi.get_operator("sizes")(values=(gi.symbol("n"), 2)))
     for unchanged in (mod, dims):
         rewrites(FoldConstant(), unchanged, unchanged)
+
+
+def large_product() -> gi.IRModule:
+    weight, scale = gi.const(np.full((256, 128), 3, "f4")), gi.const(np.full((256, 1), 2, "f4"))
+    return gi.IRModule.from_expr(gi.transpose(gi.multiply(weight, scale)))
+
+
+def test_large_results_are_computed_when_they_are_read():
+    after = FoldConstant()(large_product())["main"].body
+    assert isinstance(after, gi.Constant) and not after.is_computed
+    np.testing.assert_array_equal(after.data, np.full((128, 256), 6))
+
+
+def test_passes_and_remarks_do_not_compute_large_results():
+    mod = large_product()
+    with PassContext(opt_level=3) as ctx:
+        for _ in range(2):
+            for step in graph_pipeline().passes:
+                mod = step(mod, ctx)
+    after = mod["main"].body
+    assert isinstance(after, gi.Constant) and not after.is_computed
+    assert gi.structural_equal(after, gi.const(np.full((128, 256), np.float32(6))))
+
+
+def test_small_results_and_those_that_may_fail_are_there_at_once():
+    small = gi.transpose(gi.const(np.ones((2, 3), "f4")))
+    picked = gi.take(gi.const(np.ones((256, 128), "f4")), gi.const(np.arange(256)), axis=0)
+    for expr in (small, picked):
+        after = FoldConstant()(gi.IRModule.from_expr(expr))["main"].body
+        assert isinstance(after, gi.Constant) and after.is_computed
+
+
+def test_the_text_of_a_module_is_the_same_whenever_values_are_computed(monkeypatch):
+    later = str(FoldConstant()(large_product()))
+    monkeypatch.setattr(fold_constant, "_LATER_BYTES", 1 << 40)
+    assert str(FoldConstant()(large_product())) == later

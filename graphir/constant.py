@@ -1,0 +1,118 @@
+"""Values that are known when a model is built.
+
+A value may be computed later, when it is first read: weights go through several steps (a scale is multiplied in, blocks
+of channels are packed), and what one step makes is dropped at once where the next one asks for it weight by weight. So
+the memory of one weight, which is in the cache, serves all steps of all weights.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.graphir.base import FrozenExpr, new_fields
+from tilewright.graphir.types import TensorType
+from tilewright.tensorir.dtype import as_dtype
+from tilewright.tensorir.errors import VerifyError
+
+Array = np.ndarray[Any, Any]
+
+#: So many values at most wait for each other: each is a few frames of Python's stack when they are computed.
+_LONGEST_CHAIN = 16
+
+
+class _Later:
+    """A value that is computed when it is first read.
+
+    Attributes:
+        depth: how many values wait for each other, this one included.
+        lock: held by the thread that computes it.
+    """
+
+    __slots__ = ("args", "compute", "depth", "lock")
+
+    def __init__(self, compute: Callable[[Sequence[Array]], Array], args: Sequence[Constant], depth: int) -> None:
+        self.compute = compute
+        self.args = args
+        self.depth = depth
+        self.lock = threading.Lock()
+
+
+class Constant(FrozenExpr):
+    """A value known when the model is built. The array is shared, not copied, and made read-only."""
+
+    __slots__ = ("_value",)
+
+    _value: Array | _Later
+    type: TensorType
+
+    def __init__(self, data: Array, span: str | None = None) -> None:
+        new_fields(self, _value=_read_only(data), type=TensorType(data.shape, data.dtype), span=span)
+
+    @classmethod
+    def later(
+        cls,
+        type: TensorType,
+        compute: Callable[[Sequence[Array]], Array],
+        args: Sequence[Constant],
+        span: str | None = None,
+    ) -> Constant:
+        """A constant whose value is computed when it is first read, by one thread.
+
+        Args:
+            type: its type, of static shape.
+            compute: gives the value for those of ``args``. What it raises, reading the value raises.
+            args: held until then. Where they wait for many others in turn, they are computed now.
+        """
+        depth = 1 + max((arg._value.depth for arg in args if isinstance(arg._value, _Later)), default=0)
+        if depth > _LONGEST_CHAIN:
+            for arg in args:
+                arg._computed()
+            depth = 1
+        made = cls.__new__(cls)
+        new_fields(made, _value=_Later(compute, args, depth), type=type, span=span)
+        return made
+
+    @property
+    def data(self) -> Array:
+        """The value; computed now, if nobody has asked for it before."""
+        value = self._value
+        return self._computed() if isinstance(value, _Later) else value
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether the value is there already."""
+        return not isinstance(self._value, _Later)
+
+    @property
+    def size(self) -> int:
+        """The number of elements; the value is not computed for it, nor for ``shape``, ``ndim`` and ``dtype``."""
+        return math.prod(self.type.shape)  # type: ignore[arg-type]  # static
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the value, which is not computed for it."""
+        return self.size * self.type.dtype.numpy.itemsize
+
+    def _computed(self) -> Array:
+        later = self._value
+        if not isinstance(later, _Later):
+            return later
+        with later.lock:
+            if isinstance(self._value, _Later):  # not computed by another thread meanwhile
+                data = later.compute([arg.data for arg in later.args])
+                if data.shape != self.type.shape or as_dtype(data.dtype) is not self.type.dtype:
+                    raise VerifyError(f"expected a constant of type {self.type}, found {data.dtype}{list(data.shape)}")
+                new_fields(self, _value=_read_only(np.asarray(data, order="C")))
+                later.args = ()  # somebody may still hold it who waits for the lock
+        return self.data
+
+
+def _read_only(data: Array) -> Array:
+    view: Array = data.view()
+    view.flags.writeable = False
+    return view
