@@ -9,7 +9,6 @@ its object code can be kept, and belong to several models.
 from __future__ import annotations
 
 import collections
-import concurrent.futures
 import contextlib
 import dataclasses
 import functools
@@ -17,6 +16,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol
 
 from tilewright.codegen import llvm as llvm_codegen
@@ -99,10 +99,16 @@ class Named:
     key: Key
 
     @classmethod
-    def of(cls, function: PrimFunc, target: Target) -> Named:
-        """``function`` with its key."""
+    def of(cls, function: PrimFunc, target: Target, known_hash: int | None = None) -> Named:
+        """``function`` with its key.
+
+        Args:
+            known_hash: a number that functions share which are equal up to names, if there is one; it may be that of
+                what they were made from.
+        """
         unnamed = PrimFunc(_ANY_NAME, function.params, function.body, function.attrs)
-        return cls(function, unnamed, (target, structural_hash(unnamed, _HASHED_NODES)))
+        found = structural_hash(unnamed, _HASHED_NODES) if known_hash is None else known_hash
+        return cls(function, unnamed, (target, found))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +130,7 @@ class _Entry:
     """A kernel of the cache, which some thread may still compile."""
 
     unnamed: PrimFunc
-    kernel: concurrent.futures.Future[Kernel]
+    kernel: Future[Kernel]
 
 
 class KernelCache:
@@ -152,7 +158,7 @@ class KernelCache:
                     key = (target, key[1] + 1)  # a hash that two functions share: take the next
                     known = self._kernels.get(key)
                 if known is None:
-                    known = self._kernels[key] = _Entry(named.unnamed, concurrent.futures.Future())
+                    known = self._kernels[key] = _Entry(named.unnamed, Future())
                     missing[key] = named, known
                 self._kernels.move_to_end(key)
                 found[named.function.name] = known
@@ -352,7 +358,7 @@ def _threads_starting(functions: Sequence[PrimFunc]) -> Iterator[None]:
     if not any(has_parallel_loop(function.body) for function in functions):
         yield
         return
-    with concurrent.futures.ThreadPoolExecutor(1, "tilewright-start") as starter:
+    with ThreadPoolExecutor(1, "tilewright-start") as starter:
         started = starter.submit(ensure_threads)
         yield
         started.result()
@@ -449,25 +455,29 @@ class Ahead:
         self._target = target
         self._named: dict[PrimFunc, Named] = {}
         self._given: dict[PrimFunc, Kernel | PrimFunc] = {}
-        self._parts: list[tuple[Sequence[Named], concurrent.futures.Future[dict[str, Kernel]]]] = []
+        self._parts: list[tuple[Sequence[Named], Future[dict[str, Kernel]]]] = []
         self._lock = threading.Lock()
         # Passes keep a core busy, and LLVM takes about as long as they do.
         count = max(1, min(available_cores() - 1, _MOST_THREADS))
-        self._workers = concurrent.futures.ThreadPoolExecutor(count, "tilewright-llvm")
-        self._starter: concurrent.futures.ThreadPoolExecutor | None = None
-        self._started: concurrent.futures.Future[object] | None = None
+        self._workers = ThreadPoolExecutor(count, "tilewright-llvm")
+        self._starter: ThreadPoolExecutor | None = None
+        self._started: Future[object] | None = None
         self._turns = contextlib.ExitStack()
 
-    def add(self, functions: Sequence[PrimFunc]) -> None:
-        """Compile those of ``functions`` that call no others (those stay together with what they call)."""
+    def add(self, functions: Sequence[PrimFunc], known_hash: int | None = None) -> None:
+        """Compile those of ``functions`` that call no others (those stay together with what they call).
+
+        Args:
+            known_hash: that of the only one; see :meth:`Named.of`.
+        """
         alone = [function for function in functions if not called_names(function.body)]
         if self._target.kind == "llvm" and alone:
-            named = [Named.of(function, self._target) for function in alone]
+            named = [Named.of(function, self._target, known_hash) for function in alone]
             self._named.update(zip(alone, named, strict=True))
             self._parts.append((named, self._workers.submit(with_room, self._compile, named)))
             if self._started is None and self._target.is_runnable and any(has_parallel_loop(f.body) for f in alone):
                 # In a thread of their own: numba's import takes as long as LLVM does for a small model.
-                self._starter = concurrent.futures.ThreadPoolExecutor(1, "tilewright-start")
+                self._starter = ThreadPoolExecutor(1, "tilewright-start")
                 self._started = self._starter.submit(team.team_functions)
 
     def give(self, function: PrimFunc, kernel: Kernel | PrimFunc) -> None:
@@ -498,7 +508,7 @@ class Ahead:
         for place in reversed(range(len(self._parts))):
             named, part = self._parts[place]
             if part.cancel():
-                part = concurrent.futures.Future()
+                part = Future()
                 part.set_result(self._compile(named))
                 self._parts[place] = named, part
         made = {each.function: part.result()[each.function.name] for named, part in self._parts for each in named}

@@ -31,6 +31,9 @@ from tilewright.tensorir.target import Target, process_triple
 
 _LOG = logging.getLogger("tilewright.codegen")
 
+#: What makes a stack slot in the text of LLVM IR.
+_STACK_SLOT = " = alloca "
+
 #: Numbers for what is linked: no two libraries of an engine may have one name.
 _libraries = itertools.count()
 _initialize_lock = threading.Lock()
@@ -130,10 +133,16 @@ def _idle_machines(triple: str, processor: str, features: str, level: int) -> co
     return collections.deque([_target_machine(triple, processor, features, level)])
 
 
-def _optimize(module: llvm.ModuleRef, machine: llvm.TargetMachine, effort: Effort) -> None:
+def _optimize(module: llvm.ModuleRef, machine: llvm.TargetMachine, effort: Effort, llvm_ir: str) -> None:
     """Promote stack slots to registers. Scheduled loops gain nothing from the rest of LLVM's passes, which double the
-    time."""
+    time.
+
+    Args:
+        llvm_ir: the module's text.
+    """
     full = effort is Effort.FULL
+    if not full and _STACK_SLOT not in llvm_ir:
+        return  # to set up a pass takes a tenth of a small kernel's time
     options = llvm.create_pipeline_tuning_options(speed_level=3 if full else 1)
     options.loop_vectorization = options.slp_vectorization = full
     builder = llvm.create_pass_builder(machine, options)
@@ -229,7 +238,7 @@ class CompiledModule:
             raise CodegenError("a module loaded from object code has no assembly text")
         with _borrowed_machine(self.target, self._effort) as machine:
             module = _parse(self.llvm_ir, machine)
-            _optimize(module, machine, self._effort)
+            _optimize(module, machine, self._effort, self.llvm_ir)
             return str(machine.emit_assembly(module))
 
     def address(self, name: str) -> int:
@@ -320,7 +329,7 @@ def compile_module(
     effort = Effort.of(functions)
     with _borrowed_machine(target, effort) as machine:
         module = _parse(llvm_ir, machine)
-        _optimize(module, machine, effort)
+        _optimize(module, machine, effort, llvm_ir)
         object_bytes = emit_object(machine, module)
     compiled = CompiledModule(object_bytes, target, llvm_ir, externals or {}, effort)
     called = set[str]().union(*(called_names(func.body) for func in functions))

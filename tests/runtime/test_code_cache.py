@@ -21,6 +21,7 @@ from tilewright.runtime import compile as cache
 from tilewright.tensorir import PrimFunc
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.errors import CodegenError
+from tilewright.tensorir.structural import structural_hash
 
 TARGET = tw.Target("llvm", num_threads=1)
 VALUES = np.random.default_rng(3).standard_normal((5, 12)).astype("f4")
@@ -250,6 +251,18 @@ def test_main_is_compiled_while_kernels_are(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(llvm_codegen, "compile_module", noting)
     found = tw.build(network(), TARGET)(VALUES)
     np.testing.assert_allclose(found, expected(network(), VALUES), rtol=1e-5)
+
+
+def test_kernels_that_passes_make_are_not_hashed_again(monkeypatch: pytest.MonkeyPatch, compiled: list[str]) -> None:
+    hashed: list[PrimFunc] = []
+
+    def noting(function: PrimFunc, *args: int) -> int:
+        hashed.append(function)
+        return structural_hash(function, *args)
+
+    monkeypatch.setattr(cache, "structural_hash", noting)
+    tw.build(network(), TARGET)
+    assert len(compiled) > 1 and len(hashed) == 1, "main's"
 
 
 def test_what_cannot_be_compiled_ahead_is_an_error_of_the_build(monkeypatch: pytest.MonkeyPatch) -> None:
