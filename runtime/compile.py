@@ -458,7 +458,9 @@ class Ahead:
         self._parts: list[tuple[Sequence[Named], Future[dict[str, Kernel]]]] = []
         self._lock = threading.Lock()
         # Passes keep a core busy, and LLVM takes about as long as they do.
-        count = max(1, min(available_cores() - 1, _MOST_THREADS))
+        cores = available_cores()
+        count = max(1, min(cores - 1, _MOST_THREADS))
+        self._helps = cores > 1  # on one core it would only need a target machine and memory of its own
         self._workers = ThreadPoolExecutor(count, "tilewright-llvm")
         self._starter: ThreadPoolExecutor | None = None
         self._started: Future[object] | None = None
@@ -499,7 +501,8 @@ class Ahead:
         return self._named.get(function) or Named.of(function, self._target)
 
     def kernels(self) -> dict[PrimFunc, Kernel]:
-        """What was compiled, by the function. Kernels that no thread has begun this one compiles, from the last one on.
+        """What was compiled, by the function. Where there are cores, kernels that no
+        thread has begun this one compiles, from the last one on.
 
         Raises:
             CodegenError: a function cannot be expressed.
@@ -507,7 +510,7 @@ class Ahead:
         """
         for place in reversed(range(len(self._parts))):
             named, part = self._parts[place]
-            if part.cancel():
+            if self._helps and part.cancel():
                 part = Future()
                 part.set_result(self._compile(named))
                 self._parts[place] = named, part
