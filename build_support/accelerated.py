@@ -82,6 +82,7 @@ INTERPRETED = {
     "codegen/llvm/call.py": _LENDS_MEMORY,
     "codegen/llvm/clock.py": _LENDS_MEMORY,
     "codegen/llvm/compile.py": _LENDS_MEMORY,
+    "codegen/llvm/emission.py": _LENDS_MEMORY,
     "codegen/llvm/team.py": _LENDS_MEMORY,
 }
 

@@ -1,15 +1,14 @@
 """From lowered functions to code that runs. Equal models for equal targets are compiled once in a process, and so are
 equal kernels of different models.
 
-LLVM is entered by one thread at a time (llvmlite holds a lock around every call of it), but lets others run Python
-meanwhile: kernels are compiled while passes make the next ones (:class:`Ahead`). Each is a module of its own, which
-takes a fifteenth longer than four together: so its object code can be kept, and belong to several models.
+LLVM lets other threads run Python: kernels are compiled while passes make the next ones (:class:`Ahead`), by as many
+threads as the passes leave cores. Each is a module of its own, which takes a fifteenth longer than four together: so
+its object code can be kept, and belong to several models.
 """
 
 from __future__ import annotations
 
 import collections
-import concurrent.futures
 import contextlib
 import dataclasses
 import functools
@@ -17,6 +16,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol
 
 from tilewright.codegen import llvm as llvm_codegen
@@ -31,6 +31,7 @@ from tilewright.runtime.made_kernels import KernelMemory
 from tilewright.runtime.runners import MachineCodeRunner, python_runner
 from tilewright.runtime.steps import Array, Runner
 from tilewright.runtime.turns import short_turns
+from tilewright.tensorir.cores import available_cores
 from tilewright.tensorir.errors import CodegenError, ExecutionError
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.structural import structural_equal, structural_hash
@@ -41,6 +42,9 @@ _LOG = logging.getLogger("tilewright.cache")
 #: How many compiled models and kernels a process keeps for what is built later.
 _KEPT_MODELS = 64
 _KEPT_KERNELS = 1024
+
+#: So many threads compile ahead at most: passes are made by one, and take as long as LLVM or longer.
+_MOST_THREADS = 3
 
 #: The name that every kernel has in the cache, where its own does not matter.
 _ANY_NAME = "kernel"
@@ -79,6 +83,9 @@ class Code(Protocol):
         """The generated code as text, by stage name; ``functions`` are what it was made of."""
 
 
+#: Waits for kernels that are compiled already, and gives them by their functions.
+Ready = Callable[[], Mapping[PrimFunc, "Kernel"]]
+
 #: Runs code that is profiled: as a ``Runner``, and with an array of records.
 ProfiledRunner = Callable[[Sequence[Array], Sequence[Array], tuple[int, Array], int, Sequence[int], Array], None]
 
@@ -92,10 +99,16 @@ class Named:
     key: Key
 
     @classmethod
-    def of(cls, function: PrimFunc, target: Target) -> Named:
-        """``function`` with its key."""
+    def of(cls, function: PrimFunc, target: Target, known_hash: int | None = None) -> Named:
+        """``function`` with its key.
+
+        Args:
+            known_hash: a number that functions share which are equal up to names, if there is one; it may be that of
+                what they were made from.
+        """
         unnamed = PrimFunc(_ANY_NAME, function.params, function.body, function.attrs)
-        return cls(function, unnamed, (target, structural_hash(unnamed, _HASHED_NODES)))
+        found = structural_hash(unnamed, _HASHED_NODES) if known_hash is None else known_hash
+        return cls(function, unnamed, (target, found))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,38 +125,65 @@ class Kernel:
         return self.module.address(self.symbol)
 
 
+@dataclasses.dataclass(frozen=True)
+class _Entry:
+    """A kernel of the cache, which some thread may still compile."""
+
+    unnamed: PrimFunc
+    kernel: Future[Kernel]
+
+
 class KernelCache:
-    """Compiled kernels by what they compute; their names do not matter. The caller sees to it that one thread at a
-    time uses it."""
+    """Compiled kernels by what they compute; their names do not matter. Several threads may use it: what one of them
+    compiles the others wait for."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._kernels: collections.OrderedDict[Key, Kernel] = collections.OrderedDict()
+        self._lock = threading.Lock()
+        self._kernels: collections.OrderedDict[Key, _Entry] = collections.OrderedDict()
 
     def kernels(self, functions: Sequence[Named], target: Target) -> dict[str, Kernel]:
-        """The kernel of each of ``functions``, none of which calls others, by name. New ones are compiled."""
-        keys: dict[str, Key] = {}
-        missing: dict[Key, Named] = {}
-        for named in functions:
-            key = named.key
-            known = self._kernels.get(key) or missing.get(key)
-            while known is not None and not structural_equal(known.unnamed, named.unnamed):
-                key = (target, key[1] + 1)  # a hash that two functions share: take the next
-                known = self._kernels.get(key) or missing.get(key)
-            if known is None:
-                missing[key] = named
-            keys[named.function.name] = key
-        for key, named in missing.items():
-            module = llvm_codegen.compile_module([named.function], target, packed=False)
-            self._kernels[key] = Kernel(named.unnamed, named.function.name, module)
-        if len(missing) < len(keys):
-            _LOG.debug("in memory: the code of %d of %d kernels", len(keys) - len(missing), len(keys))
-        found = {name: self._kernels[key] for name, key in keys.items()}
-        for key in keys.values():
-            self._kernels.move_to_end(key)
-        while len(self._kernels) > self._capacity:
-            self._kernels.popitem(last=False)
-        return found
+        """The kernel of each of ``functions``, none of which calls others, by name. New ones are compiled.
+
+        Raises:
+            CodegenError: a function cannot be expressed.
+        """
+        found: dict[str, _Entry] = {}
+        missing: dict[Key, tuple[Named, _Entry]] = {}
+        with self._lock:
+            for named in functions:
+                key = named.key
+                known = self._kernels.get(key)
+                while known is not None and not structural_equal(known.unnamed, named.unnamed):
+                    key = (target, key[1] + 1)  # a hash that two functions share: take the next
+                    known = self._kernels.get(key)
+                if known is None:
+                    known = self._kernels[key] = _Entry(named.unnamed, Future())
+                    missing[key] = named, known
+                self._kernels.move_to_end(key)
+                found[named.function.name] = known
+            while len(self._kernels) > self._capacity:
+                self._kernels.popitem(last=False)
+        try:
+            for named, entry in missing.values():
+                module = llvm_codegen.compile_module([named.function], target, packed=False)
+                entry.kernel.set_result(Kernel(named.unnamed, named.function.name, module))
+        except BaseException as error:
+            self._give_up(missing, error)
+            raise
+        if len(missing) < len(found):
+            _LOG.debug("in memory: the code of %d of %d kernels", len(found) - len(missing), len(found))
+        # Waits for other threads only now, which may wait for what this one has compiled.
+        return {name: entry.kernel.result() for name, entry in found.items()}
+
+    def _give_up(self, missing: Mapping[Key, tuple[Named, _Entry]], error: BaseException) -> None:
+        """Nobody is to wait for the kernels of ``missing`` that are not there, or to find them."""
+        with self._lock:
+            for key, (_, entry) in missing.items():
+                if not entry.kernel.done():
+                    entry.kernel.set_exception(error)
+                    if self._kernels.get(key) is entry:
+                        del self._kernels[key]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,19 +232,23 @@ class MachineCode:
         self._elsewhere = [function for function in functions if function.name in kernels]
 
     @classmethod
-    def compiled(cls, named: Sequence[Named], target: Target, ready: Mapping[PrimFunc, Kernel]) -> MachineCode:
-        """The code of functions of which some are compiled already."""
+    def compiled(cls, named: Sequence[Named], target: Target, ready: Ready) -> MachineCode:
+        """The code of functions of which some are compiled already, or just now."""
         functions = [each.function for each in named]
         apart = set(_apart(functions))
         shared = [each for each in named if each.function in apart]
         own = [function for function in functions if function not in apart]
-        kernels = {each.function.name: ready[each.function] for each in shared if each.function in ready}
-        with _threads_starting(functions):
-            kernels |= _kernels.kernels([each for each in shared if each.function not in ready], target)
-        # What cannot run here is not linked: its addresses mean nothing.
-        addresses = {name: kernel.address if target.is_runnable else 0 for name, kernel in kernels.items()}
         elsewhere = [each.function for each in shared]
-        module = llvm_codegen.compile_module(own, target, ("main",), addresses, elsewhere)
+        # The addresses of kernels are not in the code of ``main``: it is made while other threads are at the kernels.
+        module = llvm_codegen.compile_module(own, target, ("main",), elsewhere=elsewhere)
+        known = ready()
+        kernels = {each.function.name: known[each.function] for each in shared if each.function in known}
+        missing = [each for each in shared if each.function not in known]
+        if missing:
+            with _threads_starting(elsewhere if target.is_runnable else []):
+                kernels |= _kernels.kernels(missing, target)
+        # What cannot run here is not linked: its addresses mean nothing.
+        module.resolve({name: kernel.address if target.is_runnable else 0 for name, kernel in kernels.items()})
         return cls(functions, target, kernels, module)
 
     def runner(self, num_values: int, constants: Sequence[Array]) -> Runner:
@@ -314,7 +358,7 @@ def _threads_starting(functions: Sequence[PrimFunc]) -> Iterator[None]:
     if not any(has_parallel_loop(function.body) for function in functions):
         yield
         return
-    with concurrent.futures.ThreadPoolExecutor(1, "tilewright-start") as starter:
+    with ThreadPoolExecutor(1, "tilewright-start") as starter:
         started = starter.submit(ensure_threads)
         yield
         started.result()
@@ -325,7 +369,7 @@ class PythonCode:
 
     records_threads = False
 
-    def __init__(self, functions: Sequence[Named], target: Target, ready: Mapping[PrimFunc, Kernel]) -> None:
+    def __init__(self, functions: Sequence[Named], target: Target, ready: Ready) -> None:
         self._module = numba_codegen.compile_module([named.function for named in functions], target)
 
     def runner(self, num_values: int, constants: Sequence[Array]) -> Runner:
@@ -358,7 +402,7 @@ class PythonCode:
         return {"numba": lambda: str(module.source)}
 
 
-_GENERATORS: dict[str, Callable[[Sequence[Named], Target, Mapping[PrimFunc, Kernel]], Code]] = {
+_GENERATORS: dict[str, Callable[[Sequence[Named], Target, Ready], Code]] = {
     "llvm": MachineCode.compiled,
     "numba": PythonCode,
 }
@@ -400,10 +444,10 @@ def kernel_memory() -> KernelMemory:
 
 
 class Ahead:
-    """Compiles kernels in a thread of its own while passes make the next ones. As a context it waits for the thread.
+    """Compiles kernels in threads of its own while passes make the next ones. As a context it waits for the threads.
 
     Attributes:
-        seconds: how long the thread has worked.
+        seconds: how long the threads have worked.
     """
 
     def __init__(self, target: Target) -> None:
@@ -411,17 +455,32 @@ class Ahead:
         self._target = target
         self._named: dict[PrimFunc, Named] = {}
         self._given: dict[PrimFunc, Kernel | PrimFunc] = {}
-        self._parts: list[tuple[Sequence[Named], concurrent.futures.Future[dict[str, Kernel]]]] = []
-        self._worker = concurrent.futures.ThreadPoolExecutor(1, "tilewright-llvm")
+        self._parts: list[tuple[Sequence[Named], Future[dict[str, Kernel]]]] = []
+        self._lock = threading.Lock()
+        # Passes keep a core busy, and LLVM takes about as long as they do.
+        cores = available_cores()
+        count = max(1, min(cores - 1, _MOST_THREADS))
+        self._helps = cores > 1  # on one core it would only need a target machine and memory of its own
+        self._workers = ThreadPoolExecutor(count, "tilewright-llvm")
+        self._starter: ThreadPoolExecutor | None = None
+        self._started: Future[object] | None = None
         self._turns = contextlib.ExitStack()
 
-    def add(self, functions: Sequence[PrimFunc]) -> None:
-        """Compile those of ``functions`` that call no others (those stay together with what they call)."""
+    def add(self, functions: Sequence[PrimFunc], known_hash: int | None = None) -> None:
+        """Compile those of ``functions`` that call no others (those stay together with what they call).
+
+        Args:
+            known_hash: that of the only one; see :meth:`Named.of`.
+        """
         alone = [function for function in functions if not called_names(function.body)]
         if self._target.kind == "llvm" and alone:
-            named = [Named.of(function, self._target) for function in alone]
+            named = [Named.of(function, self._target, known_hash) for function in alone]
             self._named.update(zip(alone, named, strict=True))
-            self._parts.append((named, self._worker.submit(with_room, self._compile, named)))
+            self._parts.append((named, self._workers.submit(with_room, self._compile, named)))
+            if self._started is None and self._target.is_runnable and any(has_parallel_loop(f.body) for f in alone):
+                # In a thread of their own: numba's import takes as long as LLVM does for a small model.
+                self._starter = ThreadPoolExecutor(1, "tilewright-start")
+                self._started = self._starter.submit(team.team_functions)
 
     def give(self, function: PrimFunc, kernel: Kernel | PrimFunc) -> None:
         """The code of ``function`` is known: this, or that of another one, which is added."""
@@ -429,9 +488,12 @@ class Ahead:
 
     def _compile(self, named: Sequence[Named]) -> dict[str, Kernel]:
         begin = time.thread_time()
-        with _lock:
-            made = _kernels.kernels(named, self._target)
-        self.seconds += time.thread_time() - begin
+        made = _kernels.kernels(named, self._target)
+        if self._target.is_runnable and (self._started is None or self._started.done()):
+            for kernel in made.values():
+                kernel.module.address(kernel.symbol)  # links it
+        with self._lock:
+            self.seconds += time.thread_time() - begin
         return made
 
     def named(self, function: PrimFunc) -> Named:
@@ -439,14 +501,24 @@ class Ahead:
         return self._named.get(function) or Named.of(function, self._target)
 
     def kernels(self) -> dict[PrimFunc, Kernel]:
-        """What was compiled, by the function.
+        """What was compiled, by the function. Where there are cores, kernels that no
+        thread has begun this one compiles, from the last one on.
 
         Raises:
             CodegenError: a function cannot be expressed.
+            RuntimeError: there are parallel loops, and no threads start.
         """
+        for place in reversed(range(len(self._parts))):
+            named, part = self._parts[place]
+            if self._helps and part.cancel():
+                part = Future()
+                part.set_result(self._compile(named))
+                self._parts[place] = named, part
         made = {each.function: part.result()[each.function.name] for named, part in self._parts for each in named}
         for function, kernel in self._given.items():
             made[function] = made[kernel] if isinstance(kernel, PrimFunc) else kernel
+        if self._started is not None:
+            self._started.result()
         return made
 
     def __enter__(self) -> Ahead:
@@ -455,7 +527,9 @@ class Ahead:
 
     def __exit__(self, *_: object) -> None:
         with self._turns:
-            self._worker.shutdown(cancel_futures=True)
+            self._workers.shutdown(cancel_futures=True)
+            if self._starter is not None:
+                self._starter.shutdown()
 
 
 def compile_functions(functions: Sequence[PrimFunc], target: Target, ahead: Ahead | None = None) -> Code:
@@ -473,7 +547,7 @@ def compile_functions(functions: Sequence[PrimFunc], target: Target, ahead: Ahea
     if not target.is_runnable and target.kind != "llvm":
         raise CodegenError(f"{target.kind} compiles for this machine only, found the target {target}")
     named = [Named.of(function, target) if ahead is None else ahead.named(function) for function in functions]
-    ready = {} if ahead is None else ahead.kernels()
+    ready: Ready = dict if ahead is None else ahead.kernels
     key = tuple((each.function.name, each.key) for each in named)
     with _lock:  # held while compiling: another thread that builds the same model waits for this one's code
         found = _models.get(key)

@@ -70,6 +70,11 @@ class Wanted:
         """Of the text, in characters: the passes' work grows with it."""
         return len(self.encoded.records) if self.encoded is not None else 0
 
+    @property
+    def hash(self) -> int | None:
+        """Of the text: what the passes make of it needs no other one. (To hash that takes them a twentieth longer.)"""
+        return int(self.encoded.digest()[:16], 16) if self.encoded is not None else None
+
 
 @dataclasses.dataclass(frozen=True)
 class Fresh:
@@ -120,7 +125,10 @@ class KernelSupply:
         """What stands for each kernel behind the passes; see ``part_by_part.Supply``."""
         if any(called_names(function.body) for function in kernels.values()):
             # Those that call each other are compiled together.
-            return dict(self._run(IRModule(dict(kernels)), run, ctx))
+            made = self._run(IRModule(dict(kernels)), run, ctx)
+            if self._ahead is not None:
+                self._ahead.add(list(made.values()))
+            return dict(made)
         wanted = [self._wanted(name, function) for name, function in kernels.items()]
         places = {"in memory": 0, "on disk": 0}
         missing: dict[str, Wanted] = {}
@@ -260,12 +268,12 @@ class KernelSupply:
                 made = self._run(IRModule({wanted.name: wanted.function}), run, context)[wanted.name]
         finally:
             RUNNING.collecting = outer
+        if self._ahead is not None:
+            self._ahead.add([made], wanted.hash)
         self._fresh[wanted.key] = Fresh(wanted, made, tuple(context.remarks))
 
     def _run(self, mod: IRModule, run: RunPart, ctx: PassContext) -> dict[GlobalVar, PrimFunc]:
         through = {key: made for key, made in run(mod, ctx).functions.items() if isinstance(made, PrimFunc)}
-        if self._ahead is not None:
-            self._ahead.add(list(through.values()))
         self._progress.done(len(through))
         return through
 

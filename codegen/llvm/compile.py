@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import ctypes
 import enum
 import functools
@@ -11,12 +13,13 @@ import platform
 import sys
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import llvmlite.binding as llvm
 
 from tilewright.codegen.analysis import called_names
 from tilewright.codegen.llvm.clock import PROFILE_FUNCTIONS
+from tilewright.codegen.llvm.emission import emit_object
 from tilewright.codegen.llvm.intrinsics import library_symbols
 from tilewright.codegen.llvm.module import PACKED, PREFIX, emit_llvm_ir
 from tilewright.codegen.llvm.team import profiling_functions, team_functions
@@ -28,9 +31,13 @@ from tilewright.tensorir.target import Target, process_triple
 
 _LOG = logging.getLogger("tilewright.codegen")
 
+#: What makes a stack slot in the text of LLVM IR.
+_STACK_SLOT = " = alloca "
+
 #: Numbers for what is linked: no two libraries of an engine may have one name.
 _libraries = itertools.count()
 _initialize_lock = threading.Lock()
+_engine_lock = threading.Lock()
 _initialized: set[str] = set()
 
 
@@ -73,18 +80,39 @@ class Effort(enum.Enum):
 
 def create_target_machine(target: Target, effort: Effort = Effort.SCHEDULED) -> llvm.TargetMachine:
     """LLVM's description of ``target``, for code generation with that effort. Equal ones are shared: to make one takes
-    .7 ms, a tenth of a small build. LLVM is entered by one thread at a time.
+    .7 ms, a tenth of a small build. Whoever generates code with it borrows it (:func:`_borrowed_machine`).
 
     Raises:
         CodegenError: LLVM does not know the triple or the processor.
     """
     _initialize(target)
     try:
-        # For a named processor LLVM knows the features; this machine may lack some of those that its name stands for.
-        features = _host_features() if target.is_host else ""
-        return _target_machine(target.mtriple, target.mcpu, features, min(effort.value, 2))
+        return _target_machine(*_described(target, effort))
     except RuntimeError as error:
         raise CodegenError(f"LLVM has no code generator for {target!s}: {error}") from error
+
+
+def _described(target: Target, effort: Effort) -> tuple[str, str, str, int]:
+    """The triple, the processor, its features, and the level of the code generator."""
+    # For a named processor LLVM knows the features; this machine may lack some of those that its name stands for.
+    features = _host_features() if target.is_host else ""
+    return target.mtriple, target.mcpu, features, min(effort.value, 2)
+
+
+@contextlib.contextmanager
+def _borrowed_machine(target: Target, effort: Effort) -> Iterator[llvm.TargetMachine]:
+    """The same for one thread, as it remembers things while code is generated; raises as it does."""
+    machine = create_target_machine(target, effort)
+    described = _described(target, effort)
+    idle = _idle_machines(*described)
+    try:
+        machine = idle.pop()
+    except IndexError:
+        machine = _target_machine.__wrapped__(*described)
+    try:
+        yield machine
+    finally:
+        idle.append(machine)
 
 
 @functools.cache
@@ -99,10 +127,22 @@ def _target_machine(triple: str, processor: str, features: str, level: int) -> l
     )
 
 
-def _optimize(module: llvm.ModuleRef, machine: llvm.TargetMachine, effort: Effort) -> None:
+@functools.lru_cache(maxsize=8)
+def _idle_machines(triple: str, processor: str, features: str, level: int) -> collections.deque[llvm.TargetMachine]:
+    """Those that nobody has borrowed; the one that is shared among them."""
+    return collections.deque([_target_machine(triple, processor, features, level)])
+
+
+def _optimize(module: llvm.ModuleRef, machine: llvm.TargetMachine, effort: Effort, llvm_ir: str) -> None:
     """Promote stack slots to registers. Scheduled loops gain nothing from the rest of LLVM's passes, which double the
-    time."""
+    time.
+
+    Args:
+        llvm_ir: the module's text.
+    """
     full = effort is Effort.FULL
+    if not full and _STACK_SLOT not in llvm_ir:
+        return  # to set up a pass takes a tenth of a small kernel's time
     options = llvm.create_pipeline_tuning_options(speed_level=3 if full else 1)
     options.loop_vectorization = options.slp_vectorization = full
     builder = llvm.create_pass_builder(machine, options)
@@ -114,10 +154,15 @@ def _optimize(module: llvm.ModuleRef, machine: llvm.TargetMachine, effort: Effor
     passes.run(module, builder)
 
 
-@functools.lru_cache(maxsize=8)
 def _engine(target: Target) -> llvm.LLJIT:
     """What links code for ``target``. Each module is a library in it, which sees no other: to make an engine takes as
     long as to link ten kernels."""
+    with _engine_lock:
+        return _made_engine(target)
+
+
+@functools.lru_cache(maxsize=8)
+def _made_engine(target: Target) -> llvm.LLJIT:
     return llvm.create_lljit_compiler(create_target_machine(target))
 
 
@@ -176,6 +221,12 @@ class CompiledModule:
         again._profiling = True
         return again
 
+    def resolve(self, externals: Mapping[str, int]) -> None:
+        """Tell addresses of PrimFuncs that the module calls but does not hold, by name, before it is linked: code can
+        be made before they are known."""
+        self._externals.update(externals)
+        self.unresolved = tuple(name for name in self.unresolved if name not in externals)
+
     @property
     def assembly(self) -> str:
         """The machine code as assembly text (generated when asked for).
@@ -185,10 +236,10 @@ class CompiledModule:
         """
         if not self.llvm_ir:
             raise CodegenError("a module loaded from object code has no assembly text")
-        machine = create_target_machine(self.target, self._effort)
-        module = _parse(self.llvm_ir, machine)
-        _optimize(module, machine, self._effort)
-        return str(machine.emit_assembly(module))
+        with _borrowed_machine(self.target, self._effort) as machine:
+            module = _parse(self.llvm_ir, machine)
+            _optimize(module, machine, self._effort, self.llvm_ir)
+            return str(machine.emit_assembly(module))
 
     def address(self, name: str) -> int:
         """The address of the PrimFunc ``name``: ``void f(ptr..., i64...)``, its parameters in order, and behind them a
@@ -276,10 +327,11 @@ def compile_module(
     start = time.perf_counter()
     llvm_ir = emit_llvm_ir(functions, target, entry_names, elsewhere, packed)
     effort = Effort.of(functions)
-    machine = create_target_machine(target, effort)
-    module = _parse(llvm_ir, machine)
-    _optimize(module, machine, effort)
-    compiled = CompiledModule(machine.emit_object(module), target, llvm_ir, externals or {}, effort)
+    with _borrowed_machine(target, effort) as machine:
+        module = _parse(llvm_ir, machine)
+        _optimize(module, machine, effort, llvm_ir)
+        object_bytes = emit_object(machine, module)
+    compiled = CompiledModule(object_bytes, target, llvm_ir, externals or {}, effort)
     called = set[str]().union(*(called_names(func.body) for func in functions))
     compiled.unresolved = tuple(sorted(called - {func.name for func in functions} - set(externals or {})))
     _LOG.debug(

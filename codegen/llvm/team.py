@@ -20,10 +20,12 @@ from __future__ import annotations
 import ctypes
 import functools
 import sys
+import threading
 
 import llvmlite.binding as llvm
 
 from tilewright.codegen.llvm import clock
+from tilewright.codegen.llvm.emission import emit_object
 from tilewright.codegen.llvm.team_ir import FORK, PARALLEL_FOR, RUN_TEAM, THREAD_LIMIT, YIELD, team_ir
 from tilewright.codegen.threads import ensure_threads, thread_limit_address
 
@@ -32,6 +34,7 @@ from tilewright.codegen.threads import ensure_threads, thread_limit_address
 RUNTIME_INTERFACE = 2
 
 _LIBRARY = "tilewright_team"
+_lock = threading.Lock()
 
 
 def _yield_address() -> int | None:
@@ -43,8 +46,13 @@ def _yield_address() -> int | None:
     return None if function is None else ctypes.cast(function, ctypes.c_void_p).value
 
 
-@functools.cache
 def _trackers(profiling: bool) -> tuple[llvm.LLJIT, dict[str, llvm.ResourceTracker]]:
+    with _lock:
+        return _made_trackers(profiling)
+
+
+@functools.cache
+def _made_trackers(profiling: bool) -> tuple[llvm.LLJIT, dict[str, llvm.ResourceTracker]]:
     ensure_threads()
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
@@ -56,7 +64,7 @@ def _trackers(profiling: bool) -> tuple[llvm.LLJIT, dict[str, llvm.ResourceTrack
     module = llvm.parse_assembly(text, llvm.create_context())
     module.triple, module.data_layout = triple, str(machine.target_data)
     module.verify()
-    library = llvm.JITLibraryBuilder().add_object_img(machine.emit_object(module))
+    library = llvm.JITLibraryBuilder().add_object_img(emit_object(machine, module))
     library.import_symbol(PARALLEL_FOR, llvm.address_of_symbol(PARALLEL_FOR))
     library.import_symbol(THREAD_LIMIT, thread_limit_address())
     if address is not None:

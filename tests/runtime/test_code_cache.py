@@ -21,6 +21,7 @@ from tilewright.runtime import compile as cache
 from tilewright.tensorir import PrimFunc
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.errors import CodegenError
+from tilewright.tensorir.structural import structural_hash
 
 TARGET = tw.Target("llvm", num_threads=1)
 VALUES = np.random.default_rng(3).standard_normal((5, 12)).astype("f4")
@@ -175,6 +176,93 @@ def test_kernels_are_compiled_while_others_are_made(compiled: list[str]) -> None
         kernels = ahead.kernels()
     assert sorted(compiled) == ["f0", "f1", "f2"]
     assert [run(kernels[function])[1] for function in functions] == [2, 3, 4]
+
+
+def test_a_kernel_that_another_thread_compiles_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    compile_module, count = llvm_codegen.compile_module, []
+
+    def slow(*args: object, **named: object) -> CompiledModule:
+        count.append(1)
+        begun.set()
+        assert go_on.wait(10)
+        return compile_module(*args, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(llvm_codegen, "compile_module", slow)
+    kernels = cache.KernelCache(8)
+    named = [cache.Named.of(lowered(scaling(name, 2.0)), TARGET) for name in ("f", "g")]
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(kernels.kernels, named[:1], TARGET)
+        assert begun.wait(10)
+        second = threads.submit(kernels.kernels, named[1:], TARGET)
+        go_on.set()
+        assert second.result(10)["g"] is first.result(10)["f"]
+    assert len(count) == 1
+
+
+def test_a_kernel_that_was_refused_is_compiled_when_it_is_wanted_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels = cache.KernelCache(8)
+    named = [cache.Named.of(lowered(scaling(f"f{n}", n + 2.0)), TARGET) for n in range(2)]
+
+    def refused(*_: object, **__: object) -> CompiledModule:
+        raise CodegenError("refused")
+
+    with monkeypatch.context() as patched, pytest.raises(CodegenError, match="refused"):
+        patched.setattr(llvm_codegen, "compile_module", refused)
+        kernels.kernels(named, TARGET)
+    found = kernels.kernels(named, TARGET)
+    assert [run(found[f"f{n}"])[1] for n in range(2)] == [2, 3]
+
+
+def test_kernels_that_no_thread_has_begun_are_compiled_by_who_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "available_cores", lambda: 2)
+    monkeypatch.setattr(cache, "_kernels", cache.KernelCache(8))
+    compile_module, here = llvm_codegen.compile_module, threading.Event()
+
+    def noting(functions: Sequence[PrimFunc], *args: object, **named: object) -> CompiledModule:
+        if threading.current_thread() is threading.main_thread():
+            here.set()
+        else:
+            assert here.wait(10), "the one that waits has not compiled anything"
+        return compile_module(functions, *args, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(llvm_codegen, "compile_module", noting)
+    functions = [lowered(scaling(f"f{n}", n + 2.0)) for n in range(3)]
+    with cache.Ahead(TARGET) as ahead:
+        for function in functions:
+            ahead.add([function])
+        kernels = ahead.kernels()
+        assert ahead.kernels() == kernels, "they are there"
+    assert [run(kernels[function])[1] for function in functions] == [2, 3, 4]
+
+
+def test_main_is_compiled_while_kernels_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_module, main = llvm_codegen.compile_module, threading.Event()
+
+    def noting(functions: Sequence[PrimFunc], *args: object, **named: object) -> CompiledModule:
+        if functions[0].name == "main":
+            main.set()
+        else:
+            assert main.wait(10), "main waits for kernels"
+        return compile_module(functions, *args, **named)  # type: ignore[arg-type]
+
+    cache._models.clear()
+    monkeypatch.setattr(cache, "_kernels", cache.KernelCache(8))
+    monkeypatch.setattr(llvm_codegen, "compile_module", noting)
+    found = tw.build(network(), TARGET)(VALUES)
+    np.testing.assert_allclose(found, expected(network(), VALUES), rtol=1e-5)
+
+
+def test_kernels_that_passes_make_are_not_hashed_again(monkeypatch: pytest.MonkeyPatch, compiled: list[str]) -> None:
+    hashed: list[PrimFunc] = []
+
+    def noting(function: PrimFunc, *args: int) -> int:
+        hashed.append(function)
+        return structural_hash(function, *args)
+
+    monkeypatch.setattr(cache, "structural_hash", noting)
+    tw.build(network(), TARGET)
+    assert len(compiled) > 1 and len(hashed) == 1, "main's"
 
 
 def test_what_cannot_be_compiled_ahead_is_an_error_of_the_build(monkeypatch: pytest.MonkeyPatch) -> None:
