@@ -185,6 +185,8 @@ def extensions() -> list[Any]:
         )
     finally:
         os.chdir(here)
+    for path in sorted((BUILD / "c").glob("*.c")):
+        _refuse_miscompiled(path.read_text(encoding="utf-8"))
     for each in made:
         # Compilers differ in what they warn of. This one shows where mypyc (2.4) goes wrong: what a function's closures
         # share, read in a ``with`` block and behind it.
@@ -265,7 +267,7 @@ def _mark_constants(tree: ast.Module, lines: list[str]) -> None:
         elif isinstance(node, ast.AnnAssign) and node.annotation.end_lineno == node.lineno:
             first, last = node.annotation.col_offset, node.annotation.end_col_offset or 0
             text = line[first:last]
-            if not re.search(r"\b(Final|TypeAlias)\b", text):
+            if not re.search(r"\b(Final|TypeAlias)\b|^tuple\[float, (?!\.\.\.)", text):
                 lines[node.lineno - 1] = f"{line[:first]}typing.Final[{text}]{line[last:]}"
 
 
@@ -287,7 +289,13 @@ def _is_value(value: ast.expr) -> bool:
         return not isinstance(value.op, ast.BitOr)
     if isinstance(value, ast.Constant):
         return value.value is not None
-    return isinstance(value, (ast.Attribute, ast.Tuple, ast.List, ast.Dict, ast.Set, ast.UnaryOp))
+    if isinstance(
+        value, ast.Tuple
+    ):  # mypyc (2.4) takes constants that are tuples of floats for names that were not set
+        return (
+            bool(value.elts) and isinstance(value.elts[0], ast.Constant) and isinstance(value.elts[0].value, (str, int))
+        )
+    return isinstance(value, (ast.Attribute, ast.List, ast.Dict, ast.Set, ast.UnaryOp))
 
 
 def _refuse_misread(tree: ast.Module) -> None:
@@ -311,6 +319,18 @@ def _quote_annotations(node: ast.ClassDef, lines: list[str]) -> None:
             line, annotation = lines[item.lineno - 1], item.annotation
             first, end = annotation.col_offset, annotation.end_col_offset
             lines[item.lineno - 1] = f"{line[:first]}{line[first:end]!r}{line[end:]}"
+
+
+def _refuse_miscompiled(c: str) -> None:
+    """Raise a ValueError where ``c`` refuses a constant that was set: mypyc (2.4) asks the wrong way round whether a
+    tuple that begins with a float was."""
+    found = re.search(
+        r"!= -113\.0 && PyErr_Occurred\(\)\)\) goto \w+;\s+PyErr_SetString\(PyExc_NameError, .*final name \\\"(\w+)", c
+    )
+    if found is not None:
+        raise ValueError(
+            f"{found.group(1)} is a constant that begins with a float; mypyc takes it for one that was not set"
+        )
 
 
 def _may_have_subclasses(node: ast.ClassDef) -> bool:

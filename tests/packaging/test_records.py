@@ -119,7 +119,10 @@ def test_intervals_take_the_same_arguments(monkeypatch: pytest.MonkeyPatch) -> N
     [
         ("LIMIT = 1 << 10", "LIMIT: typing.Final = 1 << 10"),
         ("TABLE: dict[str, int] = {}", "TABLE: typing.Final[dict[str, int]] = {}"),
-        ("NAMES = (", "NAMES: typing.Final = ("),
+        ("NAMES = ('a', 'b')", "NAMES: typing.Final = ('a', 'b')"),
+        ("NUMBERS = (1.5, 2)", None),
+        ("PAIR: tuple[float, int] = f()", None),
+        ("MANY: tuple[float, ...] = f()", "MANY: typing.Final[tuple[float, ...]] = f()"),
         ("_set = object.__setattr__", "_set: typing.Final = object.__setattr__"),
         ("Number = int | float", None),
         ('T = TypeVar("T")', None),
@@ -131,10 +134,18 @@ def test_intervals_take_the_same_arguments(monkeypatch: pytest.MonkeyPatch) -> N
     ],
 )
 def test_names_that_are_set_once_are_constants(line: str, read: str | None) -> None:
-    rest = "    1, 2)\n" if line.endswith("(") else ""
     later = "def f():\n    global changed\n    changed = 4\n\n\nif T:\n    twice = 4\n"
-    text = f"from __future__ import annotations\n\n{line}\n{rest}\n\n{later}"
+    text = f"from __future__ import annotations\n\n{line}\n\n\n{later}"
     assert accelerated.rewritten(text).split("\n")[2] == (read or line)
+
+
+def test_a_constant_that_compiled_code_would_not_find_is_refused() -> None:
+    wrong = """    if (likely(cpy_r_r0.f0 != -113.0 && PyErr_Occurred())) goto CPyL3;
+    PyErr_SetString(PyExc_NameError, "value for final name \\"_LOG\\" was not set");
+"""
+    with pytest.raises(ValueError, match="_LOG is a constant that begins with a float"):
+        accelerated._refuse_miscompiled(wrong)
+    accelerated._refuse_miscompiled(wrong.replace("-113.0 && PyErr_Occurred()", "NULL"))
 
 
 def test_fields_of_nodes_are_set_in_memory() -> None:
