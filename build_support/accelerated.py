@@ -3,7 +3,7 @@
 Everything happens below ``build/accelerated/``, and nothing there is read by a plain install:
 
 * ``source/tilewright`` -- what mypyc reads: all packages under their import names, those modules that are compiled
-  rewritten (:mod:`node_classes`, :func:`rewritten`);
+  rewritten (:mod:`node_classes`, :mod:`records`, :func:`rewritten`);
 * ``c`` -- the C that it makes;
 * ``project`` -- what setuptools packs: the packages as they are, and beside them the extension modules.
 
@@ -13,14 +13,17 @@ A module's ``.py`` file is in the wheel too, for readers and tracebacks; Python 
 from __future__ import annotations
 
 import ast
+import collections
 import os
 import re
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from node_classes import expand
+from records import write_out
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "accelerated"
@@ -129,7 +132,7 @@ def stage() -> None:
         shutil.copy(ROOT / "build_support" / "described.py", target / "tensorir" / "described.py")
     for path in compiled_modules():
         text = (ROOT / path).read_text(encoding="utf-8")
-        expanded = expand(text, str(path))
+        expanded = write_out(expand(text, str(path)))
         (source / path).write_text(rewritten(expanded), encoding="utf-8")
         if expanded != text:  # tracebacks show the lines that were compiled
             (project / path).write_text(expanded, encoding="utf-8")
@@ -174,7 +177,7 @@ def extensions() -> list[Any]:
         made = list(
             mypycify(
                 [*OPTIONS, *(f"tilewright/{path.as_posix()}" for path in compiled_modules())],
-                opt_level=os.environ.get("TILEWRIGHT_MYPYC_OPT", "1"),
+                opt_level=os.environ.get("TILEWRIGHT_MYPYC_OPT", "2"),
                 debug_level="0",
                 multi_file=True,
                 target_dir=str(BUILD / "c"),
@@ -183,11 +186,18 @@ def extensions() -> list[Any]:
         )
     finally:
         os.chdir(here)
+    for path in sorted((BUILD / "c").glob("*.c")):
+        _refuse_miscompiled(path.read_text(encoding="utf-8"))
     for each in made:
         # Compilers differ in what they warn of. This one shows where mypyc (2.4) goes wrong: what a function's closures
         # share, read in a ``with`` block and behind it.
-        each.extra_compile_args = [*each.extra_compile_args, "-Wno-error", "-Werror=maybe-uninitialized"]
+        each.extra_compile_args = [*each.extra_compile_args, "-Wno-error", "-Werror=maybe-uninitialized", *_LINKED]
     return made
+
+
+#: Functions of the library call each other as they are, and not by way of the table in which another library could
+#: replace them: most of what is compiled calls something of another file.
+_LINKED = ("-fvisibility=hidden", "-fno-semantic-interposition", "-fno-plt")
 
 
 #: Bases of classes that mypyc does not make native, or whose subclasses are never interpreted.
@@ -204,6 +214,11 @@ def rewritten(source: str) -> str:
     lines = source.split("\n")
     tree = ast.parse(source)
     _refuse_misread(tree)
+    _mark_constants(tree, lines)
+    for number, line in enumerate(
+        lines
+    ):  # nodes refuse to have their fields set, but compiled code sets them in memory
+        lines[number] = re.sub(r'^( +)_set\((\w+), "(\w+)", (.+)\)$', r"\1\2.\3 = \4", line)
     marked = False
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and any("dataclass" in ast.unparse(each) for each in node.decorator_list):
@@ -218,13 +233,70 @@ def rewritten(source: str) -> str:
                 lines[number] = ""
             for number in range(node.orelse[0].lineno - 1, node.end_lineno or 0):
                 lines[number] = lines[number][4:]
+    number = lines.index("from __future__ import annotations")
+    lines[number] += "; import typing"
     if marked:
-        number = lines.index("from __future__ import annotations")
-        lines[number] += "; import typing"
         if lines[number + 1]:
             lines[number + 1 : number + 1] = [""]
         lines[number + 1] = "if typing.TYPE_CHECKING: from mypy_extensions import mypyc_attr"
     return "\n".join(lines)
+
+
+#: Calls at a module's level that make types for annotations.
+_TYPES = ("TypeVar", "NewType", "ParamSpec", "NamedTuple", "TypedDict")
+
+
+def _mark_constants(tree: ast.Module, lines: list[str]) -> None:
+    """Say of names that a module sets once that they are constants: compiled code finds those at fixed places, and
+    looks up others by name each time."""
+    stored = collections.Counter(
+        node.id for node in _at_module_level(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    )
+    changed = {name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names}
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            target: ast.expr = node.targets[0]
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            target = node.target
+        else:
+            continue
+        if not isinstance(target, ast.Name) or stored[target.id] != 1 or target.id in changed or target.id[:2] == "__":
+            continue
+        line, end = lines[node.lineno - 1], target.end_col_offset or 0
+        if isinstance(node, ast.Assign) and _is_value(node.value):
+            lines[node.lineno - 1] = f"{line[:end]}: typing.Final{line[end:]}"
+        elif isinstance(node, ast.AnnAssign) and node.annotation.end_lineno == node.lineno:
+            first, last = node.annotation.col_offset, node.annotation.end_col_offset or 0
+            text = line[first:last]
+            if not re.search(r"\b(Final|TypeAlias)\b|^tuple\[float, (?!\.\.\.)", text):
+                lines[node.lineno - 1] = f"{line[:first]}typing.Final[{text}]{line[last:]}"
+
+
+def _at_module_level(tree: ast.Module) -> Iterator[ast.AST]:
+    """All that stands in a module but in no function and no class of it."""
+    found: list[ast.AST] = [*tree.body]
+    while found:
+        node = found.pop()
+        yield node
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            found += ast.iter_child_nodes(node)
+
+
+def _is_value(value: ast.expr) -> bool:
+    """Whether an expression makes a value, and no type that annotations name."""
+    if isinstance(value, ast.Call):
+        return ast.unparse(value.func).rpartition(".")[2] not in _TYPES
+    if isinstance(value, ast.BinOp):
+        return not isinstance(value.op, ast.BitOr)
+    if isinstance(value, ast.Constant):
+        return value.value is not None
+    if isinstance(
+        value, ast.Tuple
+    ):  # mypyc (2.4) takes constants that are tuples of floats for names that were not set
+        return (
+            bool(value.elts) and isinstance(value.elts[0], ast.Constant) and isinstance(value.elts[0].value, (str, int))
+        )
+    return isinstance(value, (ast.Attribute, ast.List, ast.Dict, ast.Set, ast.UnaryOp))
 
 
 def _refuse_misread(tree: ast.Module) -> None:
@@ -248,6 +320,18 @@ def _quote_annotations(node: ast.ClassDef, lines: list[str]) -> None:
             line, annotation = lines[item.lineno - 1], item.annotation
             first, end = annotation.col_offset, annotation.end_col_offset
             lines[item.lineno - 1] = f"{line[:first]}{line[first:end]!r}{line[end:]}"
+
+
+def _refuse_miscompiled(c: str) -> None:
+    """Raise a ValueError where ``c`` refuses a constant that was set: mypyc (2.4) asks the wrong way round whether a
+    tuple that begins with a float was."""
+    found = re.search(
+        r"!= -113\.0 && PyErr_Occurred\(\)\)\) goto \w+;\s+PyErr_SetString\(PyExc_NameError, .*final name \\\"(\w+)", c
+    )
+    if found is not None:
+        raise ValueError(
+            f"{found.group(1)} is a constant that begins with a float; mypyc takes it for one that was not set"
+        )
 
 
 def _may_have_subclasses(node: ast.ClassDef) -> bool:

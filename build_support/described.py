@@ -23,8 +23,6 @@ def describe(cls: Any, fields: list[tuple[Any, ...]]) -> None:
             setattr(cls, name, getattr(twin, name))
     # A class that is made through CPython's C interface loses its hash where it has comparisons.
     cls.__hash__ = object.__hash__
-    given = [field.name for field in dataclasses.fields(cls) if field.init]
-    cls.__reduce__ = lambda node: (cls, tuple([getattr(node, name) for name in given]))
     cls.__setattr__, cls.__delattr__ = _refuse_to_set, _refuse_to_delete
 
 

@@ -209,7 +209,8 @@ def _initializer(declared: Declaration, place: str) -> list[str]:
         for each in declared.given
     )
     text = ast.unparse(ast.Module(statements, []))
-    return [f"    def __init__(self{parameters}) -> None:", *(f"        {line}" for line in text.split("\n"))]
+    header = [f"    def __init__(self{parameters}) -> None:", "        self._leaves = None"]
+    return [*header, *(f"        {line}" for line in text.split("\n"))]
 
 
 class _InitBody(ast.NodeTransformer):

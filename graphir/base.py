@@ -283,7 +283,10 @@ class Expr:
 def new_fields(target: Expr, **fields: Any) -> None:
     """Set fields of a node while it is made: afterwards it is immutable."""
     for name, value in fields.items():
-        object.__setattr__(target, name, value)
+        _set(target, name, value)
+
+
+_set = object.__setattr__
 
 
 class FrozenExpr(Expr):

@@ -93,7 +93,11 @@ class Call(FrozenExpr):
             attrs = attrs if attrs is not None else NoAttrs()
             if type is None:
                 type = _function_result(op, args)
-        new_fields(self, op=op, args=args, attrs=attrs, type=type, span=span)
+        _set_op(self, op)
+        _set_args(self, args)
+        _set_attrs(self, attrs)
+        _set_type(self, type)
+        _set_span(self, span)
 
     @property
     def children(self) -> tuple[Expr, ...]:
@@ -106,6 +110,11 @@ class Call(FrozenExpr):
             op, args = args[0], args[1:]
         known = self.type if _same_types(args, self.args) and op is self.op else None
         return Call(op, args, self.attrs, known, self.span)
+
+
+# As calls are most of a graph, their fields are set without a look for each by its name.
+_set_op, _set_args, _set_attrs = (vars(Call)[name].__set__ for name in ("op", "args", "attrs"))
+_set_type, _set_span = vars(Expr)["type"].__set__, vars(Expr)["span"].__set__
 
 
 def _same_types(new: Sequence[Expr], old: Sequence[Expr]) -> bool:

@@ -107,7 +107,10 @@ class IRModule:
         new._functions = dict(self._functions)
         new._names = dict(self._names)
         for key, function in functions.items():
-            new._set(key, function)
+            if key in new._functions and isinstance(function, (Function, PrimFunc)):
+                new._functions[key] = function
+            else:
+                new._set(key, function)
         return new
 
     def without(self, keys: Iterable[GlobalVar | str]) -> IRModule:

@@ -143,6 +143,8 @@ def _decode(encoded: Encoded, variables: Sequence[expr.Var] | None) -> PrimFunc:
 
 def _nodes_in(value: Any) -> Iterator[Node]:
     """The nodes in plain data."""
+    if isinstance(value, (str, int, float)):
+        return
     if isinstance(value, Node):
         yield value
     elif isinstance(value, Mapping):

@@ -32,6 +32,9 @@ SCOPES = ("global", "arena", "stack", "register")
 
 _set = object.__setattr__
 
+#: int64 holds integers up to this one, which most are; compiled code compares them as machine words.
+_SHORT = 1 << 60
+
 
 class Expr(Node):
     """Base of all expressions. ``dtype`` is the type of the value, with its number of lanes."""
@@ -135,7 +138,8 @@ class Var(Expr):
     dtype: DataType = INT64
 
     def __post_init__(self) -> None:
-        _set(self, "dtype", as_dtype(self.dtype))
+        if type(self.dtype) is not DataType:
+            _set(self, "dtype", as_dtype(self.dtype))
 
 
 @node
@@ -181,6 +185,8 @@ class IntImm(Expr):
     dtype: DataType = INT64
 
     def __post_init__(self) -> None:
+        if self.dtype is INT64 and type(self.value) is int and -_SHORT <= self.value <= _SHORT:
+            return
         _set(self, "dtype", as_dtype(self.dtype))
         _set(self, "value", int(self.value))
         if not (self.dtype.is_integer or self.dtype.is_bool) or self.dtype.lanes != 1:
@@ -273,10 +279,13 @@ class Compare(Expr):
     def __post_init__(self) -> None:
         if self.op not in COMPARE_OPS:
             raise ValueError(f"unknown comparison {self.op!r}; expected one of {', '.join(COMPARE_OPS)}")
-        if self.a.dtype is not self.b.dtype:
-            raise TypeError(f"{self.op}: operands have different types, {self.a.dtype!s} and {self.b.dtype!s}")
-        lanes = self.a.dtype.lanes
-        _set(self, "dtype", BOOL if lanes == 1 else BOOL.with_lanes(lanes))
+        a = self.a.dtype
+        if a is not self.b.dtype:
+            raise TypeError(f"{self.op}: operands have different types, {a!s} and {self.b.dtype!s}")
+        if a is INT64:
+            _set(self, "dtype", BOOL)
+            return
+        _set(self, "dtype", BOOL if a.lanes == 1 else BOOL.with_lanes(a.lanes))
 
 
 @node
@@ -322,7 +331,12 @@ class BufferLoad(Expr):
     def __post_init__(self) -> None:
         _set(self, "indices", as_indices(self.indices))
         lanes = check_access(self.buffer, self.indices, self.predicate)
-        _set(self, "dtype", self.buffer.dtype.with_lanes(lanes))
+        stored = self.buffer.dtype
+        _set(self, "dtype", stored if lanes == stored.lanes else stored.with_lanes(lanes))
+
+
+#: Intrinsics with types of results and of arguments: what was checked once.
+_CALL_TYPES: set[tuple[str | DataType, ...]] = set()
 
 
 @node
@@ -337,9 +351,13 @@ class Call(Expr):
     dtype: DataType = FLOAT32
 
     def __post_init__(self) -> None:
-        _set(self, "dtype", as_dtype(self.dtype))
+        if type(self.dtype) is not DataType:
+            _set(self, "dtype", as_dtype(self.dtype))
         if not self.name.startswith("@"):
-            find_intrinsic(self.name).check(self)
+            types = (self.name, self.dtype, *[arg.dtype for arg in self.args])
+            if types not in _CALL_TYPES:
+                find_intrinsic(self.name).check(self)
+                _CALL_TYPES.add(types)
 
 
 @node
@@ -395,14 +413,15 @@ def check_access(accessed: Buffer, indices: tuple[Expr, ...], predicate: Expr | 
         raise TypeError(f"buffer {accessed.name} has {len(accessed.shape)} dimensions, found {len(indices)} indices")
     lanes = 1
     for index in indices:
-        if index.dtype is INT64:
+        dtype = index.dtype
+        if dtype is INT64:
             continue
-        if not index.dtype.is_integer:
-            raise TypeError(f"buffer {accessed.name}: expected integer indices, found {index.dtype!s}: {index!s}")
-        if index.dtype.lanes != 1:
-            if lanes not in (1, index.dtype.lanes):
-                raise TypeError(f"buffer {accessed.name}: indices of {lanes} and {index.dtype.lanes} lanes")
-            lanes = index.dtype.lanes
+        if not dtype.is_integer:
+            raise TypeError(f"buffer {accessed.name}: expected integer indices, found {dtype!s}: {index!s}")
+        if dtype.lanes != 1:
+            if lanes not in (1, dtype.lanes):
+                raise TypeError(f"buffer {accessed.name}: indices of {lanes} and {dtype.lanes} lanes")
+            lanes = dtype.lanes
     if predicate is not None and (not predicate.dtype.is_bool or predicate.dtype.lanes not in (1, lanes)):
         raise TypeError(
             f"buffer {accessed.name}: expected a bool predicate of {lanes} lanes, found {predicate.dtype!s}"
@@ -450,7 +469,11 @@ def compare(op: str, a: Any, b: Any) -> Expr:
 def cast(dtype: Any, value: Any) -> Expr:
     """``value`` converted to the element type ``dtype`` (lanes are kept); no node where nothing changes."""
     source = as_expr(value)
-    dtype = as_dtype(dtype).with_lanes(source.dtype.lanes)
+    if dtype is source.dtype:
+        return source
+    dtype = as_dtype(dtype)
+    if dtype.lanes != source.dtype.lanes:
+        dtype = dtype.with_lanes(source.dtype.lanes)
     if dtype is source.dtype:
         return source
     if isinstance(source, IntImm) and (dtype.is_integer or dtype.is_bool):
@@ -501,7 +524,12 @@ def call(name: str, *args: Any, dtype: Any = None) -> Call:
 
 def const(value: int | float | bool, dtype: Any) -> Expr:
     """A constant of any scalar or vector type; integers wrap to the type."""
-    dtype = as_dtype(dtype)
+    if dtype is INT64 and type(value) is int:
+        known = _INDICES.get(value)
+        if known is not None:
+            return known
+    if type(dtype) is not DataType:
+        dtype = as_dtype(dtype)
     if dtype.lanes != 1:
         return Broadcast(const(value, dtype.element), dtype.lanes)
     if dtype.is_float:
@@ -512,11 +540,14 @@ def const(value: int | float | bool, dtype: Any) -> Expr:
         found = IntImm(wrap_integer(number, dtype), dtype)
         if -_SMALL <= number <= _SMALL:
             _INTEGERS[number, dtype] = found
+            if dtype is INT64:
+                _INDICES[number] = found
     return found
 
 
-#: Small constants, one node for each.
+#: Small constants, one node for each; those of int64 by their values alone, too.
 _INTEGERS: dict[tuple[int, DataType], IntImm] = {}
+_INDICES: dict[int, IntImm] = {}
 _SMALL = 1 << 10
 
 
@@ -529,6 +560,8 @@ def as_expr(value: Any, dtype: Any = None) -> Expr:
     """
     if isinstance(value, Expr):
         return value
+    if type(value) is int:
+        return const(value, dtype if dtype is not None else INT64)
     if hasattr(value, "as_tensorir_expr"):  # iteration variables, scalar views of tensors
         converted: Expr = value.as_tensorir_expr()
         return converted
@@ -554,7 +587,7 @@ def match_operands(a: Any, b: Any) -> tuple[Expr, Expr]:
         a = as_expr(a, b.dtype.element)
     else:
         a, b = as_expr(a), as_expr(b)
-    if a.dtype.lanes != b.dtype.lanes:
+    if a.dtype is not b.dtype and a.dtype.lanes != b.dtype.lanes:
         if a.dtype.lanes == 1:
             a = Broadcast(a, b.dtype.lanes)
         elif b.dtype.lanes == 1:

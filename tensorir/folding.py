@@ -8,13 +8,18 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tilewright.tensorir.dtype import DataType
+from tilewright.tensorir.dtype import INT64, DataType
 
 Number = int | float
+
+#: int64 holds integers up to this one, which most are; compiled code compares them as machine words.
+_SHORT = 1 << 60
 
 
 def wrap_integer(value: int, dtype: DataType) -> int:
     """``value`` reduced to the range of the integer type ``dtype``, as the machine's arithmetic does."""
+    if dtype is INT64 and -_SHORT <= value <= _SHORT:
+        return value
     if dtype.is_bool:
         return int(bool(value))
     value &= (1 << dtype.bits) - 1

@@ -233,11 +233,8 @@ def walk_statements(stmt: Stmt) -> Iterator[Stmt]:
 def leaves(node: Node) -> frozenset[Node]:
     """The variables that occur in ``node`` and the buffers that it accesses (not what it only defines, nor what the
     shapes of buffers mention). Nodes do not change, so each finds its leaves once, from those of its parts."""
-    try:
-        return node._leaves
-    except AttributeError:
-        _look_into(node)
-        return node._leaves
+    found = node._leaves
+    return _look_into(node) if found is None else found
 
 
 #: What :func:`kinds` tells of a program.
@@ -255,21 +252,20 @@ def kinds(node: Node) -> int:
     :data:`CALLS`, :data:`LOADS` (and :data:`MASKED_LOADS`), :data:`DIVISIONS` of integers, and values of 16-bit floats
     (:data:`HALVES`). Each node finds out once, from its parts, so that whoever looks for one of these passes by all
     that has none."""
-    try:
-        return node._kinds
-    except AttributeError:
+    if node._leaves is None:
         _look_into(node)
-        return node._kinds
+    return node._kinds
 
 
-def _look_into(node: Node) -> None:
-    """Find leaves and kinds of ``node`` and all below it."""
+def _look_into(node: Node) -> frozenset[Node]:
+    """Find leaves and kinds of ``node`` and all below it; its leaves."""
     stack: list[Node] = [node]
+    found = _NO_LEAVES
     while stack:
         current = stack[-1]
-        parts = current.parts()
+        parts: tuple[Node, ...] = current.parts()
         for part in parts:
-            if not hasattr(part, "_leaves"):
+            if part._leaves is None:
                 stack.append(part)
         if stack[-1] is not current:
             continue
@@ -277,11 +273,12 @@ def _look_into(node: Node) -> None:
         for part in parts:
             occurring |= part._kinds
             below = part._leaves
-            if not below <= found:
+            if below and below is not found and not below <= found:
                 found = below if found <= below else found | below
         _set(current, "_kinds", occurring)
         _set(current, "_leaves", found)
         stack.pop()
+    return found
 
 
 _set = object.__setattr__

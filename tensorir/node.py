@@ -66,17 +66,20 @@ class Node:
 
     __slots__ = ("_kinds", "_leaves", "_notes")
 
-    #: Kept by :func:`tilewright.tensorir.functor.kinds`, once it was asked for.
+    #: Kept by :func:`tilewright.tensorir.functor.kinds`; there where the leaves are.
     _kinds: int
 
-    #: Kept by :func:`tilewright.tensorir.functor.leaves`, once it was asked for.
-    _leaves: frozenset[Any]
+    #: Kept by :func:`tilewright.tensorir.functor.leaves`, once it was asked for; None before.
+    _leaves: frozenset[Any] | None
 
     #: Kept by :func:`notes_on`.
     _notes: dict[Any, Any]
 
     #: (name, role) of each field that is part of the node, in order.
     node_fields: ClassVar[tuple[tuple[str, str], ...]] = ()
+
+    def __init__(self) -> None:
+        self._leaves = None
 
     def parts(self) -> tuple[Any, ...]:
         """What the node owns, in the order of its fields; derived from them."""
@@ -85,6 +88,9 @@ class Node:
     def rebuild(self, mutator: Any) -> Any:
         """The node with what it owns, uses and defines as ``mutator`` changes it; itself where it does not."""
         return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), tuple([getattr(self, name) for name, _ in self.node_fields])
 
     def __str__(self) -> str:
         from tilewright.tensorir.printer import to_text  # knows every node class
@@ -102,8 +108,11 @@ def notes_on(node: Node) -> dict[Any, Any]:
         return node._notes
     except AttributeError:
         notes: dict[Any, Any] = {}
-        object.__setattr__(node, "_notes", notes)
+        _set(node, "_notes", notes)
         return notes
+
+
+_set = object.__setattr__
 
 
 @dataclass_transform(
@@ -126,8 +135,8 @@ def _initializer(cls: Any) -> Callable[..., None]:
     """``__init__`` as the dataclass has it, but that it sets slots by their descriptors: nodes are made by the hundred
     thousand, and a frozen dataclass looks each field up by its name."""
     fields = [field for field in dataclasses.fields(cls) if field.init]
-    namespace: dict[str, Any] = {"missing": dataclasses.MISSING}
-    params, lines = ["self"], []
+    namespace: dict[str, Any] = {"missing": dataclasses.MISSING, "set_leaves": vars(Node)["_leaves"].__set__}
+    params, lines = ["self"], ["    set_leaves(self, None)"]
     for field in fields:
         name = field.name
         namespace[f"set_{name}"] = cls.__dict__[name].__set__
@@ -143,7 +152,7 @@ def _initializer(cls: Any) -> Callable[..., None]:
         lines.append(f"    set_{name}(self, {name})")
     if hasattr(cls, "__post_init__"):
         lines.append("    self.__post_init__()")
-    exec(f"def __init__({', '.join(params)}):\n" + "\n".join(lines or ["    pass"]), namespace)
+    exec(f"def __init__({', '.join(params)}):\n" + "\n".join(lines), namespace)
     made: Callable[..., None] = namespace["__init__"]
     made.__qualname__ = f"{cls.__qualname__}.__init__"
     made.__annotations__ = dict(cls.__init__.__annotations__)

@@ -91,10 +91,12 @@ class BufferStore(Stmt):
         if not isinstance(self.value, Expr):
             _set(self, "value", as_expr(self.value, self.buffer.dtype))
         lanes = check_access(self.buffer, self.indices, self.predicate)
-        if self.value.dtype is not self.buffer.dtype.with_lanes(lanes):
+        expected = self.buffer.dtype
+        if lanes != expected.lanes:
+            expected = expected.with_lanes(lanes)
+        if self.value.dtype is not expected:
             raise TypeError(
-                f"store to {self.buffer.name}: expected {self.buffer.dtype.with_lanes(lanes)!s}, "
-                f"found {self.value.dtype!s}: {self.value!s}"
+                f"store to {self.buffer.name}: expected {expected!s}, found {self.value.dtype!s}: {self.value!s}"
             )
 
 

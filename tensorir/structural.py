@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.expr import Buffer, Var
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.printer import to_text, underline
@@ -66,6 +67,10 @@ def structural_hash(node: Node, most_nodes: int | None = None) -> int:
     hasher = _Hasher()
     hasher.run(node, most_nodes)
     return hasher.digest()
+
+
+#: Types of most plain data: a look at them costs less than to ask whether something is a mapping.
+_PLAIN = (str, int, float, type(None))
 
 
 def _as_plain(value: Any) -> Any:
@@ -138,7 +143,7 @@ class _Comparison:
                 reason = self.use(p, q)
             elif role in ("definition", "new_buffer"):
                 reason = self.define(p, q)
-            elif isinstance(p, Mapping):
+            elif not isinstance(p, _PLAIN) and isinstance(p, Mapping):
                 below.append((_Deferred(_compared(x, p)), _Deferred(_compared(y, q)), x, y))
             else:
                 reason = self.data(p, q, f"{name} ")
@@ -256,20 +261,20 @@ class _Hasher:
         if isinstance(node, (Var, Buffer)):
             self.use(node)
             return
-        self.feed(type(node).__name__)
+        self.parts.append(type(node).__name__)
         below: list[Node | _Deferred | None] = []
         for name, role in node.node_fields:
             value = getattr(node, name)
             if role == "child":
                 below.append(value)
             elif role == "children":
-                self.feed(len(value))
+                self.parts.append(str(len(value)))
                 below.extend(value)
             elif role == "buffer":
                 self.use(value)
             elif role in ("definition", "new_buffer"):
                 self.define(value)
-            elif isinstance(value, Mapping):
+            elif not isinstance(value, _PLAIN) and isinstance(value, Mapping):
                 below.append(_Deferred(_compared(node, value)))
             else:
                 self.data(value)
@@ -278,7 +283,7 @@ class _Hasher:
     def use(self, node: Var | Buffer) -> None:
         if node not in self.numbers:
             self.define(node)
-        self.feed(self.numbers[node])
+        self.parts.append(str(self.numbers[node]))
 
     def define(self, node: Any) -> None:
         if isinstance(node, tuple):
@@ -304,6 +309,9 @@ class _Hasher:
         kind = type(value)
         if kind is str or kind is int or kind is bool:  # nearly all that there is
             self.parts += (kind.__name__, str(value))
+            return
+        if kind is DataType:
+            self.parts += ("str", str(value))
             return
         value = _as_plain(value)
         self.feed(type(value).__name__ if not isinstance(value, Mapping) else "mapping")

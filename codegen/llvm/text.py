@@ -32,6 +32,7 @@ _ELEMENT_TYPES = {
 _ZEROS = frozenset({"0", "false", "0xH0000", "0x0000000000000000"})
 #: LLVM 19 has a short form for vectors of equal constants, which are half of the text of a kernel.
 _HAS_SPLATS = llvm.llvm_version_info[0] >= 19
+_PLAIN_NAME = re.compile(r"[A-Za-z$._][A-Za-z0-9$._]*")
 _SUFFIXES = {"float16": "f16", "float32": "f32", "float64": "f64"}
 
 
@@ -110,7 +111,7 @@ def constant_vector(elements: Sequence[str], element_type: str) -> str:
 
 def global_name(name: str) -> str:
     """``@name`` with quotes and escapes where LLVM's syntax needs them."""
-    if re.fullmatch(r"[A-Za-z$._][A-Za-z0-9$._]*", name):
+    if _PLAIN_NAME.fullmatch(name):
         return f"@{name}"
     escaped = "".join(chr(b) if 32 <= b < 127 and chr(b) not in '"\\' else f"\\{b:02X}" for b in name.encode())
     return f'@"{escaped}"'
@@ -126,6 +127,7 @@ class Module:
     def __init__(self, converts_halves: bool = True) -> None:
         self.converts_halves = converts_halves
         self.declarations: dict[str, str] = {}
+        self._operands: dict[str, str] = {}  # of functions that were declared, by their names
         self.helpers: dict[str, str] = {}
         self.functions: list[str] = []
         self.metadata: list[str] = [
@@ -135,7 +137,10 @@ class Module:
 
     def declare(self, name: str, result: str, params: Sequence[str], attributes: str = "") -> str:
         """Make an external function known, and return its name as an operand of ``call``."""
-        operand = global_name(name)
+        known = self._operands.get(name)
+        if known is not None:
+            return known
+        operand = self._operands[name] = global_name(name)
         if operand not in self.declarations:
             note = f" {attributes}" if attributes else ""
             self.declarations[operand] = f"declare {result} {operand}({', '.join(params)}){note}"

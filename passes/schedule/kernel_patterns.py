@@ -179,20 +179,12 @@ class _Walk:
             elif node.op == "mul":
                 walked = {name: self._is_written_out(getattr(node, name)) for name in ("a", "b")}
                 return {"a": fixed or walked["b"], "b": fixed or walked["a"]}
-            return {}
+            return _NO_RULES
         if isinstance(node, For):
             extent = node.extent.value if isinstance(node.extent, IntImm) else MIN_FREE_EXTENT
             short = node.kind == "serial" and extent < MIN_FREE_EXTENT
             return {"extent": node.kind in _WRITTEN_OUT or short or TAIL_ANNOTATION in node.annotations}
-        if isinstance(node, (Compare, Call)):
-            return {"a": True, "b": True, "args": True}
-        if isinstance(node, (Select, IfThenElse)):
-            return {"condition": True}
-        if isinstance(node, Block):
-            return {"predicate": True}
-        if isinstance(node, (BufferLoad, BufferStore)):
-            return {"indices": False, "predicate": True}
-        return {}
+        return _RULES.get(type(node), _NO_RULES)
 
     def _float(self, value: Any) -> Expr:
         self.tokens.append((FloatImm, value.dtype))
@@ -226,6 +218,18 @@ class _Walk:
 
 
 _FLOAT = "float"
+
+#: Of which fields of nodes the integers belong to the pattern, whatever is around.
+_RULES: dict[type, dict[str, bool]] = {
+    Compare: {"a": True, "b": True},
+    Call: {"args": True},
+    Select: {"condition": True},
+    IfThenElse: {"condition": True},
+    Block: {"predicate": True},
+    BufferLoad: {"indices": False, "predicate": True},
+    BufferStore: {"indices": False, "predicate": True},
+}
+_NO_RULES: dict[str, bool] = {}
 
 
 def _written_out(func: PrimFunc) -> tuple[set[Any], set[Any], dict[Buffer, int]]:
@@ -286,6 +290,8 @@ def _can_be_fetched(access: BufferLoad | BufferStore, axis: int, tasks: set[Any]
 
 def _plain(value: Any) -> Hashable:
     """Plain data as something that can be hashed."""
+    if value is None or isinstance(value, (str, int, float)):
+        return (type(value), value)
     if isinstance(value, Mapping):
         return tuple([(_plain(key), _plain(item)) for key, item in value.items()])
     if isinstance(value, (list, tuple)):

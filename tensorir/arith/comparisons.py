@@ -73,10 +73,12 @@ class ComparingAlgebra(ProvingAlgebra):
 
     def _without_low_part(self, form: Linear) -> Linear:
         """A form of the same sign as ``form``: ``16 * i + j`` with ``0 <= j < 16`` is negative where ``i`` is."""
-        for unit in sorted({abs(c) for c in form.terms.values()} | {form.gcd()}, reverse=True):
+        units = {abs(c) for c in form.terms.values()}
+        units.add(form.gcd())
+        for unit in sorted(units, reverse=True) if len(units) > 1 else units:
             if unit == 1:
                 break
-            high_const, low_const = divmod(form.const, unit)
+            high_const, low_const = form.const // unit, form.const % unit
             low = Linear({t: c for t, c in form.terms.items() if c % unit}, low_const)
             bounds = self.interval(low)
             if bounds.is_finite and bounds.lower // unit == bounds.upper // unit:

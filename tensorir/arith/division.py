@@ -52,7 +52,7 @@ class DividingAlgebra(TermAlgebra):
 
     def _split(self, a: Linear, divisor: int) -> Division:
         """Take out of ``a / divisor`` all that divides, and the low part that never carries."""
-        whole_const, rest_const = divmod(a.const, divisor)
+        whole_const, rest_const = a.const // divisor, a.const % divisor
         whole: dict[Expr, int] = {}
         rest: dict[Expr, int] = {}
         for term, coefficient in a.terms.items():
@@ -67,7 +67,7 @@ class DividingAlgebra(TermAlgebra):
             carry = int(bounds.lower) // divisor
             return Division(quotient.shift(carry), None, 1, 1, remaining.shift(-carry * divisor))
         for unit in sorted({math.gcd(c, divisor) for c in rest.values()} - {1}, reverse=True):
-            high_const, low_const = divmod(rest_const, unit)
+            high_const, low_const = rest_const // unit, rest_const % unit
             low = Linear({t: c for t, c in rest.items() if c % unit}, low_const)
             bounds = self.interval(low)
             if bounds.is_finite and bounds.lower // unit == bounds.upper // unit:

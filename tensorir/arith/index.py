@@ -40,7 +40,7 @@ class IndexAlgebra(DividingAlgebra):
     def _number(self, expr: IntImm) -> Linear:
         found = self._numbers.get(expr)
         if found is None:
-            self.intern.offer_integer(expr)
+            self.intern.offer_index(expr)
             found = self._numbers[expr] = constant(expr.value)
         return found
 

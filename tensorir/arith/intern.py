@@ -6,7 +6,7 @@ import struct
 from typing import Any
 
 from tilewright.tensorir.dtype import INT64, DataType
-from tilewright.tensorir.expr import BinaryOp, BufferLoad, Call, Expr, FloatImm, IntImm, Var
+from tilewright.tensorir.expr import BinaryOp, BufferLoad, Call, Compare, Expr, FloatImm, IntImm, Var
 from tilewright.tensorir.intrinsics import find_intrinsic
 from tilewright.tensorir.node import Node
 
@@ -18,6 +18,9 @@ class Interner:
         self._table: dict[tuple[Any, ...], Expr] = {}
         self._offered: dict[tuple[Any, ...], Expr] = {}
         self._order: dict[Expr, int] = {}
+        #: The same for constants of int64, by their values: most of what is asked for.
+        self._indices: dict[int, Expr] = {}
+        self._offered_indices: dict[int, Expr] = {}
 
     def order(self, expr: Expr) -> int:
         """When ``expr`` was first met: the order in which canonical forms list what is otherwise equal."""
@@ -35,7 +38,9 @@ class Interner:
         key = (op, a, b)
         found = self._table.get(key)
         if found is None:
-            offered = self._offered.pop(key, None)
+            offered = self._offered.get(key)
+            if offered is not None:
+                del self._offered[key]
             found = self._table[key] = BinaryOp(op, a, b) if offered is None else offered
             self.order(found)
         return found
@@ -49,19 +54,21 @@ class Interner:
 
     def integer(self, value: int, dtype: DataType = INT64) -> Expr:
         """An integer or boolean constant."""
-        key = (IntImm, value, dtype)
-        found = self._table.get(key)
+        if dtype is not INT64:
+            return self.node(IntImm(value, dtype))
+        found = self._indices.get(value)
         if found is None:
-            offered = self._offered.pop(key, None)
-            found = self._table[key] = IntImm(value, dtype) if offered is None else offered
+            offered = self._offered_indices.get(value)
+            if offered is not None:
+                del self._offered_indices[value]
+            found = self._indices[value] = IntImm(value, INT64) if offered is None else offered
             self.order(found)
         return found
 
-    def offer_integer(self, expr: IntImm) -> None:
-        """Let ``expr`` be the node of its value, if there is none yet."""
-        key = (IntImm, expr.value, expr.dtype)
-        if key not in self._table:
-            self._offered.setdefault(key, expr)
+    def offer_index(self, expr: IntImm) -> None:
+        """Let ``expr`` be the node of its value, if it is an int64 and there is none yet."""
+        if expr.dtype is INT64 and expr.value not in self._indices:
+            self._offered_indices.setdefault(expr.value, expr)
 
     def node(self, expr: Expr) -> Expr:
         """The one node of the structure of ``expr``, whose operands are interned already."""
@@ -69,8 +76,16 @@ class Interner:
         if kind is Var or (kind is Call and not is_pure_call(expr)):
             self.order(expr)  # a variable is its own identity; what has an effect is not the same twice
             return expr
+        if isinstance(expr, IntImm) and expr.dtype is INT64:
+            known = self._indices.get(expr.value)
+            if known is None:
+                known = self._indices[expr.value] = expr
+                self.order(known)
+            return known
         if kind is BinaryOp:
             key: tuple[Any, ...] = (expr.op, expr.a, expr.b)  # type: ignore[attr-defined]
+        elif kind is Compare:
+            key = (Compare, expr.op, expr.a, expr.b)  # type: ignore[attr-defined]
         elif kind is FloatImm:
             key = (FloatImm, struct.pack("d", expr.value), expr.dtype)  # type: ignore[attr-defined]
         else:
@@ -84,7 +99,15 @@ class Interner:
 
 def is_pure_call(expr: Any) -> bool:
     """Whether a call has no effect and depends on nothing but its arguments."""
-    return not expr.name.startswith("@") and find_intrinsic(expr.name).pure
+    name: str = expr.name
+    known = _PURE.get(name)
+    if known is None:
+        known = _PURE[name] = not name.startswith("@") and bool(find_intrinsic(name).pure)
+    return known
+
+
+#: What :func:`is_pure_call` has said of names.
+_PURE: dict[str, bool] = {}
 
 
 def same_structure(a: Node, b: Node) -> bool:
@@ -93,6 +116,8 @@ def same_structure(a: Node, b: Node) -> bool:
         return True
     if type(a) is not type(b) or isinstance(a, Var):
         return False
+    if isinstance(a, BinaryOp) and isinstance(b, BinaryOp):
+        return a.op == b.op and same_structure(a.a, b.a) and same_structure(a.b, b.b)
     if isinstance(a, FloatImm) and isinstance(b, FloatImm):
         return a.dtype is b.dtype and struct.pack("d", a.value) == struct.pack("d", b.value)
     for name, role in a.node_fields:

@@ -35,11 +35,13 @@ class Interval(NamedTuple):
 
     def intersect(self, other: Interval) -> Interval:
         """The integers in both."""
-        return Interval(max(self.lower, other.lower), min(self.upper, other.upper))
+        lower = self.lower if self.lower >= other.lower else other.lower
+        return Interval(lower, self.upper if self.upper <= other.upper else other.upper)
 
     def union(self, other: Interval) -> Interval:
         """The least interval that holds both."""
-        return Interval(min(self.lower, other.lower), max(self.upper, other.upper))
+        lower = self.lower if self.lower <= other.lower else other.lower
+        return Interval(lower, self.upper if self.upper >= other.upper else other.upper)
 
     def __neg__(self) -> Interval:
         return Interval(-self.upper, -self.lower)
@@ -69,11 +71,15 @@ def add(a: Interval, b: Interval) -> Interval:
 
 def multiply(a: Interval, b: Interval) -> Interval:
     """Interval of ``x * y``."""
-    corners = [_times(x, y) for x in a for y in b]
+    if a.lower >= 0 and b.lower >= 0:
+        return Interval(_times(a.lower, b.lower), _times(a.upper, b.upper))
+    corners = [_times(a.lower, b.lower), _times(a.lower, b.upper), _times(a.upper, b.lower), _times(a.upper, b.upper)]
     return Interval(min(corners), max(corners))
 
 
 def _floor_quotient(a: Bound, b: Bound) -> Bound:
+    if isinstance(a, int) and isinstance(b, int):
+        return a // b
     if b in (INFINITY, -INFINITY):
         return 0 if a == 0 or (a > 0) == (b > 0) else -1
     if a in (INFINITY, -INFINITY):
@@ -83,9 +89,22 @@ def _floor_quotient(a: Bound, b: Bound) -> Bound:
 
 def floordiv(a: Interval, b: Interval) -> Interval:
     """Interval of ``x // y`` over the ``y`` that are not zero."""
-    parts = (b.intersect(Interval(1, INFINITY)), b.intersect(Interval(-INFINITY, -1)))
-    corners = [_floor_quotient(x, y) for part in parts if part.lower <= part.upper for x in a for y in part]
-    return Interval(min(corners), max(corners)) if corners else EVERYTHING
+    if b.lower >= 1 or b.upper <= -1:
+        return _quotients(a, b)
+    if b.upper >= 1:
+        positive = _quotients(a, Interval(1, b.upper))
+        return positive if b.lower > -1 else positive.union(_quotients(a, Interval(b.lower, -1)))
+    return _quotients(a, Interval(b.lower, -1)) if b.lower <= -1 else EVERYTHING
+
+
+def _quotients(a: Interval, b: Interval) -> Interval:
+    """Interval of ``x // y`` over the ``y`` of one sign: each end of ``a`` by each end of ``b``."""
+    low, high = _floor_quotient(a.lower, b.lower), _floor_quotient(a.upper, b.lower)
+    found = Interval(low, high) if low <= high else Interval(high, low)
+    if b.lower == b.upper:
+        return found
+    low, high = _floor_quotient(a.lower, b.upper), _floor_quotient(a.upper, b.upper)
+    return found.union(Interval(low, high) if low <= high else Interval(high, low))
 
 
 def floormod(a: Interval, b: Interval) -> Interval:
@@ -116,12 +135,14 @@ def truncmod(a: Interval, b: Interval) -> Interval:
 
 def minimum(a: Interval, b: Interval) -> Interval:
     """Interval of ``min(x, y)``."""
-    return Interval(min(a.lower, b.lower), min(a.upper, b.upper))
+    lower = a.lower if a.lower <= b.lower else b.lower
+    return Interval(lower, a.upper if a.upper <= b.upper else b.upper)
 
 
 def maximum(a: Interval, b: Interval) -> Interval:
     """Interval of ``max(x, y)``."""
-    return Interval(max(a.lower, b.lower), max(a.upper, b.upper))
+    lower = a.lower if a.lower >= b.lower else b.lower
+    return Interval(lower, a.upper if a.upper >= b.upper else b.upper)
 
 
 def subtract(a: Interval, b: Interval) -> Interval:

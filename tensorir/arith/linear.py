@@ -9,11 +9,13 @@ from typing import Final
 from tilewright.tensorir.expr import Expr
 
 _LIMIT: Final = 1 << 63
+#: Numbers up to this one, which most are, are compared as machine words by compiled code; the limit itself is none.
+_SHORT: Final = 1 << 60
 
 
 def wrap64(value: int) -> int:
     """``value`` as an int64 holds it."""
-    if -_LIMIT <= value < _LIMIT:
+    if -_SHORT <= value <= _SHORT or -_LIMIT <= value < _LIMIT:
         return value
     return (value + _LIMIT) % (2 * _LIMIT) - _LIMIT
 
@@ -27,14 +29,16 @@ class Linear:
     def __init__(self, terms: dict[Expr, int], const: int) -> None:
         self.terms = terms
         self.const = const
-        self._key: tuple[frozenset[tuple[Expr, int]], int] | None = None
+        self._key: tuple[object, int] | None = None
 
     @property
-    def key(self) -> tuple[frozenset[tuple[Expr, int]], int]:
+    def key(self) -> tuple[object, int]:
         """A hashable value that is equal for equal forms."""
-        if self._key is None:
-            self._key = (frozenset(self.terms.items()), self.const)
-        return self._key
+        found = self._key
+        if found is None:
+            items = self.terms.items()
+            found = self._key = (tuple(items) if len(items) < 2 else frozenset(items), self.const)
+        return found
 
     @property
     def is_const(self) -> bool:
@@ -52,7 +56,7 @@ class Linear:
     def combine(self, other: Linear, factor: int) -> Linear:
         """``self + factor * other``."""
         const = self.const + factor * other.const
-        if not -_LIMIT <= const < _LIMIT:
+        if not -_SHORT <= const <= _SHORT:
             const = wrap64(const)
         added = other.terms
         if not added:
@@ -62,7 +66,7 @@ class Linear:
         terms = self.terms.copy()
         for term, coefficient in added.items():
             total = terms.get(term, 0) + factor * coefficient
-            if not -_LIMIT <= total < _LIMIT:
+            if not -_SHORT <= total <= _SHORT:
                 total = wrap64(total)
             if total:
                 terms[term] = total
@@ -92,7 +96,7 @@ class Linear:
         terms: dict[Expr, int] = {}
         for term, coefficient in self.terms.items():
             scaled = coefficient * factor
-            if not -_LIMIT <= scaled < _LIMIT:
+            if not -_SHORT <= scaled <= _SHORT:
                 scaled = wrap64(scaled)
             if scaled:
                 terms[term] = scaled

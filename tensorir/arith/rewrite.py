@@ -40,7 +40,7 @@ _EXACT_TABLES: dict[str, RuleTable] = {
 _FAST_TABLES = {**_EXACT_TABLES, "float": rules.EXACT_FLOAT_RULES + rules.FAST_FLOAT_RULES + rules.SELECT_RULES}
 
 
-class _Scope(AbstractContextManager[None]):
+class _Scope:
     """A block at whose end an algebra knows what it knew at its beginning."""
 
     def __init__(self, algebra: BoundedTerms) -> None:

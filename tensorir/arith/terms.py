@@ -41,7 +41,7 @@ class TermAlgebra(BoundedTerms):
         """The form of a product of terms."""
         if not factors:
             return constant(1)
-        ordered = tuple(sorted(factors, key=self.intern.order))
+        ordered = factors if len(factors) == 1 else tuple(sorted(factors, key=self.intern.order))
         result = ordered[0]
         for factor in ordered[1:]:
             result = self.intern.binary("mul", result, factor)
@@ -80,7 +80,9 @@ class TermAlgebra(BoundedTerms):
 
     def _sum(self, form: Linear) -> Expr:
         order = self.intern.order
-        items = sorted(form.terms.items(), key=lambda item: (item[1] < 0, -abs(item[1]), order(item[0])))
+        items = list(form.terms.items())
+        if len(items) > 1:
+            items.sort(key=lambda item: (item[1] < 0, -abs(item[1]), order(item[0])))
         result: Expr | None = None
         constant_done = False
         for term, coefficient in items:

@@ -80,6 +80,8 @@ class Witness:
                 return a * b
             if expr.op == "add":
                 return a + b
+            if expr.op == "sub":
+                return a - b
             operation = _OPERATIONS.get(expr.op)
             if operation is not None:
                 return operation(a, b)
@@ -116,8 +118,10 @@ class Witness:
         ends = _ENDS[self._number]
         chosen = last if ends[len(self._values) % len(ends)] else first
         # What has been met before does not depend on ``var``, if that has not.
-        known = {} if var in self._known or len(self._known) > _MOST_KNOWN else dict(self._known)
-        return Witness(self._number, {**self._values, var: chosen}, known)
+        known = {} if var in self._known or len(self._known) > _MOST_KNOWN else self._known.copy()
+        values = self._values.copy()
+        values[var] = chosen
+        return Witness(self._number, values, known)
 
     def agrees(self, condition: Expr) -> bool:
         """Whether ``condition`` holds for it."""

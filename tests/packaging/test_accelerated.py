@@ -22,7 +22,7 @@ from tilewright.tensorir import expr, stmt, tensor
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Expr, IntImm, Var
-from tilewright.tensorir.functor import Mutator, Visitor, walk
+from tilewright.tensorir.functor import Mutator, Visitor, leaves, walk
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.schedule import LoopRef, Schedule
 from tilewright.tensorir.stmt import BufferStore, For, PrimFunc
@@ -110,6 +110,7 @@ def test_expressions_are_copied_and_pickled(duplicate: object) -> None:
     made = duplicate(node)
     assert type(made) is BufferLoad
     assert str(made) == str(node) and made.dtype is node.dtype
+    assert {str(leaf) for leaf in leaves(made)} == {str(leaf) for leaf in leaves(node)}
 
 
 def test_fields_are_given_by_name_and_defaults_hold() -> None:
