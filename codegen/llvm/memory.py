@@ -444,4 +444,6 @@ def pointer_attributes(root: PrimFunc, buffer: Buffer, written: Collection[Buffe
 def _is_overwritten(root: PrimFunc, buffer: Buffer) -> bool:
     """Whether ``buffer`` may have the memory of another parameter: it is the result, or what the result overwrites."""
     numbers = root.attrs.get(OVERWRITES, ())
-    return bool(numbers) and root.buffers.index(buffer) in {*numbers, root.attrs["num_inputs"]}
+    buffers = root.buffers
+    shared = [buffers[number] for number in (*numbers, root.attrs["num_inputs"])] if numbers else []
+    return buffer in shared
