@@ -59,11 +59,6 @@ def _without_collector() -> Iterator[None]:
         yield
     finally:
         if searching:
-            if not gc.get_freeze_count():
-                # What a build leaves behind lives as long as its model. Without this the next object that is made lets
-                # Python look through all of it, as what is new; so it is among what is old, as it is after that look.
-                gc.freeze()
-                gc.unfreeze()
             gc.enable()
 
 

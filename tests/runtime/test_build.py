@@ -251,19 +251,3 @@ def test_no_garbage_is_searched_for_between_stages(monkeypatch: pytest.MonkeyPat
         assert not gc.isenabled(), "switched on for whoever had switched it off"
     finally:
         gc.enable()
-
-
-def test_what_a_build_leaves_behind_is_not_searched_at_once() -> None:
-    def is_old(thing: object) -> bool:
-        return any(each is thing for each in gc.get_objects(generation=2))
-
-    gc.unfreeze()  # the tests are run with all modules frozen
-    try:
-        model = tw.build(network(0))
-        assert is_old(model)
-    finally:
-        gc.freeze()
-    frozen = gc.get_freeze_count()
-    model = tw.build(network(0))
-    assert gc.get_freeze_count() > frozen // 2, "what was frozen stays so"
-    assert not is_old(model)
