@@ -10,8 +10,7 @@ A constant is *free* where a parameter in its place costs a call next to nothing
 buffers and of what index arithmetic divides and multiplies by, and numbers that values are added to and multiplied
 with. All others belong to the pattern: extents of unrolled and vectorized loops, and strides of what these walk (which
 are offsets in machine instructions; a few copies keep an address each, unless they read more than can be fetched
-ahead), extents of tiles that have a rest, short loops, all that conditions compare with, and zeros. So does whether an
-operand is large enough to be fetched ahead (``PrefetchPanels``).
+ahead), extents of tiles that have a rest, short loops, all that conditions compare with, and zeros.
 
 A walk visits a function in one order, which depends on nothing but the pattern; so constants have numbers.
 """
@@ -201,8 +200,7 @@ class _Walk:
         if found is not None:
             self.tokens.append(self._number(buffer))
             return found
-        small = 0 < known_bytes(buffer) < LEAST_OPERAND
-        self.tokens.append((self._number(buffer), buffer.dtype, buffer.scope, buffer.alignment, buffer.ndim, small))
+        self.tokens.append((self._number(buffer), buffer.dtype, buffer.scope, buffer.alignment, buffer.ndim))
         fixed = self._fixed_dims.get(buffer, buffer.ndim)
         shape = tuple([self._node(extent, axis >= fixed) for axis, extent in enumerate(buffer.shape)])
         self.tokens.append(len(buffer.strides))
@@ -243,6 +241,7 @@ def _written_out(func: PrimFunc) -> tuple[set[Any], set[Any], dict[Buffer, int]]
     tasks: set[Any] = set()
     fixed: dict[Buffer, int] = {}
     most = Target.current().cache_bytes(2) // 2
+    panels = _read_innermost(func)
     for node in walk(func.body):
         if isinstance(node, For):
             (tasks if node.kind == "parallel" else inside).add(node.var)
@@ -262,7 +261,8 @@ def _written_out(func: PrimFunc) -> tuple[set[Any], set[Any], dict[Buffer, int]]
         elif isinstance(node, (BufferLoad, BufferStore)) and node.buffer.scope != "register":
             walked = _walked(node, found)
             strided = _walked(node, few)
-            if strided is not None and _is_fetched(node.buffer) and not _can_be_fetched(node, strided, tasks, most):
+            fetched = node.buffer in panels and known_bytes(node.buffer) >= LEAST_OPERAND
+            if strided is not None and fetched and not _can_be_fetched(node, strided, tasks, most):
                 walked = strided if walked is None else min(walked, strided)
             if walked is not None:
                 fixed[node.buffer] = min(fixed.get(node.buffer, node.buffer.ndim), walked + 1)
@@ -274,9 +274,17 @@ def _walked(access: BufferLoad | BufferStore, walkers: set[Any]) -> int | None:
     return next((axis for axis, index in enumerate(access.indices) if not walkers.isdisjoint(leaves(index))), None)
 
 
-def _is_fetched(buffer: Buffer) -> bool:
-    """Whether ``PrefetchPanels`` fetches parts of ``buffer`` ahead."""
-    return known_bytes(buffer) >= LEAST_OPERAND
+def _read_innermost(func: PrimFunc) -> set[Buffer]:
+    """The buffers that are read in loops which hold no others but those that are written out: of these
+    ``PrefetchPanels`` fetches parts ahead."""
+    found: set[Buffer] = set()
+    for loop in walk_statements(func.body):
+        if not isinstance(loop, For) or loop.kind in _WRITTEN_OUT:
+            continue
+        inside = [stmt for stmt in walk_statements(loop.body) if isinstance(stmt, For)]
+        if all(inner.kind in _WRITTEN_OUT for inner in inside):
+            found.update(node.buffer for node in walk(loop.body) if isinstance(node, BufferLoad))
+    return found
 
 
 def _can_be_fetched(access: BufferLoad | BufferStore, axis: int, tasks: set[Any], most: int) -> bool:

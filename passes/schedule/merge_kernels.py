@@ -185,7 +185,8 @@ def _merge(members: Sequence[_Member]) -> _Merged:
             values.append(counts.expression([int(value) for value in column]))
     first_member = members[0]
     made = with_constants(first_member.func, values)
-    func = _with_parameters(made, first_member.func, list(scalars.values()), counts)
+    func = _with_parameters(made, list(scalars.values()), counts)
+    func = _with_small(func, [member.func for member in members])
     passed = {
         member.key.name: [
             *(_constant(column[place], buffer.dtype) for column, buffer in scalars.items()),
@@ -260,20 +261,28 @@ class _Counts:
         return tir.binary("mul", self._vars[unit][0], tir.const(scale, "int64"))
 
 
-def _with_parameters(func: PrimFunc, original: PrimFunc, scalars: Sequence[tir.Buffer], counts: _Counts) -> PrimFunc:
-    """``func``, made of ``original``, with more inputs, behind the others, and more integers, at the end."""
+def _with_parameters(func: PrimFunc, scalars: Sequence[tir.Buffer], counts: _Counts) -> PrimFunc:
+    """``func`` with more inputs, behind the others, and more integers, at the end."""
     count = int(func.attrs["num_inputs"])
     params = (*func.params[:count], *scalars, *func.params[count:], *counts.variables)
     attrs = {**func.attrs, "num_inputs": count + len(scalars)}
     sources = (*func.attrs.get(SIZES_FROM, (None,) * len(func.variables)), *counts.sources)
     if any(source is not None for source in sources):
         attrs[SIZES_FROM] = tuple([_behind(source, count, len(scalars)) for source in sources])
-    merged = PrimFunc(func.name, params, func.body, attrs)
-    small = {buffer.name for buffer in original.buffers if 0 < known_bytes(buffer) < LEAST_OPERAND}
-    hidden = [
-        number for number, buffer in enumerate(merged.buffers) if buffer.name in small and not known_bytes(buffer)
-    ]
-    return merged.with_attr(SMALL, tuple(hidden)) if hidden else merged
+    return PrimFunc(func.name, params, func.body, attrs)
+
+
+def _with_small(func: PrimFunc, originals: Sequence[PrimFunc]) -> PrimFunc:
+    """``func`` with the numbers of buffers that are small in each of the ``originals``, though their sizes do not say
+    so any more. What is large in some is fetched ahead (``PrefetchPanels``): where it is small that costs little."""
+    names = [buffer.name for buffer in originals[0].buffers]
+    small = {
+        name
+        for number, name in enumerate(names)
+        if all(0 < known_bytes(original.buffers[number]) < LEAST_OPERAND for original in originals)
+    }
+    hidden = [number for number, buffer in enumerate(func.buffers) if buffer.name in small and not known_bytes(buffer)]
+    return func.with_attr(SMALL, tuple(hidden)) if hidden else func
 
 
 def _behind(source: tuple[int, ...] | None, inputs: int, more: int) -> tuple[int, ...] | None:

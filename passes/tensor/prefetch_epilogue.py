@@ -21,6 +21,7 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
@@ -32,12 +33,33 @@ from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.dtype import VOID
 from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, IntImm, Ramp, Var, as_expr, minimum
-from tilewright.tensorir.functor import accesses_buffers, loads_and_stores, substitute, uses_var, walk_statements
+from tilewright.tensorir.functor import (
+    accesses_buffers,
+    free_vars,
+    loads_and_stores,
+    substitute,
+    uses_var,
+    walk_statements,
+)
 from tilewright.tensorir.stmt import Evaluate, For, IfThenElse, LetStmt, PrimFunc, SeqStmt, Stmt, sequence
 from tilewright.tensorir.target import CACHE_LINE, Target
 
 #: Lines are fetched in the first part of a sum: what comes last has a way to go.
 _SOON = 3, 4
+
+
+class _Row(NamedTuple):
+    """Places whose distances are constants.
+
+    Attributes:
+        first: one of them.
+        distance: from the first place of all to ``first``.
+        offsets: from ``first`` to each of them.
+    """
+
+    first: Expr
+    distance: Expr
+    offsets: list[int]
 
 
 class _Prefetcher(ScopedMutator):
@@ -46,11 +68,12 @@ class _Prefetcher(ScopedMutator):
     def __init__(self, func: PrimFunc, far: set[Buffer], ctx: PassContext) -> None:
         super().__init__(func)
         self.ctx, self.far = ctx, far
+        self.sizes = set(func.variables)
 
     def mutate_SeqStmt(self, seq: SeqStmt) -> Stmt:
         stmts = list(seq.stmts)
         for place, stmt in enumerate(stmts):
-            nest = _nest(stmt)
+            nest = _nest(stmt, self.sizes)
             fetches = (
                 list(self._prefetches(nest, sequence(*stmts[place + 1 :]))) if nest and stmt is not stmts[-1] else []
             )
@@ -59,26 +82,50 @@ class _Prefetcher(ScopedMutator):
 
     def _prefetches(self, nest: list[For], rest: Stmt) -> Iterator[Stmt]:
         """What the steps of a sum fetch for the statements behind it."""
-        steps = math.prod(int(str(loop.extent)) for loop in nest)
-        soon = steps * _SOON[0] // _SOON[1]
+        known = [loop for loop in nest if isinstance(loop.extent, IntImm)]
         for buffer, places in self._read(rest).items():
-            first = places[0]
-            distances = [self.simplify(place - first) for place in places]
-            known = [distance.value for distance in distances if isinstance(distance, IntImm)]
-            if len(known) < len(places):
+            rows = self._rows(places)
+            if not rows:
                 continue
-            lines = list(_lines(sorted(known), CACHE_LINE // buffer.dtype.bytes))
-            if not 1 < len(lines) <= soon:
-                continue
-            each = 1 << int(math.log2(soon // len(lines)))
-            number = minimum(position(as_expr(0), nest) // each, len(lines) - 1)
-            offset = _place(lines, number)
+            lines = list(_lines(sorted(rows[0].offsets), CACHE_LINE // buffer.dtype.bytes))
+            if len(rows) == 1:
+                # The number of steps may be unknown: then one of the first fetches each line.
+                offset = _fetched(lines, nest, _SOON if len(known) == len(nest) else None)
+            else:
+                # The innermost loops fetch a row, and each iteration of those around them another one.
+                inner = [loop for place, loop in enumerate(nest) if all(each in known for each in nest[place:])]
+                outer = nest[: len(nest) - len(inner)]
+                offset = _fetched(lines, inner, (1, 1)) if inner and outer else None
+                if offset is not None:
+                    offset = rows[1].distance * minimum(position(as_expr(0), outer), len(rows) - 1) + offset
             if offset is None:
                 continue
             self.ctx.remark(f"fetches what is read of {buffer.name} behind a sum", "applied")
             with self.where(functools.partial(_bind, nest)):
-                fetched = self.simplify(first + offset)
+                fetched = self.simplify(places[0] + offset)
             yield Evaluate(Call("prefetch", (BufferLoad(buffer, (fetched,)),), VOID))
+
+    def _rows(self, places: list[Expr]) -> list[_Row]:
+        """``places`` as rows of places whose distances are known, such as the rows of a tile of a tensor of any width;
+        none unless all rows are alike and each is as far from the one before as the second is from the first."""
+        rows: list[_Row] = []
+        for place in places:
+            for row in rows:
+                offset = self.simplify(place - row.first)
+                if isinstance(offset, IntImm):
+                    row.offsets.append(offset.value)
+                    break
+            else:
+                rows.append(_Row(place, self.simplify(place - places[0]), [0]))
+        for number, row in enumerate(rows[1:], 1):
+            expected = self.simplify(rows[1].distance * number)
+            if sorted(row.offsets) != sorted(rows[0].offsets) or not self._same(row.distance, expected):
+                return []
+        return rows
+
+    def _same(self, one: Expr, other: Expr) -> bool:
+        distance = self.simplify(one - other)
+        return isinstance(distance, IntImm) and distance.value == 0
 
     def _read(self, rest: Stmt) -> dict[Buffer, list[Expr]]:
         """Where vectors of large operands begin that are read in any case."""
@@ -103,12 +150,12 @@ class _Prefetcher(ScopedMutator):
         return found
 
 
-def _nest(stmt: Stmt) -> list[For]:
-    """The serial loops of known extents that hold nothing but each other, outermost first; none if that is not all
-    that ``stmt`` is."""
+def _nest(stmt: Stmt, sizes: set[Var]) -> list[For]:
+    """The serial loops that hold nothing but each other, outermost first, whose extents are known or told by sizes
+    that the function takes; none if that is not all that ``stmt`` is."""
     found: list[For] = []
     while isinstance(stmt, For):
-        if stmt.kind != "serial" or not isinstance(stmt.extent, IntImm):
+        if stmt.kind != "serial" or not set(free_vars(stmt.extent)) <= sizes:
             return []
         found.append(stmt)
         stmt = stmt.body
@@ -143,6 +190,22 @@ def _lines(places: list[int], line: int) -> Iterator[int]:
         if last is None or place - last >= line:
             yield place
             last = place
+
+
+def _fetched(lines: list[int], nest: list[For], soon: tuple[int, int] | None) -> Expr | None:
+    """Which of the ``lines`` an iteration of a nest fetches; None if they are too few or too many, or no formula says
+    it.
+
+    Args:
+        soon: in which part of the iterations, whose number is known, all lines are fetched; None: in the first ones.
+    """
+    each = 1
+    if soon is not None:
+        steps = math.prod(loop.extent.value for loop in nest if isinstance(loop.extent, IntImm)) * soon[0] // soon[1]
+        if len(lines) > steps:
+            return None
+        each = 1 << int(math.log2(steps // len(lines)))
+    return _place(lines, minimum(position(as_expr(0), nest) // each, len(lines) - 1)) if len(lines) > 1 else None
 
 
 def _place(lines: list[int], number: Expr) -> Expr | None:

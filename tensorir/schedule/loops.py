@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilewright.tensorir.conditions import conjunction, conjuncts
-from tilewright.tensorir.expr import BinaryOp, Expr, Var, as_expr, binary, compare
+from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, Var, as_expr, binary, compare
 from tilewright.tensorir.functor import walk
 from tilewright.tensorir.schedule.blocks import accesses, change_block
 from tilewright.tensorir.schedule.dependence import (
@@ -133,11 +133,12 @@ def fuse(state: State, refs: Sequence[LoopRef]) -> tuple[State, LoopRef]:
         return state, refs[0]
     outer = loops_in(state.loop_path(refs[0])[:-1])
     fused = Var("_".join(loop.var.name for loop in chain) + "_fused", chain[0].var.dtype)
-    values: dict[Var, Expr] = {}
     size: Expr = as_expr(1)
-    for loop in reversed(chain):
+    values = {loop.var: loop.min for loop in chain}
+    moving = [loop for loop in chain if not (isinstance(loop.extent, IntImm) and loop.extent.value == 1)]
+    for loop in reversed(moving):
         place = binary("floordiv", fused, size)
-        value = place if loop is chain[0] else binary("floormod", place, loop.extent)
+        value = place if loop is moving[0] else binary("floormod", place, loop.extent)
         values[loop.var] = binary("add", loop.min, value)
         size = binary("mul", loop.extent, size)
     size = state.questions(outer).simplify(size)

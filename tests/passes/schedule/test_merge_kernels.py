@@ -125,6 +125,57 @@ def test_what_unrolled_and_vectorized_loops_walk_belongs_to_the_pattern() -> Non
     assert names(merged(large)) == ["scale", "scale_1"], "what is fetched ahead has constant strides"
 
 
+@pytest.mark.parametrize(("rows", "small"), [(4, (0, 2)), (64, None)])
+def test_buffers_are_small_if_they_are_in_each_of_the_kernels(rows: int, small: tuple[int, ...] | None) -> None:
+    found = merged(BEFORE.replace(", n: int64)", ")").replace("(n", f"({rows}"))  # 64 rows of 24 are 96 KiB
+    func = found["scale"]
+    assert isinstance(func, PrimFunc) and names(found) == ["scale"]
+    assert func.attrs.get("small_buffers") == small
+
+
+#: What is added behind a sum is read in two rows, which lie as far apart as the image is large.
+RESIDUAL = """
+primfunc @{name}(
+    w: Buffer[(9, 16), float32], x: Buffer[(1, 64, {p}, 16), float32], y: Buffer[(1, 64, {p}, 16), float32]
+) attrs {{"num_inputs": 2, "num_outputs": 1, "operators": ("conv2d", "add")}} {{
+  allocate s: Buffer[(16,), float32, register]
+  for task in parallel(64 * {p}) {{
+    for k in range(9) {{
+      for lane in vectorized(16) {{
+        block sum(vl: spatial(16) = lane, vk: reduction(9) = k) {{
+          reads s[vl], w[vk, vl]
+          writes s[vl]
+          s[vl] = s[vl] + w[vk, vl]
+        }}
+      }}
+    }}
+    for row in unrolled(2) {{
+      for lane in vectorized(16) {{
+        block y(vc: spatial(64) = task // {p} // 2 * 2 + row, vp: spatial({p}) = task % {p}, vl: spatial(16) = lane) {{
+          reads s[vl], x[task // 64 // {p}, vc, vp, vl]
+          writes y[0, vc, vp, vl]
+          y[0, vc, vp, vl] = s[vl] + x[task // 64 // {p}, vc, vp, vl]
+        }}
+      }}
+    }}
+  }}
+}}
+"""
+
+
+def test_what_is_read_behind_a_sum_may_have_any_strides() -> None:
+    main = "def @main(%w: Tensor[(9, 16), float32]"
+    kernels, calls, results = "", "", []
+    for number, size in enumerate((100, 300)):
+        name = f"add_{number}"
+        kernels += RESIDUAL.format(name=name, p=size)
+        main += f", %x{number}: Tensor[(1, 64, {size}, 16), float32]"
+        calls += f"  %{number} = @{name}(%w, %x{number}) : Tensor[(1, 64, {size}, 16), float32]\n"
+        results.append(f"%{number}")
+    found = merged(f"{main}) {{\n{calls}  %2 = ({', '.join(results)})\n  %2\n}}\n{kernels}")
+    assert names(found) == ["add_0"]
+
+
 def test_sizes_that_no_argument_tells_are_passed() -> None:
     text = BEFORE
     for old, new in ((24, 40), (12, 13)):

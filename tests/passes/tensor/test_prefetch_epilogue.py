@@ -83,6 +83,25 @@ def test_steps_of_nested_loops_count_on(rewrites: Any) -> None:
     rewrites(fetch, before, after)
 
 
+def test_rows_as_far_apart_as_a_size_says_are_fetched_one_in_an_iteration(rewrites: Any) -> None:
+    before = without(
+        ("2048 + 8,", "2048 + 64,"),
+        ("X[ramp(t * 2048 + 1024", "X[ramp(t * 2048 + s * 4"),
+        ("X[ramp(t * 2048 + 1032", "X[ramp(t * 2048 + s * 4 + 64"),
+        ("X: Buffer[(262144,)", "X: Buffer[(s * 8,)"),
+        (", float32]\n)", ", float32], s: int64, n: int64\n)"),
+        ("k in range(256) {", "h in range(n) { for k in range(64) {"),
+    ).replace("    }\n    C", "    }}\n    C")
+    fetched = "prefetch(X[t * 2048 + k // 32 * 64 + s * min(h, 1) * 4])\n"
+    rewrites(fetch, before, before.replace("range(64) {\n", "range(64) {\n" + fetched))
+
+
+def test_lines_are_fetched_in_the_first_of_steps_that_nobody_counted(rewrites: Any) -> None:
+    before = without((", float32]\n)", ", float32], n: int64\n)"), ("k in range(256) {", "k in range(n) {"))
+    fetched = "prefetch(X[t * 2048 + min(k, 1) * 1024])\n"
+    rewrites(fetch, before, before.replace("range(n) {\n", "range(n) {\n" + fetched))
+
+
 @pytest.mark.parametrize(
     "pairs",
     [

@@ -8,8 +8,9 @@ import pytest
 
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.expr import Var, all_of, call, maximum, minimum, select
+from tilewright.tensorir.functor import walk
 from tilewright.tensorir.schedule import Schedule
-from tilewright.tensorir.stmt import PrimFunc
+from tilewright.tensorir.stmt import Block, PrimFunc
 
 Make = Callable[..., PrimFunc]
 
@@ -97,6 +98,18 @@ def test_written_back_accumulator(same: Callable[..., None]) -> None:
     sch.reverse_compute_at(back, jo)
     sch.vectorize(sch.get_loops(back)[-1])
     sch.parallel(io)
+    same(func, sch)
+
+
+def test_loops_of_one_iteration_are_no_part_of_a_fused_index(same: Callable[..., None]) -> None:
+    x = te.placeholder((1, 3, 1, 7), name="x")
+    y = te.compute((1, 3, 1, 7), lambda *i: x[i] * 2.0, name="y")
+    func = te.create_prim_func("scale", [x], [y])
+    sch = Schedule(func)
+    first, *rest = sch.get_loops(sch.get_block("y"))
+    sch.fuse(first, *rest[:2])
+    block = next(node for node in walk(sch.func.body) if isinstance(node, Block))
+    assert [str(item.value) for item in block.iters] == ["0", "i0_i1_i2_fused", "0", "i3"]
     same(func, sch)
 
 
