@@ -23,6 +23,9 @@ def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--peers", default=",".join(PEERS), help=f"libraries (default: {','.join(PEERS)}); may be empty"
     )
+    parser.add_argument(
+        "--before", type=Path, metavar="FOLDER", help="another checkout, with its .venv, that takes part as a library"
+    )
     parser.add_argument("--seconds", type=float, default=3.0, help="for measuring each row, after loading (default: 3)")
     parser.add_argument("--spin", action="store_true", help="let threads of ONNX Runtime spin inside of a call")
     parser.add_argument("--list", action="store_true", help="print the names of the cases and stop")
@@ -56,9 +59,11 @@ def main(arguments: Sequence[str]) -> int:
         print(f"no such library: {', '.join(unknown)}" if unknown else f"no case has {options.only!r} in its name")
         return 2
     threads = [int(number) for number in options.threads.split(",")]
+    before = options.before and options.before.resolve()
+    libraries = [drive.OURS, *([drive.BEFORE] if before else []), *peers]
     rows: list[drive.Row] = []
     for case in cases:
-        for row in drive.measure(case, [drive.OURS, *peers], threads, options.seconds, options.spin):
+        for row in drive.measure(case, libraries, threads, options.seconds, options.spin, before):
             rows.append(row)
             print(_summary(row), flush=True)
         _write(options, rows)  # after every case: a run takes long, and may be stopped

@@ -30,6 +30,8 @@ Array = np.ndarray[Any, Any]
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS, LIMIT = "tilewright", "limit"
+#: Tilewright of another checkout, as if it were another library.
+BEFORE = "before"
 
 #: How long a worker may take to load a model and make its first call, and for every later request.
 LOAD_SECONDS, CALL_SECONDS = 120.0, 30.0
@@ -58,19 +60,23 @@ class WorkerError(Exception):
 
 
 class Worker:
-    """A process that has loaded a model. It is stopped whenever it has nothing to do."""
+    """A process that has loaded a model. It is stopped whenever it has nothing to do.
 
-    def __init__(self, job: Job) -> None:
+    Args:
+        root: the checkout whose worker it is; any but this one has an interpreter of its own, in ``.venv``.
+    """
+
+    def __init__(self, job: Job, root: Path = ROOT) -> None:
         self.job = job
         self.version, self.load, self.amount = "", 0.0, 0.0
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed with the worker)
         environment = {**os.environ, **QUIET, "OMP_NUM_THREADS": str(job.threads)}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "bench.peers.worker"],
+            [sys.executable if root == ROOT else str(root / ".venv/bin/python"), "-m", "bench.peers.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            cwd=ROOT,
+            cwd=root,
             env=environment,
             bufsize=0,
         )
@@ -217,18 +223,22 @@ class Prepared:
         if library == LIMIT:
             amount = min(self.operations, MOST_OPERATIONS) if self.case.limit == "fma" else self.case.amount
             return Job(library, self.case.torch, "", "", threads, limit=(self.case.limit, amount))
+        library = OURS if library == BEFORE else library
         return Job(library, self.case.torch, self.path, self.inputs, threads, self.model.real, spinning=spinning)
 
 
 @contextlib.contextmanager
-def _workers(prepared: Prepared, row: Row, libraries: Sequence[str], spinning: bool) -> Iterator[dict[str, Worker]]:
+def _workers(
+    prepared: Prepared, row: Row, libraries: Sequence[str], spinning: bool, before: Path | None
+) -> Iterator[dict[str, Worker]]:
     """The processes that could load the model; why others could not is in ``row.failed``."""
     wanted = [name for name in libraries if takes_part(name, prepared.case)]
     wanted += [LIMIT] if prepared.case.limit else []
     started: dict[str, Worker] = {}
     try:
         for name in wanted:
-            started[name] = Worker(prepared.job(name, row.threads, spinning))
+            root = before if name == BEFORE and before is not None else ROOT
+            started[name] = Worker(prepared.job(name, row.threads, spinning), root)
         usable = dict(started)
         for name, worker in started.items():
             try:
@@ -300,9 +310,18 @@ def _measure(row: Row, workers: dict[str, Worker], budget: float) -> None:
 
 
 def measure(
-    case: Case, libraries: Sequence[str], threads: Sequence[int], budget: float, spinning: bool = False
+    case: Case,
+    libraries: Sequence[str],
+    threads: Sequence[int],
+    budget: float,
+    spinning: bool = False,
+    before: Path | None = None,
 ) -> list[Row]:
-    """The rows of a case, one for each number of threads; each takes about ``budget`` seconds after loading."""
+    """The rows of a case, one for each number of threads; each takes about ``budget`` seconds after loading.
+
+    Args:
+        before: the checkout of the library ``BEFORE``.
+    """
     rows = [Row(case, number) for number in threads]
     with tempfile.TemporaryDirectory(prefix="peers-") as folder:
         try:
@@ -314,7 +333,7 @@ def measure(
             return rows
         for row in rows:
             row.operations = prepared.operations
-            with _workers(prepared, row, libraries, spinning) as workers:
+            with _workers(prepared, row, libraries, spinning, before) as workers:
                 try:
                     _check(prepared, row, workers)
                     if set(workers) - {LIMIT}:

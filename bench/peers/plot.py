@@ -6,11 +6,12 @@ import math
 from collections.abc import Sequence
 from xml.sax.saxutils import escape
 
-from bench.peers.drive import LIMIT, OURS, Row
+from bench.peers.drive import BEFORE, LIMIT, OURS, Row
 from bench.peers.report import TITLES, groups, ordered
 
 COLOURS = {
     OURS: "#d1242f",
+    BEFORE: "#ff8182",
     "onnxruntime": "#0969da",
     "openvino": "#8250df",
     "torch_eager": "#bc4c00",

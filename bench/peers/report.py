@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.peers.drive import LIMIT, OURS, Row, takes_part
+from bench.peers.drive import BEFORE, LIMIT, OURS, Row, takes_part
 from bench.peers.suite import CONVOLUTIONS, GROUP_GOALS
 
 TITLES = {
     OURS: "Tilewright",
+    BEFORE: "Tilewright before",
     "onnxruntime": "ONNX Runtime",
     "openvino": "OpenVINO",
     "torch_eager": "PyTorch",

@@ -1,4 +1,4 @@
-"""The suite beside other libraries, as far as it runs without them."""
+"""The suite beside other libraries, as far as it runs without them: beside Tilewright itself."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_a_case_without_peers_becomes_a_row_a_table_and_a_picture(tmp_path: Path) -> None:
+def test_a_case_beside_another_checkout_becomes_a_row_a_table_and_a_picture(tmp_path: Path) -> None:
     found, page, picture = tmp_path / "found.json", tmp_path / "page.md", tmp_path / "picture.svg"
     command = [sys.executable, "-m", "bench.peers", "--only", "a call of a tiny operator", "--threads", "1"]
     command += [
+        "--before",
+        str(ROOT),
         "--peers",
         "",
         "--seconds",
@@ -29,7 +31,7 @@ def test_a_case_without_peers_becomes_a_row_a_table_and_a_picture(tmp_path: Path
     assert done.returncode == 0, done.stderr
     (row,) = json.loads(found.read_text())["rows"]
     assert row["failed"] == {}
-    assert list(row["libraries"]) == ["tilewright"]
+    assert list(row["libraries"]) == ["tilewright", "before"]
     assert 0 < row["libraries"]["tilewright"]["median"] < 1e-2
     assert row["libraries"]["tilewright"]["error"] < 1e-6
     assert "| a call of a tiny operator | 1 |" in page.read_text()
