@@ -7,10 +7,10 @@
         b[i, ic] = a[ic, i] * 0.88      pattern:          b[i, ic] = a[ic, i] * C1
 
 A constant is *free* where a parameter in its place costs a call next to nothing: extents of loops that stay loops, of
-buffers and of what index arithmetic divides and multiplies by, and numbers that values are added to and multiplied
-with. All others belong to the pattern: extents of unrolled and vectorized loops, and strides of what these walk (which
-are offsets in machine instructions; a few copies keep an address each, unless they read more than can be fetched
-ahead), extents of tiles that have a rest, short loops, all that conditions compare with, and zeros.
+buffers and of what index arithmetic multiplies by, divisors of the numbers of large tasks, and numbers that values are
+added to and multiplied with. All others belong to the pattern: extents of unrolled and vectorized loops, and strides of
+what these walk (which are offsets in machine instructions; a few copies keep an address each, unless they read more
+than can be fetched ahead), extents of tiles that have a rest, short loops, all that conditions compare with, and zeros.
 
 A walk visits a function in one order, which depends on nothing but the pattern; so constants have numbers.
 """
@@ -28,11 +28,15 @@ from tilewright.passes.tensor.prefetch_panels import LEAST_OPERAND, known_bytes
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Compare, Expr, FloatImm, IntImm, Select, Var
 from tilewright.tensorir.functor import leaves, walk, walk_statements
-from tilewright.tensorir.stmt import ORIGIN_ATTRS, Block, BufferRegion, BufferStore, For, IfThenElse, PrimFunc
+from tilewright.tensorir.stmt import ORIGIN_ATTRS, Block, BufferRegion, BufferStore, For, IfThenElse, PrimFunc, Stmt
 from tilewright.tensorir.target import Target
 
 #: Loops of fewer iterations belong to the pattern: LLVM writes them out.
 MIN_FREE_EXTENT = 4
+
+#: A division by a parameter takes a task twenty cycles longer than one by a constant: tasks of so many steps at least
+#: have them.
+LEAST_TASK = 256
 
 #: So many copies of a body at most may have a parameter as their distance: each has an address then, which takes a
 #: register. Four are the vectors of a tile of sums.
@@ -104,7 +108,7 @@ class _Walk:
         self._buffers: dict[Buffer, Buffer] = {}
         #: The buffers that replace constants in the block on the way.
         self._scalars: dict[Buffer, None] = {}
-        self._written_out, self._inside, self._fixed_dims = _written_out(func)
+        self._written_out, self._dividing, self._fixed_dims = _written_out(func)
 
     def function(self) -> PrimFunc:
         func = self.func
@@ -174,7 +178,7 @@ class _Walk:
                     return {name: _FLOAT for name in ("a", "b") if isinstance(getattr(node, name), FloatImm)}
             elif node.op in _DIVISIONS:
                 # The numbers of tasks are taken apart once in a task; other indices are, in each step of a loop.
-                return {"b": fixed or not self._inside.isdisjoint(leaves(node.a))}
+                return {"b": fixed or not self._dividing.isdisjoint(leaves(node.a))}
             elif node.op == "mul":
                 walked = {name: self._is_written_out(getattr(node, name)) for name in ("a", "b")}
                 return {"a": fixed or walked["b"], "b": fixed or walked["a"]}
@@ -232,9 +236,9 @@ _NO_RULES: dict[str, bool] = {}
 
 def _written_out(func: PrimFunc) -> tuple[set[Any], set[Any], dict[Buffer, int]]:
     """The variables of vectorized loops and of those that are unrolled into many copies, and those that follow from
-    them; the same for all loops that are not parallel; and for each buffer that the former walk the first of the
-    dimensions whose extents are strides of theirs. A buffer of which few copies read too much to be fetched ahead is
-    walked by these, too. Registers get their size later."""
+    them; the variables of all loops but parallel ones of large tasks, and those that follow; and for each buffer that
+    the former walk the first of the dimensions whose extents are strides of theirs. A buffer of which few copies read
+    too much to be fetched ahead is walked by these, too. Registers get their size later."""
     found: set[Any] = set()
     few: set[Any] = set()
     inside: set[Any] = set()
@@ -244,7 +248,10 @@ def _written_out(func: PrimFunc) -> tuple[set[Any], set[Any], dict[Buffer, int]]
     panels = _read_innermost(func)
     for node in walk(func.body):
         if isinstance(node, For):
-            (tasks if node.kind == "parallel" else inside).add(node.var)
+            if node.kind == "parallel":
+                tasks.add(node.var)
+            if node.kind != "parallel" or _steps(node.body) < LEAST_TASK:
+                inside.add(node.var)
         if isinstance(node, For) and node.kind in _WRITTEN_OUT:
             short = isinstance(node.extent, IntImm) and node.extent.value <= MAX_STRIDED_COPIES
             (few if short and node.kind == "unrolled" else found).add(node.var)
@@ -267,6 +274,14 @@ def _written_out(func: PrimFunc) -> tuple[set[Any], set[Any], dict[Buffer, int]]
             if walked is not None:
                 fixed[node.buffer] = min(fixed.get(node.buffer, node.buffer.ndim), walked + 1)
     return found, inside, fixed
+
+
+def _steps(stmt: Stmt) -> int:
+    """How many stores ``stmt`` does, of numbers or vectors; :data:`LEAST_TASK` in loops of unknown extents."""
+    if isinstance(stmt, For):
+        extent = stmt.extent.value if isinstance(stmt.extent, IntImm) else LEAST_TASK
+        return _steps(stmt.body) * (1 if stmt.kind == "vectorized" else extent)
+    return isinstance(stmt, BufferStore) + sum(_steps(part) for part in stmt.parts() if isinstance(part, Stmt))
 
 
 def _walked(access: BufferLoad | BufferStore, walkers: set[Any]) -> int | None:
