@@ -18,6 +18,7 @@ from tilewright.graphir.base import FrozenExpr, new_fields
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir.dtype import as_dtype
 from tilewright.tensorir.errors import VerifyError
+from tilewright.tensorir.target import CACHE_LINE
 
 Array = np.ndarray[Any, Any]
 
@@ -107,9 +108,21 @@ class Constant(FrozenExpr):
                 data = later.compute([arg.data for arg in later.args])
                 if data.shape != self.type.shape or as_dtype(data.dtype) is not self.type.dtype:
                     raise VerifyError(f"expected a constant of type {self.type}, found {data.dtype}{list(data.shape)}")
-                new_fields(self, _value=_read_only(np.asarray(data, order="C")))
+                new_fields(self, _value=_read_only(_in_order(data)))
                 later.args = ()  # somebody may still hold it who waits for the lock
         return self.data
+
+
+def _in_order(data: Array) -> Array:
+    """``data`` in C order; memory that is made for it begins at a line of the caches, as vectors that cross two lines
+    take two loads."""
+    if data.flags.c_contiguous:
+        return np.asarray(data)
+    raw = np.empty(data.nbytes + CACHE_LINE, np.uint8)
+    begin = -raw.ctypes.data % CACHE_LINE
+    made: Array = raw[begin : begin + data.nbytes].view(data.dtype).reshape(data.shape)
+    made[...] = data
+    return made
 
 
 def _read_only(data: Array) -> Array:

@@ -100,3 +100,13 @@ def test_a_value_lies_in_row_major_order():
     constant = Constant.later(TensorType((3, 2), "float32"), lambda arrays: arrays[0].T, [gi.const(matrix)])
     assert constant.data.flags.c_contiguous
     np.testing.assert_array_equal(constant.data, matrix.T)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_memory_that_is_made_for_a_value_begins_at_a_cache_line(dtype: str) -> None:
+    given = Constant(np.arange(7 * 9 * 5).reshape(7, 9, 5).astype(dtype))
+    for _ in range(8):  # NumPy's own begins there now and then
+        later = Constant.later(TensorType((5, 7, 9), dtype), lambda values: values[0].transpose(2, 0, 1), [given])
+        assert later.data.ctypes.data % 64 == 0
+        assert later.data.flags.c_contiguous and not later.data.flags.writeable
+        np.testing.assert_array_equal(later.data, given.data.transpose(2, 0, 1))
