@@ -365,6 +365,22 @@ class _FreeVars(Visitor):
         self.visit(func.body)
 
 
+def walk_to_loads(node: Node) -> Iterator[Node]:
+    """All nodes below and including ``node`` that are no expressions, and all loads, parents first: expressions that
+    load nothing are passed by."""
+    stack: list[Node] = [node]
+    while stack:
+        current = stack.pop()
+        if isinstance(current, Expr):
+            if not kinds(current) & LOADS:
+                continue
+            if isinstance(current, BufferLoad):
+                yield current
+        else:
+            yield current
+        stack.extend(current.parts()[::-1])
+
+
 def loads_and_stores(node: Node) -> Iterator[BufferLoad | BufferStore]:
     """All accesses to buffers in ``node``."""
-    return (found for found in walk(node) if isinstance(found, (BufferLoad, BufferStore)))
+    return (found for found in walk_to_loads(node) if isinstance(found, (BufferLoad, BufferStore)))

@@ -27,7 +27,7 @@ from tilewright.passes.tensor.loop_remainders import TAIL_ANNOTATION
 from tilewright.passes.tensor.prefetch_panels import LEAST_OPERAND, known_bytes
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Compare, Expr, FloatImm, IntImm, Select, Var
-from tilewright.tensorir.functor import leaves, walk, walk_statements
+from tilewright.tensorir.functor import leaves, walk_statements, walk_to_loads
 from tilewright.tensorir.stmt import ORIGIN_ATTRS, Block, BufferRegion, BufferStore, For, IfThenElse, PrimFunc, Stmt
 from tilewright.tensorir.target import Target
 
@@ -245,8 +245,8 @@ def _written_out(func: PrimFunc) -> tuple[set[Any], set[Any], dict[Buffer, int]]
     tasks: set[Any] = set()
     fixed: dict[Buffer, int] = {}
     most = Target.current().cache_bytes(2) // 2
-    panels = _read_innermost(func)
-    for node in walk(func.body):
+    panels: set[Buffer] | None = None
+    for node in walk_to_loads(func.body):
         if isinstance(node, For):
             if node.kind == "parallel":
                 tasks.add(node.var)
@@ -268,9 +268,10 @@ def _written_out(func: PrimFunc) -> tuple[set[Any], set[Any], dict[Buffer, int]]
         elif isinstance(node, (BufferLoad, BufferStore)) and node.buffer.scope != "register":
             walked = _walked(node, found)
             strided = _walked(node, few)
-            fetched = node.buffer in panels and known_bytes(node.buffer) >= LEAST_OPERAND
-            if strided is not None and fetched and not _can_be_fetched(node, strided, tasks, most):
-                walked = strided if walked is None else min(walked, strided)
+            if strided is not None and known_bytes(node.buffer) >= LEAST_OPERAND:
+                panels = _read_innermost(func) if panels is None else panels
+                if node.buffer in panels and not _can_be_fetched(node, strided, tasks, most):
+                    walked = strided if walked is None else min(walked, strided)
             if walked is not None:
                 fixed[node.buffer] = min(fixed.get(node.buffer, node.buffer.ndim), walked + 1)
     return found, inside, fixed
@@ -298,7 +299,7 @@ def _read_innermost(func: PrimFunc) -> set[Buffer]:
             continue
         inside = [stmt for stmt in walk_statements(loop.body) if isinstance(stmt, For)]
         if all(inner.kind in _WRITTEN_OUT for inner in inside):
-            found.update(node.buffer for node in walk(loop.body) if isinstance(node, BufferLoad))
+            found.update([node.buffer for node in walk_to_loads(loop.body) if isinstance(node, BufferLoad)])
     return found
 
 
