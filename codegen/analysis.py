@@ -63,6 +63,8 @@ class Uses:
         called: the names of the PrimFuncs that are called.
         has_parallel_loop: whether there is a parallel loop.
         has_profile: whether the clock is read around kernels.
+        local: the accesses of each buffer that is allocated.
+        addressed: buffers whose addresses are taken, if only to fetch them into the cache.
     """
 
     written: frozenset[Buffer]
@@ -70,6 +72,8 @@ class Uses:
     called: frozenset[str]
     has_parallel_loop: bool
     has_profile: bool
+    local: Mapping[Buffer, Sequence[BufferLoad | BufferStore]]
+    addressed: frozenset[Buffer]
 
 
 def uses(root: Node) -> Uses:
@@ -85,6 +89,8 @@ def _find_uses(root: Node) -> Uses:
     written: set[Buffer] = set()
     masked: dict[Buffer, int] = {}
     called: set[str] = set()
+    local: dict[Buffer, list[BufferLoad | BufferStore]] = {}
+    addressed: set[Buffer] = set()
     parallel = profile = False
     for node in unique_nodes(root):
         kind = type(node)
@@ -95,16 +101,23 @@ def _find_uses(root: Node) -> Uses:
             if node.predicate is not None:
                 lanes = max((index.dtype.lanes for index in node.indices), default=1)
                 masked[node.buffer] = max(lanes, masked.get(node.buffer, 0))
+            accesses = local.get(node.buffer)
+            if accesses is not None:
+                accesses.append(node)
         elif isinstance(node, For):
             parallel = parallel or node.kind == "parallel"
+        elif isinstance(node, Allocate):  # comes before its body
+            local.setdefault(node.buffer, [])
         elif isinstance(node, Call):
             if node.name.startswith("@"):
                 called.add(node.name[1:])
-            elif node.name == "address_of" and isinstance(node.args[0], BufferLoad):
-                written.add(node.args[0].buffer)
+            elif node.name in ("address_of", "prefetch") and isinstance(node.args[0], BufferLoad):
+                addressed.add(node.args[0].buffer)
+                if node.name == "address_of":
+                    written.add(node.args[0].buffer)
             elif node.name in PROFILE_INTRINSICS:
                 profile = True
-    return Uses(frozenset(written), masked, frozenset(called), parallel, profile)
+    return Uses(frozenset(written), masked, frozenset(called), parallel, profile, local, frozenset(addressed))
 
 
 def defined_variables(stmt: Stmt) -> frozenset[Var]:

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from tilewright.codegen.llvm import arithmetic
+from tilewright.codegen.llvm.addresses import Slot
 from tilewright.codegen.llvm.arithmetic import Operand
 from tilewright.codegen.llvm.bounds import Bounds
 from tilewright.codegen.llvm.known import KnownIntegers
-from tilewright.codegen.llvm.memory import Memory, Slot
+from tilewright.codegen.llvm.memory import Memory
+from tilewright.codegen.llvm.registers import Registers
 from tilewright.codegen.llvm.text import Builder, constant, constant_vector, value_type
 from tilewright.tensorir.arith.folds import is_false, is_true
 from tilewright.tensorir.dtype import INT64
@@ -48,7 +50,8 @@ class ExpressionEmitter:
     Attributes:
         root: the function that the expressions stand in, for messages.
         values: the operand of each variable in scope.
-        slots: where each buffer in scope lies.
+        slots: where each buffer in scope lies that is memory.
+        registers: the other ones, which are values.
         known: the variables of unrolled loops around, which have a number here and no operand.
         changing: the variables that each copy of an unrolled body around defines anew.
     """
@@ -62,6 +65,7 @@ class ExpressionEmitter:
         self.changing: frozenset[Var] = frozenset()
         self.values: dict[Var, str] = {}
         self.slots: dict[Buffer, Slot] = {}
+        self.registers = Registers(builder)
         self.memory = Memory(self)
         self._emitted: dict[Expr, str] = {}
 
