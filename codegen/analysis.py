@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, Var
+from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, IntImm, Var
 from tilewright.tensorir.functor import walk_statements
 from tilewright.tensorir.node import Node, notes_on
 from tilewright.tensorir.profiling import PROFILE_INTRINSICS
@@ -92,10 +92,17 @@ def _find_uses(root: Node) -> Uses:
     local: dict[Buffer, list[BufferLoad | BufferStore]] = {}
     addressed: set[Buffer] = set()
     parallel = profile = False
-    for node in unique_nodes(root):
+    seen: set[Node] = {root}
+    stack: list[Any] = [root]
+    while stack:  # most nodes are those of indices, in which there is little to find
+        node = stack.pop()
         kind = type(node)
+        for part in node.parts():
+            if part not in seen:
+                seen.add(part)
+                if type(part) is not IntImm and type(part) is not Var:
+                    stack.append(part)
         if kind is BufferLoad or kind is BufferStore:
-            assert isinstance(node, (BufferLoad, BufferStore))
             if kind is BufferStore:
                 written.add(node.buffer)
             if node.predicate is not None:
@@ -104,11 +111,11 @@ def _find_uses(root: Node) -> Uses:
             accesses = local.get(node.buffer)
             if accesses is not None:
                 accesses.append(node)
-        elif isinstance(node, For):
+        elif kind is For:
             parallel = parallel or node.kind == "parallel"
-        elif isinstance(node, Allocate):  # comes before its body
+        elif kind is Allocate:  # comes before its body
             local.setdefault(node.buffer, [])
-        elif isinstance(node, Call):
+        elif kind is Call:
             if node.name.startswith("@"):
                 called.add(node.name[1:])
             elif node.name in ("address_of", "prefetch") and isinstance(node.args[0], BufferLoad):

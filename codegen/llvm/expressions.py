@@ -92,14 +92,14 @@ class ExpressionEmitter:
         emitter = _EMITTERS.get(kind)
         if emitter is None:
             self.error(expr, f"no code for expressions of class {kind.__name__}")
-        if kind not in _KEPT:
+        if kind not in _KEPT or expr.dtype.is_float:
             found = self._emitted[expr] = emitter(self, expr)
             return found
         found = self.builder.kept(expr)
         if found is None:
             found = self._emitted[expr] = emitter(self, expr)
             for part in expr.parts():
-                if not (isinstance(part, (Var, IntImm)) or self.builder.kept(part) is not None):
+                if type(part) not in _LEAVES and self.builder.kept(part) is None:
                     break  # its value may be another in the next statement
             else:
                 if self.changing and not leaves(expr).isdisjoint(self.changing):
@@ -149,6 +149,9 @@ class ExpressionEmitter:
         op, dtype = expr.op, expr.dtype
         x, y = self.expr(expr.a), self.expr(expr.b)
         if not dtype.is_int:
+            start = arithmetic.plain_instruction(op, dtype)
+            if start is not None:
+                return self.builder.pure(f"{start} {x}, {y}")
             if op in arithmetic.PLAIN_OPS:
                 return arithmetic.plain_binary(self.builder, op, dtype, x, y)
             return arithmetic.binary(self.builder, op, dtype, self.operand(expr.a), self.operand(expr.b))
@@ -211,8 +214,9 @@ class ExpressionEmitter:
         return emitter(self, expr)
 
 
-#: Expressions that hold the same in all statements if their operands do.
+#: Expressions of integers that hold the same in all statements if their operands do, as those of indices.
 _KEPT = frozenset({BinaryOp, Ramp, Broadcast})
+_LEAVES = frozenset({Var, IntImm})
 
 _EMITTERS: dict[type[Node], Callable[[ExpressionEmitter, Any], str]] = {
     Var: ExpressionEmitter.variable,

@@ -162,9 +162,8 @@ class FunctionEmitter(ExpressionEmitter):
                 f"{STACK_BUFFER_BYTES}); PlanMemory makes such a buffer a workspace parameter",
             )
         plan = plan_registers(self.root.body)
-        width = plan.widths.get(buffer)
-        if width is not None:
-            self.registers.allocate(buffer, width)
+        if buffer in plan.widths:
+            self.registers.allocate(buffer, plan)
             self.statement(stmt.body)
             self.registers.release(buffer)
             return

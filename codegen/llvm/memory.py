@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tilewright.codegen.llvm.addresses import Address, Slot, split, split_lanes
 from tilewright.codegen.llvm.known import Linear
-from tilewright.codegen.llvm.registers import Tile, first_element
+from tilewright.codegen.llvm.registers import WHOLE, Tile, first_element, slot_of
 from tilewright.codegen.llvm.text import constant, constant_vector, integer_type, memory_type
 from tilewright.passes.lower.overwrites import OVERWRITES
 from tilewright.tensorir.arith.folds import is_true
@@ -73,13 +73,13 @@ class Memory:
         b = self.emitter.builder
         dtype = access.value.dtype
         value = self.emitter.expr(access.value)
-        kind = memory_type(dtype)
         if dtype.is_bool:
-            value = b.pure(f"zext {integer_type(1, dtype.lanes)} {value} to {kind}")
+            value = b.pure(f"zext {integer_type(1, dtype.lanes)} {value} to {memory_type(dtype)}")
         tile = self.emitter.registers.tiles.get(access.buffer)
         if tile is not None:
             self._write(access, tile, value)
             return
+        kind = memory_type(dtype)
         place = self._place(access)
         mask = self._mask(access)
         if mask is not None and place.local:
@@ -96,45 +96,49 @@ class Memory:
 
     # Buffers that are values.
 
-    def _element(self, access: BufferLoad | BufferStore) -> int:
-        """The number of the first element that ``access`` touches."""
-        found = first_element(access)
-        assert found is not None
-        base = found[0]
-        if isinstance(base, IntImm):
-            return base.value
-        known = self.emitter.known
-        linear = known.linear(cast(INT64, base))
-        assert linear is not None and linear.variable is None
-        return linear.at(known.values)
+    def _register(self, access: BufferLoad | BufferStore, tile: Tile) -> tuple[int, int]:
+        """The slot that ``access`` touches, and the element in it."""
+        found = self.emitter.registers.places.get(access)
+        if found is None:  # with variables of unrolled loops, which have other values in each copy
+            first, known = first_element(access), self.emitter.known
+            assert first is not None
+            linear = known.linear(cast(INT64, first[0]))
+            assert linear is not None and linear.variable is None
+            found = slot_of(linear.at(known.values), first[1], tile.width)
+        return found
 
     def _read(self, access: BufferLoad, tile: Tile) -> str:
         """The value of a load from a buffer that is no memory."""
-        b, dtype = self.emitter.builder, access.dtype
-        slot, lane = divmod(self._element(access), tile.width)
-        value, lanes = tile.read(slot), tile.width
-        if lanes != 1 and (dtype.lanes == 1 or _is_uniform(access)):
-            value, lanes = b.pure(f"extractelement {tile.kind} {value}, i64 {lane}"), 1
+        dtype, lanes = access.dtype, tile.width
+        slot, element = self._register(access, tile)
+        value = tile.read(slot)
+        if element != WHOLE:
+            value, lanes = self.emitter.builder.pure(f"extractelement {tile.kind} {value}, i64 {element}"), 1
         if dtype.lanes != lanes:
-            value = b.splat(value, DataType("uint8").with_lanes(dtype.lanes) if dtype.is_bool else dtype)
+            value = self.emitter.builder.splat(
+                value, DataType("uint8").with_lanes(dtype.lanes) if dtype.is_bool else dtype
+            )
         if access.predicate is not None:
             mask = self._mask(access)
             if mask is not None:
                 value = self._chosen(mask, dtype, value, _zero(dtype))
-        return b.pure(f"icmp ne {memory_type(dtype)} {value}, {_zero(dtype)}") if dtype.is_bool else value
+        if dtype.is_bool:
+            return self.emitter.builder.pure(f"icmp ne {memory_type(dtype)} {value}, {_zero(dtype)}")
+        return value
 
     def _write(self, access: BufferStore, tile: Tile, value: str) -> None:
         """Store ``value``, in memory's type, to a buffer that is no memory."""
         b, dtype = self.emitter.builder, access.value.dtype
-        slot, lane = divmod(self._element(access), tile.width)
-        part = tile.width != dtype.lanes
-        mask = None if access.predicate is None else self._mask(access)
-        if mask is not None:
-            old = tile.read(slot)
-            old = b.pure(f"extractelement {tile.kind} {old}, i64 {lane}") if part else old
-            value = self._chosen(mask, dtype, value, old)
-        if part:
-            value = b.pure(f"insertelement {tile.kind} {tile.read(slot)}, {memory_type(dtype)} {value}, i64 {lane}")
+        slot, element = self._register(access, tile)
+        if access.predicate is not None:
+            mask = self._mask(access)
+            if mask is not None:
+                old = tile.read(slot)
+                if element != WHOLE:
+                    old = b.pure(f"extractelement {tile.kind} {old}, i64 {element}")
+                value = self._chosen(mask, dtype, value, old)
+        if element != WHOLE:
+            value = b.pure(f"insertelement {tile.kind} {tile.read(slot)}, {memory_type(dtype)} {value}, i64 {element}")
         tile.values[slot] = value
 
     def _chosen(self, mask: str, dtype: DataType, value: str, otherwise: str) -> str:
@@ -188,7 +192,8 @@ class Memory:
 
     def _offset(self, access: BufferLoad | BufferStore, slot: Slot) -> Expr:
         if slot.dense:
-            return cast(INT64, access.indices[0])
+            index = access.indices[0]
+            return index if index.dtype.element is INT64 else cast(INT64, index)
         if not access.indices:
             return IntImm(0)
         lanes = max(index.dtype.lanes for index in access.indices)
@@ -325,12 +330,6 @@ class _Place(NamedTuple):
     lanes: int = 1
 
 
-def _is_uniform(access: BufferLoad) -> bool:
-    """Whether all lanes of ``access``, whose elements are neighbours or one, are one."""
-    found = first_element(access)
-    return found is not None and found[1] == 1
-
-
 class _Held:
     """The operands that hold what stands in a buffer."""
 
@@ -399,6 +398,7 @@ def pointer_attributes(root: PrimFunc, buffer: Buffer, written: Collection[Buffe
 def _is_overwritten(root: PrimFunc, buffer: Buffer) -> bool:
     """Whether ``buffer`` may have the memory of another parameter: it is the result, or what the result overwrites."""
     numbers = root.attrs.get(OVERWRITES, ())
+    if not numbers:
+        return False
     buffers = root.buffers
-    shared = [buffers[number] for number in (*numbers, root.attrs["num_inputs"])] if numbers else []
-    return buffer in shared
+    return any(buffer is buffers[number] for number in (*numbers, root.attrs["num_inputs"]))

@@ -20,13 +20,15 @@ from tilewright.codegen.llvm.addresses import split_lanes
 from tilewright.codegen.llvm.known import KnownIntegers
 from tilewright.codegen.llvm.text import memory_type
 from tilewright.tensorir.dtype import INT64
-from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, Var, cast
-from tilewright.tensorir.node import notes_on
+from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, Ramp, Var, cast
+from tilewright.tensorir.node import Node, notes_on
 from tilewright.tensorir.stmt import OUTLINE, Allocate, BufferStore, For, LetStmt, Stmt
 
 if TYPE_CHECKING:
     from tilewright.codegen.llvm.text import Builder
 
+#: In place of the number of an element: all that a slot has.
+WHOLE = -1
 #: What a slot holds that nothing was stored to.
 _UNDEFINED = "undef"
 
@@ -37,11 +39,14 @@ class Plan:
 
     Attributes:
         widths: for each of them how many elements its slots have.
+        places: for those of its accesses whose indices are constants the number of the slot, and the element in it that
+            is accessed (:data:`WHOLE`: all of them).
         divisible: other buffers of which LLVM can make registers, by taking them apart.
         stored: for the body of each loop those that it stores to.
     """
 
     widths: Mapping[Buffer, int]
+    places: Mapping[Node, tuple[int, int]]
     divisible: frozenset[Buffer]
     stored: Mapping[Stmt, frozenset[Buffer]]
 
@@ -79,18 +84,22 @@ class _Planner:
         known = KnownIntegers(dict.fromkeys(self.unrolled - self.others, 0))
         found = uses(root)
         widths: dict[Buffer, int] = {}
+        places: dict[Node, tuple[int, int]] = {}
         divisible: set[Buffer] = set()
         for buffer, accesses in found.local.items():
             if buffer in self.escaping or buffer in found.addressed or not _is_plain(buffer):
                 continue
-            width = _width(accesses, known)
+            elements: list[tuple[Node, int, int]] = []
+            width = _width(accesses, known, elements)
             if width is None:
                 continue
-            if width:
-                widths[buffer] = width
-            else:
+            if not width:
                 divisible.add(buffer)
-        return Plan(widths, frozenset(divisible), self.stored)
+                continue
+            widths[buffer] = width
+            for access, first, lanes in elements:
+                places[access] = slot_of(first, lanes, width)
+        return Plan(widths, places, frozenset(divisible), self.stored)
 
     def _visit(self, stmt: Stmt, allocated: frozenset[Buffer]) -> None:
         """``allocated``: the buffers of the function in which ``stmt`` will stand."""
@@ -131,19 +140,23 @@ def _is_plain(buffer: Buffer) -> bool:
     return len(buffer.shape) == 1 and dense and buffer.dtype.lanes == 1
 
 
-def _width(accesses: Sequence[BufferLoad | BufferStore], known: KnownIntegers) -> int | None:
+def _width(
+    accesses: Sequence[BufferLoad | BufferStore], known: KnownIntegers, elements: list[tuple[Node, int, int]]
+) -> int | None:
     """The number of elements of the slots into which a buffer with these accesses falls; 0 if they cross each other;
-    None if their places are not known."""
+    None if their places are not known. ``elements`` gets, of those whose indices are constants, the first element and
+    how many there are."""
     #: For each number of lanes what divides the first element of all such accesses.
     divisors: dict[int, int] = {}
     for access in accesses:
-        first = first_element(access)
-        if first is None:
+        found = first_element(access)
+        if found is None:
             return None
-        base, lanes = first
+        base, lanes = found
         divisor = divisors.get(lanes, 0)
         if isinstance(base, IntImm):
             divisors[lanes] = math.gcd(divisor, base.value)
+            elements.append((access, base.value, lanes))
             continue
         linear = known.linear(cast(INT64, base))
         if linear is None or linear.variable is not None:
@@ -163,6 +176,9 @@ def first_element(access: BufferLoad | BufferStore) -> tuple[Expr, int] | None:
     lanes = index.dtype.lanes
     if lanes == 1:
         return index, 1
+    if type(index) is Ramp:
+        assert isinstance(index, Ramp)
+        return (index.base, lanes) if isinstance(index.stride, IntImm) and index.stride.value == 1 else None
     split = split_lanes(index)
     if split is None:
         return None
@@ -170,6 +186,11 @@ def first_element(access: BufferLoad | BufferStore) -> tuple[Expr, int] | None:
     if step == 0 and access.predicate is None and isinstance(access, BufferLoad):
         return base, 1
     return (base, lanes) if step == 1 else None
+
+
+def slot_of(first: int, lanes: int, width: int) -> tuple[int, int]:
+    """Slot and element of an access to so many elements, in slots of ``width``."""
+    return first // width, WHOLE if lanes == width else first % width
 
 
 class Tile:
@@ -213,9 +234,13 @@ class Registers:
         self.builder = builder
         #: What they hold here.
         self.tiles: dict[Buffer, Tile] = {}
+        #: Where their accesses are, as the plan has them.
+        self.places: Mapping[Node, tuple[int, int]] = {}
 
-    def allocate(self, buffer: Buffer, width: int) -> None:
+    def allocate(self, buffer: Buffer, plan: Plan) -> None:
         """``buffer`` comes to life."""
+        width = plan.widths[buffer]
+        self.places = plan.places
         self.tiles[buffer] = Tile(memory_type(buffer.dtype.with_lanes(width)), width, None, None)
 
     def release(self, buffer: Buffer) -> None:
