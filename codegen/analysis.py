@@ -152,11 +152,15 @@ class Captured:
 
 
 def captured(stmts: Sequence[Node]) -> Captured:
-    """What ``stmts`` capture from around them."""
-    finder = _Capturing()
-    for stmt in stmts:
-        finder.visit(stmt)
-    return Captured(list(finder.free), list(finder.buffers), finder.written)
+    """What ``stmts`` capture from around them; of a single one it is found once."""
+    notes = notes_on(stmts[0]) if len(stmts) == 1 else {}
+    found: Captured | None = notes.get(captured)
+    if found is None:
+        finder = _Capturing()
+        for stmt in stmts:
+            finder.visit(stmt)
+        found = notes[captured] = Captured(list(finder.free), list(finder.buffers), finder.written)
+    return found
 
 
 class _Capturing:
@@ -185,7 +189,8 @@ class _Capturing:
                 self._capture(node.buffer)
             if kind is BufferStore:
                 self.written.add(node.buffer)
-        elif isinstance(node, For):
+        elif kind is For:
+            assert isinstance(node, For)
             self.visit(node.min)
             self.visit(node.extent)
             self.bound.add(node.var)
@@ -194,17 +199,21 @@ class _Capturing:
             if isinstance(condition, Expr):
                 self.visit(condition)
             return
-        elif isinstance(node, LetStmt):
+        elif kind is LetStmt:
+            assert isinstance(node, LetStmt)
             self.visit(node.value)
             self.bound.add(node.var)
             self.visit(node.body)
             return
-        elif isinstance(node, Allocate):
+        elif kind is Allocate:
+            assert isinstance(node, Allocate)
             self.bound.add(node.buffer)
-        elif isinstance(node, Call) and node.name == "address_of" and isinstance(node.args[0], BufferLoad):
-            self.written.add(node.args[0].buffer)
+        elif kind is Call:
+            assert isinstance(node, Call)
+            if node.name == "address_of" and isinstance(node.args[0], BufferLoad):
+                self.written.add(node.args[0].buffer)
         for part in node.parts():
-            if part not in seen:
+            if part not in seen and type(part) is not IntImm:
                 self.visit(part)
 
     def _capture(self, buffer: Buffer) -> None:

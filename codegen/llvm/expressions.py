@@ -80,6 +80,9 @@ class ExpressionEmitter:
     def expr(self, expr: Expr) -> str:
         """The operand that holds the value of ``expr``. An operand that is shared in one statement is written once, and
         index arithmetic once for all statements that what was written dominates."""
+        kind = type(expr)
+        if kind is IntImm:
+            return self._immediate(expr)
         found = self._emitted.get(expr)
         if found is not None:
             return found
@@ -88,7 +91,6 @@ class ExpressionEmitter:
             if folded is not expr:
                 found = self._emitted[expr] = self.expr(folded)
                 return found
-        kind = type(expr)
         emitter = _EMITTERS.get(kind)
         if emitter is None:
             self.error(expr, f"no code for expressions of class {kind.__name__}")

@@ -125,7 +125,7 @@ class _Planner:
     def _loop(self, loop: For, allocated: frozenset[Buffer]) -> None:
         if loop.kind == "parallel" or loop.annotations.get(OUTLINE):
             if allocated:
-                self.escaping.update(captured([loop]).buffers)
+                self.escaping.update(captured([loop.body if loop.kind == "parallel" else loop]).buffers)
             allocated = frozenset()
         constant = isinstance(loop.min, IntImm) and isinstance(loop.extent, IntImm)
         (self.unrolled if loop.kind == "unrolled" and constant else self.others).add(loop.var)
