@@ -22,7 +22,7 @@ from tilewright.codegen.llvm.text import memory_type
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, Ramp, Var, cast
 from tilewright.tensorir.node import Node, notes_on
-from tilewright.tensorir.stmt import OUTLINE, Allocate, BufferStore, For, LetStmt, Stmt
+from tilewright.tensorir.stmt import OUTLINE, Allocate, BufferStore, For, LetStmt, SeqStmt, Stmt
 
 if TYPE_CHECKING:
     from tilewright.codegen.llvm.text import Builder
@@ -107,20 +107,24 @@ class _Planner:
         if kind is BufferStore:
             assert isinstance(stmt, BufferStore)
             self.stores.append(stmt.buffer)
-            return
-        if kind is For:
+        elif kind is SeqStmt:
+            assert isinstance(stmt, SeqStmt)
+            for part in stmt.stmts:
+                self._visit(part, allocated)
+        elif kind is For:
             assert isinstance(stmt, For)
             self._loop(stmt, allocated)
-            return
-        if kind is Allocate:
-            assert isinstance(stmt, Allocate)
-            allocated |= {stmt.buffer}
         elif kind is LetStmt:
             assert isinstance(stmt, LetStmt)
             self.others.add(stmt.var)
-        for part in stmt.parts():
-            if isinstance(part, Stmt):
-                self._visit(part, allocated)
+            self._visit(stmt.body, allocated)
+        elif kind is Allocate:
+            assert isinstance(stmt, Allocate)
+            self._visit(stmt.body, allocated | {stmt.buffer})
+        else:
+            for part in stmt.parts():
+                if isinstance(part, Stmt):
+                    self._visit(part, allocated)
 
     def _loop(self, loop: For, allocated: frozenset[Buffer]) -> None:
         if loop.kind == "parallel" or loop.annotations.get(OUTLINE):
