@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, Var
+from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, IntImm, Var
 from tilewright.tensorir.functor import walk_statements
 from tilewright.tensorir.node import Node, notes_on
 from tilewright.tensorir.profiling import PROFILE_INTRINSICS
@@ -63,6 +63,8 @@ class Uses:
         called: the names of the PrimFuncs that are called.
         has_parallel_loop: whether there is a parallel loop.
         has_profile: whether the clock is read around kernels.
+        local: the accesses of each buffer that is allocated.
+        addressed: buffers whose addresses are taken, if only to fetch them into the cache.
     """
 
     written: frozenset[Buffer]
@@ -70,6 +72,8 @@ class Uses:
     called: frozenset[str]
     has_parallel_loop: bool
     has_profile: bool
+    local: Mapping[Buffer, Sequence[BufferLoad | BufferStore]]
+    addressed: frozenset[Buffer]
 
 
 def uses(root: Node) -> Uses:
@@ -85,26 +89,42 @@ def _find_uses(root: Node) -> Uses:
     written: set[Buffer] = set()
     masked: dict[Buffer, int] = {}
     called: set[str] = set()
+    local: dict[Buffer, list[BufferLoad | BufferStore]] = {}
+    addressed: set[Buffer] = set()
     parallel = profile = False
-    for node in unique_nodes(root):
+    seen: set[Node] = {root}
+    stack: list[Any] = [root]
+    while stack:  # most nodes are those of indices, in which there is little to find
+        node = stack.pop()
         kind = type(node)
+        for part in node.parts():
+            if part not in seen:
+                seen.add(part)
+                if type(part) is not IntImm and type(part) is not Var:
+                    stack.append(part)
         if kind is BufferLoad or kind is BufferStore:
-            assert isinstance(node, (BufferLoad, BufferStore))
             if kind is BufferStore:
                 written.add(node.buffer)
             if node.predicate is not None:
                 lanes = max((index.dtype.lanes for index in node.indices), default=1)
                 masked[node.buffer] = max(lanes, masked.get(node.buffer, 0))
-        elif isinstance(node, For):
+            accesses = local.get(node.buffer)
+            if accesses is not None:
+                accesses.append(node)
+        elif kind is For:
             parallel = parallel or node.kind == "parallel"
-        elif isinstance(node, Call):
+        elif kind is Allocate:  # comes before its body
+            local.setdefault(node.buffer, [])
+        elif kind is Call:
             if node.name.startswith("@"):
                 called.add(node.name[1:])
-            elif node.name == "address_of" and isinstance(node.args[0], BufferLoad):
-                written.add(node.args[0].buffer)
+            elif node.name in ("address_of", "prefetch") and isinstance(node.args[0], BufferLoad):
+                addressed.add(node.args[0].buffer)
+                if node.name == "address_of":
+                    written.add(node.args[0].buffer)
             elif node.name in PROFILE_INTRINSICS:
                 profile = True
-    return Uses(frozenset(written), masked, frozenset(called), parallel, profile)
+    return Uses(frozenset(written), masked, frozenset(called), parallel, profile, local, frozenset(addressed))
 
 
 def defined_variables(stmt: Stmt) -> frozenset[Var]:
@@ -132,11 +152,15 @@ class Captured:
 
 
 def captured(stmts: Sequence[Node]) -> Captured:
-    """What ``stmts`` capture from around them."""
-    finder = _Capturing()
-    for stmt in stmts:
-        finder.visit(stmt)
-    return Captured(list(finder.free), list(finder.buffers), finder.written)
+    """What ``stmts`` capture from around them; of a single one it is found once."""
+    notes = notes_on(stmts[0]) if len(stmts) == 1 else {}
+    found: Captured | None = notes.get(captured)
+    if found is None:
+        finder = _Capturing()
+        for stmt in stmts:
+            finder.visit(stmt)
+        found = notes[captured] = Captured(list(finder.free), list(finder.buffers), finder.written)
+    return found
 
 
 class _Capturing:
@@ -165,7 +189,8 @@ class _Capturing:
                 self._capture(node.buffer)
             if kind is BufferStore:
                 self.written.add(node.buffer)
-        elif isinstance(node, For):
+        elif kind is For:
+            assert isinstance(node, For)
             self.visit(node.min)
             self.visit(node.extent)
             self.bound.add(node.var)
@@ -174,17 +199,21 @@ class _Capturing:
             if isinstance(condition, Expr):
                 self.visit(condition)
             return
-        elif isinstance(node, LetStmt):
+        elif kind is LetStmt:
+            assert isinstance(node, LetStmt)
             self.visit(node.value)
             self.bound.add(node.var)
             self.visit(node.body)
             return
-        elif isinstance(node, Allocate):
+        elif kind is Allocate:
+            assert isinstance(node, Allocate)
             self.bound.add(node.buffer)
-        elif isinstance(node, Call) and node.name == "address_of" and isinstance(node.args[0], BufferLoad):
-            self.written.add(node.args[0].buffer)
+        elif kind is Call:
+            assert isinstance(node, Call)
+            if node.name == "address_of" and isinstance(node.args[0], BufferLoad):
+                self.written.add(node.args[0].buffer)
         for part in node.parts():
-            if part not in seen:
+            if part not in seen and type(part) is not IntImm:
                 self.visit(part)
 
     def _capture(self, buffer: Buffer) -> None:

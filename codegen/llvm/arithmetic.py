@@ -7,6 +7,7 @@ and -1 wraps, shifts by the width or more give zero (or the sign), and a float t
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -317,18 +318,28 @@ def binary(b: Builder, op: str, dtype: DataType, x: Operand, y: Operand, no_wrap
 PLAIN_OPS = frozenset({*_FLOAT_OPS, *_BIT_OPS})
 
 
+@functools.cache
+def plain_instruction(op: str, dtype: DataType) -> str | None:
+    """What the instruction of :func:`plain_binary` starts with, its type included; None if it needs several, or if more
+    has to be known of the operands."""
+    if op in _BIT_OPS:
+        return f"{_BIT_OPS[op]} {value_type(dtype)}"
+    return (
+        f"{_FLOAT_OPS[op]} {value_type(dtype)}" if op in _FLOAT_OPS and dtype.is_float and not is_half(dtype) else None
+    )
+
+
 def plain_binary(b: Builder, op: str, dtype: DataType, x: str, y: str, no_wrap: bool = False) -> str:
     """:func:`binary` for operations whose code depends on nothing that is known of the operands."""
-    if op in _BIT_OPS:
-        return b.pure(f"{_BIT_OPS[op]} {value_type(dtype)} {x}, {y}")
+    start = plain_instruction(op, dtype)
+    if start is not None:
+        return b.pure(f"{start} {x}, {y}")
     if dtype.is_float:
-        if is_half(dtype):
-            wide = value_type(like(dtype, FLOAT32))
-            # Without "contract": the product must be rounded to the half type before it is added to something.
-            name = _FLOAT_OPS[op].split()[0]
-            result = b.pure(f"{name} {wide} {widen(b, dtype, x)}, {widen(b, dtype, y)}")
-            return narrow(b, dtype, result)
-        return b.pure(f"{_FLOAT_OPS[op]} {value_type(dtype)} {x}, {y}")
+        wide = value_type(like(dtype, FLOAT32))
+        # Without "contract": the product must be rounded to the half type before it is added to something.
+        name = _FLOAT_OPS[op].split()[0]
+        result = b.pure(f"{name} {wide} {widen(b, dtype, x)}, {widen(b, dtype, y)}")
+        return narrow(b, dtype, result)
     wrap = " nsw" if no_wrap and dtype.is_int else ""
     return b.pure(f"{op}{wrap} {value_type(dtype)} {x}, {y}")
 

@@ -49,9 +49,7 @@ class Bounds:
     def exact(self, expr: BinaryOp) -> bool:
         """Whether ``expr`` is known not to wrap around. Sums and products of sizes do not wrap in 64 bits: what they
         count has to fit into memory."""
-        if expr.op not in ("add", "sub", "mul") or not expr.dtype.is_int:
-            return False
-        return self._fits(OPERATIONS[expr.op](self._of(expr.a), self._of(expr.b)), expr)
+        return expr.op in ("add", "sub", "mul") and expr.dtype.is_int and self._of(expr) is not EVERYTHING
 
     @staticmethod
     def _fits(interval: Interval, expr: Expr) -> bool:
@@ -73,12 +71,16 @@ class Bounds:
         return found
 
     def _compute(self, expr: Expr) -> Interval:
-        if isinstance(expr, IntImm):
-            return Interval(expr.value, expr.value)
-        if isinstance(expr, Var):
-            return self.variables.get(expr, EVERYTHING)
-        if isinstance(expr, BinaryOp):
+        kind = type(expr)
+        if kind is BinaryOp:
+            assert isinstance(expr, BinaryOp)
             return self._binary(expr)
+        if kind is Var:
+            assert isinstance(expr, Var)
+            return self.variables.get(expr, EVERYTHING)
+        if kind is IntImm:
+            assert isinstance(expr, IntImm)
+            return Interval(expr.value, expr.value)
         if isinstance(expr, Ramp):
             steps = OPERATIONS["mul"](self._of(expr.stride), Interval(0, expr.lanes - 1))
             made = OPERATIONS["add"](self._of(expr.base), steps)

@@ -24,15 +24,13 @@ from tilewright.codegen.llvm.intrinsics import library_symbols
 from tilewright.codegen.llvm.module import PACKED, PREFIX, emit_llvm_ir
 from tilewright.codegen.llvm.team import profiling_functions, team_functions
 from tilewright.codegen.llvm.team_ir import FORK, RUN_TEAM
+from tilewright.codegen.llvm.text import DIVISIBLE
 from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.functor import walk_statements
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, PrimFunc
 from tilewright.tensorir.target import Target, process_triple
 
 _LOG = logging.getLogger("tilewright.codegen")
-
-#: What makes a stack slot in the text of LLVM IR.
-_STACK_SLOT = " = alloca "
 
 #: Numbers for what is linked: no two libraries of an engine may have one name.
 _libraries = itertools.count()
@@ -134,14 +132,14 @@ def _idle_machines(triple: str, processor: str, features: str, level: int) -> co
 
 
 def _optimize(module: llvm.ModuleRef, machine: llvm.TargetMachine, effort: Effort, llvm_ir: str) -> None:
-    """Promote stack slots to registers. Scheduled loops gain nothing from the rest of LLVM's passes, which double the
-    time.
+    """Make registers of stack slots, of those of which the code generator did not. Scheduled loops gain nothing from
+    the rest of LLVM's passes, which double the time.
 
     Args:
         llvm_ir: the module's text.
     """
     full = effort is Effort.FULL
-    if not full and _STACK_SLOT not in llvm_ir:
+    if not full and DIVISIBLE not in llvm_ir:
         return  # to set up a pass takes a tenth of a small kernel's time
     options = llvm.create_pipeline_tuning_options(speed_level=3 if full else 1)
     options.loop_vectorization = options.slp_vectorization = full

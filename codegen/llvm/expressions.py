@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from tilewright.codegen.llvm import arithmetic
+from tilewright.codegen.llvm.addresses import Slot
 from tilewright.codegen.llvm.arithmetic import Operand
 from tilewright.codegen.llvm.bounds import Bounds
 from tilewright.codegen.llvm.known import KnownIntegers
-from tilewright.codegen.llvm.memory import Memory, Slot
+from tilewright.codegen.llvm.memory import Memory
+from tilewright.codegen.llvm.registers import Registers
 from tilewright.codegen.llvm.text import Builder, constant, constant_vector, value_type
 from tilewright.tensorir.arith.folds import is_false, is_true
 from tilewright.tensorir.dtype import INT64
@@ -48,7 +50,8 @@ class ExpressionEmitter:
     Attributes:
         root: the function that the expressions stand in, for messages.
         values: the operand of each variable in scope.
-        slots: where each buffer in scope lies.
+        slots: where each buffer in scope lies that is memory.
+        registers: the other ones, which are values.
         known: the variables of unrolled loops around, which have a number here and no operand.
         changing: the variables that each copy of an unrolled body around defines anew.
     """
@@ -62,6 +65,7 @@ class ExpressionEmitter:
         self.changing: frozenset[Var] = frozenset()
         self.values: dict[Var, str] = {}
         self.slots: dict[Buffer, Slot] = {}
+        self.registers = Registers(builder)
         self.memory = Memory(self)
         self._emitted: dict[Expr, str] = {}
 
@@ -76,6 +80,9 @@ class ExpressionEmitter:
     def expr(self, expr: Expr) -> str:
         """The operand that holds the value of ``expr``. An operand that is shared in one statement is written once, and
         index arithmetic once for all statements that what was written dominates."""
+        kind = type(expr)
+        if kind is IntImm:
+            return self._immediate(expr)
         found = self._emitted.get(expr)
         if found is not None:
             return found
@@ -84,18 +91,17 @@ class ExpressionEmitter:
             if folded is not expr:
                 found = self._emitted[expr] = self.expr(folded)
                 return found
-        kind = type(expr)
         emitter = _EMITTERS.get(kind)
         if emitter is None:
             self.error(expr, f"no code for expressions of class {kind.__name__}")
-        if kind not in _KEPT:
+        if kind not in _KEPT or expr.dtype.is_float:
             found = self._emitted[expr] = emitter(self, expr)
             return found
         found = self.builder.kept(expr)
         if found is None:
             found = self._emitted[expr] = emitter(self, expr)
             for part in expr.parts():
-                if not (isinstance(part, (Var, IntImm)) or self.builder.kept(part) is not None):
+                if type(part) not in _LEAVES and self.builder.kept(part) is None:
                     break  # its value may be another in the next statement
             else:
                 if self.changing and not leaves(expr).isdisjoint(self.changing):
@@ -145,6 +151,9 @@ class ExpressionEmitter:
         op, dtype = expr.op, expr.dtype
         x, y = self.expr(expr.a), self.expr(expr.b)
         if not dtype.is_int:
+            start = arithmetic.plain_instruction(op, dtype)
+            if start is not None:
+                return self.builder.pure(f"{start} {x}, {y}")
             if op in arithmetic.PLAIN_OPS:
                 return arithmetic.plain_binary(self.builder, op, dtype, x, y)
             return arithmetic.binary(self.builder, op, dtype, self.operand(expr.a), self.operand(expr.b))
@@ -207,8 +216,9 @@ class ExpressionEmitter:
         return emitter(self, expr)
 
 
-#: Expressions that hold the same in all statements if their operands do.
+#: Expressions of integers that hold the same in all statements if their operands do, as those of indices.
 _KEPT = frozenset({BinaryOp, Ramp, Broadcast})
+_LEAVES = frozenset({Var, IntImm})
 
 _EMITTERS: dict[type[Node], Callable[[ExpressionEmitter, Any], str]] = {
     Var: ExpressionEmitter.variable,

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.codegen.analysis import defined_variables, uses
 from tilewright.codegen.llvm import arithmetic
+from tilewright.codegen.llvm.addresses import Slot, row_major_strides
 from tilewright.codegen.llvm.clock import PROFILE_FUNCTIONS
 from tilewright.codegen.llvm.expressions import ExpressionEmitter
 from tilewright.codegen.llvm.innermost import Counted, finish_innermost
-from tilewright.codegen.llvm.memory import STACK_ALIGNMENT, Slot, pointer_attributes, row_major_strides
+from tilewright.codegen.llvm.memory import STACK_ALIGNMENT, pointer_attributes
 from tilewright.codegen.llvm.outlined import emit_outlined_loop
 from tilewright.codegen.llvm.parallel import emit_parallel_loop
+from tilewright.codegen.llvm.registers import plan_registers
 from tilewright.codegen.llvm.text import Builder, constant, memory_type, value_type
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import Buffer, Call, Expr, IntImm, Var, binary
@@ -127,14 +129,20 @@ class FunctionEmitter(ExpressionEmitter):
             self.error(stmt, "if: expected a scalar condition; vectorized branches become masks before")
         then, after = b.fresh("then"), b.fresh("endif")
         otherwise = b.fresh("else") if stmt.else_body is not None else after
+        branches: list[tuple[str, dict[Buffer, dict[int, str]]]] = []
+        if stmt.else_body is None:
+            branches.append((b.block, {}))
         b.branch_if(condition, then, otherwise)
         for label, body in ((then, stmt.then_body), (otherwise, stmt.else_body)):
             if body is not None:
                 b.label(label)
+                self.registers.enter_branch()
                 with b.scope():
                     self.statement(body)
+                branches.append((b.block, self.registers.leave_branch()))
                 b.branch(after)
         b.label(after)
+        self.registers.join(branches)
 
     def _allocate(self, stmt: Allocate) -> None:
         buffer = stmt.buffer
@@ -153,12 +161,19 @@ class FunctionEmitter(ExpressionEmitter):
                 f"buffer {buffer.name}: {total} bytes of scope {buffer.scope} do not fit on the stack (limit "
                 f"{STACK_BUFFER_BYTES}); PlanMemory makes such a buffer a workspace parameter",
             )
+        plan = plan_registers(self.root.body)
+        if buffer in plan.widths:
+            self.registers.allocate(buffer, plan)
+            self.statement(stmt.body)
+            self.registers.release(buffer)
+            return
         # A masked access touches all of its lanes (and selects), so there is room for them behind the last element.
         size += uses(self.root.body).masked.get(buffer, 1) - 1
         self._frame_bytes += size * buffer.dtype.bytes
         if self._frame_bytes > STACK_FRAME_BYTES:
             self.error(stmt, f"stack buffers of {self._frame_bytes} bytes in one function (limit {STACK_FRAME_BYTES})")
-        slot = self.builder.slot(f"[{size} x {memory_type(buffer.dtype)}]", STACK_ALIGNMENT, buffer.name)
+        kind = f"[{size} x {memory_type(buffer.dtype)}]"
+        slot = self.builder.slot(kind, STACK_ALIGNMENT, buffer.name, buffer in plan.divisible)
         self.bind_buffer(buffer, slot, local=True)
         self.statement(stmt.body)
 
@@ -184,7 +199,7 @@ class FunctionEmitter(ExpressionEmitter):
         first = self.expr(low)
         end = self.expr(binary("add", low, extent))
         runs = isinstance(extent, IntImm)
-        self.loop(loop.var, first, end, runs, lambda: self.statement(loop.body))
+        self.loop(loop.var, first, end, runs, loop.body)
 
     def _unroll(self, loop: For, low: int, extent: int) -> None:
         """Write the body for each value of the loop's variable. How much is unrolled is for passes to say."""
@@ -211,15 +226,17 @@ class FunctionEmitter(ExpressionEmitter):
         if known:
             self.known.forget(var)
 
-    def loop(self, var: Var, first: str, end: str, runs: bool, body: Callable[[], None]) -> None:
+    def loop(self, var: Var, first: str, end: str, runs: bool, body: Stmt) -> None:
         """A loop over ``[first, end)`` that tests at its end; ``runs``: there is at least one iteration."""
         b, kind = self.builder, value_type(var.dtype)
         less = f"icmp {'ult' if var.dtype.is_uint else 'slt'} {kind}"
         head, after = b.fresh(f"loop_{var.name}"), b.fresh(f"end_{var.name}")
+        outside = b.block
         if not runs:
             enters, before = b.pure(f"{less} {first}, {end}"), b.fresh(f"begin_{var.name}")
             b.branch_if(enters, before, after)
             b.label(before)
+            self.registers.enter_branch()
         before = b.block
         preheader = b.mark()
         b.branch(head)
@@ -230,20 +247,31 @@ class FunctionEmitter(ExpressionEmitter):
         place = len(b.lines)
         b.lines.append("")
         self.values[var] = index
+        registers = self.registers
+        stored = plan_registers(self.root.body).stored[body] if registers.tiles else frozenset()
+        changing = registers.enter_loop(stored)
         with b.scope():
-            body()
+            self.statement(body)
+        phis, ahead = registers.leave_loop(changing, before, b.block)
         wrap = "" if var.dtype.is_uint else " nsw"
         count = len(b.lines)
         b.emit(f"{following} = add{wrap} {kind} {index}, {constant(1, var.dtype)}")
         again = b.value(f"{less} {following}, {end}")
-        b.lines[place] = f"  {index} = phi {kind} [ {first}, %{before} ], [ {following}, %{b.block} ]"
+        carried = len(phis)
+        phis.append(f"  {index} = phi {kind} [ {first}, %{before} ], [ {following}, %{b.block} ]")
+        b.lines[place] = "\n".join(phis)
+        if ahead:
+            b.lines[preheader.line] = "\n".join([*ahead, b.lines[preheader.line]])
         leave_to_llvm = bool(self.root.attrs.get("llvm_vectorize"))
         if self.loops == number and not leave_to_llvm:
-            counted = Counted(preheader, index, kind, first, following, before, place, count, b.block)
+            counted = Counted(preheader, index, kind, first, following, before, place, count, b.block, carried)
             finish_innermost(b.lines, counted)
         metadata = "" if leave_to_llvm else self.module.text.loop_metadata()
+        latch = b.block
         b.branch_if(again, head, after, metadata)
         b.label(after)
+        if not runs:
+            registers.join(((outside, {}), (latch, registers.leave_branch())))
 
     # Whole functions.
 

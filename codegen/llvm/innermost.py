@@ -12,8 +12,11 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 #: Loops of fewer lines are left as they are: there is little to try, and what a loop around them counts in steps may
-#: matter. Those over a window of a pooling have 12, and were a sixth slower.
+#: matter. Those over a window of a pooling have 10, and were a sixth slower.
 _LEAST_LINES = 32
+#: So many lines is a value worth that is carried from iteration to iteration: it takes a register that addresses then
+#: can't have, and the more of them, the more a loop works.
+_CARRIED_LINES = 2
 #: More pointers than these would not stay in registers.
 _MOST_POINTERS = 10
 #: Sums and products, by their first letters.
@@ -52,6 +55,7 @@ class Counted(NamedTuple):
         head: the place of the line that is the variable's phi.
         increment: the place of the line that counts, in the loop's last block.
         latch: the loop's last block.
+        carried: how many other values the loop carries from iteration to iteration.
     """
 
     start: Mark
@@ -63,6 +67,7 @@ class Counted(NamedTuple):
     head: int
     increment: int
     latch: str
+    carried: int
 
 
 class _Sum(NamedTuple):
@@ -155,8 +160,8 @@ class _Innermost:
 
     def _sum(self, place: int, name: str, instruction: str) -> None:
         *_, type_text, a, b = instruction.split(" ")
-        if type_text != "i64":
-            return  # a vector, or narrower than an address
+        if type_text != "i64" or "<" in instruction:
+            return  # narrower than an address, or a vector
         a = a[:-1]
         if self._known(a) and self._known(b):
             self._move(place, name, instruction, (a, b))
@@ -284,5 +289,5 @@ def finish_innermost(lines: list[str], loop: Counted) -> None:
     What the loop uses of them becomes opaque (``freeze``), and so does how its variable counts: LLVM sees addresses
     that are known before the loop, or that step from iteration to iteration, and has nothing to try.
     """
-    if len(lines) - loop.start.line >= _LEAST_LINES:
+    if len(lines) - loop.start.line + loop.carried * _CARRIED_LINES >= _LEAST_LINES:
         _Innermost(lines, loop).move()

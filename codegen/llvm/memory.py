@@ -6,20 +6,19 @@ import math
 from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
+from tilewright.codegen.llvm.addresses import Address, Slot, split, split_lanes
 from tilewright.codegen.llvm.known import Linear
+from tilewright.codegen.llvm.registers import WHOLE, Tile, first_element, slot_of
 from tilewright.codegen.llvm.text import constant, constant_vector, integer_type, memory_type
 from tilewright.passes.lower.overwrites import OVERWRITES
 from tilewright.tensorir.arith.folds import is_true
 from tilewright.tensorir.dtype import INT64, DataType
 from tilewright.tensorir.expr import (
-    BinaryOp,
     Broadcast,
     Buffer,
     BufferLoad,
-    Cast,
     Expr,
     IntImm,
-    Ramp,
     binary,
     cast,
 )
@@ -30,39 +29,6 @@ if TYPE_CHECKING:
     from tilewright.codegen.llvm.expressions import ExpressionEmitter
 
 STACK_ALIGNMENT = 64
-
-
-class Slot(NamedTuple):
-    """Where a buffer lies.
-
-    Attributes:
-        pointer: the operand that is its address.
-        local: a stack slot of this function, large enough that a masked access may touch all of its lanes.
-        strides: of its dimensions, in elements.
-        dense: whether it has one dimension whose elements are neighbours: an index is an offset.
-    """
-
-    pointer: str
-    local: bool
-    strides: tuple[Expr, ...]
-    dense: bool
-
-    @classmethod
-    def of(cls, buffer: Buffer, pointer: str, local: bool) -> Slot:
-        """``buffer`` at ``pointer``."""
-        strides = row_major_strides(buffer)
-        dense = len(strides) == 1 and isinstance(strides[0], IntImm) and strides[0].value == 1
-        return cls(pointer, local, strides, dense)
-
-
-def row_major_strides(buffer: Buffer) -> tuple[Expr, ...]:
-    """The strides of ``buffer`` in elements: its own, or those of a dense array with the last dimension innermost."""
-    if buffer.strides:
-        return buffer.strides
-    strides: list[Expr] = [IntImm(1)] * len(buffer.shape)
-    for axis in range(len(buffer.shape) - 2, -1, -1):
-        strides[axis] = binary("mul", strides[axis + 1], cast(INT64, buffer.shape[axis + 1]))
-    return tuple(strides)
 
 
 class Memory:
@@ -82,6 +48,9 @@ class Memory:
 
     def load(self, access: BufferLoad) -> str:
         """The value of a load; a bool comes as bits."""
+        tile = self.emitter.registers.tiles.get(access.buffer)
+        if tile is not None:
+            return self._read(access, tile)
         b = self.emitter.builder
         place = self._place(access)
         kind, dtype = memory_type(access.dtype), access.dtype
@@ -96,24 +65,25 @@ class Memory:
         else:
             loaded = self._load(access, place, kind)
             if mask is not None:
-                loaded = b.pure(f"select {self._mask_type(dtype)} {mask}, {kind} {loaded}, {kind} {_zero(dtype)}")
-        if dtype.is_bool:
-            return b.pure(f"icmp ne {kind} {loaded}, {_zero(dtype)}")
-        return loaded
+                loaded = self._chosen(mask, dtype, loaded, _zero(dtype))
+        return b.pure(f"icmp ne {kind} {loaded}, {_zero(dtype)}") if dtype.is_bool else loaded
 
     def store(self, access: BufferStore) -> None:
         """Write a store."""
         b = self.emitter.builder
         dtype = access.value.dtype
         value = self.emitter.expr(access.value)
-        place = self._place(access)
-        kind = memory_type(dtype)
         if dtype.is_bool:
-            value = b.pure(f"zext {integer_type(1, dtype.lanes)} {value} to {kind}")
+            value = b.pure(f"zext {integer_type(1, dtype.lanes)} {value} to {memory_type(dtype)}")
+        tile = self.emitter.registers.tiles.get(access.buffer)
+        if tile is not None:
+            self._write(access, tile, value)
+            return
+        kind = memory_type(dtype)
+        place = self._place(access)
         mask = self._mask(access)
         if mask is not None and place.local:
-            old = self._load(access, place, kind)
-            value = b.pure(f"select {self._mask_type(dtype)} {mask}, {kind} {value}, {kind} {old}")
+            value = self._chosen(mask, dtype, value, self._load(access, place, kind))
         elif mask is not None or place.vector:
             mask = mask or constant(1, DataType("bool").with_lanes(dtype.lanes))
             self._written(access, place).forget()
@@ -123,6 +93,60 @@ class Memory:
         if access.buffer.scope == "register":  # what lies on the stack does so to leave registers to others
             held.put(place, kind, value)
         b.emit(f"store {kind} {value}, ptr {place.pointer}, align {place.alignment}")
+
+    # Buffers that are values.
+
+    def _register(self, access: BufferLoad | BufferStore, tile: Tile) -> tuple[int, int]:
+        """The slot that ``access`` touches, and the element in it."""
+        found = self.emitter.registers.places.get(access)
+        if found is None:  # with variables of unrolled loops, which have other values in each copy
+            first, known = first_element(access), self.emitter.known
+            assert first is not None
+            linear = known.linear(cast(INT64, first[0]))
+            assert linear is not None and linear.variable is None
+            found = slot_of(linear.at(known.values), first[1], tile.width)
+        return found
+
+    def _read(self, access: BufferLoad, tile: Tile) -> str:
+        """The value of a load from a buffer that is no memory."""
+        dtype, lanes = access.dtype, tile.width
+        slot, element = self._register(access, tile)
+        value = tile.read(slot)
+        if element != WHOLE:
+            value, lanes = self.emitter.builder.pure(f"extractelement {tile.kind} {value}, i64 {element}"), 1
+        if dtype.lanes != lanes:
+            value = self.emitter.builder.splat(
+                value, DataType("uint8").with_lanes(dtype.lanes) if dtype.is_bool else dtype
+            )
+        if access.predicate is not None:
+            mask = self._mask(access)
+            if mask is not None:
+                value = self._chosen(mask, dtype, value, _zero(dtype))
+        if dtype.is_bool:
+            return self.emitter.builder.pure(f"icmp ne {memory_type(dtype)} {value}, {_zero(dtype)}")
+        return value
+
+    def _write(self, access: BufferStore, tile: Tile, value: str) -> None:
+        """Store ``value``, in memory's type, to a buffer that is no memory."""
+        b, dtype = self.emitter.builder, access.value.dtype
+        slot, element = self._register(access, tile)
+        if access.predicate is not None:
+            mask = self._mask(access)
+            if mask is not None:
+                old = tile.read(slot)
+                if element != WHOLE:
+                    old = b.pure(f"extractelement {tile.kind} {old}, i64 {element}")
+                value = self._chosen(mask, dtype, value, old)
+        if element != WHOLE:
+            value = b.pure(f"insertelement {tile.kind} {tile.read(slot)}, {memory_type(dtype)} {value}, i64 {element}")
+        tile.values[slot] = value
+
+    def _chosen(self, mask: str, dtype: DataType, value: str, otherwise: str) -> str:
+        """``value`` in the lanes of ``mask``, in the others the other one; both in memory's type."""
+        kind = memory_type(dtype)
+        return self.emitter.builder.pure(f"select {self._mask_type(dtype)} {mask}, {kind} {value}, {kind} {otherwise}")
+
+    # Memory.
 
     def forget(self) -> None:
         """Anything may have been written."""
@@ -168,7 +192,8 @@ class Memory:
 
     def _offset(self, access: BufferLoad | BufferStore, slot: Slot) -> Expr:
         if slot.dense:
-            return cast(INT64, access.indices[0])
+            index = access.indices[0]
+            return index if index.dtype.element is INT64 else cast(INT64, index)
         if not access.indices:
             return IntImm(0)
         lanes = max(index.dtype.lanes for index in access.indices)
@@ -181,11 +206,11 @@ class Memory:
         assert offset is not None
         return offset
 
-    def _address(self, access: BufferLoad | BufferStore, slot: Slot) -> _Address:
+    def _address(self, access: BufferLoad | BufferStore, slot: Slot) -> Address:
         """Where ``access`` reads or writes, with the values that unrolled loops give their variables now."""
         known = self.emitter.known
         if not known.values:
-            return _split(self._offset(access, slot))
+            return split(self._offset(access, slot))
         key = (access, known.names)
         sums = self._sums.get(key)
         if sums is None:
@@ -195,8 +220,8 @@ class Memory:
             self._sums[key] = sums
         offset, linear, step = sums
         if linear is None:
-            return _split(known.fold(offset))
-        return _Address(linear.variable, linear.at(known.values), step, offset)
+            return split(known.fold(offset))
+        return Address(linear.variable, linear.at(known.values), step, offset)
 
     def _place(self, access: BufferLoad | BufferStore) -> _Place:
         e = self.emitter
@@ -346,29 +371,6 @@ class _Held:
         return place.first is not None and place.lanes == self._width and place.first % place.lanes == 0
 
 
-class _Address(NamedTuple):
-    """What an access adds to the address of its buffer, in elements.
-
-    Attributes:
-        variable: its variable part in the first lane; None if there is none.
-        fixed: its constant part.
-        step: from lane to lane; None if it is not constant: then ``offset`` is all that there is.
-        offset: the offset as a whole, with all lanes.
-    """
-
-    variable: Expr | None
-    fixed: int
-    step: int | None
-    offset: Expr
-
-
-def _split(offset: Expr) -> _Address:
-    if offset.dtype.lanes == 1:
-        return _Address(*split_constant(offset), 1, offset)
-    lanes = split_lanes(offset)
-    return _Address(None, 0, None, offset) if lanes is None else _Address(*split_constant(lanes[0]), lanes[1], offset)
-
-
 def _memory_suffix(dtype: DataType) -> str:
     if dtype.is_float and dtype.element != "bfloat16":
         return f"f{dtype.bits}"
@@ -379,54 +381,6 @@ def _zero(dtype: DataType) -> str:
     if dtype.lanes != 1:
         return "zeroinitializer"
     return "0" if dtype.is_bool or not dtype.is_float else constant(0.0, dtype)
-
-
-def split_constant(offset: Expr) -> tuple[Expr | None, int]:
-    """``offset`` as a variable part (None if there is none) plus a constant."""
-    kind = type(offset)
-    if kind is IntImm:
-        assert isinstance(offset, IntImm)
-        return None, offset.value
-    if kind is not BinaryOp:
-        return offset, 0
-    assert isinstance(offset, BinaryOp)
-    if offset.op in ("add", "sub"):
-        a, fixed_a = split_constant(offset.a)
-        b, fixed_b = split_constant(offset.b)
-        fixed = fixed_a + fixed_b if offset.op == "add" else fixed_a - fixed_b
-        if a is offset.a and b is offset.b:
-            return offset, 0
-        if b is None:
-            return a, fixed
-        if a is None and offset.op == "add":
-            return b, fixed
-        return binary(offset.op, a if a is not None else IntImm(0), b), fixed
-    return offset, 0
-
-
-def split_lanes(index: Expr) -> tuple[Expr, int] | None:
-    """A vector index as its value in lane 0 and the constant step from lane to lane; None if it has no such form."""
-    if isinstance(index, Ramp):
-        return (index.base, index.stride.value) if isinstance(index.stride, IntImm) else None
-    if isinstance(index, Broadcast):
-        return index.value, 0
-    if isinstance(index, Cast) and index.value.dtype.is_int:
-        inner = split_lanes(index.value)
-        return None if inner is None else (cast(index.dtype.element, inner[0]), inner[1])
-    if not isinstance(index, BinaryOp) or index.op not in ("add", "sub", "mul"):
-        return None
-    a, b = split_lanes(index.a), split_lanes(index.b)
-    if a is None or b is None:
-        return None
-    if index.op != "mul":
-        return binary(index.op, a[0], b[0]), a[1] + b[1] if index.op == "add" else a[1] - b[1]
-    if b[1] == 0 and isinstance(b[0], IntImm):
-        return binary("mul", a[0], b[0]), a[1] * b[0].value
-    if a[1] == 0 and isinstance(a[0], IntImm):
-        return binary("mul", a[0], b[0]), b[1] * a[0].value
-    if a[1] == 0 and b[1] == 0:
-        return binary("mul", a[0], b[0]), 0
-    return None
 
 
 def pointer_attributes(root: PrimFunc, buffer: Buffer, written: Collection[Buffer]) -> str:
@@ -444,6 +398,7 @@ def pointer_attributes(root: PrimFunc, buffer: Buffer, written: Collection[Buffe
 def _is_overwritten(root: PrimFunc, buffer: Buffer) -> bool:
     """Whether ``buffer`` may have the memory of another parameter: it is the result, or what the result overwrites."""
     numbers = root.attrs.get(OVERWRITES, ())
+    if not numbers:
+        return False
     buffers = root.buffers
-    shared = [buffers[number] for number in (*numbers, root.attrs["num_inputs"])] if numbers else []
-    return buffer in shared
+    return any(buffer is buffers[number] for number in (*numbers, root.attrs["num_inputs"]))

@@ -42,7 +42,7 @@ def emit_parallel_loop(emitter: FunctionEmitter, loop: For) -> None:
     child.bounds.bind_loop(loop.var, loop.min, loop.extent)
     begin = arithmetic.cast(child.builder, INT64, loop.var.dtype, "%begin")
     end = arithmetic.cast(child.builder, INT64, loop.var.dtype, "%end")
-    child.loop(loop.var, begin, end, False, lambda: child.statement(loop.body))
+    child.loop(loop.var, begin, end, False, loop.body)
     module = emitter.module
     module.text.functions.append(child.finish(f"define internal void {body}({', '.join(params)}) {module.attributes}"))
     _fork(emitter, loop, body, captures)

@@ -32,6 +32,8 @@ _ELEMENT_TYPES = {
 _ZEROS = frozenset({"0", "false", "0xH0000", "0x0000000000000000"})
 #: LLVM 19 has a short form for vectors of equal constants, which are half of the text of a kernel.
 _HAS_SPLATS = llvm.llvm_version_info[0] >= 19
+#: Behind a stack slot that LLVM can take apart into registers.
+DIVISIBLE = " ; divisible"
 _PLAIN_NAME = re.compile(r"[A-Za-z$._][A-Za-z0-9$._]*")
 _SUFFIXES = {"float16": "f16", "float32": "f32", "float64": "f64"}
 
@@ -222,10 +224,10 @@ class Builder:
         """The operand remembered for ``what``, if it may be used here."""
         return self._known.get(what)
 
-    def slot(self, type_text: str, alignment: int, hint: str = "slot") -> str:
-        """Stack memory that lives as long as the function's frame."""
+    def slot(self, type_text: str, alignment: int, hint: str = "slot", divisible: bool = False) -> str:
+        """Stack memory that lives as long as the function's frame; ``divisible``: LLVM can make registers of it."""
         name = f"%{self.fresh(hint)}"
-        self.entry.append(f"  {name} = alloca {type_text}, align {alignment}")
+        self.entry.append(f"  {name} = alloca {type_text}, align {alignment}{DIVISIBLE if divisible else ''}")
         return name
 
     def label(self, name: str) -> None:

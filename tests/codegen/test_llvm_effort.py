@@ -46,8 +46,33 @@ primfunc @main(x: Buffer[(4,), float32], y: Buffer[(4,), float32]) {
 """
 
 
-@pytest.mark.parametrize("text", [WORKS, LOOPS, SUMS])
-def test_only_what_has_stack_slots_needs_a_pass(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+#: A vector, and pairs of which one lies across two halves of it.
+CROSSING = """
+primfunc @main(x: Buffer[(4,), float32], y: Buffer[(4,), float32]) {
+  allocate t: Buffer[(4,), float32, register]
+  t[ramp(0, 1, 4)] = x[ramp(0, 1, 4)]
+  y[ramp(0, 1, 2)] = t[ramp(1, 1, 2)]
+  y[ramp(2, 1, 2)] = t[ramp(0, 1, 2)]
+}
+"""
+#: Memory for whose elements there are no registers.
+INDEXED = """
+primfunc @main(x: Buffer[(4,), float32], y: Buffer[(4,), float32]) {
+  allocate t: Buffer[(4,), float32, register]
+  for i in range(4) { t[3 - i] = x[i] }
+  for i in range(4) { y[i] = t[i] }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "passes", "slots"),
+    [(WORKS, 0, 0), (LOOPS, 0, 0), (SUMS, 0, 0), (CROSSING, 1, 1), (INDEXED, 0, 1)],
+    ids=["no memory", "loops", "sums", "crossing", "indexed"],
+)
+def test_only_stack_slots_that_llvm_can_take_apart_need_a_pass(
+    text: str, passes: int, slots: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made: list[llvm.ModulePassManager] = []
     create = llvm.create_new_module_pass_manager
 
@@ -57,6 +82,5 @@ def test_only_what_has_stack_slots_needs_a_pass(text: str, monkeypatch: pytest.M
 
     monkeypatch.setattr(llvm, "create_new_module_pass_manager", noting)
     module = compile_module([parse(text)], Target("llvm", num_threads=1))
-    assert bool(made) is ("alloca" in module.llvm_ir)
-    if text is SUMS:
-        assert made and "rsp" not in module.assembly, "the sum is in a register"
+    assert (len(made), module.llvm_ir.count(" = alloca ")) == (passes, slots)
+    assert "rsp" not in module.assembly or text is INDEXED

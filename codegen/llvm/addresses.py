@@ -1,0 +1,112 @@
+"""Where buffers lie, and what an access adds to the address: a variable part, a constant, and a step between lanes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tilewright.tensorir.dtype import INT64
+from tilewright.tensorir.expr import BinaryOp, Broadcast, Buffer, Cast, Expr, IntImm, Ramp, binary, cast
+
+
+class Slot(NamedTuple):
+    """Where a buffer lies.
+
+    Attributes:
+        pointer: the operand that is its address.
+        local: a stack slot of this function, large enough that a masked access may touch all of its lanes.
+        strides: of its dimensions, in elements.
+        dense: whether it has one dimension whose elements are neighbours: an index is an offset.
+    """
+
+    pointer: str
+    local: bool
+    strides: tuple[Expr, ...]
+    dense: bool
+
+    @classmethod
+    def of(cls, buffer: Buffer, pointer: str, local: bool) -> Slot:
+        """``buffer`` at ``pointer``."""
+        strides = row_major_strides(buffer)
+        dense = len(strides) == 1 and isinstance(strides[0], IntImm) and strides[0].value == 1
+        return cls(pointer, local, strides, dense)
+
+
+def row_major_strides(buffer: Buffer) -> tuple[Expr, ...]:
+    """The strides of ``buffer`` in elements: its own, or those of a dense array with the last dimension innermost."""
+    if buffer.strides:
+        return buffer.strides
+    strides: list[Expr] = [IntImm(1)] * len(buffer.shape)
+    for axis in range(len(buffer.shape) - 2, -1, -1):
+        strides[axis] = binary("mul", strides[axis + 1], cast(INT64, buffer.shape[axis + 1]))
+    return tuple(strides)
+
+
+class Address(NamedTuple):
+    """What an access adds to the address of its buffer, in elements.
+
+    Attributes:
+        variable: its variable part in the first lane; None if there is none.
+        fixed: its constant part.
+        step: from lane to lane; None if it is not constant: then ``offset`` is all that there is.
+        offset: the offset as a whole, with all lanes.
+    """
+
+    variable: Expr | None
+    fixed: int
+    step: int | None
+    offset: Expr
+
+
+def split(offset: Expr) -> Address:
+    if offset.dtype.lanes == 1:
+        return Address(*split_constant(offset), 1, offset)
+    lanes = split_lanes(offset)
+    return Address(None, 0, None, offset) if lanes is None else Address(*split_constant(lanes[0]), lanes[1], offset)
+
+
+def split_constant(offset: Expr) -> tuple[Expr | None, int]:
+    """``offset`` as a variable part (None if there is none) plus a constant."""
+    kind = type(offset)
+    if kind is IntImm:
+        assert isinstance(offset, IntImm)
+        return None, offset.value
+    if kind is not BinaryOp:
+        return offset, 0
+    assert isinstance(offset, BinaryOp)
+    if offset.op in ("add", "sub"):
+        a, fixed_a = split_constant(offset.a)
+        b, fixed_b = split_constant(offset.b)
+        fixed = fixed_a + fixed_b if offset.op == "add" else fixed_a - fixed_b
+        if a is offset.a and b is offset.b:
+            return offset, 0
+        if b is None:
+            return a, fixed
+        if a is None and offset.op == "add":
+            return b, fixed
+        return binary(offset.op, a if a is not None else IntImm(0), b), fixed
+    return offset, 0
+
+
+def split_lanes(index: Expr) -> tuple[Expr, int] | None:
+    """A vector index as its value in lane 0 and the constant step from lane to lane; None if it has no such form."""
+    if isinstance(index, Ramp):
+        return (index.base, index.stride.value) if isinstance(index.stride, IntImm) else None
+    if isinstance(index, Broadcast):
+        return index.value, 0
+    if isinstance(index, Cast) and index.value.dtype.is_int:
+        inner = split_lanes(index.value)
+        return None if inner is None else (cast(index.dtype.element, inner[0]), inner[1])
+    if not isinstance(index, BinaryOp) or index.op not in ("add", "sub", "mul"):
+        return None
+    a, b = split_lanes(index.a), split_lanes(index.b)
+    if a is None or b is None:
+        return None
+    if index.op != "mul":
+        return binary(index.op, a[0], b[0]), a[1] + b[1] if index.op == "add" else a[1] - b[1]
+    if b[1] == 0 and isinstance(b[0], IntImm):
+        return binary("mul", a[0], b[0]), a[1] * b[0].value
+    if a[1] == 0 and isinstance(a[0], IntImm):
+        return binary("mul", a[0], b[0]), b[1] * a[0].value
+    if a[1] == 0 and b[1] == 0:
+        return binary("mul", a[0], b[0]), 0
+    return None

@@ -1,0 +1,315 @@
+"""Buffers whose elements are values of LLVM, and never memory: tiles of sums, and what else a loop keeps at hand.
+
+A buffer of a function whose every access touches places that are known when code is written needs no memory: a store
+says what a slot (a vector, or a scalar, of the buffer) holds from there on, and a load is that value. At the head of a
+loop, and where branches meet, a phi chooses. One is made in a loop when a slot is read there that holds what was stored
+in front of the loop or in an iteration before, so that there is none for what each iteration stores anew. (M. Braun et
+al.: "Simple and efficient construction of static single assignment form", 2013.) LLVM would do the same to memory on
+the stack, but it has to read and to change three instructions for each multiplication and addition.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from tilewright.codegen.analysis import captured, uses
+from tilewright.codegen.llvm.addresses import split_lanes
+from tilewright.codegen.llvm.known import KnownIntegers
+from tilewright.codegen.llvm.text import memory_type
+from tilewright.tensorir.dtype import INT64
+from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, Ramp, Var, cast
+from tilewright.tensorir.node import Node, notes_on
+from tilewright.tensorir.stmt import OUTLINE, Allocate, BufferStore, For, LetStmt, SeqStmt, Stmt
+
+if TYPE_CHECKING:
+    from tilewright.codegen.llvm.text import Builder
+
+#: In place of the number of an element: all that a slot has.
+WHOLE = -1
+#: What a slot holds that nothing was stored to.
+_UNDEFINED = "undef"
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """Which buffers of a function need no memory.
+
+    Attributes:
+        widths: for each of them how many elements its slots have.
+        places: for those of its accesses whose indices are constants the number of the slot, and the element in it that
+            is accessed (:data:`WHOLE`: all of them).
+        divisible: other buffers of which LLVM can make registers, by taking them apart.
+        stored: for the body of each loop those that it stores to.
+    """
+
+    widths: Mapping[Buffer, int]
+    places: Mapping[Node, tuple[int, int]]
+    divisible: frozenset[Buffer]
+    stored: Mapping[Stmt, frozenset[Buffer]]
+
+
+def plan_registers(root: Stmt) -> Plan:
+    """The plan for the function whose body is ``root``, and for those that its loops become."""
+    notes = notes_on(root)
+    found: Plan | None = notes.get(plan_registers)
+    if found is None:
+        found = notes[plan_registers] = _Planner().plan(root)
+    return found
+
+
+class _Planner:
+    """One walk over the statements of a function.
+
+    Attributes:
+        stores: the buffers that are stored to, in the order of the statements.
+        stored: those in the body of each loop.
+        unrolled: the variables that are known when code is written.
+        others: the variables that are not.
+        escaping: buffers that other functions take from this one.
+    """
+
+    def __init__(self) -> None:
+        self.stores: list[Buffer] = []
+        self.stored: dict[Stmt, frozenset[Buffer]] = {}
+        self.unrolled: set[Var] = set()
+        self.others: set[Var] = set()
+        self.escaping: set[Buffer] = set()
+
+    def plan(self, root: Stmt) -> Plan:
+        """The plan for a function's body."""
+        self._visit(root, frozenset())
+        known = KnownIntegers(dict.fromkeys(self.unrolled - self.others, 0))
+        found = uses(root)
+        widths: dict[Buffer, int] = {}
+        places: dict[Node, tuple[int, int]] = {}
+        divisible: set[Buffer] = set()
+        for buffer, accesses in found.local.items():
+            if buffer in self.escaping or buffer in found.addressed or not _is_plain(buffer):
+                continue
+            elements: list[tuple[Node, int, int]] = []
+            width = _width(accesses, known, elements)
+            if width is None:
+                continue
+            if not width:
+                divisible.add(buffer)
+                continue
+            widths[buffer] = width
+            for access, first, lanes in elements:
+                places[access] = slot_of(first, lanes, width)
+        return Plan(widths, places, frozenset(divisible), self.stored)
+
+    def _visit(self, stmt: Stmt, allocated: frozenset[Buffer]) -> None:
+        """``allocated``: the buffers of the function in which ``stmt`` will stand."""
+        kind = type(stmt)
+        if kind is BufferStore:
+            assert isinstance(stmt, BufferStore)
+            self.stores.append(stmt.buffer)
+        elif kind is SeqStmt:
+            assert isinstance(stmt, SeqStmt)
+            for part in stmt.stmts:
+                self._visit(part, allocated)
+        elif kind is For:
+            assert isinstance(stmt, For)
+            self._loop(stmt, allocated)
+        elif kind is LetStmt:
+            assert isinstance(stmt, LetStmt)
+            self.others.add(stmt.var)
+            self._visit(stmt.body, allocated)
+        elif kind is Allocate:
+            assert isinstance(stmt, Allocate)
+            self._visit(stmt.body, allocated | {stmt.buffer})
+        else:
+            for part in stmt.parts():
+                if isinstance(part, Stmt):
+                    self._visit(part, allocated)
+
+    def _loop(self, loop: For, allocated: frozenset[Buffer]) -> None:
+        if loop.kind == "parallel" or loop.annotations.get(OUTLINE):
+            if allocated:
+                self.escaping.update(captured([loop.body if loop.kind == "parallel" else loop]).buffers)
+            allocated = frozenset()
+        constant = isinstance(loop.min, IntImm) and isinstance(loop.extent, IntImm)
+        (self.unrolled if loop.kind == "unrolled" and constant else self.others).add(loop.var)
+        start = len(self.stores)
+        self._visit(loop.body, allocated)
+        self.stored[loop.body] = frozenset(self.stores[start:])
+
+
+def _is_plain(buffer: Buffer) -> bool:
+    """Whether an index into ``buffer`` is the number of a scalar."""
+    dense = not buffer.strides or (isinstance(buffer.strides[0], IntImm) and buffer.strides[0].value == 1)
+    return len(buffer.shape) == 1 and dense and buffer.dtype.lanes == 1
+
+
+def _width(
+    accesses: Sequence[BufferLoad | BufferStore], known: KnownIntegers, elements: list[tuple[Node, int, int]]
+) -> int | None:
+    """The number of elements of the slots into which a buffer with these accesses falls; 0 if they cross each other;
+    None if their places are not known. ``elements`` gets, of those whose indices are constants, the first element and
+    how many there are."""
+    #: For each number of lanes what divides the first element of all such accesses.
+    divisors: dict[int, int] = {}
+    for access in accesses:
+        found = first_element(access)
+        if found is None:
+            return None
+        base, lanes = found
+        divisor = divisors.get(lanes, 0)
+        if isinstance(base, IntImm):
+            divisors[lanes] = math.gcd(divisor, base.value)
+            elements.append((access, base.value, lanes))
+            continue
+        linear = known.linear(cast(INT64, base))
+        if linear is None or linear.variable is not None:
+            return None
+        divisors[lanes] = math.gcd(divisor, linear.fixed, *linear.terms.values())
+    width = max(divisors, default=1)
+    for lanes, divisor in divisors.items():
+        if lanes not in (1, width) or divisor % lanes:
+            return 0
+    return width
+
+
+def first_element(access: BufferLoad | BufferStore) -> tuple[Expr, int] | None:
+    """The index of the first element that ``access`` touches, and how many it touches that are neighbours; None if they
+    are not."""
+    index = access.indices[0]
+    lanes = index.dtype.lanes
+    if lanes == 1:
+        return index, 1
+    if type(index) is Ramp:
+        assert isinstance(index, Ramp)
+        return (index.base, lanes) if isinstance(index.stride, IntImm) and index.stride.value == 1 else None
+    split = split_lanes(index)
+    if split is None:
+        return None
+    base, step = split
+    if step == 0 and access.predicate is None and isinstance(access, BufferLoad):
+        return base, 1
+    return (base, lanes) if step == 1 else None
+
+
+def slot_of(first: int, lanes: int, width: int) -> tuple[int, int]:
+    """Slot and element of an access to so many elements, in slots of ``width``."""
+    return first // width, WHOLE if lanes == width else first % width
+
+
+class Tile:
+    """What the slots of a buffer hold in a loop, or in a branch, as far as they were stored to or read there.
+
+    Attributes:
+        kind: LLVM's type of a slot.
+        width: the number of its elements.
+        values: the operand that each holds, by its number.
+        outer: what they hold in front of the loop or the branch; None where the buffer comes to life.
+        builder: writes the loop, and is None for a branch.
+        phis: the slots that the loop needs from before, and the names that they have at its head.
+    """
+
+    def __init__(self, kind: str, width: int, outer: Tile | None, builder: Builder | None) -> None:
+        self.kind = kind
+        self.width = width
+        self.values: dict[int, str] = {}
+        self.outer = outer
+        self.builder = builder
+        self.phis: list[tuple[int, str]] = []
+
+    def read(self, slot: int) -> str:
+        """The operand that a slot holds."""
+        found = self.values.get(slot)
+        if found is not None:
+            return found
+        if self.outer is None:
+            return _UNDEFINED
+        if self.builder is None:
+            return self.outer.read(slot)
+        found = self.values[slot] = f"%{self.builder.fresh()}"
+        self.phis.append((slot, found))
+        return found
+
+
+class Registers:
+    """The buffers of one function that are values, where its code is being written."""
+
+    def __init__(self, builder: Builder) -> None:
+        self.builder = builder
+        #: What they hold here.
+        self.tiles: dict[Buffer, Tile] = {}
+        #: Where their accesses are, as the plan has them.
+        self.places: Mapping[Node, tuple[int, int]] = {}
+
+    def allocate(self, buffer: Buffer, plan: Plan) -> None:
+        """``buffer`` comes to life."""
+        width = plan.widths[buffer]
+        self.places = plan.places
+        self.tiles[buffer] = Tile(memory_type(buffer.dtype.with_lanes(width)), width, None, None)
+
+    def release(self, buffer: Buffer) -> None:
+        """``buffer`` is used no longer."""
+        del self.tiles[buffer]
+
+    def enter_branch(self) -> None:
+        """A branch begins."""
+        for buffer, tile in self.tiles.items():
+            self.tiles[buffer] = Tile(tile.kind, tile.width, tile, None)
+
+    def leave_branch(self) -> dict[Buffer, dict[int, str]]:
+        """The branch ends; what it stored."""
+        stored: dict[Buffer, dict[int, str]] = {}
+        for buffer, tile in self.tiles.items():
+            assert tile.outer is not None
+            self.tiles[buffer] = tile.outer
+            if tile.values:
+                stored[buffer] = tile.values
+        return stored
+
+    def join(self, branches: Sequence[tuple[str, dict[Buffer, dict[int, str]]]]) -> None:
+        """Blocks meet, in each of which a branch ended that stored that."""
+        for buffer, tile in self.tiles.items():
+            slots: set[int] = set()
+            for _, stored in branches:
+                slots.update(stored.get(buffer, ()))
+            for slot in sorted(slots, reverse=True):
+                incoming: list[tuple[str, str]] = []
+                for block, stored in branches:
+                    value = stored[buffer].get(slot) if buffer in stored else None
+                    incoming.append((tile.read(slot) if value is None else value, block))
+                tile.values[slot] = self._choose(tile.kind, incoming)
+
+    def _choose(self, kind: str, incoming: Sequence[tuple[str, str]]) -> str:
+        """The value that comes from the block that was left."""
+        first = incoming[0][0]
+        if all(value == first for value, _ in incoming):
+            return first
+        return self.builder.value(f"phi {kind} {', '.join([f'[ {value}, %{block} ]' for value, block in incoming])}")
+
+    def enter_loop(self, stored: frozenset[Buffer]) -> list[Buffer]:
+        """The body of a loop begins that stores to these buffers; those of them that are values."""
+        changing = [buffer for buffer in self.tiles if buffer in stored]
+        for buffer in changing:
+            tile = self.tiles[buffer]
+            self.tiles[buffer] = Tile(tile.kind, tile.width, tile, self.builder)
+        return changing
+
+    def leave_loop(self, changing: Sequence[Buffer], before: str, latch: str) -> tuple[list[str], list[str]]:
+        """The body ends, in the block ``latch``; ``before`` is the block in front of the loop. The lines at the loop's
+        head, and those to stand in front of it."""
+        head: list[str] = []
+        ahead: list[str] = []
+        for buffer in changing:
+            tile = self.tiles[buffer]
+            outer = tile.outer
+            assert outer is not None
+            self.tiles[buffer] = outer
+            for slot, name in sorted(tile.phis, reverse=True):
+                start, again = outer.read(slot), tile.values[slot]
+                if again == name:  # the loop stores to other slots
+                    ahead.append(f"  {name} = bitcast {tile.kind} {start} to {tile.kind}")
+                    del tile.values[slot]
+                else:
+                    head.append(f"  {name} = phi {tile.kind} [ {start}, %{before} ], [ {again}, %{latch} ]")
+            outer.values.update(tile.values)
+        return head, ahead
