@@ -61,6 +61,7 @@ class FunctionEmitter(ExpressionEmitter):
         self.children = 0
         self.loops = 0
         self._frame_bytes = 0
+        self._depth = 0
 
     def statement(self, stmt: Stmt) -> None:
         """Write ``stmt``."""
@@ -207,6 +208,7 @@ class FunctionEmitter(ExpressionEmitter):
             self.known.bind(var, value.value)
         else:
             self.values[var] = self.expr(value)
+            self.sums.define(var, value)
         self.statement(body)
         if known:
             self.known.forget(var)
@@ -230,8 +232,11 @@ class FunctionEmitter(ExpressionEmitter):
         place = len(b.lines)
         b.lines.append("")
         self.values[var] = index
+        self._depth += 1
+        self.sums.enter_loop(var, self._depth)
         with b.scope():
             body()
+        self._depth -= 1
         wrap = "" if var.dtype.is_uint else " nsw"
         count = len(b.lines)
         b.emit(f"{following} = add{wrap} {kind} {index}, {constant(1, var.dtype)}")
