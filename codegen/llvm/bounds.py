@@ -37,7 +37,8 @@ class Bounds:
     def bind_value(self, var: Var, value: Expr) -> None:
         """``var`` has the value of an expression."""
         if var.dtype.is_integer:
-            self.variables[var] = self.of(value)
+            found = self._of(value)  # a size, which has no end but does not wrap, stays one under a name
+            self.variables[var] = found if found.lower >= 0 else self.of(value)
 
     def of(self, expr: Expr) -> Interval:
         """An interval that holds every value (of every lane) of an integer expression."""

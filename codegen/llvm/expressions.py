@@ -12,6 +12,7 @@ from tilewright.codegen.llvm.bounds import Bounds
 from tilewright.codegen.llvm.known import KnownIntegers
 from tilewright.codegen.llvm.memory import Memory
 from tilewright.codegen.llvm.registers import Registers
+from tilewright.codegen.llvm.sums import SumOrder
 from tilewright.codegen.llvm.text import Builder, constant, constant_vector, value_type
 from tilewright.tensorir.arith.folds import is_false, is_true
 from tilewright.tensorir.dtype import INT64
@@ -63,6 +64,7 @@ class ExpressionEmitter:
         self.bounds = Bounds()
         self.known = KnownIntegers()
         self.changing: frozenset[Var] = frozenset()
+        self.sums = SumOrder()
         self.values: dict[Var, str] = {}
         self.slots: dict[Buffer, Slot] = {}
         self.registers = Registers(builder)
@@ -109,6 +111,23 @@ class ExpressionEmitter:
                 else:
                     self.builder.keep(expr, found)
         return found
+
+    def offset(self, expr: Expr) -> str:
+        """The operand that holds an offset (int64), added up from what changes least often."""
+        if not isinstance(expr, BinaryOp) or expr.op not in ("add", "sub"):
+            return self.expr(expr)
+        found = self._emitted.get(expr) or self.builder.kept(expr)
+        if found is not None:
+            return found
+        total = ""
+        for term in self.sums.terms(expr):
+            value = self.expr(term.value)
+            if total or term.negative:
+                total = self.builder.pure(f"{'sub' if term.negative else 'add'} i64 {total or '0'}, {value}")
+            else:
+                total = value
+        self._emitted[expr] = total
+        return total
 
     def operand(self, expr: Expr) -> Operand:
         """``expr`` with what is known of its value."""

@@ -63,6 +63,7 @@ class FunctionEmitter(ExpressionEmitter):
         self.children = 0
         self.loops = 0
         self._frame_bytes = 0
+        self._depth = 0
 
     def statement(self, stmt: Stmt) -> None:
         """Write ``stmt``."""
@@ -222,6 +223,7 @@ class FunctionEmitter(ExpressionEmitter):
             self.known.bind(var, value.value)
         else:
             self.values[var] = self.expr(value)
+            self.sums.define(var, value)
         self.statement(body)
         if known:
             self.known.forget(var)
@@ -247,12 +249,15 @@ class FunctionEmitter(ExpressionEmitter):
         place = len(b.lines)
         b.lines.append("")
         self.values[var] = index
+        self._depth += 1
+        self.sums.enter_loop(var, self._depth)
         registers = self.registers
         stored = plan_registers(self.root.body).stored[body] if registers.tiles else frozenset()
         changing = registers.enter_loop(stored)
         with b.scope():
             self.statement(body)
         phis, ahead = registers.leave_loop(changing, before, b.block)
+        self._depth -= 1
         wrap = "" if var.dtype.is_uint else " nsw"
         count = len(b.lines)
         b.emit(f"{following} = add{wrap} {kind} {index}, {constant(1, var.dtype)}")

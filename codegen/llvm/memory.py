@@ -240,7 +240,7 @@ class Memory:
         pointer, alignment = slot.pointer, dtype.bytes
         # The address of the variable part, which neighbours share, and then the constant.
         if address.variable is not None:
-            pointer = e.builder.pure(f"{get}{pointer}, i64 {e.expr(address.variable)}")
+            pointer = e.builder.pure(f"{get}{pointer}, i64 {e.offset(address.variable)}")
         elif slot.local:
             fixed_bytes = abs(address.fixed) * dtype.bytes
             alignment = math.gcd(STACK_ALIGNMENT, fixed_bytes) if fixed_bytes else STACK_ALIGNMENT

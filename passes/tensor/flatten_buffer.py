@@ -6,6 +6,13 @@
             B[i, j] = 0.0                                   B[i * 64 + j] = 0.0
 
 The order is row-major unless the buffer has strides. A buffer with strides becomes as long as its last element needs.
+Strides that are not known, and more than a multiple of one size, are computed once (``name_strides``)::
+
+    C: Buffer[(n, m + 2, k), float32]               C: Buffer[(n * m * k + n * k * 2,), float32]
+    for i in range(n):                              let stride: int64 = k * 2 + m * k
+        C[i, 1, 0] = 0.0                     ->     for i in range(n):
+                                                        C[i * stride + k] = 0.0
+
 Where one number was split into the indices of neighbouring dimensions, ``B[i // 64, i % 64]``, the offset is that
 number; of vectors nobody else would find out, and dividing them takes longer than what is computed with them.
 """
@@ -20,10 +27,11 @@ from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
+from tilewright.passes.tensor.name_strides import Stride, StrideNames
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.passes.tensor.vector_arith import ramp, vector_binary
 from tilewright.tensorir.arith.analyzer import Analyzer
-from tilewright.tensorir.arith.linear import ZERO, Linear
+from tilewright.tensorir.arith.linear import ZERO
 from tilewright.tensorir.arith.quotients import QUOTIENTS, whole_number
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import BinaryOp, Broadcast, Buffer, BufferLoad, Expr, Ramp, Select, const
@@ -65,8 +73,9 @@ class _Flattener(ScopedMutator):
         for var in func.variables:
             if var.dtype.is_integer:
                 self.algebra.bind_nonnegative(var)
+        self.names = StrideNames(func.variables, self.algebra)
         self.flat: dict[Buffer, Buffer] = {}
-        self.strides: dict[Buffer, list[Linear]] = {}
+        self.strides: dict[Buffer, list[Stride]] = {}
 
     def mutate(self, node: Any) -> Any:
         return node if isinstance(node, Expr) and not kinds(node) & LOADS else super().mutate(node)
@@ -91,12 +100,13 @@ class _Flattener(ScopedMutator):
             return (self._affine_offset(buffer, [part for part in parts if part is not None]),)
         offset: Expr = const(0, INT64)
         for index, stride in self._joined(buffer, [_as_int64(index) for index in indices], masked):
-            offset = vector_binary("add", offset, vector_binary("mul", index, stride))
+            factor = self.algebra.expr(self.names.use(stride))
+            offset = vector_binary("add", offset, vector_binary("mul", index, factor))
         return (self.simplify(offset),)
 
-    def _joined(self, buffer: Buffer, indices: Sequence[Expr], masked: bool) -> list[tuple[Expr, Expr]]:
+    def _joined(self, buffer: Buffer, indices: Sequence[Expr], masked: bool) -> list[tuple[Expr, Stride]]:
         """Indices with their strides, those of neighbouring dimensions as one where they are parts of one number."""
-        steps = list(zip(indices, element_strides(buffer), strict=True))
+        steps = list(zip(indices, self._strides(buffer), strict=True))
         if buffer.strides or not steps:
             return steps
         result = [steps[-1]]
@@ -132,18 +142,20 @@ class _Flattener(ScopedMutator):
         is built only to be taken apart again."""
         algebra = self.algebra
         first, step = ZERO, ZERO
-        for (base, rise, _), factor in zip(parts, self._strides(buffer), strict=True):
-            first = first + algebra.multiply(algebra.linear(base), factor)
+        for (base, rise, _), stride in zip(parts, self._strides(buffer), strict=True):
+            place = algebra.linear(base)
+            if place.terms or place.const:
+                first = first + algebra.multiply(place, self.names.use(stride))
             if rise is not None:
-                step = step + algebra.multiply(algebra.linear(rise), factor)
+                step = step + algebra.multiply(algebra.linear(rise), self.names.use(stride))
         offset = algebra.expr(algebra.merge_remainders(first))
         lanes = max([lanes for _, _, lanes in parts], default=1)
         return offset if lanes == 1 else ramp(offset, algebra.expr(step), lanes)
 
-    def _strides(self, buffer: Buffer) -> list[Linear]:
+    def _strides(self, buffer: Buffer) -> list[Stride]:
         found = self.strides.get(buffer)
         if found is None:
-            found = self.strides[buffer] = [self.algebra.linear(stride) for stride in element_strides(buffer)]
+            found = self.strides[buffer] = self.names.of(buffer)
         return found
 
     def mutate_BufferLoad(self, op: BufferLoad) -> Expr:
@@ -178,7 +190,7 @@ def flatten_buffers(func: PrimFunc) -> PrimFunc:
     """``func`` with one-dimensional buffers only."""
     flattener = _Flattener(func)
     params = tuple(flattener.mutate_buffer(p) if isinstance(p, Buffer) else p for p in func.params)
-    body = flattener.mutate(func.body)
+    body = flattener.names.around(flattener.mutate(func.body))
     if params == func.params:
         return func.with_body(body)
     return PrimFunc(func.name, params, body, func.attrs)

@@ -37,7 +37,7 @@ from tilewright.tensorir.dtype import INT64, VOID
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Expr, IntImm, Ramp, Var, as_expr, cast, minimum
 from tilewright.tensorir.functor import (
     accesses_buffers,
-    free_vars,
+    leaves,
     loads_and_stores,
     substitute,
     uses_var,
@@ -113,7 +113,10 @@ class _Prefetcher(ScopedMutator):
         super().__init__(func)
         self.ctx = ctx
         self.cache = target.cache_bytes(2)
-        self.sizes = func.variables
+        #: Parameters, and lets in front of all loops that are made of them: numbers that no loop changes.
+        self.sizes = set(func.variables)
+        #: What those lets stand for, made of parameters.
+        self.named: dict[Var, Expr] = {}
         self.large = large
         self.loops: list[For] = []
         self.lets: dict[Var, Expr] = {}
@@ -132,8 +135,11 @@ class _Prefetcher(ScopedMutator):
         return super().mutate_LetStmt(let)
 
     def _define(self, let: LetStmt) -> None:
-        """Places say what a variable stands for."""
-        if not accesses_buffers(let.value):
+        """Places say what a variable stands for, unless it is a size."""
+        if not self.loops and let.var.dtype is INT64 and leaves(let.value) <= self.sizes:
+            self.sizes.add(let.var)
+            self.named[let.var] = substitute(let.value, self.named)
+        elif not accesses_buffers(let.value):
             self.lets[let.var] = substitute(let.value, self.lets)
 
     def mutate_For(self, loop: For) -> Stmt:
@@ -281,7 +287,7 @@ class _Prefetcher(ScopedMutator):
 
     def _is_walked(self, loop: For, bases: list[Expr]) -> bool:
         """Whether a loop walks through what it reads, as often in each iteration of those around it."""
-        is_constant = set(free_vars(loop.extent)) <= set(self.sizes)
+        is_constant = leaves(loop.extent) <= self.sizes
         return is_constant and any(uses_var(base, {loop.var}) for base in bases)
 
     def _step(self, place: Expr, var: Var) -> Expr | None:
@@ -291,7 +297,7 @@ class _Prefetcher(ScopedMutator):
             return as_expr(form.terms[var]) if form.terms.get(var, 0) else None
         move = self.simplify(substitute(place, {var: var + 1}) - place)
         moves = not isinstance(move, IntImm) or move.value != 0
-        return move if moves and set(free_vars(move)) <= set(self.sizes) else None
+        return move if moves and leaves(move) <= self.sizes else None
 
     def _span(self, place: Expr, nest: list[For]) -> int | None:
         """How far it is from the least to the greatest ``place`` in a nest; None if that is no constant."""
@@ -316,6 +322,7 @@ class _Prefetcher(ScopedMutator):
         """How many of ``size`` elements there are for each of ``steps``, rounded up; None if that is no constant."""
         if isinstance(size, IntImm) and isinstance(steps, IntImm):
             return -(-size.value // steps.value)
+        size, steps = substitute(size, self.named), substitute(steps, self.named)
         form, unit = self.range_analyzer.linear(size), self.range_analyzer.linear(steps)
         term, *more = form.terms or [None]
         if term is None or more or form.const or unit.const or set(unit.terms) != {term}:
@@ -326,8 +333,8 @@ class _Prefetcher(ScopedMutator):
         """How far ``place`` moves at least with each step of ``var``, if all sizes that are not known are positive:
         zero if that is not always the same."""
         move = self.simplify(substitute(place, {var: var + 1}) - place)
-        sizes: dict[Var, Expr] = {size: as_expr(1) for size in self.sizes}
-        least = self.simplify(substitute(move, sizes))
+        sizes: dict[Var, Expr] = {size: as_expr(1) for size in self.sizes if size not in self.named}
+        least = self.simplify(substitute(substitute(move, self.named), sizes))
         return abs(least.value) if isinstance(least, IntImm) else 0
 
     def _nest(self) -> list[For]:

@@ -30,10 +30,10 @@ from tilewright.tensorir.arith.region import lower_bound_expr, upper_bound_expr
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.errors import VerifyError
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Expr, IntImm, Ramp, Var
-from tilewright.tensorir.functor import LOADS, kinds, uses_var
+from tilewright.tensorir.functor import LOADS, kinds, leaves, substitute, uses_var
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.printer import underline
-from tilewright.tensorir.stmt import Allocate, Block, BufferStore, For, IfThenElse, PrimFunc, Stmt
+from tilewright.tensorir.stmt import Allocate, Block, BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt
 
 
 @register_config_option("tensorir.VerifyMemory")
@@ -55,6 +55,9 @@ class _MemoryVerifier(ScopedMutator):
         self.defined: set[Buffer] = set(func.buffers)
         self.stack_bytes = 0
         self.ranges: dict[Var, tuple[Expr, Expr]] = {}
+        #: What lets of sizes stand for, which name strides.
+        self.sizes: set[Node] = set(func.variables)
+        self.named: dict[Var, Expr] = {}
         #: Whether the present place is not inside a condition, nor a loop that may not run.
         self.surely_runs = True
 
@@ -95,6 +98,12 @@ class _MemoryVerifier(ScopedMutator):
 
     def _runs(self, loop: For) -> bool:
         return loop.extent.value >= 1 if isinstance(loop.extent, IntImm) else self.analyzer.prove(loop.extent >= 1)
+
+    def mutate_LetStmt(self, op: LetStmt) -> Stmt:
+        if op.var.dtype is INT64 and leaves(op.value) <= self.sizes:
+            self.sizes.add(op.var)
+            self.named[op.var] = substitute(op.value, self.named)
+        return super().mutate_LetStmt(op)
 
     def mutate_IfThenElse(self, op: IfThenElse) -> Stmt:
         runs, self.surely_runs = self.surely_runs, False
@@ -139,6 +148,7 @@ class _MemoryVerifier(ScopedMutator):
             if first is None or last is None or not (_is_affine(index) and self._is_over_a_box(index)):
                 continue
             # The extremes are reached: all loops around run, and their bounds are exact for affine indices.
+            first, last = substitute(first, self.named), substitute(last, self.named)
             highest = upper_bound_expr(last, self.ranges, self.analyzer)
             lowest = lower_bound_expr(first, self.ranges, self.analyzer)
             if highest is not None and self.analyzer.prove(highest >= extent):

@@ -181,6 +181,34 @@ def test_blocks_at_a_distance_that_is_not_known_lie_apart(rewrites: Any) -> None
     rewrites(fetch, text("n * 16 * b", ""), text("n * 16 * b", ""))  # for n = 1 they overlap
 
 
+def test_names_of_sizes_are_sizes(rewrites: Any) -> None:
+    """What a name at the top of the function stands for decides; what is fetched is said with the name."""
+
+    def text(stride: str, fetched: str) -> str:
+        found = rows("stride * b + t * 32 + k", "stride * b + t * 32 + k + 16", fetched)
+        head = "C: Buffer[(2048,), float32], n: int64"
+        found = found.replace("(1048576,)", "(n * 512,)").replace("C: Buffer[(2048,), float32]", head)
+        return found.replace("\n  for", f"\n  let stride: int64 = {stride}\n  for", 1)
+
+    fetched = "prefetch(A[t * 32 + k * 2 + stride * b + k * 3 // 4 + 32])"
+    rewrites(fetch, text("n * 32", ""), text("n * 32", fetched))
+    rewrites(fetch, text("n * 16", ""), text("n * 16", ""))  # for n = 1 they overlap
+
+
+def test_steps_count_in_what_a_name_of_a_size_stands_for() -> None:
+    """A panel of ``stride`` elements, walked in ``n`` steps."""
+    sizes = (
+        ("range(256)", "range(n)"),
+        ("A[t * 256 + k]", "A[t * n + k]"),
+        ("C: Buffer[(2048,), float32]", "C: Buffer[(2048,), float32], n: int64"),
+    )
+    plain = changed(*sizes, ("o * 4096 + k", "n * 16 * o + k"))
+    named = changed(
+        *sizes, ("o * 4096 + k", "stride * o + k"), ("\n  for o", "\n  let stride: int64 = n * 16\n  for o")
+    )
+    assert str(fetch(parse(plain))).count("prefetch") == str(fetch(parse(named))).count("prefetch") > 0
+
+
 def test_rows_that_the_cache_holds_are_not_fetched(rewrites: Any) -> None:
     text = rows("t * 1024 + b * 16 + k", "t * 1024 + b * 16 + k + 512", "").replace("1048576", "131072")
     rewrites(fetch, text, text)

@@ -43,6 +43,19 @@ def test_what_may_be_right_is_accepted(body):
     verify_memory(parse(HEAD + body + "\n}"))
 
 
+def test_names_of_strides_are_seen_through() -> None:
+    with pytest.raises(VerifyError, match=r"reaches m \* n \* 4"):
+        verify_memory(
+            parse("""
+            primfunc @f(A: Buffer[(n * m * 4,), float32], n: int64, m: int64) {
+              let half: int64 = n * m
+              let stride: int64 = half * 2
+              for i in range(3) { A[i * stride] = 0.0 }
+            }
+            """)
+        )
+
+
 def test_loop_whose_bounds_depend_on_another_loop_is_accepted() -> None:
     func = parse("""
 primfunc @skewed(b: Buffer[(3,), float32]) {

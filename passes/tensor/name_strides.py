@@ -1,0 +1,132 @@
+"""Names for the strides of buffers whose sizes are not known: each is computed once, at the top of the function.
+
+A stride is the product of the inner extents. Multiplied out in an index, one of three sums of sizes becomes seven
+products, which every access would compute again. With names an index is a sum with one product for each dimension,
+however many sizes there are, and equal strides of several buffers are one number::
+
+    T[i, j, k] = 0.0                                let stride: int64 = m + 2
+                                       ->           let stride_1: int64 = n * stride
+                                                    T[i * stride_1 + j * stride + k] = 0.0
+
+A constant factor belongs to the name, so that it takes no product of its own in each index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from tilewright.tensorir.arith.analyzer import Analyzer
+from tilewright.tensorir.arith.linear import Linear, constant
+from tilewright.tensorir.dtype import INT64
+from tilewright.tensorir.expr import BinaryOp, Buffer, Expr, IntImm, Var
+from tilewright.tensorir.functor import leaves, walk
+from tilewright.tensorir.stmt import LetStmt, Stmt
+
+#: What a size is computed by that has a value whatever the sizes are made of are: at the top of a function the
+#: conditions that guard its use do not hold yet. Divisions count if they are by positive constants.
+_SAFE = frozenset({"add", "sub", "mul", "min", "max"})
+_SAFE_DIVISIONS = frozenset({"floordiv", "floormod", "truncdiv", "truncmod"})
+
+
+class Stride(NamedTuple):
+    """How many elements apart two neighbours in a dimension are.
+
+    Attributes:
+        form: the number, in an index.
+        whole: the same, made of sizes only; None if it has no value at the top of the function.
+        name: the name that ``form`` is, if it is one.
+    """
+
+    form: Linear
+    whole: Linear | None
+    name: Var | None = None
+
+
+_ONE = Stride(constant(1), constant(1))
+
+
+class StrideNames:
+    """Gives names to strides.
+
+    Args:
+        sizes: the parameters of the function.
+        algebra: makes forms of expressions; it is told that names are not negative.
+    """
+
+    def __init__(self, sizes: Iterable[Var], algebra: Analyzer) -> None:
+        self._sizes = frozenset(sizes)
+        self._algebra = algebra
+        #: Names by the form of what they stand for.
+        self._names: dict[object, Var] = {}
+        #: What they stand for, made of sizes and of names that come before.
+        self._values: dict[Var, Expr] = {}
+        self._used: set[Var] = set()
+
+    def of(self, buffer: Buffer) -> list[Stride]:
+        """The strides of all dimensions of a buffer."""
+        if buffer.strides:
+            forms = [(each, self._algebra.linear(each)) for each in buffer.strides]
+            return [self._named(form, form if self._is_size(each) else None) for each, form in forms]
+        found: list[Stride] = []
+        step = _ONE
+        for position in range(buffer.ndim - 1, -1, -1):
+            found.append(step)
+            if position > 0:
+                step = self._times(buffer.shape[position], step)
+        return found[::-1]
+
+    def use(self, stride: Stride) -> Linear:
+        """A stride as a factor in an index."""
+        if stride.name is not None:
+            self._used.add(stride.name)
+        return stride.form
+
+    def around(self, body: Stmt) -> Stmt:
+        """``body`` where the names that are used in it are defined."""
+        for name, value in reversed(self._values.items()):
+            if name in self._used:
+                self._used.update([leaf for leaf in leaves(value) if isinstance(leaf, Var)])
+                body = LetStmt(name, value, body)
+        return body
+
+    def _times(self, extent: Expr, step: Stride) -> Stride:
+        algebra = self._algebra
+        size = algebra.linear(extent)
+        form = algebra.multiply(size, step.form)
+        if step.whole is None or not self._is_size(extent):
+            return Stride(form, None)
+        return self._named(form, form if step.name is None else algebra.multiply(size, step.whole))
+
+    def _named(self, form: Linear, whole: Linear | None) -> Stride:
+        """The stride that ``form`` and ``whole`` are; with a name if a name says less."""
+        if whole is None or _is_short(whole):
+            return Stride(form, whole)
+        name = self._names.get(whole.key)
+        if name is None:
+            name = self._names[whole.key] = Var("stride", INT64)
+            self._values[name] = self._algebra.expr(form)
+            self._algebra.bind_nonnegative(name)
+        return Stride(self._algebra.linear(name), whole, name)
+
+    def _is_size(self, expr: Expr) -> bool:
+        """Whether ``expr`` has a value at the top of the function, whatever the sizes are."""
+        if isinstance(expr, (Var, IntImm)):
+            return isinstance(expr, IntImm) or expr in self._sizes
+        return leaves(expr) <= self._sizes and all(_is_safe(node) for node in walk(expr))
+
+
+def _is_short(form: Linear) -> bool:
+    """Whether ``form`` is a number, or a multiple of one size."""
+    if len(form.terms) != 1 or form.const:
+        return form.is_const
+    (term,) = form.terms
+    return isinstance(term, Var)
+
+
+def _is_safe(node: object) -> bool:
+    if not isinstance(node, BinaryOp):
+        return isinstance(node, (Var, IntImm))
+    if node.dtype is not INT64:
+        return False
+    return node.op in _SAFE or (node.op in _SAFE_DIVISIONS and isinstance(node.b, IntImm) and node.b.value > 0)
