@@ -14,6 +14,7 @@ Example: in ``for i in range(8) { b[i + 1] = 0.0 }`` with ``b: Buffer[(8,), floa
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,6 +104,8 @@ class _MemoryVerifier(ScopedMutator):
         if op.var.dtype is INT64 and leaves(op.value) <= self.sizes:
             self.sizes.add(op.var)
             self.named[op.var] = substitute(op.value, self.named)
+            self.mutate(op.body)  # nothing is asked of the name, so that nobody has to find its range
+            return op
         return super().mutate_LetStmt(op)
 
     def mutate_IfThenElse(self, op: IfThenElse) -> Stmt:
@@ -145,7 +148,7 @@ class _MemoryVerifier(ScopedMutator):
             if self._stays_inside(index, extent):
                 continue
             first, last = _ends(index)
-            if first is None or last is None or not (_is_affine(index) and self._is_over_a_box(index)):
+            if first is None or last is None or not (_is_affine(index, self.named) and self._is_over_a_box(index)):
                 continue
             # The extremes are reached: all loops around run, and their bounds are exact for affine indices.
             first, last = substitute(first, self.named), substitute(last, self.named)
@@ -185,15 +188,19 @@ def _ends(index: Expr) -> tuple[Expr | None, Expr | None]:
     return None, None
 
 
-def _is_affine(index: Expr) -> bool:
+def _is_affine(index: Expr, named: Mapping[Var, Expr]) -> bool:
     """Whether the index is a sum of terms with one variable each, each variable in one term: then the box of its range
-    is reached at the corners."""
+    is reached at the corners. Variables in ``named`` count as what they stand for."""
     from_terms: list[Var] = []
     stack = [index]
     while stack:
         node = stack.pop()
         if isinstance(node, Var):
-            from_terms.append(node)
+            value = named.get(node)
+            if value is None:
+                from_terms.append(node)
+            else:
+                stack.append(value)
         elif isinstance(node, BinaryOp) and node.op in ("add", "sub", "mul"):
             stack.extend((node.a, node.b))
         elif isinstance(node, Ramp):

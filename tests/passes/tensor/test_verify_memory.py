@@ -44,7 +44,7 @@ def test_what_may_be_right_is_accepted(body):
 
 
 def test_names_of_strides_are_seen_through() -> None:
-    with pytest.raises(VerifyError, match=r"reaches m \* n \* 4"):
+    with pytest.raises(VerifyError, match=r"reaches n \* m \* 4"):
         verify_memory(
             parse("""
             primfunc @f(A: Buffer[(n * m * 4,), float32], n: int64, m: int64) {
