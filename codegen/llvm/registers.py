@@ -109,8 +109,8 @@ class _Planner:
             self.stores.append(stmt.buffer)
         elif kind is SeqStmt:
             assert isinstance(stmt, SeqStmt)
-            for part in stmt.stmts:
-                self._visit(part, allocated)
+            for each in stmt.stmts:
+                self._visit(each, allocated)
         elif kind is For:
             assert isinstance(stmt, For)
             self._loop(stmt, allocated)

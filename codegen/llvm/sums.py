@@ -14,7 +14,7 @@ from tilewright.tensorir.functor import leaves
 
 
 class Term(NamedTuple):
-    """A term of a sum. Terms are added in the order of these tuples.
+    """A term of a sum.
 
     Attributes:
         depth: the number of loops around what it changes in.
@@ -31,6 +31,10 @@ class Term(NamedTuple):
 
 #: More loops than there are: of what memory holds, which may change anywhere, and behind that of constants.
 _ANYWHERE, _LAST = 1 << 16, 1 << 17
+
+
+def _order(term: Term) -> tuple[int, bool, int]:
+    return term.depth, term.negative, term.position
 
 
 class SumOrder:
@@ -65,7 +69,7 @@ class SumOrder:
             else:
                 depth = _LAST if isinstance(value, IntImm) else self._depth(value)
                 found.append(Term(depth, negative, len(found), value))
-        found.sort()
+        found.sort(key=_order)
         return found
 
     def _depth(self, expr: Expr) -> int:

@@ -106,7 +106,11 @@ class _MemoryVerifier(ScopedMutator):
             self.named[op.var] = substitute(op.value, self.named)
             self.mutate(op.body)  # nothing is asked of the name, so that nobody has to find its range
             return op
-        return super().mutate_LetStmt(op)
+        if op.var.dtype.is_integer:
+            return super().mutate_LetStmt(op)
+        self.mutate(op.value)
+        self.mutate(op.body)  # by no more frames than there have to be, as nests of lets of numbers are deep
+        return op
 
     def mutate_IfThenElse(self, op: IfThenElse) -> Stmt:
         runs, self.surely_runs = self.surely_runs, False
