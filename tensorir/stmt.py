@@ -23,6 +23,13 @@ OUTLINE = "outline"
 #: Attribute of a function: the names of the graph's operators that it computes, in order of evaluation.
 OPERATORS = "operators"
 
+#: Attribute of a kernel for any sizes: for each of its variables, in order, the place (tensor, axis) of the dimension
+#: that a call passes for it, or (tensor, axis, divisor) where it passes that dimension divided; (number,) where it is
+#: passed as a constant, one of those behind the tensors of a call; None where the variable is one of the model's
+#: dimensions. Tensors are numbered from the first argument to the last result. Divided dimensions and constants are
+#: positive.
+SIZES_FROM = "sizes_from"
+
 #: Attribute of a model's ``main``: for each of its calls of kernels, in order of its text, a pair of the kernel's name
 #: and, for each of the kernel's operators, what the graph calls it there (None: nothing).
 CALLS = "calls"

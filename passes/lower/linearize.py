@@ -18,12 +18,12 @@ from tilewright.graphir.parts import IN_PLACE, ROW_PADDING
 from tilewright.graphir.types import TensorType
 from tilewright.graphir.visitor import post_order
 from tilewright.passes.lower.overwrites import OVERWRITES
-from tilewright.passes.lower.primitive import SIZES_FROM, flat_types, passed_numbers
+from tilewright.passes.lower.primitive import flat_types, passed_numbers
 from tilewright.passes.lower.storage import Place
 from tilewright.tensorir import expr as tir
 from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.functor import free_vars, substitute
-from tilewright.tensorir.stmt import PrimFunc, SeqStmt
+from tilewright.tensorir.stmt import SIZES_FROM, PrimFunc, SeqStmt
 
 #: Functions that call each other deeper than this are taken for recursive.
 _MAX_CALL_DEPTH = 64

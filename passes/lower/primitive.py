@@ -21,17 +21,11 @@ from tilewright.tensorir.errors import TypeInferenceError, UnsupportedOperatorEr
 from tilewright.tensorir.expr import Expr as ScalarExpr
 from tilewright.tensorir.expr import Var as ScalarVar
 from tilewright.tensorir.expr import const
-from tilewright.tensorir.stmt import PrimFunc
+from tilewright.tensorir.stmt import SIZES_FROM, PrimFunc
 from tilewright.tensorir.tensor import Tensor
 
 #: Attribute of a group over plain sizes: the variables that stand for them. Each is a dimension of a parameter.
 SIZES = "sizes"
-
-#: Attribute of a kernel for any sizes: for each of its variables, in order, the place (tensor, axis) of the dimension
-#: that a call passes for it, or (tensor, axis, divisor) where it passes that dimension divided; (number,) where it is
-#: passed as a constant, one of those behind the tensors of a call; None where the variable is one of the model's
-#: dimensions. Tensors are numbered from the first argument to the last result.
-SIZES_FROM = "sizes_from"
 
 Value = Tensor | list["Value"]
 

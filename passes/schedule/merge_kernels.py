@@ -40,13 +40,13 @@ from tilewright.passes.base import ModulePass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import module_pass
 from tilewright.passes.lower.parts import with_strides
-from tilewright.passes.lower.primitive import SIZES_FROM, flat_types
+from tilewright.passes.lower.primitive import flat_types
 from tilewright.passes.registry import register_pass
 from tilewright.passes.schedule.kernel_patterns import outline_of, pattern_of, with_constants
 from tilewright.passes.tensor.prefetch_panels import LEAST_OPERAND, SMALL, known_bytes
 from tilewright.tensorir import expr as tir
 from tilewright.tensorir.dtype import INT64, DataType
-from tilewright.tensorir.stmt import OPERATORS, PrimFunc
+from tilewright.tensorir.stmt import OPERATORS, SIZES_FROM, PrimFunc
 
 #: Places of sizes, and by what these are divided, by what the quotient is in each kernel.
 _Sources = dict[tuple[int, ...], tuple[int, int, int]]
@@ -247,6 +247,10 @@ class _Counts:
                 if slope > 0 and fits and abs(offset) <= MAX_OFFSET:
                     scaled = self._scaled(unit, sources[unit], slope)
                     return tir.binary("add" if offset >= 0 else "sub", scaled, tir.const(abs(offset), "int64"))
+        if min(column) < 1:  # analyzers take what is passed as positive
+            shift = 1 - min(column)
+            moved = self.expression([value + shift for value in column])
+            return tir.binary("sub", moved, tir.const(shift, "int64"))
         if multiple not in self._vars:
             self.passed.append(multiple)
         return self._scaled(multiple, (self.passed.index(multiple),), scale)

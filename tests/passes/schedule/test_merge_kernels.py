@@ -204,6 +204,16 @@ def test_sizes_that_no_argument_tells_are_passed() -> None:
     ]
 
 
+def test_what_is_passed_is_positive() -> None:
+    text = BEFORE.replace("range(n)", "range(300)").replace("spatial(16) = lane", "spatial(16) = lane + step * OFFSET")
+    first, second = text.split("primfunc @scale_1")
+    found = merged(first.replace("OFFSET", "-30") + "primfunc @scale_1" + second.replace("OFFSET", "20"))
+    assert names(found) == ["scale"]
+    main = [line.split(" : ")[0].strip() for line in str(found["main"]).splitlines() if "@scale(" in line]
+    assert [line.split(", ")[-1] for line in main] == ["int64(1))", "int64(51))"], "31 more than what is meant"
+    assert "step * (count_1 - 31)" in str(found["scale"])
+
+
 def test_sizes_may_be_told_by_an_argument_with_a_border() -> None:
     text = BEFORE
     for count in (12, 24):

@@ -41,6 +41,21 @@ def test_a_load_does_not_leave_a_loop_that_may_not_run_nor_a_condition(rewrites)
     rewrites(hoist_invariants, before, before)
 
 
+def test_loops_over_what_calls_of_a_merged_kernel_pass_surely_run(rewrites):
+    # The first is a dimension of the model, which may be zero; a divided size and a passed number are positive.
+    head = """
+    primfunc @f(V: Buffer[(1,), float32], B: Buffer[(c * 8,), float32], n: int64, c: int64, p: int64)
+        attrs {"sizes_from": (None, (1, 0, 8), (0,))} {
+    """
+    loop = "for i in range(EXTENT) { B[i] = sqrt(V[0]) }"
+    moved = "{ let invariant: float32 = sqrt(V[0]) for i in range(EXTENT) { B[i] = invariant } }"
+    before = "".join([head, *[loop.replace("EXTENT", extent) for extent in ("n", "c * 8", "p")], "}"])
+    expected = "".join(
+        [head, loop.replace("EXTENT", "n"), *[moved.replace("EXTENT", extent) for extent in ("c * 8", "p")], "}"]
+    )
+    rewrites(hoist_invariants, before, expected)
+
+
 def test_a_load_of_what_the_loop_writes_stays(rewrites):
     before = """
     primfunc @f(B: Buffer[(8,), float32]) {
