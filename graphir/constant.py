@@ -16,9 +16,9 @@ import numpy as np
 
 from tilewright.graphir.base import FrozenExpr, new_fields
 from tilewright.graphir.types import TensorType
+from tilewright.tensorir.aligned import aligned_bytes
 from tilewright.tensorir.dtype import as_dtype
 from tilewright.tensorir.errors import VerifyError
-from tilewright.tensorir.target import CACHE_LINE
 
 Array = np.ndarray[Any, Any]
 
@@ -114,13 +114,10 @@ class Constant(FrozenExpr):
 
 
 def _in_order(data: Array) -> Array:
-    """``data`` in C order; memory that is made for it begins at a line of the caches, as vectors that cross two lines
-    take two loads."""
+    """``data`` in C order; memory that is made for it begins at a cache line, as kernels read it in vectors."""
     if data.flags.c_contiguous:
         return np.asarray(data)
-    raw = np.empty(data.nbytes + CACHE_LINE, np.uint8)
-    begin = -raw.ctypes.data % CACHE_LINE
-    made: Array = raw[begin : begin + data.nbytes].view(data.dtype).reshape(data.shape)
+    made: Array = aligned_bytes(data.nbytes).view(data.dtype).reshape(data.shape)
     made[...] = data
     return made
 

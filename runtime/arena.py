@@ -8,16 +8,8 @@ from typing import Any
 import numpy as np
 
 from tilewright.runtime.address import data_address
-
-#: Blocks begin at a cache line, which is also the widest vector.
-ALIGNMENT = 64
-
-
-def aligned_bytes(size: int) -> np.ndarray[Any, Any]:
-    """``size`` bytes of fresh memory, aligned to :data:`ALIGNMENT`."""
-    raw = np.empty(size + ALIGNMENT, np.uint8)
-    start = -data_address(raw) % ALIGNMENT
-    return raw[start : start + size]
+from tilewright.tensorir.aligned import aligned_bytes
+from tilewright.tensorir.target import CACHE_LINE
 
 
 class ArenaPool:
@@ -33,7 +25,7 @@ class ArenaPool:
         except IndexError:
             block = (0, _NOTHING)
         if block[1].size < size or block[0] == 0:
-            memory = aligned_bytes(max(size, ALIGNMENT))
+            memory = aligned_bytes(max(size, CACHE_LINE))
             block = (data_address(memory), memory)
         return block
 

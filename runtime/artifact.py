@@ -21,7 +21,6 @@ from tilewright.codegen.llvm.team import RUNTIME_INTERFACE
 from tilewright.graphir.dims import Dim
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.types import TensorType, TupleType, Type
-from tilewright.runtime.arena import aligned_bytes
 from tilewright.runtime.compiled import Built, Compiled
 from tilewright.runtime.image import (
     ArrayReader,
@@ -39,6 +38,7 @@ from tilewright.runtime.packed_file import Array, DamagedFileError, pack, replac
 from tilewright.runtime.signature import Argument, Signature
 from tilewright.runtime.steps import Claim, Place, Wiring
 from tilewright.runtime.stored_graph import StoredGraph, StoredSource
+from tilewright.tensorir.aligned import aligned_bytes
 from tilewright.tensorir.errors import ArtifactError, CodegenError
 from tilewright.tensorir.processors import used_features
 from tilewright.tensorir.target import Target

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.runtime.arena import aligned_bytes
+from tilewright.tensorir.aligned import aligned_bytes
 
 #: Smaller results come from NumPy's own allocator, which keeps such blocks at hand.
 SMALLEST = 1 << 20

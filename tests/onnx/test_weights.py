@@ -15,6 +15,7 @@ from tilewright.graphir.frontend.onnx import weights
 from tilewright.graphir.frontend.onnx.model import read_model
 from tilewright.graphir.visitor import post_order
 from tilewright.tensorir.errors import InputError
+from tilewright.tensorir.target import CACHE_LINE
 
 RNG = np.random.default_rng(5)
 #: Two large ones with a small one between; odd counts, so that what follows in the file begins anywhere.
@@ -52,7 +53,7 @@ def test_large_constants_are_read_once_to_aligned_memory(kind: str, tmp_path: Pa
     for array, expected in zip(found, ARRAYS.values(), strict=True):
         np.testing.assert_array_equal(array, expected)
         assert array.dtype == expected.dtype and not array.flags.writeable
-    assert all(array.ctypes.data % weights.ALIGNMENT == 0 for array in (found[0], found[2]))
+    assert all(array.ctypes.data % CACHE_LINE == 0 for array in (found[0], found[2]))
     path.write_bytes(b"")  # what was read is the model's own
     np.testing.assert_array_equal(found[0], ARRAYS["a"])
 

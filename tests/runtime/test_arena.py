@@ -11,13 +11,15 @@ import pytest
 import tilewright as tw
 from tilewright import graphir as gi
 from tilewright.runtime import results
-from tilewright.runtime.arena import ALIGNMENT, ArenaPool, aligned_bytes
+from tilewright.runtime.arena import ArenaPool
 from tilewright.runtime.compiled import Built, GivenSource, Settings
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.results import SMALLEST, ResultPool
 from tilewright.runtime.signature import Argument, Signature
 from tilewright.runtime.steps import _REMEMBERED_SIZES, Array, Step
+from tilewright.tensorir.aligned import aligned_bytes
 from tilewright.tensorir.errors import ExecutionError
+from tilewright.tensorir.target import CACHE_LINE
 
 
 def address(array: np.ndarray) -> int:
@@ -27,14 +29,14 @@ def address(array: np.ndarray) -> int:
 
 def test_memory_begins_at_a_cache_line() -> None:
     kept = [aligned_bytes(size) for size in range(0, 3000, 37)]
-    assert [address(memory) % ALIGNMENT for memory in kept if memory.size] == [0] * (len(kept) - 1)
+    assert [address(memory) % CACHE_LINE for memory in kept if memory.size] == [0] * (len(kept) - 1)
     assert [memory.size for memory in kept] == list(range(0, 3000, 37))
 
 
 def test_block_has_the_address_of_its_memory() -> None:
     where, memory = ArenaPool().take(1000)
     assert where == address(memory)
-    assert where % ALIGNMENT == 0
+    assert where % CACHE_LINE == 0
     assert memory.size >= 1000
 
 

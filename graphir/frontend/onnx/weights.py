@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.tensorir.aligned import aligned_bytes
 from tilewright.tensorir.errors import InputError
+from tilewright.tensorir.target import CACHE_LINE
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 #: Models of fewer bytes are parsed as a whole, and so are smaller constants.
 LEAST_MODEL, LEAST_TENSOR = 1 << 20, 1 << 14
-#: Constants begin at multiples of this, a line of the caches.
-ALIGNMENT = 64
 #: Neighbours share a block of memory of at most so many bytes, if none is larger: large blocks get large pages, but a
 #: block is held as long as any of its constants is.
 _BLOCK = 1 << 26
@@ -61,20 +61,19 @@ class Large:
         size = 0
 
         def flush() -> None:
-            block = np.empty(size + ALIGNMENT, np.uint8)
-            at = -block.ctypes.data % ALIGNMENT
+            block, at = aligned_bytes(size), 0
             for number, begin, count in waiting:
                 part = found[number] = block[at : at + count]
                 fill(begin, part)
                 part.flags.writeable = False
-                at += count + -count % ALIGNMENT
+                at += count + -count % CACHE_LINE
 
         for number, (begin, count) in self.places.items():
             if waiting and size + count > _BLOCK:
                 flush()
                 waiting, size = [], 0
             waiting.append((number, begin, count))
-            size += count + -count % ALIGNMENT
+            size += count + -count % CACHE_LINE
         if waiting:
             flush()
         return found
