@@ -262,3 +262,12 @@ def sequence(*stmts: Stmt | None) -> Stmt:
         elif stmt is not None:
             flat.append(stmt)
     return flat[0] if len(flat) == 1 else SeqStmt(tuple(flat))
+
+
+def positive_sizes(func: PrimFunc) -> frozenset[Var]:
+    """The variables of a kernel that are positive: those that stand for divided dimensions or for constants that calls
+    pass (:data:`SIZES_FROM`). Dimensions of a model may be zero."""
+    sources = func.attrs.get(SIZES_FROM, ())
+    return frozenset(
+        [var for var, source in zip(func.variables, sources, strict=False) if source is not None and len(source) != 2]
+    )

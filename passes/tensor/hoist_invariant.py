@@ -54,7 +54,6 @@ from tilewright.tensorir.functor import (
     walk_statements,
 )
 from tilewright.tensorir.stmt import (
-    SIZES_FROM,
     Allocate,
     BufferStore,
     Evaluate,
@@ -139,9 +138,6 @@ def may_fail(expr: Expr) -> bool:
 class _Hoister(ScopedMutator):
     def __init__(self, func: PrimFunc) -> None:
         super().__init__(func)
-        for var, source in zip(func.variables, func.attrs.get(SIZES_FROM, ()), strict=False):
-            if source is not None and len(source) != 2:
-                self._analyzer.bind(var, 1)  # so that loops over as much surely run
         self.same = SameExpressions()
         self.candidates = _Candidates()
 

@@ -20,7 +20,8 @@ from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.arith.linear import Linear, constant
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import BinaryOp, Buffer, Expr, IntImm, Var
-from tilewright.tensorir.functor import leaves, walk
+from tilewright.tensorir.functor import leaves, substitute, walk
+from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import LetStmt, Stmt
 
 #: What a size is computed by that has a value whatever the sizes are made of are: at the top of a function the
@@ -114,6 +115,31 @@ class StrideNames:
         if isinstance(expr, (Var, IntImm)):
             return isinstance(expr, IntImm) or expr in self._sizes
         return leaves(expr) <= self._sizes and all(_is_safe(node) for node in walk(expr))
+
+
+class NamedSizes:
+    """The sizes of a function, and the lets that name what is made of them, for who comes to such lets on the way down.
+
+    Attributes:
+        sizes: parameters and names: numbers that no loop changes.
+        values: what the names stand for, made of parameters.
+    """
+
+    def __init__(self, sizes: Iterable[Var]) -> None:
+        self.sizes: set[Node] = set(sizes)
+        self.values: dict[Var, Expr] = {}
+
+    def learn(self, let: LetStmt) -> bool:
+        """Whether ``let`` names a size."""
+        if let.var.dtype is not INT64 or not leaves(let.value) <= self.sizes:
+            return False
+        self.sizes.add(let.var)
+        self.values[let.var] = substitute(let.value, self.values)
+        return True
+
+    def expand(self, expr: Expr) -> Expr:
+        """``expr`` with what names stand for in their places."""
+        return substitute(expr, self.values)
 
 
 def _is_short(form: Linear) -> bool:

@@ -35,12 +35,13 @@ from tilewright.tensorir.dtype import VOID
 from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, IntImm, Ramp, Var, as_expr, minimum
 from tilewright.tensorir.functor import (
     accesses_buffers,
-    free_vars,
+    leaves,
     loads_and_stores,
     substitute,
     uses_var,
     walk_statements,
 )
+from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import Evaluate, For, IfThenElse, LetStmt, PrimFunc, SeqStmt, Stmt, sequence
 from tilewright.tensorir.target import CACHE_LINE, Target
 
@@ -68,7 +69,7 @@ class _Prefetcher(ScopedMutator):
     def __init__(self, func: PrimFunc, far: set[Buffer], ctx: PassContext) -> None:
         super().__init__(func)
         self.ctx, self.far = ctx, far
-        self.sizes = set(func.variables)
+        self.sizes: set[Node] = set(func.variables)
 
     def mutate_SeqStmt(self, seq: SeqStmt) -> Stmt:
         stmts = list(seq.stmts)
@@ -150,12 +151,12 @@ class _Prefetcher(ScopedMutator):
         return found
 
 
-def _nest(stmt: Stmt, sizes: set[Var]) -> list[For]:
+def _nest(stmt: Stmt, sizes: set[Node]) -> list[For]:
     """The serial loops that hold nothing but each other, outermost first, whose extents are known or told by sizes
     that the function takes; none if that is not all that ``stmt`` is."""
     found: list[For] = []
     while isinstance(stmt, For):
-        if stmt.kind != "serial" or not set(free_vars(stmt.extent)) <= sizes:
+        if stmt.kind != "serial" or not leaves(stmt.extent) <= sizes:
             return []
         found.append(stmt)
         stmt = stmt.body

@@ -31,6 +31,7 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.hoist_invariant import ExprReplacer
+from tilewright.passes.tensor.name_strides import NamedSizes
 from tilewright.passes.tensor.same_expressions import SameExpressions
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.dtype import INT64, VOID
@@ -113,10 +114,7 @@ class _Prefetcher(ScopedMutator):
         super().__init__(func)
         self.ctx = ctx
         self.cache = target.cache_bytes(2)
-        #: Parameters, and lets in front of all loops that are made of them: numbers that no loop changes.
-        self.sizes = set(func.variables)
-        #: What those lets stand for, made of parameters.
-        self.named: dict[Var, Expr] = {}
+        self.named = NamedSizes(func.variables)
         self.large = large
         self.loops: list[For] = []
         self.lets: dict[Var, Expr] = {}
@@ -136,10 +134,8 @@ class _Prefetcher(ScopedMutator):
 
     def _define(self, let: LetStmt) -> None:
         """Places say what a variable stands for, unless it is a size."""
-        if not self.loops and let.var.dtype is INT64 and leaves(let.value) <= self.sizes:
-            self.sizes.add(let.var)
-            self.named[let.var] = substitute(let.value, self.named)
-        elif not accesses_buffers(let.value):
+        is_size = not self.loops and self.named.learn(let)
+        if not is_size and not accesses_buffers(let.value):
             self.lets[let.var] = substitute(let.value, self.lets)
 
     def mutate_For(self, loop: For) -> Stmt:
@@ -287,7 +283,7 @@ class _Prefetcher(ScopedMutator):
 
     def _is_walked(self, loop: For, bases: list[Expr]) -> bool:
         """Whether a loop walks through what it reads, as often in each iteration of those around it."""
-        is_constant = leaves(loop.extent) <= self.sizes
+        is_constant = leaves(loop.extent) <= self.named.sizes
         return is_constant and any(uses_var(base, {loop.var}) for base in bases)
 
     def _step(self, place: Expr, var: Var) -> Expr | None:
@@ -297,7 +293,7 @@ class _Prefetcher(ScopedMutator):
             return as_expr(form.terms[var]) if form.terms.get(var, 0) else None
         move = self.simplify(substitute(place, {var: var + 1}) - place)
         moves = not isinstance(move, IntImm) or move.value != 0
-        return move if moves and leaves(move) <= self.sizes else None
+        return move if moves and leaves(move) <= self.named.sizes else None
 
     def _span(self, place: Expr, nest: list[For]) -> int | None:
         """How far it is from the least to the greatest ``place`` in a nest; None if that is no constant."""
@@ -322,7 +318,7 @@ class _Prefetcher(ScopedMutator):
         """How many of ``size`` elements there are for each of ``steps``, rounded up; None if that is no constant."""
         if isinstance(size, IntImm) and isinstance(steps, IntImm):
             return -(-size.value // steps.value)
-        size, steps = substitute(size, self.named), substitute(steps, self.named)
+        size, steps = self.named.expand(size), self.named.expand(steps)
         form, unit = self.range_analyzer.linear(size), self.range_analyzer.linear(steps)
         term, *more = form.terms or [None]
         if term is None or more or form.const or unit.const or set(unit.terms) != {term}:
@@ -333,8 +329,9 @@ class _Prefetcher(ScopedMutator):
         """How far ``place`` moves at least with each step of ``var``, if all sizes that are not known are positive:
         zero if that is not always the same."""
         move = self.simplify(substitute(place, {var: var + 1}) - place)
-        sizes: dict[Var, Expr] = {size: as_expr(1) for size in self.sizes if size not in self.named}
-        least = self.simplify(substitute(substitute(move, self.named), sizes))
+        move = self.named.expand(move)
+        sizes: dict[Var, Expr] = {size: as_expr(1) for size in self.named.sizes if isinstance(size, Var)}
+        least = self.simplify(substitute(move, sizes))
         return abs(least.value) if isinstance(least, IntImm) else 0
 
     def _nest(self) -> list[For]:

@@ -12,7 +12,7 @@ from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, UnaryOp, Var
 from tilewright.tensorir.functor import Mutator
-from tilewright.tensorir.stmt import For, IfThenElse, LetStmt, PrimFunc, Stmt
+from tilewright.tensorir.stmt import For, IfThenElse, LetStmt, PrimFunc, Stmt, positive_sizes
 
 S = TypeVar("S", bound=Expr)
 
@@ -68,8 +68,15 @@ class ScopedMutator(Mutator):
         self._to_define: list[Callable[[Analyzer], None]] = []
         self._ranges: Analyzer | None = None
         self._sizes = [] if func is None else [var for var in func.variables if var.dtype.is_integer]
+        self._positive = frozenset() if func is None else positive_sizes(func)
+        self._bind_sizes(self._analyzer)
+
+    def _bind_sizes(self, analyzer: Analyzer) -> None:
         for var in self._sizes:
-            self._analyzer.bind_nonnegative(var)
+            if var in self._positive:
+                analyzer.bind(var, 1)
+            else:
+                analyzer.bind_nonnegative(var)
 
     @property
     def analyzer(self) -> Analyzer:
@@ -94,8 +101,7 @@ class ScopedMutator(Mutator):
         ranges = self._ranges
         if ranges is None:
             ranges = self._ranges = Analyzer()
-            for var in self._sizes:
-                ranges.bind_nonnegative(var)
+            self._bind_sizes(ranges)
         for define in self._to_define:
             define(ranges)
         self._to_define.clear()

@@ -24,6 +24,7 @@ from tilewright.passes.config import register_config_option
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
+from tilewright.passes.tensor.name_strides import NamedSizes
 from tilewright.passes.tensor.parallelize_loop import shared_element
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.passes.tensor.storage_rewrite import constant_bytes
@@ -31,7 +32,7 @@ from tilewright.tensorir.arith.region import lower_bound_expr, upper_bound_expr
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.errors import VerifyError
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Expr, IntImm, Ramp, Var
-from tilewright.tensorir.functor import LOADS, kinds, leaves, substitute, uses_var
+from tilewright.tensorir.functor import LOADS, kinds, uses_var
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.printer import underline
 from tilewright.tensorir.stmt import Allocate, Block, BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt
@@ -56,9 +57,7 @@ class _MemoryVerifier(ScopedMutator):
         self.defined: set[Buffer] = set(func.buffers)
         self.stack_bytes = 0
         self.ranges: dict[Var, tuple[Expr, Expr]] = {}
-        #: What lets of sizes stand for, which name strides.
-        self.sizes: set[Node] = set(func.variables)
-        self.named: dict[Var, Expr] = {}
+        self.named = NamedSizes(func.variables)
         #: Whether the present place is not inside a condition, nor a loop that may not run.
         self.surely_runs = True
 
@@ -101,9 +100,7 @@ class _MemoryVerifier(ScopedMutator):
         return loop.extent.value >= 1 if isinstance(loop.extent, IntImm) else self.analyzer.prove(loop.extent >= 1)
 
     def mutate_LetStmt(self, op: LetStmt) -> Stmt:
-        if op.var.dtype is INT64 and leaves(op.value) <= self.sizes:
-            self.sizes.add(op.var)
-            self.named[op.var] = substitute(op.value, self.named)
+        if self.named.learn(op):
             self.mutate(op.body)  # nothing is asked of the name, so that nobody has to find its range
             return op
         if op.var.dtype.is_integer:
@@ -152,10 +149,14 @@ class _MemoryVerifier(ScopedMutator):
             if self._stays_inside(index, extent):
                 continue
             first, last = _ends(index)
-            if first is None or last is None or not (_is_affine(index, self.named) and self._is_over_a_box(index)):
+            if (
+                first is None
+                or last is None
+                or not (_is_affine(index, self.named.values) and self._is_over_a_box(index))
+            ):
                 continue
             # The extremes are reached: all loops around run, and their bounds are exact for affine indices.
-            first, last = substitute(first, self.named), substitute(last, self.named)
+            first, last = self.named.expand(first), self.named.expand(last)
             highest = upper_bound_expr(last, self.ranges, self.analyzer)
             lowest = lower_bound_expr(first, self.ranges, self.analyzer)
             if highest is not None and self.analyzer.prove(highest >= extent):
