@@ -60,6 +60,9 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     threads = [int(number) for number in options.threads.split(",")]
     before = options.before and options.before.resolve()
+    if before and not drive.python_of(before).exists():
+        print(f"--before takes a checkout with its .venv (make there), found no {drive.python_of(before)}")
+        return 2
     libraries = [drive.OURS, *([drive.BEFORE] if before else []), *peers]
     rows: list[drive.Row] = []
     for case in cases:

@@ -59,6 +59,11 @@ class WorkerError(Exception):
     """A worker failed; the message is the reason."""
 
 
+def python_of(root: Path) -> Path:
+    """The interpreter of a checkout; that of this one is the one that runs."""
+    return Path(sys.executable) if root == ROOT else root / ".venv/bin/python"
+
+
 class Worker:
     """A process that has loaded a model. It is stopped whenever it has nothing to do.
 
@@ -72,7 +77,7 @@ class Worker:
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed with the worker)
         environment = {**os.environ, **QUIET, "OMP_NUM_THREADS": str(job.threads)}
         self._process = subprocess.Popen(
-            [sys.executable if root == ROOT else str(root / ".venv/bin/python"), "-m", "bench.peers.worker"],
+            [str(python_of(root)), "-m", "bench.peers.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

@@ -184,4 +184,7 @@ def test_what_was_never_stored_is_undefined_and_costs_nothing() -> None:
 }
 """
     )
-    compile_module([func], ONE)
+    assert "alloca" not in emit_llvm_ir([func], ONE)
+    a, c = np.full(16, 2.0, np.float32), np.zeros(16, np.float32)
+    call_primfunc(compile_module([func], ONE), func, a, c, 1)
+    assert c[0] == 2 and not c[1:].any()
