@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, IntImm, Var
 from tilewright.tensorir.functor import walk_statements
+from tilewright.tensorir.intrinsics import ADDRESSING
 from tilewright.tensorir.node import Node, notes_on
 from tilewright.tensorir.profiling import PROFILE_INTRINSICS
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, LetStmt, Stmt
@@ -118,7 +119,7 @@ def _find_uses(root: Node) -> Uses:
         elif kind is Call:
             if node.name.startswith("@"):
                 called.add(node.name[1:])
-            elif node.name in ("address_of", "prefetch") and isinstance(node.args[0], BufferLoad):
+            elif node.name in ADDRESSING and isinstance(node.args[0], BufferLoad):
                 addressed.add(node.args[0].buffer)
                 if node.name == "address_of":
                     written.add(node.args[0].buffer)

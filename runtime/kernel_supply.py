@@ -297,7 +297,7 @@ class KernelSupply:
             if kernel is None or fresh.wanted.encoded is None:
                 continue
             try:
-                texts = encode(outline(fresh.lowered)), encode(fresh.lowered, merged=False)
+                texts = encode(outline(fresh.lowered)), encode(fresh.lowered)
             except EncodingError:
                 continue
             names = fresh.wanted.names

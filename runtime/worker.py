@@ -49,7 +49,7 @@ def request_of(kernel: PrimFunc, target: Target, context: PassContext) -> bytes 
         if key != BUILD and type(value).__module__.startswith("tilewright.")  # no pass of ours reads the others
     }
     try:
-        encoded = encode(kernel, merged=False)
+        encoded = encode(kernel)
         data = {
             "target": [target.kind, target.mcpu if not target.is_host else None, target.mtriple, target.num_threads],
             "facts": target_facts(target),
@@ -87,7 +87,7 @@ def _answer_to(request: bytes) -> bytes:
         lowered = tensor_pipeline(target)(IRModule({name: kernel}), context)[kernel.name]
     assert isinstance(lowered, PrimFunc)
     code = llvm_compile.compile_module([lowered], target, packed=False).object_bytes
-    texts = encode(outline(lowered)), encode(lowered, merged=False)
+    texts = encode(outline(lowered)), encode(lowered)
     made = MadeKernel(tuple(names), *texts, tuple(context.remarks), kernel.name, code)
     answer, arrays = made.encode()
     return _packed(_ANSWER, answer, [array.tobytes() for array in arrays])

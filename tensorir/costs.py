@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Expr, FloatImm, IntImm, UnaryOp, Var
+from tilewright.tensorir.intrinsics import ADDRESSING
 from tilewright.tensorir.known_numbers import integer_value
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import (
@@ -33,8 +34,6 @@ from tilewright.tensorir.stmt import (
 #: Operations of one element of what an intrinsic gives; of others it is one.
 _OPERATIONS = {"fma": 2, "isnan": 0, "isinf": 0, "isfinite": 0}
 _OPERATIONS |= {"reinterpret": 0, "interleave_low": 0, "interleave_high": 0}
-#: What these take is no value but a place.
-_ADDRESSES = ("address_of", "prefetch")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,7 +172,7 @@ class _Counter:
                 if expr.predicate is not None:
                     waiting.append((expr.predicate, False))
                 continue
-            if isinstance(expr, Call) and expr.name in _ADDRESSES:
+            if isinstance(expr, Call) and expr.name in ADDRESSING:
                 continue
             if not is_index:
                 if expr.dtype.lanes == 1 and integer_value(expr, self.known) is not None:

@@ -78,11 +78,8 @@ class Encoded:
         return _decode(self, variables)
 
 
-def encode(func: PrimFunc, merged: bool = True) -> Encoded:
-    """``func`` as text.
-
-    Args:
-        merged: whether what looks alike is written once; else each object is.
+def encode(func: PrimFunc) -> Encoded:
+    """``func`` as text, in which what looks alike is written once.
 
     Raises:
         EncodingError: it holds a node of a class of somebody's own, or an annotation that is no plain data.
@@ -110,7 +107,7 @@ def encode(func: PrimFunc, merged: bool = True) -> Encoded:
         number = len(records)
         if isinstance(node, _NAMED):
             names.append(node.name)
-        elif merged:
+        else:
             number = known.setdefault(record, number)
         numbers[node] = number
         if number == len(records):

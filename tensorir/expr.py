@@ -8,6 +8,7 @@ operand, and nothing is promoted silently. Integer division comes in two kinds t
 from __future__ import annotations
 
 import math
+import struct
 from typing import Any, Union
 
 from tilewright.tensorir.dtype import BOOL, FLOAT32, HANDLE, INT64, DataType, as_dtype
@@ -130,6 +131,18 @@ class Expr(Node):
         )
 
 
+class PureExpr(Expr):
+    """Base of the expressions that are their structure: to make one that there is already gives that one.
+
+    A load is one, too, although what it reads may change: whoever moves an expression or takes two places for one
+    looks at the stores between them. A call with an effect is like no other.
+    """
+
+    __slots__ = ()
+
+    hash_consed = True
+
+
 @node
 class Var(Expr):
     """A scalar variable: a loop variable, a symbolic dimension, a let-bound value. Identity is the variable."""
@@ -178,7 +191,7 @@ class Buffer(Node):
 
 
 @node
-class IntImm(Expr):
+class IntImm(PureExpr):
     """An integer or boolean constant; the value must lie in the range of its type."""
 
     value: int
@@ -196,7 +209,7 @@ class IntImm(Expr):
 
 
 @node
-class FloatImm(Expr):
+class FloatImm(PureExpr):
     """A floating-point constant, rounded to its type."""
 
     value: float
@@ -211,13 +224,17 @@ class FloatImm(Expr):
             value = float(self.dtype.numpy.type(value))
         _set(self, "value", value)
 
+    def key(self) -> tuple[Any, ...]:
+        """What tells it apart: zeros of either sign and NaNs compare by their bits."""
+        return FloatImm, struct.pack("d", self.value), self.dtype
+
 
 #: Operations with types that they take: what was checked once.
 _BINARY_TYPES: set[tuple[str, DataType]] = set()
 
 
 @node
-class BinaryOp(Expr):
+class BinaryOp(PureExpr):
     """``a op b`` on operands of one type; ``op`` is one of :data:`BINARY_OPS`. Integer results wrap."""
 
     op: str
@@ -251,7 +268,7 @@ class BinaryOp(Expr):
 
 
 @node
-class UnaryOp(Expr):
+class UnaryOp(PureExpr):
     """``op a``: ``neg`` of a number, ``not`` of a bool, ``bitnot`` of an integer."""
 
     op: str
@@ -268,7 +285,7 @@ class UnaryOp(Expr):
 
 
 @node
-class Compare(Expr):
+class Compare(PureExpr):
     """``a op b`` as a bool (per lane); ordered comparisons with NaN are false, ``ne`` is true."""
 
     op: str
@@ -289,7 +306,7 @@ class Compare(Expr):
 
 
 @node
-class Select(Expr):
+class Select(PureExpr):
     """``true_value if condition else false_value``, per lane. Both values are evaluated."""
 
     condition: Expr = child()
@@ -307,7 +324,7 @@ class Select(Expr):
 
 
 @node
-class Cast(Expr):
+class Cast(PureExpr):
     """``value`` converted to ``dtype``; float to integer truncates toward zero, to bool asks ``!= 0``."""
 
     dtype: DataType
@@ -320,7 +337,7 @@ class Cast(Expr):
 
 
 @node
-class BufferLoad(Expr):
+class BufferLoad(PureExpr):
     """``buffer[indices]``; one vector index makes it a vector. Lanes whose ``predicate`` is false read as zero."""
 
     buffer: Buffer = buffer()
@@ -338,9 +355,12 @@ class BufferLoad(Expr):
 #: Intrinsics with types of results and of arguments: what was checked once.
 _CALL_TYPES: set[tuple[str | DataType, ...]] = set()
 
+#: What was asked of calls by their names.
+_PURE: dict[str, bool] = {}
+
 
 @node
-class Call(Expr):
+class Call(PureExpr):
     """A call of an intrinsic (``exp``, ``fma``) or, with a name that starts with ``@``, of another PrimFunc.
 
     The arguments of a PrimFunc call are addresses (``address_of``) for its buffers and integers for its variables.
@@ -359,9 +379,21 @@ class Call(Expr):
                 find_intrinsic(self.name).check(self)
                 _CALL_TYPES.add(types)
 
+    def key(self) -> tuple[Any, ...] | None:
+        """What tells it apart: nothing but itself, if it has an effect or depends on more than its arguments."""
+        return (Call, self.name, self.args, self.dtype) if self.is_pure else None
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether the call has no effect and depends on nothing but its arguments."""
+        known = _PURE.get(self.name)
+        if known is None:
+            known = _PURE[self.name] = not self.name.startswith("@") and bool(find_intrinsic(self.name).pure)
+        return known
+
 
 @node
-class Ramp(Expr):
+class Ramp(PureExpr):
     """The vector ``base, base + stride, base + 2 stride, ...`` of ``lanes`` integers."""
 
     base: Expr = child()
@@ -378,7 +410,7 @@ class Ramp(Expr):
 
 
 @node
-class Broadcast(Expr):
+class Broadcast(PureExpr):
     """A vector of ``lanes`` copies of a scalar."""
 
     value: Expr = child()

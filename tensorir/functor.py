@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Final, TypeVar
 
-from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Compare, Expr, Select, Var
+from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Compare, Expr, PureExpr, Select, Var
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import BufferStore, PrimFunc, Stmt
 
@@ -129,7 +129,7 @@ class Mutator:
 _OF_EXPRESSIONS = frozenset(
     {"mutate_all", "mutate_buffer", "mutate_new_buffer", "mutate_definition"}
     | {"mutate", "generic_mutate"}
-    | {f"mutate_{kind.__name__}" for kind in Expr.__subclasses__()}
+    | {f"mutate_{kind.__name__}" for kind in (*Expr.__subclasses__(), *PureExpr.__subclasses__())}
 )
 
 
@@ -316,6 +316,14 @@ def _own(node: Node) -> tuple[frozenset[Node], int]:
 def accesses_buffers(expr: Expr) -> bool:
     """Whether ``expr`` reads any buffer."""
     return any(isinstance(leaf, Buffer) for leaf in leaves(expr))
+
+
+def reads_memory(expr: Expr) -> bool:
+    """Whether the value of ``expr`` depends on the contents of a buffer or on an effect."""
+    occurring = kinds(expr)
+    if occurring & LOADS:
+        return True
+    return bool(occurring & CALLS) and any(isinstance(node, Call) and not node.is_pure for node in walk(expr))
 
 
 def uses_var(node: Node, variables: set[Var] | frozenset[Var]) -> bool:

@@ -203,6 +203,10 @@ _define("dot", 3, "any", _dot, misfit=_dot_misfit)
 _define("address_of", 1, "any", None, result="handle")  # of a BufferLoad
 _define("prefetch", 1, "any", None, result="void", pure=False)  # of a BufferLoad
 
+#: What takes an element of a buffer and asks for its place, not for its value.
+ADDRESSING = ("address_of", "prefetch")
+
+
 # The clock: of the address of a record and its stride (:mod:`.profiling`). Nothing that is computed depends on it.
 for _name in PROFILE_INTRINSICS:
     _define(_name, 2, "any", None, result="void", pure=False)

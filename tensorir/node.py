@@ -10,7 +10,8 @@ declarations. A field is one of
 * ``new_buffer`` -- a buffer that the node defines for its other fields,
 * ``data``       -- plain data: names, numbers, annotations.
 
-Nodes have identity semantics: ``a == b`` asks whether they are one object. ``structural_equal`` compares programs.
+Nodes have identity semantics: ``a == b`` asks whether they are one object. Classes that are ``hash_consed`` have one
+object for each structure (:mod:`.consing`). ``structural_equal`` compares programs.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ else:
         """Python 3.10 has no ``typing.dataclass_transform``; only type checkers need it."""
         return lambda decorated: decorated
 
+
+from tilewright.tensorir.consing import NODES, unique
 
 T = TypeVar("T")
 
@@ -78,6 +81,9 @@ class Node:
     #: (name, role) of each field that is part of the node, in order.
     node_fields: ClassVar[tuple[tuple[str, str], ...]] = ()
 
+    #: Whether there is one node for each structure.
+    hash_consed: ClassVar[bool] = False
+
     def __init__(self) -> None:
         self._leaves = None
 
@@ -127,13 +133,50 @@ def node(cls: type[T]) -> type[T]:
         if field.metadata.get("role") != "derived"
     )
     made.parts, made.rebuild = _derived_functions(made)  # type: ignore[attr-defined]
-    made.__init__ = _initializer(made)  # type: ignore[method-assign]
+    if made.hash_consed:  # type: ignore[attr-defined]
+        made.__new__ = _constructor(made)  # type: ignore[method-assign]
+        made.__init__ = object.__init__  # type: ignore[method-assign]
+    else:
+        made.__init__ = _initializer(made)  # type: ignore[method-assign]
     return made
 
 
 def _initializer(cls: Any) -> Callable[..., None]:
     """``__init__`` as the dataclass has it, but that it sets slots by their descriptors: nodes are made by the hundred
     thousand, and a frozen dataclass looks each field up by its name."""
+    params, lines, namespace = _setting(cls)
+    return _compiled(cls, "__init__", params, lines, namespace)
+
+
+def _constructor(cls: Any) -> Callable[..., Any]:
+    """``__new__`` of a class that is hash-consed: the node that is there already, or one that is made and checked.
+
+    What is given may not be the field yet (a name of a type, a list), so that fields are looked up again once they are
+    there. A class with a method ``key`` says itself what tells its nodes apart; None: this one is like no other.
+    """
+    params, setting, namespace = _setting(cls)
+    names = [name for name, _ in cls.node_fields]
+    namespace.update(cls=cls, nodes=NODES, make=object.__new__, unique=unique)
+    lines = ["    self = make(of)", *setting]
+    if hasattr(cls, "key"):
+        lines += ["    key = self.key()", "    return self if key is None else unique(self, key)"]
+    else:
+        given = "".join(f", {name}" for name in names)
+        found = "".join(f", self.{name}" for name in names)
+        lines = [
+            "    try:",
+            f"        found = nodes.get((cls{given}))",
+            "    except TypeError:",
+            "        found = None",
+            "    if found is not None: return found",
+            *lines,
+            f"    return unique(self, (cls{found}))",
+        ]
+    return _compiled(cls, "__new__", ["of", *params[1:]], lines, namespace)
+
+
+def _setting(cls: Any) -> tuple[list[str], list[str], dict[str, Any]]:
+    """The parameters of the function that makes a node, the lines that set its fields, and the names in those."""
     fields = [field for field in dataclasses.fields(cls) if field.init]
     namespace: dict[str, Any] = {"missing": dataclasses.MISSING, "set_leaves": vars(Node)["_leaves"].__set__}
     params, lines = ["self"], ["    set_leaves(self, None)"]
@@ -152,9 +195,15 @@ def _initializer(cls: Any) -> Callable[..., None]:
         lines.append(f"    set_{name}(self, {name})")
     if hasattr(cls, "__post_init__"):
         lines.append("    self.__post_init__()")
-    exec(f"def __init__({', '.join(params)}):\n" + "\n".join(lines), namespace)
-    made: Callable[..., None] = namespace["__init__"]
-    made.__qualname__ = f"{cls.__qualname__}.__init__"
+    return params, lines, namespace
+
+
+def _compiled(
+    cls: Any, name: str, params: list[str], lines: list[str], namespace: dict[str, Any]
+) -> Callable[..., Any]:
+    exec(f"def {name}({', '.join(params)}):\n" + "\n".join(lines), namespace)
+    made: Callable[..., Any] = namespace[name]
+    made.__qualname__ = f"{cls.__qualname__}.{name}"
     made.__annotations__ = dict(cls.__init__.__annotations__)
     return made
 

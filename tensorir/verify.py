@@ -32,6 +32,7 @@ from tilewright.tensorir.expr import (
     Var,
 )
 from tilewright.tensorir.functor import walk
+from tilewright.tensorir.intrinsics import ADDRESSING
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.printer import underline
 from tilewright.tensorir.profiling import PROFILE_INTRINSICS
@@ -305,8 +306,11 @@ class _Verifier:
 
     def expr(self, expr: Expr) -> None:
         """Check ``expr`` and what is below it."""
-        hints: set[Node] = set()  # loads that are prefetched: no access, so they may miss the buffer
-        for node in walk(expr):
+        stack: list[tuple[Node, bool]] = [(expr, False)]
+        while stack:
+            node, is_hint = stack.pop()  # a load that is prefetched is no access, so that it may miss the buffer
+            prefetches = isinstance(node, Call) and node.name == "prefetch"
+            stack.extend([(part, prefetches and part is node.parts()[0]) for part in reversed(node.parts())])
             if isinstance(node, Var):
                 self.var_use(node)
                 continue
@@ -315,20 +319,18 @@ class _Verifier:
                 continue
             self.invariants(node)
             if isinstance(node, BufferLoad):
-                self.access(node.buffer, node, node.indices, node.predicate, check_bounds=node not in hints)
+                self.access(node.buffer, node, node.indices, node.predicate, check_bounds=not is_hint)
             elif isinstance(node, Call):
-                self.call(node, hints)
+                self.call(node)
 
-    def call(self, call: Call, hints: set[Node]) -> None:
+    def call(self, call: Call) -> None:
         if call.name.startswith("@"):
             for arg in call.args:
                 if arg.dtype.lanes != 1 or not (arg.dtype.is_integer or arg.dtype.kind == "handle"):
                     self.problem(f"{call.name}: expected addresses and integers, found {arg.dtype!s}", arg)
-        elif call.name in ("address_of", "prefetch"):
+        elif call.name in ADDRESSING:
             if not isinstance(call.args[0], BufferLoad):
                 self.problem(f"{call.name}: expected an element of a buffer", call)
-            elif call.name == "prefetch":
-                hints.add(call.args[0])
         elif call.name in PROFILE_INTRINSICS:
             record, stride = (arg.dtype for arg in call.args)
             if record.kind != "handle":

@@ -30,6 +30,7 @@ from tilewright.tensorir.expr import (
     UnaryOp,
     Var,
 )
+from tilewright.tensorir.intrinsics import ADDRESSING
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.printer import underline
 from tilewright.tensorir.stmt import PrimFunc, Stmt
@@ -282,7 +283,7 @@ class ExpressionWriter:
             return self._dot(expr)
         if name == "reinterpret" and dtype.lanes != expr.args[0].dtype.lanes:
             return self._regroup(expr)
-        if name.startswith("@") or name in ("address_of", "prefetch"):
+        if name.startswith("@") or name in ADDRESSING:
             self.error(expr, f"{name} has no value")
         args = [bare(self.expr(arg)) for arg in expr.args]
         source = expr.args[0].dtype

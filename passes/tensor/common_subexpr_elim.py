@@ -22,9 +22,9 @@ from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.hoist_invariant import ExprReplacer, is_costly
 from tilewright.passes.tensor.parallelize_loop import expression_cost
 from tilewright.passes.tensor.remove_no_op import has_effect
-from tilewright.passes.tensor.same_expressions import SameExpressions
-from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, Var
-from tilewright.tensorir.functor import Mutator, walk, walk_statements
+from tilewright.tensorir.expr import Buffer, Expr, Var
+from tilewright.tensorir.functor import Mutator, leaves, walk, walk_statements
+from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import (
     Allocate,
     BufferStore,
@@ -51,19 +51,33 @@ class CommonSubexprElimConfig:
 
 @dataclass(eq=False)
 class _Group:
-    """Equal expressions with equal values: the first one, where it stands, and all of them."""
+    """Occurrences of an expression between which nothing changes its value.
 
-    first: Expr
+    Attributes:
+        position: the item where it stands first.
+        positions: all items where it stands.
+        count: how often it would be computed.
+    """
+
+    expr: Expr
     position: int
     cost: int
     buffers: frozenset[Buffer]
-    members: list[Expr]
+    positions: set[int]
+    count: int
+
+
+@dataclass(frozen=True)
+class _Common:
+    """The variable that holds a common value, and in front of which item it is bound."""
+
+    var: Var
+    position: int
 
 
 class _Eliminator(Mutator):
     def __init__(self, min_cost: int) -> None:
         self.min_cost = min_cost
-        self.same = SameExpressions()
 
     def mutate_For(self, op: For) -> Stmt:
         body = self.scope(op.body)
@@ -79,30 +93,33 @@ class _Eliminator(Mutator):
     def scope(self, stmt: Stmt) -> Stmt:
         """A list of statements that run one after the other."""
         items = _linearize(stmt)
-        groups = self._groups(items)
-        bound: dict[int, list[tuple[Var, Expr]]] = {}
-        replaced: dict[Expr, Var] = {}
-        consumed: set[Expr] = set()
-        for group in sorted(groups, key=lambda g: -g.cost):
-            members = [member for member in group.members if member not in consumed]
-            if len(members) < 2:
-                continue
-            var = Var("common", group.first.dtype)
-            bound.setdefault(group.position, []).append((var, group.first))
-            for member in members:
-                replaced[member] = var
-            for member in members[1:]:
-                consumed.update(node for node in walk(member) if isinstance(node, Expr))
-        changed = bool(replaced)
-        new_items: list[Stmt] = []
-        for item in items:
-            new = self._inner(item, replaced)
-            changed = changed or new is not item
-            new_items.append(new)
-        return _rebuild(new_items, bound, replaced) if changed else stmt
+        replaced = self._replaced(items)
+        if replaced:
+            new_items = [self._inner(item, replaced.get(position, {})) for position, item in enumerate(items)]
+            return _rebuild(new_items, replaced)
+        new_items = [self._inner(item, {}) for item in items]
+        changed = any(new is not item for new, item in zip(new_items, items, strict=True))
+        return _rebuild(new_items, {}) if changed else stmt
 
-    def _inner(self, item: Stmt, replaced: dict[Expr, Var]) -> Stmt:
+    def _replaced(self, items: list[Stmt]) -> dict[int, dict[Expr, _Common]]:
+        """What variables take the place of, by the position of the item."""
+        found, groups = self._groups(items)
+        replaced: dict[int, dict[Expr, _Common]] = {}
+        for group in sorted(found, key=lambda g: -g.cost):
+            if group.count < 2:
+                continue
+            common = _Common(Var("common", group.expr.dtype), group.position)
+            for position in group.positions:
+                replaced.setdefault(position, {})[group.expr] = common
+            for node in walk(group.expr):  # what is computed once now computes its parts once
+                for part in groups.get(node, ()) if node is not group.expr else ():
+                    if group.position in part.positions:
+                        part.count -= group.count - 1
+        return replaced
+
+    def _inner(self, item: Stmt, common: dict[Expr, _Common]) -> Stmt:
         """An item with its own expressions replaced, and its inner lists of statements done."""
+        replaced = {expr: each.var for expr, each in common.items()}
         if isinstance(item, LetStmt):
             value = ExprReplacer(replaced).mutate(item.value) if replaced else item.value
             return item if value is item.value else LetStmt(item.var, value, item.body)
@@ -112,32 +129,36 @@ class _Eliminator(Mutator):
             return ExprReplacer(replaced).mutate(item) if replaced else item
         return self.mutate(item)  # type: ignore[no-any-return]
 
-    def _groups(self, items: list[Stmt]) -> list[_Group]:
+    def _groups(self, items: list[Stmt]) -> tuple[list[_Group], dict[Node, list[_Group]]]:
+        """The groups in the order of their first occurrences, and by their expressions."""
         found: list[_Group] = []
+        groups: dict[Node, list[_Group]] = {}
         alive: dict[Expr, _Group] = {}
         for position, item in enumerate(items):
             for expr in _own_expressions(item):
                 for node in walk(expr):
                     if isinstance(node, Expr) and self._is_candidate(node):
-                        self._add(node, position, found, alive)
+                        group = alive.get(node)
+                        if group is None:
+                            group = alive[node] = _group(node, position)
+                            found.append(group)
+                            groups.setdefault(node, []).append(group)
+                        group.positions.add(position)
+                        group.count += 1
             written = _written(item) if alive else set()
-            for first in [first for first, group in alive.items() if group.buffers & written]:
-                del alive[first]
-        return found
-
-    def _add(self, node: Expr, position: int, found: list[_Group], alive: dict[Expr, _Group]) -> None:
-        first = self.same.first(node)
-        group = alive.get(first)
-        if group is None:
-            buffers = frozenset(inner.buffer for inner in walk(node) if isinstance(inner, BufferLoad))
-            group = alive[first] = _Group(node, position, expression_cost(node), buffers, [])
-            found.append(group)
-        group.members.append(node)
+            for node in [node for node, group in alive.items() if group.buffers & written]:
+                del alive[node]
+        return found, groups
 
     def _is_candidate(self, node: Expr) -> bool:
         return (
             is_costly(node) and node.dtype.is_float and expression_cost(node) >= self.min_cost and not has_effect(node)
         )
+
+
+def _group(expr: Expr, position: int) -> _Group:
+    buffers = frozenset([leaf for leaf in leaves(expr) if isinstance(leaf, Buffer)])
+    return _Group(expr, position, expression_cost(expr), buffers, set(), 0)
 
 
 def _linearize(stmt: Stmt) -> list[Stmt]:
@@ -157,7 +178,7 @@ def _linearize(stmt: Stmt) -> list[Stmt]:
             return items
 
 
-def _rebuild(items: list[Stmt], bound: dict[int, list[tuple[Var, Expr]]], replaced: dict[Expr, Var]) -> Stmt:
+def _rebuild(items: list[Stmt], replaced: dict[int, dict[Expr, _Common]]) -> Stmt:
     """The opposite of :func:`_linearize`, with the new bindings in front of the items that they belong to."""
     result: Stmt = sequence()
     for position in reversed(range(len(items))):
@@ -168,9 +189,11 @@ def _rebuild(items: list[Stmt], bound: dict[int, list[tuple[Var, Expr]]], replac
             result = Allocate(item.buffer, result)
         else:
             result = sequence(item, result)
-        for var, expr in bound.get(position, ()):  # the largest first, so that it comes last
-            inner = {known: other for known, other in replaced.items() if other is not var}
-            result = LetStmt(var, ExprReplacer(inner).mutate(expr), result)
+        here = replaced.get(position, {})
+        for expr, common in here.items():
+            if common.position == position:  # the largest first, so that it comes last
+                inner = {other: each.var for other, each in here.items() if each is not common}
+                result = LetStmt(common.var, ExprReplacer(inner).mutate(expr), result)
     return result
 
 

@@ -39,7 +39,6 @@ from tilewright.passes.tensor.accesses import (
     inner_places,
 )
 from tilewright.passes.tensor.coverage import Knowledge, analyzer_of, covers
-from tilewright.passes.tensor.same_expressions import SameExpressions
 from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.arith.region import region_of
 from tilewright.tensorir.dtype import INT64
@@ -75,7 +74,6 @@ class _Planner:
         self.sizes = set(func.variables)
         self.analyzer = analyzer_of(func.variables)
         self.known = Knowledge(func.variables)
-        self.same = SameExpressions()
 
     def plan(self, usage: Usage) -> _Plan | None:
         """None leaves the buffer where it is."""
@@ -119,8 +117,7 @@ class _Planner:
         found: dict[Hashable, Access] = {}
         for access in usage.accesses:
             if not access.is_write:
-                indices = tuple([self.same.first(index) for index in access.indices])
-                predicate = None if access.predicate is None else self.same.first(access.predicate)
+                indices, predicate = access.indices, access.predicate
                 found.setdefault((access.place, indices, predicate), access)
         return list(found.values())
 
@@ -194,7 +191,6 @@ class _Rewriter(Mutator):
         self.plans, self.holders = plans, holders
         self.analyzer = Analyzer()
         self.rebased: dict[tuple[Expr, Expr], Expr] = {}
-        self.same = SameExpressions()
         self.starts: dict[int, list[Buffer]] = {}
         for plan in plans.values():
             self.starts.setdefault(id(plan.place.stmt), []).append(plan.buffer)
@@ -217,7 +213,7 @@ class _Rewriter(Mutator):
         return tuple([self._less(self.mutate(index), low) for index, low in zip(indices, plan.origin, strict=True)])
 
     def _less(self, index: Expr, low: Expr) -> Expr:
-        key = self.same.first(index), low
+        key = index, low
         found = self.rebased.get(key)
         if found is None:
             found = self.rebased[key] = self.analyzer.simplify(index - low)

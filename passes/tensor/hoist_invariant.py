@@ -24,7 +24,6 @@ from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.parallelize_loop import expression_cost
 from tilewright.passes.tensor.remove_no_op import has_effect
-from tilewright.passes.tensor.same_expressions import SameExpressions
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.passes.tensor.simplify import INTEGER_DIVISIONS
 from tilewright.tensorir.dtype import INT64
@@ -53,6 +52,7 @@ from tilewright.tensorir.functor import (
     walk,
     walk_statements,
 )
+from tilewright.tensorir.intrinsics import ADDRESSING
 from tilewright.tensorir.stmt import (
     Allocate,
     BufferStore,
@@ -138,7 +138,6 @@ def may_fail(expr: Expr) -> bool:
 class _Hoister(ScopedMutator):
     def __init__(self, func: PrimFunc) -> None:
         super().__init__(func)
-        self.same = SameExpressions()
         self.candidates = _Candidates()
 
     def mutate_For(self, loop: For) -> Stmt:
@@ -157,10 +156,8 @@ class _Hoister(ScopedMutator):
                     runs = self._surely_runs(new)
                 if not (runs and unconditional):
                     continue
-            first = self.same.first(expr)
-            if first not in bindings:
-                bindings[first] = _Binding.of(expr, facts.copies(expr))
-            moved[expr] = bindings[first].value
+            bindings[expr] = _Binding.of(expr, facts.copies(expr))
+            moved[expr] = bindings[expr].value
         if not moved:
             return new
         body = ExprReplacer(moved).mutate(new.body)
@@ -253,7 +250,7 @@ class _Candidates:
                 yield from self.of(stmt.else_body, facts, unconditional=False)
 
     def _largest(self, expr: Expr, facts: _LoopFacts) -> Iterator[Expr]:
-        if not self._may_hold(expr) or (isinstance(expr, Call) and expr.name in ("address_of", "prefetch")):
+        if not self._may_hold(expr) or (isinstance(expr, Call) and expr.name in ADDRESSING):
             return
         if facts.is_invariant(expr) and facts.pays(expr) and not has_effect(expr):
             if not _is_constant(expr):
@@ -285,7 +282,8 @@ def _is_constant(expr: Expr) -> bool:
 
 
 class ExprReplacer(Mutator):
-    """Puts others in place of expressions (the very nodes): variables that hold them, for instance."""
+    """Puts others in place of expressions: variables that hold them, for instance. An element whose address is taken
+    stays an element."""
 
     def __init__(self, replaced: Mapping[Expr, Expr]) -> None:
         self.replaced = replaced
@@ -293,6 +291,12 @@ class ExprReplacer(Mutator):
     def mutate(self, node: Any) -> Any:
         found = self.replaced.get(node) if isinstance(node, Expr) else None
         return found if found is not None else super().mutate(node)
+
+    def mutate_Call(self, call: Call) -> Expr:
+        if call.name not in ADDRESSING:
+            return self.generic_mutate(call)  # type: ignore[no-any-return]
+        args = (self.generic_mutate(call.args[0]), *self.mutate_all(call.args[1:]))
+        return call if args == call.args else Call(call.name, args, call.dtype)
 
 
 def hoist_invariants(func: PrimFunc) -> PrimFunc:

@@ -23,7 +23,6 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.intrin import EXPANSIONS, Emitter
-from tilewright.passes.tensor.same_expressions import SameExpressions
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.passes.tensor.vector_arith import vector_cast
 from tilewright.tensorir.dtype import FLOAT32, INT64, DataType
@@ -56,9 +55,8 @@ class _IntrinLowerer(ScopedMutator):
         self.emitter = Emitter(self.has_fma, self.is_fast)
         #: Of the expressions met, whether there is anything to write in another way.
         self._concerned: dict[Expr, bool] = {}
-        #: Divisions of what is never negative, one of each structure.
+        #: Divisions of what is never negative.
         self._truncated: set[Expr] = set()
-        self._same = SameExpressions()
         #: What became of expressions wherever they stand, and whether the present one becomes that at this place only:
         #: because of what holds here, or of what is bound in front of the statement.
         self._lowered: dict[Expr, Expr] = {}
@@ -159,13 +157,11 @@ class _IntrinLowerer(ScopedMutator):
         """Whether neither operand of a division is ever negative."""
         if division.dtype is not INT64:
             return False
-        first = self._same.first(division)
-        if first in self._truncated:
+        if division in self._truncated:
             return True
-        assert isinstance(first, BinaryOp)
-        conditions = (first.b >= 0, first.a >= 0)
+        conditions = (division.b >= 0, division.a >= 0)
         if all(self.range_analyzer.prove(condition) for condition in conditions):
-            self._truncated.add(first)  # wherever it stands
+            self._truncated.add(division)  # wherever it stands
             return True
         self._is_of_place = True
         return all(self.analyzer.prove(condition) for condition in conditions)

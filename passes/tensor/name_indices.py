@@ -21,10 +21,9 @@ from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.passes.tensor.simplify import INTEGER_DIVISIONS
 from tilewright.tensorir.arith.analyzer import Analyzer
-from tilewright.tensorir.arith.intern import reads_memory
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import BinaryOp, Expr, Var
-from tilewright.tensorir.functor import Mutator, uses_var, walk, walk_statements
+from tilewright.tensorir.functor import Mutator, reads_memory, uses_var, walk, walk_statements
 from tilewright.tensorir.stmt import For, LetStmt, PrimFunc, Stmt
 
 _DIVISIONS = ("floordiv", "floormod")

@@ -32,7 +32,6 @@ from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.hoist_invariant import ExprReplacer
 from tilewright.passes.tensor.name_strides import NamedSizes
-from tilewright.passes.tensor.same_expressions import SameExpressions
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.dtype import INT64, VOID
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Expr, IntImm, Ramp, Var, as_expr, cast, minimum
@@ -120,7 +119,6 @@ class _Prefetcher(ScopedMutator):
         self.lets: dict[Var, Expr] = {}
         #: How many nests before the present one, in an iteration of the loop with this variable, read its panel.
         self.reads: dict[tuple[Buffer, Var], int] = {}
-        self.same = SameExpressions()
         #: Places in canonical form, by the index that says them.
         self.places: dict[Expr, Expr] = {}
 
@@ -190,7 +188,6 @@ class _Prefetcher(ScopedMutator):
 
     def _place(self, index: Expr) -> Expr:
         """``index`` without lets in canonical form."""
-        index = self.same.first(index)
         found = self.places.get(index)
         if found is None:
             found = self.places[index] = self.range_analyzer.canonical(substitute(index, self.lets))

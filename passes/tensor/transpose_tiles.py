@@ -90,7 +90,7 @@ class _Tiles(ScopedMutator):
         with self.analyzer.scope():
             self.analyzer.bind(i, 0, size)
             self.analyzer.bind(j, 0, size)
-            loads = [node for node in walk(store.value) if isinstance(node, BufferLoad)]
+            loads = list(dict.fromkeys(node for node in walk(store.value) if isinstance(node, BufferLoad)))
             operands = [load for load in loads if _is_transposed(load, i, j, self.analyzer)]
         if not operands or any(node.buffer is store.buffer for node in loads):
             return None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from tilewright.tensorir.arith.bounds import PROVE_BUDGET
 from tilewright.tensorir.arith.folds import is_true
-from tilewright.tensorir.arith.intern import same_structure
 from tilewright.tensorir.arith.interval import EVERYTHING, INFINITY, NONNEGATIVE, Bound, Interval
 from tilewright.tensorir.arith.linear import ZERO
 from tilewright.tensorir.arith.rewrite import RewritingAlgebra
@@ -48,7 +47,7 @@ class Analyzer(RewritingAlgebra):
             low = self.simplify(low)
             lower = self.integer_interval(low).lower
             upper = INFINITY if count is None else self.integer_interval(self.simplify(low + count - 1)).upper
-        is_known = self.intern.knows(var)
+        is_known = self.met.knows(var)
         for table in (facts.ranges, facts.intervals, facts.values):
             table.pop(var, None)
         mentioned = is_known and facts.mention(var)
@@ -66,16 +65,14 @@ class Analyzer(RewritingAlgebra):
         """Say that ``var >= 0``, as every dimension of a tensor is."""
         self.facts.intervals[var] = self.facts.intervals.get(var, EVERYTHING).intersect(NONNEGATIVE)
         self.facts.say(lambda witness: witness if (witness.value(var) or 0) >= 0 else None)
-        if self.intern.knows(var):
+        if self.met.knows(var):
             self.forget()
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
     def simplify(self, expr: ExprLike) -> Expr:
         """An equal expression in canonical form; ``expr`` itself if it has that form already."""
-        expr = as_expr(expr)
-        result = self.canonical(expr)
-        return expr if same_structure(expr, result) else result
+        return self.canonical(as_expr(expr))
 
     def bounds(self, expr: ExprLike) -> Interval:
         """Constant bounds of an integer scalar, both included; infinite where nothing is known."""

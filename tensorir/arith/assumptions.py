@@ -60,7 +60,7 @@ def _assume_zero(algebra: IndexAlgebra, form: Linear) -> None:
             whole, divisor = algebra.linear(term.a).single(), algebra.linear(term.b)
             if whole is not None and divisor.is_const and divisor.const > 0:
                 algebra.facts.remainders[whole] = (divisor.const, -form.const * coefficient)
-    for term in sorted(form.terms, key=algebra.intern.order, reverse=True):
+    for term in sorted(form.terms, key=algebra.met.order, reverse=True):
         coefficient = form.terms[term]
         rest = form.without(term)
         if not isinstance(term, Var) or abs(coefficient) != 1:

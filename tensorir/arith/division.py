@@ -113,7 +113,7 @@ class DividingAlgebra(TermAlgebra):
             folded = fold_binary(op, a.const, b.const, INT64)
             if folded is not None:
                 return constant(int(folded))
-        return self.term(self.intern.binary(op, self.expr(a), self.expr(b)))
+        return self.term(self.met.binary(op, self.expr(a), self.expr(b)))
 
     # -- by what is not constant --------------------------------------------------------------------------------------
 
@@ -148,7 +148,7 @@ class DividingAlgebra(TermAlgebra):
             return constant(int(fold_binary(op, a.const, b.const, INT64) or 0))
         if self.is_exact(a) and self.is_exact(b) and self.is_nonnegative(a) and self.is_nonnegative(b):
             return self.floordiv(a, b) if op == "truncdiv" else self.floormod(a, b)
-        return self.term(self.intern.binary(op, self.expr(a), self.expr(b)))
+        return self.term(self.met.binary(op, self.expr(a), self.expr(b)))
 
     # -- quotients and remainders that meet ---------------------------------------------------------------------------
 

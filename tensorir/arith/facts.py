@@ -41,7 +41,7 @@ class Facts:
         self.nonnegative: tuple[Linear, ...] = () if outer is None else outer.nonnegative
         #: Terms whose remainder is known: term -> (modulus, remainder).
         self.remainders: dict[Expr, tuple[int, int]] = {} if outer is None else outer.remainders.copy()
-        #: Conditions (interned) that are known.
+        #: Conditions that are known.
         self.truths: dict[Expr, bool] = {} if outer is None else outer.truths.copy()
         # Of values for the variables under which all of that holds: those that `witnesses` has found, what was said
         # since then, and the facts that these ones were copied from.

@@ -1,4 +1,4 @@
-"""Algebra of index expressions: int64 scalars as linear forms over interned terms.
+"""Algebra of index expressions: int64 scalars as linear forms over terms.
 
 int64 is where shapes, loop variables and addresses live. As everywhere in this field, index arithmetic is assumed not
 to overflow (:mod:`.bounds` says of what), so that ``(i * 16 + j) // 16`` is ``i`` for ``0 <= j < 16``.
@@ -40,7 +40,6 @@ class IndexAlgebra(DividingAlgebra):
     def _number(self, expr: IntImm) -> Linear:
         found = self._numbers.get(expr)
         if found is None:
-            self.intern.offer_index(expr)
             found = self._numbers[expr] = constant(expr.value)
         return found
 
@@ -48,7 +47,6 @@ class IndexAlgebra(DividingAlgebra):
         if isinstance(expr, Var):
             return self._variable(expr)
         if isinstance(expr, BinaryOp):
-            self.intern.offer(expr)
             return self._binary(expr)
         if isinstance(expr, UnaryOp) and expr.op == "neg":
             return -self.linear(expr.a)
@@ -61,12 +59,12 @@ class IndexAlgebra(DividingAlgebra):
         return self.term(result)
 
     def operand(self, expr: Expr) -> Expr:
-        """``expr``, which is none of the operations known here, with its operands simplified and interned. What
+        """``expr``, which is none of the operations known here, with its operands simplified. What
         rewrites expressions of all kinds overrides this."""
         raise NotImplementedError
 
     def _variable(self, var: Var) -> Linear:
-        self.intern.order(var)
+        self.met.order(var)
         value = self.facts.values.get(var)
         if value is not None:
             return value
@@ -132,10 +130,8 @@ class IndexAlgebra(DividingAlgebra):
         return kept
 
     def _extremum_term(self, op: str, operands: list[Linear]) -> Linear:
-        exprs = sorted(
-            (self.expr(form) for form in operands), key=lambda e: (isinstance(e, IntImm), self.intern.order(e))
-        )
+        exprs = sorted((self.expr(form) for form in operands), key=lambda e: (isinstance(e, IntImm), self.met.order(e)))
         result = exprs[0]
         for other in exprs[1:]:
-            result = self.intern.binary(op, result, other)
+            result = self.met.binary(op, result, other)
         return self.term(result)

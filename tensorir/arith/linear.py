@@ -21,7 +21,7 @@ def wrap64(value: int) -> int:
 
 
 class Linear:
-    """``sum(coefficient * term) + const``. Terms are interned expressions that are no sums or constants themselves;
+    """``sum(coefficient * term) + const``. Terms are expressions that are no sums or constants themselves;
     no coefficient is zero. Instances are values: nothing changes them once made."""
 
     __slots__ = ("_key", "const", "terms")

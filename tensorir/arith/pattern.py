@@ -279,7 +279,7 @@ class RuleTable:
         return found
 
     def apply(self, expr: Expr) -> Expr | None:
-        """``expr`` (with interned operands) by the first rule that matches, or None."""
+        """``expr`` by the first rule that matches, or None."""
         found = head(expr)
         if found is None or found[0] not in self._by_head:
             return None

@@ -17,14 +17,13 @@ from tilewright.tensorir.arith.bounds import SIMPLIFY_BUDGET, BoundedTerms
 from tilewright.tensorir.arith.comparisons import ComparingAlgebra, decide_by_intervals
 from tilewright.tensorir.arith.facts import Derived, Facts
 from tilewright.tensorir.arith.folds import FOLDS
-from tilewright.tensorir.arith.intern import reads_memory
 from tilewright.tensorir.arith.lane_numbers import lane_number
 from tilewright.tensorir.arith.lanes import affine_vector, per_lane
 from tilewright.tensorir.arith.pattern import RuleTable
 from tilewright.tensorir.conditions import OPPOSITES, conjuncts
 from tilewright.tensorir.dtype import BOOL, INT64
 from tilewright.tensorir.expr import BinaryOp, Broadcast, BufferLoad, Compare, Expr, IntImm, UnaryOp, compare, const
-from tilewright.tensorir.functor import uses_var
+from tilewright.tensorir.functor import reads_memory, uses_var
 
 #: Conjunctions of up to this many conditions are searched for conditions that follow from the others.
 MAX_CONJUNCTS = 8
@@ -146,7 +145,7 @@ class RewritingAlgebra(ComparingAlgebra):
         if dtype is BOOL:
             truth = self.facts.truths.get(result)
             if truth is not None:
-                return self.intern.integer(int(truth), BOOL)
+                return self.met.integer(int(truth), BOOL)
             if isinstance(result, BinaryOp) and result.op == "and":
                 return self._conjunction(result)
             if isinstance(result, BinaryOp) and result.op == "or":
@@ -171,7 +170,7 @@ class RewritingAlgebra(ComparingAlgebra):
         return rebuilt
 
     def _rebuild(self, expr: Expr) -> Expr:
-        """``expr`` over simplified operands as an interned node, or what it folds to."""
+        """``expr`` over simplified operands, or what it folds to."""
         rebuilt: Expr
         if isinstance(expr, BinaryOp):  # most of what comes here are operations and loads
             a, b = self.canonical(expr.a), self.canonical(expr.b)
@@ -187,8 +186,8 @@ class RewritingAlgebra(ComparingAlgebra):
         if fold is not None:
             folded = fold(rebuilt)
             if folded is not rebuilt:
-                return self.canonical(folded) if folded.dtype is not INT64 else self._interned(folded)
-        return self.intern.node(rebuilt)
+                return self.canonical(folded) if folded.dtype is not INT64 else self._folded(folded)
+        return self.met.node(rebuilt)
 
     def _all_canonical(self, exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
         new = [self.canonical(expr) for expr in exprs]
@@ -210,8 +209,8 @@ class RewritingAlgebra(ComparingAlgebra):
             values.append(new)
         return type(expr)(*values) if changed else expr
 
-    def _interned(self, expr: Expr) -> Expr:
-        return self.intern.integer(expr.value) if isinstance(expr, IntImm) else self.expr(self.linear(expr))
+    def _folded(self, expr: Expr) -> Expr:
+        return self.met.integer(expr.value) if isinstance(expr, IntImm) else self.expr(self.linear(expr))
 
     # -- comparisons --------------------------------------------------------------------------------------------------
 
@@ -224,7 +223,7 @@ class RewritingAlgebra(ComparingAlgebra):
             if decided is None and self.is_exact(a) and self.is_exact(b):
                 result = self.canonical_comparison(expr.op, a - b)
                 truth = self.facts.truths.get(result)
-                return result if truth is None else self.intern.integer(int(truth), BOOL)
+                return result if truth is None else self.met.integer(int(truth), BOOL)
         elif dtype.element is INT64:
             lane = lane_number(dtype.lanes)
             x, y = per_lane(expr.a, lane), per_lane(expr.b, lane)
@@ -233,7 +232,7 @@ class RewritingAlgebra(ComparingAlgebra):
             decided = self.decide(expr.op, self.linear(x), self.linear(y), SIMPLIFY_BUDGET)
             scalar = compare(expr.op, x, y)
             if decided is None and not uses_var(scalar, {lane}):
-                return self.intern.node(Broadcast(self.canonical(scalar), dtype.lanes))
+                return self.met.node(Broadcast(self.canonical(scalar), dtype.lanes))
         elif dtype.is_integer and dtype.lanes == 1:
             low, high = self.integer_interval(self.canonical(expr.a)), self.integer_interval(self.canonical(expr.b))
             decided = decide_by_intervals(expr.op, low, high)
@@ -264,12 +263,12 @@ class RewritingAlgebra(ComparingAlgebra):
             with self.assuming(*others):
                 decided = self._decide_comparison(part)
             if decided is False:
-                return self.intern.integer(0, BOOL)
+                return self.met.integer(0, BOOL)
             if decided:
                 kept = others
         result = kept[0]
         for part in kept[1:]:
-            result = self.intern.binary("and", result, part)
+            result = self.met.binary("and", result, part)
         return result
 
     def _disjunction(self, expr: BinaryOp) -> Expr:
@@ -280,7 +279,7 @@ class RewritingAlgebra(ComparingAlgebra):
         with self.assuming(UnaryOp("not", a)):
             decided = self._decide_comparison(b)
         if decided is not None:
-            return self.intern.integer(1, BOOL) if decided else a
+            return self.met.integer(1, BOOL) if decided else a
         with self.assuming(UnaryOp("not", b)):
             decided = self._decide_comparison(a)
         return b if decided is False else expr

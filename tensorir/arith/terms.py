@@ -18,7 +18,7 @@ class TermAlgebra(BoundedTerms):
     """Makes terms and products of them, and expressions of forms."""
 
     def term(self, expr: Expr) -> Linear:
-        """The form of an interned expression taken as a term (or of a constant)."""
+        """The form of an expression taken as a term (or of a constant)."""
         if isinstance(expr, IntImm):
             return constant(expr.value)
         if not isinstance(expr, Var) and expr not in self._data and self._is_data(expr):
@@ -41,10 +41,10 @@ class TermAlgebra(BoundedTerms):
         """The form of a product of terms."""
         if not factors:
             return constant(1)
-        ordered = factors if len(factors) == 1 else tuple(sorted(factors, key=self.intern.order))
+        ordered = factors if len(factors) == 1 else tuple(sorted(factors, key=self.met.order))
         result = ordered[0]
         for factor in ordered[1:]:
-            result = self.intern.binary("mul", result, factor)
+            result = self.met.binary("mul", result, factor)
         if len(ordered) > 1:
             self._factors[result] = ordered
         form = self.derived.linear[result] = Linear({result: 1}, 0)
@@ -69,7 +69,7 @@ class TermAlgebra(BoundedTerms):
         """The expression of a form: positive terms before negative ones, large coefficients first."""
         terms = form.terms
         if not terms:
-            return self.intern.integer(form.const)
+            return self.met.integer(form.const)
         if form.const == 0 and len(terms) == 1:
             ((term, coefficient),) = terms.items()
             result = self._scaled(term, coefficient)
@@ -79,7 +79,7 @@ class TermAlgebra(BoundedTerms):
         return result
 
     def _sum(self, form: Linear) -> Expr:
-        order = self.intern.order
+        order = self.met.order
         items = list(form.terms.items())
         if len(items) > 1:
             items.sort(key=lambda item: (item[1] < 0, -abs(item[1]), order(item[0])))
@@ -87,18 +87,18 @@ class TermAlgebra(BoundedTerms):
         constant_done = False
         for term, coefficient in items:
             if coefficient < 0 and not constant_done and result is None and form.const > 0:
-                result, constant_done = self.intern.integer(form.const), True  # 7 - i rather than i * -1 + 7
+                result, constant_done = self.met.integer(form.const), True  # 7 - i rather than i * -1 + 7
             if result is None:
                 result = self._scaled(term, coefficient)
             elif coefficient < 0:
-                result = self.intern.binary("sub", result, self._scaled(term, -coefficient))
+                result = self.met.binary("sub", result, self._scaled(term, -coefficient))
             else:
-                result = self.intern.binary("add", result, self._scaled(term, coefficient))
+                result = self.met.binary("add", result, self._scaled(term, coefficient))
         assert result is not None
         if form.const and not constant_done:
             op = "add" if form.const > 0 or form.const == -(1 << 63) else "sub"
             amount = form.const if op == "add" else -form.const
-            result = self.intern.binary(op, result, self.intern.integer(amount))
+            result = self.met.binary(op, result, self.met.integer(amount))
         return result
 
     def _scaled(self, term: Expr, coefficient: int) -> Expr:
@@ -106,4 +106,4 @@ class TermAlgebra(BoundedTerms):
             return term
         if coefficient == 1 << 63:
             coefficient = -coefficient
-        return self.intern.binary("mul", term, self.intern.integer(coefficient))
+        return self.met.binary("mul", term, self.met.integer(coefficient))

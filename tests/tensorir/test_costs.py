@@ -290,25 +290,30 @@ class Counted:
             self.compute(stmt.value, known)
             self.written.add((stmt.buffer, place(stmt.indices, known)))
 
-    def compute(self, expr: Expr, known: Mapping[Var, int]) -> None:
+    def compute(self, expr: Expr, known: Mapping[Var, int], done: set[Expr] | None = None) -> None:
+        """Compute ``expr``, but for what was ``done`` for the same statement."""
+        done = set() if done is None else done
+        if expr in done:
+            return
+        done.add(expr)
         if isinstance(expr, BufferLoad):
             self.read.add((expr.buffer, place(expr.indices, known)))
         elif isinstance(expr, Select):
             for part in (expr.condition, expr.true_value, expr.false_value):
-                self.compute(part, known)
+                self.compute(part, known, done)
         elif isinstance(expr, (Compare, BinaryOp)):
             self.operations[expr.dtype] += isinstance(expr, BinaryOp)
-            self.compute(expr.a, known)
-            self.compute(expr.b, known)
+            self.compute(expr.a, known, done)
+            self.compute(expr.b, known, done)
         elif isinstance(expr, UnaryOp):
             self.operations[expr.dtype] += 1
-            self.compute(expr.a, known)
+            self.compute(expr.a, known, done)
         elif isinstance(expr, Call):
             self.operations[expr.dtype] += 2 if expr.name == "fma" else 1
             for arg in expr.args:
-                self.compute(arg, known)
+                self.compute(arg, known, done)
         elif isinstance(expr, Cast):
-            self.compute(expr.value, known)
+            self.compute(expr.value, known, done)
 
 
 def place(indices: tuple[Expr, ...], known: Mapping[Var, int]) -> tuple[int, ...]:

@@ -22,11 +22,10 @@ from tilewright.tensorir.structural import structural_equal
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(prim_funcs())
 def test_functions_come_back(func: PrimFunc) -> None:
-    for merged in (True, False):
-        found = encode(func, merged).decode()
-        assert str(found) == str(func)
-        assert structural_equal(found, func)
-        assert encode(found, merged) == encode(func, merged)
+    found = encode(func).decode()
+    assert str(found) == str(func)
+    assert structural_equal(found, func)
+    assert encode(found) == encode(func)
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -58,16 +57,6 @@ def test_where_a_function_comes_from_is_no_part_of_the_records() -> None:
     plain = PrimFunc("f", func.params, func.body, {**func.attrs, "kind": "opaque"})
     assert encode(labelled).records == encode(plain).records
     assert str(encode(labelled).decode()) == str(labelled)
-
-
-def test_loads_that_look_alike_are_one_object_only_if_they_were() -> None:
-    a, b = Buffer("a", (4,)), Buffer("b", (4,))
-    once = BufferLoad(a, (0,))
-    for value, distinct in ((once + once, 1), (BufferLoad(a, (0,)) + BufferLoad(a, (0,)), 2)):
-        func = PrimFunc("f", (a, b), BufferStore(b, value, (0,)))
-        for merged, expected in ((False, distinct), (True, 1)):
-            loads = {node for node in walk(encode(func, merged).decode()) if isinstance(node, BufferLoad)}
-            assert len(loads) == expected
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -0.0, 0.1, 1e-45])

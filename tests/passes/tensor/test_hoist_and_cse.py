@@ -141,3 +141,51 @@ primfunc @f(A: Buffer[(8,), float32], B: Buffer[(3,), float32]) attrs {"num_outp
 """
     named = text.replace("for j", "let invariant: float32 = exp(A[4])\n  for j").replace("FIRST", "invariant")
     rewrites(hoist_invariants, text.replace("FIRST", "exp(A[4])"), named)
+
+
+def test_what_is_computed_anew_behind_a_store_keeps_no_old_value(rewrites, keeps_results):
+    before = """
+    primfunc @f(A: Buffer[(4,), float32], B: Buffer[(4,), float32]) {
+      B[0] = exp(A[0])
+      B[1] = exp(A[0]) + 1.0
+      A[0] = 2.0
+      B[2] = exp(A[0])
+      B[3] = exp(A[0]) + 1.0
+    }
+    """
+    expected = """
+    primfunc @f(A: Buffer[(4,), float32], B: Buffer[(4,), float32]) {
+      let common: float32 = exp(A[0])
+      B[0] = common
+      B[1] = common + 1.0
+      A[0] = 2.0
+      let common_1: float32 = exp(A[0])
+      B[2] = common_1
+      B[3] = common_1 + 1.0
+    }
+    """
+    rewrites(eliminate_common_subexpressions, before, expected)
+    keeps_results(eliminate_common_subexpressions, before)
+
+
+def test_a_part_of_what_is_bound_gets_a_name_only_if_something_else_uses_it(rewrites):
+    before = """
+    primfunc @f(A: Buffer[(4,), float32], B: Buffer[(4,), float32]) {
+      B[0] = sqrt(exp(A[0]))
+      B[1] = sqrt(exp(A[0])) + 1.0
+      B[2] = log(exp(A[1]))
+      B[3] = log(exp(A[1])) + exp(A[1])
+    }
+    """
+    expected = """
+    primfunc @f(A: Buffer[(4,), float32], B: Buffer[(4,), float32]) {
+      let common: float32 = sqrt(exp(A[0]))
+      B[0] = common
+      B[1] = common + 1.0
+      let common_1: float32 = exp(A[1])
+      let common_2: float32 = log(common_1)
+      B[2] = common_2
+      B[3] = common_2 + common_1
+    }
+    """
+    rewrites(eliminate_common_subexpressions, before, expected)
