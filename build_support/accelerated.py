@@ -31,6 +31,7 @@ BUILD = ROOT / "build" / "accelerated"
 #: What is compiled, as patterns of files; packages' ``__init__`` stay as they are, since their lazy names are read from
 #: their byte code (``tensorir/lazy.py``).
 COMPILED = (
+    "tensorir/consing.py",
     "tensorir/node.py",
     "tensorir/expr.py",
     "tensorir/stmt.py",

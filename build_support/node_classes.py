@@ -12,6 +12,9 @@
                                                     def parts(self) -> tuple[Any, ...]: ...
                                                     def rebuild(self, mutator: Mutator) -> Any: ...
 
+A class whose base says ``hash_consed = True`` looks in ``__new__`` for the node that is there already; what would be its
+``__init__`` is ``_fill`` then.
+
 ``__post_init__`` becomes the end of ``__init__``: a field that it changes (by ``_set``) is a local name until all are
 known. Only forms that are known here are written out; any other is an :class:`UnknownDeclarationError`.
 """
@@ -37,6 +40,7 @@ _MUTATED = {
 
 _IMPORTS = (
     "from typing import TYPE_CHECKING, ClassVar",
+    "from tilewright.tensorir.consing import NODES, unique",
     "from tilewright.tensorir.described import describe",
     "if TYPE_CHECKING:",
     "    from tilewright.tensorir.functor import Mutator",
@@ -91,10 +95,17 @@ def expand(source: str, place: str) -> str:
     nodes = [each for each in classes if _is_node(each, place)]
     if not nodes:
         return source
-    inherited = {each.name: _attributes(each) for each in classes if each not in nodes}
+    inherited: dict[str, set[str]] = {}
+    hash_consed: set[str] = set()
+    for each in classes:
+        if each not in nodes:
+            bases = [ast.unparse(base) for base in each.bases]
+            inherited[each.name] = _attributes(each).union(*(inherited.get(base, set()) for base in bases))
+            if any(ast.unparse(item) == "hash_consed = True" for item in each.body):
+                hash_consed.add(each.name)
     for found in reversed(nodes):
         first = found.decorator_list[0].lineno - 1
-        lines[first : found.end_lineno] = _written_out(found, source, inherited, place).split("\n")
+        lines[first : found.end_lineno] = _written_out(found, source, inherited, hash_consed, place).split("\n")
     imports = lines.index("from __future__ import annotations") + 1
     lines[imports:imports] = _IMPORTS
     return "\n".join(lines)
@@ -176,7 +187,9 @@ def _default(keyword: ast.keyword) -> ast.expr | None:
     return None
 
 
-def _written_out(found: ast.ClassDef, source: str, inherited: dict[str, set[str]], place: str) -> str:
+def _written_out(
+    found: ast.ClassDef, source: str, inherited: dict[str, set[str]], hash_consed: set[str], place: str
+) -> str:
     declared = _declaration(found, place)
     bases = ", ".join(ast.unparse(base) for base in found.bases)
     lines = [f"class {found.name}({bases}):"]
@@ -188,7 +201,8 @@ def _written_out(found: ast.ClassDef, source: str, inherited: dict[str, set[str]
     lines += [f"    {each.name}: {each.annotation}" for each in own]
     fields = tuple((each.name, each.role) for each in declared.given)
     lines += ["", f"    node_fields: ClassVar[tuple[tuple[str, str], ...]] = {fields!r}"]
-    lines += ["", *_initializer(declared, place), "", *_parts(declared), "", *_rebuild(declared)]
+    made = _constructor(declared, place) if bases in hash_consed else _initializer(declared, place)
+    lines += ["", *made, "", *_parts(declared), "", *_rebuild(declared)]
     for item in declared.others:
         first = min([item.lineno, *(each.lineno for each in item.decorator_list)])
         lines += ["", *source.split("\n")[first - 1 : item.end_lineno]]
@@ -200,17 +214,49 @@ def _written_out(found: ast.ClassDef, source: str, inherited: dict[str, set[str]
     return "\n".join(lines)
 
 
-def _initializer(declared: Declaration, place: str) -> list[str]:
+def _initializer(declared: Declaration, place: str, name: str = "__init__") -> list[str]:
     body = _InitBody(declared, place)
-    statements = body.statements()
-    parameters = "".join(
+    text = ast.unparse(ast.Module(body.statements(), []))
+    header = [f"    def {name}(self{_parameters(declared, body)}) -> None:", "        self._leaves = None"]
+    return [*header, *(f"        {line}" for line in text.split("\n"))]
+
+
+def _parameters(declared: Declaration, body: _InitBody) -> str:
+    return "".join(
         f", {each.name}: {'Any' if each.name in body.changed else each.annotation}"
         + (f" = {each.default}" if each.default is not None else "")
         for each in declared.given
     )
-    text = ast.unparse(ast.Module(statements, []))
-    header = [f"    def __init__(self{parameters}) -> None:", "        self._leaves = None"]
-    return [*header, *(f"        {line}" for line in text.split("\n"))]
+
+
+def _constructor(declared: Declaration, place: str) -> list[str]:
+    """``__new__`` of a class that is hash-consed, as ``tensorir/node.py`` has it."""
+    parameters = _parameters(declared, _InitBody(declared, place))
+    names = [each.name for each in declared.given]
+    making = ["self = super().__new__(cls)", f"self._fill({', '.join(names)})"]
+    if any(each.name == "key" for each in declared.others):
+        body = [*making, "key = self.key()", "return self if key is None else unique(self, key)"]
+    else:
+        body = [
+            "try:",
+            f"    found = NODES.get(({declared.name}, {', '.join(names)}))",
+            "except TypeError:",
+            "    found = None",
+            "if found is not None:",
+            f"    known: {declared.name} = found",
+            "    return known",
+            *making,
+            f"return unique(self, ({declared.name}, {', '.join(f'self.{name}' for name in names)}))",
+        ]
+    return [
+        f"    def __new__(cls{parameters}) -> {declared.name}:",
+        *(f"        {line}" for line in body),
+        "",
+        f"    def __init__(self{parameters}) -> None:",
+        "        pass  # it is there, or __new__ has made it",
+        "",
+        *_initializer(declared, place, "_fill"),
+    ]
 
 
 class _InitBody(ast.NodeTransformer):

@@ -205,6 +205,8 @@ def _compiled(
     made: Callable[..., Any] = namespace[name]
     made.__qualname__ = f"{cls.__qualname__}.{name}"
     made.__annotations__ = dict(cls.__init__.__annotations__)
+    if name == "__new__":
+        made.__annotations__["return"] = cls.__name__
     return made
 
 

@@ -10,8 +10,8 @@ import threading
 
 import pytest
 from hypothesis import given, settings
-
 from strategies import prim_funcs
+
 from tilewright.tensorir.consing import NODES, sweep
 from tilewright.tensorir.dtype import BOOL, FLOAT64, INT32, INT64
 from tilewright.tensorir.expr import (
@@ -129,7 +129,7 @@ def test_what_nobody_uses_is_dropped_and_the_rest_stays() -> None:
         _ = (Var("dropped") + (5000 + number)) * 4097
     assert len(NODES) >= before + 3000
     sweep()
-    assert len(NODES) <= before + 4
+    assert len(NODES) <= before + 6  # those that have names here
     assert isinstance(kept, BinaryOp) and BinaryOp("add", kept.a, IntImm(4096)) is kept
 
 

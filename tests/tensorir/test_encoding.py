@@ -12,8 +12,8 @@ from test_structural import DIFFERENCES, program
 
 from tilewright.tensorir.encoding import encode
 from tilewright.tensorir.errors import EncodingError
-from tilewright.tensorir.expr import Buffer, BufferLoad, FloatImm, IntImm, Var
-from tilewright.tensorir.functor import copy_with_fresh_definitions, walk
+from tilewright.tensorir.expr import Buffer, FloatImm, IntImm, Var
+from tilewright.tensorir.functor import copy_with_fresh_definitions
 from tilewright.tensorir.parser import parse
 from tilewright.tensorir.stmt import OPERATORS, BufferStore, Evaluate, For, PrimFunc, SeqStmt, Stmt
 from tilewright.tensorir.structural import structural_equal
