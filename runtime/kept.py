@@ -25,7 +25,6 @@ import platform
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import llvmlite
 import llvmlite.binding as llvm
@@ -43,6 +42,7 @@ from tilewright.passes.diagnostics import Remark
 from tilewright.passes.environment import is_watched
 from tilewright.runtime.disk_cache import DiskCache
 from tilewright.runtime.image import ArrayReader, ArrayWriter, Image, decode_image, encode_image, unnamed_symbols
+from tilewright.runtime.target_facts import target_facts
 from tilewright.tensorir.cores import available_cores
 from tilewright.tensorir.lazy import FIRST_IMPORT
 from tilewright.tensorir.target import Target
@@ -138,19 +138,6 @@ def settings_text(target: Target, context: PassContext) -> str:
         target_facts(target),
     )
     return repr(settings)
-
-
-def target_facts(target: Target) -> dict[str, Any]:
-    """What of a target, and of this machine, passes and code generators ask about; plain data."""
-    return {
-        "kind": target.kind,
-        "mtriple": target.mtriple,
-        "mcpu": target.mcpu,
-        "num_threads": target.num_threads,
-        "features": sorted(target.features),
-        "is_host": target.is_host,
-        "caches": [target.cache_bytes(level) for level in (1, 2, 3)],
-    }
 
 
 @functools.cache

@@ -24,6 +24,7 @@ from tilewright.runtime.compiled import Built, Settings
 from tilewright.runtime.image import ArrayReader, ArrayWriter
 from tilewright.runtime.signature import Signature
 from tilewright.runtime.steps import Array
+from tilewright.runtime.target_facts import target_facts
 from tilewright.tensorir.errors import ArtifactError, TilewrightError
 from tilewright.tensorir.target import Target
 
@@ -38,7 +39,7 @@ class StoredGraph:
         missing: how many are not.
         labels: what the calls are named, in order of evaluation: the text has it in comments only.
         version: of Tilewright's source and of its libraries; None if it was not known.
-        target: what the code was made for, and the machine's caches (``kept.target_facts``).
+        target: what the code was made for, and the machine's caches (``target_facts.target_facts``).
         settings: those of the context: level, required and disabled passes, configuration.
         after: the stages behind which a user's passes ran.
     """
@@ -85,7 +86,7 @@ class StoredGraph:
             len(constants) - len(chosen),
             [call.span for call in _calls(module)],
             kept.source_version(),
-            kept.target_facts(built.target),
+            target_facts(built.target),
             settings,
             list(built.after),
         )
@@ -129,7 +130,7 @@ class StoredGraph:
             return f"the model was built with passes of its own (after {', '.join(self.after)}), not in an artifact"
         if self.version is None or self.version != kept.source_version():
             return "it was made by another version of Tilewright or of its libraries, whose passes are not here"
-        here = kept.target_facts(target)
+        here = target_facts(target)
         differing = [name for name, value in self.target.items() if here.get(name) != value]
         if differing:
             return f"it was made on another machine: {', '.join(differing)} differ, on which the passes depend"

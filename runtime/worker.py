@@ -25,9 +25,9 @@ from tilewright.passes.build_config import BUILD
 from tilewright.passes.context import PassContext
 from tilewright.passes.tensor.pipeline import tensor_pipeline
 from tilewright.runtime.frames import with_room
-from tilewright.runtime.kept import target_facts
 from tilewright.runtime.made_kernels import MadeKernel
 from tilewright.runtime.packed_file import pack, unpack
+from tilewright.runtime.target_facts import target_facts
 from tilewright.tensorir.encoding import Encoded, encode
 from tilewright.tensorir.errors import EncodingError
 from tilewright.tensorir.stmt import PrimFunc

@@ -27,6 +27,10 @@ _WORTH = 0.8
 #: ten times as long as other kernels of as much text, and may come first.
 _LEARNING = 0.5
 
+#: A process multiplies no matrices: threads that a library of linear algebra starts when NumPy loads only take time, as
+#: much as all of NumPy does.
+_ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1")
+
 _start_seconds = _FIRST_GUESS
 #: Whether a process could not be started: another one could not either.
 _refused = False
@@ -81,6 +85,7 @@ class _Process:
             [sys.executable, "-c", program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            env={**os.environ, **_ONE_THREAD},
             start_new_session=True,  # an interrupt from the keyboard is this process's alone
         )
         self.running = process

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from tilewright.passes.schedule.collapse_dims import CollapseDims
-from tilewright.passes.schedule.decompose_reductions import DecomposeReductions
-from tilewright.passes.schedule.join_dims import JoinDims
-from tilewright.passes.schedule.merge_kernels import MergeKernels
-from tilewright.passes.schedule.schedule_kernels import ScheduleKernels
-from tilewright.passes.schedule.skip_unseen import SkipUnseen
+from typing import TYPE_CHECKING
+
+from tilewright.tensorir.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from tilewright.passes.schedule.collapse_dims import CollapseDims
+    from tilewright.passes.schedule.decompose_reductions import DecomposeReductions
+    from tilewright.passes.schedule.join_dims import JoinDims
+    from tilewright.passes.schedule.merge_kernels import MergeKernels
+    from tilewright.passes.schedule.schedule_kernels import ScheduleKernels
+    from tilewright.passes.schedule.skip_unseen import SkipUnseen
 
 __all__ = ["CollapseDims", "DecomposeReductions", "JoinDims", "MergeKernels", "ScheduleKernels", "SkipUnseen"]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_exports(__name__)

@@ -25,6 +25,7 @@ from tilewright.tensorir.expr import (
 from tilewright.tensorir.functor import uses_var, walk
 from tilewright.tensorir.schedule import BlockRef, Schedule
 from tilewright.tensorir.schedule.blocks import accesses
+from tilewright.tensorir.schedule.indices import coefficient
 from tilewright.tensorir.stmt import Block, BufferStore, IterVar, PrimFunc
 
 #: A load from or a store to a buffer.
@@ -188,24 +189,6 @@ def _divisor(expr: Expr, var: Var) -> int | None:
         expr = a if uses_var(a, {var}) else b
     if isinstance(expr, BinaryOp) and expr.op == "floordiv" and expr.a is var:
         return constant(expr.b)
-    return None
-
-
-def coefficient(expr: Expr, var: Var) -> int | None:
-    """The factor of ``var`` in an index expression: 0 where it does not occur, None if it is not a constant."""
-    if expr is var:
-        return 1
-    if not uses_var(expr, {var}):
-        return 0
-    if isinstance(expr, BinaryOp):
-        a, b = coefficient(expr.a, var), coefficient(expr.b, var)
-        if a is None or b is None:
-            return None
-        if expr.op in ("add", "sub"):
-            return a + b if expr.op == "add" else a - b
-        if expr.op == "mul":
-            factor = constant(expr.b) if b == 0 else constant(expr.a)
-            return None if factor is None else (a or b) * factor
     return None
 
 

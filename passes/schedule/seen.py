@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable
 
-from tilewright.passes.schedule.facts import Access, block_of, coefficient, constant, loads, reductions, spatial, stores
+from tilewright.passes.schedule.facts import Access, block_of, constant, loads, reductions, spatial, stores
 from tilewright.passes.schedule.skip_unseen import ROW, SEEN, STEP
 from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.expr import (
@@ -22,6 +22,7 @@ from tilewright.tensorir.expr import (
 )
 from tilewright.tensorir.functor import substitute, walk
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
+from tilewright.tensorir.schedule.indices import coefficient
 from tilewright.tensorir.stmt import Block, BufferStore, For
 
 

@@ -12,7 +12,6 @@ import dataclasses
 from tilewright.passes.schedule.elementwise import vector_lanes
 from tilewright.passes.schedule.facts import (
     block_of,
-    coefficient,
     constant,
     contraction,
     reductions,
@@ -24,6 +23,7 @@ from tilewright.passes.schedule.reduction import vectorize_loop
 from tilewright.tensorir.expr import BufferLoad
 from tilewright.tensorir.functor import uses_var
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
+from tilewright.tensorir.schedule.indices import coefficient
 from tilewright.tensorir.stmt import Block, IterVar
 from tilewright.tensorir.target import Target
 

@@ -23,11 +23,10 @@ from tilewright.passes.schedule.facts import (
     stores,
     uses,
 )
+from tilewright.passes.tensor.transpose_tiles import TRANSPOSE
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
 from tilewright.tensorir.stmt import Block, IterVar
 
-#: The name of the annotation of the loop over the rows of a tile.
-TRANSPOSE = "transpose"
 #: A tile of fewer rows than this is not worth the exchange.
 _LEAST_SIZE = 4
 #: So many tasks along the other dimensions are enough for the threads.

@@ -40,15 +40,17 @@ from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
-from tilewright.passes.schedule.facts import coefficient
-from tilewright.passes.schedule.transposition import TRANSPOSE
 from tilewright.passes.tensor.flatten_buffer import element_strides
 from tilewright.passes.tensor.hoist_invariant import ExprReplacer
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, Ramp, Var, as_expr, call
 from tilewright.tensorir.functor import substitute, uses_var, walk
+from tilewright.tensorir.schedule.indices import coefficient
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, LetStmt, PrimFunc, Stmt, sequence
+
+#: The name of the annotation of the loop over the rows of a tile.
+TRANSPOSE = "transpose"
 
 
 @register_pass

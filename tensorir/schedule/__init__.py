@@ -1,7 +1,17 @@
 """Schedules: rewriting the loops of a function step by step without changing what it computes."""
 
-from tilewright.tensorir.schedule.handles import BlockRef, LoopRef
-from tilewright.tensorir.schedule.schedule import Schedule
-from tilewright.tensorir.schedule.trace import Trace
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tilewright.tensorir.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from tilewright.tensorir.schedule.handles import BlockRef, LoopRef
+    from tilewright.tensorir.schedule.schedule import Schedule
+    from tilewright.tensorir.schedule.trace import Trace
 
 __all__ = ["BlockRef", "LoopRef", "Schedule", "Trace"]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_exports(__name__)

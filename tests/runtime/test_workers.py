@@ -112,6 +112,22 @@ primfunc @k(a: Buffer[(64,), float32], b: Buffer[(64,), float32]) attrs {"num_in
     assert process.wait(10) is not None
 
 
+def test_a_process_loads_what_makes_kernels_alone() -> None:
+    program = "import sys; from tilewright.runtime import worker; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    rest = (
+        "numba",
+        "onnx",
+        "tilewright.passes.pipelines",
+        "tilewright.passes.schedule.schedule_kernels",
+        "tilewright.passes.lower.lower_to_tensorir",
+        "tilewright.tensorir.schedule.schedule",
+        "tilewright.runtime.compile",
+        "tilewright.runtime.kept",
+    )
+    assert "tilewright.passes.tensor.pipeline" in loaded and not set(rest) & set(loaded)
+
+
 def test_a_process_that_nobody_asks_ends() -> None:
     program = "from tilewright.runtime import worker; worker._IDLE_SECONDS = 0.2; worker.serve()"
     process = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)

@@ -8,7 +8,6 @@ from tilewright.passes.schedule.elementwise import vector_lanes
 from tilewright.passes.schedule.facts import (
     axis_of,
     block_of,
-    coefficient,
     contraction,
     is_contiguous,
     is_expensive,
@@ -23,6 +22,7 @@ from tilewright.tensorir import tensor as te
 from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Expr, Var, as_expr, call, cast
 from tilewright.tensorir.schedule import Schedule
+from tilewright.tensorir.schedule.indices import coefficient
 from tilewright.tensorir.stmt import Block, IterVar, PrimFunc
 from tilewright.tensorir.target import Target
 
