@@ -36,6 +36,7 @@ class _Contents:
     """
 
     def __init__(self, sequence: SeqStmt) -> None:
+        self.blocks: tuple[Block, ...] = ()
         blocks: list[Block] = []
         self.places: dict[Var | str, Stmt] = {}
         for part in sequence.stmts:

@@ -181,13 +181,12 @@ class State:
     def replace(self, table: Mapping[Stmt, Stmt | None], one_to_one: bool = False) -> State:
         """The state with statements replaced (None: removed, with the loops that become empty)."""
         body = self.func.body
-        within: set[Stmt] | None = set()
+        within: set[Stmt] = set()
         for stmt in table:
             key = stmt.name if isinstance(stmt, Block) else stmt.var if isinstance(stmt, For) else None
             path = None if key is None else self._path_to(key)
             if path is None or path[-1] is not stmt:
-                within = None  # another statement: it may be anywhere
-                break
+                return self._edited(rewrite(body, table), table, one_to_one)  # another statement may be anywhere
             within.update(path)
         return self._edited(rewrite(body, table, within), table, one_to_one)
 
