@@ -22,7 +22,7 @@ from tilewright.tensorir.expr import (
     Var,
     as_expr,
 )
-from tilewright.tensorir.functor import uses_var, walk
+from tilewright.tensorir.functor import CALLS, SELECTIONS, kinds, uses_var, walk
 from tilewright.tensorir.schedule import BlockRef, Schedule
 from tilewright.tensorir.schedule.blocks import accesses
 from tilewright.tensorir.schedule.indices import coefficient
@@ -83,6 +83,8 @@ def loads(block: Block) -> list[BufferLoad]:
 
 def is_expensive(block: Block) -> bool:
     """Whether computing an element costs much more than loading it."""
+    if not kinds(block.body) & CALLS:
+        return False
     return any(isinstance(node, Call) and node.name not in _CHEAP_CALLS for node in walk(block.body))
 
 
@@ -232,6 +234,8 @@ def case_variables(block: Block) -> dict[Var, int | None]:
     """The variables whose value chooses between formulas, ``select(v == 0, .., select(v == 1, ..))``: None for ``v``
     itself, ``n`` for ``v % n``."""
     found: dict[Var, int | None] = {}
+    if not kinds(block.body) & SELECTIONS:
+        return found
     places = {item.var for item in spatial(block)}
     for node in walk(block.body):
         if isinstance(node, Select) and isinstance(node.condition, Compare) and node.condition.op == "eq":

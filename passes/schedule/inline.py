@@ -71,8 +71,7 @@ def _repeats_work(block: Block, consumers: list[Block]) -> bool:
                 return True  # so it is where windows overlap
     if len(reads) > 1 and (case_variables(block) or any(map(case_variables, consumers))):
         return True  # each formula that is chosen from would hold the whole of it
-    size = sum(1 for _ in walk(block.body))
-    return len(reads) > 1 and (is_expensive(block) or len(reads) * size > _MOST_COPIED)
+    return len(reads) > 1 and (is_expensive(block) or len(reads) * sum(1 for _ in walk(block.body)) > _MOST_COPIED)
 
 
 def _depth(block: Block) -> int:

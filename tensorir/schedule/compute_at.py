@@ -60,8 +60,8 @@ def compute_at(state: State, ref: BlockRef, loop_ref: LoopRef) -> State:
 
 def _recheck(state: State, loops: Sequence[For]) -> None:
     for var in {loop.var for loop in loops}:
-        if var in state.loops:
-            check_kinds(state, state.loops[var])
+        if state.has_loop(var):
+            check_kinds(state, state.loop_path(LoopRef(var)))
 
 
 def _check_movable(state: State, block: Block, what: str) -> None:

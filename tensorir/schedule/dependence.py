@@ -114,7 +114,7 @@ def _writes_apart(state: State, path: tuple[Stmt, ...], inner: list[For], block:
     involved = [loop, *(other for other in inner if loop_role(other, block) in ("spatial", "both"))]
     if any(loop_role(other, block) == "both" for other in inner):
         return False
-    if block.name in state.apart and loop_role(loop, block) == "spatial":
+    if state.is_apart(block) and loop_role(loop, block) == "spatial":
         return True
     return is_injective(spatial_values(block), involved, state.questions(loops_in(path) + inner))
 

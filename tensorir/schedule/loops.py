@@ -174,7 +174,7 @@ def reorder(state: State, refs: Sequence[LoopRef], reassociate: bool = False) ->
         _check_steps(state, block, chain, order, reassociate)
         _check_repeats(state, block, chain, order)
         if not state.from_separate_nests:
-            inmost_path = state.loops[chain[-1].var]
+            inmost_path = state.loop_path(LoopRef(chain[-1].var))
             for buffer in accesses(block).writes:
                 check_produced_here(state, inmost_path, block, buffer, "reorder")
     body = innermost
@@ -218,7 +218,7 @@ def _check_repeats(state: State, block: Block, chain: list[For], order: list[For
     moved = [loop for loop in order[steps[0] :] if loop.var in outside]
     if not moved:
         return
-    path = loops_in(state.blocks[block.name])
+    path = loops_in(state.block_path(BlockRef(block.name)))
     below = path[path.index(chain[-1]) + 1 :]
     inner = [loop for loop in (*order[steps[0] :], *below) if loop_role(loop, block) not in ("reduction", "both")]
     if not is_injective(spatial_values(block), inner, state.questions(path)):

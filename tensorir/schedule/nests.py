@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from tilewright.tensorir.expr import Buffer, Expr, IntImm, Var
 from tilewright.tensorir.functor import substitute
+from tilewright.tensorir.node import notes_on
 from tilewright.tensorir.schedule.blocks import change_block, with_value
 from tilewright.tensorir.schedule.questions import Questions
 from tilewright.tensorir.stmt import Allocate, Block, For, SeqStmt, Stmt, sequence
@@ -16,60 +18,115 @@ def loops_in(path: Sequence[Stmt]) -> list[For]:
     return [stmt for stmt in path if isinstance(stmt, For)]
 
 
-def blocks_in(stmt: Stmt) -> list[Block]:
+def blocks_in(stmt: Stmt) -> tuple[Block, ...]:
     """The blocks in ``stmt``, in program order."""
-    if isinstance(stmt, Block):
-        return [stmt]
+    while isinstance(stmt, (For, Allocate)):
+        stmt = stmt.body
     if isinstance(stmt, SeqStmt):
-        return [block for part in stmt.stmts for block in blocks_in(part)]
-    if isinstance(stmt, (For, Allocate)):
-        return blocks_in(stmt.body)
-    return []
+        return _contents(stmt).blocks
+    return (stmt,) if isinstance(stmt, Block) else ()
+
+
+class _Contents:
+    """What a sequence holds.
+
+    Attributes:
+        blocks: in program order.
+        places: which of the sequence's statements holds it, for each variable of a loop and each name of a block.
+    """
+
+    def __init__(self, sequence: SeqStmt) -> None:
+        self.blocks: tuple[Block, ...] = ()
+        blocks: list[Block] = []
+        self.places: dict[Var | str, Stmt] = {}
+        for part in sequence.stmts:
+            stmt = part
+            while isinstance(stmt, (For, Allocate)):
+                if isinstance(stmt, For):
+                    self.places[stmt.var] = part
+                stmt = stmt.body
+            if isinstance(stmt, Block):
+                self.places[stmt.name] = part
+                blocks.append(stmt)
+            elif isinstance(stmt, SeqStmt):
+                inner = _contents(stmt)
+                self.places.update(dict.fromkeys(inner.places, part))
+                blocks.extend(inner.blocks)
+        self.blocks = tuple(blocks)
+
+
+def _contents(sequence: SeqStmt) -> _Contents:
+    """What ``sequence`` holds, collected once for each: edits make new loops all the way up, but few new sequences."""
+    notes = notes_on(sequence)
+    found: _Contents | None = notes.get(_Contents)
+    if found is None:
+        found = notes[_Contents] = _Contents(sequence)
+    return found
+
+
+def path_to(stmt: Stmt, key: Var | str) -> tuple[Stmt, ...] | None:
+    """The statements from ``stmt`` down to the loop of that variable, or to the block of that name, both included; None
+    if there is none."""
+    path: list[Stmt] = []
+    current: Stmt | None = stmt
+    while current is not None:
+        path.append(current)
+        if isinstance(current, For):
+            if current.var is key:
+                return tuple(path)
+            current = current.body
+        elif isinstance(current, SeqStmt):
+            current = _contents(current).places.get(key)
+        elif isinstance(current, Allocate):
+            current = current.body
+        else:
+            return tuple(path) if isinstance(current, Block) and current.name == key else None
+    return None
 
 
 def loops_to(stmt: Stmt, block: Block) -> list[For]:
     """The loops from ``stmt`` (included) down to ``block``, which it holds."""
-    if isinstance(stmt, For):
-        return [stmt, *loops_to(stmt.body, block)]
-    if isinstance(stmt, SeqStmt):
-        for part in stmt.stmts:
-            if any(found is block for found in blocks_in(part)):
-                return loops_to(part, block)
-    if isinstance(stmt, Allocate):
-        return loops_to(stmt.body, block)
-    return []
+    path = path_to(stmt, block.name)
+    return [] if path is None else loops_in(path)
+
+
+def walk_nests(stmt: Stmt) -> Iterator[Stmt]:
+    """The statements in ``stmt`` down to the blocks, which are not entered, parents first."""
+    stack = [stmt]
+    while stack:
+        current = stack.pop()
+        yield current
+        if isinstance(current, (For, Allocate)):
+            stack.append(current.body)
+        elif isinstance(current, SeqStmt):
+            stack.extend(current.stmts[::-1])
 
 
 def allocated_buffers(stmt: Stmt) -> list[Buffer]:
     """The buffers that are allocated in the statements above the blocks, in order."""
-    found: list[Buffer] = []
-    stack = [stmt]
-    while stack:
-        current = stack.pop()
-        if isinstance(current, Allocate):
-            found.append(current.buffer)
-            stack.append(current.body)
-        elif isinstance(current, For):
-            stack.append(current.body)
-        elif isinstance(current, SeqStmt):
-            stack.extend(reversed(current.stmts))
-    return found
+    return [found.buffer for found in walk_nests(stmt) if isinstance(found, Allocate)]
 
 
-def rewrite(stmt: Stmt, table: Mapping[Stmt, Stmt | None]) -> Stmt | None:
-    """``stmt`` with the statements in ``table`` replaced; None for what is removed or becomes empty."""
+def rewrite(stmt: Stmt, table: Mapping[Stmt, Stmt | None], within: Set[Stmt] | None = None) -> Stmt | None:
+    """``stmt`` with the statements in ``table`` replaced; None for what is removed or becomes empty.
+
+    Args:
+        within: the statements in ``table`` and those around them, if that is known: no other is entered.
+    """
     if stmt in table:
         return table[stmt]
+    if within is not None and stmt not in within:
+        return stmt
     if isinstance(stmt, (For, Allocate)):
-        body = rewrite(stmt.body, table)
+        body = rewrite(stmt.body, table, within)
         if body is stmt.body:
             return stmt
         if body is None:
             return None
         return with_loop_body(stmt, body) if isinstance(stmt, For) else Allocate(stmt.buffer, body)
     if isinstance(stmt, SeqStmt):
-        parts = [rewrite(part, table) for part in stmt.stmts]
-        if all(new is old for new, old in zip(parts, stmt.stmts, strict=True)):
+        parts = [rewrite(part, table, within) for part in stmt.stmts]
+        if all(map(operator.is_, parts, stmt.stmts)):
             return stmt
         kept = [part for part in parts if part is not None]
         return sequence(*kept) if kept else None

@@ -140,7 +140,7 @@ def rfactor(state: State, ref: BlockRef, loop_ref: LoopRef, factor_axis: int = 0
     axis = factor_axis + buffer.ndim + 1 if factor_axis < 0 else factor_axis
     if not 0 <= axis <= buffer.ndim:
         state.fail(f"cannot {what}: factor_axis {factor_axis} is outside of the {buffer.ndim} dimensions")
-    if variables_of(loop.extent) & state.loops.keys():
+    if any(map(state.has_loop, variables_of(loop.extent))):
         state.fail(f"cannot {what}: its extent depends on other loops", loop)
     first = next(number for number, other in enumerate(path) if loop_role(other, block) in ("reduction", "both"))
     copy = _SpatialCopy(state, block, path[first:], what)
@@ -161,7 +161,7 @@ def rfactor(state: State, ref: BlockRef, loop_ref: LoopRef, factor_axis: int = 0
     outermost = path[first]
     made = state.replace({outermost: sequence(rewrite(outermost, {block: factored}), combining)}).allocate(partial)
     for outer in path[:first]:
-        check_kinds(made, made.loops[outer.var])
+        check_kinds(made, made.loop_path(LoopRef(outer.var)))
     return made, BlockRef(name)
 
 

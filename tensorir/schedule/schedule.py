@@ -113,7 +113,7 @@ class Schedule:
     @_primitive
     def get_blocks(self) -> list[BlockRef]:
         """All blocks, in program order."""
-        return [BlockRef(name) for name in self._state.blocks]
+        return [BlockRef(block.name) for block in self._state.all_blocks()]
 
     @_primitive
     def get_loops(self, block: BlockRef) -> list[LoopRef]:

@@ -7,8 +7,8 @@ in a block. Edits never change a node: they copy the path from the root to the c
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NoReturn, cast
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from typing import NoReturn
 
 from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.errors import ScheduleError
@@ -17,49 +17,45 @@ from tilewright.tensorir.node import Node
 from tilewright.tensorir.printer import underline
 from tilewright.tensorir.schedule.blocks import accesses
 from tilewright.tensorir.schedule.handles import BlockRef, LoopRef
-from tilewright.tensorir.schedule.nests import allocated_buffers, blocks_in, rewrite
+from tilewright.tensorir.schedule.nests import allocated_buffers, blocks_in, path_to, rewrite, walk_nests
 from tilewright.tensorir.schedule.questions import Questions
 from tilewright.tensorir.stmt import Allocate, Block, For, PrimFunc, SeqStmt, Stmt
 
 
 class State:
-    """One version of the function, and an index of it: for each block and loop the path of statements from the body
-    of the function down to it (both included)."""
+    """One version of the function. Where its blocks and loops are is found from the body down: every sequence knows
+    which of its statements holds what, and most edits leave most sequences as they are."""
 
     def __init__(
         self, func: PrimFunc, from_separate_nests: bool | None = None, apart: Collection[str] = frozenset()
     ) -> None:
         self.func = func
-        self.blocks: dict[str, tuple[Stmt, ...]] = {}
-        self.loops: dict[Var, tuple[Stmt, ...]] = {}
-        self._scan(func.body, ())
+        if from_separate_nests is None:
+            self._check(func.body, set(), set())
+            from_separate_nests = _are_separate(func.body)
         #: Whether the schedule began with a function in which no loop holds two blocks and none has a predicate: then
         #: blocks have come together only by primitives that keep what a block reads produced in the same iteration,
         #: and predicates only say that iteration variables stay in their ranges.
-        self.from_separate_nests = _are_separate(func.body) if from_separate_nests is None else from_separate_nests
-        #: The names of blocks whose spatial variables have other values in each iteration of the loops that drive
-        #: them: those bound to one loop each, and what split and fuse made of them. From the quotients and remainders
-        #: that come of several of these, once simplified, it is hard to find out again.
-        self.apart = frozenset(
-            name for name, path in self.blocks.items() if name in apart or _is_bound_to_loops(cast(Block, path[-1]))
-        )
+        self.from_separate_nests = from_separate_nests
+        self._apart = apart
+        self._paths: dict[Var | str, tuple[Stmt, ...] | None] = {}
 
-    def _scan(self, stmt: Stmt, above: tuple[Stmt, ...]) -> None:
-        path = (*above, stmt)
+    def _check(self, stmt: Stmt, names: set[str], variables: set[Var]) -> None:
+        """Check that a function can be scheduled."""
         if isinstance(stmt, Block):
-            if stmt.name in self.blocks:
+            if stmt.name in names:
                 self.fail(f"two blocks are named {stmt.name}; names tell blocks apart", stmt)
-            self.blocks[stmt.name] = path
+            names.add(stmt.name)
         elif isinstance(stmt, For):
-            if stmt.var in self.loops:
+            if stmt.var in variables:
                 self.fail(f"two loops have the same variable {stmt.var.name}", stmt)
-            self.loops[stmt.var] = path
-            self._scan(stmt.body, path)
+            variables.add(stmt.var)
+            self._check(stmt.body, names, variables)
         elif isinstance(stmt, SeqStmt):
             for part in stmt.stmts:
-                self._scan(part, path)
+                self._check(part, names, variables)
         elif isinstance(stmt, Allocate):
-            self._scan(stmt.body, path)
+            self._check(stmt.body, names, variables)
         else:
             self.fail(f"a schedule needs every computation in a block; found {type(stmt).__name__} outside", stmt)
 
@@ -71,6 +67,12 @@ class State:
 
     # -- finding -------------------------------------------------------------------------------------------------
 
+    def _path_to(self, key: Var | str) -> tuple[Stmt, ...] | None:
+        paths = self._paths
+        if key not in paths:
+            paths[key] = path_to(self.func.body, key)
+        return paths[key]
+
     def block_path(self, ref: BlockRef) -> tuple[Stmt, ...]:
         """The path to a block.
 
@@ -79,9 +81,9 @@ class State:
         """
         if not isinstance(ref, BlockRef):
             raise ScheduleError(f"expected a block, as get_block() gives it; found {ref!r}")
-        path = self.blocks.get(ref.name)
+        path = self._path_to(ref.name)
         if path is None:
-            names = ", ".join(self.blocks)
+            names = ", ".join([block.name for block in self.all_blocks()])
             raise ScheduleError(f"there is no block {ref.name} in {self.func.name}; its blocks are {names}")
         return path
 
@@ -99,14 +101,18 @@ class State:
         """
         if not isinstance(ref, LoopRef):
             raise ScheduleError(f"expected a loop, as get_loops() gives it; found {ref!r}")
-        path = self.loops.get(ref.var)
+        path = self._path_to(ref.var)
         if path is None:
-            names = ", ".join(var.name for var in self.loops)
+            names = ", ".join([stmt.var.name for stmt in walk_nests(self.func.body) if isinstance(stmt, For)])
             raise ScheduleError(
                 f"there is no loop {ref.name} in {self.func.name} (any more: split and fuse replace loops); "
                 f"its loops are {names}"
             )
         return path
+
+    def has_loop(self, var: Var) -> bool:
+        """Whether ``var`` is the variable of one of the loops."""
+        return self._path_to(var) is not None
 
     def loop(self, ref: LoopRef) -> For:
         """The loop that a handle stands for."""
@@ -114,9 +120,9 @@ class State:
         assert isinstance(found, For)
         return found
 
-    def all_blocks(self) -> list[Block]:
+    def all_blocks(self) -> tuple[Block, ...]:
         """All blocks, in program order."""
-        return [path[-1] for path in self.blocks.values() if isinstance(path[-1], Block)]
+        return blocks_in(self.func.body)
 
     def writers(self, buffer: Buffer) -> list[Block]:
         """The blocks that write ``buffer``, in program order."""
@@ -124,15 +130,22 @@ class State:
 
     def readers(self, buffer: Buffer) -> list[Block]:
         """The blocks that read ``buffer`` and do not write it, in program order."""
-        return [
-            block
-            for block in self.all_blocks()
-            if buffer in accesses(block).reads and buffer not in accesses(block).writes
-        ]
+        found = []
+        for block in self.all_blocks():
+            own = accesses(block)
+            if buffer in own.reads and buffer not in own.writes:
+                found.append(block)
+        return found
 
     def position(self, block: Block) -> int:
         """The place of a block in program order."""
-        return list(self.blocks).index(block.name)
+        return [other.name for other in self.all_blocks()].index(block.name)
+
+    def is_apart(self, block: Block) -> bool:
+        """Whether the spatial variables of a block have other values in each iteration of the loops that drive them:
+        they are bound to one loop each, or to what split and fuse made of these. From the quotients and remainders that
+        come of several of these, once simplified, it is hard to find out again."""
+        return block.name in self._apart or _is_bound_to_loops(block)
 
     def is_parameter(self, buffer: Buffer) -> bool:
         """Whether ``buffer`` is a parameter of the function (and not allocated in it)."""
@@ -149,7 +162,7 @@ class State:
 
     def unique_block_name(self, name: str) -> str:
         """``name``, numbered if a block has it already."""
-        return _unique(name, self.blocks)
+        return _unique(name, {block.name for block in self.all_blocks()})
 
     def unique_buffer_name(self, name: str) -> str:
         """``name``, numbered if a buffer has it already."""
@@ -163,16 +176,36 @@ class State:
         Args:
             one_to_one: the iterations of the loops around each block map one to one to those before.
         """
-        assert body is not None
-        apart = self.apart
-        if not one_to_one:
-            kept = {block.name for block in blocks_in(body) if block is self.blocks.get(block.name, (None,))[-1]}
-            apart = apart & kept
-        return State(self.func.with_body(body), self.from_separate_nests, apart)
+        return self._edited(body, {self.func.body: body}, one_to_one)
 
     def replace(self, table: Mapping[Stmt, Stmt | None], one_to_one: bool = False) -> State:
         """The state with statements replaced (None: removed, with the loops that become empty)."""
-        return self.with_body(rewrite(self.func.body, table), one_to_one)
+        body = self.func.body
+        within: set[Stmt] = set()
+        for stmt in table:
+            key = stmt.name if isinstance(stmt, Block) else stmt.var if isinstance(stmt, For) else None
+            path = None if key is None else self._path_to(key)
+            if path is None or path[-1] is not stmt:
+                return self._edited(rewrite(body, table), table, one_to_one)  # another statement may be anywhere
+            within.update(path)
+        return self._edited(rewrite(body, table, within), table, one_to_one)
+
+    def _edited(self, body: Stmt | None, table: Mapping[Stmt, Stmt | None], one_to_one: bool) -> State:
+        """The state with another body, in which the statements in ``table`` were replaced."""
+        assert body is not None
+        apart: set[str] | None = None
+        if one_to_one or self._apart:
+            for old, new in table.items():
+                kept = () if new is None else blocks_in(new)
+                for block in blocks_in(old):
+                    if block in kept or (block.name in self._apart) is one_to_one:
+                        continue
+                    apart = set(self._apart) if apart is None else apart
+                    if not one_to_one:
+                        apart.remove(block.name)
+                    elif _is_bound_to_loops(block):
+                        apart.add(block.name)
+        return State(self.func.with_body(body), self.from_separate_nests, self._apart if apart is None else apart)
 
     def allocate(self, buffer: Buffer) -> State:
         """The state with one more buffer, allocated at the top."""
@@ -210,7 +243,7 @@ def _is_bound_to_loops(block: Block) -> bool:
     return all(isinstance(value, Var) for value in values) and len(set(values)) == len(values)
 
 
-def _unique(name: str, used: Mapping[str, object]) -> str:
+def _unique(name: str, used: Container[str]) -> str:
     candidate, number = name, 0
     while candidate in used:
         number += 1
