@@ -28,7 +28,6 @@ from tilewright.tensorir.stmt import (
     SeqStmt,
     Stmt,
 )
-from tilewright.tensorir.structural import structural_equal
 
 #: Python itself makes the calls of a function that calls more others than this.
 MOST_COMPILED_CALLS = 16
@@ -181,9 +180,7 @@ class FunctionWriter(ExpressionWriter):
             for node in unique_nodes(part)
             if isinstance(node, BufferLoad) and node.buffer is stmt.buffer
         ]
-        return any(
-            not all(structural_equal(a, b) for a, b in zip(load.indices, stmt.indices, strict=True)) for load in loads
-        )
+        return any(load.indices != stmt.indices for load in loads)
 
     def _let(self, stmt: LetStmt) -> None:
         self.begin(stmt, stmt.value)
@@ -345,7 +342,7 @@ def _is_whole(buffer: Buffer, offset: Expr, param: Buffer, shape: tuple[Expr, ..
         return False
     pairs = [(offset, IntImm(0)), *zip(buffer.shape, shape, strict=True)]
     simplify = Analyzer().simplify
-    return all(structural_equal(simplify(cast("int64", a)), simplify(cast("int64", b))) for a, b in pairs)
+    return all(simplify(cast("int64", a)) is simplify(cast("int64", b)) for a, b in pairs)
 
 
 def _product(extents: Sequence[Expr]) -> Expr:

@@ -24,7 +24,6 @@ from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.expr import BinaryOp, Broadcast, BufferLoad, Call, Cast, Expr, IntImm, Ramp, const
 from tilewright.tensorir.functor import substitute, uses_var, walk_statements
 from tilewright.tensorir.stmt import BufferStore, For, PrimFunc, Stmt, sequence
-from tilewright.tensorir.structural import structural_equal
 from tilewright.tensorir.target import Target
 
 
@@ -107,7 +106,7 @@ def _added_product(store: BufferStore) -> tuple[Expr, Expr] | None:
             continue
         if not isinstance(product, BinaryOp) or product.op != "mul":
             continue
-        if all(structural_equal(a, b) for a, b in zip(old.indices, store.indices, strict=True)):
+        if old.indices == store.indices:
             return product.a, product.b
     return None
 

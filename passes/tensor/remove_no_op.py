@@ -35,7 +35,6 @@ from tilewright.tensorir.stmt import (
     Stmt,
     sequence,
 )
-from tilewright.tensorir.structural import structural_equal
 
 
 def has_effect(expr: Expr) -> bool:
@@ -78,7 +77,7 @@ class _Remover(Mutator):
             isinstance(value, BufferLoad)
             and value.buffer is op.buffer
             and value.predicate is None
-            and all(structural_equal(a, b) for a, b in zip(value.indices, op.indices, strict=True))
+            and value.indices == op.indices
         ):
             return sequence()
         return self.generic_mutate(op)  # type: ignore[no-any-return]

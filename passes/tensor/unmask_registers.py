@@ -40,7 +40,6 @@ from tilewright.tensorir.expr import Broadcast, Buffer, BufferLoad, Call, Expr, 
 from tilewright.tensorir.functor import Visitor, accesses_buffers, leaves, substitute, uses_var, walk
 from tilewright.tensorir.intrinsics import INTRINSICS
 from tilewright.tensorir.stmt import Allocate, BufferStore, Evaluate, For, IfThenElse, LetStmt, PrimFunc, Stmt
-from tilewright.tensorir.structural import structural_equal
 
 
 class _Places(NamedTuple):
@@ -142,14 +141,14 @@ class _Masks(Visitor):
         agrees = lanes == width and self._stays(predicate, buffer)
         if agrees:
             if not uses_var(predicate, set(self.unrolled)) and not uses_var(expected, set(first.loops)):
-                agrees = predicate is expected or structural_equal(predicate, expected)
+                agrees = predicate is expected
             else:  # it differs from copy to copy: they have to be the same copies, each at a place of its own
                 names: dict[Var, Expr] = dict(zip(places.loops, first.loops, strict=False))
                 agrees = (
                     (places.starts, places.steps) == (first.starts, first.steps)
                     and _are_apart(places, buffer)
                     and not uses_var(predicate, self.unrolled.keys() - set(places.loops))
-                    and structural_equal(substitute(predicate, names), expected)
+                    and substitute(predicate, names) is expected
                 )
         if not agrees:
             self.found.discard(buffer)
@@ -198,7 +197,7 @@ class _Masks(Visitor):
     def _same(self, a: Expr | None, b: Expr | None) -> bool:
         if a is None or b is None:
             return a is b
-        return a is b or structural_equal(self._resolve(a), self._resolve(b))
+        return a is b or self._resolve(a) is self._resolve(b)
 
     def _resolve(self, predicate: Expr) -> Expr:
         return substitute(predicate, self.lets)

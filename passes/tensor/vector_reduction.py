@@ -11,7 +11,6 @@ from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Expr, b
 from tilewright.tensorir.folding import Number
 from tilewright.tensorir.functor import walk
 from tilewright.tensorir.stmt import BufferStore
-from tilewright.tensorir.structural import structural_equal
 
 _REDUCERS = {"add": "reduce_add", "mul": "reduce_mul", "min": "reduce_min", "max": "reduce_max"}
 
@@ -67,11 +66,7 @@ def _integer_range(dtype: DataType) -> tuple[int, int]:
 
 
 def _is_target(load: BufferLoad, store: BufferStore) -> bool:
-    return (
-        load.buffer is store.buffer
-        and load.predicate is None
-        and all(structural_equal(a, b) for a, b in zip(load.indices, store.indices, strict=True))
-    )
+    return load.buffer is store.buffer and load.predicate is None and load.indices == store.indices
 
 
 def match_reduction(store: BufferStore) -> LaneReduction | None:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.expr import BinaryOp, Expr
-from tilewright.tensorir.structural import structural_equal
 
 #: The division that goes with a remainder.
 QUOTIENTS = {"floormod": "floordiv", "truncmod": "truncdiv"}
@@ -46,15 +45,15 @@ def whole_number(
         counted, rest = outer.a, remainder  # number // extent % size
     elif isinstance(outer, BinaryOp) and outer.op == quotient and isinstance(outer.a, BinaryOp):
         part = outer.a  # number % (size * extent) // extent
-        if part.op == remainder and structural_equal(part.a, number) and divides(part.b, size * extent):
+        if part.op == remainder and part.a is number and divides(part.b, size * extent):
             return (part, "") if divides(outer.b, extent) else None
     divisor: Expr | None = None
-    while isinstance(counted, BinaryOp) and counted.op == quotient and not structural_equal(counted, number):
+    while isinstance(counted, BinaryOp) and counted.op == quotient and counted is not number:
         factor = divisor_of(counted.b)
         if factor is None:
             return None
         divisor = factor if divisor is None else factor * divisor
         counted = counted.a
-    if divisor is None or not structural_equal(counted, number) or not analyzer.prove_equal(divisor, extent):
+    if divisor is None or counted is not number or not analyzer.prove_equal(divisor, extent):
         return None
     return number, rest
