@@ -27,33 +27,6 @@ def unique_nodes(root: Node) -> Iterator[Node]:
                 stack.append(node)
 
 
-def representatives(roots: Sequence[Expr]) -> dict[Expr, Expr]:
-    """For each expression below ``roots`` the first one that computes the same: passes copy what several operands
-    share. Only for expressions between whose evaluations no memory is written."""
-    known: dict[tuple[Any, ...], Expr] = {}
-    found: dict[Expr, Expr] = {}
-
-    def visit(node: Expr) -> Expr:
-        if node in found:
-            return found[node]
-        key: list[Any] = [type(node)]
-        for name, role in node.node_fields:
-            value = getattr(node, name)
-            if role == "children":
-                value = tuple([visit(below) for below in value])
-            elif role == "child" and value is not None:
-                value = visit(value)
-            elif isinstance(value, float):
-                value = value.hex()  # zeros have signs
-            key.append(value)
-        found[node] = known.setdefault(tuple(key), node) if not isinstance(node, Var) else node
-        return found[node]
-
-    for root in roots:
-        visit(root)
-    return found
-
-
 @dataclasses.dataclass(frozen=True)
 class Uses:
     """What the nodes of a program use, found in one walk.

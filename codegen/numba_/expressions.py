@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from tilewright.codegen.analysis import representatives
+from tilewright.codegen.analysis import unique_nodes
 from tilewright.codegen.numba_.names import Names
 from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.errors import CodegenError
@@ -84,7 +84,6 @@ class ExpressionWriter:
         self.inside: list[str] = []
         self._shared: set[Expr] = set()
         self._known: dict[Expr, str] = {}
-        self._same: dict[Expr, Expr] = {}
 
     def error(self, node: Node, message: str) -> NoReturn:
         """Refuse ``node``, and show where it stands."""
@@ -94,12 +93,10 @@ class ExpressionWriter:
         """Find the operands that several expressions of a statement share; they are computed once."""
         self.before, self.inside = [], []
         self._known = {}
-        self._same = representatives(parts)
         counts: dict[Expr, int] = {}
         sizes: dict[Expr, int] = {}
-        for node in set(self._same.values()):
+        for node in dict.fromkeys(node for part in parts for node in unique_nodes(part)):
             for child in _operands(node):
-                child = self._same[child]
                 counts[child] = counts.get(child, 0) + 1
         self._shared = {node for node, count in counts.items() if count > 1 and _size(node, sizes) > 3}
 
@@ -110,7 +107,6 @@ class ExpressionWriter:
 
     def expr(self, expr: Expr) -> str:
         """The source of ``expr``; for a vector, of one lane."""
-        expr = self._same.get(expr, expr)
         found = self._known.get(expr)
         if found is not None:
             return found
