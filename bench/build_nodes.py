@@ -1,9 +1,9 @@
 """Counts the nodes of both IRs while a model is built: made, visited, and alive after each stage.
 
-*Made* are calls of the constructors of node classes. *Visited* are the entries into ``Visitor.visit`` and
-``Mutator.mutate``, and the nodes that ``walk``, ``walk_statements`` and ``post_order`` give. *Alive* are the distinct
-nodes that the module holds after the stage. What other threads do than the one that runs the passes, code generation
-mostly, counts as the last stage, ``code``.
+*Made* are calls of the constructors of node classes, but for those that find the node there already. *Visited* are the
+entries into ``Visitor.visit`` and ``Mutator.mutate``, and the nodes that ``walk``, ``walk_statements`` and
+``post_order`` give. *Alive* are the distinct nodes that the module holds after the stage. What other threads do than the
+one that runs the passes, code generation mostly, counts as the last stage, ``code``.
 """
 
 from __future__ import annotations
@@ -44,14 +44,19 @@ class _Counter:
         _replace(post_order, self._counting_list(post_order))
 
     def _count_constructor(self, cls: type, name: str) -> None:
+        from tilewright.tensorir.consing import NODES
+
         original, made, ident = getattr(cls, name), self.made, threading.get_ident
-        first = name == "__new__"
+        first, hash_consed = name == "__new__", getattr(cls, "hash_consed", False)
 
         @functools.wraps(original)
         def counted(node: Any, *args: Any, **kwargs: Any) -> Any:
+            known = len(NODES)
+            result = original(node, *args, **kwargs)
             if _maker(node if first else type(node)) is cls:  # not when a subclass calls it
-                made[ident()] += 1
-            return original(node, *args, **kwargs)
+                is_new = not hash_consed or len(NODES) != known or (hasattr(cls, "key") and result.key() is None)
+                made[ident()] += is_new
+            return result
 
         setattr(cls, name, staticmethod(counted) if first else counted)
 
