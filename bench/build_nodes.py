@@ -2,8 +2,8 @@
 
 *Made* are calls of the constructors of node classes, but for those that find the node there already. *Visited* are the
 entries into ``Visitor.visit`` and ``Mutator.mutate``, and the nodes that ``walk``, ``walk_statements`` and
-``post_order`` give. *Alive* are the distinct nodes that the module holds after the stage. What other threads do than the
-one that runs the passes, code generation mostly, counts as the last stage, ``code``.
+``post_order`` give. *Alive* are the distinct nodes that the module holds after the stage. What other threads do than
+the one that runs the passes, code generation mostly, counts as the last stage, ``code``.
 """
 
 from __future__ import annotations
