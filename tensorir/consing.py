@@ -34,6 +34,24 @@ def unique(made: N, key: tuple[Any, ...]) -> N:
     return found
 
 
+def made_anew(node: Any) -> Any:
+    """A node of the class and the fields of ``node``, checked by its constructor as if there were none yet.
+
+    Raises:
+        TypeError, ValueError: whatever the constructor raises.
+    """
+    kind, fields = type(node), [getattr(node, name) for name, _ in node.node_fields]
+    made = kind(*fields)
+    if made is not node:
+        return made
+    key = node.key() if hasattr(node, "key") else (kind, *fields)
+    del NODES[key]
+    try:
+        return kind(*fields)
+    finally:
+        NODES[key] = node
+
+
 def sweep() -> int:
     """Drop the nodes that only the table refers to; how many there were."""
     global _limit

@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from tilewright.tensorir.arith.interval import EVERYTHING, OPERATIONS, Interval, type_interval
+from tilewright.tensorir.consing import made_anew
 from tilewright.tensorir.errors import VerifyError
 from tilewright.tensorir.expr import (
     BinaryOp,
@@ -345,7 +346,7 @@ class _Verifier:
     def invariants(self, node: Node) -> None:
         """Check again what a node's constructor checks, and that the derived type is that of the operands now."""
         try:
-            again = type(node)(*(getattr(node, name) for name, _ in node.node_fields))
+            again = made_anew(node)
         except (TypeError, ValueError) as error:
             self.problem(str(error), node)
             return

@@ -14,7 +14,7 @@ from tilewright.tensorir.arith.facts import Derived, Facts
 from tilewright.tensorir.arith.interval import EVERYTHING, Interval, type_interval
 from tilewright.tensorir.arith.lane_numbers import LANES
 from tilewright.tensorir.arith.linear import Linear
-from tilewright.tensorir.arith.met import Met
+from tilewright.tensorir.arith.meeting_order import MeetingOrder
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import BinaryOp, Call, Cast, Expr, IntImm, Select, Var
 
@@ -28,7 +28,7 @@ class BoundedTerms:
     :meth:`forget` drops it."""
 
     def __init__(self) -> None:
-        self.met = Met()
+        self.met = MeetingOrder()
         self.facts = Facts()
         self._factors: dict[Expr, tuple[Expr, ...]] = {}
         self._data: set[Expr] = set()

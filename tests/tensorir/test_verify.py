@@ -253,3 +253,24 @@ def test_chain_longer_than_the_recursion_limit() -> None:
     for _ in range(3000):
         body = LetStmt(Var("x"), n + 1, body)
     verify(function(body))
+
+
+def test_an_operand_that_was_changed_is_found_in_expressions_that_stay_one_node() -> None:
+    number = Var("number")
+    expr = number + 1
+    func = PrimFunc("f", (number,), Evaluate(expr))
+    verify(func)
+    object.__setattr__(number, "dtype", FloatImm(1.0).dtype)
+    with pytest.raises(VerifyError, match="different types"):
+        verify(func)
+    object.__setattr__(number, "dtype", expr.dtype)
+    verify(func)
+    assert number + 1 is expr
+
+
+def test_an_element_that_is_also_prefetched_has_to_be_there() -> None:
+    t = Buffer("t", (16,))
+    verify(PrimFunc("f", (t,), Evaluate(Call("prefetch", (t[16],), "void"))))
+    both = SeqStmt((Evaluate(Call("prefetch", (t[16],), "void")), BufferStore(t, t[16], (0,))))
+    with pytest.raises(VerifyError, match="t"):
+        verify(PrimFunc("f", (t,), both))

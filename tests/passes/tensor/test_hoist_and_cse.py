@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tilewright.passes.tensor.common_subexpr_elim import eliminate_common_subexpressions
-from tilewright.passes.tensor.hoist_invariant import hoist_invariants
+from tilewright.passes.tensor.hoist_invariant import ExprReplacer, hoist_invariants
+from tilewright.tensorir.expr import Buffer, Call, Var, address_of
 
 
 def test_an_invariant_call_moves_in_front_of_a_loop_that_surely_runs(rewrites):
@@ -189,3 +190,12 @@ def test_a_part_of_what_is_bound_gets_a_name_only_if_something_else_uses_it(rewr
     }
     """
     rewrites(eliminate_common_subexpressions, before, expected)
+
+
+def test_an_element_whose_address_is_taken_stays_an_element():
+    a, i, name = Buffer("a", (8,)), Var("i"), Var("name")
+    value = Var("value", "float32")
+    replaced = ExprReplacer({a[i]: value, i + 1: name})
+    assert replaced.mutate(Call("prefetch", (a[i],), "void")).args == (a[i],)
+    assert replaced.mutate(address_of(a, i + 1)) is address_of(a, name)
+    assert replaced.mutate(a[i] + a[i + 1]) is value + a[name]

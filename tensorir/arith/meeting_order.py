@@ -6,7 +6,7 @@ from tilewright.tensorir.dtype import INT64, DataType
 from tilewright.tensorir.expr import BinaryOp, Expr, IntImm
 
 
-class Met:
+class MeetingOrder:
     """The expressions that were met, each with its number."""
 
     def __init__(self) -> None:
