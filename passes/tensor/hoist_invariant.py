@@ -148,6 +148,7 @@ class _Hoister(ScopedMutator):
         bindings: dict[Expr, _Binding] = {}
         moved: dict[Expr, Expr] = {}
         runs: bool | None = None
+        self.candidates.named.clear()  # a variable of another loop stays there
         for expr, unconditional in self.candidates.of(new.body, facts):
             if expr in moved:
                 continue
@@ -156,11 +157,11 @@ class _Hoister(ScopedMutator):
                     runs = self._surely_runs(new)
                 if not (runs and unconditional):
                     continue
-            bindings[expr] = _Binding.of(expr, facts.copies(expr))
+            bindings[expr] = _Binding.of(expr, facts.copies(expr), self.candidates.named.get(expr))
             moved[expr] = bindings[expr].value
         if not moved:
             return new
-        body = ExprReplacer(moved).mutate(new.body)
+        body = _Mover(moved).mutate(new.body)
         result: Stmt = For(new.var, new.min, new.extent, new.kind, body, new.annotations)
         for binding in reversed(bindings.values()):
             result = binding.around(result)
@@ -190,10 +191,10 @@ class _Binding:
     value: Expr
 
     @classmethod
-    def of(cls, expr: Expr, loops: list[For]) -> _Binding:
-        """A new place for ``expr``."""
+    def of(cls, expr: Expr, loops: list[For], name: Var | None = None) -> _Binding:
+        """A place for ``expr``, which is ``name`` already or gets a new one."""
         if not loops:
-            var = Var("invariant", expr.dtype)
+            var = Var("invariant", expr.dtype) if name is None else name
             return cls(expr, loops, var, var)
         lanes = expr.dtype.lanes
         shape = [loop.extent for loop in loops] + ([const(lanes, INT64)] if lanes > 1 else [])
@@ -222,6 +223,8 @@ class _Candidates:
         #: Of the expressions met, whether anything in them may be worth a name. The same ones are met for each of the
         #: loops around them, and most are indices, in which nothing is.
         self._holds: dict[Expr, bool] = {}
+        #: The variables of lets in the present loop whose whole values are candidates: they move with them.
+        self.named: dict[Expr, Var] = {}
 
     def of(self, stmt: Stmt, facts: _LoopFacts, unconditional: bool = True) -> Iterator[tuple[Expr, bool]]:
         """Those of the loop body ``stmt``, and whether each iteration evaluates them. Inner loops have had their own
@@ -235,6 +238,8 @@ class _Candidates:
                     yield found, unconditional
         elif isinstance(stmt, LetStmt):
             for found in self._largest(stmt.value, facts):
+                if found is stmt.value:
+                    self.named.setdefault(found, stmt.var)
                 yield found, unconditional
             yield from self.of(stmt.body, facts, unconditional)
         elif isinstance(stmt, Allocate):
@@ -297,6 +302,15 @@ class ExprReplacer(Mutator):
             return self.generic_mutate(call)  # type: ignore[no-any-return]
         args = (self.generic_mutate(call.args[0]), *self.mutate_all(call.args[1:]))
         return call if args == call.args else Call(call.name, args, call.dtype)
+
+
+class _Mover(ExprReplacer):
+    """Takes a let out of where its variable is the place of what it holds, and is defined outside now."""
+
+    def mutate_LetStmt(self, op: LetStmt) -> Stmt:
+        if self.replaced.get(op.value) is op.var:
+            return self.mutate(op.body)  # type: ignore[no-any-return]
+        return self.generic_mutate(op)  # type: ignore[no-any-return]
 
 
 def hoist_invariants(func: PrimFunc) -> PrimFunc:

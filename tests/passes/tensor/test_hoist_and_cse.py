@@ -57,6 +57,25 @@ def test_loops_over_what_calls_of_a_merged_kernel_pass_surely_run(rewrites):
     rewrites(hoist_invariants, before, expected)
 
 
+def test_what_moves_on_from_loop_to_loop_takes_its_name_along(rewrites, keeps_results):
+    nest = """
+      for i in range(8) {
+        for j in range(8) { B[i * 8 + j] = A[i * 8 + j] * sqrt(V[0]) }
+      }
+    """
+    moved = """
+      {
+        let invariant: float32 = sqrt(V[0])
+        for i in range(8) {
+          for j in range(8) { B[i * 8 + j] = A[i * 8 + j] * invariant }
+        }
+      }
+    """
+    head = "primfunc @f(A: Buffer[(64,), float32], V: Buffer[(1,), float32], B: Buffer[(64,), float32]) {"
+    rewrites(hoist_invariants, head + nest + nest + "}", head + moved + moved + "}")
+    keeps_results(hoist_invariants, head + nest + nest + "}")
+
+
 def test_a_load_of_what_the_loop_writes_stays(rewrites):
     before = """
     primfunc @f(B: Buffer[(8,), float32]) {
