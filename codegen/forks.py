@@ -27,26 +27,26 @@ def _any_of(conditions: Sequence[Expr]) -> Expr:
     """Whether one of them holds, for sizes of which none is zero: nothing forks for empty arrays. A network has a
     hundred conditions: those that the first loop with many iterations meets need no code."""
     analyzer = Analyzer()
-    thresholds: dict[str, Compare] = {}
-    others: dict[str, Expr] = {}
+    thresholds: dict[Expr, Compare] = {}
+    others: dict[Expr, None] = {}
     for condition in conditions:
         if isinstance(condition, Compare) and condition.op == "ge" and isinstance(condition.b, IntImm):
             # Of the same number with several limits the least one counts.
-            known = thresholds.setdefault(str(condition.a), condition)
+            known = thresholds.setdefault(condition.a, condition)
             assert isinstance(known.b, IntImm)
             if condition.b.value < known.b.value:
-                thresholds[str(condition.a)] = condition
+                thresholds[condition.a] = condition
         elif isinstance(condition, IntImm) and condition.value:
             return as_expr(True)
         else:
-            others[str(condition)] = condition
+            others[condition] = None
     for each in thresholds.values():
         for var in free_vars(each.a):
             if var not in analyzer.facts.intervals:
                 analyzer.bind(var, 1)
         if analyzer.prove(each):
             return as_expr(True)
-    return functools.reduce(lambda a, b: a | b, [*thresholds.values(), *others.values()])
+    return functools.reduce(lambda a, b: a | b, [*thresholds.values(), *others])
 
 
 #: The conditions on which parallel loops fork, and whether each stands in another loop.
