@@ -24,6 +24,7 @@ from tilewright.passes.diagnostics import Remark
 from tilewright.passes.info import PassInfo
 from tilewright.passes.instrument import PassInstrument
 from tilewright.passes.location import set_ir_function
+from tilewright.tensorir.arith.facts import Findings
 from tilewright.tensorir.errors import PassError, add_note
 
 if TYPE_CHECKING:
@@ -57,6 +58,9 @@ class Running(threading.local):
         #: The passes of the pipelines that are running, by name.
         self.pipeline: Mapping[str, Pass] = {}
         self.default_context: PassContext | None = None
+        #: What analyzers have found out about the functions that go through a pipeline, by their names; None: each pass
+        #: finds out for itself.
+        self.findings: dict[str, Findings] | None = None
         #: Lists that get the remarks of this thread as well, innermost last.
         self.collecting: list[list[Remark]] = []
 

@@ -39,6 +39,7 @@ from tilewright.passes.tensor.accesses import (
     inner_places,
 )
 from tilewright.passes.tensor.coverage import Knowledge, analyzer_of, covers
+from tilewright.passes.tensor.findings import findings
 from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.arith.region import region_of
 from tilewright.tensorir.dtype import INT64
@@ -72,8 +73,8 @@ class _Planner:
     def __init__(self, func: PrimFunc, max_stack_bytes: int) -> None:
         self.max_stack_bytes = max_stack_bytes
         self.sizes = set(func.variables)
-        self.analyzer = analyzer_of(func.variables)
-        self.known = Knowledge(func.variables)
+        self.analyzer = analyzer_of(func)
+        self.known = Knowledge(func)
 
     def plan(self, usage: Usage) -> _Plan | None:
         """None leaves the buffer where it is."""
@@ -187,9 +188,9 @@ class _Planner:
 class _Rewriter(Mutator):
     """``holders``: the expressions in which buffers are read that may have a plan; the others stay as they are."""
 
-    def __init__(self, plans: dict[Buffer, _Plan], holders: set[Node]) -> None:
+    def __init__(self, func: PrimFunc, plans: dict[Buffer, _Plan], holders: set[Node]) -> None:
         self.plans, self.holders = plans, holders
-        self.analyzer = Analyzer()
+        self.analyzer = Analyzer(findings(func))
         self.rebased: dict[tuple[Expr, Expr], Expr] = {}
         self.starts: dict[int, list[Buffer]] = {}
         for plan in plans.values():
@@ -244,7 +245,7 @@ def compact_buffers(func: PrimFunc, max_stack_bytes: int = 16 << 10) -> PrimFunc
         plan = planner.plan(usage)
         if plan is not None:
             plans[buffer] = plan
-    return func.with_body(_Rewriter(plans, found.holders).mutate(func.body)) if plans else func
+    return func.with_body(_Rewriter(func, plans, found.holders).mutate(func.body)) if plans else func
 
 
 @register_pass

@@ -4,23 +4,24 @@ buffer inside a loop needs."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from tilewright.passes.tensor.accesses import Access, Place, bind_places, inner_places
+from tilewright.passes.tensor.findings import findings
 from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.conditions import conjuncts
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import Expr, IntImm, Var
 from tilewright.tensorir.functor import leaves, substitute, uses_var
-from tilewright.tensorir.stmt import For
+from tilewright.tensorir.stmt import For, PrimFunc
 
 Prover = Callable[[Expr], bool]
 
 
-def analyzer_of(sizes: Sequence[Var]) -> Analyzer:
-    """An analyzer that knows that ``sizes`` are not negative."""
-    analyzer = Analyzer()
-    for var in sizes:
+def analyzer_of(func: PrimFunc) -> Analyzer:
+    """An analyzer that knows that sizes are not negative."""
+    analyzer = Analyzer(findings(func))
+    for var in func.variables:
         if var.dtype.is_integer:
             analyzer.bind_nonnegative(var)
     return analyzer
@@ -32,14 +33,14 @@ class Knowledge:
     together is found out once somebody asks for more.
 
     Args:
-        sizes: the function's variables.
+        func: the function.
     """
 
-    def __init__(self, sizes: Sequence[Var]) -> None:
+    def __init__(self, func: PrimFunc) -> None:
         #: Knows the ranges of loops at the present read, and of loops elsewhere, whose variables are others.
-        self.ranges = analyzer_of(sizes)
+        self.ranges = analyzer_of(func)
         self._loops: dict[Var, For] = {}
-        self._whole = analyzer_of(sizes)
+        self._whole = analyzer_of(func)
         self._scope = contextlib.ExitStack()
         self._read: Access | None = None
         self._is_learned = False

@@ -69,7 +69,7 @@ class _Flattener(ScopedMutator):
         super().__init__(func)
         #: Knows of sizes only that they are not negative: adding up products takes no more, and ``Simplify``, which
         #: follows, puts to use what holds at each place.
-        self.algebra = Analyzer()
+        self.algebra = Analyzer(self._findings)
         for var in func.variables:
             if var.dtype.is_integer:
                 self.algebra.bind_nonnegative(var)

@@ -13,6 +13,7 @@ from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import RUNNING, PassContext
 from tilewright.passes.environment import needs_whole_modules
 from tilewright.passes.sequential import Sequential
+from tilewright.passes.tensor.findings import sharing
 from tilewright.tensorir.stmt import PrimFunc
 
 #: Is told of functions that are through.
@@ -29,7 +30,15 @@ Supply = Callable[[Mapping[GlobalVar, PrimFunc], RunPart, PassContext], Mapping[
 _TOGETHER = 4
 
 
-class PartByPart(Sequential):
+class TensorPipeline(Sequential):
+    """A pipeline of function passes, which share what they find out about a function."""
+
+    def _transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        with sharing():
+            return super()._transform(mod, ctx)
+
+
+class PartByPart(TensorPipeline):
     """``pipeline``, whose passes each look at one function, for a few functions at a time; tells ``done`` when they are
     through. Where somebody watches whole modules, or one of the passes looks at the module, each pass runs on all.
 

@@ -14,6 +14,7 @@ from tilewright.passes.tensor.lower_blocks import LowerBlocks
 from tilewright.passes.tensor.lower_intrin import LowerIntrin
 from tilewright.passes.tensor.name_indices import NameIndices
 from tilewright.passes.tensor.parallelize_loop import ParallelizeLoop
+from tilewright.passes.tensor.part_by_part import TensorPipeline
 from tilewright.passes.tensor.prefetch_epilogue import PrefetchEpilogue
 from tilewright.passes.tensor.prefetch_panels import PrefetchPanels
 from tilewright.passes.tensor.remove_no_op import RemoveNoOp
@@ -39,7 +40,7 @@ def tensor_pipeline(target: Target | None = None) -> Sequential:
     ``LowerIntrin`` comes after the last ``Simplify``: the forms that it writes depend on their rounding, which float
     algebra (opt_level 3) would change. ``UnrollLoop`` is last: what comes before sees a tile once, not each copy of it.
     """
-    return Sequential(
+    return TensorPipeline(
         [
             LowerBlocks(),
             CompactBuffer(),

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
+from tilewright.passes.tensor.findings import findings
 from tilewright.tensorir.arith.analyzer import Analyzer
+from tilewright.tensorir.arith.facts import Findings
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, UnaryOp, Var
 from tilewright.tensorir.functor import Mutator
@@ -60,13 +62,16 @@ class ScopedMutator(Mutator):
     """
 
     def __init__(self, func: PrimFunc | None = None, *, fast: bool = False) -> None:
-        self._analyzer = Analyzer(fast=fast)
+        self._findings = Findings() if func is None else findings(func)
+        self._analyzer = Analyzer(self._findings, fast=fast)
         #: What the analyzer is to learn of the scopes around, outermost first, and the scopes whose facts it knows.
         self._to_learn: list[Callable[[Analyzer], None]] = []
         self._learned: list[AbstractContextManager[None]] = []
         #: What the analyzer of ranges is to learn of the variables around, outermost first.
         self._to_define: list[Callable[[Analyzer], None]] = []
         self._ranges: Analyzer | None = None
+        #: The innermost variable that is defined around this place.
+        self._around: Var | None = None if func is None or not func.variables else func.variables[-1]
         self._sizes = [] if func is None else [var for var in func.variables if var.dtype.is_integer]
         self._positive = frozenset() if func is None else positive_sizes(func)
         self._bind_sizes(self._analyzer)
@@ -100,7 +105,7 @@ class ScopedMutator(Mutator):
         """
         ranges = self._ranges
         if ranges is None:
-            ranges = self._ranges = Analyzer()
+            ranges = self._ranges = Analyzer(Findings(self._findings.order))
             self._bind_sizes(ranges)
         for define in self._to_define:
             define(ranges)
@@ -136,16 +141,28 @@ class ScopedMutator(Mutator):
 
     def mutate_in_loop(self, var: Var, low: Expr, extent: Expr, body: Stmt) -> Stmt:
         """``body`` mutated where ``low <= var < low + extent``."""
+        around = self._step_into(var)
         learn = functools.partial(_enter_loop, var, low, extent)
-        return self.mutate_where(learn, body, functools.partial(_define_range, var, low, extent))
+        result = self.mutate_where(learn, body, functools.partial(_define_range, var, low, extent))
+        self._around = around
+        return result
 
     def mutate_let_body(self, var: Var, value: Expr, body: Stmt) -> Stmt:
         """``body`` mutated where ``var`` is ``value``."""
         if not _has_range(value):
             result: Stmt = self.mutate(body)
             return result
+        around = self._step_into(var)
         define = functools.partial(_define, var, value)
-        return self.mutate_where(define, body, define)
+        result = self.mutate_where(define, body, define)
+        self._around = around
+        return result
+
+    def _step_into(self, var: Var) -> Var | None:
+        """Let terms of ``var`` stand behind those of what is defined around; what that was."""
+        around, self._around = self._around, var
+        self._findings.order.place(var, around)
+        return around
 
     def mutate_where(
         self, learn: Callable[[Analyzer], None], body: Stmt, define: Callable[[Analyzer], None] | None = None

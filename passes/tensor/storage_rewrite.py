@@ -24,6 +24,7 @@ from tilewright.passes.config import register_config_option
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
+from tilewright.passes.tensor.findings import findings
 from tilewright.passes.tensor.flatten_buffer import element_count
 from tilewright.passes.tensor.vector_arith import vector_binary
 from tilewright.tensorir.arith.analyzer import Analyzer
@@ -75,7 +76,7 @@ class _WorkspacePlanner(Mutator):
     def __init__(self, func: PrimFunc, config: StorageRewriteConfig, ctx: PassContext) -> None:
         self.func, self.config, self.ctx = func, config, ctx
         self.known = set(func.variables)
-        self.analyzer = Analyzer()
+        self.analyzer = Analyzer(findings(func))
         self.parallel: list[For] = []
         self.planned: dict[Buffer, _Workspace] = {}
 

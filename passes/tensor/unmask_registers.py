@@ -33,6 +33,7 @@ from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
+from tilewright.passes.tensor.findings import findings
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.dtype import INT64
@@ -60,7 +61,7 @@ class _Masks(Visitor):
     """Finds the register buffers of a function that can do without predicates."""
 
     def __init__(self, func: PrimFunc) -> None:
-        self.analyzer = Analyzer()
+        self.analyzer = Analyzer(findings(func))
         self.lets: dict[Var, Expr] = {}
         #: Unrolled loops of known ranges around the present place, and the variables of all others inside of each
         #: buffer's allocation: those change while it is there.

@@ -26,6 +26,7 @@ from tilewright.passes.config import register_config_option
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
+from tilewright.passes.tensor.findings import findings
 from tilewright.passes.tensor.vector_arith import lane_numbers, widen
 from tilewright.passes.tensor.vector_body import CannotVectorizeError, VectorBody
 from tilewright.passes.tensor.vector_reduction import LaneReduction, match_reduction
@@ -144,10 +145,10 @@ class _ReductionFinder(Visitor):
 
 
 class _LoopVectorizer(Mutator):
-    def __init__(self, ctx: PassContext, target: Target) -> None:
+    def __init__(self, func: PrimFunc, ctx: PassContext, target: Target) -> None:
         self.ctx, self.target = ctx, target
         self.config: VectorizeLoopConfig = ctx.get_config("tensorir.VectorizeLoop")
-        self.analyzer = Analyzer()
+        self.analyzer = Analyzer(findings(func))
 
     def mutate_For(self, loop: For) -> Stmt:
         body: Stmt = self.mutate(loop.body)
@@ -347,7 +348,7 @@ def _widest_type(body: Stmt) -> DataType:
 def vectorize_loops(func: PrimFunc, ctx: PassContext | None = None, target: Target | None = None) -> PrimFunc:
     """``func`` without vectorized loops."""
     ctx = ctx if ctx is not None else PassContext.current()
-    vectorizer = _LoopVectorizer(ctx, target if target is not None else Target.current())
+    vectorizer = _LoopVectorizer(func, ctx, target if target is not None else Target.current())
     return func.with_body(vectorizer.mutate(func.body))
 
 

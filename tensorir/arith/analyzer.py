@@ -7,12 +7,14 @@ is what callers tell and ask; the answers come from the floors below, which the 
 from __future__ import annotations
 
 from tilewright.tensorir.arith.bounds import PROVE_BUDGET
+from tilewright.tensorir.arith.facts import Scope
 from tilewright.tensorir.arith.folds import is_true
 from tilewright.tensorir.arith.interval import EVERYTHING, INFINITY, NONNEGATIVE, Bound, Interval
 from tilewright.tensorir.arith.linear import ZERO
 from tilewright.tensorir.arith.rewrite import RewritingAlgebra
 from tilewright.tensorir.dtype import BOOL, INT64
 from tilewright.tensorir.expr import BinaryOp, Compare, Expr, ExprLike, Var, as_expr, compare
+from tilewright.tensorir.functor import leaves
 
 
 class Analyzer(RewritingAlgebra):
@@ -31,42 +33,76 @@ class Analyzer(RewritingAlgebra):
     def bind(self, var: Var, minimum: ExprLike, extent: ExprLike | None = None) -> None:
         """Say that ``var`` takes the values ``minimum .. minimum + extent - 1`` (no upper end without an extent).
         Replaces what was known about the variable's range."""
-        facts = self.facts
         low = as_expr(minimum, var.dtype)
         count = None if extent is None else as_expr(extent, var.dtype)
+        said = self.here, var, low, count
+        inner = self.findings.inner.get(said)
+        if inner is None:
+            inner = self._bound(var, low, count)
+            if inner is not self.here:
+                self.findings.inner[said] = inner
+        self.enter(inner)
+
+    def _bound(self, var: Var, low: Expr, count: Expr | None) -> Scope:
+        """A scope in which ``var`` has that range: the one that was made before for the same range in other words."""
         lower_form = upper_form = ZERO
+        last: Expr | None = None
         if var.dtype is INT64:
             lower_form = self.linear(low)
-            self.expr(lower_form)  # met before what is in the variable's scope
+            first = self.expr(lower_form)
             if count is not None:
                 upper_form = self.merge_remainders(lower_form + self.linear(count)).shift(-1)
-                self.expr(upper_form)
+                last = self.expr(upper_form)
+        else:
+            first = low = self.canonical(low)
+            if count is not None:
+                last = self.canonical(low + count - 1)
+        key = self.here, var, "to", first, last
+        found = self.findings.inner.get(key)
+        if found is not None:
+            return found
+        if var.dtype is INT64:
             lower: Bound = self.interval(lower_form).lower
             upper: Bound = INFINITY if count is None else self.interval(upper_form).upper
         else:
-            low = self.simplify(low)
-            lower = self.integer_interval(low).lower
-            upper = INFINITY if count is None else self.integer_interval(self.simplify(low + count - 1)).upper
-        is_known = self.met.knows(var)
-        for table in (facts.ranges, facts.intervals, facts.values):
-            table.pop(var, None)
-        mentioned = is_known and facts.mention(var)
+            lower = self.integer_interval(first).lower
+            upper = INFINITY if last is None else self.integer_interval(last).upper
+        mentioned = self.here.is_mentioned(var)
+        inner = self._concerning(var, key)
+        inner.connect(leaves(first) if last is None else leaves(first) | leaves(last), frozenset((var,)))
+        facts = inner.facts
         facts.say(lambda witness: witness.bound(var, low, count, kept=mentioned))
         if var.dtype is INT64:
-            facts.ranges[var] = (lower_form, None if count is None else upper_form)
+            facts.set_range(var, (lower_form, None if count is None else upper_form))
             if count is not None and lower_form.const == upper_form.const and lower_form.key == upper_form.key:
-                facts.values[var] = lower_form
+                facts.set_value(var, lower_form)
+        else:
+            facts.set_range(var, None)
         if lower <= upper:  # else the range is empty and nothing is evaluated in it
-            facts.intervals[var] = Interval(lower, upper)
-        if is_known:
-            self.forget()
+            facts.narrow(var, Interval(lower, upper))
+        return inner
 
     def bind_nonnegative(self, var: Var) -> None:
         """Say that ``var >= 0``, as every dimension of a tensor is."""
-        self.facts.intervals[var] = self.facts.intervals.get(var, EVERYTHING).intersect(NONNEGATIVE)
-        self.facts.say(lambda witness: witness if (witness.value(var) or 0) >= 0 else None)
-        if self.met.knows(var):
-            self.forget()
+        key = self.here, var
+        inner = self.findings.inner.get(key)
+        if inner is None:
+            inner = self._concerning(var, key)
+            inner.facts.narrow(var, NONNEGATIVE)
+            inner.facts.say(lambda witness: witness if (witness.value(var) or 0) >= 0 else None)
+        self.enter(inner)
+
+    def _concerning(self, var: Var, key: tuple[object, ...]) -> Scope:
+        """The scope in which something new is said of ``var``: one inside of the present one, found by ``key`` from now
+        on; or the outermost one, where nobody else is and nobody returns to it."""
+        here, findings = self.here, self.findings
+        if findings.shared or self.open_scopes or here.depth:
+            return findings.add(key, here, var)
+        if here.knows(var):
+            here.clear()
+        findings.order.place(var, here.innermost)
+        here.extend(var)
+        return here
 
     # -- questions ----------------------------------------------------------------------------------------------------
 

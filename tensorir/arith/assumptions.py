@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright.tensorir.arith.index import IndexAlgebra
-from tilewright.tensorir.arith.interval import EVERYTHING, INFINITY, Interval
+from tilewright.tensorir.arith.interval import INFINITY, Interval
 from tilewright.tensorir.arith.linear import Linear
 from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, Var
 from tilewright.tensorir.functor import uses_var
@@ -32,7 +32,7 @@ def _assume_nonnegative(algebra: IndexAlgebra, form: Linear) -> None:
             bounds = Interval(-(form.const // coefficient), INFINITY)
         else:
             bounds = Interval(-INFINITY, form.const // -coefficient)
-        algebra.facts.intervals[term] = algebra.facts.intervals.get(term, EVERYTHING).intersect(bounds)
+        algebra.facts.narrow(term, bounds)
         if coefficient > 0 and form.const < 0:
             _assume_positive(algebra, term)
 
@@ -59,12 +59,12 @@ def _assume_zero(algebra: IndexAlgebra, form: Linear) -> None:
         if isinstance(term, BinaryOp) and term.op == "floormod" and abs(coefficient) == 1:
             whole, divisor = algebra.linear(term.a).single(), algebra.linear(term.b)
             if whole is not None and divisor.is_const and divisor.const > 0:
-                algebra.facts.remainders[whole] = (divisor.const, -form.const * coefficient)
-    for term in sorted(form.terms, key=algebra.met.order, reverse=True):
+                algebra.facts.set_remainder(whole, divisor.const, -form.const * coefficient)
+    for term in reversed(algebra.order.sort(list(form.terms))):
         coefficient = form.terms[term]
         rest = form.without(term)
         if not isinstance(term, Var) or abs(coefficient) != 1:
             continue
         if not any(uses_var(other, {term}) for other in rest.terms):
-            algebra.facts.values[term] = rest.scale(-coefficient)
+            algebra.facts.set_value(term, rest.scale(-coefficient))
             return

@@ -10,11 +10,10 @@ from __future__ import annotations
 import math
 
 from tilewright.tensorir.arith import interval as iv
-from tilewright.tensorir.arith.facts import Derived, Facts
+from tilewright.tensorir.arith.facts import Findings, Scope
 from tilewright.tensorir.arith.interval import EVERYTHING, Interval, type_interval
 from tilewright.tensorir.arith.lane_numbers import LANES
 from tilewright.tensorir.arith.linear import Linear
-from tilewright.tensorir.arith.meeting_order import MeetingOrder
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import BinaryOp, Call, Cast, Expr, IntImm, Select, Var
 
@@ -24,19 +23,22 @@ PROVE_BUDGET = 150
 
 
 class BoundedTerms:
-    """Terms, and what follows from the current :class:`Facts` for their values. What was derived is remembered;
-    :meth:`forget` drops it."""
+    """Terms, and what follows from the current :class:`Facts` for their values. What was derived is remembered
+    where it belongs."""
 
-    def __init__(self) -> None:
-        self.met = MeetingOrder()
-        self.facts = Facts()
-        self._factors: dict[Expr, tuple[Expr, ...]] = {}
-        self._data: set[Expr] = set()
-        self.forget()
+    def __init__(self, findings: Findings | None = None) -> None:
+        self.findings = found = Findings() if findings is None else findings
+        self.order = found.order
+        self._factors = found.factors
+        self._data = found.data
+        #: How many blocks have begun at whose ends an earlier scope is entered again.
+        self.open_scopes = 0
+        self.enter(found.root)
 
-    def forget(self) -> None:
-        """Drop what was derived from facts that no longer hold."""
-        self.derived = Derived()
+    def enter(self, scope: Scope) -> None:
+        """Let ``scope`` be where questions are asked."""
+        self.here = scope
+        self.facts = scope.facts
 
     def linear(self, expr: Expr) -> Linear:
         """The canonical form of an int64 scalar. :class:`IndexAlgebra`, which knows the operations, overrides this."""
@@ -59,7 +61,7 @@ class BoundedTerms:
         """Constant bounds of an index."""
         lower: iv.Bound = form.const
         upper: iv.Bound = form.const
-        known = self.derived.intervals
+        known = self.here.intervals
         for term, coefficient in form.terms.items():
             bounds = known.get(term)
             if bounds is None:
@@ -77,19 +79,24 @@ class BoundedTerms:
 
     def term_interval(self, term: Expr) -> Interval:
         """Constant bounds of one term."""
-        derived = self.derived
-        found = derived.intervals.get(term)
+        here = self.here
+        found = here.intervals.get(term)
         if found is None:
-            for outer in derived.outers:
-                found = outer.intervals.get(term)
-                if found is not None:
-                    break
-            else:
+            home = here.home(term)
+            if home is here:
                 found = self._find_interval(term)
                 known = self.facts.intervals.get(term)
                 if known is not None:
                     found = known if found is EVERYTHING else found.intersect(known)
-            derived.intervals[term] = found
+            else:
+                found = home.intervals.get(term)
+                if found is None:
+                    self.enter(home)
+                    try:
+                        found = self.term_interval(term)
+                    finally:
+                        self.enter(here)
+            here.intervals[term] = found
         return found
 
     def _find_interval(self, term: Expr) -> Interval:

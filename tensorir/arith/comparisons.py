@@ -47,7 +47,7 @@ class ComparingAlgebra(ProvingAlgebra):
         if op in ("eq", "ne"):
             divisor = form.gcd()
             form = Linear({t: c // divisor for t, c in form.terms.items()}, form.const // divisor)
-            leading = min(form.terms, key=self.met.order)
+            leading = min(form.terms, key=self.order.key)
             if form.terms[leading] < 0:
                 form = -form
         else:
@@ -69,7 +69,7 @@ class ComparingAlgebra(ProvingAlgebra):
         return self._comparison_node(op, positive, negative.shift(-offset))
 
     def _comparison_node(self, op: str, a: Linear, b: Linear) -> Expr:
-        return self.met.node(Compare(op, self.expr(a), self.expr(b)))
+        return Compare(op, self.expr(a), self.expr(b))
 
     def _without_low_part(self, form: Linear) -> Linear:
         """A form of the same sign as ``form``: ``16 * i + j`` with ``0 <= j < 16`` is negative where ``i`` is."""

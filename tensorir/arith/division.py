@@ -38,16 +38,10 @@ class DividingAlgebra(TermAlgebra):
     def divide(self, a: Linear, divisor: int) -> Division:
         """Quotient and remainder of an index by a positive constant."""
         key = (a.key, divisor)
-        derived = self.derived
-        found = derived.divisions.get(key)
+        here = self.here
+        found = here.divisions.get(key)
         if found is None:
-            for outer in derived.outers:
-                found = outer.divisions.get(key)
-                if found is not None:
-                    break
-            else:
-                found = self._split(a, divisor)
-            derived.divisions[key] = found
+            found = here.divisions[key] = self._split(a, divisor)
         return found
 
     def _split(self, a: Linear, divisor: int) -> Division:
@@ -113,7 +107,7 @@ class DividingAlgebra(TermAlgebra):
             folded = fold_binary(op, a.const, b.const, INT64)
             if folded is not None:
                 return constant(int(folded))
-        return self.term(self.met.binary(op, self.expr(a), self.expr(b)))
+        return self.term(BinaryOp(op, self.expr(a), self.expr(b)))
 
     # -- by what is not constant --------------------------------------------------------------------------------------
 
@@ -148,7 +142,7 @@ class DividingAlgebra(TermAlgebra):
             return constant(int(fold_binary(op, a.const, b.const, INT64) or 0))
         if self.is_exact(a) and self.is_exact(b) and self.is_nonnegative(a) and self.is_nonnegative(b):
             return self.floordiv(a, b) if op == "truncdiv" else self.floormod(a, b)
-        return self.term(self.met.binary(op, self.expr(a), self.expr(b)))
+        return self.term(BinaryOp(op, self.expr(a), self.expr(b)))
 
     # -- quotients and remainders that meet ---------------------------------------------------------------------------
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence, Set
+from typing import TypeVar
 
 from tilewright.tensorir.arith.interval import Interval
 from tilewright.tensorir.arith.linear import Division, Linear
+from tilewright.tensorir.arith.term_order import TermOrder
 from tilewright.tensorir.arith.witness import Witness, witnesses
-from tilewright.tensorir.expr import Expr
+from tilewright.tensorir.expr import Expr, Var
 from tilewright.tensorir.functor import leaves
+from tilewright.tensorir.node import Node
+
+V = TypeVar("V")
 
 
 class Facts:
-    """What is known about variables and terms; copied where a scope opens.
+    """What is known about variables and terms. Facts begin as those of the scope around, whose tables they share: who
+    adds to a table puts a new one in its place, since most scopes add to one or two.
 
     Args:
         outer: the facts to begin with; they stay as they are.
@@ -32,34 +38,61 @@ class Facts:
 
     def __init__(self, outer: Facts | None = None) -> None:
         #: Inclusive symbolic ends of variables' ranges.
-        self.ranges: dict[Expr, tuple[Linear | None, Linear | None]] = {} if outer is None else outer.ranges.copy()
+        self.ranges: dict[Expr, tuple[Linear | None, Linear | None]] = {} if outer is None else outer.ranges
         #: Constant ends, of variables or of other terms.
-        self.intervals: dict[Expr, Interval] = {} if outer is None else outer.intervals.copy()
+        self.intervals: dict[Expr, Interval] = {} if outer is None else outer.intervals
         #: Variables that have exactly one value.
-        self.values: dict[Expr, Linear] = {} if outer is None else outer.values.copy()
+        self.values: dict[Expr, Linear] = {} if outer is None else outer.values
         #: Forms that are known to be >= 0.
         self.nonnegative: tuple[Linear, ...] = () if outer is None else outer.nonnegative
         #: Terms whose remainder is known: term -> (modulus, remainder).
-        self.remainders: dict[Expr, tuple[int, int]] = {} if outer is None else outer.remainders.copy()
+        self.remainders: dict[Expr, tuple[int, int]] = {} if outer is None else outer.remainders
         #: Conditions that are known.
-        self.truths: dict[Expr, bool] = {} if outer is None else outer.truths.copy()
+        self.truths: dict[Expr, bool] = {} if outer is None else outer.truths
         # Of values for the variables under which all of that holds: those that `witnesses` has found, what was said
-        # since then, and the facts that these ones were copied from.
+        # since then, and the facts that these ones began as.
         self._witnesses: tuple[Witness, ...] | None = None
-        self._said: list[Callable[[Witness], Witness | None]] = []
+        self._said: tuple[Callable[[Witness], Witness | None], ...] = ()
         self._outer = outer
 
-    def mention(self, var: Expr) -> bool:
-        """Whether anything that is known of other terms depends on ``var``."""
-        forms = [form for ends in self.ranges.values() for form in ends if form is not None]
-        told = [*self.intervals, *self.remainders, *self.truths]
-        terms = [term for form in (*forms, *self.values.values(), *self.nonnegative) for term in form.terms]
-        return any(term is not var and var in leaves(term) for term in told) or any(var in leaves(t) for t in terms)
+    def set_range(self, var: Expr, ends: tuple[Linear | None, Linear | None] | None) -> None:
+        """Let ``ends`` be all that is known of the values of ``var``, which ranges after all others then; None: nothing
+        is known."""
+        self.ranges = _without(self.ranges, var)
+        if ends is not None:
+            self.ranges[var] = ends
+        if var in self.intervals:
+            self.intervals = _without(self.intervals, var)
+        if var in self.values:
+            self.values = _without(self.values, var)
+
+    def narrow(self, term: Expr, bounds: Interval) -> None:
+        """Add that ``term`` is within ``bounds``."""
+        known = self.intervals.get(term)
+        self.intervals = self.intervals.copy()
+        self.intervals[term] = bounds if known is None else known.intersect(bounds)
+
+    def set_value(self, var: Expr, value: Linear) -> None:
+        """Add that ``var`` has one value."""
+        self.values = self.values.copy()
+        self.values[var] = value
+
+    def set_remainder(self, term: Expr, modulus: int, remainder: int) -> None:
+        """Add that ``term`` has a remainder."""
+        self.remainders = self.remainders.copy()
+        self.remainders[term] = modulus, remainder
+
+    def set_truths(self, true: Expr, false: Sequence[Expr]) -> None:
+        """Add that one condition holds, and that others do not."""
+        self.truths = self.truths.copy()
+        self.truths[true] = True
+        for condition in false:
+            self.truths[condition] = False
 
     def say(self, survivor: Callable[[Witness], Witness | None]) -> None:
         """Let ``survivor`` make of each witness, before it is asked next, one that agrees with what is known now (None:
         it does not)."""
-        self._said.append(survivor)
+        self._said += (survivor,)
 
     def witnesses(self) -> tuple[Witness, ...]:
         """Values of the variables under which all holds that is known. They are found when somebody asks: most scopes
@@ -70,33 +103,163 @@ class Facts:
         if self._said:
             for survivor in self._said:
                 found = tuple([new for witness in found if (new := survivor(witness)) is not None])
-            self._said.clear()
+            self._said = ()
         self._witnesses = found
         return found
 
 
-class Derived:
-    """What was derived from the facts inside one scope: forms of expressions, bounds of terms, quotients and
+def _without(table: dict[Expr, V], key: Expr) -> dict[Expr, V]:
+    found = table.copy()
+    found.pop(key, None)
+    return found
+
+
+class Scope:
+    """What is known at one place, and what was derived from it: forms of expressions, bounds of terms, quotients and
     remainders, proofs, and simplified expressions.
 
-    A scope only adds facts. What was derived before stays true; whoever adds a fact that says more of what was asked
-    starts anew, with tables that have none around them.
+    A scope does not change: who learns more enters another one inside. Most of what is said concerns few variables, and
+    what is asked about others has been derived outside, or belongs there: see :meth:`home`.
 
     Args:
-        outer: what was derived where this scope opened.
+        outer: the scope around; None: nothing is known yet.
+        told: the variables that the new fact is about.
+        defined: the variable that is defined here, if one is.
     """
 
-    __slots__ = ("divisions", "intervals", "linear", "outers", "proofs", "simplified")
+    __slots__ = (
+        "_affects",
+        "_homes",
+        "depth",
+        "divisions",
+        "facts",
+        "fast",
+        "innermost",
+        "intervals",
+        "linear",
+        "outers",
+        "proofs",
+        "simplified",
+    )
 
-    def __init__(self, outer: Derived | None = None) -> None:
+    def __init__(
+        self, outer: Scope | None = None, told: frozenset[Node] = frozenset(), defined: Var | None = None
+    ) -> None:
+        self.facts: Facts = Facts() if outer is None else Facts(outer.facts)
+        #: The scopes around, the outermost first.
+        self.outers: tuple[Scope, ...] = () if outer is None else (*outer.outers, outer)
+        self.depth = len(self.outers)
+        #: The last variable that was defined here or around.
+        self.innermost: Var | None = defined
+        if defined is None and outer is not None:
+            self.innermost = outer.innermost
+        #: The depth of the innermost scope that concerns a variable; what else depends on what is known of it.
+        self._homes: dict[Node, int] = {}
+        self._affects: dict[Node, frozenset[Node]] = {}
+        if outer is not None:
+            self._affects = outer._affects
+            self._homes = outer._homes.copy()
+            for var in outer.affected(told):
+                self._homes[var] = self.depth
         self.linear: dict[Expr, Linear] = {}
         self.intervals: dict[Expr, Interval] = {}
         self.divisions: dict[tuple[object, int], Division] = {}
         self.proofs: dict[tuple[object, int], bool] = {}
         self.simplified: dict[Expr, Expr] = {}
-        #: That of the scopes around which hold anything, the nearest first. Who asks looks into the scope's own tables,
-        #: then into these ones; there are too many questions for a call each.
-        self.outers: tuple[Derived, ...] = ()
-        if outer is not None:
-            holds_any = outer.linear or outer.intervals or outer.simplified
-            self.outers = (outer, *outer.outers) if holds_any else outer.outers
+        #: The same by the rules for floats that round differently.
+        self.fast: dict[Expr, Expr] = {}
+
+    def clear(self) -> None:
+        """Drop what was derived."""
+        self.linear.clear()
+        self.intervals.clear()
+        self.divisions.clear()
+        self.proofs.clear()
+        self.simplified.clear()
+        self.fast.clear()
+
+    def affected(self, told: frozenset[Node]) -> Set[Node]:
+        """The variables of which more may be known once more is known of ``told``."""
+        affects = self._affects
+        waiting = [var for var in told if var in affects]
+        if not waiting:
+            return told
+        found = set(told)
+        while waiting:
+            new = affects[waiting.pop()] - found
+            found |= new
+            waiting += [var for var in new if var in affects]
+        return found
+
+    def connect(self, told: frozenset[Node], others: frozenset[Node]) -> None:
+        """Note that what is known of ``others`` depends on what is known of each of ``told``."""
+        if told:
+            self._affects = self._affects.copy()
+            for var in told:
+                self._affects[var] = self._affects.get(var, others) | others
+
+    def knows(self, var: Expr) -> bool:
+        """Whether anything was said of ``var``, or asked here."""
+        return var in self._homes or var in self.linear or var in self.simplified or var in self.fast
+
+    def extend(self, var: Expr) -> None:
+        """Note that something was said of ``var`` where no other scope is around."""
+        self._homes[var] = self.depth
+        self.innermost = var if isinstance(var, Var) else None
+
+    def concerns(self, var: Node) -> bool:
+        """Whether anything was said of ``var``, here or around."""
+        return var in self._homes
+
+    def is_mentioned(self, var: Node) -> bool:
+        """Whether anything that is known of other terms depends on ``var``."""
+        return var in self._affects
+
+    def home(self, expr: Node) -> Scope:
+        """The outermost scope in which as much is known that concerns ``expr`` as in this one."""
+        depth = 0
+        homes = self._homes
+        for var in leaves(expr):
+            found = homes.get(var, 0)
+            if found > depth:
+                depth = found
+        return self if depth == self.depth else self.outers[depth]
+
+    def home_of(self, form: Linear) -> Scope:
+        """The same for a form."""
+        depth = 0
+        homes = self._homes
+        for term in form.terms:
+            for var in leaves(term):
+                found = homes.get(var, 0)
+                if found > depth:
+                    depth = found
+        return self if depth == self.depth else self.outers[depth]
+
+
+class Findings:
+    """What analyzers of one function have found out: the order of terms, and the scopes that they have been in, by the
+    scope around and what was said there.
+
+    Args:
+        order: of terms, in which variables may have places.
+        shared: whether several analyzers share the findings. What is said to the only one may be added to the outermost
+            scope.
+    """
+
+    def __init__(self, order: TermOrder | None = None, shared: bool = False) -> None:
+        self.order = TermOrder() if order is None else order
+        self.shared = shared
+        self.root = Scope()
+        self.inner: dict[tuple[object, ...], Scope] = {}
+        self.factors: dict[Expr, tuple[Expr, ...]] = {}
+        self.data: set[Expr] = set()
+        self.numbers: dict[Expr, Linear] = {}
+
+    def add(self, key: tuple[object, ...], outer: Scope, var: Var) -> Scope:
+        """A scope inside ``outer``, found by ``key`` from now on, in which ``var`` is defined."""
+        defined = None if outer.concerns(var) else var
+        inner = self.inner[key] = Scope(outer, frozenset((var,)), defined)
+        if defined is not None:
+            self.order.place(var, outer.innermost)
+        return inner

@@ -7,6 +7,7 @@ to overflow (:mod:`.bounds` says of what), so that ``(i * 16 + j) // 16`` is ``i
 from __future__ import annotations
 
 from tilewright.tensorir.arith.division import DividingAlgebra
+from tilewright.tensorir.arith.facts import Findings
 from tilewright.tensorir.arith.linear import Linear, constant
 from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, UnaryOp, Var
 
@@ -16,25 +17,33 @@ _INDEX_OPS = ("add", "sub", "mul", "floordiv", "floormod", "truncdiv", "truncmod
 class IndexAlgebra(DividingAlgebra):
     """Converts expressions to linear forms, operation by operation."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, findings: Findings | None = None) -> None:
+        super().__init__(findings)
         #: The forms of constants.
-        self._numbers: dict[Expr, Linear] = {}
+        self._numbers = self.findings.numbers
 
     def linear(self, expr: Expr) -> Linear:
         """The canonical form of an int64 scalar."""
-        derived = self.derived
-        found = derived.linear.get(expr)
+        here = self.here
+        found = here.linear.get(expr)
         if found is None:
             if isinstance(expr, IntImm):  # whatever is known
                 return self._number(expr)
-            for outer in derived.outers:
-                found = outer.linear.get(expr)
-                if found is not None:
-                    break
-            else:
+            if isinstance(expr, Var):
+                found = here.linear[expr] = self._variable(expr)
+                return found
+            home = here.home(expr)
+            if home is here:
                 found = self._convert(expr)
-            derived.linear[expr] = found
+            else:
+                found = home.linear.get(expr)
+                if found is None:
+                    self.enter(home)
+                    try:
+                        found = self.linear(expr)
+                    finally:
+                        self.enter(here)
+            here.linear[expr] = found
         return found
 
     def _number(self, expr: IntImm) -> Linear:
@@ -44,8 +53,6 @@ class IndexAlgebra(DividingAlgebra):
         return found
 
     def _convert(self, expr: Expr) -> Linear:
-        if isinstance(expr, Var):
-            return self._variable(expr)
         if isinstance(expr, BinaryOp):
             return self._binary(expr)
         if isinstance(expr, UnaryOp) and expr.op == "neg":
@@ -64,7 +71,6 @@ class IndexAlgebra(DividingAlgebra):
         raise NotImplementedError
 
     def _variable(self, var: Var) -> Linear:
-        self.met.order(var)
         value = self.facts.values.get(var)
         if value is not None:
             return value
@@ -130,8 +136,8 @@ class IndexAlgebra(DividingAlgebra):
         return kept
 
     def _extremum_term(self, op: str, operands: list[Linear]) -> Linear:
-        exprs = sorted((self.expr(form) for form in operands), key=lambda e: (isinstance(e, IntImm), self.met.order(e)))
+        exprs = self.order.sort([self.expr(form) for form in operands])
         result = exprs[0]
         for other in exprs[1:]:
-            result = self.met.binary(op, result, other)
+            result = BinaryOp(op, result, other)
         return self.term(result)

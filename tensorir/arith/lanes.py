@@ -53,8 +53,8 @@ def affine_vector(algebra: IndexAlgebra, expr: Expr) -> Expr | None:
 
 def _vector(algebra: IndexAlgebra, base: Linear, stride: Linear, lanes: int) -> Expr:
     if not stride.terms and stride.const == 0:
-        return algebra.met.node(Broadcast(algebra.expr(base), lanes))
-    return algebra.met.node(Ramp(algebra.expr(base), algebra.expr(stride), lanes))
+        return Broadcast(algebra.expr(base), lanes)
+    return Ramp(algebra.expr(base), algebra.expr(stride), lanes)
 
 
 def _base_and_stride(algebra: IndexAlgebra, expr: Expr) -> tuple[Linear, Linear] | None:

@@ -39,17 +39,20 @@ class ProvingAlgebra(IndexAlgebra):
         if bounds.upper < 0 or not self._may_help(form) or not self.is_exact(form):
             return False
         key = (form.key, budget)
-        derived = self.derived
-        found = derived.proofs.get(key)
+        here = self.here
+        found = here.proofs.get(key)
         if found is None:
-            for outer in derived.outers:
-                found = outer.proofs.get(key)
-                if found is not None:
-                    break
-            else:
-                derived.proofs[key] = False  # while the search asks for itself
+            home = here.home_of(form)
+            if home is here:
+                here.proofs[key] = False  # while the search asks for itself
                 found = not self._is_refuted(form) and self._search(form, _Search(budget))
-            derived.proofs[key] = found
+            else:
+                self.enter(home)
+                try:
+                    found = self.is_nonnegative(form, budget)
+                finally:
+                    self.enter(here)
+            here.proofs[key] = found
         return found
 
     def _is_refuted(self, form: Linear) -> bool:

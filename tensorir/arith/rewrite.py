@@ -15,15 +15,16 @@ from tilewright.tensorir.arith import rules
 from tilewright.tensorir.arith.assumptions import assume_comparison
 from tilewright.tensorir.arith.bounds import SIMPLIFY_BUDGET, BoundedTerms
 from tilewright.tensorir.arith.comparisons import ComparingAlgebra, decide_by_intervals
-from tilewright.tensorir.arith.facts import Derived, Facts
+from tilewright.tensorir.arith.facts import Findings, Scope
 from tilewright.tensorir.arith.folds import FOLDS
 from tilewright.tensorir.arith.lane_numbers import lane_number
 from tilewright.tensorir.arith.lanes import affine_vector, per_lane
+from tilewright.tensorir.arith.linear import Linear
 from tilewright.tensorir.arith.pattern import RuleTable
 from tilewright.tensorir.conditions import OPPOSITES, conjuncts
 from tilewright.tensorir.dtype import BOOL, INT64
 from tilewright.tensorir.expr import BinaryOp, Broadcast, BufferLoad, Compare, Expr, IntImm, UnaryOp, compare, const
-from tilewright.tensorir.functor import reads_memory, uses_var
+from tilewright.tensorir.functor import leaves, reads_memory, uses_var
 
 #: Conjunctions of up to this many conditions are searched for conditions that follow from the others.
 MAX_CONJUNCTS = 8
@@ -44,27 +45,28 @@ class _Scope:
 
     def __init__(self, algebra: BoundedTerms) -> None:
         self._algebra = algebra
-        self._facts, self._derived = algebra.facts, algebra.derived
+        self._outer = algebra.here
 
     def __enter__(self) -> None:
-        algebra = self._algebra
-        facts, derived = algebra.facts, algebra.derived
-        self._facts, self._derived = facts, derived
-        algebra.facts, algebra.derived = Facts(facts), Derived(derived)
+        self._outer = self._algebra.here
+        self._algebra.open_scopes += 1
 
     def __exit__(self, *_: object) -> None:
-        self._algebra.facts, self._algebra.derived = self._facts, self._derived
+        self._algebra.open_scopes -= 1
+        self._algebra.enter(self._outer)
 
 
 class RewritingAlgebra(ComparingAlgebra):
     """Finds canonical forms: the same object for all expressions whose forms are the same.
 
     Args:
+        findings: of other analyzers of the same function, which this one shares.
         fast: also apply the float rules that round differently or assume finite values (optimization level 3).
     """
 
-    def __init__(self, *, fast: bool = False) -> None:
-        super().__init__()
+    def __init__(self, findings: Findings | None = None, *, fast: bool = False) -> None:
+        super().__init__(findings)
+        self._fast = fast
         self._tables = _FAST_TABLES if fast else _EXACT_TABLES
 
     # -- what is known ------------------------------------------------------------------------------------------------
@@ -72,32 +74,55 @@ class RewritingAlgebra(ComparingAlgebra):
     def assume(self, condition: Expr) -> None:
         """Say that ``condition`` holds from now on (until the surrounding scope ends). Conditions on the contents of
         memory are ignored, because a store may change them."""
+        known_scopes = self.findings.inner
+        said = self.here, self._fast, condition
+        inner = known_scopes.get(said)
+        if inner is not None:
+            self.enter(inner)
+            return
         known = self.canonical(condition)
-        if isinstance(known, IntImm) or known.dtype is not BOOL or reads_memory(known):
-            return
-        self.facts.say(lambda witness: witness if witness.agrees(known) else None)
-        if isinstance(known, BinaryOp) and known.op == "and":
-            self.assume(known.a)
-            self.assume(known.b)
-            return
-        if isinstance(known, UnaryOp):
-            if isinstance(known.a, BinaryOp) and known.a.op == "or":
-                self.assume(UnaryOp("not", known.a.a))
-                self.assume(UnaryOp("not", known.a.b))
-            self.facts.truths[known.a] = False
-        self.facts.truths[known] = True
+        if not (isinstance(known, IntImm) or known.dtype is not BOOL or reads_memory(known)):
+            key = self.here, known
+            inner = known_scopes.get(key)
+            if inner is not None:
+                self.enter(inner)
+            else:
+                if isinstance(known, BinaryOp) and known.op == "and":
+                    self.assume(known.a)
+                    self.assume(known.b)
+                else:
+                    self._learn(known)
+                known_scopes[key] = self.here
+        known_scopes[said] = self.here
+
+    def _learn(self, known: Expr) -> None:
+        if isinstance(known, UnaryOp) and isinstance(known.a, BinaryOp) and known.a.op == "or":
+            self.assume(UnaryOp("not", known.a.a))
+            self.assume(UnaryOp("not", known.a.b))
+        opposite: Expr | None = None
+        form: Linear | None = None
         if isinstance(known, Compare):
-            opposite: Expr | None = None
             if known.a.dtype is INT64:
                 a, b = self.linear(known.a), self.linear(known.b)
                 if self.is_exact(a) and self.is_exact(b):
                     # Nothing decides the condition, so nothing decides its opposite.
-                    opposite = self.canonical_comparison(OPPOSITES[known.op], a - b)
-                    assume_comparison(self, known.op, a - b)
+                    form = a - b
+                    opposite = self.canonical_comparison(OPPOSITES[known.op], form)
             if opposite is None:
                 opposite = self.canonical(Compare(OPPOSITES[known.op], known.a, known.b))
-            self.facts.truths[opposite] = False
-        self.forget()
+        told = leaves(known)
+        inner = Scope(self.here, told)
+        inner.connect(told, told)
+        self.enter(inner)
+        facts = inner.facts
+        facts.say(lambda witness: witness if witness.agrees(known) else None)
+        false = [known.a] if isinstance(known, UnaryOp) else []
+        if opposite is not None:
+            false.append(opposite)
+        facts.set_truths(known, false)
+        if isinstance(known, Compare) and form is not None:
+            assume_comparison(self, known.op, form)
+            inner.clear()
 
     def scope(self) -> AbstractContextManager[None]:
         """A ``with`` block at whose end all that was bound or assumed inside is forgotten."""
@@ -116,17 +141,23 @@ class RewritingAlgebra(ComparingAlgebra):
     def canonical(self, expr: Expr) -> Expr:
         """The canonical form of ``expr``: the same object for all expressions whose forms are the same, as long as
         this analyzer learns nothing new about their variables."""
-        derived = self.derived
-        found = derived.simplified.get(expr)
+        here = self.here
+        known = here.fast if self._fast else here.simplified
+        found = known.get(expr)
         if found is None:
-            for outer in derived.outers:
-                found = outer.simplified.get(expr)
-                if found is not None:
-                    break
-            else:
+            home = here.home(expr)
+            if home is here:
                 found = self._rewrite(expr)
-                derived.simplified[found] = found
-            derived.simplified[expr] = found
+                known[found] = found
+            else:
+                found = (home.fast if self._fast else home.simplified).get(expr)
+                if found is None:
+                    self.enter(home)
+                    try:
+                        found = self.canonical(expr)
+                    finally:
+                        self.enter(here)
+            known[expr] = found
         return found
 
     def _rewrite(self, expr: Expr) -> Expr:
@@ -145,7 +176,7 @@ class RewritingAlgebra(ComparingAlgebra):
         if dtype is BOOL:
             truth = self.facts.truths.get(result)
             if truth is not None:
-                return self.met.integer(int(truth), BOOL)
+                return IntImm(int(truth), BOOL)
             if isinstance(result, BinaryOp) and result.op == "and":
                 return self._conjunction(result)
             if isinstance(result, BinaryOp) and result.op == "or":
@@ -187,7 +218,7 @@ class RewritingAlgebra(ComparingAlgebra):
             folded = fold(rebuilt)
             if folded is not rebuilt:
                 return self.canonical(folded) if folded.dtype is not INT64 else self._folded(folded)
-        return self.met.node(rebuilt)
+        return rebuilt
 
     def _all_canonical(self, exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
         new = [self.canonical(expr) for expr in exprs]
@@ -210,7 +241,7 @@ class RewritingAlgebra(ComparingAlgebra):
         return type(expr)(*values) if changed else expr
 
     def _folded(self, expr: Expr) -> Expr:
-        return self.met.integer(expr.value) if isinstance(expr, IntImm) else self.expr(self.linear(expr))
+        return IntImm(expr.value) if isinstance(expr, IntImm) else self.expr(self.linear(expr))
 
     # -- comparisons --------------------------------------------------------------------------------------------------
 
@@ -223,7 +254,7 @@ class RewritingAlgebra(ComparingAlgebra):
             if decided is None and self.is_exact(a) and self.is_exact(b):
                 result = self.canonical_comparison(expr.op, a - b)
                 truth = self.facts.truths.get(result)
-                return result if truth is None else self.met.integer(int(truth), BOOL)
+                return result if truth is None else IntImm(int(truth), BOOL)
         elif dtype.element is INT64:
             lane = lane_number(dtype.lanes)
             x, y = per_lane(expr.a, lane), per_lane(expr.b, lane)
@@ -232,7 +263,7 @@ class RewritingAlgebra(ComparingAlgebra):
             decided = self.decide(expr.op, self.linear(x), self.linear(y), SIMPLIFY_BUDGET)
             scalar = compare(expr.op, x, y)
             if decided is None and not uses_var(scalar, {lane}):
-                return self.met.node(Broadcast(self.canonical(scalar), dtype.lanes))
+                return Broadcast(self.canonical(scalar), dtype.lanes)
         elif dtype.is_integer and dtype.lanes == 1:
             low, high = self.integer_interval(self.canonical(expr.a)), self.integer_interval(self.canonical(expr.b))
             decided = decide_by_intervals(expr.op, low, high)
@@ -263,12 +294,12 @@ class RewritingAlgebra(ComparingAlgebra):
             with self.assuming(*others):
                 decided = self._decide_comparison(part)
             if decided is False:
-                return self.met.integer(0, BOOL)
+                return IntImm(0, BOOL)
             if decided:
                 kept = others
         result = kept[0]
         for part in kept[1:]:
-            result = self.met.binary("and", result, part)
+            result = BinaryOp("and", result, part)
         return result
 
     def _disjunction(self, expr: BinaryOp) -> Expr:
@@ -279,7 +310,7 @@ class RewritingAlgebra(ComparingAlgebra):
         with self.assuming(UnaryOp("not", a)):
             decided = self._decide_comparison(b)
         if decided is not None:
-            return self.met.integer(1, BOOL) if decided else a
+            return IntImm(1, BOOL) if decided else a
         with self.assuming(UnaryOp("not", b)):
             decided = self._decide_comparison(a)
         return b if decided is False else expr

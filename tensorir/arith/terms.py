@@ -41,13 +41,13 @@ class TermAlgebra(BoundedTerms):
         """The form of a product of terms."""
         if not factors:
             return constant(1)
-        ordered = factors if len(factors) == 1 else tuple(sorted(factors, key=self.met.order))
+        ordered = factors if len(factors) == 1 else tuple(self.order.sort(factors))
         result = ordered[0]
         for factor in ordered[1:]:
-            result = self.met.binary("mul", result, factor)
+            result = BinaryOp("mul", result, factor)
         if len(ordered) > 1:
             self._factors[result] = ordered
-        form = self.derived.linear[result] = Linear({result: 1}, 0)
+        form = self.here.linear[result] = Linear({result: 1}, 0)
         return form
 
     def multiply(self, a: Linear, b: Linear) -> Linear:
@@ -69,36 +69,33 @@ class TermAlgebra(BoundedTerms):
         """The expression of a form: positive terms before negative ones, large coefficients first."""
         terms = form.terms
         if not terms:
-            return self.met.integer(form.const)
+            return IntImm(form.const)
         if form.const == 0 and len(terms) == 1:
             ((term, coefficient),) = terms.items()
             result = self._scaled(term, coefficient)
         else:
             result = self._sum(form)
-        self.derived.linear[result] = form
+        self.here.linear[result] = form
         return result
 
     def _sum(self, form: Linear) -> Expr:
-        order = self.met.order
-        items = list(form.terms.items())
-        if len(items) > 1:
-            items.sort(key=lambda item: (item[1] < 0, -abs(item[1]), order(item[0])))
+        items = self.order.sort_terms(form.terms)
         result: Expr | None = None
         constant_done = False
         for term, coefficient in items:
             if coefficient < 0 and not constant_done and result is None and form.const > 0:
-                result, constant_done = self.met.integer(form.const), True  # 7 - i rather than i * -1 + 7
+                result, constant_done = IntImm(form.const), True  # 7 - i rather than i * -1 + 7
             if result is None:
                 result = self._scaled(term, coefficient)
             elif coefficient < 0:
-                result = self.met.binary("sub", result, self._scaled(term, -coefficient))
+                result = BinaryOp("sub", result, self._scaled(term, -coefficient))
             else:
-                result = self.met.binary("add", result, self._scaled(term, coefficient))
+                result = BinaryOp("add", result, self._scaled(term, coefficient))
         assert result is not None
         if form.const and not constant_done:
             op = "add" if form.const > 0 or form.const == -(1 << 63) else "sub"
             amount = form.const if op == "add" else -form.const
-            result = self.met.binary(op, result, self.met.integer(amount))
+            result = BinaryOp(op, result, IntImm(amount))
         return result
 
     def _scaled(self, term: Expr, coefficient: int) -> Expr:
@@ -106,4 +103,4 @@ class TermAlgebra(BoundedTerms):
             return term
         if coefficient == 1 << 63:
             coefficient = -coefficient
-        return self.met.binary("mul", term, self.met.integer(coefficient))
+        return BinaryOp("mul", term, IntImm(coefficient))

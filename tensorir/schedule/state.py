@@ -11,6 +11,8 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import NoReturn
 
 from tilewright.tensorir.arith import Analyzer
+from tilewright.tensorir.arith.facts import Findings
+from tilewright.tensorir.arith.places import order_of
 from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.expr import Buffer, IntImm, Var
 from tilewright.tensorir.node import Node
@@ -27,9 +29,15 @@ class State:
     which of its statements holds what, and most edits leave most sequences as they are."""
 
     def __init__(
-        self, func: PrimFunc, from_separate_nests: bool | None = None, apart: Collection[str] = frozenset()
+        self,
+        func: PrimFunc,
+        from_separate_nests: bool | None = None,
+        apart: Collection[str] = frozenset(),
+        findings: Findings | None = None,
     ) -> None:
         self.func = func
+        #: What analyzers have found out about this version and those before it.
+        self._findings = Findings(order_of(func), shared=True) if findings is None else findings
         if from_separate_nests is None:
             self._check(func.body, set(), set())
             from_separate_nests = _are_separate(func.body)
@@ -205,7 +213,9 @@ class State:
                         apart.remove(block.name)
                     elif _is_bound_to_loops(block):
                         apart.add(block.name)
-        return State(self.func.with_body(body), self.from_separate_nests, self._apart if apart is None else apart)
+        return State(
+            self.func.with_body(body), self.from_separate_nests, self._apart if apart is None else apart, self._findings
+        )
 
     def allocate(self, buffer: Buffer) -> State:
         """The state with one more buffer, allocated at the top."""
@@ -219,7 +229,7 @@ class State:
 
     def analyzer(self, loops: Iterable[For] = ()) -> Analyzer:
         """An analyzer that knows the symbolic dimensions (none is negative) and the ranges of ``loops``."""
-        analyzer = Analyzer()
+        analyzer = Analyzer(self._findings)
         for var in self.func.variables:
             analyzer.bind_nonnegative(var)
         for loop in loops:

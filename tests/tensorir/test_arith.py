@@ -75,7 +75,7 @@ CASES = [
     (maximum(J - 20, 0), 0),
     (minimum(minimum(X, 4), 8), minimum(X, 4)),
     (minimum(X + 3, X + 5), X + 3),
-    (minimum(X + N, X + M), X + minimum(N, M)),
+    (minimum(X + N, X + M), minimum(N, M) + X),
     (binary("truncdiv", J, 4), J // 4),
     (binary("truncmod", I * 4 + 1, 4), 1),
     (I * 16 + J < N * 16, True),  # for i < n
@@ -252,7 +252,7 @@ def test_regions():
     assert box([I * 16 + J, K * 2, I * N + K, J // 4, 15 - J], ranges) == [
         (str(I * 16), "16"),
         ("0", str(N * 2 - 1)),
-        ("n * i", "n"),
+        ("i * n", "n"),
         ("0", "4"),
         ("0", "16"),
     ]

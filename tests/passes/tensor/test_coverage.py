@@ -57,7 +57,7 @@ def learned(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 def test_a_write_under_the_conditions_of_the_read_covers_it_without_a_search(learned: list[object]):
     func = parse(PROGRAM)
     (write,), (read,) = accesses(func)
-    known = Knowledge(func.variables)
+    known = Knowledge(func)
     outer = next(place for place in read.place.chain() if place.loop is not None)
     with known.at(read):
         assert covers(write, read, outer, known)
@@ -75,7 +75,7 @@ def test_a_write_under_the_conditions_of_the_read_covers_it_without_a_search(lea
 def test_conditions_may_follow_from_those_of_the_read(learned: list[object], of_read: str, covered: bool):
     func = parse(PROGRAM.replace("k > i and n > k + i * 8", of_read))
     (write,), (read,) = accesses(func)
-    known = Knowledge(func.variables)
+    known = Knowledge(func)
     outer = next(place for place in read.place.chain() if place.loop is not None)
     with known.at(read):
         assert covers(write, read, outer, known) is covered
@@ -86,7 +86,7 @@ def test_what_holds_at_one_read_is_not_taken_to_hold_at_the_next():
     second = "      C[i * 8 + k] = T[i * 8 + k]\n    }\n  }"
     func = parse(PROGRAM.replace("    }\n  }\n}\n", second + "\n}\n"))
     _, (first_read, second_read) = accesses(func)
-    known = Knowledge(func.variables)
+    known = Knowledge(func)
     at = variables(first_read)
     condition = at["k"] > at["i"]
     with known.at(first_read):
@@ -112,7 +112,7 @@ def test_a_variable_of_several_loops_has_the_range_of_the_loop_around():
         for place in read.place.chain():
             if place.loop is not None and place.loop.var is not i:
                 place.loop = inner
-    known = Knowledge(func.variables)
+    known = Knowledge(func)
     largest = []
     for read in reads:
         with known.at(read):

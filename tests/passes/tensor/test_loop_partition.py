@@ -137,7 +137,7 @@ def test_rows_behind_the_end_repeat_the_last_one_and_only_stores_ask_for_them(re
         allocate t: Buffer[(8,), float32, register]
         for k in range(4) {
           for j in unrolled(2) {
-            t[j] = A[i * 2 + n + min(j, n % 8 - i * 2 - 1) - n % 8, k]
+            t[j] = A[i * 2 + n + min(n % 8 - i * 2 - 1, j) - n % 8, k]
           }
         }
         for j in unrolled(8) {

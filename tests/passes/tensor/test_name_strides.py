@@ -74,7 +74,7 @@ def test_short_strides_and_unused_ones_stay(rewrites: Any, shape: str, index: st
       } }
     }
     """
-    size = {"n, 8, 4": "n * 32", "4, m, n": "m * n * 4", "4, n, 8": "n * 32", "4, m * n": "m * n * 4"}[shape]
+    size = {"n, 8, 4": "n * 32", "4, m, n": "n * m * 4", "4, n, 8": "n * 32", "4, m * n": "n * m * 4"}[shape]
     rewrites(
         flatten_buffers,
         text.replace("SHAPE", shape).replace("INDEX", index),

@@ -109,7 +109,7 @@ def test_an_unknown_number_of_tasks_may_share_panels_that_lie_anywhere(rewrites:
         ("65536", "262144"),
         ("C: Buffer[(2048,), float32]", "C: Buffer[(2048,), float32], n: int64"),
     )
-    following = "(o // n + 1) % 4 * 16384 + (o + n) // (n * 4) * 4096"
+    following = "(o // n + 1) % 4 * 16384 + (n + o) // (n * 4) * 4096"
     fetched = f"{following} + k * 16 + min(o % n * 65536 + t * 4096, 4096)"
     rewrites(fetch, before, before.replace("range(256) {\n", f"range(256) {{\nprefetch(W[{fetched}])\n"))
 
@@ -176,7 +176,7 @@ def test_blocks_at_a_distance_that_is_not_known_lie_apart(rewrites: Any) -> None
             "C: Buffer[(2048,), float32]", "C: Buffer[(2048,), float32], n: int64"
         )
 
-    fetched = "prefetch(A[n * b * 32 + t * 32 + k * 2 + k * 3 // 4 + 32])"
+    fetched = "prefetch(A[t * 32 + n * b * 32 + k * 2 + k * 3 // 4 + 32])"
     rewrites(fetch, text("n * 32 * b", ""), text("n * 32 * b", fetched))
     rewrites(fetch, text("n * 16 * b", ""), text("n * 16 * b", ""))  # for n = 1 they overlap
 

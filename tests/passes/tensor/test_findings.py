@@ -1,0 +1,97 @@
+"""Passes share what analyzers find out of a function, for as long as it is in the pipeline."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import pytest
+
+import tilewright as tw
+from tilewright import graphir as gi
+from tilewright.graphir.expr import GlobalVar
+from tilewright.graphir.module import IRModule
+from tilewright.passes.context import RUNNING, PassContext
+from tilewright.passes.tensor import tensor_pipeline
+from tilewright.passes.tensor.findings import findings, sharing
+from tilewright.passes.tensor.part_by_part import PartByPart
+from tilewright.runtime import worker
+from tilewright.tensorir import PrimFunc
+from tilewright.tensorir.arith.facts import Findings
+
+TARGET = tw.Target("llvm", num_threads=2)
+
+
+@pytest.fixture(scope="module")
+def kernels() -> dict[GlobalVar, PrimFunc]:
+    """Scheduled kernels with loops over symbolic sizes."""
+    x = gi.var("x", shape=("rows", "columns"))
+    value = gi.nn.softmax(gi.exp(x) * 2.0, axis=1)
+    value = gi.nn.softmax(gi.nn.relu(value) + x, axis=0)
+    module = tw.IRModule.from_expr(gi.Function([x], value))
+    found: dict[GlobalVar, PrimFunc] = {}
+    lower = PartByPart._transform
+
+    def record(self: PartByPart, mod: IRModule, ctx: PassContext) -> IRModule:
+        found.update({key: f for key, f in mod.functions.items() if isinstance(f, PrimFunc)})
+        return lower(self, mod, ctx)
+
+    with pytest.MonkeyPatch.context() as patch, PassContext(opt_level=3):
+        patch.setattr(PartByPart, "_transform", record)
+        tw.build(module, target=TARGET)
+    assert len(found) >= 2
+    return found
+
+
+def _lowered(kernels: dict[GlobalVar, PrimFunc]) -> dict[str, str]:
+    with PassContext(opt_level=3) as context, TARGET:
+        after = tensor_pipeline(TARGET)(IRModule(dict(kernels)), context)
+    return {key.name: str(function) for key, function in after.functions.items()}
+
+
+def test_a_kernel_is_lowered_the_same_alone_and_among_others(kernels: dict[GlobalVar, PrimFunc]) -> None:
+    together = _lowered(kernels)
+    for key, kernel in kernels.items():
+        assert _lowered({key: kernel}) == {key.name: together[key.name]}
+    assert _lowered(dict(reversed(kernels.items()))) == together
+
+
+def test_a_kernel_is_lowered_the_same_part_by_part(kernels: dict[GlobalVar, PrimFunc]) -> None:
+    with PassContext(opt_level=3) as context, TARGET:
+        after = PartByPart(tensor_pipeline(TARGET), lambda through: None)(IRModule(dict(kernels)), context)
+    assert {key.name: str(function) for key, function in after.functions.items()} == _lowered(kernels)
+
+
+def test_a_kernel_is_lowered_the_same_from_a_request(kernels: dict[GlobalVar, PrimFunc]) -> None:
+    together = _lowered(kernels)
+    for key, kernel in kernels.items():
+        request = worker.request_of(kernel, TARGET, PassContext(opt_level=3))
+        assert request is not None
+        made = worker.made_by(worker.answer_to(request))
+        assert str(made.lowered.decode()) == together[key.name]
+
+
+def test_what_is_known_is_dropped_behind_the_pipeline(
+    kernels: dict[GlobalVar, PrimFunc], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[weakref.ref[Findings]] = []
+    create = Findings.__init__
+
+    def record(self: Findings, *arguments: Any, **options: Any) -> None:
+        made.append(weakref.ref(self))
+        create(self, *arguments, **options)
+
+    monkeypatch.setattr(Findings, "__init__", record)
+    _lowered(kernels)
+    assert made
+    assert not any(ref() for ref in made)  # without the collector of cycles
+    assert RUNNING.findings is None
+
+
+def test_a_pass_that_runs_alone_shares_nothing(kernels: dict[GlobalVar, PrimFunc]) -> None:
+    kernel, other, *_ = kernels.values()
+    assert findings(kernel) is not findings(kernel)
+    with sharing():
+        assert findings(kernel) is findings(kernel)
+        assert findings(kernel) is not findings(other)
+    assert findings(kernel) is not findings(kernel)
