@@ -1,7 +1,8 @@
-"""Run-time behaviour is the same whatever a model is compiled to: tests that ask for ``kind`` or ``target`` run on both.
+"""Run-time behaviour is the same whatever a model is compiled to: tests that ask for ``kind`` or ``target`` run on both
+targets.
 
-``target`` is numba on one thread: it takes three to five times as long to compile a parallel loop. What those compute is
-compared in test_numba_target.py; tests whose claim is of threads ask for ``kind``."""
+``target`` is numba on one thread, which takes three to five times as long to compile a parallel loop. What those compute
+is compared in test_numba_target.py; tests whose claim is of threads ask for ``kind``."""
 
 from __future__ import annotations
 
