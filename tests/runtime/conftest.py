@@ -1,8 +1,9 @@
 """Run-time behaviour is the same whatever a model is compiled to: tests that ask for ``kind`` or ``target`` run on both
 targets.
 
-``target`` is numba on one thread, which takes three to five times as long to compile a parallel loop. What those compute
-is compared in test_numba_target.py; tests whose claim is of threads ask for ``kind``."""
+``target`` is numba on one thread, which takes three to five times as long to compile a parallel loop. What those loops
+compute is compared in test_numba_target.py; tests whose claim is of threads ask for ``kind``.
+"""
 
 from __future__ import annotations
 
