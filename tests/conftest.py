@@ -30,6 +30,18 @@ def _new_entries_compiled() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _short_probes() -> Iterator[None]:
+    """Each profile measures what the machine does at best, for half a second of processor time. No test compares
+    anything with how fast it really is."""
+    from tilewright.runtime.profile import roofs  # here: as above
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(roofs, "_RUNS", 2)
+        patch.setattr(roofs, "_LEAST_BYTES", 4 << 20)
+        yield
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _settled() -> Iterator[None]:
     """What the tests of a file leave (code, which numba never forgets) is not looked through again and again."""

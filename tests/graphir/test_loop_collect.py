@@ -37,7 +37,8 @@ def expected(x: np.ndarray, rows: np.ndarray, means: np.ndarray, trips: int, ear
 def run(request: pytest.FixtureRequest) -> object:
     if request.param == "interpreter":
         return lambda early, *args: gi.evaluate(powers(early), *args)
-    built = {early: tw.build(powers(early), target=request.param) for early in (False, True)}
+    target = tw.Target(request.param, num_threads=1 if request.param == "numba" else None)
+    built = {early: tw.build(powers(early), target) for early in (False, True)}
     return lambda early, *args: built[early](*args)
 
 

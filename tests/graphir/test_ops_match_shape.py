@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from both_targets import on_both_targets
 
 import tilewright as tw
 from tilewright import graphir as gi
@@ -16,8 +17,8 @@ def total(shape: tuple[object, ...]) -> gi.Expr:
     return gi.add(X, gi.get_operator("match_shape")(Y, shape=shape))
 
 
-@pytest.mark.parametrize("target", ["llvm", "numba"])
-def test_sizes_are_checked_when_the_model_is_called(target: str) -> None:
+@on_both_targets
+def test_sizes_are_checked_when_the_model_is_called(target: tw.Target) -> None:
     model = tw.build(gi.Function([X, Y], total(X.shape)), target=target)
     x, y = np.ones((5, 3), "f4"), np.full((5, 3), 2, "f4")
     np.testing.assert_array_equal(model(x, y), x + y)

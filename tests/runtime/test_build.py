@@ -65,10 +65,10 @@ def test_avx2_code_computes_the_same() -> None:
     np.testing.assert_allclose(model(values), tw.build(network(0))(values), rtol=1e-5)
 
 
-def test_params_become_constants(kind: str) -> None:
+def test_params_become_constants(target: tw.Target) -> None:
     x, w = gi.var("x", shape=("n", 4)), gi.var("w", shape=(3, 4))
     weight = RNG.standard_normal((3, 4)).astype("f4")
-    model = tw.build(gi.Function([x, w], gi.nn.dense(x, w)), target=kind, params={"w": weight})
+    model = tw.build(gi.Function([x, w], gi.nn.dense(x, w)), target=target, params={"w": weight})
     assert [argument.name for argument in model.signature.inputs] == ["x"]
     values = RNG.standard_normal((2, 4)).astype("f4")
     np.testing.assert_allclose(model(values), values @ weight.T, rtol=1e-5)
@@ -122,7 +122,7 @@ def test_control_flow_runs(kind: str) -> None:
     np.testing.assert_array_equal(model(values, np.array(False), np.array(4)), -values)
 
 
-def test_functions_of_the_module_call_each_other(kind: str) -> None:
+def test_functions_of_the_module_call_each_other(target: tw.Target) -> None:
     p = gi.var("p", shape=("n",))
     helper = gi.GlobalVar("helper", gi.FuncType([p.type], p.type))
     x = gi.var("x", shape=("n",))
@@ -135,7 +135,7 @@ def test_functions_of_the_module_call_each_other(kind: str) -> None:
     values = RNG.standard_normal(9).astype("f4")
     for opt_level in (0, 2):
         with tw.PassContext(opt_level=opt_level):
-            found = tw.build(mod, target=kind)(values)
+            found = tw.build(mod, target=target)(values)
         np.testing.assert_allclose(found, np.tanh(values) ** 2 + values, rtol=1e-5, atol=1e-6)
 
 

@@ -16,15 +16,15 @@ from tilewright.tensorir.errors import UnsupportedOperatorError, VerifyError
 
 
 @pytest.fixture(scope="module")
-def model(kind: str) -> tw.Executable:
+def model(target: tw.Target) -> tw.Executable:
     x = gi.var("x", shape=("n", 3))
-    return tw.build(gi.Function([x], gi.add(x, x)), target=kind)
+    return tw.build(gi.Function([x], gi.add(x, x)), target=target)
 
 
 @pytest.fixture(scope="module")
-def pair(kind: str) -> tw.Executable:
+def pair(target: tw.Target) -> tw.Executable:
     a, b = gi.var("a", shape=("n", 2)), gi.var("b", shape=("n",), dtype="int32")
-    return tw.build(gi.Function([a, b], gi.Tuple([gi.multiply(a, 2.0), gi.Tuple([gi.add(b, 1)])])), target=kind)
+    return tw.build(gi.Function([a, b], gi.Tuple([gi.multiply(a, 2.0), gi.Tuple([gi.add(b, 1)])])), target=target)
 
 
 def test_one_build_serves_every_batch(model: tw.Executable) -> None:
@@ -47,12 +47,12 @@ def test_results_have_the_structure_of_the_function(pair: tw.Executable) -> None
     np.testing.assert_array_equal(second, [1, 2])
 
 
-def test_nan_and_infinity_pass_through(kind: str) -> None:
+def test_nan_and_infinity_pass_through(target: tw.Target) -> None:
     x = gi.var("x", shape=("n",))
     values = np.array([np.nan, np.inf, -np.inf, -0.0, 1e-40] * 7, "f4")
     for opt_level in range(4):
         with tw.PassContext(opt_level=opt_level):
-            model = tw.build(gi.Function([x], gi.nn.relu(gi.add(x, 0.0))), target=kind)
+            model = tw.build(gi.Function([x], gi.nn.relu(gi.add(x, 0.0))), target=target)
         np.testing.assert_array_equal(model(values), np.maximum(values, 0))
 
 
@@ -60,35 +60,35 @@ def test_nan_and_infinity_pass_through(kind: str) -> None:
     "dtype",
     ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64"],
 )
-def test_every_element_type_goes_in_and_out(kind: str, dtype: str) -> None:
+def test_every_element_type_goes_in_and_out(target: tw.Target, dtype: str) -> None:
     x = gi.var("x", shape=("n",), dtype=dtype)
-    model = tw.build(gi.Function([x], gi.concatenate([x, x], axis=0)), target=kind)
+    model = tw.build(gi.Function([x], gi.concatenate([x, x], axis=0)), target=target)
     values = np.arange(37).astype(dtype)
     found = model(values)
     assert found.dtype == np.dtype(dtype)
     np.testing.assert_array_equal(found, np.concatenate([values, values]))
 
 
-def test_bfloat16_goes_in_and_out(kind: str) -> None:
+def test_bfloat16_goes_in_and_out(target: tw.Target) -> None:
     x = gi.var("x", shape=("n",), dtype="bfloat16")
     values = np.linspace(-3, 3, 37).astype(ml_dtypes.bfloat16)
-    found = tw.build(gi.Function([x], gi.add(x, x)), target=kind)(values)
+    found = tw.build(gi.Function([x], gi.add(x, x)), target=target)(values)
     assert found.dtype == ml_dtypes.bfloat16
     np.testing.assert_array_equal(found.astype("f4"), (values + values).astype("f4"))
 
 
-def test_scalars_and_empty_tensors_work(kind: str) -> None:
+def test_scalars_and_empty_tensors_work(target: tw.Target) -> None:
     x, y = gi.var("x", shape=()), gi.var("y", shape=(0, 5))
-    model = tw.build(gi.Function([x, y], gi.Tuple([gi.tanh(x), gi.add(y, x), gi.sum(y, axis=0)])), target=kind)
+    model = tw.build(gi.Function([x, y], gi.Tuple([gi.tanh(x), gi.add(y, x), gi.sum(y, axis=0)])), target=target)
     first, second, third = model(np.float32(0.5), np.empty((0, 5), "f4"))
     np.testing.assert_allclose(first, np.tanh(np.float32(0.5)), rtol=1e-6)
     assert second.shape == (0, 5)
     np.testing.assert_array_equal(third, np.zeros(5))
 
 
-def test_results_that_are_inputs_or_constants_are_copies(kind: str) -> None:
+def test_results_that_are_inputs_or_constants_are_copies(target: tw.Target) -> None:
     x = gi.var("x", shape=("n",))
-    model = tw.build(gi.Function([x], gi.Tuple([x, gi.const(np.arange(3, dtype="f4")), x])), target=kind)
+    model = tw.build(gi.Function([x], gi.Tuple([x, gi.const(np.arange(3, dtype="f4")), x])), target=target)
     values = np.arange(5, dtype="f4")
     first, constant, second = model(values)
     first[:] = -1
@@ -110,10 +110,10 @@ def test_threads_call_one_model_at_once(kind: str) -> None:
         np.testing.assert_array_equal(found, expected)
 
 
-def test_calls_need_no_more_memory_once_the_largest_size_was_seen(kind: str) -> None:
+def test_calls_need_no_more_memory_once_the_largest_size_was_seen(target: tw.Target) -> None:
     x = gi.var("x", shape=("n", 1024))
     with tw.PassContext(opt_level=0):  # nothing is fused: two intermediate tensors
-        model = tw.build(gi.Function([x], gi.sum(gi.tanh(gi.exp(gi.tanh(x))), axis=1)), target=kind)
+        model = tw.build(gi.Function([x], gi.sum(gi.tanh(gi.exp(gi.tanh(x))), axis=1)), target=target)
     assert model.arena_bytes(n=256) >= 1 << 20
     arrays = [np.zeros((rows, 1024), "f4") for rows in (256, 3, 100, 256)]
     for array in arrays:

@@ -14,11 +14,11 @@ from tilewright.tensorir.errors import InputError, TilewrightError
 
 
 @pytest.fixture(scope="module")
-def model(kind: str) -> tw.Executable:
+def model(target: tw.Target) -> tw.Executable:
     """``x * 2 + y``: symbolic rows, three columns."""
     x = gi.var("x", shape=("n", 3), dtype="float32")
     y = gi.var("y", shape=("n", 3), dtype="float32")
-    return tw.build(gi.Function([x, y], x * 2.0 + y), target=kind)
+    return tw.build(gi.Function([x, y], x * 2.0 + y), target=target)
 
 
 def rows(count: int, start: float = 0.0) -> np.ndarray:
@@ -145,20 +145,20 @@ def test_a_dimension_with_two_sizes_names_both_inputs(model: tw.Executable) -> N
         model(rows(2), rows(4))
 
 
-def test_a_dimension_bound_twice_by_one_input(kind: str) -> None:
+def test_a_dimension_bound_twice_by_one_input(target: tw.Target) -> None:
     square = gi.var("square", shape=("n", "n"), dtype="float32")
-    model = tw.build(gi.Function([square], square + 1.0), target=kind)
+    model = tw.build(gi.Function([square], square + 1.0), target=target)
     np.testing.assert_array_equal(model(np.zeros((2, 2), np.float32)), np.ones((2, 2)))
     with pytest.raises(InputError, match=r"dimension 'n' is 2 in input 'square' but 3 here"):
         model(np.zeros((2, 3), np.float32))
 
 
-def test_a_computed_dimension_is_checked(kind: str) -> None:
+def test_a_computed_dimension_is_checked(target: tw.Target) -> None:
     x = gi.var("x", shape=("n",), dtype="float32")
     assert isinstance(x.type, gi.TensorType)
     (n,) = x.type.shape
     pairs = gi.var("pairs", shape=(n * 2 + 1,), dtype="float32")
-    model = tw.build(gi.Function([x, pairs], gi.concatenate([x, pairs], axis=0)), target=kind)
+    model = tw.build(gi.Function([x, pairs], gi.concatenate([x, pairs], axis=0)), target=target)
     assert model(np.zeros(2, np.float32), np.ones(5, np.float32)).tolist() == [0, 0, 1, 1, 1, 1, 1]
     with pytest.raises(InputError, match=r"input 'pairs'.*must be 5"):
         model(np.zeros(2, np.float32), np.ones(4, np.float32))
@@ -209,9 +209,9 @@ def test_a_list_that_is_no_array_is_refused_even_when_converting(model: tw.Execu
         model([[1.0, 2.0, 3.0], [4.0]], rows(2), convert=True)
 
 
-def test_scalars_of_numpy_are_arrays_without_dimensions(kind: str) -> None:
+def test_scalars_of_numpy_are_arrays_without_dimensions(target: tw.Target) -> None:
     x = gi.var("x", shape=(), dtype="float32")
-    model = tw.build(gi.Function([x], x + 1.0), target=kind)
+    model = tw.build(gi.Function([x], x + 1.0), target=target)
     for value in (np.float32(2.5), np.array(2.5, np.float32)):
         result = model(value)
         assert result.shape == ()

@@ -14,7 +14,7 @@ SIZES = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 33, 65]
 
 @pytest.fixture(scope="module", params=["llvm", "numba"])
 def target(request: pytest.FixtureRequest) -> tw.Target:
-    return tw.Target(request.param, num_threads=2)
+    return tw.Target(request.param, num_threads=2 if request.param == "llvm" else 1)
 
 
 @pytest.fixture(scope="module", params=[2, 3])

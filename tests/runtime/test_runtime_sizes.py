@@ -13,18 +13,18 @@ from tilewright.graphir.runtime_sizes import bind_size, fresh_symbol
 from tilewright.tensorir.errors import ExecutionError
 
 
-def selected(kind: str = "llvm") -> tw.Executable:
+def selected(target: tw.Target | str = "llvm") -> tw.Executable:
     """The rows of ``w`` where ``x`` is positive, the places of their positive elements, and inputs as they are."""
     x, w = gi.var("x", shape=("h",), dtype="int64"), gi.var("w", shape=("h", 3))
     places = gi.get_operator("nonzero")(gi.greater(x, 0))
     rows = gi.take(w, gi.squeeze(places, axis=0), axis=0)
     positive = gi.get_operator("nonzero")(gi.greater(rows, 0.0))
-    return tw.build(gi.Function([x, w], (rows, positive, gi.sum(rows), rows, w)), target=kind)
+    return tw.build(gi.Function([x, w], (rows, positive, gi.sum(rows), rows, w)), target=target)
 
 
 @pytest.fixture(scope="module")
-def model(kind: str) -> tw.Executable:
-    return selected(kind)
+def model(target: tw.Target) -> tw.Executable:
+    return selected(target)
 
 
 def inputs(h: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

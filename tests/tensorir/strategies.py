@@ -13,6 +13,7 @@ contracted, as in any program.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import hypothesis.strategies as st
@@ -66,6 +67,13 @@ def size(extent: Expr) -> int:
     return extent.value if hasattr(extent, "value") else SYMBOLIC_SIZE
 
 
+@functools.cache
+def word(*words: str) -> st.SearchStrategy[str]:
+    """One of the words. Made once: Hypothesis checks each new strategy, which takes longer than to draw from it."""
+    return st.sampled_from(words)
+
+
+@functools.cache
 def constants(dtype: Any) -> st.SearchStrategy[Expr]:
     """Constants of a scalar type, the unusual ones included."""
     dtype = DataType(dtype)
@@ -81,7 +89,7 @@ def constants(dtype: Any) -> st.SearchStrategy[Expr]:
 def indices(draw: st.DrawFn, scope: Scope, extent: int) -> Expr:
     """An integer expression with values in ``[0, extent)``."""
     fitting = [loop for loop in scope.loops if loop.extent <= extent]
-    kind = draw(st.sampled_from(["var", "constant", "affine", "modulo", "clamp", "reverse"]))
+    kind = draw(word("var", "constant", "affine", "modulo", "clamp", "reverse"))
     if kind == "var" and fitting:
         return draw(st.sampled_from(fitting)).var
     if kind == "reverse" and fitting:
@@ -116,37 +124,37 @@ def values(draw: st.DrawFn, scope: Scope, dtype: Any, depth: int = 3) -> Expr:
     if depth == 0:
         return draw(st.one_of(leaves))
     inner = values(scope, dtype, depth - 1)
-    kind = draw(st.sampled_from(["leaf", "binary", "binary", "unary", "select", "cast", "division", "call"]))
+    kind = draw(word("leaf", "binary", "binary", "unary", "select", "cast", "division", "call"))
     if kind == "binary":
         ops = ["add", "sub", "mul", "min", "max"]
         ops += ["div"] if dtype.is_float else ["bitand", "bitor", "bitxor"]
-        return BinaryOp(draw(st.sampled_from(ops)), draw(inner), draw(inner))
+        return BinaryOp(draw(word(*ops)), draw(inner), draw(inner))
     if kind == "unary":
-        return UnaryOp(draw(st.sampled_from(["neg"] if dtype.is_float else ["neg", "bitnot"])), draw(inner))
+        return UnaryOp(draw(word(*(["neg"] if dtype.is_float else ["neg", "bitnot"]))), draw(inner))
     if kind == "select":
         return Select(draw(conditions(scope, depth - 1)), draw(inner), draw(inner))
     if kind == "cast":
         sources = [other for other in NUMBER_DTYPES if not DataType(other).is_float or dtype.is_float]
-        return Cast(dtype, draw(values(scope, draw(st.sampled_from(sources)), depth - 1)))
+        return Cast(dtype, draw(values(scope, draw(word(*sources)), depth - 1)))
     if kind == "division" and not dtype.is_float:
-        op = draw(st.sampled_from(["floordiv", "floormod", "truncdiv", "truncmod", "shl", "shr"]))
+        op = draw(word("floordiv", "floormod", "truncdiv", "truncmod", "shl", "shr"))
         return BinaryOp(op, draw(inner), const(draw(st.integers(1, 7)), dtype))
     if kind == "call" and dtype.is_float:
-        return call(draw(st.sampled_from(_FLOAT_CALLS)), draw(inner))
+        return call(draw(word(*_FLOAT_CALLS)), draw(inner))
     return draw(st.one_of(leaves))
 
 
 @st.composite
 def conditions(draw: st.DrawFn, scope: Scope, depth: int = 2) -> Expr:
     """A bool expression."""
-    kind = draw(st.sampled_from(["compare", "compare", "logic", "not", "constant"])) if depth > 0 else "constant"
+    kind = draw(word("compare", "compare", "logic", "not", "constant")) if depth > 0 else "constant"
     if kind == "compare":
-        dtype = draw(st.sampled_from(NUMBER_DTYPES))
+        dtype = draw(word(*NUMBER_DTYPES))
         inner = values(scope, dtype, depth - 1)
-        return Compare(draw(st.sampled_from(["eq", "ne", "lt", "le", "gt", "ge"])), draw(inner), draw(inner))
+        return Compare(draw(word("eq", "ne", "lt", "le", "gt", "ge")), draw(inner), draw(inner))
     inner = conditions(scope, depth - 1)
     if kind == "logic":
-        return BinaryOp(draw(st.sampled_from(["and", "or", "bitand", "bitor", "bitxor"])), draw(inner), draw(inner))
+        return BinaryOp(draw(word("and", "or", "bitand", "bitor", "bitxor")), draw(inner), draw(inner))
     if kind == "not":
         return UnaryOp("not", draw(inner))
     return draw(constants("bool"))
@@ -155,7 +163,7 @@ def conditions(draw: st.DrawFn, scope: Scope, depth: int = 2) -> Expr:
 @st.composite
 def nests(draw: st.DrawFn, target: Buffer, sources: list[Buffer], name: str, blocks: bool) -> Stmt:
     """Loops that write every element of ``target`` from the ``sources``: element by element, or as a reduction."""
-    loops = [Loop(Var(draw(st.sampled_from(NAMES))), size(extent)) for extent in target.shape]
+    loops = [Loop(Var(draw(word(*NAMES))), size(extent)) for extent in target.shape]
     reduction = Loop(Var("k"), draw(st.integers(1, 4))) if draw(st.booleans()) else None
     block = blocks and draw(st.booleans())
     inner = [Loop(Var(f"v{axis}"), loop.extent) for axis, loop in enumerate(loops)] if block else loops
@@ -165,9 +173,7 @@ def nests(draw: st.DrawFn, target: Buffer, sources: list[Buffer], name: str, blo
     init: Stmt | None = None
     if reduction:
         init = BufferStore(target, draw(values(Scope(inner, sources), target.dtype, 1)), place)
-        step = BinaryOp(
-            draw(st.sampled_from(["add", "max", "min"])), target[place], draw(values(scope, target.dtype, 2))
-        )
+        step = BinaryOp(draw(word("add", "max", "min")), target[place], draw(values(scope, target.dtype, 2)))
         body: Stmt = BufferStore(target, step, place)
     else:
         body = draw(bodies(scope, target, place))
@@ -181,24 +187,24 @@ def nests(draw: st.DrawFn, target: Buffer, sources: list[Buffer], name: str, blo
         region = BufferRegion(target, tuple(Range(index, 1) for index in place))
         body = Block(name, tuple(iters), None, (), (region,), init, body)
     if reduction:
-        body = For(reduction.var, 0, reduction.extent, draw(st.sampled_from(["serial", "unrolled"])), body)
+        body = For(reduction.var, 0, reduction.extent, draw(word("serial", "unrolled")), body)
     if reduction and not block:
         body = sequence(init, body)
     for axis in reversed(range(len(loops))):
         kinds = ["serial", "unrolled", "parallel"]
         if axis == len(loops) - 1 and isinstance(body, BufferStore):
             kinds.append("vectorized")
-        body = For(loops[axis].var, 0, target.shape[axis], draw(st.sampled_from(kinds)), body)
+        body = For(loops[axis].var, 0, target.shape[axis], draw(word(*kinds)), body)
     return body
 
 
 @st.composite
 def bodies(draw: st.DrawFn, scope: Scope, target: Buffer, place: tuple[Expr, ...]) -> Stmt:
     """Statements that store to ``target[place]``: directly, through a let, or under a condition."""
-    kind = draw(st.sampled_from(["store", "let", "if"]))
+    kind = draw(word("store", "let", "if"))
     if kind == "let":
-        dtype = DataType(draw(st.sampled_from(NUMBER_DTYPES)))
-        var = Var(draw(st.sampled_from(NAMES)), dtype)
+        dtype = DataType(draw(word(*NUMBER_DTYPES)))
+        var = Var(draw(word(*NAMES)), dtype)
         value = draw(values(scope, dtype, 2))
         return LetStmt(var, value, draw(bodies(Scope(scope.loops, scope.buffers, [*scope.lets, var]), target, place)))
     store = BufferStore(target, draw(values(scope, target.dtype)), place)
@@ -219,15 +225,15 @@ def prim_funcs(draw: st.DrawFn, blocks: bool = True, symbolic: bool = True) -> P
     n = Var("n")
     extents: list[Any] = [1, 2, 3, 4, *([n] if symbolic else [])]
     shapes = st.lists(st.sampled_from(extents), min_size=0, max_size=3).map(tuple)
-    dtypes = st.sampled_from(NUMBER_DTYPES)
-    inputs = [Buffer(draw(st.sampled_from(NAMES)), draw(shapes), draw(dtypes)) for _ in range(draw(st.integers(1, 2)))]
+    dtypes = word(*NUMBER_DTYPES)
+    inputs = [Buffer(draw(word(*NAMES)), draw(shapes), draw(dtypes)) for _ in range(draw(st.integers(1, 2)))]
     output = Buffer("out", draw(shapes), draw(dtypes), alignment=draw(st.sampled_from([0, 64])))
     if draw(st.booleans()):
         temporary = Buffer(
-            draw(st.sampled_from(NAMES)),
+            draw(word(*NAMES)),
             draw(shapes.filter(lambda shape: n not in shape)),
             draw(dtypes),
-            draw(st.sampled_from(["stack", "arena"])),
+            draw(word("stack", "arena")),
         )
         first = draw(nests(temporary, inputs, "first", blocks))
         body: Stmt = Allocate(temporary, sequence(first, draw(nests(output, [*inputs, temporary], "second", blocks))))

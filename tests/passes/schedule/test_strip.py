@@ -68,25 +68,26 @@ def strip_of(func: PrimFunc, rows: int = 4) -> Strip | None:
 
 @pytest.mark.parametrize("size", [3, 5])
 @pytest.mark.parametrize(
-    ("height", "width", "stride"),
+    ("height", "width", "stride", "blocks"),
     [
-        *((*size, stride) for size in ((1, 1), (7, 5), (Var("h"), Var("w"))) for stride in (1, 2)),
-        (19, 67, 1),  # strips below and beside one another, the last ones smaller
-        (19, 131, 2),
+        *((*size, stride, 2) for size in ((1, 1), (7, 5), (Var("h"), Var("w"))) for stride in (1, 2)),
+        # Strips below and beside one another, the last ones smaller; how many blocks there are changes nothing of them.
+        (19, 67, 1, 1),
+        (19, 131, 2, 1),
     ],
 )
 def test_convolution_of_strips_equals_the_sum_over_its_windows(
-    height: int | Var, width: int | Var, stride: int, size: int
+    height: int | Var, width: int | Var, stride: int, blocks: int, size: int
 ) -> None:
     rng = np.random.default_rng(size)
     h, w = (value if isinstance(value, int) else 19 for value in (height, width))
-    data = rng.standard_normal((2, h, w, 8)).astype("f4")
-    weight = rng.standard_normal((2, size, size, 8)).astype("f4")
+    data = rng.standard_normal((blocks, h, w, 8)).astype("f4")
+    weight = rng.standard_normal((blocks, size, size, 8)).astype("f4")
     image = np.pad(data.astype("f8"), ((0, 0), (size // 2,) * 2, (size // 2,) * 2, (0, 0)))
     windows = np.lib.stride_tricks.sliding_window_view(image, (size, size), (1, 2))[:, ::stride, ::stride]
     expected = np.einsum("cyxlij,cijl->cyxl", windows, weight)
     found = np.full(expected.shape, np.nan, np.float32)
-    func = scheduled(convolution(height, width, stride, size))
+    func = scheduled(convolution(height, width, stride, size, blocks))
     interpret(func, data, weight, found, *[19 for _ in func.variables])
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 

@@ -105,8 +105,8 @@ def test_models_are_recorded_only_while_it_is_set(recorded: list[Recording], mon
     assert [recording.counts() for recording in recorded] == [{(4,): 1}]
 
 
-def test_both_targets_are_recorded(recorded: list[Recording], kind: str) -> None:
-    model = tw.build(choosing(), kind)
+def test_both_targets_are_recorded(recorded: list[Recording], target: tw.Target) -> None:
+    model = tw.build(choosing(), target)
     for count in (1, 2):
         model(np.arange(-3, count, dtype="f4"))
     (recording,) = recorded
