@@ -6,10 +6,8 @@ they have run for 1.5 times the period (mostly 100 ms); then all of them are sto
 
 from __future__ import annotations
 
-import functools
 import os
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
@@ -18,10 +16,9 @@ ROOT = Path("/")
 
 
 def available_cores() -> int:
-    """Cores that this process may use now, at least one: those of its affinity mask, or fewer if its quota is less (a
-    quota that changes counts within a tenth of a second)."""
+    """Cores that this process may use now, at least one: those of its affinity mask, or fewer if its quota is less."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
-    quota = _quota_in_tenth(ROOT, int(time.monotonic() * 10))
+    quota = quota_cores(ROOT)
     return max(1, count if quota is None else min(count, quota))
 
 
@@ -49,13 +46,6 @@ def quota_cores(root: Path) -> int | None:
     """
     found = [cores for place in _control_groups(root) if (cores := _cores_at(place)) is not None]
     return min(found, default=None)
-
-
-@functools.lru_cache(maxsize=1)
-def _quota_in_tenth(root: Path, tenth: int) -> int | None:
-    """:func:`quota_cores` once in each tenth of a second: a build asks four times, and to read the files of the system
-    takes a fifth of a millisecond."""
-    return quota_cores(root)
 
 
 def _control_groups(root: Path) -> Iterator[Path]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import types
 from pathlib import Path
 
 import pytest
@@ -120,17 +119,6 @@ def test_target_has_a_thread_for_each_core_of_mask_and_quota(
 ) -> None:
     monkeypatch.setattr(cores, "ROOT", system(tmp_path, "0::/", {"cpu.max": limit}))
     assert available_cores() == default_threads() == Target("llvm").num_threads == expected
-
-
-@pytest.mark.usefixtures("eight_cores")
-def test_quota_that_changes_counts_a_tenth_of_a_second_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 7.0
-    monkeypatch.setattr(cores, "time", types.SimpleNamespace(monotonic=lambda: now))
-    monkeypatch.setattr(cores, "ROOT", system(tmp_path, "0::/", {"cpu.max": "100000 100000"}))
-    assert available_cores() == 1
-    write(tmp_path, {"sys/fs/cgroup/cpu.max": "300000 100000"})
-    now = 7.11
-    assert available_cores() == 3
 
 
 @pytest.mark.usefixtures("eight_cores")
