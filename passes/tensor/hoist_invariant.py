@@ -41,6 +41,7 @@ from tilewright.tensorir.expr import (
     const,
 )
 from tilewright.tensorir.functor import (
+    CALLS,
     DIVISIONS,
     LOADS,
     Mutator,
@@ -49,7 +50,6 @@ from tilewright.tensorir.functor import (
     kinds,
     leaves,
     uses_var,
-    walk,
     walk_statements,
 )
 from tilewright.tensorir.intrinsics import ADDRESSING
@@ -278,7 +278,7 @@ def _is_division(expr: Expr) -> bool:
 
 
 def _is_constant(expr: Expr) -> bool:
-    return not any(isinstance(node, (Var, BufferLoad, Call)) for node in walk(expr))
+    return not leaves(expr) and not kinds(expr) & CALLS
 
 
 class ExprReplacer(Mutator):

@@ -19,8 +19,8 @@ from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.dtype import DataType
-from tilewright.tensorir.expr import BinaryOp, BufferLoad, Call, Cast, Expr, IntImm, Ramp, const
-from tilewright.tensorir.functor import substitute, uses_var, walk
+from tilewright.tensorir.expr import BinaryOp, Call, Cast, Expr, IntImm, Ramp, const
+from tilewright.tensorir.functor import leaves, substitute, uses_var
 from tilewright.tensorir.stmt import BufferStore, For, PrimFunc, Stmt
 
 #: Widths of the integers that elements are put together in.
@@ -40,8 +40,7 @@ class _Interleaver(ScopedMutator):
         if count < 2 or count * kind.bits not in _WORDS or kind.bits not in (8, 16) or kind.is_bool:
             return None
         first = self._first_place(store, loop, count)
-        reads_result = any(isinstance(node, BufferLoad) and node.buffer is store.buffer for node in walk(store.value))
-        if first is None or store.predicate is not None or reads_result:
+        if first is None or store.predicate is not None or store.buffer in leaves(store.value):
             return None
         part = DataType(f"uint{kind.bits}").with_lanes(kind.lanes)
         word = DataType(f"uint{count * kind.bits}").with_lanes(kind.lanes)

@@ -36,15 +36,15 @@ from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.dtype import INT64, VOID
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Expr, IntImm, Ramp, Var, as_expr, cast, minimum
 from tilewright.tensorir.functor import (
+    DIVISIONS,
     accesses_buffers,
     leaves,
     loads_and_stores,
     substitute,
     uses_var,
-    walk,
     walk_statements,
+    walk_to,
 )
-from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import BufferStore, Evaluate, For, LetStmt, PrimFunc, Stmt, sequence
 from tilewright.tensorir.target import CACHE_LINE, Target
 
@@ -346,11 +346,10 @@ class _Prefetcher(ScopedMutator):
     def _advance(self, bases: list[Expr], var: Var) -> tuple[Expr, Expr]:
         """How many neighbouring values of ``var`` have the same panel (one, if that is not known), and how far apart
         two panels are: zero if they are not equally far."""
-        quotients = dict.fromkeys(node for base in bases for node in walk(base) if _is_quotient(node, var))
+        quotients = _quotients(bases, var)
         sharing, panel = as_expr(1), var
         if len(quotients) == 1:
             (quotient,) = quotients
-            assert isinstance(quotient, BinaryOp)
             sharing = quotient.b if isinstance(quotient.b, IntImm) else sharing
             panel = Var("panel", quotient.dtype)
             bases = [ExprReplacer({quotient: panel}).mutate(base) for base in bases]
@@ -411,8 +410,7 @@ def position(start: Expr, loops: list[For]) -> Expr:
 def _sharing(bases: list[Expr], var: Var) -> Expr:
     """How many neighbouring values of ``var`` have the same panel, where panels are visited in any order: as many as
     the least divisor says, if only quotients of ``var`` tell where a panel is."""
-    quotients = dict.fromkeys(node for base in bases for node in walk(base) if _is_quotient(node, var))
-    divisors = {node: node.b for node in quotients if isinstance(node, BinaryOp) and node.a is var}
+    divisors = {node: node.b for node in _quotients(bases, var) if node.a is var}
     for quotient in divisors:
         bases = [ExprReplacer({quotient: Var("panel", var.dtype)}).mutate(base) for base in bases]
     if not divisors or any(uses_var(base, {var}) for base in bases):
@@ -423,8 +421,7 @@ def _sharing(bases: list[Expr], var: Var) -> Expr:
 def _following(place: Expr, var: Var, sharing: Expr) -> Expr:
     """``place`` once ``var`` is ``sharing`` greater: its quotients by ``sharing``, which is not zero, are one greater
     then, without proof."""
-    quotients = dict.fromkeys(node for node in walk(place) if _is_quotient(node, var))
-    steps = [node for node in quotients if isinstance(node, BinaryOp) and node.a is var and node.b is sharing]
+    steps = [node for node in _quotients([place], var) if node.a is var and node.b is sharing]
     names = [Var("quotient", node.dtype) for node in steps]
     named: Expr = ExprReplacer(dict(zip(steps, names, strict=True))).mutate(place)
     moved = substitute(named, {var: var + sharing})
@@ -436,10 +433,14 @@ def is_written_out(loop: For) -> bool:
     return loop.kind == "unrolled" and isinstance(loop.min, IntImm) and isinstance(loop.extent, IntImm)
 
 
-def _is_quotient(node: Node, var: Var) -> bool:
-    if not isinstance(node, BinaryOp) or node.op not in ("floordiv", "truncdiv"):
-        return False
-    return uses_var(node.a, {var}) and not uses_var(node.b, {var})
+def _quotients(places: list[Expr], var: Var) -> list[BinaryOp]:
+    """The quotients of ``var`` in some places, each once."""
+    found = dict.fromkeys(node for place in places for node in walk_to(place, DIVISIONS) if isinstance(node, BinaryOp))
+    return [node for node in found if _is_quotient(node, var)]
+
+
+def _is_quotient(node: BinaryOp, var: Var) -> bool:
+    return node.op in ("floordiv", "truncdiv") and uses_var(node.a, {var}) and not uses_var(node.b, {var})
 
 
 def known_bytes(buffer: Buffer) -> int:

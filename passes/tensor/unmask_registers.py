@@ -37,7 +37,7 @@ from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import Broadcast, Buffer, BufferLoad, Call, Expr, IntImm, Ramp, Var, compare
-from tilewright.tensorir.functor import Visitor, accesses_buffers, leaves, substitute, uses_var, walk
+from tilewright.tensorir.functor import LOADS, Visitor, accesses_buffers, leaves, substitute, uses_var, walk, walk_to
 from tilewright.tensorir.intrinsics import INTRINSICS
 from tilewright.tensorir.stmt import Allocate, BufferStore, Evaluate, For, IfThenElse, LetStmt, PrimFunc, Stmt
 
@@ -112,7 +112,7 @@ class _Masks(Visitor):
             self._access(op)
         if self.found.isdisjoint(leaves(op.value)):
             return
-        for load in (part for part in walk(op.value) if isinstance(part, BufferLoad)):
+        for load in [part for part in walk_to(op.value, LOADS) if isinstance(part, BufferLoad)]:
             self._outside(*load.indices, *([] if load.predicate is None else [load.predicate]))
             if load.buffer not in self.found:
                 continue
