@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, IntImm, Var
-from tilewright.tensorir.functor import walk_statements
+from tilewright.tensorir.functor import CALLS, walk_statements, walk_to
 from tilewright.tensorir.intrinsics import ADDRESSING
 from tilewright.tensorir.node import Node, notes_on
 from tilewright.tensorir.profiling import PROFILE_INTRINSICS
@@ -108,7 +108,11 @@ def defined_variables(stmt: Stmt) -> frozenset[Var]:
 
 def called_names(root: Node) -> frozenset[str]:
     """The PrimFuncs that a program calls."""
-    return uses(root).called
+    found: Uses | None = notes_on(root).get(uses)
+    if found is not None:
+        return found.called
+    calls = [node.name for node in walk_to(root, CALLS) if isinstance(node, Call)]
+    return frozenset([name[1:] for name in calls if name.startswith("@")])
 
 
 def has_parallel_loop(root: Node) -> bool:

@@ -120,7 +120,7 @@ class _Prefetcher(ScopedMutator):
         #: How many nests before the present one, in an iteration of the loop with this variable, read its panel.
         self.reads: dict[tuple[Buffer, Var], int] = {}
         #: Places in canonical form, by the index that says them.
-        self.places: dict[Expr, Expr] = {}
+        self.canonical: dict[Expr, Expr] = {}
 
     def simplify(self, expr: Expr) -> Expr:
         """``expr`` in canonical form, by the ranges of the variables: conditions don't tell where panels are."""
@@ -162,10 +162,10 @@ class _Prefetcher(ScopedMutator):
         panels = (self._panel(buffer, loads, copies) for buffer, loads in places.items())
         return [panel for panel in panels if panel is not None]
 
-    def _reads(self, loads: list[BufferLoad], copies: Mapping[Var, For]) -> list[_Read] | None:
-        """The reads of an iteration, each once; None for vectors that are not in one piece, or copies of a read that
-        are not equally far apart."""
-        reads: dict[tuple[Expr, int], _Read] = {}
+    def _places(self, loads: list[BufferLoad]) -> list[tuple[Expr, int]] | None:
+        """The places that an iteration reads, each once, with how much it reads there; None for vectors that are not
+        in one piece."""
+        found: dict[tuple[Expr, int], None] = {}
         for load in loads:
             (index,) = load.indices
             width = 1
@@ -173,32 +173,39 @@ class _Prefetcher(ScopedMutator):
                 width, index = index.lanes, index.base
             elif index.dtype.lanes != 1:
                 return None
-            base = self._place(index)
-            if (base, width) in reads:
-                continue
+            found[self._place(index), width] = None
+        return list(found)
+
+    def _reads(
+        self, places: list[tuple[Expr, int]], bases: list[Expr], copies: Mapping[Var, For]
+    ) -> list[_Read] | None:
+        """The reads at some places, whose first copies read at ``bases``; None where copies of a read are not equally
+        far apart."""
+        reads: list[_Read] = []
+        for (place, width), base in zip(places, bases, strict=True):
             offsets = [as_expr(0)]
-            for var in [var for var in copies if uses_var(base, {var})]:
-                step, count = self._step(base, var), int(str(copies[var].extent))
+            for var in [var for var in copies if uses_var(place, {var})]:
+                step, count = self._step(place, var), int(str(copies[var].extent))
                 if step is None:
                     return None
                 offsets = [self.simplify(offset + step * number) for offset in offsets for number in range(count)]
-            first = {var: loop.min for var, loop in copies.items()}
-            reads[base, width] = _Read(self.range_analyzer.canonical(substitute(base, first)), tuple(offsets), width)
-        return list(reads.values())
+            reads.append(_Read(base, tuple(offsets), width))
+        return reads
 
     def _place(self, index: Expr) -> Expr:
         """``index`` without lets in canonical form."""
-        found = self.places.get(index)
+        found = self.canonical.get(index)
         if found is None:
-            found = self.places[index] = self.range_analyzer.canonical(substitute(index, self.lets))
+            found = self.canonical[index] = self.range_analyzer.canonical(substitute(index, self.lets))
         return found
 
     def _panel(self, buffer: Buffer, loads: list[BufferLoad], copies: Mapping[Var, For]) -> _Panel | None:
-        reads = self._reads(loads, copies)
-        if reads is None:
-            return None
-        bases = [read.base for read in reads]
         nest = self._nest()
+        places = self._places(loads) if len(nest) < len(self.loops) else None
+        if places is None:
+            return None
+        start = {var: loop.min for var, loop in copies.items()}
+        bases = [self.range_analyzer.canonical(substitute(place, start)) for place, _ in places]
         repeated: list[For] = []
         outer: For | None = None
         for loop in reversed(self.loops[: len(self.loops) - len(nest)]):
@@ -211,10 +218,16 @@ class _Prefetcher(ScopedMutator):
                 repeated.insert(0, loop)
         if outer is None or not all(self._is_walked(loop, bases) for loop in nest):
             return None
-        sharing, size = self._advance(bases, outer.var)
-        apart = [distance.value for base in bases if isinstance(distance := self.simplify(base - bases[0]), IntImm)]
-        if len(apart) < len(bases):
+        apart: list[int] = []
+        for base in bases:
+            distance = self.simplify(base - bases[0])
+            if not isinstance(distance, IntImm):
+                return None
+            apart.append(distance.value)
+        reads = self._reads(places, bases, copies)
+        if reads is None:
             return None
+        sharing, size = self._advance(bases, outer.var)
         found = {
             (self.range_analyzer.canonical(offset + distance), read.width): None
             for distance, read in zip(apart, reads, strict=True)
@@ -239,7 +252,7 @@ class _Prefetcher(ScopedMutator):
         fixed = nest[: -len(walked)]
         if not repeated and not self._is_worth_reading_once(buffer, outer.var, first, size, widths, walked, fixed):
             return None
-        start: dict[Var, Expr] = {loop.var: loop.min for loop in walked}
+        start = {loop.var: loop.min for loop in walked}
         return _Panel(buffer, substitute(following, start), size, outer, sharing, repeated, fixed, walked)
 
     def _is_worth_reading_once(
