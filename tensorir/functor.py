@@ -23,7 +23,7 @@ from tilewright.tensorir.expr import (
     Var,
 )
 from tilewright.tensorir.node import Node
-from tilewright.tensorir.stmt import Allocate, BufferStore, PrimFunc, Stmt
+from tilewright.tensorir.stmt import BufferStore, PrimFunc, Stmt
 
 N = TypeVar("N", bound=Node)
 
@@ -274,15 +274,13 @@ MASKED_LOADS: Final = 16
 DIVISIONS: Final = 32
 HALVES: Final = 64
 FLOAT_DIVISIONS: Final = 128
-MASKED_STORES: Final = 256
-ALLOCATIONS: Final = 512
 
 
 def kinds(node: Node) -> int:
     """What occurs in ``node``, itself included, as a sum of bits: :data:`COMPARISONS`, :data:`SELECTIONS`,
-    :data:`CALLS`, :data:`LOADS` (and :data:`MASKED_LOADS`), :data:`DIVISIONS` of integers, :data:`FLOAT_DIVISIONS`,
-    values of 16-bit floats (:data:`HALVES`), and of statements :data:`MASKED_STORES` and :data:`ALLOCATIONS`. Each node
-    finds out once, from its parts, so that whoever looks for one of these passes by all that has none."""
+    :data:`CALLS`, :data:`LOADS` (and :data:`MASKED_LOADS`), :data:`DIVISIONS` of integers, :data:`FLOAT_DIVISIONS`, and
+    values of 16-bit floats (:data:`HALVES`). Each node finds out once, from its parts, so that whoever looks for one of
+    these passes by all that has none."""
     if node._leaves is None:
         _look_into(node)
     return node._kinds
@@ -322,10 +320,6 @@ def _look_into(node: Node) -> frozenset[Node]:
                     occurring |= MASKED_LOADS
         elif isinstance(current, BufferStore):
             found = frozenset((current.buffer,))
-            if current.predicate is not None:
-                occurring |= MASKED_STORES
-        elif isinstance(current, Allocate):
-            occurring = ALLOCATIONS
         elif not isinstance(current, Stmt):
             found = _used_buffers(current)
         for part in parts:

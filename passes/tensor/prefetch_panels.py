@@ -117,6 +117,8 @@ class _Prefetcher(ScopedMutator):
         self.large = large
         self.loops: list[For] = []
         self.lets: dict[Var, Expr] = {}
+        #: What those of them stand for that were asked about, without lets.
+        self.values: dict[Var, Expr] = {}
         #: How many nests before the present one, in an iteration of the loop with this variable, read its panel.
         self.reads: dict[tuple[Buffer, Var], int] = {}
         #: Places in canonical form, by the index that says them.
@@ -134,7 +136,7 @@ class _Prefetcher(ScopedMutator):
         """Places say what a variable stands for, unless it is a size."""
         is_size = not self.loops and self.named.learn(let)
         if not is_size and not accesses_buffers(let.value):
-            self.lets[let.var] = substitute(let.value, self.lets)
+            self.lets[let.var] = let.value
 
     def mutate_For(self, loop: For) -> Stmt:
         if is_written_out(loop):  # its copies stand side by side; what they read is known by how far apart they read it
@@ -196,12 +198,20 @@ class _Prefetcher(ScopedMutator):
         """``index`` without lets in canonical form."""
         found = self.canonical.get(index)
         if found is None:
-            found = self.canonical[index] = self.range_analyzer.canonical(substitute(index, self.lets))
+            found = self.canonical[index] = self.range_analyzer.canonical(self._resolved(index))
         return found
+
+    def _resolved(self, expr: Expr) -> Expr:
+        """``expr`` without lets: what they stand for is found out when it is asked for."""
+        names = [leaf for leaf in leaves(expr) if isinstance(leaf, Var) and leaf in self.lets]
+        for name in names:
+            if name not in self.values:
+                self.values[name] = self._resolved(self.lets[name])
+        return substitute(expr, {name: self.values[name] for name in names}) if names else expr
 
     def _panel(self, buffer: Buffer, loads: list[BufferLoad], copies: Mapping[Var, For]) -> _Panel | None:
         nest = self._nest()
-        places = self._places(loads) if len(nest) < len(self.loops) else None
+        places = self._places(loads) if self._may_walk(loads, nest) else None
         if places is None:
             return None
         start = {var: loop.min for var, loop in copies.items()}
@@ -254,6 +264,19 @@ class _Prefetcher(ScopedMutator):
             return None
         start = {loop.var: loop.min for loop in walked}
         return _Panel(buffer, substitute(following, start), size, outer, sharing, repeated, fixed, walked)
+
+    def _may_walk(self, loads: list[BufferLoad], nest: list[For]) -> bool:
+        """Whether the loops of a nest, and one around that is not repeated alone, are among what loads read by, before
+        anything is known of how."""
+        used: set[object] = set()
+        for load in loads:
+            used |= leaves(self._resolved(load.indices[0]))
+        if not all(loop.var in used for loop in nest):
+            return False
+        for loop in reversed(self.loops[: len(self.loops) - len(nest)]):
+            if loop.var in used or loop.kind != "serial":
+                return loop.var in used
+        return False
 
     def _is_worth_reading_once(
         self,

@@ -52,14 +52,17 @@ class _Remover(Mutator):
         self.used_vars: set[Var] = set()
         self.read_buffers: set[Buffer] = set()
 
-        self._seen: set[Expr] = set()
+        #: Of what was read, variables and buffers alike.
+        self._known: set[object] = set()
 
     def mutate(self, node: Any) -> Any:
         if not isinstance(node, Expr):
             return super().mutate(node)
-        if node not in self._seen:
-            self._seen.add(node)
-            for leaf in leaves(node):
+        found = leaves(node)
+        if not found <= self._known:
+            new = found - self._known
+            self._known |= new
+            for leaf in new:
                 if isinstance(leaf, Var):
                     self.used_vars.add(leaf)
                 elif isinstance(leaf, Buffer):

@@ -31,7 +31,7 @@ from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.errors import VerifyError
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, Var, const
-from tilewright.tensorir.functor import LOADS, Mutator, free_vars, kinds, leaves, substitute
+from tilewright.tensorir.functor import LOADS, Mutator, free_vars, kinds, leaves, substitute, walk_statements
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, PrimFunc, SeqStmt, Stmt, sequence
 from tilewright.tensorir.target import CACHE_LINE
 
@@ -243,6 +243,8 @@ def _uses(stmt: Stmt, buffer: Buffer) -> bool:
 
 def rewrite_storage(func: PrimFunc, ctx: PassContext | None = None) -> PrimFunc:
     """``func``, whose buffers are one-dimensional, with workspaces as parameters and shared stack buffers."""
+    if not any(isinstance(stmt, Allocate) for stmt in walk_statements(func.body)):
+        return func
     ctx = ctx if ctx is not None else PassContext.current()
     planner = _WorkspacePlanner(func, ctx.get_config("tensorir.StorageRewrite"), ctx)
     body = planner.mutate(func.body)

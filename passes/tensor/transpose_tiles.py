@@ -45,7 +45,7 @@ from tilewright.passes.tensor.hoist_invariant import ExprReplacer
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, Ramp, Var, as_expr, call
-from tilewright.tensorir.functor import LOADS, substitute, uses_var, walk_to
+from tilewright.tensorir.functor import LOADS, substitute, uses_var, walk_statements, walk_to
 from tilewright.tensorir.schedule.indices import coefficient
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, LetStmt, PrimFunc, Stmt, sequence
 
@@ -60,6 +60,8 @@ class TransposeTiles(PrimFuncPass):
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         """``func`` with tiles that are loaded and stored in whole vectors."""
+        if not any(isinstance(stmt, For) and stmt.annotations.get(TRANSPOSE) for stmt in walk_statements(func.body)):
+            return func
         tiles = _Tiles(func)
         body = tiles.mutate(func.body)
         if tiles.changed:
