@@ -23,7 +23,7 @@ from tilewright.tensorir.expr import (
     Var,
 )
 from tilewright.tensorir.node import Node
-from tilewright.tensorir.stmt import BufferStore, PrimFunc, Stmt
+from tilewright.tensorir.stmt import Allocate, BufferStore, Evaluate, For, LetStmt, PrimFunc, SeqStmt, Stmt
 
 N = TypeVar("N", bound=Node)
 
@@ -254,7 +254,11 @@ def walk_statements(stmt: Stmt) -> Iterator[Stmt]:
     while stack:
         current = stack.pop()
         yield current
-        if type(current) is not BufferStore:  # most statements are stores, which hold no others
+        if isinstance(current, (For, LetStmt, Allocate)):
+            stack.append(current.body)
+        elif isinstance(current, SeqStmt):
+            stack.extend(current.stmts[::-1])
+        elif not isinstance(current, (BufferStore, Evaluate)):  # most statements are stores, which hold no others
             stack.extend([part for part in current.parts()[::-1] if isinstance(part, Stmt)])
 
 
@@ -468,19 +472,15 @@ def walk_to(node: Node, wanted: int) -> Iterator[Node]:
 
 
 def walk_to_loads(node: Node) -> Iterator[Node]:
-    """All nodes below and including ``node`` that are no expressions, and all loads, parents first: expressions that
-    load nothing are passed by."""
+    """All statements below and including ``node``, and all loads, parents first: what loads nothing is passed by."""
     stack: list[Node] = [node]
     while stack:
         current = stack.pop()
-        if isinstance(current, Expr):
-            if not kinds(current) & LOADS:
-                continue
-            if isinstance(current, BufferLoad):
-                yield current
-        else:
+        if isinstance(current, (Stmt, BufferLoad)):
             yield current
-        stack.extend(current.parts()[::-1])
+        for part in current.parts()[::-1]:
+            if isinstance(part, Stmt) or kinds(part) & LOADS:
+                stack.append(part)
 
 
 def loads_and_stores(node: Node) -> Iterator[BufferLoad | BufferStore]:

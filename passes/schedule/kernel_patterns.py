@@ -125,24 +125,25 @@ class _Walk:
 
     def _node(self, node: Any, fixed: bool) -> Any:
         """A node; ``fixed`` if its integers belong to the pattern."""
-        if isinstance(node, IntImm):
+        kind = type(node)
+        if kind is IntImm:
             if node.dtype is INT64 and node.value != 0 and not fixed:
                 self.tokens.append(IntImm)
                 return self.constant(node)
             self.tokens.append((node.dtype, node.value))
             return node
-        if isinstance(node, Var):
+        if kind is Var:
             self.tokens.append(self._number(node))
             return node
-        if isinstance(node, FloatImm):
+        if kind is BinaryOp:  # this one and the next are most of a program, and not worth a loop over fields
+            return self._operation(node, fixed)
+        if kind is BufferLoad:
+            return self._load(node)
+        if kind is FloatImm:
             self.tokens.append((node.dtype, node.value.hex()))
             return node
-        if isinstance(node, BinaryOp):  # this one and the next are most of a program, and not worth a loop over fields
-            return self._operation(node, fixed)
-        if isinstance(node, BufferLoad):
-            return self._load(node)
         rules = self._rules(node)
-        self.tokens.append(type(node))
+        self.tokens.append(kind)
         values: list[Any] = []
         changed = False
         for name, role in node.node_fields:
@@ -311,6 +312,8 @@ def _steps(stmt: Stmt) -> int:
 
 def _walked(access: BufferLoad | BufferStore, walkers: set[Any]) -> int | None:
     """The first dimension that one of ``walkers`` walks."""
+    if not walkers or (isinstance(access, BufferLoad) and walkers.isdisjoint(leaves(access))):
+        return None
     return next((axis for axis, index in enumerate(access.indices) if not walkers.isdisjoint(leaves(index))), None)
 
 

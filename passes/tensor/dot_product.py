@@ -123,8 +123,10 @@ def _decides_masks(loop: For) -> bool:
 
 def _adds_narrow_product(stmt: Stmt) -> bool:
     """Whether ``stmt`` adds a product of narrow numbers to what is there."""
-    factors = _added_product(stmt) if isinstance(stmt, BufferStore) else None
-    return factors is not None and None not in [_narrow_load(factor, stmt.value.dtype) for factor in factors]
+    if not isinstance(stmt, BufferStore):
+        return False
+    factors, total = _added_product(stmt), stmt.value.dtype
+    return factors is not None and None not in [_narrow_load(factor, total) for factor in factors]
 
 
 def _narrow_load(factor: Expr, total: DataType) -> BufferLoad | None:
