@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, IntImm, Var
-from tilewright.tensorir.functor import CALLS, walk_statements, walk_to
+from tilewright.tensorir.functor import walk_statements
 from tilewright.tensorir.intrinsics import ADDRESSING
 from tilewright.tensorir.node import Node, notes_on
 from tilewright.tensorir.profiling import PROFILE_INTRINSICS
-from tilewright.tensorir.stmt import Allocate, BufferStore, For, LetStmt, Stmt
+from tilewright.tensorir.stmt import Allocate, BufferStore, Evaluate, For, LetStmt, Stmt
 
 
 def unique_nodes(root: Node) -> Iterator[Node]:
@@ -107,12 +107,11 @@ def defined_variables(stmt: Stmt) -> frozenset[Var]:
 
 
 def called_names(root: Node) -> frozenset[str]:
-    """The PrimFuncs that a program calls."""
-    found: Uses | None = notes_on(root).get(uses)
-    if found is not None:
-        return found.called
-    calls = [node.name for node in walk_to(root, CALLS) if isinstance(node, Call)]
-    return frozenset([name[1:] for name in calls if name.startswith("@")])
+    """The PrimFuncs that a program calls. They return nothing, so that each call is a statement."""
+    if not isinstance(root, Stmt):
+        return uses(root).called
+    calls = [stmt.value for stmt in walk_statements(root) if isinstance(stmt, Evaluate)]
+    return frozenset([call.name[1:] for call in calls if isinstance(call, Call) and call.name.startswith("@")])
 
 
 def has_parallel_loop(root: Node) -> bool:

@@ -479,7 +479,7 @@ def walk_to_loads(node: Node) -> Iterator[Node]:
         if isinstance(current, (Stmt, BufferLoad)):
             yield current
         for part in current.parts()[::-1]:
-            if isinstance(part, Stmt) or kinds(part) & LOADS:
+            if not isinstance(part, Expr) or kinds(part) & LOADS:
                 stack.append(part)
 
 
