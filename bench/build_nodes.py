@@ -1,7 +1,7 @@
 """Counts the nodes of both IRs while a model is built: made, visited, and alive after each stage.
 
 *Made* are calls of the constructors of node classes, but for those that find the node there already. *Visited* are the
-entries into ``Visitor.visit`` and ``Mutator.mutate``, and the nodes that ``walk``, ``walk_statements`` and
+entries into ``Visitor.visit`` and ``Mutator.mutate``, and the nodes that ``walk``, the other walks beside it and
 ``post_order`` give. *Alive* are the distinct nodes that the module holds after the stage. What other threads do than
 the one that runs the passes, code generation mostly, counts as the last stage, ``code``.
 """
@@ -17,6 +17,8 @@ from typing import Any
 
 Counts = tuple[int, int]
 
+_WALKS = ("walk", "walk_once", "walk_to", "walk_to_loads", "walk_statements")
+
 
 class _Counter:
     """Hooks in all node classes, visitors and walks of Tilewright; for a process that does nothing else."""
@@ -26,7 +28,8 @@ class _Counter:
         self.visited: dict[int, int] = collections.defaultdict(int)
         from tilewright.graphir.base import Expr
         from tilewright.graphir.visitor import post_order
-        from tilewright.tensorir.functor import Mutator, Visitor, walk, walk_statements
+        from tilewright.tensorir import functor
+        from tilewright.tensorir.functor import Mutator, Visitor
         from tilewright.tensorir.node import Node
 
         for base in (Node, Expr):
@@ -39,7 +42,8 @@ class _Counter:
             for cls in _family(base):
                 if name in vars(cls):
                     self._count_visits(cls, name)
-        for generator in (walk, walk_statements):
+        for name in _WALKS:
+            generator = getattr(functor, name)
             _replace(generator, self._counting_generator(generator))
         _replace(post_order, self._counting_list(post_order))
 

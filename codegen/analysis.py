@@ -11,7 +11,7 @@ from tilewright.tensorir.functor import walk_statements
 from tilewright.tensorir.intrinsics import ADDRESSING
 from tilewright.tensorir.node import Node, notes_on
 from tilewright.tensorir.profiling import PROFILE_INTRINSICS
-from tilewright.tensorir.stmt import Allocate, BufferStore, For, LetStmt, Stmt
+from tilewright.tensorir.stmt import Allocate, BufferStore, Evaluate, For, LetStmt, Stmt
 
 
 def unique_nodes(root: Node) -> Iterator[Node]:
@@ -107,8 +107,11 @@ def defined_variables(stmt: Stmt) -> frozenset[Var]:
 
 
 def called_names(root: Node) -> frozenset[str]:
-    """The PrimFuncs that a program calls."""
-    return uses(root).called
+    """The PrimFuncs that a program calls. They return nothing, so that each call is a statement."""
+    if not isinstance(root, Stmt):
+        return uses(root).called
+    calls = [stmt.value for stmt in walk_statements(root) if isinstance(stmt, Evaluate)]
+    return frozenset([call.name[1:] for call in calls if isinstance(call, Call) and call.name.startswith("@")])
 
 
 def has_parallel_loop(root: Node) -> bool:

@@ -38,11 +38,16 @@ def post_order(
         node = stack[-1]
         status = state.get(node)
         if status is None:
-            state[node] = False
-            parts = children_of(node)
+            parts = tuple(children_of(node))
             if not enter_functions and isinstance(node, Function) and node not in top:
                 parts = ()
-            for child in reversed(tuple(parts)):
+            if not parts:
+                stack.pop()
+                state[node] = True
+                order.append(node)
+                continue
+            state[node] = False
+            for child in parts[::-1]:
                 found = state.get(child)
                 if found is None:
                     if child not in known:

@@ -21,7 +21,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -45,6 +45,9 @@ _VAR = _CLASSES.index(expr.Var)
 _NAMED = (expr.Var, expr.Buffer, PrimFunc)
 
 _SEPARATORS = (",", ":")
+
+#: In place of a node's number: its parts are on the way.
+_ENTERED: Final = -1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,17 +94,20 @@ def encode(func: PrimFunc) -> Encoded:
     stack: list[Node] = [func]
     while stack:
         node = stack[-1]
-        if node in numbers:
+        place = numbers.get(node)
+        if place is not None and place != _ENTERED:
             stack.pop()
             continue
         written = _WRITTEN.get(type(node))
         if written is None:
             raise EncodingError(f"expected nodes that Tilewright defines, found a {type(node).__name__}: {node!s}")
         needed, record_of = written
-        missing = [part for part in needed(node) if part not in numbers]
-        if missing:
-            stack.extend(reversed(missing))
-            continue
+        if place is None:
+            missing = [part for part in needed(node) if part not in numbers]
+            if missing:
+                numbers[node] = _ENTERED
+                stack.extend(missing[::-1])
+                continue
         stack.pop()
         record = record_of(node, numbers)
         number = len(records)

@@ -9,9 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Final, TypeVar
 
-from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Compare, Expr, PureExpr, Select, Var
+from tilewright.tensorir.expr import (
+    BinaryOp,
+    Buffer,
+    BufferLoad,
+    Call,
+    Compare,
+    Expr,
+    FloatImm,
+    IntImm,
+    PureExpr,
+    Select,
+    Var,
+)
 from tilewright.tensorir.node import Node
-from tilewright.tensorir.stmt import BufferStore, PrimFunc, Stmt
+from tilewright.tensorir.stmt import Allocate, BufferStore, Evaluate, For, LetStmt, PrimFunc, SeqStmt, Stmt
 
 N = TypeVar("N", bound=Node)
 
@@ -137,20 +149,32 @@ class _Substituter(Mutator):
     def __init__(self, values: Mapping[Var, Expr], buffers: Mapping[Buffer, Buffer]) -> None:
         self.values = dict(values)
         self.buffers = dict(buffers)
+        #: What became of expressions, wherever they stand.
+        self._done: dict[Expr, Expr] = {}
 
     def mutate(self, node: Any) -> Any:
-        return node if isinstance(node, Expr) and self._keeps(node) else super().mutate(node)
+        kind = type(node)
+        if kind is Var:
+            return self.values.get(node, node)
+        if kind is IntImm or kind is FloatImm:
+            return node
+        if not isinstance(node, Expr):
+            return super().mutate(node)
+        found = self._done.get(node)
+        if found is None:
+            below = node._leaves
+            if below is None:
+                below = _look_into(node)
+            occurring = node._kinds
+            keeps = self.values.keys().isdisjoint(below) and not (occurring & LOADS and self._replaces_any(below))
+            found = node if keeps else node.rebuild(self)
+            if not occurring & CALLS:  # calls with an effect are like no others
+                self._done[node] = found
+        return found
 
-    def _keeps(self, expr: Expr) -> bool:
-        """Whether nothing in ``expr`` is replaced."""
-        values = self.values
-        for leaf in leaves(expr):
-            if leaf in values or (isinstance(leaf, Buffer) and self.mutate_buffer(leaf) is not leaf):
-                return False
-        return True
-
-    def mutate_Var(self, var: Var) -> Expr:
-        return self.values.get(var, var)
+    def _replaces_any(self, found: frozenset[Node]) -> bool:
+        """Whether any of the buffers among leaves is replaced."""
+        return any(isinstance(leaf, Buffer) and self.mutate_buffer(leaf) is not leaf for leaf in found)
 
     def mutate_buffer(self, buffer: Buffer) -> Buffer:
         found = self.buffers.get(buffer)
@@ -168,6 +192,8 @@ class _Substituter(Mutator):
 def substitute(node: N, values: Mapping[Var, Expr], buffers: Mapping[Buffer, Buffer] | None = None) -> N:
     """``node`` with variables (and buffers) replaced. Buffers whose shape mentions a variable are replaced too;
     a variable that maps to another variable is renamed where it is defined as well."""
+    if not buffers and isinstance(node, Expr) and not kinds(node) & LOADS and values.keys().isdisjoint(leaves(node)):
+        return node
     result: N = _Substituter(values, buffers or {}).mutate(node)
     return result
 
@@ -184,6 +210,7 @@ class _Renamer(_Substituter):
             return var
         new = Var(var.name + self.suffix, var.dtype)
         self.values[var] = new
+        self._done.clear()
         return new
 
     def mutate_new_buffer(self, buffer: Buffer) -> Buffer:
@@ -196,6 +223,7 @@ class _Renamer(_Substituter):
             buffer.alignment,
         )
         self.buffers[buffer] = made
+        self._done.clear()
         return made
 
     def mutate_buffer(self, buffer: Buffer) -> Buffer:
@@ -226,7 +254,11 @@ def walk_statements(stmt: Stmt) -> Iterator[Stmt]:
     while stack:
         current = stack.pop()
         yield current
-        if type(current) is not BufferStore:  # most statements are stores, which hold no others
+        if isinstance(current, (For, LetStmt, Allocate)):
+            stack.append(current.body)
+        elif isinstance(current, SeqStmt):
+            stack.extend(current.stmts[::-1])
+        elif not isinstance(current, (BufferStore, Evaluate)):  # most statements are stores, which hold no others
             stack.extend([part for part in current.parts()[::-1] if isinstance(part, Stmt)])
 
 
@@ -245,13 +277,14 @@ LOADS: Final = 8
 MASKED_LOADS: Final = 16
 DIVISIONS: Final = 32
 HALVES: Final = 64
+FLOAT_DIVISIONS: Final = 128
 
 
 def kinds(node: Node) -> int:
     """What occurs in ``node``, itself included, as a sum of bits: :data:`COMPARISONS`, :data:`SELECTIONS`,
-    :data:`CALLS`, :data:`LOADS` (and :data:`MASKED_LOADS`), :data:`DIVISIONS` of integers, and values of 16-bit floats
-    (:data:`HALVES`). Each node finds out once, from its parts, so that whoever looks for one of these passes by all
-    that has none."""
+    :data:`CALLS`, :data:`LOADS` (and :data:`MASKED_LOADS`), :data:`DIVISIONS` of integers, :data:`FLOAT_DIVISIONS`, and
+    values of 16-bit floats (:data:`HALVES`). Each node finds out once, from its parts, so that whoever looks for one of
+    these passes by all that has none."""
     if node._leaves is None:
         _look_into(node)
     return node._kinds
@@ -266,10 +299,33 @@ def _look_into(node: Node) -> frozenset[Node]:
         parts: tuple[Node, ...] = current.parts()
         for part in parts:
             if part._leaves is None:
-                stack.append(part)
+                if type(part) is IntImm:  # most of what is looked into for the first time
+                    _set(part, "_kinds", 0)
+                    _set(part, "_leaves", _NO_LEAVES)
+                else:
+                    stack.append(part)
         if stack[-1] is not current:
             continue
-        found, occurring = _own(current)
+        stack.pop()
+        found = _NO_LEAVES
+        kind = type(current)
+        occurring = _KINDS.get(kind, 0)
+        if isinstance(current, Expr):
+            dtype = current.dtype
+            if dtype.is_float and dtype.bits == 16:
+                occurring |= HALVES
+            if isinstance(current, BinaryOp):
+                occurring |= _OPERATIONS.get(current.op, 0)
+            elif isinstance(current, Var):
+                found = frozenset((current,))
+            elif isinstance(current, BufferLoad):
+                found = frozenset((current.buffer,))
+                if current.predicate is not None:
+                    occurring |= MASKED_LOADS
+        elif isinstance(current, BufferStore):
+            found = frozenset((current.buffer,))
+        elif not isinstance(current, Stmt):
+            found = _used_buffers(current)
         for part in parts:
             occurring |= part._kinds
             below = part._leaves
@@ -277,40 +333,29 @@ def _look_into(node: Node) -> frozenset[Node]:
                 found = below if found <= below else found | below
         _set(current, "_kinds", occurring)
         _set(current, "_leaves", found)
-        stack.pop()
     return found
 
 
 _set = object.__setattr__
 _NO_LEAVES: Final[frozenset[Node]] = frozenset()
-_KINDS: Final[dict[type[Node], int]] = {Compare: COMPARISONS, Select: SELECTIONS, Call: CALLS}
-_DIVISIONS: Final = frozenset({"floordiv", "floormod", "truncdiv", "truncmod"})
+_KINDS: Final[dict[type[Node], int]] = {
+    Compare: COMPARISONS,
+    Select: SELECTIONS,
+    Call: CALLS,
+    BufferLoad: LOADS,
+}
+_OPERATIONS: Final[dict[str, int]] = {
+    "floordiv": DIVISIONS,
+    "floormod": DIVISIONS,
+    "truncdiv": DIVISIONS,
+    "truncmod": DIVISIONS,
+    "div": FLOAT_DIVISIONS,
+}
 
-#: The fields of a class that hold buffers which a node accesses.
-_buffer_fields: dict[type[Node], tuple[str, ...]] = {}
 
-
-def _own(node: Node) -> tuple[frozenset[Node], int]:
-    """What ``node`` is or accesses itself, and its own kinds."""
-    if isinstance(node, Var):
-        return frozenset((node,)), HALVES if node.dtype.bits == 16 and node.dtype.is_float else 0
-    occurring = 0
-    if isinstance(node, Expr):
-        if isinstance(node, BinaryOp):
-            occurring = DIVISIONS if node.op in _DIVISIONS else 0
-        elif isinstance(node, BufferLoad):
-            occurring = LOADS if node.predicate is None else LOADS | MASKED_LOADS
-        else:
-            occurring = _KINDS.get(type(node), 0)
-        if node.dtype.bits == 16 and node.dtype.is_float:
-            occurring |= HALVES
-    names = _buffer_fields.get(type(node))
-    if names is None:
-        names = tuple([name for name, role in node.node_fields if role == "buffer"])
-        _buffer_fields[type(node)] = names
-    if not names:
-        return _NO_LEAVES, occurring
-    return frozenset([getattr(node, name) for name in names]), occurring
+def _used_buffers(node: Node) -> frozenset[Node]:
+    """The buffers that ``node`` itself accesses, by the declaration of its fields."""
+    return frozenset([getattr(node, name) for name, role in node.node_fields if role == "buffer"])
 
 
 def accesses_buffers(expr: Expr) -> bool:
@@ -323,7 +368,7 @@ def reads_memory(expr: Expr) -> bool:
     occurring = kinds(expr)
     if occurring & LOADS:
         return True
-    return bool(occurring & CALLS) and any(isinstance(node, Call) and not node.is_pure for node in walk(expr))
+    return bool(occurring & CALLS) and any(isinstance(node, Call) and not node.is_pure for node in walk_to(expr, CALLS))
 
 
 def uses_var(node: Node, variables: set[Var] | frozenset[Var]) -> bool:
@@ -333,19 +378,46 @@ def uses_var(node: Node, variables: set[Var] | frozenset[Var]) -> bool:
 
 def free_vars(node: Node) -> list[Var]:
     """The variables that ``node`` uses but does not define, in order of first use."""
+    if isinstance(node, Expr):
+        return _variables_in_order(node)
     collector = _FreeVars()
     collector.visit(node)
     return list(collector.free)
+
+
+def _variables_in_order(expr: Expr) -> list[Var]:
+    """The variables in an expression, in order of first use."""
+    left = {leaf for leaf in leaves(expr) if isinstance(leaf, Var)}
+    if len(left) < 2:
+        return list(left)
+    found: list[Var] = []
+    stack: list[Node] = [expr]
+    while left:
+        current = stack.pop()
+        if isinstance(current, Var):
+            if current in left:
+                left.discard(current)
+                found.append(current)
+        elif not left.isdisjoint(leaves(current)):
+            stack.extend(current.parts()[::-1])
+    return found
 
 
 class _FreeVars(Visitor):
     def __init__(self) -> None:
         self.free: dict[Var, None] = {}
         self.bound: set[Var] = set()
+        #: Expressions, which use what they used where they were met before.
+        self._seen: set[Expr] = set()
 
-    def visit_Var(self, var: Var) -> None:
-        if var not in self.bound:
-            self.free[var] = None
+    def visit(self, node: Node) -> None:
+        if not isinstance(node, Expr):
+            super().visit(node)
+        elif node not in self._seen:
+            self._seen.add(node)
+            for var in _variables_in_order(node):
+                if var not in self.bound:
+                    self.free[var] = None
 
     def visit_For(self, loop: Any) -> None:
         self.visit(loop.min)
@@ -373,20 +445,42 @@ class _FreeVars(Visitor):
         self.visit(func.body)
 
 
-def walk_to_loads(node: Node) -> Iterator[Node]:
-    """All nodes below and including ``node`` that are no expressions, and all loads, parents first: expressions that
-    load nothing are passed by."""
+def walk_once(node: Node) -> Iterator[Node]:
+    """All nodes below and including ``node``, parents first, each once: expressions are graphs with many paths to an
+    operand."""
+    seen: set[Node] = set()
     stack: list[Node] = [node]
     while stack:
         current = stack.pop()
-        if isinstance(current, Expr):
-            if not kinds(current) & LOADS:
-                continue
-            if isinstance(current, BufferLoad):
-                yield current
-        else:
+        if current not in seen:
+            seen.add(current)
             yield current
-        stack.extend(current.parts()[::-1])
+            stack.extend(current.parts()[::-1])
+
+
+def walk_to(node: Node, wanted: int) -> Iterator[Node]:
+    """The nodes below and including ``node`` in which anything occurs of what ``wanted`` says (see :func:`kinds`),
+    parents first, each once."""
+    seen: set[Node] = set()
+    stack: list[Node] = [node]
+    while stack:
+        current = stack.pop()
+        if kinds(current) & wanted and current not in seen:
+            seen.add(current)
+            yield current
+            stack.extend(current.parts()[::-1])
+
+
+def walk_to_loads(node: Node) -> Iterator[Node]:
+    """All statements below and including ``node``, and all loads, parents first: what loads nothing is passed by."""
+    stack: list[Node] = [node]
+    while stack:
+        current = stack.pop()
+        if isinstance(current, (Stmt, BufferLoad)):
+            yield current
+        for part in current.parts()[::-1]:
+            if not isinstance(part, Expr) or kinds(part) & LOADS:
+                stack.append(part)
 
 
 def loads_and_stores(node: Node) -> Iterator[BufferLoad | BufferStore]:

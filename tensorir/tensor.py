@@ -33,7 +33,7 @@ from tilewright.tensorir.expr import (
     const,
     select,
 )
-from tilewright.tensorir.functor import free_vars, substitute, walk
+from tilewright.tensorir.functor import LOADS, free_vars, leaves, substitute, walk_statements, walk_to
 from tilewright.tensorir.node import Node, notes_on
 from tilewright.tensorir.stmt import (
     Allocate,
@@ -306,7 +306,7 @@ def extern(
         numbered = name if len(results) == 1 else f"{name}_{number}"
         buffers.append(Buffer(numbered, tuple(as_expr(extent) for extent in shape), as_dtype(dtype), "arena"))
     stmt = loops(list(buffers))
-    own = {node.buffer for node in walk(stmt) if isinstance(node, Allocate)}
+    own = {node.buffer for node in walk_statements(stmt) if isinstance(node, Allocate)}
     inputs = _tensors_read((stmt,), own.union(buffers), f"{name}: the loops")
     body = Extern(tuple(buffers), stmt)
     return [Tensor(buffer, (), body, inputs) for buffer in buffers]
@@ -316,7 +316,7 @@ def _tensors_read(roots: Iterable[Node], own: Set[Buffer], reader: str) -> tuple
     """The tensors whose elements are loaded in ``roots``, in order; loads of ``own`` buffers do not count."""
     found: dict[Tensor, None] = {}
     for root in roots:
-        for node in walk(root):
+        for node in walk_to(root, LOADS):
             if isinstance(node, BufferLoad) and node.buffer not in own:
                 tensor = _tensor_of.get(node.buffer)
                 if tensor is None:
@@ -413,13 +413,12 @@ def _block(
         update = substitute(update, renamed, buffers)
         init = None if init is None else substitute(init, renamed, buffers)
     reads: dict[tuple[Buffer, tuple[int, ...]], BufferRegion] = {}
-    for node in walk(update):
+    for node in walk_to(update, LOADS):
         if isinstance(node, BufferLoad) and node.buffer not in targets:
             key = (node.buffer, tuple([id(index) for index in node.indices]))
             if key not in reads:
                 reads[key] = BufferRegion(node.buffer, tuple([Range(index, _ONE) for index in node.indices]))
-        elif isinstance(node, Var):
-            used.add(node)
+    used.update([leaf for leaf in leaves(update) if isinstance(leaf, Var)])
     point = tuple(Range(index, _ONE) for index in place)
     writes = tuple(BufferRegion(target, point) for target in targets)
     return Block(name, tuple(iters), None, tuple(reads.values()), writes, init, update, dict(tensor.annotations))

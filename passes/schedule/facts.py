@@ -22,7 +22,7 @@ from tilewright.tensorir.expr import (
     Var,
     as_expr,
 )
-from tilewright.tensorir.functor import CALLS, SELECTIONS, kinds, uses_var, walk
+from tilewright.tensorir.functor import CALLS, SELECTIONS, kinds, uses_var, walk, walk_to
 from tilewright.tensorir.schedule import BlockRef, Schedule
 from tilewright.tensorir.schedule.blocks import accesses
 from tilewright.tensorir.schedule.indices import coefficient
@@ -85,7 +85,7 @@ def is_expensive(block: Block) -> bool:
     """Whether computing an element costs much more than loading it."""
     if not kinds(block.body) & CALLS:
         return False
-    return any(isinstance(node, Call) and node.name not in _CHEAP_CALLS for node in walk(block.body))
+    return any(isinstance(node, Call) and node.name not in _CHEAP_CALLS for node in walk_to(block.body, CALLS))
 
 
 def axis_of(access: BufferLoad | BufferStore, var: Var) -> int | None:
@@ -109,10 +109,10 @@ def uses(access: BufferLoad | BufferStore, var: Var) -> bool:
 def shared_by(access: BufferLoad | BufferStore, var: Var) -> int | None:
     """How many neighbouring values of ``var``, from a multiple of that number on, access the same element: None for all
     of them, ``n`` where it occurs as ``var // n`` alone (the channels of a group), else 1."""
+    if not uses(access, var):
+        return None
     nodes = [node for index in access.indices for node in walk(index)]
     uses_of_var = sum(node is var for node in nodes)
-    if not uses_of_var:
-        return None
     groups = [node for node in nodes if isinstance(node, BinaryOp) and node.op == "floordiv" and node.a is var]
     return math.gcd(*(constant(node.b) or 1 for node in groups)) if len(groups) == uses_of_var else 1
 
@@ -237,7 +237,7 @@ def case_variables(block: Block) -> dict[Var, int | None]:
     if not kinds(block.body) & SELECTIONS:
         return found
     places = {item.var for item in spatial(block)}
-    for node in walk(block.body):
+    for node in walk_to(block.body, SELECTIONS):
         if isinstance(node, Select) and isinstance(node.condition, Compare) and node.condition.op == "eq":
             chosen = place_in_tile(node.condition.a, places)
             if chosen is not None and constant(node.condition.b) is not None:

@@ -26,8 +26,8 @@ from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
 from tilewright.passes.schedule.facts import Access, schedule_of
 from tilewright.tensorir.arith import Analyzer
-from tilewright.tensorir.arith.quotients import whole_number
-from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, binary
+from tilewright.tensorir.arith.quotients import QUOTIENTS, whole_number
+from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Expr, binary
 from tilewright.tensorir.functor import Mutator, accesses_buffers, loads_and_stores
 from tilewright.tensorir.schedule.blocks import change_block
 from tilewright.tensorir.stmt import Block, BufferStore, PrimFunc, Stmt
@@ -67,7 +67,7 @@ def _join(
     buffer: Buffer, accesses: Sequence[Access], analyzer: Analyzer
 ) -> tuple[tuple[Expr, ...], list[tuple[Expr, ...]]] | None:
     """The shape of a buffer and the indices of its accesses with dimensions joined; None where none can be."""
-    if buffer.strides or not accesses:
+    if buffer.strides or not accesses or not any(map(_is_part, accesses[0].indices[1:])):
         return None
     if any(accesses_buffers(index) for access in accesses for index in access.indices):
         return None
@@ -87,6 +87,10 @@ def _join(
     if len(shape) == buffer.ndim:
         return None
     return tuple(shape), [tuple(place) for place in places]
+
+
+def _is_part(index: Expr) -> bool:
+    return isinstance(index, BinaryOp) and index.op in QUOTIENTS
 
 
 class _Joiner(Mutator):

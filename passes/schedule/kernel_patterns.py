@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import operator
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
@@ -124,20 +125,25 @@ class _Walk:
 
     def _node(self, node: Any, fixed: bool) -> Any:
         """A node; ``fixed`` if its integers belong to the pattern."""
-        if isinstance(node, IntImm):
+        kind = type(node)
+        if kind is IntImm:
             if node.dtype is INT64 and node.value != 0 and not fixed:
                 self.tokens.append(IntImm)
                 return self.constant(node)
             self.tokens.append((node.dtype, node.value))
             return node
-        if isinstance(node, Var):
+        if kind is Var:
             self.tokens.append(self._number(node))
             return node
-        if isinstance(node, FloatImm):
+        if kind is BinaryOp:  # this one and the next are most of a program, and not worth a loop over fields
+            return self._operation(node, fixed)
+        if kind is BufferLoad:
+            return self._load(node)
+        if kind is FloatImm:
             self.tokens.append((node.dtype, node.value.hex()))
             return node
-        rules = self._rules(node, fixed)
-        self.tokens.append(type(node))
+        rules = self._rules(node)
+        self.tokens.append(kind)
         values: list[Any] = []
         changed = False
         for name, role in node.node_fields:
@@ -146,10 +152,10 @@ class _Walk:
             if old is None:
                 self.tokens.append(None)
             elif role == "child":
-                new = self._float(old) if rule is _FLOAT else self._node(old, bool(rule))
+                new = self._node(old, rule)
             elif role == "children":
                 self.tokens.append(len(old))
-                parts = tuple([self._node(each, bool(rule)) for each in old])
+                parts = tuple([self._node(each, rule) for each in old])
                 new = old if all(a is b for a, b in zip(parts, old, strict=True)) else parts
             elif role in ("buffer", "new_buffer"):
                 new = self._buffer(old)
@@ -164,25 +170,47 @@ class _Walk:
         made = type(node)(*values)
         return self._reading_scalars(made) if isinstance(made, Block) else made
 
+    def _operation(self, node: BinaryOp, fixed: bool) -> Expr:
+        self.tokens.append((BinaryOp, node.op))
+        old_a, old_b, op = node.a, node.b, node.op
+        fixed_a = fixed_b = fixed
+        if node.dtype.is_float:
+            if op in _FREE_FLOAT_OPERATIONS:
+                a = self._float(old_a) if isinstance(old_a, FloatImm) else self._node(old_a, fixed)
+                b = self._float(old_b) if isinstance(old_b, FloatImm) else self._node(old_b, fixed)
+                return node if a is old_a and b is old_b else BinaryOp(op, a, b)
+        elif op in _DIVISIONS:
+            # The numbers of tasks are taken apart once in a task; other indices are, in each step of a loop.
+            fixed_b = fixed or not self._dividing.isdisjoint(leaves(old_a))
+        elif op == "mul" and not fixed:
+            fixed_a, fixed_b = self._is_written_out(old_b), self._is_written_out(old_a)
+        a, b = self._node(old_a, fixed_a), self._node(old_b, fixed_b)
+        return node if a is old_a and b is old_b else BinaryOp(op, a, b)
+
+    def _load(self, node: BufferLoad) -> Expr:
+        """A load: the integers of its indices are free, those of its predicate belong to the pattern."""
+        tokens, old = self.tokens, node.indices
+        tokens.append(BufferLoad)
+        buffer = self._buffer(node.buffer)
+        tokens.append(len(old))
+        indices = tuple([self._node(index, False) for index in old])
+        predicate = node.predicate
+        if predicate is None:
+            tokens.append(None)
+        else:
+            predicate = self._node(predicate, True)
+        if buffer is node.buffer and predicate is node.predicate and all(map(operator.is_, indices, old)):
+            return node
+        return BufferLoad(buffer, indices, predicate)
+
     def _reading_scalars(self, block: Block) -> Block:
         """A block that says that it reads what replaces its constants."""
         new = tuple([BufferRegion(buffer, ()) for buffer in self._scalars])
         self._scalars = {}
         return dataclasses.replace(block, reads=(*block.reads, *new)) if new else block
 
-    def _rules(self, node: Any, fixed: bool) -> Mapping[str, Any]:
+    def _rules(self, node: Any) -> Mapping[str, bool]:
         """Of which fields the integers belong to the pattern, or are free, other than by what is around."""
-        if isinstance(node, BinaryOp):
-            if node.dtype.is_float:
-                if node.op in _FREE_FLOAT_OPERATIONS:
-                    return {name: _FLOAT for name in ("a", "b") if isinstance(getattr(node, name), FloatImm)}
-            elif node.op in _DIVISIONS:
-                # The numbers of tasks are taken apart once in a task; other indices are, in each step of a loop.
-                return {"b": fixed or not self._dividing.isdisjoint(leaves(node.a))}
-            elif node.op == "mul":
-                walked = {name: self._is_written_out(getattr(node, name)) for name in ("a", "b")}
-                return {"a": fixed or walked["b"], "b": fixed or walked["a"]}
-            return _NO_RULES
         if isinstance(node, For):
             extent = node.extent.value if isinstance(node.extent, IntImm) else MIN_FREE_EXTENT
             short = node.kind == "serial" and extent < MIN_FREE_EXTENT
@@ -219,8 +247,6 @@ class _Walk:
         return not self._written_out.isdisjoint(leaves(expr))
 
 
-_FLOAT = "float"
-
 #: Of which fields of nodes the integers belong to the pattern, whatever is around.
 _RULES: dict[type, dict[str, bool]] = {
     Compare: {"a": True, "b": True},
@@ -228,7 +254,6 @@ _RULES: dict[type, dict[str, bool]] = {
     Select: {"condition": True},
     IfThenElse: {"condition": True},
     Block: {"predicate": True},
-    BufferLoad: {"indices": False, "predicate": True},
     BufferStore: {"indices": False, "predicate": True},
 }
 _NO_RULES: dict[str, bool] = {}
@@ -287,6 +312,8 @@ def _steps(stmt: Stmt) -> int:
 
 def _walked(access: BufferLoad | BufferStore, walkers: set[Any]) -> int | None:
     """The first dimension that one of ``walkers`` walks."""
+    if not walkers or (isinstance(access, BufferLoad) and walkers.isdisjoint(leaves(access))):
+        return None
     return next((axis for axis, index in enumerate(access.indices) if not walkers.isdisjoint(leaves(index))), None)
 
 

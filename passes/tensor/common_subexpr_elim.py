@@ -11,7 +11,9 @@ matter. A value that reads memory is not used beyond a store to the same buffer.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
@@ -23,7 +25,7 @@ from tilewright.passes.tensor.hoist_invariant import ExprReplacer, is_costly
 from tilewright.passes.tensor.parallelize_loop import expression_cost
 from tilewright.passes.tensor.remove_no_op import has_effect
 from tilewright.tensorir.expr import Buffer, Expr, Var
-from tilewright.tensorir.functor import Mutator, leaves, walk, walk_statements
+from tilewright.tensorir.functor import CALLS, FLOAT_DIVISIONS, Mutator, kinds, leaves, walk, walk_statements
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import (
     Allocate,
@@ -37,6 +39,9 @@ from tilewright.tensorir.stmt import (
     Stmt,
     sequence,
 )
+
+#: Where none of these occur there is nothing to do.
+_COSTLY_KINDS: Final = CALLS | FLOAT_DIVISIONS
 
 
 @register_config_option("tensorir.CommonSubexprElim")
@@ -136,8 +141,8 @@ class _Eliminator(Mutator):
         alive: dict[Expr, _Group] = {}
         for position, item in enumerate(items):
             for expr in _own_expressions(item):
-                for node in walk(expr):
-                    if isinstance(node, Expr) and self._is_candidate(node):
+                for node in _costly(expr):
+                    if self._is_candidate(node):
                         group = alive.get(node)
                         if group is None:
                             group = alive[node] = _group(node, position)
@@ -151,9 +156,7 @@ class _Eliminator(Mutator):
         return found, groups
 
     def _is_candidate(self, node: Expr) -> bool:
-        return (
-            is_costly(node) and node.dtype.is_float and expression_cost(node) >= self.min_cost and not has_effect(node)
-        )
+        return node.dtype.is_float and expression_cost(node) >= self.min_cost and not has_effect(node)
 
 
 def _group(expr: Expr, position: int) -> _Group:
@@ -203,14 +206,31 @@ def _own_expressions(item: Stmt) -> list[Expr]:
     return [item.value] if isinstance(item, LetStmt) else []
 
 
+def _costly(expr: Expr) -> Iterator[Expr]:
+    """The divisions and calls in ``expr``, parents first, as often as they stand there."""
+    stack: list[Node] = [expr]
+    while stack:
+        node = stack.pop()
+        if kinds(node) & _COSTLY_KINDS:
+            if isinstance(node, Expr) and is_costly(node):
+                yield node
+            stack.extend(node.parts()[::-1])
+
+
 def _written(item: Stmt) -> set[Buffer]:
     if isinstance(item, (LetStmt, Allocate)):
         return set()
     return {node.buffer for node in walk_statements(item) if isinstance(node, BufferStore)}
 
 
+def _holds_costly(stmt: Stmt) -> bool:
+    return any(kinds(expr) & _COSTLY_KINDS for expr in _own_expressions(stmt))
+
+
 def eliminate_common_subexpressions(func: PrimFunc, min_cost: int = 5) -> PrimFunc:
     """``func`` with repeated costly expressions bound to variables."""
+    if not any(_holds_costly(stmt) for stmt in walk_statements(func.body)):
+        return func
     return func.with_body(_Eliminator(min_cost).scope(func.body))
 
 

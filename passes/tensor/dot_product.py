@@ -115,11 +115,18 @@ def _decides_masks(loop: For) -> bool:
     """Whether the number of a copy that ``loop`` becomes decides which lanes of narrow products count: where all do,
     they are added by one instruction."""
     for stmt in walk_statements(loop.body):
-        if isinstance(stmt, BufferStore) and stmt.predicate is not None and uses_var(stmt.predicate, {loop.var}):
-            factors = _added_product(stmt)
-            if factors is not None and None not in [_narrow_load(factor, stmt.value.dtype) for factor in factors]:
-                return True
+        predicate = stmt.predicate if isinstance(stmt, BufferStore) else None
+        if predicate is not None and uses_var(predicate, {loop.var}) and _adds_narrow_product(stmt):
+            return True
     return False
+
+
+def _adds_narrow_product(stmt: Stmt) -> bool:
+    """Whether ``stmt`` adds a product of narrow numbers to what is there."""
+    if not isinstance(stmt, BufferStore):
+        return False
+    factors, total = _added_product(stmt), stmt.value.dtype
+    return factors is not None and None not in [_narrow_load(factor, total) for factor in factors]
 
 
 def _narrow_load(factor: Expr, total: DataType) -> BufferLoad | None:
@@ -138,6 +145,8 @@ def dot_products(func: PrimFunc, target: Target | None = None, *, reassociate: b
     Args:
         reassociate: whether sums of floats may be added up in another order.
     """
+    if not any(map(_adds_narrow_product, walk_statements(func.body))):
+        return func
     mutator = _DotProducts(func, target if target is not None else Target.current(), reassociate)
     return func.with_body(mutator.mutate(func.body))
 

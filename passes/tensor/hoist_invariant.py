@@ -14,7 +14,7 @@ for divisions by numbers that are not constant, which take longer than what they
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from tilewright.graphir.module import IRModule
@@ -41,6 +41,7 @@ from tilewright.tensorir.expr import (
     const,
 )
 from tilewright.tensorir.functor import (
+    CALLS,
     DIVISIONS,
     LOADS,
     Mutator,
@@ -49,7 +50,6 @@ from tilewright.tensorir.functor import (
     kinds,
     leaves,
     uses_var,
-    walk,
     walk_statements,
 )
 from tilewright.tensorir.intrinsics import ADDRESSING
@@ -148,8 +148,7 @@ class _Hoister(ScopedMutator):
         bindings: dict[Expr, _Binding] = {}
         moved: dict[Expr, Expr] = {}
         runs: bool | None = None
-        self.candidates.named.clear()  # a variable of another loop stays there
-        for expr, unconditional in self.candidates.of(new.body, facts):
+        for expr, unconditional in self.candidates.of(new, facts):
             if expr in moved:
                 continue
             if may_fail(expr):
@@ -223,48 +222,61 @@ class _Candidates:
         #: Of the expressions met, whether anything in them may be worth a name. The same ones are met for each of the
         #: loops around them, and most are indices, in which nothing is.
         self._holds: dict[Expr, bool] = {}
-        #: The variables of lets in the present loop whose whole values are candidates: they move with them.
+        #: The variables of lets in the present loop, by their values: they move with those that are candidates.
         self.named: dict[Expr, Var] = {}
+        #: Of the present loop: what is known of it, what was found in its body, and the expressions met there, of those
+        #: that each iteration evaluates and of the others.
+        self._facts: _LoopFacts | None = None
+        self._found: list[tuple[Expr, bool]] = []
+        self._met: dict[bool, set[Expr]] = {}
 
-    def of(self, stmt: Stmt, facts: _LoopFacts, unconditional: bool = True) -> Iterator[tuple[Expr, bool]]:
-        """Those of the loop body ``stmt``, and whether each iteration evaluates them. Inner loops have had their own
-        turn."""
+    def of(self, loop: For, facts: _LoopFacts) -> list[tuple[Expr, bool]]:
+        """Those of the body of ``loop``, and whether each iteration evaluates them: as they stand there, but not all of
+        them again. Inner loops have had their own turn."""
+        self._facts = facts
+        self._found = []
+        self.named = {}
+        self._met = {True: set(), False: set()}
+        self._collect(loop.body, True)
+        return self._found
+
+    def _collect(self, stmt: Stmt, unconditional: bool) -> None:
         if isinstance(stmt, SeqStmt):
             for inner in stmt.stmts:
-                yield from self.of(inner, facts, unconditional)
+                self._collect(inner, unconditional)
         elif isinstance(stmt, BufferStore):
             for expr in (stmt.value, *stmt.indices, *([stmt.predicate] if stmt.predicate is not None else [])):
-                for found in self._largest(expr, facts):
-                    yield found, unconditional
+                self._add_largest(expr, unconditional)
         elif isinstance(stmt, LetStmt):
-            for found in self._largest(stmt.value, facts):
-                if found is stmt.value:
-                    self.named.setdefault(found, stmt.var)
-                yield found, unconditional
-            yield from self.of(stmt.body, facts, unconditional)
+            self.named.setdefault(stmt.value, stmt.var)
+            self._add_largest(stmt.value, unconditional)
+            self._collect(stmt.body, unconditional)
         elif isinstance(stmt, Allocate):
-            yield from self.of(stmt.body, facts, unconditional)
+            self._collect(stmt.body, unconditional)
         elif isinstance(stmt, For):
             runs = isinstance(stmt.extent, IntImm) and stmt.extent.value > 0
-            yield from self.of(stmt.body, facts, unconditional and runs)
+            self._collect(stmt.body, unconditional and runs)
         elif isinstance(stmt, IfThenElse):
-            for found in self._largest(stmt.condition, facts):
-                yield found, unconditional
-            yield from self.of(stmt.then_body, facts, unconditional=False)
+            self._add_largest(stmt.condition, unconditional)
+            self._collect(stmt.then_body, False)
             if stmt.else_body is not None:
-                yield from self.of(stmt.else_body, facts, unconditional=False)
+                self._collect(stmt.else_body, False)
 
-    def _largest(self, expr: Expr, facts: _LoopFacts) -> Iterator[Expr]:
-        if not self._may_hold(expr) or (isinstance(expr, Call) and expr.name in ADDRESSING):
+    def _add_largest(self, expr: Expr, unconditional: bool) -> None:
+        met = self._met[unconditional]
+        if expr in met or not self._may_hold(expr) or (isinstance(expr, Call) and expr.name in ADDRESSING):
             return
+        met.add(expr)
+        facts = self._facts
+        assert facts is not None
         if facts.is_invariant(expr) and facts.pays(expr) and not has_effect(expr):
             if not _is_constant(expr):
-                yield expr
+                self._found.append((expr, unconditional))
             return
         if isinstance(expr, Select) and facts.chooses(expr.condition):
             return
         for part in expr.parts():
-            yield from self._largest(part, facts)
+            self._add_largest(part, unconditional)
 
     def _may_hold(self, expr: Expr) -> bool:
         found = self._holds.get(expr)
@@ -283,7 +295,7 @@ def _is_division(expr: Expr) -> bool:
 
 
 def _is_constant(expr: Expr) -> bool:
-    return not any(isinstance(node, (Var, BufferLoad, Call)) for node in walk(expr))
+    return not leaves(expr) and not kinds(expr) & CALLS
 
 
 class ExprReplacer(Mutator):

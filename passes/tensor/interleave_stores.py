@@ -19,8 +19,8 @@ from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.dtype import DataType
-from tilewright.tensorir.expr import BinaryOp, BufferLoad, Call, Cast, Expr, IntImm, Ramp, const
-from tilewright.tensorir.functor import substitute, uses_var, walk
+from tilewright.tensorir.expr import BinaryOp, Call, Cast, Expr, IntImm, Ramp, const
+from tilewright.tensorir.functor import leaves, substitute, uses_var, walk_statements
 from tilewright.tensorir.stmt import BufferStore, For, PrimFunc, Stmt
 
 #: Widths of the integers that elements are put together in.
@@ -33,15 +33,13 @@ class _Interleaver(ScopedMutator):
         return made if made is not None else super().mutate_For(loop)
 
     def _interleave(self, loop: For) -> Stmt | None:
+        if not _fills_words(loop):
+            return None
         store, extent = loop.body, loop.extent
-        if loop.kind != "serial" or not isinstance(extent, IntImm) or not isinstance(store, BufferStore):
-            return None
+        assert isinstance(extent, IntImm) and isinstance(store, BufferStore)
         count, kind = extent.value, store.value.dtype
-        if count < 2 or count * kind.bits not in _WORDS or kind.bits not in (8, 16) or kind.is_bool:
-            return None
         first = self._first_place(store, loop, count)
-        reads_result = any(isinstance(node, BufferLoad) and node.buffer is store.buffer for node in walk(store.value))
-        if first is None or store.predicate is not None or reads_result:
+        if first is None or store.predicate is not None or store.buffer in leaves(store.value):
             return None
         part = DataType(f"uint{kind.bits}").with_lanes(kind.lanes)
         word = DataType(f"uint{count * kind.bits}").with_lanes(kind.lanes)
@@ -69,8 +67,20 @@ class _Interleaver(ScopedMutator):
         return None if uses_var(rest, {loop.var}) else self.simplify(rest + loop.min)
 
 
+def _fills_words(stmt: Stmt) -> bool:
+    """Whether ``stmt`` is a loop around one store whose elements, of all steps, fill a word."""
+    if not isinstance(stmt, For) or stmt.kind != "serial" or not isinstance(stmt.body, BufferStore):
+        return False
+    kind = stmt.body.value.dtype
+    if kind.bits not in (8, 16) or kind.is_bool or not isinstance(stmt.extent, IntImm):
+        return False
+    return stmt.extent.value >= 2 and stmt.extent.value * kind.bits in _WORDS
+
+
 def interleave_stores(func: PrimFunc) -> PrimFunc:
     """``func`` with vectors that take turns in memory written as one."""
+    if not any(map(_fills_words, walk_statements(func.body))):
+        return func
     return func.with_body(_Interleaver(func).mutate(func.body))
 
 

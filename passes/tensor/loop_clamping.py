@@ -20,7 +20,7 @@ from tilewright.passes.tensor.loop_guards import with_known
 from tilewright.tensorir.conditions import conjuncts
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, Var, all_of, compare, const, minimum
-from tilewright.tensorir.functor import Mutator, accesses_buffers, walk
+from tilewright.tensorir.functor import Mutator, accesses_buffers, walk_statements, walk_to_loads
 from tilewright.tensorir.stmt import Allocate, BufferStore, Evaluate, IfThenElse, Stmt
 
 
@@ -35,7 +35,7 @@ def first_rows(body: Stmt, offsets: Mapping[Expr, Expr], count: int) -> Stmt:
 
 def clamped_rows(body: Stmt, offsets: Mapping[Expr, Expr], count: int, left: Expr) -> Stmt:
     """The ``body`` of a tile for its first ``count`` rows, of which ``left``, at least one, exist."""
-    own = {node.buffer for node in walk(body) if isinstance(node, Allocate)}
+    own = {node.buffer for node in walk_statements(body) if isinstance(node, Allocate)}
     clamped: Stmt = _Clamping(own, offsets, count, left).mutate(body)
     limit = minimum(left, count)
     return with_known(clamped, {guard: compare("lt", row, limit) for guard, row in offsets.items()})
@@ -60,7 +60,7 @@ class _Clamping(Mutator):
 
     def _stays_inside(self, op: IfThenElse) -> bool:
         """Whether a statement writes no memory but the tile's own."""
-        for node in walk(op.then_body):
+        for node in walk_to_loads(op.then_body):
             if isinstance(node, Evaluate) or (isinstance(node, BufferStore) and node.buffer not in self.own):
                 return False
             if not isinstance(node, (BufferLoad, BufferStore)) or node.buffer not in self.own:

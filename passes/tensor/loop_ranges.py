@@ -26,7 +26,16 @@ from tilewright.tensorir.expr import (
     maximum,
     minimum,
 )
-from tilewright.tensorir.functor import CALLS, LOADS, accesses_buffers, kinds, uses_var, walk, walk_statements
+from tilewright.tensorir.functor import (
+    CALLS,
+    DIVISIONS,
+    LOADS,
+    accesses_buffers,
+    kinds,
+    uses_var,
+    walk_statements,
+    walk_to,
+)
 from tilewright.tensorir.stmt import For, IfThenElse, PrimFunc, Stmt
 
 
@@ -130,5 +139,5 @@ def _may_trap(condition: Expr) -> bool:
     """Whether the condition divides by something that may be zero where the loop does not run."""
     return any(
         isinstance(node, BinaryOp) and node.op in INTEGER_DIVISIONS and not isinstance(node.b, IntImm)
-        for node in walk(condition)
+        for node in walk_to(condition, DIVISIONS)
     )

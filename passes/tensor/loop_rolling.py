@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from tilewright.tensorir.expr import Buffer, Compare, Select, Var
-from tilewright.tensorir.functor import Mutator, loads_and_stores, uses_var, walk, walk_statements
+from tilewright.tensorir.functor import SELECTIONS, Mutator, loads_and_stores, uses_var, walk_statements, walk_to
 from tilewright.tensorir.stmt import Allocate, For, Stmt
 
 
@@ -34,7 +34,7 @@ def _chooses(body: Stmt, var: Var) -> bool:
         and isinstance(node.condition, Compare)
         and node.condition.op == "eq"
         and uses_var(node.condition, {var})
-        for node in walk(body)
+        for node in walk_to(body, SELECTIONS)
     )
 
 

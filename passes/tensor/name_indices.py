@@ -23,7 +23,7 @@ from tilewright.passes.tensor.simplify import INTEGER_DIVISIONS
 from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import BinaryOp, Expr, Var
-from tilewright.tensorir.functor import Mutator, reads_memory, uses_var, walk, walk_statements
+from tilewright.tensorir.functor import DIVISIONS, Mutator, reads_memory, uses_var, walk_statements, walk_to
 from tilewright.tensorir.stmt import For, LetStmt, PrimFunc, Stmt
 
 _DIVISIONS = ("floordiv", "floormod")
@@ -64,7 +64,7 @@ class _Naming(Mutator):
             and not reads_memory(op)
             and all(
                 self.analyzer.prove(node.b > 0)
-                for node in walk(op)
+                for node in walk_to(op, DIVISIONS)
                 if isinstance(node, BinaryOp) and node.op in INTEGER_DIVISIONS
             )
         )

@@ -20,6 +20,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import operator
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -79,7 +80,7 @@ class _Prefetcher(ScopedMutator):
                 list(self._prefetches(nest, sequence(*stmts[place + 1 :]))) if nest and stmt is not stmts[-1] else []
             )
             stmts[place] = _with_body(nest, sequence(*fetches, nest[-1].body)) if fetches else self.mutate(stmt)
-        return sequence(*stmts)
+        return sequence(*stmts) if any(map(operator.is_not, stmts, seq.stmts)) else seq
 
     def _prefetches(self, nest: list[For], rest: Stmt) -> Iterator[Stmt]:
         """What the steps of a sum fetch for the statements behind it."""

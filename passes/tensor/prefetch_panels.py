@@ -36,15 +36,15 @@ from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.dtype import INT64, VOID
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Expr, IntImm, Ramp, Var, as_expr, cast, minimum
 from tilewright.tensorir.functor import (
+    DIVISIONS,
     accesses_buffers,
     leaves,
     loads_and_stores,
     substitute,
     uses_var,
-    walk,
     walk_statements,
+    walk_to,
 )
-from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import BufferStore, Evaluate, For, LetStmt, PrimFunc, Stmt, sequence
 from tilewright.tensorir.target import CACHE_LINE, Target
 
@@ -117,10 +117,12 @@ class _Prefetcher(ScopedMutator):
         self.large = large
         self.loops: list[For] = []
         self.lets: dict[Var, Expr] = {}
+        #: What those of them stand for that were asked about, without lets.
+        self.values: dict[Var, Expr] = {}
         #: How many nests before the present one, in an iteration of the loop with this variable, read its panel.
         self.reads: dict[tuple[Buffer, Var], int] = {}
         #: Places in canonical form, by the index that says them.
-        self.places: dict[Expr, Expr] = {}
+        self.canonical: dict[Expr, Expr] = {}
 
     def simplify(self, expr: Expr) -> Expr:
         """``expr`` in canonical form, by the ranges of the variables: conditions don't tell where panels are."""
@@ -134,7 +136,7 @@ class _Prefetcher(ScopedMutator):
         """Places say what a variable stands for, unless it is a size."""
         is_size = not self.loops and self.named.learn(let)
         if not is_size and not accesses_buffers(let.value):
-            self.lets[let.var] = substitute(let.value, self.lets)
+            self.lets[let.var] = let.value
 
     def mutate_For(self, loop: For) -> Stmt:
         if is_written_out(loop):  # its copies stand side by side; what they read is known by how far apart they read it
@@ -162,10 +164,10 @@ class _Prefetcher(ScopedMutator):
         panels = (self._panel(buffer, loads, copies) for buffer, loads in places.items())
         return [panel for panel in panels if panel is not None]
 
-    def _reads(self, loads: list[BufferLoad], copies: Mapping[Var, For]) -> list[_Read] | None:
-        """The reads of an iteration, each once; None for vectors that are not in one piece, or copies of a read that
-        are not equally far apart."""
-        reads: dict[tuple[Expr, int], _Read] = {}
+    def _places(self, loads: list[BufferLoad]) -> list[tuple[Expr, int]] | None:
+        """The places that an iteration reads, each once, with how much it reads there; None for vectors that are not
+        in one piece."""
+        found: dict[tuple[Expr, int], None] = {}
         for load in loads:
             (index,) = load.indices
             width = 1
@@ -173,32 +175,47 @@ class _Prefetcher(ScopedMutator):
                 width, index = index.lanes, index.base
             elif index.dtype.lanes != 1:
                 return None
-            base = self._place(index)
-            if (base, width) in reads:
-                continue
+            found[self._place(index), width] = None
+        return list(found)
+
+    def _reads(
+        self, places: list[tuple[Expr, int]], bases: list[Expr], copies: Mapping[Var, For]
+    ) -> list[_Read] | None:
+        """The reads at some places, whose first copies read at ``bases``; None where copies of a read are not equally
+        far apart."""
+        reads: list[_Read] = []
+        for (place, width), base in zip(places, bases, strict=True):
             offsets = [as_expr(0)]
-            for var in [var for var in copies if uses_var(base, {var})]:
-                step, count = self._step(base, var), int(str(copies[var].extent))
+            for var in [var for var in copies if uses_var(place, {var})]:
+                step, count = self._step(place, var), int(str(copies[var].extent))
                 if step is None:
                     return None
                 offsets = [self.simplify(offset + step * number) for offset in offsets for number in range(count)]
-            first = {var: loop.min for var, loop in copies.items()}
-            reads[base, width] = _Read(self.range_analyzer.canonical(substitute(base, first)), tuple(offsets), width)
-        return list(reads.values())
+            reads.append(_Read(base, tuple(offsets), width))
+        return reads
 
     def _place(self, index: Expr) -> Expr:
         """``index`` without lets in canonical form."""
-        found = self.places.get(index)
+        found = self.canonical.get(index)
         if found is None:
-            found = self.places[index] = self.range_analyzer.canonical(substitute(index, self.lets))
+            found = self.canonical[index] = self.range_analyzer.canonical(self._resolved(index))
         return found
 
+    def _resolved(self, expr: Expr) -> Expr:
+        """``expr`` without lets: what they stand for is found out when it is asked for."""
+        names = [leaf for leaf in leaves(expr) if isinstance(leaf, Var) and leaf in self.lets]
+        for name in names:
+            if name not in self.values:
+                self.values[name] = self._resolved(self.lets[name])
+        return substitute(expr, {name: self.values[name] for name in names}) if names else expr
+
     def _panel(self, buffer: Buffer, loads: list[BufferLoad], copies: Mapping[Var, For]) -> _Panel | None:
-        reads = self._reads(loads, copies)
-        if reads is None:
-            return None
-        bases = [read.base for read in reads]
         nest = self._nest()
+        places = self._places(loads) if self._may_walk(loads, nest) else None
+        if places is None:
+            return None
+        start = {var: loop.min for var, loop in copies.items()}
+        bases = [self.range_analyzer.canonical(substitute(place, start)) for place, _ in places]
         repeated: list[For] = []
         outer: For | None = None
         for loop in reversed(self.loops[: len(self.loops) - len(nest)]):
@@ -211,10 +228,16 @@ class _Prefetcher(ScopedMutator):
                 repeated.insert(0, loop)
         if outer is None or not all(self._is_walked(loop, bases) for loop in nest):
             return None
-        sharing, size = self._advance(bases, outer.var)
-        apart = [distance.value for base in bases if isinstance(distance := self.simplify(base - bases[0]), IntImm)]
-        if len(apart) < len(bases):
+        apart: list[int] = []
+        for base in bases:
+            distance = self.simplify(base - bases[0])
+            if not isinstance(distance, IntImm):
+                return None
+            apart.append(distance.value)
+        reads = self._reads(places, bases, copies)
+        if reads is None:
             return None
+        sharing, size = self._advance(bases, outer.var)
         found = {
             (self.range_analyzer.canonical(offset + distance), read.width): None
             for distance, read in zip(apart, reads, strict=True)
@@ -239,8 +262,21 @@ class _Prefetcher(ScopedMutator):
         fixed = nest[: -len(walked)]
         if not repeated and not self._is_worth_reading_once(buffer, outer.var, first, size, widths, walked, fixed):
             return None
-        start: dict[Var, Expr] = {loop.var: loop.min for loop in walked}
+        start = {loop.var: loop.min for loop in walked}
         return _Panel(buffer, substitute(following, start), size, outer, sharing, repeated, fixed, walked)
+
+    def _may_walk(self, loads: list[BufferLoad], nest: list[For]) -> bool:
+        """Whether the loops of a nest, and one around that is not repeated alone, are among what loads read by, before
+        anything is known of how."""
+        used: set[object] = set()
+        for load in loads:
+            used |= leaves(self._resolved(load.indices[0]))
+        if not all(loop.var in used for loop in nest):
+            return False
+        for loop in reversed(self.loops[: len(self.loops) - len(nest)]):
+            if loop.var in used or loop.kind != "serial":
+                return loop.var in used
+        return False
 
     def _is_worth_reading_once(
         self,
@@ -346,11 +382,10 @@ class _Prefetcher(ScopedMutator):
     def _advance(self, bases: list[Expr], var: Var) -> tuple[Expr, Expr]:
         """How many neighbouring values of ``var`` have the same panel (one, if that is not known), and how far apart
         two panels are: zero if they are not equally far."""
-        quotients = dict.fromkeys(node for base in bases for node in walk(base) if _is_quotient(node, var))
+        quotients = _quotients(bases, var)
         sharing, panel = as_expr(1), var
         if len(quotients) == 1:
             (quotient,) = quotients
-            assert isinstance(quotient, BinaryOp)
             sharing = quotient.b if isinstance(quotient.b, IntImm) else sharing
             panel = Var("panel", quotient.dtype)
             bases = [ExprReplacer({quotient: panel}).mutate(base) for base in bases]
@@ -411,8 +446,7 @@ def position(start: Expr, loops: list[For]) -> Expr:
 def _sharing(bases: list[Expr], var: Var) -> Expr:
     """How many neighbouring values of ``var`` have the same panel, where panels are visited in any order: as many as
     the least divisor says, if only quotients of ``var`` tell where a panel is."""
-    quotients = dict.fromkeys(node for base in bases for node in walk(base) if _is_quotient(node, var))
-    divisors = {node: node.b for node in quotients if isinstance(node, BinaryOp) and node.a is var}
+    divisors = {node: node.b for node in _quotients(bases, var) if node.a is var}
     for quotient in divisors:
         bases = [ExprReplacer({quotient: Var("panel", var.dtype)}).mutate(base) for base in bases]
     if not divisors or any(uses_var(base, {var}) for base in bases):
@@ -423,8 +457,7 @@ def _sharing(bases: list[Expr], var: Var) -> Expr:
 def _following(place: Expr, var: Var, sharing: Expr) -> Expr:
     """``place`` once ``var`` is ``sharing`` greater: its quotients by ``sharing``, which is not zero, are one greater
     then, without proof."""
-    quotients = dict.fromkeys(node for node in walk(place) if _is_quotient(node, var))
-    steps = [node for node in quotients if isinstance(node, BinaryOp) and node.a is var and node.b is sharing]
+    steps = [node for node in _quotients([place], var) if node.a is var and node.b is sharing]
     names = [Var("quotient", node.dtype) for node in steps]
     named: Expr = ExprReplacer(dict(zip(steps, names, strict=True))).mutate(place)
     moved = substitute(named, {var: var + sharing})
@@ -436,10 +469,14 @@ def is_written_out(loop: For) -> bool:
     return loop.kind == "unrolled" and isinstance(loop.min, IntImm) and isinstance(loop.extent, IntImm)
 
 
-def _is_quotient(node: Node, var: Var) -> bool:
-    if not isinstance(node, BinaryOp) or node.op not in ("floordiv", "truncdiv"):
-        return False
-    return uses_var(node.a, {var}) and not uses_var(node.b, {var})
+def _quotients(places: list[Expr], var: Var) -> list[BinaryOp]:
+    """The quotients of ``var`` in some places, each once."""
+    found = dict.fromkeys(node for place in places for node in walk_to(place, DIVISIONS) if isinstance(node, BinaryOp))
+    return [node for node in found if _is_quotient(node, var)]
+
+
+def _is_quotient(node: BinaryOp, var: Var) -> bool:
+    return node.op in ("floordiv", "truncdiv") and uses_var(node.a, {var}) and not uses_var(node.b, {var})
 
 
 def known_bytes(buffer: Buffer) -> int:

@@ -21,7 +21,7 @@ from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.simplify import is_empty
 from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, Var
-from tilewright.tensorir.functor import CALLS, Mutator, kinds, leaves, walk
+from tilewright.tensorir.functor import CALLS, Mutator, kinds, leaves, walk_to
 from tilewright.tensorir.intrinsics import INTRINSICS
 from tilewright.tensorir.stmt import (
     Allocate,
@@ -40,7 +40,8 @@ from tilewright.tensorir.stmt import (
 def has_effect(expr: Expr) -> bool:
     """Whether evaluating ``expr`` does more than give a value."""
     return bool(kinds(expr) & CALLS) and any(
-        isinstance(node, Call) and (node.name.startswith("@") or not INTRINSICS[node.name].pure) for node in walk(expr)
+        isinstance(node, Call) and (node.name.startswith("@") or not INTRINSICS[node.name].pure)
+        for node in walk_to(expr, CALLS)
     )
 
 
@@ -51,14 +52,17 @@ class _Remover(Mutator):
         self.used_vars: set[Var] = set()
         self.read_buffers: set[Buffer] = set()
 
-        self._seen: set[Expr] = set()
+        #: Of what was read, variables and buffers alike.
+        self._known: set[object] = set()
 
     def mutate(self, node: Any) -> Any:
         if not isinstance(node, Expr):
             return super().mutate(node)
-        if node not in self._seen:
-            self._seen.add(node)
-            for leaf in leaves(node):
+        found = leaves(node)
+        if not found <= self._known:
+            new = found - self._known
+            self._known |= new
+            for leaf in new:
                 if isinstance(leaf, Var):
                     self.used_vars.add(leaf)
                 elif isinstance(leaf, Buffer):

@@ -19,8 +19,8 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.scoped import ScopedMutator
-from tilewright.tensorir.expr import BinaryOp, Broadcast, BufferLoad, Call, Compare, Expr, IntImm, all_of, const
-from tilewright.tensorir.functor import substitute, walk
+from tilewright.tensorir.expr import BinaryOp, Broadcast, Compare, Expr, IntImm, all_of, const
+from tilewright.tensorir.functor import CALLS, DIVISIONS, LOADS, kinds, substitute
 from tilewright.tensorir.stmt import Block, BufferStore, For, IfThenElse, PrimFunc, SeqStmt, Stmt, sequence
 
 INTEGER_DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
@@ -108,10 +108,7 @@ def _with_condition(op: IfThenElse, condition: Expr) -> IfThenElse:
 
 def _reads(condition: Expr) -> bool:
     """Whether evaluating the condition reads memory or divides, which the outer condition may guard."""
-    return any(
-        isinstance(node, (BufferLoad, Call)) or (isinstance(node, BinaryOp) and node.op in INTEGER_DIVISIONS)
-        for node in walk(condition)
-    )
+    return bool(kinds(condition) & (LOADS | CALLS | DIVISIONS))
 
 
 def _summands(expr: Expr) -> list[Expr]:

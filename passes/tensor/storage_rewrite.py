@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
 from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
@@ -31,7 +32,7 @@ from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.errors import VerifyError
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, Var, const
-from tilewright.tensorir.functor import Mutator, free_vars, substitute, walk
+from tilewright.tensorir.functor import LOADS, Mutator, free_vars, kinds, leaves, substitute, walk_statements
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, PrimFunc, SeqStmt, Stmt, sequence
 from tilewright.tensorir.target import CACHE_LINE
 
@@ -138,6 +139,11 @@ class _Placer(Mutator):
     def __init__(self, planned: dict[Buffer, _Workspace]) -> None:
         self.planned = planned
 
+    def mutate(self, node: Any) -> Any:
+        if isinstance(node, Expr) and not (kinds(node) & LOADS and not self.planned.keys().isdisjoint(leaves(node))):
+            return node
+        return super().mutate(node)
+
     def mutate_BufferLoad(self, op: BufferLoad) -> Expr:
         place = self.planned.get(op.buffer)
         if place is None:
@@ -233,11 +239,13 @@ def _size(buffer: Buffer) -> int:
 
 
 def _uses(stmt: Stmt, buffer: Buffer) -> bool:
-    return any(isinstance(node, (BufferLoad, BufferStore)) and node.buffer is buffer for node in walk(stmt))
+    return buffer in leaves(stmt)
 
 
 def rewrite_storage(func: PrimFunc, ctx: PassContext | None = None) -> PrimFunc:
     """``func``, whose buffers are one-dimensional, with workspaces as parameters and shared stack buffers."""
+    if not any(isinstance(stmt, Allocate) for stmt in walk_statements(func.body)):
+        return func
     ctx = ctx if ctx is not None else PassContext.current()
     planner = _WorkspacePlanner(func, ctx.get_config("tensorir.StorageRewrite"), ctx)
     body = planner.mutate(func.body)

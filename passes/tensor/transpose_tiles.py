@@ -45,7 +45,7 @@ from tilewright.passes.tensor.hoist_invariant import ExprReplacer
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, Ramp, Var, as_expr, call
-from tilewright.tensorir.functor import substitute, uses_var, walk
+from tilewright.tensorir.functor import LOADS, substitute, uses_var, walk_statements, walk_to
 from tilewright.tensorir.schedule.indices import coefficient
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, LetStmt, PrimFunc, Stmt, sequence
 
@@ -60,6 +60,8 @@ class TransposeTiles(PrimFuncPass):
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         """``func`` with tiles that are loaded and stored in whole vectors."""
+        if not any(isinstance(stmt, For) and stmt.annotations.get(TRANSPOSE) for stmt in walk_statements(func.body)):
+            return func
         tiles = _Tiles(func)
         body = tiles.mutate(func.body)
         if tiles.changed:
@@ -92,7 +94,7 @@ class _Tiles(ScopedMutator):
         with self.analyzer.scope():
             self.analyzer.bind(i, 0, size)
             self.analyzer.bind(j, 0, size)
-            loads = list(dict.fromkeys(node for node in walk(store.value) if isinstance(node, BufferLoad)))
+            loads = [node for node in walk_to(store.value, LOADS) if isinstance(node, BufferLoad)]
             operands = [load for load in loads if _is_transposed(load, i, j, self.analyzer)]
         if not operands or any(node.buffer is store.buffer for node in loads):
             return None

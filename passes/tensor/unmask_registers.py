@@ -38,7 +38,17 @@ from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import Broadcast, Buffer, BufferLoad, Call, Expr, IntImm, Ramp, Var, compare
-from tilewright.tensorir.functor import Visitor, accesses_buffers, leaves, substitute, uses_var, walk
+from tilewright.tensorir.functor import (
+    LOADS,
+    Visitor,
+    accesses_buffers,
+    leaves,
+    substitute,
+    uses_var,
+    walk,
+    walk_statements,
+    walk_to,
+)
 from tilewright.tensorir.intrinsics import INTRINSICS
 from tilewright.tensorir.stmt import Allocate, BufferStore, Evaluate, For, IfThenElse, LetStmt, PrimFunc, Stmt
 
@@ -58,9 +68,9 @@ class _Places(NamedTuple):
 
 
 class _Masks(Visitor):
-    """Finds the register buffers of a function that can do without predicates."""
+    """Finds those of the ``candidates`` that can do without predicates."""
 
-    def __init__(self, func: PrimFunc) -> None:
+    def __init__(self, func: PrimFunc, candidates: set[Buffer]) -> None:
         self.analyzer = Analyzer(findings(func))
         self.lets: dict[Var, Expr] = {}
         #: Unrolled loops of known ranges around the present place, and the variables of all others inside of each
@@ -68,13 +78,14 @@ class _Masks(Visitor):
         self.unrolled: dict[Var, tuple[int, int]] = {}
         self.changing: dict[Buffer, set[Var]] = {}
         self.found: set[Buffer] = set()
+        self.candidates = candidates
         #: The first access to each buffer, with which the others have to agree.
         self.first: dict[Buffer, tuple[_Places, Expr, int]] = {}
         self.visit(func.body)
 
     def visit_Allocate(self, op: Allocate) -> None:
         buffer = op.buffer
-        if buffer.scope == "register" and buffer.dtype.is_float:
+        if buffer in self.candidates:
             self.found.add(buffer)
             self.changing[buffer] = set()
         self.visit(op.body)
@@ -113,7 +124,7 @@ class _Masks(Visitor):
             self._access(op)
         if self.found.isdisjoint(leaves(op.value)):
             return
-        for load in (part for part in walk(op.value) if isinstance(part, BufferLoad)):
+        for load in [part for part in walk_to(op.value, LOADS) if isinstance(part, BufferLoad)]:
             self._outside(*load.indices, *([] if load.predicate is None else [load.predicate]))
             if load.buffer not in self.found:
                 continue
@@ -204,6 +215,19 @@ class _Masks(Visitor):
         return substitute(predicate, self.lets)
 
 
+def _candidates(func: PrimFunc) -> set[Buffer]:
+    """The register buffers of floats that no store writes without a mask."""
+    registers: set[Buffer] = set()
+    whole: set[Buffer] = set()
+    for stmt in walk_statements(func.body):
+        if isinstance(stmt, BufferStore):
+            if stmt.predicate is None:
+                whole.add(stmt.buffer)
+        elif isinstance(stmt, Allocate) and stmt.buffer.scope == "register" and stmt.buffer.dtype.is_float:
+            registers.add(stmt.buffer)
+    return registers - whole
+
+
 def _are_apart(places: _Places, buffer: Buffer) -> bool:
     """Whether no two copies are at one place."""
     sizes = [extent.value for extent in buffer.shape if isinstance(extent, IntImm)]
@@ -272,7 +296,8 @@ class _Unmasker(ScopedMutator):
 
 def unmask_registers(func: PrimFunc) -> PrimFunc:
     """``func`` whose accumulators are stored and loaded as whole vectors."""
-    buffers = _Masks(func).found
+    candidates = _candidates(func)
+    buffers = _Masks(func, candidates).found if candidates else None
     return func.with_body(_Unmasker(func, buffers).mutate(func.body)) if buffers else func
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Expr, binary, call
 from tilewright.tensorir.folding import Number
-from tilewright.tensorir.functor import walk
+from tilewright.tensorir.functor import leaves
 from tilewright.tensorir.stmt import BufferStore
 
 _REDUCERS = {"add": "reduce_add", "mul": "reduce_mul", "min": "reduce_min", "max": "reduce_max"}
@@ -85,6 +85,6 @@ def match_reduction(store: BufferStore) -> LaneReduction | None:
     if found is None or store.buffer.dtype.is_bool:
         return None
     for term in found.terms:
-        if any(isinstance(node, BufferLoad) and node.buffer is store.buffer for node in walk(term)):
+        if store.buffer in leaves(term):
             return None
     return found

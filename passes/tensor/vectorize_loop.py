@@ -53,7 +53,7 @@ from tilewright.tensorir.functor import (
     loads_and_stores,
     substitute,
     uses_var,
-    walk,
+    walk_once,
 )
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import (
@@ -140,7 +140,7 @@ class _ReductionFinder(Visitor):
             if self.uses[item.target.buffer] == 2
             and item.target.buffer not in self.allocated
             and not any(uses_var(index, self.defined) for index in item.target.indices)
-            and not any(isinstance(node, BufferLoad) for index in item.target.indices for node in walk(index))
+            and not any(kinds(index) & LOADS for index in item.target.indices)
         }
 
 
@@ -332,7 +332,7 @@ def _widest_type(body: Stmt) -> DataType:
         CannotVectorizeError: it computes with vectors.
     """
     found: list[DataType] = []
-    for node in walk(body):
+    for node in walk_once(body):
         if isinstance(node, Expr) and node.dtype.lanes > 1:
             raise CannotVectorizeError("the body is made of vectors already")
         if isinstance(node, (BufferLoad, BufferStore)):

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence, Set
 
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, Var, as_expr
-from tilewright.tensorir.functor import leaves, walk
+from tilewright.tensorir.functor import leaves, walk_to_loads
 from tilewright.tensorir.node import notes_on
 from tilewright.tensorir.schedule.indices import structure
 from tilewright.tensorir.stmt import Block, BufferRegion, BufferStore, For, IterVar, LetStmt, Range, Stmt
@@ -43,7 +43,7 @@ def accesses(block: Block) -> Accesses:
         stores: list[BufferStore] = []
         for part in (block.init, block.body):
             loads, stores = [], []
-            for node in walk(part) if part is not None else ():
+            for node in walk_to_loads(part) if part is not None else ():
                 if isinstance(node, BufferLoad):
                     loads.append(node)
                     reads.setdefault(node.buffer, []).append(node)

@@ -42,6 +42,28 @@ def test_a_load_does_not_leave_a_loop_that_may_not_run_nor_a_condition(rewrites)
     rewrites(hoist_invariants, before, before)
 
 
+def test_a_load_that_a_condition_guards_moves_where_it_is_evaluated_without_one(rewrites):
+    head = "primfunc @f(V: Buffer[(1,), float32], A: Buffer[(8,), float32], B: Buffer[(8,), float32], n: int64) "
+    before = """{
+      for i in range(8) {
+        if i < n {
+          A[i] = sqrt(V[0])
+        }
+        B[i] = sqrt(V[0])
+      }
+    }"""
+    expected = """{
+      let invariant: float32 = sqrt(V[0])
+      for i in range(8) {
+        if i < n {
+          A[i] = invariant
+        }
+        B[i] = invariant
+      }
+    }"""
+    rewrites(hoist_invariants, head + before, head + expected)
+
+
 def test_loops_over_what_calls_of_a_merged_kernel_pass_surely_run(rewrites):
     # The first is a dimension of the model, which may be zero; a divided size and a passed number are positive.
     head = """

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from strategies import SYMBOLIC_SIZE, make_arguments, prim_funcs
 
 from tilewright.graphir.module import IRModule
-from tilewright.passes import list_passes
+from tilewright.passes import get_pass, list_passes
 from tilewright.passes.context import PassContext
 from tilewright.passes.tensor import tensor_pipeline
 from tilewright.passes.tensor.part_by_part import PartByPart
@@ -81,3 +81,29 @@ def test_who_watches_sees_each_pass_on_the_whole_module():
     ):
         PartByPart(tensor_pipeline(), told.append)(several())
     assert set(seen) == {11} and not told
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("TransposeTiles", "UnmaskRegisters", "CommonSubexprElim", "HoistInvariant", "StorageRewrite", "DotProduct"),
+        *("InterleaveStores", "PrefetchPanels", "PrefetchEpilogue", "LowerIntrin", "RemoveNoOp", "VerifyMemory"),
+    ],
+)
+def test_a_pass_with_nothing_to_do_gives_back_the_very_function(name):
+    # So that what the nodes keep of what is in them holds for the passes that follow.
+    func = parse("""
+    primfunc @f(A: Buffer[(4000000,), float32], B: Buffer[(4000000,), float32], n: int64) {
+      for i in parallel(100) {
+        for j in range(25) {
+          B[ramp(i * 400 + j * 16, 1, 16)] = A[ramp(i * 400 + j * 16, 1, 16)] + broadcast(1.0, 16)
+        }
+        if i < n {
+          B[i] = A[i + 1] * 2.0
+        }
+      }
+    }
+    """)
+    mod = IRModule({"f": func})
+    with Target("llvm", num_threads=2):
+        assert get_pass(name)(mod)["f"] is func
