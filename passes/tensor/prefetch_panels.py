@@ -187,10 +187,11 @@ class _Prefetcher(ScopedMutator):
         for (place, width), base in zip(places, bases, strict=True):
             offsets = [as_expr(0)]
             for var in [var for var in copies if uses_var(place, {var})]:
-                step, count = self._step(place, var), int(str(copies[var].extent))
+                step, count = self._step(place, var), copies[var].extent
+                assert isinstance(count, IntImm)
                 if step is None:
                     return None
-                offsets = [self.simplify(offset + step * number) for offset in offsets for number in range(count)]
+                offsets = [self.simplify(offset + step * number) for offset in offsets for number in range(count.value)]
             reads.append(_Read(base, tuple(offsets), width))
         return reads
 
