@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import itertools
 
-import pytest
-
 from tilewright.tensorir import parse
 from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.arith.facts import Findings
 from tilewright.tensorir.arith.places import order_of
 from tilewright.tensorir.arith.term_order import TermOrder
-from tilewright.tensorir.expr import Expr, Var
+from tilewright.tensorir.expr import Var
 
 N, I, J, K = (Var(name) for name in ("n", "i", "j", "k"))
 
@@ -23,9 +21,9 @@ def _nest() -> TermOrder:
     return order
 
 
-@pytest.mark.parametrize("terms", list(itertools.permutations([N, I, J, I * N, J // 4])))
-def test_outer_variables_come_first_and_small_terms(terms: tuple[Expr, ...]) -> None:
-    assert _nest().sort(terms) == [N, I, I * N, J, J // 4]
+def test_outer_variables_come_first_and_small_terms() -> None:
+    expected = [N, I, I * N, J, J // 4]
+    assert all(_nest().sort(terms) == expected for terms in itertools.permutations(expected))
 
 
 def test_who_asks_first_makes_no_difference() -> None:
