@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import weakref
-from typing import Any
+import gc
 
 import pytest
 
@@ -12,6 +11,8 @@ from tilewright import graphir as gi
 from tilewright.graphir.expr import GlobalVar
 from tilewright.graphir.module import IRModule
 from tilewright.passes.context import RUNNING, PassContext
+from tilewright.passes.info import PassInfo
+from tilewright.passes.instrument import pass_instrument
 from tilewright.passes.tensor import tensor_pipeline
 from tilewright.passes.tensor.findings import findings, sharing
 from tilewright.passes.tensor.part_by_part import PartByPart
@@ -71,20 +72,32 @@ def test_a_kernel_is_lowered_the_same_from_a_request(kernels: dict[GlobalVar, Pr
         assert str(made.lowered.decode()) == together[key.name]
 
 
-def test_what_is_known_is_dropped_behind_the_pipeline(
-    kernels: dict[GlobalVar, PrimFunc], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[weakref.ref[Findings]] = []
-    create = Findings.__init__
+@pass_instrument
+class _Seen:
+    """How many functions' findings there are after each pass."""
 
-    def record(self: Findings, *arguments: Any, **options: Any) -> None:
-        made.append(weakref.ref(self))
-        create(self, *arguments, **options)
+    def __init__(self) -> None:
+        self.counts: list[int] = []
 
-    monkeypatch.setattr(Findings, "__init__", record)
-    _lowered(kernels)
-    assert made
-    assert not any(ref() for ref in made)  # without the collector of cycles
+    def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
+        self.counts.append(len(RUNNING.findings or ()))
+
+
+def test_what_is_known_is_dropped_behind_the_pipeline(kernels: dict[GlobalVar, PrimFunc]) -> None:
+    def alive() -> int:
+        return sum(type(thing) is Findings for thing in gc.get_objects())
+
+    seen = _Seen()
+    gc.collect()
+    gc.disable()  # nothing is left to the collector of cycles
+    try:
+        before = alive()
+        with PassContext(opt_level=3, instruments=[seen]) as context, TARGET:
+            tensor_pipeline(TARGET)(IRModule(dict(kernels)), context)
+        assert max(seen.counts) == len(kernels)
+        assert alive() == before
+    finally:
+        gc.enable()
     assert RUNNING.findings is None
 
 
