@@ -143,9 +143,10 @@ class ScopedMutator(Mutator):
         """``body`` mutated where ``low <= var < low + extent``."""
         around = self._step_into(var)
         learn = functools.partial(_enter_loop, var, low, extent)
-        result = self.mutate_where(learn, body, functools.partial(_define_range, var, low, extent))
-        self._around = around
-        return result
+        try:
+            return self.mutate_where(learn, body, functools.partial(_define_range, var, low, extent))
+        finally:
+            self._around = around
 
     def mutate_let_body(self, var: Var, value: Expr, body: Stmt) -> Stmt:
         """``body`` mutated where ``var`` is ``value``."""
@@ -154,9 +155,10 @@ class ScopedMutator(Mutator):
             return result
         around = self._step_into(var)
         define = functools.partial(_define, var, value)
-        result = self.mutate_where(define, body, define)
-        self._around = around
-        return result
+        try:
+            return self.mutate_where(define, body, define)
+        finally:
+            self._around = around
 
     def _step_into(self, var: Var) -> Var | None:
         """Let terms of ``var`` stand behind those of what is defined around; what that was."""

@@ -8,6 +8,8 @@ may hold any int64, and only takes part in what is exact under wrapping as well 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import TypeVar
 
 from tilewright.tensorir.arith import interval as iv
 from tilewright.tensorir.arith.facts import Findings, Scope
@@ -16,6 +18,9 @@ from tilewright.tensorir.arith.lane_numbers import LANES
 from tilewright.tensorir.arith.linear import Linear
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import BinaryOp, Call, Cast, Expr, IntImm, Select, Var
+
+A = TypeVar("A")
+R = TypeVar("R")
 
 #: How many forms a proof looks at while expressions are simplified, and when a caller asks for one.
 SIMPLIFY_BUDGET = 12
@@ -39,6 +44,15 @@ class BoundedTerms:
         """Let ``scope`` be where questions are asked."""
         self.here = scope
         self.facts = scope.facts
+
+    def ask_in(self, scope: Scope, question: Callable[[A], R], about: A) -> R:
+        """The answer to a question that is asked in ``scope``, which is around the present one."""
+        here = self.here
+        self.enter(scope)
+        try:
+            return question(about)
+        finally:
+            self.enter(here)
 
     def linear(self, expr: Expr) -> Linear:
         """The canonical form of an int64 scalar. :class:`IndexAlgebra`, which knows the operations, overrides this."""
@@ -91,11 +105,7 @@ class BoundedTerms:
             else:
                 found = home.intervals.get(term)
                 if found is None:
-                    self.enter(home)
-                    try:
-                        found = self.term_interval(term)
-                    finally:
-                        self.enter(here)
+                    found = self.ask_in(home, self.term_interval, term)
             here.intervals[term] = found
         return found
 

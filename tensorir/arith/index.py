@@ -38,11 +38,7 @@ class IndexAlgebra(DividingAlgebra):
             else:
                 found = home.linear.get(expr)
                 if found is None:
-                    self.enter(home)
-                    try:
-                        found = self.linear(expr)
-                    finally:
-                        self.enter(here)
+                    found = self.ask_in(home, self.linear, expr)
             here.linear[expr] = found
         return found
 

@@ -7,6 +7,7 @@ decide. The search is depth first and bounded, so that it may miss a proof, but 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 
@@ -47,11 +48,7 @@ class ProvingAlgebra(IndexAlgebra):
                 here.proofs[key] = False  # while the search asks for itself
                 found = not self._is_refuted(form) and self._search(form, _Search(budget))
             else:
-                self.enter(home)
-                try:
-                    found = self.is_nonnegative(form, budget)
-                finally:
-                    self.enter(here)
+                found = self.ask_in(home, functools.partial(self.is_nonnegative, budget=budget), form)
             here.proofs[key] = found
         return found
 

@@ -152,11 +152,7 @@ class RewritingAlgebra(ComparingAlgebra):
             else:
                 found = (home.fast if self._fast else home.simplified).get(expr)
                 if found is None:
-                    self.enter(home)
-                    try:
-                        found = self.canonical(expr)
-                    finally:
-                        self.enter(here)
+                    found = self.ask_in(home, self.canonical, expr)
             known[expr] = found
         return found
 
