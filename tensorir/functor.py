@@ -344,13 +344,9 @@ _KINDS: Final[dict[type[Node], int]] = {
     Call: CALLS,
     BufferLoad: LOADS,
 }
-_OPERATIONS: Final[dict[str, int]] = {
-    "floordiv": DIVISIONS,
-    "floormod": DIVISIONS,
-    "truncdiv": DIVISIONS,
-    "truncmod": DIVISIONS,
-    "div": FLOAT_DIVISIONS,
-}
+#: The operations that :data:`DIVISIONS` tells of.
+INTEGER_DIVISIONS: Final = ("floordiv", "floormod", "truncdiv", "truncmod")
+_OPERATIONS: Final[dict[str, int]] = {**dict.fromkeys(INTEGER_DIVISIONS, DIVISIONS), "div": FLOAT_DIVISIONS}
 
 
 def _used_buffers(node: Node) -> frozenset[Node]:

@@ -25,7 +25,6 @@ from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.parallelize_loop import expression_cost
 from tilewright.passes.tensor.remove_no_op import has_effect
 from tilewright.passes.tensor.scoped import ScopedMutator
-from tilewright.passes.tensor.simplify import INTEGER_DIVISIONS
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import (
     BinaryOp,
@@ -43,6 +42,7 @@ from tilewright.tensorir.expr import (
 from tilewright.tensorir.functor import (
     CALLS,
     DIVISIONS,
+    INTEGER_DIVISIONS,
     LOADS,
     Mutator,
     accesses_buffers,

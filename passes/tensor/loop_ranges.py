@@ -10,7 +10,6 @@ Where inner loops lie between, a loop runs only where the condition holds for so
 from __future__ import annotations
 
 from tilewright.passes.tensor.scoped import ScopedMutator
-from tilewright.passes.tensor.simplify import INTEGER_DIVISIONS
 from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.arith.region import partition_point
 from tilewright.tensorir.conditions import OPPOSITES, conjuncts
@@ -29,6 +28,7 @@ from tilewright.tensorir.expr import (
 from tilewright.tensorir.functor import (
     CALLS,
     DIVISIONS,
+    INTEGER_DIVISIONS,
     LOADS,
     accesses_buffers,
     kinds,

@@ -19,11 +19,18 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.scoped import ScopedMutator
-from tilewright.passes.tensor.simplify import INTEGER_DIVISIONS
 from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import BinaryOp, Expr, Var
-from tilewright.tensorir.functor import DIVISIONS, Mutator, reads_memory, uses_var, walk_statements, walk_to
+from tilewright.tensorir.functor import (
+    DIVISIONS,
+    INTEGER_DIVISIONS,
+    Mutator,
+    reads_memory,
+    uses_var,
+    walk_statements,
+    walk_to,
+)
 from tilewright.tensorir.stmt import For, LetStmt, PrimFunc, Stmt
 
 _DIVISIONS = ("floordiv", "floormod")

@@ -23,8 +23,6 @@ from tilewright.tensorir.expr import BinaryOp, Broadcast, Compare, Expr, IntImm,
 from tilewright.tensorir.functor import CALLS, DIVISIONS, LOADS, kinds, substitute
 from tilewright.tensorir.stmt import Block, BufferStore, For, IfThenElse, PrimFunc, SeqStmt, Stmt, sequence
 
-INTEGER_DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
-
 
 class _Simplifier(ScopedMutator):
     def mutate(self, node: Any) -> Any:

@@ -42,7 +42,7 @@ from tilewright.tensorir.expr import (
     Var,
     const,
 )
-from tilewright.tensorir.functor import Mutator, substitute, uses_var
+from tilewright.tensorir.functor import INTEGER_DIVISIONS, Mutator, substitute, uses_var
 from tilewright.tensorir.intrinsics import INTRINSICS
 from tilewright.tensorir.stmt import (
     Allocate,
@@ -54,8 +54,6 @@ from tilewright.tensorir.stmt import (
     Stmt,
     sequence,
 )
-
-INTEGER_DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
 
 
 class CannotVectorizeError(Exception):
