@@ -133,6 +133,7 @@ class _Innermost:
         parts: those of them that others are made of.
         linear: the sums and products that are linear in the loop's variable.
         pointers: the linear addresses, by the places of their lines.
+        numbers: the linear numbers that are divided, compared or chosen from, by name; the places of their lines.
         before: what is computed before the loop for the pointers' sake.
     """
 
@@ -143,7 +144,9 @@ class _Innermost:
         self.parts: set[str] = set()
         self.linear: dict[str, _Linear] = {loop.variable: _Linear(_NOTHING, _Sum((), 1))}
         self.pointers: dict[int, _Pointer] = {}
+        self.numbers: dict[str, int] = {}
         self.before: list[str] = []
+        self._made: dict[str, int] = {}
         always = True
         for place in range(loop.start.line, len(lines)):
             name, _, instruction = lines[place].partition(" = ")
@@ -170,6 +173,7 @@ class _Innermost:
         made = None if x is None or y is None else self._combined(instruction[:4], x, y)
         if made is not None:
             self.linear[name] = made
+            self._made[name] = place
 
     def _other(self, place: int, name: str, instruction: str) -> None:
         operands = _OPERAND.findall(instruction)
@@ -177,6 +181,10 @@ class _Innermost:
             self._move(place, name, instruction, operands)
             if instruction.startswith("icmp"):
                 self.parts.add(name)  # no number
+        else:
+            for operand in operands:
+                if operand in self._made and operand != self.loop.following:
+                    self.numbers[operand] = self._made[operand]
 
     def _move(self, place: int, name: str, instruction: str, operands: Iterable[str]) -> None:
         self.moved[name] = instruction
@@ -248,14 +256,17 @@ class _Innermost:
         shared: dict[tuple[object, ...], list[int]] = {}
         for place, pointer in self.pointers.items():
             shared.setdefault(pointer.shared, []).append(place)
+        if len(shared) + len(self.numbers) > _MOST_POINTERS:
+            self.numbers = {}
         if len(shared) <= _MOST_POINTERS:
-            self._step_pointers(list(shared.values()))
+            self._step(list(shared.values()))
         self._hide_variable()
         rest = [line for line in lines[loop.start.line :] if line]
         lines[loop.start.line :] = hoisted + self.before + rest
 
-    def _step_pointers(self, shared: list[list[int]]) -> None:
-        """Make a pointer for each group of addresses that are constants apart."""
+    def _step(self, shared: list[list[int]]) -> None:
+        """Make a pointer for each group of addresses that are constants apart, and a number that steps of each of
+        ``numbers``."""
         loop, lines = self.loop, self.lines
         first = self._value(loop.first)
         assert first is not None
@@ -272,6 +283,13 @@ class _Innermost:
                 other = self.pointers[place]
                 distance = other.offset.fixed.constant - offset.fixed.constant
                 lines[place] = f"  {other.name} = getelementptr {element}, ptr {name}, i64 {distance}"
+        for name, place in self.numbers.items():
+            value = self.linear[name]
+            start = self._operand(value.fixed.plus(self._product(value.step, first.fixed)))
+            phis.append(f"  {name} = phi i64 [ {start}, %{loop.before} ], [ {name}.next, %{loop.latch} ]")
+            steps.append(f"  {name}.step = add i64 {name}, {self._operand(value.step)}")
+            steps.append(f"  {name}.next = freeze i64 {name}.step")
+            lines[place] = ""
         lines[loop.head] = "\n".join(phis)
         lines[loop.increment] = "\n".join([*steps, lines[loop.increment]])
 

@@ -73,6 +73,18 @@ def test_quotients_and_bounds_stand_before_the_loop() -> None:
     assert "smin" not in loop and "rem " not in loop and loop.count("phi ptr") == 2
 
 
+def test_numbers_that_are_divided_count_in_steps() -> None:
+    func = strided(lambda n: as_expr(2), 5, lambda j, n: [(j * 17 + n * 8) // 64, (j * 3 + n) % 7 + minimum(j * n, 9)])
+    loop = inner_loop(emit_llvm_ir([func], TARGET))[1]
+    assert loop.count("phi i64") == 1 + 3  # the loop's variable, and what is divided or compared
+    x, y = np.arange(30, dtype=np.float32), np.zeros((9, 2, 10), np.float32)
+    for n in (1, 3, 40):
+        call_primfunc(compile_module([func], TARGET), func, x, y.reshape(-1), n, x.size, y.size)
+        for j in range(2, 7):
+            found = (j * 17 + n * 8) // 64, (j * 3 + n) % 7 + min(j * n, 9)
+            assert (y[j + 2] == np.outer(found, np.arange(10))).all(), (n, j)
+
+
 def test_quotients_stay_in_the_conditions_that_guard_them() -> None:
     x, y, n, j = Buffer("x", (64,)), Buffer("y", (64,)), Var("n"), Var("j")
     stores = [BufferStore(y, x[j + k] * 2.0 + cast("float32", 7 // n), (j + k,)) for k in range(0, 40, 8)]
