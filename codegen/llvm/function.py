@@ -268,10 +268,11 @@ class FunctionEmitter(ExpressionEmitter):
         if ahead:
             b.lines[preheader.line] = "\n".join([*ahead, b.lines[preheader.line]])
         leave_to_llvm = bool(self.root.attrs.get("llvm_vectorize"))
-        if self.loops == number and not leave_to_llvm:
+        innermost = self.loops == number
+        if innermost and not leave_to_llvm:
             counted = Counted(preheader, index, kind, first, following, before, place, count, b.block, carried)
             finish_innermost(b.lines, counted)
-        metadata = "" if leave_to_llvm else self.module.text.loop_metadata()
+        metadata = "" if leave_to_llvm else self.module.text.loop_metadata(innermost)
         latch = b.block
         b.branch_if(again, head, after, metadata)
         b.label(after)

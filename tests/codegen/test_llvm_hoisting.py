@@ -1,4 +1,4 @@
-"""Index arithmetic in front of loops, and pointers that step in them."""
+"""Innermost loops: index arithmetic in front of them, pointers that step in them, and where their code lies."""
 
 from __future__ import annotations
 
@@ -123,6 +123,11 @@ def test_pointers_that_step_read_and_write_what_indices_say(
         for k, (a, b, c) in enumerate(parts):
             expected[j + 2, k] = x[j * a * n + (j - n) * b - c + shift] * np.arange(10)
     assert (y == expected).all()
+
+
+def test_innermost_loops_start_at_a_line_of_code() -> None:
+    assembly = compile_module([rows(12)], TARGET).assembly
+    assert assembly.count("\t.p2align\t6\n") == 1  # the loop over columns, not that over rows
 
 
 def test_what_is_hoisted_is_computed_right_and_out_of_conditions_too():
