@@ -26,7 +26,7 @@ from tilewright.passes.instrument import PassInstrument
 from tilewright.passes.lower.kernel_calls import kernel_calls
 from tilewright.passes.lower.linearize import model_constants
 from tilewright.passes.lower.primitive import flat_types
-from tilewright.passes.pipelines import STAGES, graph_pipeline, kernel_pipeline
+from tilewright.passes.pipelines import STAGES, graph_pipeline, kernel_pipeline, schedule_pipeline
 from tilewright.passes.sequential import Sequential
 from tilewright.runtime import kept
 from tilewright.runtime.compile import (
@@ -336,6 +336,8 @@ def lower(
             kernels = pipeline is kernel_pipeline and (loaded is None or supply is not None)
             made = kernel_pipeline(target, compile_some, supply) if kernels else pipeline(target)
             shown.stage(stage)
+            if pipeline is schedule_pipeline and supply is not None:
+                supply.expect(len(_prim_funcs(mod)))
             if pipeline is kernel_pipeline:
                 shown.kernels(len(_prim_funcs(mod)))
             mod = made(mod, context)

@@ -37,7 +37,7 @@ from tilewright.runtime.made_kernels import (
 )
 from tilewright.runtime.progress import Progress
 from tilewright.runtime.worker import answer_to, made_by, request_of
-from tilewright.runtime.worker_pool import Outlook, can_start, pool
+from tilewright.runtime.worker_pool import Outlook, can_start, pool, start_ahead
 from tilewright.tensorir.encoding import Encoded, encode
 from tilewright.tensorir.errors import EncodingError
 from tilewright.tensorir.stmt import PrimFunc
@@ -113,11 +113,19 @@ class KernelSupply:
         self._ahead, self._context, self._progress = ahead, context, progress
         self._cores = workers if isinstance(workers, int) else 1
         self._executor = None if isinstance(workers, int) else workers
+        #: How many processes have been started for kernels to come.
+        self._processes = 0
         self._fresh: dict[str, Fresh] = {}
         #: Those that were found, or that other processes have made.
         self._ready: dict[str, KnownKernel] = {}
         #: What the outlines that this build has made stand for.
         self._stand_for: dict[PrimFunc, Callable[[], PrimFunc]] = {}
+
+    def expect(self, kernels: int) -> None:
+        """So many kernels are about to be scheduled, and will be asked for then: processes start meanwhile that are to
+        make some of them, where that pays."""
+        if self._ahead is not None:
+            self._processes = start_ahead(kernels, self._cores)
 
     def __call__(
         self, kernels: Mapping[GlobalVar, PrimFunc], run: RunPart, ctx: PassContext
@@ -184,6 +192,8 @@ class KernelSupply:
             if self._executor is not None:
                 executor = self._executor
                 answers = self._submitted(wanted, lambda request: executor.submit(answer_to, request))
+            elif self._processes:
+                answers = self._in_processes(wanted[1:], self._processes)
             for number, each in enumerate(wanted):
                 size -= each.size
                 if each.key in answers and not answers[each.key].cancel():
@@ -193,14 +203,19 @@ class KernelSupply:
                 outlook.made(each.size, time.thread_time() - begin)
                 count = 0 if answers or self._ahead is None else outlook.processes(size, self._ahead.seconds)
                 if count and can_start():
-                    answers = self._submitted(wanted[number + 1 :], pool(count).submit)
-                    _LOG.debug("%d kernels are made in %d processes", len(answers), count + 1)
+                    answers = self._in_processes(wanted[number + 1 :], count)
             for each in wanted:
                 if each.key not in self._fresh and not self._answered(each, answers[each.key]):
                     self._make(each, run)
         finally:
             for answer in answers.values():
                 answer.cancel()
+
+    def _in_processes(self, wanted: Sequence[Wanted], count: int) -> dict[str, Future[bytes]]:
+        """Ask so many processes for kernels."""
+        answers = self._submitted(wanted, pool(count).submit)
+        _LOG.debug("%d kernels may be made in %d processes", len(answers), count + 1)
+        return answers
 
     def _submitted(
         self, wanted: Sequence[Wanted], submit: Callable[[bytes], Future[bytes]]
@@ -209,7 +224,7 @@ class KernelSupply:
         answers: dict[str, Future[bytes]] = {}
         with self._context() as context:
             for each in reversed(wanted):
-                request = request_of(each.function, self._target, context) if each.encoded is not None else None
+                request = request_of(each.encoded, self._target, context) if each.encoded is not None else None
                 if request is not None:
                     answers[each.key] = submit(request)
         return answers

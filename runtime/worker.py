@@ -41,7 +41,7 @@ _LENGTH = struct.Struct("<Q")
 _IDLE_SECONDS = 60.0
 
 
-def request_of(kernel: PrimFunc, target: Target, context: PassContext) -> bytes | None:
+def request_of(kernel: Encoded, target: Target, context: PassContext) -> bytes | None:
     """The request to make ``kernel``; None if another process cannot be told the settings."""
     config = {
         key: dataclasses.asdict(value)
@@ -49,17 +49,16 @@ def request_of(kernel: PrimFunc, target: Target, context: PassContext) -> bytes 
         if key != BUILD and type(value).__module__.startswith("tilewright.")  # no pass of ours reads the others
     }
     try:
-        encoded = encode(kernel)
         data = {
             "target": [target.kind, target.mcpu if not target.is_host else None, target.mtriple, target.num_threads],
             "facts": target_facts(target),
             "context": [context.opt_level, list(context.required_pass), list(context.disabled_pass), config],
-            "kernel": [encoded.names, encoded.origins],
+            "kernel": [kernel.names, kernel.origins],
         }
         json.dumps(data)
-    except (EncodingError, TypeError):  # TypeError: an option that is no plain data
+    except TypeError:  # an option that is no plain data
         return None
-    return _packed(_REQUEST, data, [encoded.records.encode("utf-8", "surrogatepass")])
+    return _packed(_REQUEST, data, [kernel.records.encode("utf-8", "surrogatepass")])
 
 
 def answer_to(request: bytes) -> bytes:

@@ -31,6 +31,10 @@ _LEARNING = 0.5
 #: much as all of NumPy does.
 _ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1")
 
+#: So many kernels are worth a process that starts while they are scheduled: passes and LLVM take a second or more for
+#: them. With 19 small ones a build of magika took a sixth longer.
+_KERNELS_EACH = 24
+
 _start_seconds = _FIRST_GUESS
 #: Whether a process could not be started: another one could not either.
 _refused = False
@@ -67,6 +71,17 @@ class _Process:
         if not answer:
             raise WorkerError("the kernel was not made")
         return answer
+
+    def start(self) -> None:
+        """Start the process, if it does not run, for requests to come; where it does not start, these fail."""
+        global _refused
+        if self.running is not None or _refused:
+            return
+        try:
+            self._start()
+        except (OSError, WorkerError):
+            self.end()
+            _refused = True
 
     def _exchange(self, request: bytes) -> bytes:
         process = self.running if self.running is not None else self._start()
@@ -112,12 +127,13 @@ class WorkerPool:
     """Some processes, each with a thread that talks to it. ``submit`` is that of an executor."""
 
     def __init__(self) -> None:
-        self._jobs: queue.SimpleQueue[tuple[Future[bytes], bytes] | None] = queue.SimpleQueue()
+        #: Requests; without one a process is only to start.
+        self._jobs: queue.SimpleQueue[tuple[Future[bytes], bytes | None] | None] = queue.SimpleQueue()
         self._processes: list[_Process] = []
         self._threads: list[threading.Thread] = []
 
     def grow(self, count: int) -> None:
-        """Have ``count`` processes or more; they start with their first requests."""
+        """Have ``count`` processes or more; they start with their first requests, if not before."""
         while len(self._threads) < count:
             process = _Process()
             # A daemon: the end of this program does not wait for what nobody waits for.
@@ -125,6 +141,11 @@ class WorkerPool:
             self._processes.append(process)
             self._threads.append(thread)
             thread.start()
+
+    def start(self, count: int) -> None:
+        """Start ``count`` processes, as far as they do not run: those that are asked next wait less."""
+        for _ in range(count - len(self.processes())):
+            self._jobs.put((Future(), None))
 
     def submit(self, request: bytes) -> Future[bytes]:
         """The answer to a request, when it is there; fails with a WorkerError."""
@@ -136,6 +157,9 @@ class WorkerPool:
         while (job := self._jobs.get()) is not None:
             future, request = job
             if future.set_running_or_notify_cancel():
+                if request is None:
+                    process.start()
+                    continue
                 try:
                     future.set_result(process.answer(request))
                 except Exception as error:
@@ -181,6 +205,22 @@ def can_start() -> bool:
         return False
     name = Path(sys.executable or "").name.lower()
     return ("python" in name or "pypy" in name) and not getattr(sys, "frozen", False)
+
+
+def start_ahead(kernels: int, cores: int) -> int:
+    """Start processes for a build that is about to schedule so many kernels; how many are there for it then.
+
+    Scheduling keeps one core busy and takes longer than a process takes to start, so that the others wait for nothing
+    else. (Processes that start later take time from LLVM, which :class:`Outlook` weighs.)
+
+    Args:
+        cores: how many may be busy at once.
+    """
+    count = min(cores - 1, kernels // _KERNELS_EACH)
+    if count < 1 or not can_start():
+        return 0
+    pool(count).start(count)
+    return count
 
 
 class Outlook:

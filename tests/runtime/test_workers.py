@@ -18,8 +18,9 @@ import tilewright as tw
 from tilewright import graphir as gi
 from tilewright.passes.tensor.vectorize_loop import VectorizeLoop
 from tilewright.runtime import kernel_supply, worker, worker_pool
-from tilewright.runtime.worker_pool import Outlook, WorkerError, WorkerPool
+from tilewright.runtime.worker_pool import Outlook, WorkerError, WorkerPool, start_ahead
 from tilewright.tensorir import PrimFunc
+from tilewright.tensorir.encoding import encode
 
 TARGET = tw.Target("llvm", num_threads=2)
 VALUES = np.random.default_rng(3).standard_normal((5, 12)).astype("f4")
@@ -96,7 +97,7 @@ primfunc @k(a: Buffer[(64,), float32], b: Buffer[(64,), float32]) attrs {"num_in
   }
 }
 """)
-    request = worker.request_of(kernel, TARGET, tw.PassContext(opt_level=3))
+    request = worker.request_of(encode(kernel), TARGET, tw.PassContext(opt_level=3))
     assert request is not None
     answer = worker.made_by(pool.submit(request).result(60))
     here = worker.made_by(worker.answer_to(request))
@@ -135,11 +136,15 @@ def test_a_process_that_nobody_asks_ends() -> None:
         assert process.wait(60) == 0
 
 
-def test_where_no_process_starts_kernels_are_made_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("each", [4, 100])  # processes start before the kernels are scheduled, or behind the first
+def test_where_no_process_starts_kernels_are_made_here(
+    each: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     expected, said = build(1)
     monkeypatch.setattr(worker_pool, "_pool", WorkerPool())
     monkeypatch.setattr(worker_pool, "_refused", False)
     monkeypatch.setattr(Outlook, "processes", lambda self, size, code_seconds: 1)
+    monkeypatch.setattr(worker_pool, "_KERNELS_EACH", each)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     found, repeated = build(2)
     assert repeated == said and worker_pool._pool.processes() == []
@@ -310,6 +315,26 @@ def test_processes_start_where_they_pay(monkeypatch: pytest.MonkeyPatch) -> None
     assert outlook.processes(size=1000, code_seconds=0.0) == 2  # each has as much to do as it takes to start
     assert outlook.processes(size=10**6, code_seconds=0.0) == 3
     assert Outlook(cores=1).processes(10**9, 0.0) == 0
+
+
+def test_processes_start_while_many_kernels_are_scheduled(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected, said = build(1)
+    pool = WorkerPool()
+    monkeypatch.setattr(worker_pool, "_pool", pool)
+    monkeypatch.setattr(worker_pool, "_KERNELS_EACH", 4)
+    monkeypatch.setattr(Outlook, "processes", lambda self, size, code_seconds: 0)  # none starts later
+    found, repeated = build(2)
+    assert len(pool.processes()) == 1
+    assert repeated == said
+    np.testing.assert_array_equal(found(VALUES), expected(VALUES))
+    pool.end()
+
+
+def test_few_kernels_or_cores_start_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_pool, "_pool", WorkerPool())
+    assert start_ahead(kernels=8, cores=8) == 0
+    assert start_ahead(kernels=1000, cores=1) == 0
+    assert worker_pool._pool.processes() == []
 
 
 @pytest.mark.parametrize("workers", [0, -1])
