@@ -15,8 +15,10 @@ import sys
 import threading
 import time
 from concurrent.futures import Future
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
+from tilewright.passes.tensor import simplify
 from tilewright.runtime.worker import read_message, write_message
 
 #: What it takes to start a process, in seconds, until one was started: Python, NumPy and the passes are imported.
@@ -32,8 +34,8 @@ _LEARNING = 0.5
 _ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1")
 
 #: So many kernels are worth a process that starts while they are scheduled: passes and LLVM take a second or more for
-#: them. With 19 small ones a build of magika took a sixth longer.
-_KERNELS_EACH = 24
+#: them. (With fewer, 19 of magika and, on the accelerated wheel, 36 of SqueezeNet, builds took a sixth longer.)
+_KERNELS_EACH = 48 if Path(simplify.__file__).suffix in EXTENSION_SUFFIXES else 24
 
 _start_seconds = _FIRST_GUESS
 #: Whether a process could not be started: another one could not either.
