@@ -19,6 +19,7 @@ from tilewright.passes.tensor.part_by_part import PartByPart
 from tilewright.runtime import worker
 from tilewright.tensorir import PrimFunc
 from tilewright.tensorir.arith.facts import Findings
+from tilewright.tensorir.encoding import encode
 
 TARGET = tw.Target("llvm", num_threads=2)
 
@@ -66,7 +67,7 @@ def test_a_kernel_is_lowered_the_same_part_by_part(kernels: dict[GlobalVar, Prim
 def test_a_kernel_is_lowered_the_same_from_a_request(kernels: dict[GlobalVar, PrimFunc]) -> None:
     together = _lowered(kernels)
     for key, kernel in kernels.items():
-        request = worker.request_of(kernel, TARGET, PassContext(opt_level=3))
+        request = worker.request_of(encode(kernel), TARGET, PassContext(opt_level=3))
         assert request is not None
         made = worker.made_by(worker.answer_to(request))
         assert str(made.lowered.decode()) == together[key.name]
