@@ -10,7 +10,7 @@ from tilewright.codegen.llvm import arithmetic
 from tilewright.codegen.llvm.addresses import Slot, row_major_strides
 from tilewright.codegen.llvm.clock import PROFILE_FUNCTIONS
 from tilewright.codegen.llvm.expressions import ExpressionEmitter
-from tilewright.codegen.llvm.innermost import Counted, finish_innermost
+from tilewright.codegen.llvm.innermost import Counted, finish_around, finish_innermost
 from tilewright.codegen.llvm.memory import STACK_ALIGNMENT, pointer_attributes
 from tilewright.codegen.llvm.outlined import emit_outlined_loop
 from tilewright.codegen.llvm.parallel import emit_parallel_loop
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 STACK_BUFFER_BYTES = 64 << 10
 #: All stack buffers of one function: a thread's stack has 2 MiB or more, and calls nest.
 STACK_FRAME_BYTES = 512 << 10
+#: Loops around so few others step the addresses that these begin with. What such loops take counts where they are the
+#: channels, rows and columns of a window.
+_LOOPS_AROUND = 2
 
 
 class FunctionEmitter(ExpressionEmitter):
@@ -269,9 +272,9 @@ class FunctionEmitter(ExpressionEmitter):
             b.lines[preheader.line] = "\n".join([*ahead, b.lines[preheader.line]])
         leave_to_llvm = bool(self.root.attrs.get("llvm_vectorize"))
         innermost = self.loops == number
-        if innermost and not leave_to_llvm:
+        if self.loops - number <= _LOOPS_AROUND and not leave_to_llvm:
             counted = Counted(preheader, index, kind, first, following, before, place, count, b.block, carried)
-            finish_innermost(b.lines, counted)
+            (finish_innermost if innermost else finish_around)(b.lines, counted)
         metadata = "" if leave_to_llvm else self.module.text.loop_metadata(innermost)
         latch = b.block
         b.branch_if(again, head, after, metadata)

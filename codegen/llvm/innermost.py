@@ -125,8 +125,8 @@ class _Pointer(NamedTuple):
         return self.element, self.base, self.offset.fixed.terms, self.offset.step
 
 
-class _Innermost:
-    """What is found in an innermost loop.
+class _Finisher:
+    """What is found in a loop: in all of an innermost one, in the first block of one around it.
 
     Attributes:
         moved: numbers that the loop does not change, by name.
@@ -137,8 +137,11 @@ class _Innermost:
         before: what is computed before the loop for the pointers' sake.
     """
 
-    def __init__(self, lines: list[str], loop: Counted) -> None:
+    def __init__(self, lines: list[str], loop: Counted, innermost: bool = True) -> None:
         self.lines = lines
+        self.innermost = innermost
+        #: What a loop around others defines: what was moved there before has no number in its name.
+        self.inside: set[str] = set()
         self.loop = loop
         self.moved: dict[str, str] = {}
         self.parts: set[str] = set()
@@ -151,6 +154,10 @@ class _Innermost:
         for place in range(loop.start.line, len(lines)):
             name, _, instruction = lines[place].partition(" = ")
             kind = instruction[:4]
+            if not innermost:
+                if place > loop.head and not instruction and name.endswith(":"):
+                    break
+                self.inside.add(name[2:])
             if kind in _SUMS:
                 self._sum(place, name[2:], instruction)
             elif kind == "gete":
@@ -158,6 +165,8 @@ class _Innermost:
             elif kind in _OTHERS:
                 if always and _OTHER.match(instruction):
                     self._other(place, name[2:], instruction)
+            elif kind == "free":
+                self._freeze(place, name[2:], instruction)
             elif not instruction and place > loop.head:
                 always = always and not name.endswith(":")
 
@@ -174,6 +183,15 @@ class _Innermost:
         if made is not None:
             self.linear[name] = made
             self._made[name] = place
+
+    def _freeze(self, place: int, name: str, instruction: str) -> None:
+        if not instruction.startswith("freeze i64 "):
+            return
+        operand = instruction[len("freeze i64 ") :]
+        if self._known(operand):
+            self._move(place, name, instruction, (operand,))
+        elif operand in self.linear:
+            self.linear[name] = self.linear[operand]
 
     def _other(self, place: int, name: str, instruction: str) -> None:
         operands = _OPERAND.findall(instruction)
@@ -199,7 +217,7 @@ class _Innermost:
 
     def _known(self, operand: str) -> bool:
         """Whether an operand is known before the loop, or will be."""
-        return _number(operand) <= self.loop.start.names or operand in self.moved
+        return operand in self.moved or (_number(operand) <= self.loop.start.names and operand not in self.inside)
 
     def _value(self, operand: str) -> _Linear | None:
         """What an operand is as a linear function of the loop's variable, if it is one."""
@@ -249,7 +267,7 @@ class _Innermost:
         loop, lines = self.loop, self.lines
         hoisted = []
         for name, instruction in self.moved.items():
-            if name in self.parts:
+            if name in self.parts or instruction.startswith("freeze"):
                 hoisted.append(f"  {name} = {instruction}")
             else:
                 hoisted += [f"  {name}.sum = {instruction}", f"  {name} = freeze i64 {name}.sum"]
@@ -260,7 +278,8 @@ class _Innermost:
             self.numbers = {}
         if len(shared) <= _MOST_POINTERS:
             self._step(list(shared.values()))
-        self._hide_variable()
+        if self.innermost:
+            self._hide_variable()
         rest = [line for line in lines[loop.start.line :] if line]
         lines[loop.start.line :] = hoisted + self.before + rest
 
@@ -308,4 +327,10 @@ def finish_innermost(lines: list[str], loop: Counted) -> None:
     that are known before the loop, or that step from iteration to iteration, and has nothing to try.
     """
     if len(lines) - loop.start.line + loop.carried * _CARRIED_LINES >= _LEAST_LINES:
-        _Innermost(lines, loop).move()
+        _Finisher(lines, loop).move()
+
+
+def finish_around(lines: list[str], loop: Counted) -> None:
+    """Do the same in a loop around an innermost one for the addresses that the latter begins with: where it walks a
+    window or a block of channels it is short, and takes as long as computing them anew."""
+    _Finisher(lines, loop, innermost=False).move()

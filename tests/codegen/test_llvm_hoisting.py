@@ -125,6 +125,49 @@ def test_pointers_that_step_read_and_write_what_indices_say(
     assert (y == expected).all()
 
 
+def windows(parts: list[tuple[int, int, int]], extents: tuple[int, int], first: int) -> PrimFunc:
+    """y[c, i, j, k, m] = x[(c * p + i * q) * n + j * s] * m for each k-th (p, q, s) of ``parts``, and m up to ten."""
+    n, size, places, c, i, j = (Var(name) for name in ("n", "size", "places", "c", "i", "j"))
+    x, y = Buffer("x", (size,)), Buffer("y", (places,))
+    place = ((c * extents[0] + (i - first)) * extents[1] + j) * len(parts)
+    stores: list[Stmt] = [
+        BufferStore(y, x[(c * p + i * q) * n + j * s] * float(copy), ((place + k) * 10 + copy,))
+        for copy in range(10)
+        for k, (p, q, s) in enumerate(parts)
+    ]
+    inner = For(j, as_expr(0), as_expr(extents[1]), "serial", sequence(*stores))
+    around = For(i, as_expr(first), as_expr(extents[0]), "serial", inner)
+    return PrimFunc("windows", (x, y, n, size, places), For(c, as_expr(0), as_expr(3), "serial", around))
+
+
+def test_addresses_that_an_inner_loop_begins_with_step_in_those_around_it() -> None:
+    text = emit_llvm_ir([windows([(3, 2, 1), (1, 5, 2)], (4, 8), 0)], TARGET)
+    for name, inner in ("c", "i"), ("i", "j"):
+        around = text[text.index(f"\nloop_{name}") : text.index(f"\nloop_{inner}")]
+        assert around.count("phi ptr") == 3, name  # two into x, one into y
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=4),
+    st.tuples(st.integers(0, 3), st.integers(0, 4)),
+    st.integers(0, 2),
+    st.integers(1, 5),
+)
+def test_addresses_of_nested_loops_are_what_indices_say(
+    parts: list[tuple[int, int, int]], extents: tuple[int, int], first: int, n: int
+) -> None:
+    func = windows(parts, extents, first)
+    x = np.arange(200, dtype=np.float32)
+    y = np.zeros((3, *extents, len(parts), 10), np.float32)
+    call_primfunc(compile_module([func], TARGET), func, x, y.reshape(-1), n, x.size, y.size)
+    expected = np.zeros_like(y)
+    for c, i, j in np.ndindex(3, *extents):
+        for k, (p, q, s) in enumerate(parts):
+            expected[c, i, j, k] = x[(c * p + (i + first) * q) * n + j * s] * np.arange(10)
+    assert (y == expected).all()
+
+
 def test_innermost_loops_start_at_a_line_of_code() -> None:
     assembly = compile_module([rows(12)], TARGET).assembly
     assert assembly.count("\t.p2align\t6\n") == 1  # the loop over columns, not that over rows
