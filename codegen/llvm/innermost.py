@@ -1,4 +1,5 @@
-"""Addresses of innermost loops: what does not change stands before the loop, and what changes by steps is a pointer.
+"""Addresses of innermost loops, and of the loops around them: what does not change stands before the loop, and what
+changes by steps is a pointer.
 
 LLVM's strength reduction does the same, but takes each address for a sum of all that it is made of and tries which
 parts to keep in registers: a third of the time that LLVM takes. Here is known what the sums are made of. (J. Cocke, K.
@@ -135,12 +136,12 @@ class _Finisher:
         pointers: the linear addresses, by the places of their lines.
         numbers: the linear numbers that are divided, compared or chosen from, by name; the places of their lines.
         before: what is computed before the loop for the pointers' sake.
+        inside: what the first block of a loop around others defines; what was moved there has no number in its name.
     """
 
     def __init__(self, lines: list[str], loop: Counted, innermost: bool = True) -> None:
         self.lines = lines
         self.innermost = innermost
-        #: What a loop around others defines: what was moved there before has no number in its name.
         self.inside: set[str] = set()
         self.loop = loop
         self.moved: dict[str, str] = {}
