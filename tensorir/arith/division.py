@@ -6,7 +6,7 @@ import math
 
 from tilewright.tensorir.arith.bounds import PROVE_BUDGET
 from tilewright.tensorir.arith.linear import ZERO, Division, Linear, constant
-from tilewright.tensorir.arith.terms import TermAlgebra
+from tilewright.tensorir.arith.terms import SMALL, TermAlgebra
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import BinaryOp, Expr, IntImm
 from tilewright.tensorir.folding import fold_binary
@@ -77,12 +77,13 @@ class DividingAlgebra(TermAlgebra):
     def _quotient(self, division: Division) -> Linear:
         if division.rest is None:
             return division.whole
-        nested = division.rest.shift(-division.rest.const).single()
         rest, small = division.rest, division.small
-        if isinstance(nested, BinaryOp) and nested.op == "floordiv" and isinstance(nested.b, IntImm):
-            inner = nested.b.value  # (x // c + k) // d  ->  (x + k * c) // (c * d)
-            if inner > 0:
-                deeper = self.linear(nested.a).shift(rest.const * inner)
+        nested = _nested_quotient(rest)
+        if nested is not None:  # (x // c + y) // d  ->  (x + y * c) // (c * d)
+            quotient, inner = nested
+            multiple = self._multiple(rest.without(quotient), inner)
+            if multiple is not None:
+                deeper = multiple + self.linear(quotient.a)
                 return division.whole + self._quotient(self.divide(deeper, inner * small))
         return division.whole + self._division_term("floordiv", rest, constant(small))
 
@@ -147,7 +148,7 @@ class DividingAlgebra(TermAlgebra):
     # -- quotients and remainders that meet ---------------------------------------------------------------------------
 
     def merge_remainders(self, form: Linear) -> Linear:
-        """``(x // c) * c + x % c`` is ``x``, and ``(x // c % d) * c + x % c`` is ``x % (c * d)``."""
+        """``(x // c) * c + x % c`` is ``x``, and ``((y + x // c) % d) * c + x % c`` is ``(y * c + x) % (c * d)``."""
         if len(form.terms) < 2:
             return form
         mods = [t for t in form.terms if isinstance(t, BinaryOp) and t.op == "floormod" and isinstance(t.b, IntImm)]
@@ -163,14 +164,34 @@ class DividingAlgebra(TermAlgebra):
                 return self.merge_remainders(merged)
             for other in mods:
                 assert isinstance(other, BinaryOp) and isinstance(other.b, IntImm)
-                if form.terms[other] == scale * divisor and self.linear(other.a).key == quotient.key:
-                    both = self.floormod(whole, constant(divisor * other.b.value))
+                if form.terms[other] != scale * divisor:
+                    continue
+                high = self.linear(other.a)
+                multiple = self._multiple(high - quotient, divisor) if self._holds_multiple(high, quotient, 1) else None
+                if multiple is not None:
+                    both = self.floormod(multiple + whole, constant(divisor * other.b.value))
                     return self.merge_remainders(form.without(mod).without(other).combine(both, scale))
         return form
+
+    def _multiple(self, form: Linear, factor: int) -> Linear | None:
+        """``form * factor``; None if it might overflow."""
+        bounds, largest = self.interval(form), SMALL.upper // factor
+        return form.scale(factor) if -largest <= bounds.lower and bounds.upper <= largest else None
 
     @staticmethod
     def _holds_multiple(form: Linear, part: Linear, factor: int) -> bool:
         return all(form.terms.get(term) == coefficient * factor for term, coefficient in part.terms.items())
+
+
+def _nested_quotient(form: Linear) -> tuple[BinaryOp, int] | None:
+    """The one term of a form that is a quotient by a positive constant, and that constant."""
+    found: tuple[BinaryOp, int] | None = None
+    for term, coefficient in form.terms.items():
+        if isinstance(term, BinaryOp) and term.op == "floordiv" and isinstance(term.b, IntImm) and term.b.value > 0:
+            if coefficient != 1 or found is not None:
+                return None
+            found = term, term.b.value
+    return found
 
 
 def _remove_factors(factors: tuple[Expr, ...], removed: tuple[Expr, ...]) -> tuple[Expr, ...] | None:

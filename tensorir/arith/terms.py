@@ -11,7 +11,7 @@ from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, Select, Var
 MAX_PRODUCT_TERMS = 16
 
 #: A derived value within these bounds cannot have come from an overflow.
-_SMALL = Interval(-(1 << 62), 1 << 62)
+SMALL = Interval(-(1 << 62), 1 << 62)
 
 
 class TermAlgebra(BoundedTerms):
@@ -35,7 +35,7 @@ class TermAlgebra(BoundedTerms):
         if operands and all(self.is_exact(self.linear(operand)) for operand in operands):
             return False
         bounds = self.term_interval(expr)
-        return not (bounds.lower >= _SMALL.lower and bounds.upper <= _SMALL.upper)
+        return not (bounds.lower >= SMALL.lower and bounds.upper <= SMALL.upper)
 
     def product(self, factors: tuple[Expr, ...]) -> Linear:
         """The form of a product of terms."""

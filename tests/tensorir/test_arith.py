@@ -139,6 +139,17 @@ def test_fast_rules_are_read_only_when_asked_for():
     assert structural_equal(Analyzer(fast=True).simplify(expr), call("exp", F + F))
 
 
+def test_a_quotient_in_a_sum_meets_the_remainder_that_it_was_taken_from():
+    analyzer = Analyzer()
+    analyzer.bind(K, 0, 28)
+    analyzer.bind(J, 0, 14)
+    whole = K * 14 + J  # whole // 7 becomes k * 2 + j // 7, and whole % 7 becomes j % 7
+    assert structural_equal(analyzer.simplify(whole // 7 // 7 * 49 + whole % 49), whole)
+    assert structural_equal(analyzer.simplify(whole // 7 % 7 * 7 + whole % 7), whole % 49)
+    for expr in ((X * 2 + J // 7) // 7, (X * 2 + J // 7) % 7 * 7 + J % 7):  # x * 14 might overflow
+        assert structural_equal(analyzer.simplify(expr), expr)
+
+
 def test_data_may_wrap_so_that_only_sums_and_products_of_it_are_reordered(analyzer):
     assert structural_equal(analyzer.simplify(LOADED * 2 - LOADED), LOADED)
     for expr in (compare("lt", LOADED, LOADED + 1), (LOADED * 16 + J) // 16, minimum(LOADED, LOADED + 1)):
