@@ -25,6 +25,8 @@ from tilewright.codegen.analysis import called_names, has_parallel_loop
 from tilewright.codegen.llvm import team
 from tilewright.codegen.llvm.compile import CompiledModule
 from tilewright.codegen.threads import ensure_threads
+from tilewright.passes.context import PassContext
+from tilewright.passes.tensor.parallelize_loop import ParallelizeLoopConfig
 from tilewright.runtime.address import data_address
 from tilewright.runtime.frames import with_room
 from tilewright.runtime.made_kernels import KernelMemory
@@ -32,6 +34,8 @@ from tilewright.runtime.runners import MachineCodeRunner, python_runner
 from tilewright.runtime.steps import Array, Runner
 from tilewright.runtime.turns import short_turns
 from tilewright.tensorir.cores import available_cores
+from tilewright.tensorir.costs import stores
+from tilewright.tensorir.dtype import FLOAT32
 from tilewright.tensorir.errors import CodegenError, ExecutionError
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.structural import structural_equal, structural_hash
@@ -466,6 +470,21 @@ class Ahead:
         self._started: Future[object] | None = None
         self._turns = contextlib.ExitStack()
 
+    def expect(self, functions: Sequence[PrimFunc]) -> None:
+        """``functions`` are about to be scheduled. If one of them stores so much that its loops will be parallel, the
+        threads that run such loops start now: scheduling leaves a core idle, LLVM won't."""
+        if self._target.kind == "llvm" and self._target.num_threads > 1:
+            config: ParallelizeLoopConfig = PassContext.current().get_config("tensorir.ParallelizeLoop")
+            work = config.min_work * self._target.lanes(FLOAT32)  # a vector is one operation
+            if any(stores(function.body, work) >= work for function in functions):
+                self._start_threads()
+
+    def _start_threads(self) -> None:
+        # In a thread of their own: numba's import takes as long as LLVM does for a small model.
+        if self._started is None and self._target.is_runnable:
+            self._starter = ThreadPoolExecutor(1, "tilewright-start")
+            self._started = self._starter.submit(team.team_functions)
+
     def add(self, functions: Sequence[PrimFunc], known_hash: int | None = None) -> None:
         """Compile those of ``functions`` that call no others (those stay together with what they call).
 
@@ -477,10 +496,8 @@ class Ahead:
             named = [Named.of(function, self._target, known_hash) for function in alone]
             self._named.update(zip(alone, named, strict=True))
             self._parts.append((named, self._workers.submit(with_room, self._compile, named)))
-            if self._started is None and self._target.is_runnable and any(has_parallel_loop(f.body) for f in alone):
-                # In a thread of their own: numba's import takes as long as LLVM does for a small model.
-                self._starter = ThreadPoolExecutor(1, "tilewright-start")
-                self._started = self._starter.submit(team.team_functions)
+            if self._started is None and any(has_parallel_loop(function.body) for function in alone):
+                self._start_threads()
 
     def give(self, function: PrimFunc, kernel: Kernel | PrimFunc) -> None:
         """The code of ``function`` is known: this, or that of another one, which is added."""

@@ -336,8 +336,10 @@ def lower(
             kernels = pipeline is kernel_pipeline and (loaded is None or supply is not None)
             made = kernel_pipeline(target, compile_some, supply) if kernels else pipeline(target)
             shown.stage(stage)
-            if pipeline is schedule_pipeline and supply is not None:
-                supply.expect(len(_prim_funcs(mod)))
+            if pipeline is schedule_pipeline and loaded is None:
+                ahead.expect(_prim_funcs(mod))
+                if supply is not None:
+                    supply.expect(len(_prim_funcs(mod)))
             if pipeline is kernel_pipeline:
                 shown.kernels(len(_prim_funcs(mod)))
             mod = made(mod, context)

@@ -184,7 +184,10 @@ class KernelSupply:
 
     def _make_all(self, wanted: Sequence[Wanted], run: RunPart) -> None:
         """Make kernels, here and, where that pays or an executor was given, in other processes: those begin with the
-        last one."""
+        last one. The smallest is made first: LLVM has nothing to do before."""
+        if wanted:
+            smallest = min(wanted, key=lambda each: each.size)
+            wanted = [smallest, *(each for each in wanted if each is not smallest)]
         outlook = Outlook(self._cores)
         answers: dict[str, Future[bytes]] = {}
         size = sum(each.size for each in wanted)

@@ -85,6 +85,18 @@ def function_cost(func: PrimFunc, sizes: Mapping[Var, int]) -> Cost:
     return Cost(counter.operations, reads, writes, width)
 
 
+def stores(stmt: Stmt, unknown: int) -> int:
+    """How many stores ``stmt`` does, of numbers or vectors.
+
+    Args:
+        unknown: the iterations of a loop whose extent is not constant.
+    """
+    if isinstance(stmt, For):
+        extent = stmt.extent.value if isinstance(stmt.extent, IntImm) else unknown
+        return stores(stmt.body, unknown) * (1 if stmt.kind == "vectorized" else extent)
+    return isinstance(stmt, BufferStore) + sum(stores(part, unknown) for part in stmt.parts() if isinstance(part, Stmt))
+
+
 class _Counter:
     """Walks the statements with the number of times that each runs."""
 

@@ -26,10 +26,11 @@ from typing import Any
 from tilewright.graphir.dims import symbol
 from tilewright.passes.tensor.loop_remainders import TAIL_ANNOTATION
 from tilewright.passes.tensor.prefetch_panels import LEAST_OPERAND, known_bytes
+from tilewright.tensorir.costs import stores
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Compare, Expr, FloatImm, IntImm, Select, Var
 from tilewright.tensorir.functor import leaves, walk_statements, walk_to_loads
-from tilewright.tensorir.stmt import ORIGIN_ATTRS, Block, BufferRegion, BufferStore, For, IfThenElse, PrimFunc, Stmt
+from tilewright.tensorir.stmt import ORIGIN_ATTRS, Block, BufferRegion, BufferStore, For, IfThenElse, PrimFunc
 from tilewright.tensorir.target import Target
 
 #: Loops of fewer iterations belong to the pattern: LLVM writes them out.
@@ -275,7 +276,7 @@ def _written_out(func: PrimFunc) -> tuple[set[Any], set[Any], dict[Buffer, int]]
         if isinstance(node, For):
             if node.kind == "parallel":
                 tasks.add(node.var)
-            if node.kind != "parallel" or _steps(node.body) < LEAST_TASK:
+            if node.kind != "parallel" or stores(node.body, LEAST_TASK) < LEAST_TASK:
                 inside.add(node.var)
         if isinstance(node, For) and node.kind in _WRITTEN_OUT:
             short = isinstance(node.extent, IntImm) and node.extent.value <= MAX_STRIDED_COPIES
@@ -300,14 +301,6 @@ def _written_out(func: PrimFunc) -> tuple[set[Any], set[Any], dict[Buffer, int]]
             if walked is not None:
                 fixed[node.buffer] = min(fixed.get(node.buffer, node.buffer.ndim), walked + 1)
     return found, inside, fixed
-
-
-def _steps(stmt: Stmt) -> int:
-    """How many stores ``stmt`` does, of numbers or vectors; :data:`LEAST_TASK` in loops of unknown extents."""
-    if isinstance(stmt, For):
-        extent = stmt.extent.value if isinstance(stmt.extent, IntImm) else LEAST_TASK
-        return _steps(stmt.body) * (1 if stmt.kind == "vectorized" else extent)
-    return isinstance(stmt, BufferStore) + sum(_steps(part) for part in stmt.parts() if isinstance(part, Stmt))
 
 
 def _walked(access: BufferLoad | BufferStore, walkers: set[Any]) -> int | None:

@@ -21,6 +21,7 @@ from tilewright.runtime import compile as cache
 from tilewright.tensorir import PrimFunc
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.errors import CodegenError
+from tilewright.tensorir.expr import Var
 from tilewright.tensorir.structural import structural_hash
 
 TARGET = tw.Target("llvm", num_threads=1)
@@ -112,9 +113,9 @@ def test_models_are_told_apart_where_all_hashes_are_equal(compiled: list[str], m
         np.testing.assert_allclose(model(VALUES), expected(mod, VALUES), rtol=1e-5)
 
 
-def scaling(name: str, factor: float) -> PrimFunc:
-    x = te.placeholder((4,), "float32", "x")
-    return te.create_prim_func(name, [x], [te.compute((4,), lambda i: x[i] * factor, "y")])
+def scaling(name: str, factor: float, length: int | Var = 4) -> PrimFunc:
+    x = te.placeholder((length,), "float32", "x")
+    return te.create_prim_func(name, [x], [te.compute((length,), lambda i: x[i] * factor, "y")])
 
 
 def run(kernel: cache.Kernel) -> list[float]:
@@ -176,6 +177,21 @@ def test_kernels_are_compiled_while_others_are_made(compiled: list[str]) -> None
         kernels = ahead.kernels()
     assert sorted(compiled) == ["f0", "f1", "f2"]
     assert [run(kernels[function])[1] for function in functions] == [2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("length", "threads", "starts"),
+    [(1 << 20, 2, True), (Var("n"), 2, True), (8, 2, False), (1 << 20, 1, False)],
+    ids=["long", "of any length", "short", "one thread"],
+)
+def test_threads_start_before_kernels_are_scheduled_whose_loops_they_will_run(
+    monkeypatch: pytest.MonkeyPatch, length: int | Var, threads: int, starts: bool
+) -> None:
+    started = threading.Event()
+    monkeypatch.setattr(cache.team, "team_functions", started.set)
+    with cache.Ahead(tw.Target("llvm", num_threads=threads)) as ahead:
+        ahead.expect([scaling("f", 2.0, length)])
+    assert started.is_set() == starts
 
 
 def test_a_kernel_that_another_thread_compiles_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

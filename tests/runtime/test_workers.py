@@ -18,6 +18,7 @@ import tilewright as tw
 from tilewright import graphir as gi
 from tilewright.passes.tensor.vectorize_loop import VectorizeLoop
 from tilewright.runtime import kernel_supply, worker, worker_pool
+from tilewright.runtime.compile import fresh_caches
 from tilewright.runtime.worker_pool import Outlook, WorkerError, WorkerPool, start_ahead
 from tilewright.tensorir import PrimFunc
 from tilewright.tensorir.encoding import encode
@@ -66,6 +67,23 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> Iterator[Eager]:
     monkeypatch.setattr(kernel_supply, "pool", lambda count: made)
     monkeypatch.setattr(Outlook, "processes", lambda self, size, code_seconds: 1)
     yield made
+
+
+def test_the_smallest_kernel_is_made_first_for_llvm_to_begin_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    make = kernel_supply.KernelSupply._make
+
+    def noting(self: kernel_supply.KernelSupply, wanted: kernel_supply.Wanted, *rest: object) -> None:
+        sizes.append(wanted.size)
+        make(self, wanted, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(kernel_supply.KernelSupply, "_make", noting)
+    x = gi.var("x", shape=(6, 8))
+    value = gi.reshape(gi.nn.softmax(gi.nn.softmax(x, axis=0)), (48,))
+    with fresh_caches(), tw.PassContext(opt_level=3):
+        tw.build(gi.Function([x], gi.cumsum(value, axis=0)), target=TARGET)
+    assert len(set(sizes)) > 1
+    assert sizes[0] == min(sizes)
 
 
 def test_kernels_from_elsewhere_are_the_same_and_so_is_what_is_said(eager: Eager) -> None:
