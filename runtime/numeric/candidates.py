@@ -140,6 +140,19 @@ class Graph:
         nodes = post_order(*form.roots, children_of=lambda node: _children(node, form))
         return [node for node in nodes if is_operator(node) and node not in form.cut and node not in form.bypassed]
 
+    def operands(self, node: Expr, form: Form) -> list[Expr]:
+        """The operators of a form whose results an operator takes, of those that may be results of the whole."""
+        found: dict[Expr, None] = {}
+        stack = list(_children(node, form))
+        while stack:
+            child = stack.pop()
+            if is_operator(child) and child not in form.cut and child not in form.bypassed:
+                if self._is_cuttable(child):
+                    found[child] = None
+            else:
+                stack.extend(_children(child, form))
+        return list(reversed(found))
+
     def reached_constants(self, form: Form) -> list[Expr]:
         """The constants of a form that are more than one number, but those of nested functions."""
         functions = [f for f in self.order if isinstance(f, Function)]

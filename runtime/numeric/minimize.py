@@ -217,6 +217,7 @@ class _Reduction:
         while left != before:
             self.leave_out()
             self.fewer_roots()
+            self.detach()
             before, left = left, len(self.graph.reached(self.form))
         self.constants()
         return self.best
@@ -302,6 +303,18 @@ class _Reduction:
             if self.try_(Form(roots, self.form.cut, {**self.form.bypassed, **taken})):
                 return True
         return False
+
+    def detach(self) -> None:
+        """Leave out single operators between two that are both needed: what such a one takes becomes a result."""
+        for node in reversed(self.graph.reached(self.form)):
+            roots = self.form.roots
+            operands = [operand for operand in self.graph.operands(node, self.form) if operand not in roots]
+            if node in roots:
+                others = (*(root for root in roots if root is not node), *operands)
+                if others:
+                    self.try_(dataclasses.replace(self.form, roots=others))
+            elif operands and node in self.cuttable and node in self.graph.reached(self.form):
+                self.try_(self.cut(dataclasses.replace(self.form, roots=(*roots, *operands)), [node]))
 
     def constants(self) -> None:
         """Long constants become parameters."""
