@@ -3,8 +3,9 @@
 The graph is halved before single operators are tried: first from its end (a prefix of its operators, in order of
 evaluation, whose unused values are the results), then chunk by chunk of what is left, from all of it to single
 operators (ddmin, Zeller and Hildebrandt 2002: Simplifying and Isolating Failure-Inducing Input). A chunk is left out by
-giving its values as parameters or constants, or by putting arguments of its operators in their places. What comes last
-are constants, which become parameters, and the sizes of dimensions.
+giving its values as parameters or constants, or by putting arguments of its operators in their places; a single
+operator, also by making a result of what it takes. What comes last are constants, which become parameters, and the
+sizes of dimensions.
 
 If one operator among ``n`` is enough, that takes about ``log2(n)`` questions.
 """
