@@ -50,9 +50,9 @@ _ROWS_WORTH_PACKING = 16
 #: from the first, costs 1: a taller tile loads each vector for more rows.
 VECTOR_COST = 1.5
 
-#: What a tile is worth that leaves a rest of the rows, for which there is a second one: two are twice the code, a
-#: seventh of the build of a network of convolutions. With 32 registers all tiles with accumulators enough run at the
-#: machine's peak. 16 hold 12 accumulators at most, and tiles of 8 to 10 take 8 to 19 % longer (on a Zen 3).
+#: What a tile is worth that leaves a rest of the rows or columns, for which there is a second one: two are twice the
+#: code, a seventh of the build of a network of convolutions. With 32 registers all tiles with accumulators enough run
+#: at the machine's peak. 16 hold 12 accumulators at most, and tiles of 8 to 10 take 8 to 19 % longer (on a Zen 3).
 _WITH_REST, _WITH_REST_OF_FEW_REGISTERS = 0.85, 0.97
 
 #: So many rows are enough for a tile: the vectors that they share are loaded often enough.
@@ -224,8 +224,8 @@ def choose_tile(
     have a number of vectors that divides it.
 
     Among the tiles that fit the registers, the one with the least wasted work, then the least loads for each
-    multiply-add (:data:`VECTOR_COST`). One that divides the rows is preferred to one with somewhat fewer loads that
-    leaves a rest (:data:`_WITH_REST`).
+    multiply-add (:data:`VECTOR_COST`). One that divides rows and columns is preferred to one with somewhat fewer loads
+    that leaves a rest (:data:`_WITH_REST`).
     """
     best = (-1.0, 1, 1)
     with_rest = _WITH_REST if registers >= 32 else _WITH_REST_OF_FEW_REGISTERS
@@ -252,7 +252,8 @@ def choose_tile(
             accumulators = height * vectors
             latency = min(1.0, accumulators / 8, 0.7 + accumulators / 40)  # from 8 on as measured: 8 only just hide it
             reuse = accumulators / (accumulators + height + VECTOR_COST * vectors)
-            whole = with_rest if rows is not None and leaves_rest(rows, height) else 1.0
+            rest = rows is not None and leaves_rest(rows, height) or columns is not None and columns % width != 0
+            whole = with_rest if rest else 1.0
             score = used_rows * used_columns * latency * reuse * whole
             if score > best[0] + 1e-9:
                 best = (score, height, vectors)

@@ -240,6 +240,12 @@ def test_a_tile_that_leaves_no_rest_is_preferred(rows: int) -> None:
     assert rows % height == 0 and height * vectors >= 14
 
 
+@pytest.mark.parametrize("columns", [64, 512, 1024, 2048])
+def test_a_tile_that_leaves_no_rest_of_the_columns_is_preferred(columns: int) -> None:
+    height, vectors = choose_tile(512, columns, 16, 32)
+    assert columns % (16 * vectors) == 0 and 512 % height == 0 and height * vectors >= 14
+
+
 def test_a_rest_is_better_than_small_tiles() -> None:
     assert choose_tile(3137, 1024, 16, 32) == (6, 4)  # a prime
 
