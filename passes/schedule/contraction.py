@@ -252,7 +252,7 @@ def choose_tile(
             accumulators = height * vectors
             latency = min(1.0, accumulators / 8, 0.7 + accumulators / 40)  # from 8 on as measured: 8 only just hide it
             reuse = accumulators / (accumulators + height + VECTOR_COST * vectors)
-            rest = rows is not None and leaves_rest(rows, height) or columns is not None and columns % width != 0
+            rest = (rows is not None and leaves_rest(rows, height)) or (columns is not None and columns % width != 0)
             whole = with_rest if rest else 1.0
             score = used_rows * used_columns * latency * reuse * whole
             if score > best[0] + 1e-9:
