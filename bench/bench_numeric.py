@@ -17,7 +17,7 @@ from tilewright.runtime.numeric import Failure, NumericError
 from tilewright.tensorir import For, PrimFunc
 from tilewright.tensorir.expr import IntImm
 from tilewright.tensorir.functor import Mutator
-from tilewright.tensorir.stmt import OPERATORS
+from tilewright.tensorir.keys import OPERATORS
 
 SECONDS = 60.0
 OPERATORS_LEFT = 5

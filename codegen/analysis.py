@@ -9,6 +9,7 @@ from typing import Any, cast
 from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, IntImm, Var
 from tilewright.tensorir.functor import walk_statements
 from tilewright.tensorir.intrinsics import ADDRESSING
+from tilewright.tensorir.keys import PARALLEL_IF
 from tilewright.tensorir.node import Node, notes_on
 from tilewright.tensorir.profiling import PROFILE_INTRINSICS
 from tilewright.tensorir.stmt import Allocate, BufferStore, Evaluate, For, LetStmt, Stmt
@@ -172,7 +173,7 @@ class _Capturing:
             self.visit(node.extent)
             self.bound.add(node.var)
             self.visit(node.body)
-            condition = node.annotations.get("parallel_if")
+            condition = node.annotations.get(PARALLEL_IF)
             if isinstance(condition, Expr):
                 self.visit(condition)
             return

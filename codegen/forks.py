@@ -9,6 +9,7 @@ from types import MappingProxyType
 from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.expr import Call, Compare, Expr, IntImm, Var, as_expr, cast
 from tilewright.tensorir.functor import free_vars, substitute
+from tilewright.tensorir.keys import PARALLEL_IF
 from tilewright.tensorir.stmt import Allocate, Evaluate, For, IfThenElse, LetStmt, PrimFunc, SeqStmt, Stmt, sequence
 
 
@@ -61,7 +62,7 @@ def outline(func: PrimFunc) -> PrimFunc:
     nothing = SeqStmt(())
     loops: list[Stmt] = []
     for condition, repeated in reversed(_forks(func, {}, {})):  # which are found from the last one to the first
-        fork = _loop("parallel", nothing, {"parallel_if": condition})
+        fork = _loop("parallel", nothing, {PARALLEL_IF: condition})
         loops.append(_loop("serial", fork) if repeated else fork)
     return func.with_body(IfThenElse(as_expr(True), sequence(*loops)))
 
@@ -85,7 +86,7 @@ def _forks(func: PrimFunc, functions: Mapping[str, PrimFunc], known: dict[str, _
         stmt, repeated = stack.pop()
         if isinstance(stmt, For):
             if stmt.kind == "parallel":
-                add(as_expr(stmt.annotations.get("parallel_if", True)), repeated)
+                add(as_expr(stmt.annotations.get(PARALLEL_IF, True)), repeated)
             else:
                 stack.append((stmt.body, True))
         elif isinstance(stmt, SeqStmt):

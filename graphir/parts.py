@@ -11,13 +11,8 @@ from collections.abc import Sequence
 
 from tilewright.graphir.dims import Dim, dim_equal, simplify
 from tilewright.graphir.expr import Call, Expr, Function
+from tilewright.graphir.keys import IN_PLACE, ROW_PADDING
 from tilewright.graphir.op import Operator
-
-#: Attribute of a group: so many elements of unused memory lie behind each row (the last dimension) of its result.
-ROW_PADDING = "row_padding"
-
-#: Attribute of a group of one operator: the arguments that are computed where the result has them.
-IN_PLACE = "in_place"
 
 
 def in_place(node: Expr) -> tuple[int, ...]:

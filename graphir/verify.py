@@ -21,6 +21,7 @@ from tilewright.graphir.expr import (
     Var,
     infer_call_type,
 )
+from tilewright.graphir.keys import PRIMITIVE
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import Operator
 from tilewright.graphir.printer import summary
@@ -133,7 +134,7 @@ class _Verifier:
             self.global_function(node, node)
             return
         if isinstance(node, Function):
-            if node.attrs.get("Primitive"):
+            if node.attrs.get(PRIMITIVE):
                 self.group(node)
             return
         try:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.graphir.expr import Expr, Function, Var, const
+from tilewright.graphir.keys import RESULTS
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.types import TensorType
 from tilewright.graphir.visitor import substitute
@@ -103,7 +104,7 @@ def _assemble(
 
 def signature_of(function: Function) -> Signature:
     """What ``function`` takes and gives. The attribute ``results`` names its results, as the importer of ONNX says."""
-    return Signature(arguments_of(function), result_of(function), function.attrs.get("results", ()))
+    return Signature(arguments_of(function), result_of(function), function.attrs.get(RESULTS, ()))
 
 
 def _passes_by_stage(passes: Mapping[str, Pass]) -> dict[str, Sequential]:

@@ -49,6 +49,7 @@ from tilewright.runtime.values import ValuesAhead
 from tilewright.tensorir.cores import available_cores
 from tilewright.tensorir.errors import CodegenError, TypeInferenceError
 from tilewright.tensorir.expr import Var as SizeVar
+from tilewright.tensorir.keys import ARENA_BYTES
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.target import Target
 
@@ -129,7 +130,7 @@ class Lowered:
         return Image(
             self.code.object_code(),
             self.values(),
-            self.main.attrs["arena_bytes"],
+            self.main.attrs[ARENA_BYTES],
             len(self.main.params),
             [KernelUse(call.kernel, call.origins) for call in kernel_calls(self.last)],
         )
@@ -398,7 +399,7 @@ def _constants(mod: IRModule) -> list[Constant]:
 
 
 def _compiled(lowered: Lowered, function: Function, claims: list[Claim]) -> Compiled:
-    runner, arena_bytes = lowered.runner(), lowered.main.attrs["arena_bytes"]
+    runner, arena_bytes = lowered.runner(), lowered.main.attrs[ARENA_BYTES]
     return Compiled(result_of(function), runner, arena_bytes, claims, lowered.image, lambda: lowered)
 
 

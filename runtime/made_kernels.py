@@ -29,12 +29,10 @@ from tilewright.runtime.disk_cache import DiskCache
 from tilewright.runtime.packed_file import Unpacked
 from tilewright.tensorir.encoding import Encoded
 from tilewright.tensorir.errors import EncodingError
-from tilewright.tensorir.stmt import ORIGIN_ATTRS, PrimFunc
+from tilewright.tensorir.keys import KERNEL_KEY, ORIGIN_ATTRS
+from tilewright.tensorir.stmt import PrimFunc
 
 _LOG = logging.getLogger("tilewright.cache")
-
-#: Attribute of an outline: the key of the kernel that it stands for, which tells apart those that look alike.
-KERNEL_KEY = "kernel_key"
 
 #: What the files of kernels are called, apart from those of builds.
 _FILE = "kernel-"

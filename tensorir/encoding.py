@@ -28,8 +28,9 @@ import numpy as np
 from tilewright.tensorir import expr, stmt
 from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.errors import EncodingError
+from tilewright.tensorir.keys import ORIGIN_ATTRS
 from tilewright.tensorir.node import Node
-from tilewright.tensorir.stmt import ORIGIN_ATTRS, PrimFunc
+from tilewright.tensorir.stmt import PrimFunc
 
 #: What functions consist of. The place of a class in this list stands for it.
 _CLASSES: tuple[Any, ...] = (

@@ -9,6 +9,7 @@ from typing import Any
 
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import Buffer, Expr, Var, as_expr, as_indices, check_access
+from tilewright.tensorir.keys import SIZES_FROM
 from tilewright.tensorir.node import Node, buffer, child, children, definition, new_buffer, node
 from tilewright.tensorir.notebook import html_text
 
@@ -16,37 +17,6 @@ FOR_KINDS = ("serial", "parallel", "vectorized", "unrolled")
 ITER_KINDS = ("spatial", "reduction")
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
-
-#: The annotation of loops that become functions of their own, which are called in their places.
-OUTLINE = "outline"
-
-#: Attribute of a function: the names of the graph's operators that it computes, in order of evaluation.
-OPERATORS = "operators"
-
-#: Attribute of a kernel for any sizes: for each of its variables, in order, the place (tensor, axis) of the dimension
-#: that a call passes for it, or (tensor, axis, divisor) where it passes that dimension divided; (number,) where it is
-#: passed as a constant, one of those behind the tensors of a call; None where the variable is one of the model's
-#: dimensions. Tensors are numbered from the first argument to the last result. Divided dimensions and constants are
-#: positive.
-SIZES_FROM = "sizes_from"
-
-#: Attribute of a model's ``main``: for each of its calls of kernels, in order of its text, a pair of the kernel's name
-#: and, for each of the kernel's operators, what the graph calls it there (None: nothing).
-CALLS = "calls"
-
-#: Attribute of a model's ``main``: for each of its calls of kernels, in order of its text, the name that the kernel had
-#: before it became one with others (None: it did not).
-FORMULAS = "formulas"
-
-#: Attribute of a model's ``main``: what lies in its arena. For each value: the number of the slot in which it lies (0:
-#: none, its place is fixed) and the offset there; its size in bytes; the numbers of the first and the last call during
-#: which it has that memory, in order of the text; and whether it is scratch memory of the one kernel.
-VALUES = "values"
-
-#: Attributes that say where a function comes from. Like the names of variables they are for people: they do not count
-#: when functions are compared.
-ORIGIN_ATTRS = frozenset({OPERATORS, CALLS, FORMULAS, VALUES})
-
 
 _set = object.__setattr__
 

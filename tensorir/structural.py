@@ -20,9 +20,10 @@ import numpy as np
 
 from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.expr import Buffer, Var
+from tilewright.tensorir.keys import ORIGIN_ATTRS
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.printer import to_text, underline
-from tilewright.tensorir.stmt import ORIGIN_ATTRS, PrimFunc
+from tilewright.tensorir.stmt import PrimFunc
 
 #: A difference: the two places, and what differs there.
 _Difference = tuple[Any, Any, str]

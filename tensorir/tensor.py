@@ -34,6 +34,7 @@ from tilewright.tensorir.expr import (
     select,
 )
 from tilewright.tensorir.functor import LOADS, free_vars, leaves, substitute, walk_statements, walk_to
+from tilewright.tensorir.keys import NUM_OUTPUTS
 from tilewright.tensorir.node import Node, notes_on
 from tilewright.tensorir.stmt import (
     Allocate,
@@ -486,7 +487,7 @@ def create_prim_func(
             dims.update(dict.fromkeys(free_vars(extent)))
     if written or not variables.used <= variables.defined | dims.keys():
         dims.update(dict.fromkeys(free_vars(body)))  # those that only a formula mentions
-    return PrimFunc(name, (*params, *dims), body, {**(attrs or {}), "num_outputs": len(outputs)})
+    return PrimFunc(name, (*params, *dims), body, {**(attrs or {}), NUM_OUTPUTS: len(outputs)})
 
 
 def _unique(name: str, used: set[str]) -> str:

@@ -34,6 +34,7 @@ from tilewright.tensorir.expr import (
 )
 from tilewright.tensorir.functor import walk
 from tilewright.tensorir.intrinsics import ADDRESSING
+from tilewright.tensorir.keys import NUM_OUTPUTS, NUM_WORKSPACES
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.printer import underline
 from tilewright.tensorir.profiling import PROFILE_INTRINSICS
@@ -154,7 +155,7 @@ class _Verifier:
     def results(self) -> None:
         """Check the numbers of outputs and workspaces, which say what the inputs are."""
         func = self.func
-        counts = {name: func.attrs.get(name, 0) for name in ("num_outputs", "num_workspaces")}
+        counts = {name: func.attrs.get(name, 0) for name in (NUM_OUTPUTS, NUM_WORKSPACES)}
         for name, count in counts.items():
             if not isinstance(count, int) or count < 0:
                 self.problem(f"attribute {name}: expected a number, found {count!r}", func)
@@ -162,7 +163,7 @@ class _Verifier:
         results = sum(counts.values())
         if results > len(func.buffers):
             self.problem(f"{results} outputs and workspaces, but {len(func.buffers)} buffers", func)
-        elif "num_outputs" in func.attrs:
+        elif NUM_OUTPUTS in func.attrs:
             self.inputs = frozenset(func.buffers[: len(func.buffers) - results])
 
     # Statements.

@@ -27,6 +27,7 @@ from tilewright.codegen.llvm.team_ir import FORK, RUN_TEAM
 from tilewright.codegen.llvm.text import DIVISIBLE
 from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.functor import walk_statements
+from tilewright.tensorir.keys import LLVM_VECTORIZE
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, PrimFunc
 from tilewright.tensorir.target import Target, process_triple
 
@@ -69,7 +70,7 @@ class Effort(enum.Enum):
     @classmethod
     def of(cls, functions: Sequence[PrimFunc]) -> Effort:
         """What ``functions`` need."""
-        if any(func.attrs.get("llvm_vectorize") for func in functions):
+        if any(func.attrs.get(LLVM_VECTORIZE) for func in functions):
             return cls.FULL
         works = (For, BufferStore, Allocate)
         statements = (stmt for func in functions for stmt in walk_statements(func.body))

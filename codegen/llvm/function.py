@@ -18,20 +18,10 @@ from tilewright.codegen.llvm.registers import plan_registers
 from tilewright.codegen.llvm.text import Builder, constant, memory_type, value_type
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import Buffer, Call, Expr, IntImm, Var, binary
+from tilewright.tensorir.keys import LLVM_VECTORIZE, OUTLINE
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.profiling import PROFILE_INTRINSICS
-from tilewright.tensorir.stmt import (
-    OUTLINE,
-    Allocate,
-    BufferStore,
-    Evaluate,
-    For,
-    IfThenElse,
-    LetStmt,
-    PrimFunc,
-    SeqStmt,
-    Stmt,
-)
+from tilewright.tensorir.stmt import Allocate, BufferStore, Evaluate, For, IfThenElse, LetStmt, PrimFunc, SeqStmt, Stmt
 
 if TYPE_CHECKING:
     from tilewright.codegen.llvm.module import ModuleEmitter
@@ -270,7 +260,7 @@ class FunctionEmitter(ExpressionEmitter):
         b.lines[place] = "\n".join(phis)
         if ahead:
             b.lines[preheader.line] = "\n".join([*ahead, b.lines[preheader.line]])
-        leave_to_llvm = bool(self.root.attrs.get("llvm_vectorize"))
+        leave_to_llvm = bool(self.root.attrs.get(LLVM_VECTORIZE))
         innermost = self.loops == number
         if self.loops - number <= _LOOPS_AROUND and not leave_to_llvm:
             counted = Counted(preheader, index, kind, first, following, before, place, count, b.block, carried)

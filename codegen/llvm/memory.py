@@ -10,7 +10,6 @@ from tilewright.codegen.llvm.addresses import Address, Slot, split, split_lanes
 from tilewright.codegen.llvm.known import Linear
 from tilewright.codegen.llvm.registers import WHOLE, Tile, first_element, slot_of
 from tilewright.codegen.llvm.text import constant, constant_vector, integer_type, memory_type
-from tilewright.passes.lower.overwrites import OVERWRITES
 from tilewright.tensorir.arith.folds import is_true
 from tilewright.tensorir.dtype import INT64, DataType
 from tilewright.tensorir.expr import (
@@ -22,6 +21,7 @@ from tilewright.tensorir.expr import (
     binary,
     cast,
 )
+from tilewright.tensorir.keys import MAY_ALIAS, NUM_INPUTS, OVERWRITES
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import BufferStore, PrimFunc
 
@@ -41,7 +41,7 @@ class Memory:
         self._block = ""
         root = emitter.root
         #: Whether two parameters may be the same memory.
-        self._shared = bool(root.attrs.get("may_alias") or root.attrs.get(OVERWRITES))
+        self._shared = bool(root.attrs.get(MAY_ALIAS) or root.attrs.get(OVERWRITES))
         #: In unrolled loops, by access and known variables: the offset, as a sum that all copies share (that of the
         #: first lane), and the step from lane to lane.
         self._sums: dict[tuple[Node, int], tuple[Expr, Linear | None, int]] = {}
@@ -386,7 +386,7 @@ def _zero(dtype: DataType) -> str:
 def pointer_attributes(root: PrimFunc, buffer: Buffer, written: Collection[Buffer]) -> str:
     """What LLVM may assume of the address of ``buffer`` as a parameter of ``root``."""
     facts = ["ptr", "nonnull"]
-    if not root.attrs.get("may_alias") and not _is_overwritten(root, buffer):
+    if not root.attrs.get(MAY_ALIAS) and not _is_overwritten(root, buffer):
         facts.append("noalias")
     if buffer not in written:
         facts.append("readonly")
@@ -401,4 +401,4 @@ def _is_overwritten(root: PrimFunc, buffer: Buffer) -> bool:
     if not numbers:
         return False
     buffers = root.buffers
-    return any(buffer is buffers[number] for number in (*numbers, root.attrs["num_inputs"]))
+    return any(buffer is buffers[number] for number in (*numbers, root.attrs[NUM_INPUTS]))

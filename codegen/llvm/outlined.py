@@ -1,6 +1,6 @@
 """Loops that become functions of their own.
 
-A loop with the annotation ``{"outline": True}`` (``tensorir.stmt.OUTLINE``) is called instead of written in place. So
+A loop with the annotation ``{"outline": True}`` (``tensorir.keys.OUTLINE``) is called instead of written in place. So
 is an epilogue with an exponential behind a tile of sums: LLVM moves constants of a loop in front of all loops around
 it, and keeps them in registers there, though the sums need these, which are then copied about in their innermost loop.
 A call separates them, since no vector register outlives it in C's calling conventions.

@@ -18,6 +18,7 @@ from tilewright.codegen.llvm.team_ir import FORK
 from tilewright.codegen.llvm.text import Builder, global_name
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import Expr, as_expr
+from tilewright.tensorir.keys import GRAIN, PARALLEL_IF
 from tilewright.tensorir.stmt import For
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def _fork(emitter: FunctionEmitter, loop: For, body: str, captures: list[tuple[s
     first, extent = emitter.int64(loop.min), emitter.int64(loop.extent)
     grain = _grain(emitter, loop)
     threads = str(emitter.target.num_threads)
-    wish = loop.annotations.get("parallel_if")
+    wish = loop.annotations.get(PARALLEL_IF)
     if wish is not None:
         threads = b.pure(f"select i1 {emitter.expr(as_expr(wish))}, i32 {threads}, i32 1")
     fork = b.module.declare(FORK, "void", ["ptr", "ptr", "ptr", "i64", "i64", "i64", "i32"])
@@ -72,7 +73,7 @@ def _fork(emitter: FunctionEmitter, loop: For, body: str, captures: list[tuple[s
 
 def _grain(emitter: FunctionEmitter, loop: For) -> str:
     """Iterations of one work item; zero where the loop does not say."""
-    given = loop.annotations.get("grain")
+    given = loop.annotations.get(GRAIN)
     if given is None:
         return "0"
     expr = as_expr(given)

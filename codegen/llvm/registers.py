@@ -21,8 +21,9 @@ from tilewright.codegen.llvm.known import KnownIntegers
 from tilewright.codegen.llvm.text import memory_type
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, Ramp, Var, cast
+from tilewright.tensorir.keys import OUTLINE
 from tilewright.tensorir.node import Node, notes_on
-from tilewright.tensorir.stmt import OUTLINE, Allocate, BufferStore, For, LetStmt, SeqStmt, Stmt
+from tilewright.tensorir.stmt import Allocate, BufferStore, For, LetStmt, SeqStmt, Stmt
 
 if TYPE_CHECKING:
     from tilewright.codegen.llvm.text import Builder

@@ -35,6 +35,7 @@ from collections.abc import Mapping
 
 from tilewright.graphir.dims import shape_equal
 from tilewright.graphir.expr import Call, Constant, Expr, Function, Let, Var
+from tilewright.graphir.keys import KIND, PRIMITIVE
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import FUSION_KINDS, Operator
 from tilewright.graphir.origins import Origin, operator_origins
@@ -330,7 +331,7 @@ class _Fusion:
         last = nodes[-1]
         anchor = self.anchor[self.find(self.tree.index[last])]
         rank = max(self.rank[self.tree.index[node]] for node in nodes) if anchor is None else self.rank[anchor]
-        attrs = {"Primitive": True, "kind": FUSION_KINDS[rank]}
+        attrs = {PRIMITIVE: True, KIND: FUSION_KINDS[rank]}
         self.ctx.remark(f"fused {len(nodes)} operators into one {attrs['kind']} group", "applied", summary(last))
         return Call(Function(params.values(), values[last], attrs=attrs), tuple(params), None, last.type, last.span)
 

@@ -26,9 +26,10 @@ from collections.abc import Sequence
 
 from tilewright.graphir.dims import TYPICAL, estimate
 from tilewright.graphir.expr import Call, Expr, Function
+from tilewright.graphir.keys import ROW_PADDING
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import Operator
-from tilewright.graphir.parts import ROW_PADDING, in_place
+from tilewright.graphir.parts import in_place
 from tilewright.graphir.printer import summary
 from tilewright.graphir.types import TensorType
 from tilewright.graphir.visitor import post_order, rewrite

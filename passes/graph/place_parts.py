@@ -34,9 +34,10 @@ from collections.abc import Sequence
 
 from tilewright.graphir.dims import TYPICAL, Dim, estimate, shape_equal
 from tilewright.graphir.expr import Call, Expr, Function, Var
+from tilewright.graphir.keys import IN_PLACE, KIND, PRIMITIVE
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import Operator
-from tilewright.graphir.parts import IN_PLACE, excess
+from tilewright.graphir.parts import excess
 from tilewright.graphir.printer import summary
 from tilewright.graphir.structural import structural_equal
 from tilewright.graphir.types import TensorType
@@ -257,6 +258,6 @@ class _Placement:
 def _group(call: Call, placed: tuple[int, ...]) -> Call:
     """``call`` in a group of its own, which says which of its arguments are computed in place."""
     params = [Var(f"p{number}", arg.type) for number, arg in enumerate(call.args)]
-    attrs = {"Primitive": True, "kind": "opaque", IN_PLACE: placed}
+    attrs = {PRIMITIVE: True, KIND: "opaque", IN_PLACE: placed}
     body = Call(call.op, params, call.attrs, call.type, call.span)
     return Call(Function(params, body, attrs=attrs), call.args, None, call.type, call.span)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from tilewright.graphir.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, Loop, Var
+from tilewright.graphir.keys import KIND, PRIMITIVE
 from tilewright.graphir.op import Operator
 from tilewright.graphir.visitor import post_order
 
@@ -85,7 +86,7 @@ def is_atom(node: Expr) -> bool:
 
 def is_primitive(node: object) -> bool:
     """Whether ``node`` is a fused group of operators."""
-    return isinstance(node, Function) and bool(node.attrs.get("Primitive"))
+    return isinstance(node, Function) and bool(node.attrs.get(PRIMITIVE))
 
 
 def children_outside_groups(node: Expr) -> tuple[Expr, ...]:
@@ -173,4 +174,4 @@ def as_group(call: Call) -> tuple[Function, Sequence[int]]:
         args.append(arg)
         inner.append(param)
     body = Call(call.op, inner, call.attrs, call.type, call.span)
-    return Function(params, body, attrs={"Primitive": True, "kind": call.op.kind}), places
+    return Function(params, body, attrs={PRIMITIVE: True, KIND: call.op.kind}), places

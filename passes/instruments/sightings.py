@@ -12,7 +12,8 @@ from tilewright.graphir.op import Operator
 from tilewright.graphir.origins import Origin, call_origins, operator_origins
 from tilewright.graphir.visitor import post_order
 from tilewright.passes.graph.walk import children_outside_groups, is_primitive
-from tilewright.tensorir.stmt import CALLS, PrimFunc
+from tilewright.tensorir.keys import CALLS, PARAMETERS
+from tilewright.tensorir.stmt import PrimFunc
 
 #: Whether a name, or a label as spans have it, is what is looked for.
 Match = Callable[[str], bool]
@@ -74,7 +75,7 @@ def _in_function(name: str, function: AnyFunction, match: Match) -> Iterator[Sig
     where = f"in @{name}"
     if isinstance(function, PrimFunc):
         yield from (
-            Sighting(f"parameter {param}", where) for param in function.attrs.get("parameters", ()) if match(param)
+            Sighting(f"parameter {param}", where) for param in function.attrs.get(PARAMETERS, ()) if match(param)
         )
         for number, (kernel, labels) in enumerate(function.attrs.get(CALLS, ())):
             if any(label is not None and match(label) for label in labels):

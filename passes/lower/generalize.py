@@ -27,9 +27,9 @@ from typing import Any
 
 from tilewright.graphir.dims import Dim, DimTable, simplify
 from tilewright.graphir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
+from tilewright.graphir.keys import SIZES
 from tilewright.graphir.types import TensorType, TupleType, Type
 from tilewright.graphir.visitor import post_order
-from tilewright.passes.lower.primitive import SIZES
 from tilewright.tensorir import expr as tir
 from tilewright.tensorir.errors import TypeInferenceError
 from tilewright.tensorir.functor import Mutator, free_vars, substitute

@@ -9,7 +9,8 @@ from tilewright.graphir.origins import Origin
 from tilewright.tensorir.errors import VerifyError
 from tilewright.tensorir.expr import Call, Expr
 from tilewright.tensorir.functor import walk_statements
-from tilewright.tensorir.stmt import CALLS, FORMULAS, OPERATORS, Evaluate, PrimFunc
+from tilewright.tensorir.keys import CALLS, FORMULAS, OPERATORS
+from tilewright.tensorir.stmt import Evaluate, PrimFunc
 
 
 @dataclasses.dataclass(frozen=True)

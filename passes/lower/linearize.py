@@ -12,18 +12,18 @@ from typing import Union
 
 from tilewright.graphir.dims import Dim, dim_equal, product, symbol
 from tilewright.graphir.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, Loop, Tuple, TupleGetItem, Var
+from tilewright.graphir.keys import IN_PLACE, ROW_PADDING
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.origins import Origin, call_formula, call_origins
-from tilewright.graphir.parts import IN_PLACE, ROW_PADDING
 from tilewright.graphir.types import TensorType
 from tilewright.graphir.visitor import post_order
-from tilewright.passes.lower.overwrites import OVERWRITES
 from tilewright.passes.lower.primitive import flat_types, passed_numbers
 from tilewright.passes.lower.storage import Place
 from tilewright.tensorir import expr as tir
 from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.functor import free_vars, substitute
-from tilewright.tensorir.stmt import SIZES_FROM, PrimFunc, SeqStmt
+from tilewright.tensorir.keys import NUM_WORKSPACES, OVERWRITES, SIZES_FROM
+from tilewright.tensorir.stmt import PrimFunc, SeqStmt
 
 #: Functions that call each other deeper than this are taken for recursive.
 _MAX_CALL_DEPTH = 64
@@ -366,7 +366,7 @@ def _number(arg: Expr, call: Call) -> int:
 
 def _kernel_call(kernel: PrimFunc, args: list[Value], results: list[Value], numbers: Sequence[int] = ()) -> KernelCall:
     buffers = kernel.buffers
-    count = int(kernel.attrs.get("num_workspaces", 0))
+    count = int(kernel.attrs.get(NUM_WORKSPACES, 0))
     scratch = buffers[len(buffers) - count :] if count else ()
     if len(args) + len(results) + count != len(buffers):
         raise CodegenError(

@@ -19,10 +19,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewright.graphir.expr import Call, Expr, Function, GlobalVar
+from tilewright.graphir.keys import IN_PLACE, PRIMITIVE, ROW_PADDING
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import Operator
 from tilewright.graphir.origins import KernelOrigins, Origin, operator_origins
-from tilewright.graphir.parts import IN_PLACE, ROW_PADDING
 from tilewright.graphir.structural import structural_equal, structural_hash
 from tilewright.graphir.visitor import post_order, rewrite
 from tilewright.passes.base import ModulePass
@@ -30,11 +30,12 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import module_pass
 from tilewright.passes.graph.walk import as_group
 from tilewright.passes.lower.generalize import SizeGeneralizer
-from tilewright.passes.lower.overwrites import OVERWRITES, find_overwrites
+from tilewright.passes.lower.overwrites import find_overwrites
 from tilewright.passes.lower.parts import Excess, assemble, find_parts, with_strides
 from tilewright.passes.lower.primitive import flat_types, lower_primitive
 from tilewright.passes.registry import register_pass
-from tilewright.tensorir.stmt import OPERATORS, PrimFunc
+from tilewright.tensorir.keys import OPERATORS, OVERWRITES
+from tilewright.tensorir.stmt import PrimFunc
 
 #: Names of kernels are the names of their operators; more than this many are cut.
 _MAX_NAMED = 6
@@ -74,7 +75,7 @@ class _Kernels:
     def _replace(self, old: Expr, new: Expr) -> Expr:
         if not isinstance(new, Call) or not isinstance(old, Call):
             return new
-        if isinstance(new.op, Function) and new.op.attrs.get("Primitive"):
+        if isinstance(new.op, Function) and new.op.attrs.get(PRIMITIVE):
             return self._call(new, new.op, new.args, self._strides(old, old.args))
         if isinstance(new.op, Operator):
             group, places = as_group(new)
@@ -131,7 +132,7 @@ class _Kernels:
 
 
 def _primitives(body: Expr) -> list[Function]:
-    return [node for node in post_order(body) if isinstance(node, Function) and node.attrs.get("Primitive")]
+    return [node for node in post_order(body) if isinstance(node, Function) and node.attrs.get(PRIMITIVE)]
 
 
 def _kernel_name(operators: Sequence[str]) -> str:

@@ -11,19 +11,17 @@ from collections.abc import Iterable
 
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, Var
 from tilewright.tensorir.functor import accesses_buffers
+from tilewright.tensorir.keys import NUM_INPUTS, NUM_OUTPUTS
 from tilewright.tensorir.schedule.blocks import accesses
 from tilewright.tensorir.schedule.indices import structure
 from tilewright.tensorir.stmt import Allocate, Block, BufferStore, For, PrimFunc, SeqStmt, Stmt
-
-#: Attribute of a kernel: the numbers of the arguments that its result may overwrite.
-OVERWRITES = "overwrites"
 
 
 def find_overwrites(func: PrimFunc) -> tuple[int, ...]:
     """The arguments of a kernel, not scheduled yet, that its result may overwrite. None if it has several results, or
     loops whose computations are in no blocks."""
-    count = int(func.attrs.get("num_inputs", 0))
-    if int(func.attrs.get("num_outputs", 0)) != 1 or len(func.buffers) <= count:
+    count = int(func.attrs.get(NUM_INPUTS, 0))
+    if int(func.attrs.get(NUM_OUTPUTS, 0)) != 1 or len(func.buffers) <= count:
         return ()
     result = func.buffers[count]
     blocks = _blocks(func.body)

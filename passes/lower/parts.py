@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 from tilewright.graphir.dims import Dim, dim_equal, product, simplify
 from tilewright.graphir.expr import Call, Constant, Expr, Function, Var
+from tilewright.graphir.keys import IN_PLACE, KIND
 from tilewright.graphir.op import Operator
-from tilewright.graphir.parts import IN_PLACE, excess, in_place, inner_call, row_padding
+from tilewright.graphir.parts import excess, in_place, inner_call, row_padding
 from tilewright.graphir.types import TensorType
 from tilewright.graphir.visitor import post_order
 from tilewright.passes.lower.primitive import with_sizes
@@ -22,6 +23,7 @@ from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.errors import TypeInferenceError
 from tilewright.tensorir.expr import Buffer, as_expr
 from tilewright.tensorir.functor import Mutator, substitute
+from tilewright.tensorir.keys import NUM_INPUTS, NUM_OUTPUTS
 from tilewright.tensorir.stmt import BufferRegion, BufferStore, PrimFunc, Range, Stmt, sequence
 from tilewright.tensorir.tensor import Tensor
 
@@ -99,7 +101,7 @@ def assemble(group: Function, name: str) -> PrimFunc:
     nests = [_nest(whole, inputs, box, target, number) for number, box in enumerate(boxes)]
     variables = te.create_prim_func(name, inputs, [whole]).variables
     begins = tuple((number, tuple(places[number])) for number in kept)
-    attrs = {"kind": "injective", "num_inputs": len(inputs), "num_outputs": 1, IN_PLACE: begins}
+    attrs = {KIND: "injective", NUM_INPUTS: len(inputs), NUM_OUTPUTS: 1, IN_PLACE: begins}
     params = (*[tensor.buffer for tensor in inputs], target, *variables)
     return with_sizes(PrimFunc(name, params, sequence(*nests), attrs), group, inputs)
 

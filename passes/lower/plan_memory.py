@@ -26,6 +26,7 @@ from collections.abc import Iterator, Sequence
 
 from tilewright.graphir.dims import Dim, analyzer_for, product, simplify, symbol, symbols_of
 from tilewright.graphir.expr import Function, GlobalVar
+from tilewright.graphir.keys import SYMBOLS
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.parts import excess
 from tilewright.passes.base import ModulePass
@@ -48,22 +49,18 @@ from tilewright.tensorir.dtype import VOID, DataType
 from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, Ramp, Var, address_of, as_expr, cast, const
 from tilewright.tensorir.functor import walk_statements
-from tilewright.tensorir.stmt import (
+from tilewright.tensorir.keys import (
+    ARENA_BYTES,
     CALLS,
     FORMULAS,
+    NUM_CONSTANTS,
+    NUM_INPUTS,
+    NUM_OUTPUTS,
+    NUM_WORKSPACES,
+    PARAMETERS,
     VALUES,
-    BufferStore,
-    Evaluate,
-    For,
-    IfThenElse,
-    LetStmt,
-    PrimFunc,
-    Stmt,
-    sequence,
 )
-
-#: The attribute of ``main`` that names symbolic dimensions whose sizes it takes whether or not its inputs have them.
-SYMBOLS = "Symbols"
+from tilewright.tensorir.stmt import BufferStore, Evaluate, For, IfThenElse, LetStmt, PrimFunc, Stmt, sequence
 
 #: The kernel that moves bytes; ``main`` calls it where a value has to be in a second place.
 COPY_KERNEL = "tilewright_copy"
@@ -87,7 +84,7 @@ class PlanMemory(ModulePass):
         main = _Emitter(program, plan(program)).function([param.name for param in function.params], symbols)
         calls = [instruction for instruction in _walk(program.body) if isinstance(instruction, KernelCall)]
         over = sum(call.results[0].place in [arg.place for arg in call.args if arg.place] for call in calls)
-        size = f"an arena of {main.attrs['arena_bytes']!s} bytes"
+        size = f"an arena of {main.attrs[ARENA_BYTES]!s} bytes"
         ctx.remark(f"{len(calls)} kernel calls share {size}; {over} overwrite an argument", function="main")
         kernels = {key: kernel for key, kernel in mod.functions.items() if isinstance(kernel, PrimFunc)}
         functions = {key: kernel for key, kernel in kernels.items() if not is_empty(kernel)}
@@ -277,12 +274,12 @@ class _Emitter:
         dims = symbols_of([*symbols, *(dim for value in self.program.inputs for dim in value.type.shape)])
         params = (*self.inputs, *self.constants, *self.outputs, self.arena, *dims)
         attrs = {
-            "num_inputs": len(self.inputs),
-            "num_constants": len(self.constants),
-            "num_outputs": len(self.outputs),
-            "num_workspaces": 1,
-            "arena_bytes": self.arena_bytes,
-            "parameters": tuple(names),
+            NUM_INPUTS: len(self.inputs),
+            NUM_CONSTANTS: len(self.constants),
+            NUM_OUTPUTS: len(self.outputs),
+            NUM_WORKSPACES: 1,
+            ARENA_BYTES: self.arena_bytes,
+            PARAMETERS: tuple(names),
             CALLS: tuple(self.calls[stmt] for stmt in calls),
             **({FORMULAS: tuple(map(self.formulas.get, calls))} if self.formulas else {}),
             VALUES: self._values(calls),
@@ -419,4 +416,4 @@ def copy_kernel() -> PrimFunc:
     vectors = For(i, as_expr(0), n // _COPY_LANES, "serial", BufferStore(target, source[lanes], (lanes,)))
     rest = n // _COPY_LANES * _COPY_LANES
     tail = For(j, rest, n - rest, "serial", BufferStore(target, source[j], (j,)))
-    return PrimFunc(COPY_KERNEL, (source, target, n), sequence(vectors, tail), {"num_inputs": 1, "num_outputs": 1})
+    return PrimFunc(COPY_KERNEL, (source, target, n), sequence(vectors, tail), {NUM_INPUTS: 1, NUM_OUTPUTS: 1})

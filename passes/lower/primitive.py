@@ -13,6 +13,7 @@ import numpy as np
 
 from tilewright.graphir.dims import as_dim, format_shape, shape_equal
 from tilewright.graphir.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
+from tilewright.graphir.keys import KIND, SIZES
 from tilewright.graphir.op import Operator
 from tilewright.graphir.types import TensorType, TupleType, Type
 from tilewright.graphir.visitor import post_order, rewrite
@@ -21,11 +22,9 @@ from tilewright.tensorir.errors import TypeInferenceError, UnsupportedOperatorEr
 from tilewright.tensorir.expr import Expr as ScalarExpr
 from tilewright.tensorir.expr import Var as ScalarVar
 from tilewright.tensorir.expr import const
-from tilewright.tensorir.stmt import SIZES_FROM, PrimFunc
+from tilewright.tensorir.keys import NUM_INPUTS, SIZES_FROM
+from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.tensor import Tensor
-
-#: Attribute of a group over plain sizes: the variables that stand for them. Each is a dimension of a parameter.
-SIZES = "sizes"
 
 Value = Tensor | list["Value"]
 
@@ -81,8 +80,8 @@ def lower_primitive(function: Function, name: str) -> PrimFunc:
         if output in distinct or output.body is None:
             output = _copy(output)
         distinct.append(output)
-    kind = function.attrs.get("kind", "opaque")
-    made = te.create_prim_func(name, inputs, distinct, {"kind": kind, "num_inputs": len(inputs)})
+    kind = function.attrs.get(KIND, "opaque")
+    made = te.create_prim_func(name, inputs, distinct, {KIND: kind, NUM_INPUTS: len(inputs)})
     return with_sizes(made, function, [*inputs, *distinct])
 
 

@@ -19,21 +19,17 @@ from collections.abc import Sequence
 
 from tilewright.graphir.dims import symbols_in_attributes, symbols_of
 from tilewright.graphir.expr import Call, Constant, Expr, Function, If, Let, Loop, Tuple, TupleGetItem, Var
+from tilewright.graphir.keys import SEGMENT, SYMBOLS
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import Operator
 from tilewright.graphir.printer import summary
 from tilewright.graphir.types import TensorType, TupleType, Type
 from tilewright.graphir.visitor import call_nodes, free_vars, post_order, rewrite
 from tilewright.passes.graph import InferType, InlineFunctions, RemoveUnusedFunctions, ToGraphNormalForm
-from tilewright.passes.lower.plan_memory import SYMBOLS
 from tilewright.passes.sequential import Sequential
 from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.expr import Expr as ScalarExpr
 from tilewright.tensorir.expr import Var as Symbol
-
-#: The attribute of a segment's ``main`` that says which of the model's values it takes, gives and reads sizes from:
-#: what :class:`Segment` has, for those who see the module alone.
-SEGMENT = "Segment"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -30,9 +30,9 @@ from tilewright.passes.schedule.facts import (
     spatial,
     stores,
 )
-from tilewright.passes.tensor.loop_partition import ROLL_ANNOTATION
 from tilewright.tensorir.expr import Buffer, Var
 from tilewright.tensorir.functor import uses_var
+from tilewright.tensorir.keys import ROLL_TAIL
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
 from tilewright.tensorir.stmt import Block, For, IterVar
 from tilewright.tensorir.target import Target
@@ -85,7 +85,7 @@ def schedule_cases(schedule: Schedule, target: Target) -> bool:
     lanes = vector_lanes(last, target)
     for ref in refs:
         _unroll(schedule, _inside(schedule, ref, outer[-1]), lanes)
-    schedule.annotate(outer[-1], ROLL_ANNOTATION, True)
+    schedule.annotate(outer[-1], ROLL_TAIL, True)
     tasks = outer[:-1] or outer
     schedule.parallel(schedule.fuse(*tasks) if len(tasks) > 1 else tasks[0])
     return True

@@ -53,6 +53,7 @@ from tilewright.passes.schedule.reduction import (
 from tilewright.passes.schedule.seen import mark_seen, seen_offset
 from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.expr import Buffer, BufferLoad
+from tilewright.tensorir.keys import SPECIALIZE_TAIL
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
 from tilewright.tensorir.stmt import Block, BufferStore
 from tilewright.tensorir.target import Target
@@ -286,5 +287,5 @@ def _tile(schedule: Schedule, ref: BlockRef, loops: list[LoopRef], tiling: Tilin
     columns, column = schedule.split(column, [None, tiling.width])
     schedule.reorder(columns, rows, row, column)
     mark_tile(schedule, [row, column], tiling)
-    schedule.annotate(rows, "specialize_tail", True)
+    schedule.annotate(rows, SPECIALIZE_TAIL, True)
     return rows

@@ -35,9 +35,10 @@ from tilewright.passes.schedule.facts import (
 from tilewright.passes.schedule.reduction import epilogue_of, uses_loop
 from tilewright.passes.schedule.strip import Strip, copy_strip, find_strip
 from tilewright.tensorir.expr import BufferLoad, Expr, Var
+from tilewright.tensorir.keys import OUTLINE, SPECIALIZE_TAIL
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
 from tilewright.tensorir.schedule.index_map import IndexMap
-from tilewright.tensorir.stmt import OUTLINE, Block, For, IterVar
+from tilewright.tensorir.stmt import Block, For, IterVar
 from tilewright.tensorir.target import Target
 
 #: Tiles that a task goes through where the number of rows is not known.
@@ -308,7 +309,7 @@ def schedule_contraction(schedule: Schedule, ref: BlockRef, target: Target, reas
         _vectorize(schedule, tile["column"], tiling)
         schedule.annotate(next(tile[name] for name in ("block", "row") if name in tile), OUTLINE, True)
     if rows is not None and tiling.row is not None and leaves_rest(constant(tiling.row.extent), tiling.rows):
-        schedule.annotate(rows, "specialize_tail", True)
+        schedule.annotate(rows, SPECIALIZE_TAIL, True)
     schedule.parallel(schedule.fuse(*tasks) if len(tasks) > 1 else tasks[0])
     return True
 

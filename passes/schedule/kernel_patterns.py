@@ -24,13 +24,13 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from tilewright.graphir.dims import symbol
-from tilewright.passes.tensor.loop_remainders import TAIL_ANNOTATION
-from tilewright.passes.tensor.prefetch_panels import LEAST_OPERAND, known_bytes
+from tilewright.passes.operands import LEAST_OPERAND, known_bytes
 from tilewright.tensorir.costs import stores
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Compare, Expr, FloatImm, IntImm, Select, Var
 from tilewright.tensorir.functor import leaves, walk_statements, walk_to_loads
-from tilewright.tensorir.stmt import ORIGIN_ATTRS, Block, BufferRegion, BufferStore, For, IfThenElse, PrimFunc
+from tilewright.tensorir.keys import ORIGIN_ATTRS, SPECIALIZE_TAIL
+from tilewright.tensorir.stmt import Block, BufferRegion, BufferStore, For, IfThenElse, PrimFunc
 from tilewright.tensorir.target import Target
 
 #: Loops of fewer iterations belong to the pattern: LLVM writes them out.
@@ -215,7 +215,7 @@ class _Walk:
         if isinstance(node, For):
             extent = node.extent.value if isinstance(node.extent, IntImm) else MIN_FREE_EXTENT
             short = node.kind == "serial" and extent < MIN_FREE_EXTENT
-            return {"extent": node.kind in _WRITTEN_OUT or short or TAIL_ANNOTATION in node.annotations}
+            return {"extent": node.kind in _WRITTEN_OUT or short or SPECIALIZE_TAIL in node.annotations}
         return _RULES.get(type(node), _NO_RULES)
 
     def _float(self, value: Any) -> Expr:

@@ -41,12 +41,13 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import module_pass
 from tilewright.passes.lower.parts import with_strides
 from tilewright.passes.lower.primitive import flat_types
+from tilewright.passes.operands import LEAST_OPERAND, known_bytes
 from tilewright.passes.registry import register_pass
 from tilewright.passes.schedule.kernel_patterns import outline_of, pattern_of, with_constants
-from tilewright.passes.tensor.prefetch_panels import LEAST_OPERAND, SMALL, known_bytes
 from tilewright.tensorir import expr as tir
 from tilewright.tensorir.dtype import INT64, DataType
-from tilewright.tensorir.stmt import OPERATORS, SIZES_FROM, PrimFunc
+from tilewright.tensorir.keys import NUM_INPUTS, OPERATORS, SIZES_FROM, SMALL_BUFFERS
+from tilewright.tensorir.stmt import PrimFunc
 
 #: Places of sizes, and by what these are divided, by what the quotient is in each kernel.
 _Sources = dict[tuple[int, ...], tuple[int, int, int]]
@@ -205,7 +206,7 @@ class _Counts:
     """The integer parameters that several kernels need to be one, and where a call's tensors tell them."""
 
     def __init__(self, members: Sequence[_Member]) -> None:
-        inputs = int(members[0].func.attrs["num_inputs"])
+        inputs = int(members[0].func.attrs[NUM_INPUTS])
         #: What differs between the members as one size of a call does: the size, and by what it is divided. Sizes of
         #: arguments come before those of results.
         self._sources: tuple[_Sources, _Sources] = ({}, {})
@@ -267,9 +268,9 @@ class _Counts:
 
 def _with_parameters(func: PrimFunc, scalars: Sequence[tir.Buffer], counts: _Counts) -> PrimFunc:
     """``func`` with more inputs, behind the others, and more integers, at the end."""
-    count = int(func.attrs["num_inputs"])
+    count = int(func.attrs[NUM_INPUTS])
     params = (*func.params[:count], *scalars, *func.params[count:], *counts.variables)
-    attrs = {**func.attrs, "num_inputs": count + len(scalars)}
+    attrs = {**func.attrs, NUM_INPUTS: count + len(scalars)}
     sources = (*func.attrs.get(SIZES_FROM, (None,) * len(func.variables)), *counts.sources)
     if any(source is not None for source in sources):
         attrs[SIZES_FROM] = tuple([_behind(source, count, len(scalars)) for source in sources])
@@ -286,7 +287,7 @@ def _with_small(func: PrimFunc, originals: Sequence[PrimFunc]) -> PrimFunc:
         if all(0 < known_bytes(original.buffers[number]) < LEAST_OPERAND for original in originals)
     }
     hidden = [number for number, buffer in enumerate(func.buffers) if buffer.name in small and not known_bytes(buffer)]
-    return func.with_attr(SMALL, tuple(hidden)) if hidden else func
+    return func.with_attr(SMALL_BUFFERS, tuple(hidden)) if hidden else func
 
 
 def _behind(source: tuple[int, ...] | None, inputs: int, more: int) -> tuple[int, ...] | None:

@@ -24,6 +24,7 @@ from tilewright.passes.schedule.inline import reduction_blocks
 from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.expr import BinaryOp, Buffer, Expr
 from tilewright.tensorir.functor import uses_var
+from tilewright.tensorir.keys import PARTIAL_RESULTS
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
 from tilewright.tensorir.stmt import Block, BufferStore, For, IterVar
 from tilewright.tensorir.target import Target
@@ -128,7 +129,7 @@ def split_partial_results(schedule: Schedule, ref: BlockRef, target: Target, rea
     _, inner = schedule.split(loop, [None, lanes * vectors])
     partial = schedule.rfactor(inner, 0)
     schedule.set_scope(partial, 0, "register")
-    schedule.annotate(partial, "partial_results", lanes)
+    schedule.annotate(partial, PARTIAL_RESULTS, lanes)
 
 
 def vectorize_stage(schedule: Schedule, ref: BlockRef, row: LoopRef | None, target: Target) -> None:
@@ -138,12 +139,12 @@ def vectorize_stage(schedule: Schedule, ref: BlockRef, row: LoopRef | None, targ
     inner = loops[loops.index(row) + 1 :] if row in loops else loops
     if not inner:
         return
-    lanes = block.annotations.get("partial_results")
+    lanes = block.annotations.get(PARTIAL_RESULTS)
     if lanes is not None:
         _accumulate_in_registers(schedule, ref, inner, int(lanes))
     elif not reductions(block):
         vectorize_loop(schedule, inner[-1], vector_lanes(block, target))
-    elif is_exact(block) or "partial_results" in _producer_annotations(schedule, ref):
+    elif is_exact(block) or PARTIAL_RESULTS in _producer_annotations(schedule, ref):
         kinds = loop_kinds(schedule, ref, inner)
         schedule.decompose_reduction(ref, next(loop for loop in inner if kinds[loop] == "reduction"))
         vectorize_loop(schedule, schedule.get_loops(ref)[-1], vector_lanes(block, target), reassociate=True)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Collection, Iterable
 
 from tilewright.passes.schedule.facts import Access, block_of, constant, loads, reductions, spatial, stores
-from tilewright.passes.schedule.skip_unseen import ROW, SEEN, STEP
 from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.expr import (
     BinaryOp,
@@ -21,6 +20,7 @@ from tilewright.tensorir.expr import (
     as_expr,
 )
 from tilewright.tensorir.functor import substitute, walk
+from tilewright.tensorir.keys import SEEN, SEEN_ROW, SEEN_STEP
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
 from tilewright.tensorir.schedule.indices import coefficient
 from tilewright.tensorir.stmt import Block, BufferStore, For
@@ -103,6 +103,6 @@ def mark_seen(
         step = steps.pop()
         if found.kind == "serial" and not steps and step is not None:
             schedule.annotate(loop, SEEN, seen)
-            schedule.annotate(loop, STEP, step)
-            schedule.annotate(loop, ROW, row)
+            schedule.annotate(loop, SEEN_STEP, step)
+            schedule.annotate(loop, SEEN_ROW, row)
         return

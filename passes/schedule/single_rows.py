@@ -34,6 +34,7 @@ from tilewright.passes.schedule.reduction import (
     stays_in_row,
     vectorize_stage,
 )
+from tilewright.tensorir.keys import PARTIAL_RESULTS
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
 from tilewright.tensorir.stmt import Block
 from tilewright.tensorir.target import Target
@@ -71,7 +72,7 @@ def schedule_single_rows(schedule: Schedule, target: Target, reassociate: bool) 
     schedule.compute_at(final, columns)
     stages = [ref for ref in schedule.get_blocks() if ref not in (final, last)]
     for ref in reversed(stages):
-        partial = "partial_results" in block_of(schedule, ref).annotations
+        partial = PARTIAL_RESULTS in block_of(schedule, ref).annotations
         schedule.compute_at(ref, _row(schedule, ref, task) if partial else task)
     for ref in accumulate_results(schedule, final, columns):
         _vectors(schedule, schedule.get_loops(ref)[-1], lanes)
@@ -133,7 +134,7 @@ def _row(schedule: Schedule, ref: BlockRef, task: LoopRef) -> LoopRef:
     """The loop over the results of a stage, of which each is a reduction, or one iteration of which is all of it."""
     block = block_of(schedule, ref)
     readers = schedule.get_consumers(ref)
-    if "partial_results" in block.annotations and len(readers) == 1:
+    if PARTIAL_RESULTS in block.annotations and len(readers) == 1:
         return _row(schedule, readers[0], task)
     own = schedule.get_loops(ref)
     own = own[own.index(task) :]

@@ -28,10 +28,8 @@ from tilewright.passes.registry import register_pass
 from tilewright.passes.schedule.facts import spatial
 from tilewright.tensorir.expr import Expr, Var, maximum, minimum
 from tilewright.tensorir.functor import Mutator, substitute, walk, walk_statements
+from tilewright.tensorir.keys import SEEN, SEEN_ROW, SEEN_STEP
 from tilewright.tensorir.stmt import Block, For, PrimFunc, Stmt
-
-#: Annotations of loops: see the module.
-SEEN, STEP, ROW = "seen", "seen_step", "seen_row"
 
 
 @register_pass
@@ -63,7 +61,7 @@ class _Shortener(Mutator):
             return (
                 loop if body is loop.body else For(loop.var, loop.min, loop.extent, loop.kind, body, loop.annotations)
             )
-        others = {key: value for key, value in loop.annotations.items() if key not in (SEEN, STEP, ROW)}
+        others = {key: value for key, value in loop.annotations.items() if key not in (SEEN, SEEN_STEP, SEEN_ROW)}
         return For(loop.var, loop.min, self._extent(loop), loop.kind, body, others)
 
     def _extent(self, loop: For) -> Expr:
@@ -71,6 +69,6 @@ class _Shortener(Mutator):
         block = next(node for node in walk(loop.body) if isinstance(node, Block))
         inner = [node for node in (*self.task, loop, *walk(loop.body)) if isinstance(node, For)]
         last: dict[Var, Expr] = {other.var: other.min + other.extent - 1 for other in inner if other.kind != "parallel"}
-        row = substitute(spatial(block)[int(loop.annotations[ROW])].value, last)
-        needed = (row + int(loop.annotations[SEEN])) // int(loop.annotations[STEP]) + 1
+        row = substitute(spatial(block)[int(loop.annotations[SEEN_ROW])].value, last)
+        needed = (row + int(loop.annotations[SEEN])) // int(loop.annotations[SEEN_STEP]) + 1
         return minimum(loop.extent, maximum(needed, 0))

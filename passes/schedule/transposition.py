@@ -23,7 +23,7 @@ from tilewright.passes.schedule.facts import (
     stores,
     uses,
 )
-from tilewright.passes.tensor.transpose_tiles import TRANSPOSE
+from tilewright.tensorir.keys import TRANSPOSE
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
 from tilewright.tensorir.stmt import Block, IterVar
 

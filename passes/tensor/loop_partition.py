@@ -39,7 +39,7 @@ from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.loop_guards import FALSE, TRUE, Guard, find_guards, with_known
 from tilewright.passes.tensor.loop_ranges import limit_ranges, limiting_conditions
-from tilewright.passes.tensor.loop_remainders import TAIL_ANNOTATION, find_tiles, tile_conditions, with_remainders
+from tilewright.passes.tensor.loop_remainders import find_tiles, tile_conditions, with_remainders
 from tilewright.passes.tensor.loop_rolling import rolled_up
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.arith.region import partition_point
@@ -47,9 +47,8 @@ from tilewright.tensorir.conditions import OPPOSITES
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import Compare, Expr, IntImm, Var, all_of, compare, maximum, minimum
 from tilewright.tensorir.functor import copy_with_fresh_definitions, free_vars, substitute, walk_statements
+from tilewright.tensorir.keys import ROLL_TAIL, SPECIALIZE_TAIL
 from tilewright.tensorir.stmt import BufferStore, Evaluate, For, IfThenElse, PrimFunc, Stmt, sequence
-
-ROLL_ANNOTATION = "roll_tail"
 
 #: A serial loop with work in front of its main part and behind it chooses in each iteration, so that there is one copy
 #: for both ends, if a copy is so large: of so many stores.
@@ -96,7 +95,7 @@ class _Partitioner(ScopedMutator):
     # Splits.
 
     def _split(self, loop: For) -> Stmt | None:
-        annotated = bool(loop.annotations.get(TAIL_ANNOTATION))
+        annotated = bool(loop.annotations.get(SPECIALIZE_TAIL))
         if not annotated:
             size = sum(isinstance(node, BufferStore) for node in walk_statements(loop.body))
             too_much = self.copies_left <= 0 or size > self.config.max_statements
@@ -170,7 +169,7 @@ class _Partitioner(ScopedMutator):
         main_body = with_known(loop.body, known)
         before = None if low is begin else self._outside(loop, guards, low, before=True)
         behind = None if high is end else self._outside(loop, guards, high, before=False)
-        rolls = bool(loop.annotations.get(ROLL_ANNOTATION))
+        rolls = bool(loop.annotations.get(ROLL_TAIL))
         if loop.kind == "parallel" or (before is not None and behind is not None and _stores(loop.body) >= _LARGE):
             inside = all_of(
                 *([compare("ge", loop.var, low)] if low is not begin else []),

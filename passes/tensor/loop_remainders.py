@@ -33,10 +33,10 @@ from tilewright.tensorir.functor import (
     uses_var,
     walk_statements,
 )
+from tilewright.tensorir.keys import SPECIALIZE_TAIL
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, IfThenElse, Stmt, sequence
 
-TAIL_ANNOTATION = "specialize_tail"
 #: A rest of known size is done in small tiles where there are so many times as many rows in all.
 _ROWS_PER_REST = 16
 
@@ -76,7 +76,7 @@ def tile_conditions(stmt: Stmt, analyzer: Analyzer) -> set[Expr]:
     """The conditions on the rows of tiles in ``stmt`` that are known there once the rest of the tiles is apart."""
     found: set[Expr] = set()
     for loop in walk_statements(stmt):
-        if isinstance(loop, For) and loop.kind == "serial" and loop.annotations.get(TAIL_ANNOTATION):
+        if isinstance(loop, For) and loop.kind == "serial" and loop.annotations.get(SPECIALIZE_TAIL):
             tiles = find_tiles(loop, find_guards(loop), analyzer)
             found.update(() if tiles is None else tiles.offsets)
     return found
@@ -125,7 +125,7 @@ def with_remainders(tiles: Tiles, parts: int, mutator: ScopedMutator) -> Stmt | 
     main = with_known(loop.body, dict.fromkeys(tiles.offsets, TRUE))
     small = max(1, round(tiles.factor / parts))
     tail = _Tail(tiles, small, mutator, whole, rest, has_tail)
-    annotations = {key: value for key, value in loop.annotations.items() if key != TAIL_ANNOTATION}
+    annotations = {key: value for key, value in loop.annotations.items() if key != SPECIALIZE_TAIL}
     if loop.kind == "parallel":
         with mutator.analyzer.scope():
             mutator.analyzer.bind(loop.var, loop.min, loop.extent)

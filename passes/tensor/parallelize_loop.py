@@ -42,10 +42,9 @@ from tilewright.tensorir.expr import (
     maximum,
 )
 from tilewright.tensorir.functor import LOADS, free_vars, kinds, substitute, uses_var, walk_statements
+from tilewright.tensorir.keys import PARALLEL_IF
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, PrimFunc, SeqStmt, Stmt
 from tilewright.tensorir.target import Target
-
-PARALLEL_IF = "parallel_if"
 
 #: Instructions that an operation costs, where that is not about one.
 _CALL_COST = {"fma": 1, "abs": 1, "floor": 1, "ceil": 1, "trunc": 1, "round": 1, "copysign": 1, "reinterpret": 0}

@@ -20,7 +20,6 @@ quarters of ``t`` are done. Places behind the last panel do no harm: a prefetch 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -29,6 +28,7 @@ from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.operands import LEAST_OPERAND, known_bytes
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.hoist_invariant import ExprReplacer
 from tilewright.passes.tensor.name_strides import NamedSizes
@@ -45,17 +45,15 @@ from tilewright.tensorir.functor import (
     walk_statements,
     walk_to,
 )
+from tilewright.tensorir.keys import SMALL_BUFFERS
 from tilewright.tensorir.stmt import BufferStore, Evaluate, For, LetStmt, PrimFunc, Stmt, sequence
 from tilewright.tensorir.target import CACHE_LINE, Target
 
 #: How much an iteration fetches is rounded up to this precision: what is behind the next panel is not needed yet.
 _PRECISION = 16
 
-#: Smaller panels are there before they could be fetched, and smaller operands are left in a cache by what made them.
-LEAST_PANEL, LEAST_OPERAND = 2 << 10, 64 << 10
-
-#: Attribute of a function: the numbers of its buffers that are smaller, although their sizes do not say so.
-SMALL = "small_buffers"
+#: Smaller panels, in bytes, are there before they could be fetched.
+LEAST_PANEL = 2 << 10
 
 #: An element of at most so many bytes is one number for all lanes of a vector, or a few that are added together.
 NARROW = 8
@@ -100,7 +98,7 @@ class _Panel(NamedTuple):
 def large_operands(func: PrimFunc) -> set[Buffer]:
     """Parameters that are only read, and not small as far as is known."""
     written = {stmt.buffer for stmt in walk_statements(func.body) if isinstance(stmt, BufferStore)}
-    small = func.attrs.get(SMALL, ())
+    small = func.attrs.get(SMALL_BUFFERS, ())
     return {
         buffer
         for number, buffer in enumerate(func.buffers)
@@ -478,12 +476,6 @@ def _quotients(places: list[Expr], var: Var) -> list[BinaryOp]:
 
 def _is_quotient(node: BinaryOp, var: Var) -> bool:
     return node.op in ("floordiv", "truncdiv") and uses_var(node.a, {var}) and not uses_var(node.b, {var})
-
-
-def known_bytes(buffer: Buffer) -> int:
-    """The size of a buffer; 0 if it is not known."""
-    extents = [extent.value if isinstance(extent, IntImm) else 0 for extent in buffer.shape]
-    return math.prod(extents) * buffer.dtype.bytes
 
 
 def prefetch_panels(func: PrimFunc, target: Target | None = None, ctx: PassContext | None = None) -> PrimFunc:

@@ -30,12 +30,10 @@ from tilewright.passes.registry import register_pass
 from tilewright.tensorir.dtype import INT64, VOID
 from tilewright.tensorir.expr import Buffer, Call, address_of, as_expr
 from tilewright.tensorir.functor import Mutator
+from tilewright.tensorir.keys import NUM_WORKSPACES, PROFILED_CALLS
 from tilewright.tensorir.profiling import PROFILE_INTRINSICS, records_shape
 from tilewright.tensorir.stmt import Evaluate, PrimFunc, SeqStmt, Stmt, sequence
 from tilewright.tensorir.target import Target
-
-#: The attribute of a profiled ``main``: the names of the kernels in the order of their records.
-PROFILED_CALLS = "profiled_calls"
 
 
 @register_pass
@@ -53,7 +51,7 @@ class ProfileCalls(PrimFuncPass):
         body = _Bracket(profile).mutate(func.body)
         attrs = {
             **func.attrs,
-            "num_workspaces": int(func.attrs.get("num_workspaces", 0)) + 1,
+            NUM_WORKSPACES: int(func.attrs.get(NUM_WORKSPACES, 0)) + 1,
             PROFILED_CALLS: tuple(call.name[1:] for call in calls),
         }
         return PrimFunc(func.name, (*func.buffers, profile, *func.variables), body, attrs)

@@ -33,6 +33,7 @@ from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.errors import VerifyError
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, Var, const
 from tilewright.tensorir.functor import LOADS, Mutator, free_vars, kinds, leaves, substitute, walk_statements
+from tilewright.tensorir.keys import NUM_WORKSPACES
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, PrimFunc, SeqStmt, Stmt, sequence
 from tilewright.tensorir.target import CACHE_LINE
 
@@ -259,8 +260,8 @@ def rewrite_storage(func: PrimFunc, ctx: PassContext | None = None) -> PrimFunc:
         return func.with_body(body)
     workspaces = tuple(place.buffer for place in planner.planned.values())
     params: tuple[Buffer | Var, ...] = (*func.buffers, *workspaces, *func.variables)
-    count = int(func.attrs.get("num_workspaces", 0)) + len(workspaces)
-    return PrimFunc(func.name, params, body, {**func.attrs, "num_workspaces": count})
+    count = int(func.attrs.get(NUM_WORKSPACES, 0)) + len(workspaces)
+    return PrimFunc(func.name, params, body, {**func.attrs, NUM_WORKSPACES: count})
 
 
 @register_pass

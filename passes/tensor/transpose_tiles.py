@@ -46,11 +46,9 @@ from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, Ramp, Var, as_expr, call
 from tilewright.tensorir.functor import LOADS, substitute, uses_var, walk_statements, walk_to
+from tilewright.tensorir.keys import TRANSPOSE
 from tilewright.tensorir.schedule.indices import coefficient
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, LetStmt, PrimFunc, Stmt, sequence
-
-#: The name of the annotation of the loop over the rows of a tile.
-TRANSPOSE = "transpose"
 
 
 @register_pass

@@ -44,16 +44,7 @@ from tilewright.tensorir.expr import (
 )
 from tilewright.tensorir.functor import INTEGER_DIVISIONS, Mutator, substitute, uses_var
 from tilewright.tensorir.intrinsics import INTRINSICS
-from tilewright.tensorir.stmt import (
-    Allocate,
-    BufferStore,
-    Evaluate,
-    For,
-    IfThenElse,
-    LetStmt,
-    Stmt,
-    sequence,
-)
+from tilewright.tensorir.stmt import Allocate, BufferStore, Evaluate, For, IfThenElse, LetStmt, Stmt, sequence
 
 
 class CannotVectorizeError(Exception):

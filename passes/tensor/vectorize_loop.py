@@ -55,17 +55,9 @@ from tilewright.tensorir.functor import (
     uses_var,
     walk_once,
 )
+from tilewright.tensorir.keys import REASSOCIATE
 from tilewright.tensorir.node import Node
-from tilewright.tensorir.stmt import (
-    Allocate,
-    BufferStore,
-    For,
-    IfThenElse,
-    LetStmt,
-    PrimFunc,
-    Stmt,
-    sequence,
-)
+from tilewright.tensorir.stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt, sequence
 from tilewright.tensorir.target import Target
 
 #: Registers that one statement may span before its loop is cut into vectors instead.
@@ -178,7 +170,7 @@ class _OneLoop:
     def __init__(self, loop: For, parent: _LoopVectorizer) -> None:
         self.loop = loop
         self.target, self.analyzer, self.config = parent.target, parent.analyzer, parent.config
-        self.may_reassociate = bool(loop.annotations.get("reassociate")) or parent.ctx.is_fast
+        self.may_reassociate = bool(loop.annotations.get(REASSOCIATE)) or parent.ctx.is_fast
         finder = _ReductionFinder(loop)
         self.only_reduced = finder.only_reduced()
         self.accumulators = finder.accumulators()

@@ -10,12 +10,12 @@ from typing import Any
 
 from tilewright.graphir.expr import Function
 from tilewright.graphir.interpreter import bind_inputs
+from tilewright.graphir.keys import SEGMENT
 from tilewright.graphir.module import IRModule
 from tilewright.passes.base import Pass
 from tilewright.passes.context import PassContext
 from tilewright.passes.info import PassInfo
 from tilewright.passes.instrument import PassInstrument
-from tilewright.passes.lower.segments import SEGMENT
 from tilewright.runtime.numeric.budget import FAILED, OK, UNCHECKED, ErrorBudget, PassError
 from tilewright.runtime.numeric.chains import Chain, Checked, SegmentValues, has_groups, loop_functions
 from tilewright.runtime.numeric.compare import ToleranceLike

@@ -38,6 +38,7 @@ from tilewright.runtime.steps import Step as ModelStep
 from tilewright.tensorir.errors import ExecutionError, InputError
 from tilewright.tensorir.expr import Expr as ScalarExpr
 from tilewright.tensorir.expr import Var as Symbol
+from tilewright.tensorir.keys import ARENA_BYTES
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.target import Target
 
@@ -194,7 +195,7 @@ class Evaluator:
         if missing:
             raise ExecutionError(f"nothing tells the sizes {', '.join(missing)}")
         runner = code.runner(len(main.params), list(facts.constants))
-        step = ModelStep(dims, flat_types(facts.result), main.attrs["arena_bytes"], runner)
+        step = ModelStep(dims, flat_types(facts.result), main.attrs[ARENA_BYTES], runner)
         arrays = [np.ascontiguousarray(array).reshape(array.shape) for array in inputs.flat()]
         return step(arrays, tuple(sizes[dim] for dim in dims))
 

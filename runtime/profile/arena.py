@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from tilewright.passes.lower.kernel_calls import called_kernels
 from tilewright.tensorir.expr import Var, as_expr
 from tilewright.tensorir.functor import walk_statements
+from tilewright.tensorir.keys import CALLS, VALUES
 from tilewright.tensorir.known_numbers import integer_value
-from tilewright.tensorir.stmt import CALLS, VALUES, LetStmt, PrimFunc
+from tilewright.tensorir.stmt import LetStmt, PrimFunc
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,10 +15,11 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tilewright.passes.tensor.profile_calls import PROFILED_CALLS, ProfileCalls
+from tilewright.passes.tensor.profile_calls import ProfileCalls
 from tilewright.runtime.compile import ProfiledRunner
 from tilewright.runtime.compiled import Built, Lowered
 from tilewright.runtime.steps import Array
+from tilewright.tensorir.keys import PROFILED_CALLS
 from tilewright.tensorir.profiling import records_shape
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.target import Target

@@ -8,6 +8,7 @@ from typing import Any
 from tilewright.tensorir.conditions import conjunction, conjuncts
 from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, Var, as_expr, binary, compare
 from tilewright.tensorir.functor import walk
+from tilewright.tensorir.keys import REASSOCIATE
 from tilewright.tensorir.schedule.blocks import accesses, change_block
 from tilewright.tensorir.schedule.dependence import (
     check_independent,
@@ -250,7 +251,7 @@ def vectorize(state: State, ref: LoopRef, reassociate: bool = False) -> State:
     """
     loop = state.loop(ref)
     if reassociate:
-        state = annotate(state, ref, "reassociate", True)
+        state = annotate(state, ref, REASSOCIATE, True)
         loop = state.loop(ref)
     if constant_value(loop.extent) is None:
         state.fail(f"cannot vectorize loop {ref.name}: its extent is not constant; split it first", loop)
@@ -274,7 +275,7 @@ _KINDS = {"parallel": "parallel", "vectorize": "vectorized"}
 
 def _mark(state: State, ref: LoopRef, what: str) -> State:
     path, loop = state.loop_path(ref), state.loop(ref)
-    check_independent(state, path, what, allow_reduction=bool(loop.annotations.get("reassociate")))
+    check_independent(state, path, what, allow_reduction=bool(loop.annotations.get(REASSOCIATE)))
     return state.replace({loop: For(loop.var, loop.min, loop.extent, _KINDS[what], loop.body, loop.annotations)})
 
 
@@ -287,7 +288,7 @@ def check_kinds(state: State, path: Sequence[Stmt]) -> None:
     for number, stmt in enumerate(path):
         if isinstance(stmt, For) and stmt.kind in ("parallel", "vectorized"):
             what = "keep parallel" if stmt.kind == "parallel" else "keep vectorized"
-            reassociate = bool(stmt.annotations.get("reassociate"))
+            reassociate = bool(stmt.annotations.get(REASSOCIATE))
             check_independent(state, tuple(path[: number + 1]), what, allow_reduction=reassociate)
 
 

@@ -107,6 +107,17 @@ def upward_imports(root: Path) -> list[str]:
     ]
 
 
+def sideways_imports(root: Path) -> list[str]:
+    """One line for each import of the tensor passes by the schedule layer or the other way round."""
+    sides = tuple(f"{PACKAGE}.passes.{side}" for side in ("schedule", "tensor"))
+    return [
+        f"{edge.importer}:{edge.line} imports {edge.imported}"
+        for edge in imports(root)
+        for here, there in (sides, reversed(sides))
+        if edge.importer.startswith(here) and edge.imported.startswith(there)
+    ]
+
+
 def find_cycle(root: Path) -> list[str] | None:
     """A circle of modules that import one another when loaded, the first one repeated at the end; None without one."""
     graph: dict[str, list[str]] = {module: [] for module in module_files(root)}
@@ -144,6 +155,10 @@ def write_project(root: Path, files: dict[str, str]) -> Path:
 
 def test_rooms_import_downwards_only() -> None:
     assert upward_imports(ROOT) == []
+
+
+def test_schedules_and_tensor_passes_do_not_import_each_other() -> None:
+    assert sideways_imports(ROOT) == []
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
@@ -187,6 +202,14 @@ def test_a_downward_import_and_one_within_the_room_are_allowed(tmp_path: Path) -
     )
     assert upward_imports(project) == []
     assert find_cycle(project) is None
+
+
+@pytest.mark.parametrize("room", ["schedule", "tensor"])
+def test_a_sideways_import_is_found(tmp_path: Path, room: str) -> None:
+    files = {f"passes/{name}/rule.py": "" for name in ("schedule", "tensor")}
+    other = "tensor" if room == "schedule" else "schedule"
+    files[f"passes/{room}/rule.py"] = f"from tilewright.passes.{other} import rule"
+    assert len(sideways_imports(write_project(tmp_path, files))) == 1
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,9 @@ from tilewright.tensorir.encoding import encode
 from tilewright.tensorir.errors import EncodingError
 from tilewright.tensorir.expr import Buffer, FloatImm, IntImm, Var
 from tilewright.tensorir.functor import copy_with_fresh_definitions
+from tilewright.tensorir.keys import OPERATORS
 from tilewright.tensorir.parser import parse
-from tilewright.tensorir.stmt import OPERATORS, BufferStore, Evaluate, For, PrimFunc, SeqStmt, Stmt
+from tilewright.tensorir.stmt import BufferStore, Evaluate, For, PrimFunc, SeqStmt, Stmt
 from tilewright.tensorir.structural import structural_equal
 
 

@@ -35,6 +35,7 @@ from tilewright.graphir.frontend.onnx.schema import STANDARD_DOMAINS, check_node
 from tilewright.graphir.frontend.onnx.sizes import with_equal_sizes
 from tilewright.graphir.frontend.onnx.tensors import Array, onnx_type, to_array
 from tilewright.graphir.frontend.onnx.weights import Bytes
+from tilewright.graphir.keys import RESULTS
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.runtime_sizes import bind_size
 from tilewright.graphir.types import TensorType, TupleType
@@ -119,7 +120,7 @@ class _Importer:
                 scope[info.name] = param = Var(name, found)
                 params.append(param)
         outputs = self.graph(graph, scope, self.opsets, self.contents)
-        attrs = {"results": tuple(output.name for output in graph.output)}
+        attrs = {RESULTS: tuple(output.name for output in graph.output)}
         return IRModule.from_expr(Function(params, outputs[0] if len(outputs) == 1 else Tuple(outputs), attrs=attrs))
 
     # What is not supported is found before anything is converted, so that one error names all of it.

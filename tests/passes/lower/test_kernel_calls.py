@@ -15,7 +15,8 @@ from tilewright.passes.lower.kernel_calls import CalledKernel, kernel_calls
 from tilewright.runtime import compile as cache
 from tilewright.tensorir import parse, structural_equal, structural_hash
 from tilewright.tensorir.errors import VerifyError
-from tilewright.tensorir.stmt import CALLS, OPERATORS, PrimFunc
+from tilewright.tensorir.keys import CALLS, OPERATORS
+from tilewright.tensorir.stmt import PrimFunc
 
 LOWER = Sequential([FuseOps(), LowerToTensorIR(), PlanMemory()])
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 
 from tilewright.passes.context import PassContext
-from tilewright.passes.tensor.parallelize_loop import PARALLEL_IF, parallelize_loops
+from tilewright.passes.tensor.parallelize_loop import parallelize_loops
 from tilewright.tensorir import parse
 from tilewright.tensorir.functor import walk
+from tilewright.tensorir.keys import PARALLEL_IF
 from tilewright.tensorir.stmt import For
 from tilewright.tensorir.target import Target
 
