@@ -40,19 +40,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tilewright.graphir.expr import (
-    Call,
-    Constant,
-    Expr,
-    Function,
-    GlobalVar,
-    If,
-    Let,
-    Loop,
-    Tuple,
-    TupleGetItem,
-    Var,
-)
+from tilewright.graphir.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, Loop, Tuple, TupleGetItem, Var
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import Operator
 from tilewright.graphir.types import Type
@@ -60,8 +48,8 @@ from tilewright.graphir.visitor import post_order
 from tilewright.tensorir.dtype import as_dtype
 from tilewright.tensorir.errors import VerifyError
 from tilewright.tensorir.expr import Expr as ScalarExpr
-from tilewright.tensorir.printer import float_text
 from tilewright.tensorir.printer import to_text as loop_level_text
+from tilewright.tensorir.spelling import float_text
 from tilewright.tensorir.stmt import PrimFunc
 
 #: How constants of more than ``INLINE_ELEMENTS`` elements are described: by digest, or with their data.

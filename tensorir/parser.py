@@ -40,7 +40,7 @@ from tilewright.tensorir.expr import (
     Var,
 )
 from tilewright.tensorir.intrinsics import INTRINSICS
-from tilewright.tensorir.printer import INFIX, peer_hint
+from tilewright.tensorir.spelling import INFIX, peer_hint
 from tilewright.tensorir.stmt import (
     Allocate,
     Block,
