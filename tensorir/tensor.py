@@ -1,4 +1,4 @@
-"""Tensor expressions: loop nests from formulas.
+"""Make loop nests from tensor expressions: formulas of one element, and reductions (``reduction.py``).
 
 ``compute`` states what each element of a tensor is; ``create_prim_func`` turns a graph of such statements into a
 function with one loop nest and one block for each of them. What no formula of one element says well (sorting, scans,
@@ -12,30 +12,31 @@ from __future__ import annotations
 import builtins
 import dataclasses
 import inspect
-import math
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from types import FunctionType
 from typing import Any
 
 from tilewright.tensorir.dtype import DataType, as_dtype
-from tilewright.tensorir.expr import (
-    Buffer,
-    BufferLoad,
-    Expr,
-    ExprLike,
-    FloatImm,
-    IntImm,
-    Var,
-    as_expr,
-    binary,
-    compare,
-    const,
-    select,
-)
+from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, ExprLike, FloatImm, IntImm, Var, as_expr
 from tilewright.tensorir.functor import LOADS, free_vars, leaves, substitute, walk_statements, walk_to
 from tilewright.tensorir.keys import NUM_OUTPUTS
-from tilewright.tensorir.node import Node, notes_on
+from tilewright.tensorir.node import Node
+from tilewright.tensorir.reduction import (
+    Reduction,
+    all,
+    any,
+    argmax,
+    argmin,
+    highest,
+    lowest,
+    max,
+    min,
+    prod,
+    range_of,
+    reduce_axis,
+    sum,
+)
 from tilewright.tensorir.stmt import (
     Allocate,
     Block,
@@ -50,24 +51,26 @@ from tilewright.tensorir.stmt import (
     sequence,
 )
 
-
-@dataclasses.dataclass(frozen=True)
-class Reduction:
-    """What ``sum``, ``max``, ``argmax`` and the like return: the body of a ``compute``, not an expression.
-
-    Attributes:
-        axes: the reduction variables.
-        identities: the start value of each accumulator.
-        sources: the value that each accumulator takes in.
-        combine: (accumulators, values) -> new accumulators.
-        result: which accumulator is the computed tensor's element.
-    """
-
-    axes: tuple[Var, ...]
-    identities: tuple[Expr, ...]
-    sources: tuple[Expr, ...]
-    combine: Callable[[Sequence[Expr], Sequence[Expr]], Sequence[Expr]]
-    result: int = 0
+__all__ = [
+    "Extern",
+    "Reduction",
+    "Tensor",
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "compute",
+    "create_prim_func",
+    "extern",
+    "highest",
+    "lowest",
+    "max",
+    "min",
+    "placeholder",
+    "prod",
+    "reduce_axis",
+    "sum",
+]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -137,113 +140,6 @@ def placeholder(shape: Iterable[ExprLike], dtype: Any = "float32", name: str = "
     return Tensor(Buffer(name, tuple(as_expr(extent) for extent in shape), as_dtype(dtype)))
 
 
-def reduce_axis(domain: ExprLike | tuple[ExprLike, ExprLike], name: str = "k") -> Var:
-    """A reduction variable over ``[0, extent)``, or over ``[min, extent)`` for a pair ``(min, end)``."""
-    begin, end = domain if isinstance(domain, tuple) else (0, domain)
-    var = Var(f"v{name}")
-    notes_on(var)[reduce_axis] = (as_expr(begin), binary("sub", as_expr(end), as_expr(begin)))
-    return var
-
-
-def _range_of(axis: Var) -> tuple[Expr, Expr]:
-    """Least value and extent of a reduction variable."""
-    found: tuple[Expr, Expr] = notes_on(axis)[reduce_axis]
-    return found
-
-
-def _axes(axis: Var | Sequence[Var]) -> tuple[Var, ...]:
-    axes = (axis,) if isinstance(axis, Var) else tuple(axis)
-    for var in axes:
-        if reduce_axis not in notes_on(var):
-            raise ValueError(f"{var.name} is no reduction axis; make it with reduce_axis()")
-    return axes
-
-
-def _reduction(op: str, source: ExprLike, axis: Var | Sequence[Var], identity: int | float) -> Reduction:
-    value = as_expr(source)
-    return Reduction(
-        _axes(axis),
-        (const(identity, value.dtype),),
-        (value,),
-        lambda accumulators, values: (binary(op, accumulators[0], values[0]),),
-    )
-
-
-def lowest(dtype: DataType) -> int | float:
-    """The least value of a type (minus infinity for floats): the identity of ``max``."""
-    if dtype.is_float:
-        return -math.inf
-    return -(1 << (dtype.bits - 1)) if dtype.is_int else 0
-
-
-def highest(dtype: DataType) -> int | float:
-    """The greatest value of a type (infinity for floats): the identity of ``min``."""
-    if dtype.is_float:
-        return math.inf
-    if dtype.is_bool:
-        return 1
-    return (1 << (dtype.bits - 1)) - 1 if dtype.is_int else (1 << dtype.bits) - 1
-
-
-def sum(source: ExprLike, axis: Var | Sequence[Var]) -> Reduction:
-    """The sum of ``source`` over reduction axes, in their order."""
-    return _reduction("add", source, axis, 0)
-
-
-def prod(source: ExprLike, axis: Var | Sequence[Var]) -> Reduction:
-    """The product of ``source`` over reduction axes."""
-    return _reduction("mul", source, axis, 1)
-
-
-def max(source: ExprLike, axis: Var | Sequence[Var]) -> Reduction:
-    """The greatest ``source`` over reduction axes; NaN if any is NaN."""
-    return _reduction("max", source, axis, lowest(as_expr(source).dtype))
-
-
-def min(source: ExprLike, axis: Var | Sequence[Var]) -> Reduction:
-    """The least ``source`` over reduction axes; NaN if any is NaN."""
-    return _reduction("min", source, axis, highest(as_expr(source).dtype))
-
-
-def any(source: ExprLike, axis: Var | Sequence[Var]) -> Reduction:
-    """Whether the bool ``source`` holds anywhere over reduction axes."""
-    return _reduction("or", source, axis, 0)
-
-
-def all(source: ExprLike, axis: Var | Sequence[Var]) -> Reduction:
-    """Whether the bool ``source`` holds everywhere over reduction axes."""
-    return _reduction("and", source, axis, 1)
-
-
-def _arg_reduction(op: str, source: ExprLike, axis: Var, index: ExprLike | None, last: bool) -> Reduction:
-    value = as_expr(source)
-    position = as_expr(axis if index is None else index)
-
-    def combine(accumulators: Sequence[Expr], values: Sequence[Expr]) -> Sequence[Expr]:
-        best, best_at = accumulators
-        new, new_at = values
-        better = compare(op + ("e" if last else "t"), new, best)
-        if value.dtype.is_float:  # the first NaN wins, as in NumPy
-            better = binary("or", better, compare("ne", new, new)) & compare("eq", best, best)
-        # Nothing has been taken in while the position is still negative: the first value always is.
-        better = binary("or", better, compare("lt", best_at, const(0, best_at.dtype)))
-        return select(better, new, best), select(better, new_at, best_at)
-
-    start = lowest(value.dtype) if op == "g" else highest(value.dtype)
-    identities = (const(start, value.dtype), const(-1, position.dtype))
-    return Reduction(_axes(axis), identities, (value, position), combine, result=1)
-
-
-def argmax(source: ExprLike, axis: Var, index: ExprLike | None = None, select_last: bool = False) -> Reduction:
-    """Where ``source`` is greatest (the first such place, or the last): ``index``, by default the axis itself."""
-    return _arg_reduction("g", source, axis, index, select_last)
-
-
-def argmin(source: ExprLike, axis: Var, index: ExprLike | None = None, select_last: bool = False) -> Reduction:
-    """Where ``source`` is least (the first such place, or the last): ``index``, by default the axis itself."""
-    return _arg_reduction("l", source, axis, index, select_last)
-
-
 def compute(
     shape: Iterable[ExprLike],
     formula: Callable[..., Any],
@@ -266,7 +162,7 @@ def compute(
     body = formula(*axes)
     if not isinstance(body, Reduction):
         body = as_expr(body)
-    elif builtins.any(getattr(_range_of(axis)[1], "value", 1) <= 0 for axis in body.axes):
+    elif builtins.any(getattr(range_of(axis)[1], "value", 1) <= 0 for axis in body.axes):
         body = body.identities[body.result]  # nothing is taken in, and a block that never runs stores no start value
     sources = body.sources if isinstance(body, Reduction) else (body,)
     inputs = _tensors_read(sources, frozenset(), f"{name}: the formula")
@@ -363,7 +259,7 @@ def _nest(tensor: Tensor, buffers: Mapping[Buffer, Buffer], block_name: str, var
     assert isinstance(body, (Expr, Reduction))
     reduced = body.axes if isinstance(body, Reduction) else ()
     spatial = [(axis, _ZERO, extent, "spatial") for axis, extent in zip(tensor.axes, tensor.shape, strict=True)]
-    reduction = [(axis, *_range_of(axis), "reduction") for axis in reduced]
+    reduction = [(axis, *range_of(axis), "reduction") for axis in reduced]
     loops: list[tuple[Var, Expr, Expr]] = []
     iters: list[IterVar] = []
     renamed: dict[Var, Expr] = {}

@@ -1,4 +1,6 @@
-"""Reductions over axes."""
+"""Operators that reduce a tensor over axes: sums, products, extremes, truth, norms. ``statistics.py`` has means and
+variances, ``arg_reductions.py`` the places of extremes.
+"""
 
 from __future__ import annotations
 
@@ -13,21 +15,11 @@ from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.base import call_operator
 from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops import calls
-from tilewright.graphir.ops.common import (
-    FLOATS,
-    NUMBERS,
-    Reduce,
-    ReduceAttrs,
-    axis_index,
-    check_dtype,
-    compute_type,
-    is_half,
-    widened,
-)
+from tilewright.graphir.ops.common import FLOATS, Reduce, ReduceAttrs, compute_type, is_half
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
-from tilewright.tensorir.dtype import FLOAT64, INT64
-from tilewright.tensorir.expr import Expr, Var, as_expr, cast, const, maximum, minimum
+from tilewright.tensorir.dtype import FLOAT64
+from tilewright.tensorir.expr import Expr, Var, cast, const, maximum, minimum
 from tilewright.tensorir.tensor import Tensor
 
 
@@ -181,97 +173,6 @@ class all(Reduce):
         return te.all(source, axis=axes)
 
 
-def _count(x: Tensor, axes: Sequence[int], correction: int = 0) -> Expr:
-    """How many elements each result is made of."""
-    count = as_expr(1)
-    for axis in axes:
-        count = count * x.shape[axis]
-    return count - correction
-
-
-@register_operator
-class mean(Reduce):
-    """The mean of floats over axes; NaN over none."""
-
-    name = "mean"
-    dtypes = FLOATS
-
-    def evaluate(self, x: np.ndarray[Any, Any], axes: tuple[int, ...], attrs: Any) -> Any:
-        count = np.prod([x.shape[axis] for axis in axes], dtype=np.int64)
-        return np.sum(x, axis=axes, keepdims=attrs.keepdims) / x.dtype.type(count)
-
-    def compute(self, args: Sequence[Tensor], attrs: ReduceAttrs, out: TensorType) -> Tensor:
-        (x,) = args
-        wide = compute_type(x.dtype)
-        axes = self.axes(x.ndim, attrs)
-        total = self.stage(x, axes, attrs, out, "mean_sum", lambda place, value: cast(wide, value), te.sum)
-        count = cast(wide, _count(x, axes))
-        return te.compute(out.shape, lambda *place: cast(out.dtype, total[place] / count), name="mean")
-
-
-@dataclasses.dataclass(frozen=True)
-class VarianceAttrs(ReduceAttrs):
-    """As :class:`ReduceAttrs`; ``unbiased`` divides by the number of elements less one."""
-
-    unbiased: bool = False
-
-
-def _variance(x: np.ndarray[Any, Any], axes: tuple[int, ...], attrs: VarianceAttrs) -> Any:
-    count = np.prod([x.shape[axis] for axis in axes], dtype=np.int64)
-    centre = np.sum(x, axis=axes, keepdims=True) / x.dtype.type(count)
-    squares = np.sum(np.square(x - centre), axis=axes, keepdims=attrs.keepdims)
-    return squares / x.dtype.type(count - attrs.unbiased)
-
-
-@register_operator
-class variance(Reduce):
-    """The mean squared distance of floats from their mean over axes, computed from the distances, so that a large
-    mean costs no accuracy."""
-
-    name = "variance"
-    dtypes = FLOATS
-    Attrs = VarianceAttrs
-
-    def evaluate(self, x: np.ndarray[Any, Any], axes: tuple[int, ...], attrs: Any) -> Any:
-        return _variance(x, axes, attrs)
-
-    def compute(self, args: Sequence[Tensor], attrs: VarianceAttrs, out: TensorType) -> Tensor:
-        (x,) = args
-        wide = compute_type(x.dtype)
-        axes = self.axes(x.ndim, attrs)
-        total = self.stage(x, axes, attrs, out, "variance_sum", lambda place, value: cast(wide, value), te.sum)
-        count = cast(wide, _count(x, axes))
-        centre = te.compute(out.shape, lambda *place: total[place] / count, name="variance_mean")
-
-        def squared(place: Sequence[Expr], value: Expr) -> Expr:
-            distance = cast(wide, value) - centre[tuple(place)]
-            return distance * distance
-
-        squares = self.stage(x, axes, attrs, out, "variance_squares", squared, te.sum)
-        divisor = cast(wide, _count(x, axes, int(attrs.unbiased)))
-        return te.compute(out.shape, lambda *place: cast(out.dtype, squares[place] / divisor), name="variance")
-
-
-@register_operator
-class std(Reduce):
-    """The square root of ``variance``."""
-
-    name = "std"
-    dtypes = FLOATS
-    Attrs = VarianceAttrs
-    compute = None  # type: ignore[assignment]  # what it is made of is written in decompose
-
-    def evaluate(self, x: np.ndarray[Any, Any], axes: tuple[int, ...], attrs: Any) -> Any:
-        return np.sqrt(_variance(x, axes, attrs))
-
-    def decompose(self, args: Sequence[GraphExpr], attrs: VarianceAttrs) -> GraphExpr:
-        (x,) = args
-        dtype = x.dtype
-        wide = calls.cast(x, dtype="float32") if is_half(dtype) else x
-        result = calls.sqrt(calls.variance(wide, axis=attrs.axis, keepdims=attrs.keepdims, unbiased=attrs.unbiased))
-        return calls.cast(result, dtype=dtype) if is_half(dtype) else result
-
-
 @register_operator
 class logsumexp(Reduce):
     """``log(sum(exp(x)))`` over axes, shifted by the greatest value so that nothing overflows; minus infinity over
@@ -359,113 +260,3 @@ class norm(Reduce):
         else:
             result = calls.sqrt(call_operator("sum_squares", values, **over))
         return result if wide is dtype else calls.cast(result, dtype=dtype)
-
-
-@dataclasses.dataclass(frozen=True)
-class ArgReduceAttrs:
-    """Where to look.
-
-    Attributes:
-        axis: an axis; None: all, counted in row-major order.
-        keepdims: whether reduced axes stay with extent 1.
-        select_last_index: whether the last of equal values is meant, not the first.
-    """
-
-    axis: Any = None
-    keepdims: bool = False
-    select_last_index: bool = False
-
-
-class ArgReduce(Operator):
-    """Base of the two: places are int64; the first NaN wins."""
-
-    arguments = ("x",)
-    kind = "reduction"
-    Attrs = ArgReduceAttrs
-
-    def infer_type(self, args: Sequence[TensorType], attrs: ArgReduceAttrs) -> TensorType:
-        (x,) = args
-        check_dtype(self, 0, x, NUMBERS)
-        axes = self._axes(x.ndim, attrs)
-        check_not_empty(self, x, axes)
-        kept = [1 if n in axes else dim for n, dim in enumerate(x.shape) if attrs.keepdims or n not in axes]
-        return TensorType(kept, INT64)
-
-    def _axes(self, ndim: int, attrs: ArgReduceAttrs) -> list[int]:
-        return list(range(ndim)) if attrs.axis is None else [axis_index(self, attrs.axis, ndim)]
-
-    def find(self, x: np.ndarray[Any, Any], axis: int | None) -> Any:
-        """The place of the first such value."""
-        raise NotImplementedError(f"operator {self.name} states no NumPy reference")
-
-    def reference(self, args: Sequence[Any], attrs: ArgReduceAttrs) -> Any:
-        x = widened(args[0])
-        if attrs.axis is None:
-            flat = x.reshape(-1)
-            place = np.asarray(
-                flat.size - 1 - self.find(flat[::-1], 0) if attrs.select_last_index else self.find(x, None)
-            )
-            place = place.reshape((1,) * x.ndim) if attrs.keepdims else place
-        elif attrs.select_last_index:
-            place = x.shape[attrs.axis] - 1 - self.find(np.flip(x, attrs.axis), attrs.axis)
-        else:
-            place = self.find(x, attrs.axis)
-        if attrs.keepdims and attrs.axis is not None:
-            place = np.expand_dims(place, attrs.axis)
-        return np.asarray(place, np.int64)
-
-    def arg(self, source: Expr, axes: Sequence[Var], index: Expr, last: bool) -> te.Reduction:
-        """The reduction."""
-        raise NotImplementedError(f"operator {self.name} states no reduction")
-
-    def compute(self, args: Sequence[Tensor], attrs: ArgReduceAttrs, out: TensorType) -> Tensor:
-        (x,) = args
-        reduced = self._axes(x.ndim, attrs)
-        wide = compute_type(x.dtype)
-        if not reduced:
-            return te.compute(out.shape, lambda *place: as_expr(0), name=self.__name__)
-        over = {axis: te.reduce_axis(x.shape[axis], f"k{axis}") for axis in reduced}
-        flat = as_expr(0)
-        for axis, var in over.items():
-            flat = flat * x.shape[axis] + var
-
-        def element(*place: Var) -> te.Reduction:
-            rest = list(place)
-            indices: list[Expr] = []
-            for axis in range(x.ndim):
-                if axis in over:
-                    indices.append(over[axis])
-                    if attrs.keepdims:
-                        rest.pop(0)
-                else:
-                    indices.append(rest.pop(0))
-            value = cast(wide, x[tuple(indices)])
-            return self.arg(value, list(over.values()), flat, attrs.select_last_index)
-
-        return te.compute(out.shape, element, name=self.__name__)
-
-
-@register_operator
-class argmax(ArgReduce):
-    """Where the greatest value along an axis is."""
-
-    name = "argmax"
-
-    def find(self, x: np.ndarray[Any, Any], axis: int | None) -> Any:
-        return np.argmax(x, axis)
-
-    def arg(self, source: Expr, axes: Sequence[Var], index: Expr, last: bool) -> te.Reduction:
-        return te.argmax(source, axes, index, last)  # type: ignore[arg-type]
-
-
-@register_operator
-class argmin(ArgReduce):
-    """Where the least value along an axis is."""
-
-    name = "argmin"
-
-    def find(self, x: np.ndarray[Any, Any], axis: int | None) -> Any:
-        return np.argmin(x, axis)
-
-    def arg(self, source: Expr, axes: Sequence[Var], index: Expr, last: bool) -> te.Reduction:
-        return te.argmin(source, axes, index, last)  # type: ignore[arg-type]

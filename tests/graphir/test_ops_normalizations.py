@@ -1,4 +1,4 @@
-"""Softmax and normalizations over channels and rows, against their formulas in double precision."""
+"""Softmax and normalizations over channels, rows and batches, against their formulas in double precision."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import pytest
 from tilewright import graphir as gi
 from tilewright.graphir.ops.common import FLOATS
 from tilewright.tensorir import tensor as te
+from tilewright.tensorir.errors import TypeInferenceError
 
 N = ({"n": 2}, {"n": 3})
+SMALL = ({"n": 1}, {"n": 2})
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -91,3 +93,46 @@ def test_group_norm_and_instance_norm_agree_with_their_formulas(check: Any, dtyp
     types = [(("n", 4, 3), dtype), ((4,), dtype), ((4,), dtype)]
     check("nn.group_norm", types, {"num_groups": 2}, group, None, N, 4)
     check("nn.instance_norm", types, {}, instance, None, N, 4)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("size", [2, 9])
+def test_local_response_normalization(check: Any, dtype: str, size: int) -> None:
+    def oracle(x: Any) -> Any:
+        total = np.zeros_like(x)
+        for c in range(x.shape[1]):
+            for k in range(c - (size - 1) // 2, c + size // 2 + 1):
+                total[:, c] += x[:, k] ** 2 if 0 <= k < x.shape[1] else 0
+        return x / (2 + 0.5 / size * total) ** 0.75
+
+    check("nn.lrn", [(("n", 5, 2), dtype)], {"size": size, "alpha": 0.5, "bias": 2.0}, oracle, None, SMALL, 2)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("p", [1, 3])
+def test_division_by_the_norm(check: Any, dtype: str, p: int) -> None:
+    def oracle(x: Any) -> Any:
+        size = (np.abs(x) ** p).sum(1, keepdims=True) ** (1 / p)
+        return np.divide(x, size, out=np.zeros_like(x), where=size != 0)
+
+    def some_zero(rng: Any, shape: Any, kind: Any) -> Any:
+        return (rng.standard_normal(shape) * np.array([[[0, 1]]])).astype(kind)
+
+    check("nn.lp_normalize", [(("n", 3, 2), dtype)], {"axis": 1, "p": p}, oracle, some_zero, SMALL, 2)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_batch_normalization_by_the_batch(check: Any, dtype: str) -> None:
+    def oracle(x: Any, gamma: Any, beta: Any, running_mean: Any, running_var: Any) -> Any:
+        mean, var = x.mean((0, 2)), x.var((0, 2))
+        result = (x - mean[:, None]) / np.sqrt(var + 1e-3)[:, None] * gamma[:, None] + beta[:, None]
+        return result, running_mean * 0.75 + mean * 0.25, running_var * 0.75 + var * 0.25
+
+    types = [((4, 3, "w"), dtype), *[((3,), dtype)] * 4]
+    sizes = [{"w": 2}, {"w": 3}]
+    check("nn.batch_norm_training", types, {"epsilon": 1e-3, "momentum": 0.75}, oracle, None, sizes, 8)
+
+
+def test_the_window_of_local_response_normalization_has_elements() -> None:
+    with pytest.raises(TypeInferenceError, match=r"nn\.lrn: .*size: expected at least 1"):
+        gi.get_operator("nn.lrn")(gi.var("x", shape=(1, 2, 5)), size=0)

@@ -11,7 +11,7 @@ import pytest
 import tilewright as tw
 from tilewright import graphir as gi
 from tilewright.graphir.op import get_operator
-from tilewright.graphir.ops.nn.winograd import POINTS, transforms
+from tilewright.graphir.ops.nn.winograd_transforms import POINTS, transforms
 from tilewright.tensorir.errors import TypeInferenceError
 
 TYPES = ("float32", "float64")

@@ -29,7 +29,8 @@ from tilewright.tensorir.expr import (
     address_of,
     call,
 )
-from tilewright.tensorir.printer import float_text, to_text, underline
+from tilewright.tensorir.printer import to_text, underline
+from tilewright.tensorir.spelling import float_text
 from tilewright.tensorir.stmt import (
     Allocate,
     Block,

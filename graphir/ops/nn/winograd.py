@@ -17,10 +17,7 @@ usual points ``0, +-1, +-2, infinity`` it is twice that), that of a tile of 2 ab
 from __future__ import annotations
 
 import dataclasses
-import functools
-import math
-from collections.abc import Callable, Sequence
-from fractions import Fraction
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -29,106 +26,15 @@ from tilewright.graphir.dims import Dim, as_dim, dim_equal, format_shape, produc
 from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.common import check_dtype, guarded, normalize, same_dtype, sequence_of
 from tilewright.graphir.ops.nn.window import margins, window_count
+from tilewright.graphir.ops.nn.winograd_transforms import POINTS as POINTS
+from tilewright.graphir.ops.nn.winograd_transforms import WINDOW as WINDOW
+from tilewright.graphir.ops.nn.winograd_transforms import choose, combine, combine_paired, transforms
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
-from tilewright.tensorir.expr import Expr, Var, all_of, const, select
+from tilewright.tensorir.expr import Expr, Var, all_of
 from tilewright.tensorir.tensor import Tensor
 
-WINDOW = 3
-#: The finite interpolation points for a tile of that size; one more lies at infinity.
-POINTS = {2: (0, 1, -1), 4: (0, Fraction(5, 8), Fraction(-5, 8), Fraction(3, 2), Fraction(-3, 2))}
 _DTYPES = ("float32", "float64")
-
-Matrix = tuple[tuple[float, ...], ...]
-Array = np.ndarray[Any, Any]
-
-
-@dataclasses.dataclass(frozen=True)
-class Transforms:
-    """The matrices of one-dimensional minimal filtering, ``result @ ((weight @ w) * (image @ x))``.
-
-    Attributes:
-        image: ``(tile + 2, tile + 2)``.
-        weight: ``(tile + 2, 3)``.
-        result: ``(tile, tile + 2)``.
-    """
-
-    image: Matrix
-    weight: Matrix
-    result: Matrix
-
-
-@functools.cache
-def transforms(tile: int) -> Transforms:
-    """The matrices for ``tile`` results, built from exact fractions."""
-    points = [Fraction(point) for point in POINTS[tile]]
-    zero, one = Fraction(0), Fraction(1)
-    size = len(points) + 1
-    result = [[*(point**row for point in points), one if row == tile - 1 else zero] for row in range(tile)]
-    weight, image = [], []
-    for point in points:
-        others = [other for other in points if other is not point]
-        scale = math.prod((point - other for other in others), start=one)
-        weight.append([point**power / scale for power in range(WINDOW)])
-        image.append([*_coefficients(others), zero])
-    weight.append([zero] * (WINDOW - 1) + [one])
-    image.append(_coefficients(points))
-    assert all(len(row) == size for row in (*image, *result))
-    return Transforms(_floats(image), _floats(weight), _floats(result))
-
-
-def _coefficients(roots: Sequence[Fraction]) -> list[Fraction]:
-    """The polynomial with these roots, its constant term first."""
-    found = [Fraction(1)]
-    for root in roots:
-        found = [low - root * high for low, high in zip([Fraction(0), *found], [*found, Fraction(0)], strict=True)]
-    return found
-
-
-def _floats(rows: Sequence[Sequence[Fraction]]) -> Matrix:
-    return tuple(tuple(float(value) for value in row) for row in rows)
-
-
-def _combine(factors: Sequence[float], value: Callable[[int], Expr]) -> Expr:
-    """The sum of ``factors[k] * value(k)``, its even and its odd terms apart: rows for the points ``p`` and ``-p`` have
-    the same even terms and opposite odd ones, so that each sum is computed once for both."""
-    halves = [[(k, factors[k]) for k in reversed(range(start, len(factors), 2)) if factors[k]] for start in (0, 1)]
-    return _joined([_factored(terms, value) for terms in halves if terms])
-
-
-def _paired(factors: Sequence[float], value: Callable[[int], Expr]) -> Expr:
-    """As :func:`_combine` for a row over the points ``0, p, -p, q, -q, .., infinity``: the two of a pair have the same
-    factor but for its sign, so that their sum, or their difference, is shared by several rows."""
-    groups = [[0], *([k, k + 1] for k in range(1, len(factors) - 1, 2)), [len(factors) - 1]]
-    kept = [[(k, factors[k]) for k in group if factors[k]] for group in groups]
-    return _joined([_factored(terms, value) for terms in kept if terms])
-
-
-def _joined(parts: Sequence[tuple[float, Expr]]) -> Expr:
-    total: Expr | None = None
-    for factor, part in parts:
-        scaled = part if abs(factor) == 1 else part * const(abs(factor), part.dtype)
-        if total is None:
-            total = scaled if factor > 0 else -scaled
-        else:
-            total = total + scaled if factor > 0 else total - scaled
-    assert total is not None
-    return total
-
-
-def _factored(terms: Sequence[tuple[int, float]], value: Callable[[int], Expr]) -> tuple[float, Expr]:
-    """A sum as a factor, that of its first term, and what is left."""
-    factor = terms[0][1]
-    return factor, _joined([(weight / factor, value(k)) for k, weight in terms])
-
-
-def _choose(index: Expr, values: Sequence[Expr]) -> Expr:
-    """``values[index]``."""
-    chosen = values[-1]
-    for number in range(len(values) - 2, -1, -1):
-        chosen = select(index.equal(number), values[number], chosen)
-    return chosen
-
 
 #: NumPy's product of so many windows is too small to be given to threads: waking and waiting for those costs more than
 #: the product of all weights. Their transforms stay in the second cache until they are rounded.
@@ -136,7 +42,7 @@ _WINDOWS_AT_ONCE = 512
 
 
 def tile_count(extent: Dim, tile: int) -> Dim:
-    """How many tiles cover ``extent`` results."""
+    """Return how many tiles cover ``extent`` results."""
     return simplify((as_dim(extent) + (tile - 1)) // tile)
 
 
@@ -202,20 +108,20 @@ class winograd_weight(Operator):
 
         def at_row(x: Var, *place: Var) -> Expr:
             places = [(*place[:axis], k, *place[axis:]) for k in range(WINDOW)]
-            return _choose(x, [_combine(row, lambda k: weight[places[k]]) for row in matrix])
+            return choose(x, [combine(row, lambda k: weight[places[k]]) for row in matrix])
 
         rows = te.compute((points, *weight.shape[:axis], *weight.shape[axis + 1 :]), at_row, name="weight_rows")
 
         def at_point(point: Var, *place: Var) -> Expr:
             places = [(point // points, *place[:axis], k, *place[axis:]) for k in range(WINDOW)]
-            return _choose(point % points, [_combine(row, lambda k: rows[places[k]]) for row in matrix])
+            return choose(point % points, [combine(row, lambda k: rows[places[k]]) for row in matrix])
 
         return te.compute(out.shape, at_point, name="winograd_weight")
 
 
 @dataclasses.dataclass(frozen=True)
 class WinogradInputAttrs:
-    """How tiles lie over the image.
+    """The tiles over an image, and the zeros around it.
 
     Attributes:
         tile: how many results a tile has along height and width, 2 or 4.
@@ -307,14 +213,14 @@ class winograd_input(Operator):
 
         def at_row(*place: Var) -> Expr:
             *tile_of, y, x, lane = place
-            sums = [_combine(row, lambda k: patch(*tile_of, k, x, lane)) for row in matrix]
-            return _choose(y, sums)
+            sums = [combine(row, lambda k: patch(*tile_of, k, x, lane)) for row in matrix]
+            return choose(y, sums)
 
         rows = te.compute(patch.shape, at_row, name="input_rows")
 
         def at_point(c: Var, y: Var, x: Var, *place: Var) -> Expr:
             *tile_of, lane = place
-            return _choose(x, [_combine(row, lambda k: rows(c, *tile_of, y, k, lane)) for row in matrix])
+            return choose(x, [combine(row, lambda k: rows(c, *tile_of, y, k, lane)) for row in matrix])
 
         return te.compute(out.shape, at_point, name="winograd_input")
 
@@ -380,7 +286,7 @@ class winograd_product(Operator):
 
 @dataclasses.dataclass(frozen=True)
 class WinogradOutputAttrs:
-    """What tiles are put together to.
+    """The result that tiles are put together to.
 
     Attributes:
         tile: how many results a tile has along height and width, 2 or 4.
@@ -449,8 +355,8 @@ class winograd_output(Operator):
             *slices, ty, tx, y, x, lane = place
             *volume, number = b, *slices
             line = (number * height + ty) * width + tx
-            sums = [_paired(row, lambda k: data(c, k * points + x, *volume, line, lane)) for row in matrix]
-            return _choose(y, sums)
+            sums = [combine_paired(row, lambda k: data(c, k * points + x, *volume, line, lane)) for row in matrix]
+            return choose(y, sums)
 
         shape = (batch, out.shape[1], *depth, height, width, tile, points, out.shape[-1])
         rows = te.compute(shape, at_row, name="output_rows")
@@ -458,6 +364,6 @@ class winograd_output(Operator):
         def pixel(b: Var, c: Var, *place: Var) -> Expr:
             *slices, y, x, lane = place
             at = (b, c, *slices, y // tile, x // tile, y % tile)
-            return _choose(x % tile, [_paired(row, lambda k: rows(*at, k, lane)) for row in matrix])
+            return choose(x % tile, [combine_paired(row, lambda k: rows(*at, k, lane)) for row in matrix])
 
         return te.compute(out.shape, pixel, name="winograd_output")

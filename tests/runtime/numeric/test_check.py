@@ -3,110 +3,34 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.runtime.numeric.broken_passes import (
+    Shorter,
+    drop_epilogue,
+    failure,
+    model,
+    negate_subtract,
+    off_by_one,
+    operators,
+    random,
+    replace_calls,
+    swap_operands,
+    wrong_fold,
+)
 from tilewright import graphir as gi
 from tilewright.graphir.runtime_sizes import bind_size, fresh_symbol
-from tilewright.graphir.visitor import call_nodes, count_operators, rewrite
-from tilewright.passes import Pass, PassContext, Sequential, function_pass, primfunc_pass
+from tilewright.graphir.visitor import call_nodes, count_operators
+from tilewright.passes import PassContext, Sequential, function_pass, primfunc_pass
 from tilewright.passes.graph import FoldConstant
-from tilewright.passes.pipelines import graph_pipeline
 from tilewright.passes.tensor import LowerBlocks
-from tilewright.runtime.numeric import Failure, NumericError
+from tilewright.runtime.numeric import NumericError
 from tilewright.tensorir import BufferStore, For, PrimFunc
-from tilewright.tensorir.errors import InputError
-from tilewright.tensorir.expr import IntImm, cast
+from tilewright.tensorir.expr import cast
 from tilewright.tensorir.functor import Mutator
-
-
-def random(*shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
-
-
-def model(layers: int = 4, batch: int | str = 3) -> tw.IRModule:
-    """Residual layers, so that what is wrong in one of them reaches the result; constants to fold in each."""
-    x = gi.var("x", shape=(batch, 16))
-    value: Any = x
-    for number in range(layers):
-        weight = gi.const(random(16, 16, seed=number) / np.float32(4))
-        scale = gi.exp(gi.const(random(16, seed=number + 100) / np.float32(8)))
-        hidden = gi.nn.relu(gi.nn.dense(value, weight) * scale + np.float32(0.25))
-        value = value + gi.tanh(hidden - value * np.float32(0.1))
-    return tw.IRModule.from_expr(gi.Function([x], value))
-
-
-def replace_calls(function: gi.Function, name: str, make: Any) -> gi.Function:
-    """``function`` with what ``make(call)`` gives in place of calls of an operator, in groups too."""
-
-    def transform(old: gi.Expr, new: gi.Expr) -> gi.Expr:
-        found = isinstance(new, gi.Call) and isinstance(new.op, gi.Operator) and new.op.name == name
-        return make(new) if found else new
-
-    return function.with_body(rewrite(function.body, transform))
-
-
-@function_pass(opt_level=0, name="SwapOperands")
-def swap_operands(func: gi.Function, mod: tw.IRModule, ctx: PassContext) -> gi.Function:
-    return replace_calls(func, "subtract", lambda call: gi.subtract(call.args[1], call.args[0]))
-
-
-@function_pass(opt_level=0, name="WrongFold")
-def wrong_fold(func: gi.Function, mod: tw.IRModule, ctx: PassContext) -> gi.Function:
-    def make(call: gi.Call) -> gi.Expr:
-        (argument,) = call.args
-        if not isinstance(argument, gi.Constant):
-            return call
-        folded = np.exp(argument.data)
-        folded[5] *= np.float32(1.01)
-        return gi.const(folded)
-
-    return replace_calls(func, "exp", make)
-
-
-@function_pass(opt_level=0, name="DropEpilogue")
-def drop_epilogue(func: gi.Function, mod: tw.IRModule, ctx: PassContext) -> gi.Function:
-    return replace_calls(func, "nn.relu", lambda call: call.args[0])
-
-
-class _Shorter(Mutator):
-    """Every serial loop of 16 steps runs once less."""
-
-    def mutate_For(self, loop: For) -> For:
-        extent = loop.extent
-        if isinstance(extent, IntImm) and extent.value == 16 and loop.kind == "serial":
-            extent = IntImm(15)
-        return For(loop.var, loop.min, extent, loop.kind, self.mutate(loop.body), loop.annotations)
-
-
-@primfunc_pass(opt_level=0, name="OffByOne")
-def off_by_one(func: PrimFunc, mod: tw.IRModule, ctx: PassContext) -> PrimFunc:
-    return func.with_body(_Shorter().mutate(func.body))
-
-
-def failure(
-    check: tw.NumericCheck, mod: tw.IRModule, stage: str, broken: Pass, opt_level: int = 3, target: str = "llvm"
-) -> Failure:
-    with (
-        pytest.raises(NumericError) as caught,
-        PassContext(opt_level=opt_level, instruments=[check]),
-    ):
-        tw.build(mod, target=target, passes={stage: broken})
-    assert check.failures == [caught.value.failure]
-    return caught.value.failure
-
-
-def operators(found: Failure) -> list[str]:
-    assert found.minimized is not None
-    return [call.op.name for call in call_nodes(found.minimized["main"])]
-
-
-@pytest.fixture
-def check() -> tw.NumericCheck:
-    return tw.NumericCheck(seed=1, folder=None)
 
 
 def test_swapped_operands_are_found(check: tw.NumericCheck) -> None:
@@ -150,7 +74,7 @@ def test_loop_that_is_one_step_short_is_found(check: tw.NumericCheck, stage: str
 def test_pass_over_the_lowered_model_is_found(check: tw.NumericCheck) -> None:
     @primfunc_pass(opt_level=0, name="LowOffByOne")
     def low(func: PrimFunc, mod: tw.IRModule, ctx: PassContext) -> PrimFunc:
-        return func if func.name == "main" else func.with_body(_Shorter().mutate(func.body))
+        return func if func.name == "main" else func.with_body(Shorter().mutate(func.body))
 
     found = failure(check, model(), "lowered", low, opt_level=0)
     assert found.pass_name == "LowOffByOne"
@@ -246,16 +170,8 @@ def test_segments_of_a_model_with_run_time_sizes_are_checked() -> None:
     assert len(built(random(40))) == 2
     assert {step.status for step in check.steps} == {"ok"}
     assert sum("PlanMemory" in step.passes for step in check.steps) == 2
-    found = failure(tw.NumericCheck({"x": random(40)}, folder=None), mod, "optimized", _negate_subtract())
+    found = failure(tw.NumericCheck({"x": random(40)}, folder=None), mod, "optimized", negate_subtract())
     assert found.pass_name == "Negate"
-
-
-def _negate_subtract() -> Pass:
-    @function_pass(opt_level=0, name="Negate")
-    def negate(func: gi.Function, mod: tw.IRModule, ctx: PassContext) -> gi.Function:
-        return replace_calls(func, "subtract", lambda call: gi.add(call.args[0], call.args[1]))
-
-    return negate
 
 
 def test_size_that_is_an_input_is_read_for_its_segment() -> None:
@@ -280,46 +196,8 @@ def test_branches_loops_and_tuples_are_run() -> None:
     with PassContext(opt_level=3, instruments=[check]):
         tw.build(mod, target="llvm")
     assert {step.status for step in check.steps} == {"ok"}
-    found = failure(tw.NumericCheck(given, folder=None), mod, "graph", _negate_subtract())
+    found = failure(tw.NumericCheck(given, folder=None), mod, "graph", negate_subtract())
     assert operators(found) == ["subtract"]
-
-
-def test_recording_goes_on_and_names_each_culprit_once() -> None:
-    check = tw.NumericCheck(seed=1, folder=None, on_failure="record")
-    with PassContext(opt_level=1, instruments=[check]):
-        tw.build(model(), target="llvm", passes={"graph": wrong_fold, "tensor": off_by_one})
-    assert [found.pass_name for found in check.failures] == ["WrongFold", "OffByOne"]
-    assert [step.passes for step in check.steps if step.status == "failed"] == [("WrongFold",), ("OffByOne",)]
-
-
-def test_failure_after_another_is_not_shown_by_the_first() -> None:
-    """What led to the second one has the first one in it."""
-    check = tw.NumericCheck(seed=1, folder=None, on_failure="record")
-    with PassContext(opt_level=1, instruments=[check]):
-        tw.build(model(), target="llvm", passes={"optimized": drop_epilogue, "tensor": off_by_one})
-    first, second = check.failures
-    assert (first.pass_name, second.pass_name) == ("DropEpilogue", "OffByOne")
-    assert second.minimized is None and "DropEpilogue" in second.note
-    assert second.function.startswith("dense")
-
-
-def test_checking_every_nth_pass_names_the_same_culprit() -> None:
-    for every in (3, 1000):
-        check = tw.NumericCheck(seed=1, folder=None, every=every)
-        found = failure(check, model(), "graph", Sequential([FoldConstant(), swap_operands, drop_epilogue]))
-        assert found.pass_name == "SwapOperands"
-    clean = tw.NumericCheck(seed=1, folder=None, every=5)
-    with PassContext(opt_level=3, instruments=[clean]):
-        graph_pipeline()(model())
-    assert all(len(step.passes) <= 5 for step in clean.steps)
-
-
-def test_passes_that_are_not_to_be_checked_are_taken_for_granted() -> None:
-    check = tw.NumericCheck(seed=1, folder=None, passes=["WrongFold", "FuseOps"])
-    with PassContext(opt_level=3, instruments=[check]):
-        tw.build(model(), target="llvm", passes={"graph": swap_operands})
-    assert [step.passes for step in check.steps] == [("FuseOps",)]
-    assert not check.failures
 
 
 def test_pass_that_changes_nothing_is_not_checked(check: tw.NumericCheck) -> None:
@@ -338,41 +216,6 @@ def test_error_leaves_the_instrument_ready_for_the_next_build(check: tw.NumericC
         tw.build(model(), target="llvm")
     assert [step.status for step in check.steps].count("failed") == 1
     assert check.steps[-1].passes == ("PlanMemory",)
-
-
-def test_pass_outside_of_tolerance_is_found_however_small_the_error() -> None:
-    @function_pass(opt_level=0, name="Shift")
-    def shift(func: gi.Function, mod: tw.IRModule, ctx: PassContext) -> gi.Function:
-        return func.with_body(func.body * np.float32(1 + 1e-4))
-
-    loose = tw.NumericCheck(seed=1, folder=None, tolerance=1e-2)
-    with PassContext(instruments=[loose]):
-        shift(model())
-    for tolerance in (None, 1e-6, (1e-6, 1e-6), {"float32": 1e-6}):
-        strict = tw.NumericCheck(seed=1, folder=None, tolerance=tolerance)
-        with PassContext(instruments=[strict]), pytest.raises(NumericError):
-            shift(model())
-
-
-def test_reference_may_be_given() -> None:
-    mod, x = model(), random(3, 16)
-    right = gi.evaluate(mod, x)
-    for reference in (right, lambda x: gi.evaluate(mod, x), "original"):
-        check = tw.NumericCheck([x], reference, folder=None)
-        with PassContext(opt_level=3, instruments=[check]):
-            tw.build(mod, target="llvm")
-        assert {step.status for step in check.steps} == {"ok"}
-    with (
-        pytest.raises(InputError, match="results of shapes"),
-        PassContext(instruments=[tw.NumericCheck([x], right[:2], folder=None)]),
-    ):
-        FoldConstant()(mod)
-
-
-def test_engines_agree() -> None:
-    for engine in ("interpreter", "compiled"):
-        found = failure(tw.NumericCheck(seed=1, folder=None, engine=engine), model(1), "tensor", off_by_one, 1)
-        assert found.pass_name == "OffByOne"
 
 
 def tanh_model() -> tw.IRModule:
@@ -403,7 +246,7 @@ def test_pass_that_code_needs_is_blamed_itself(check: tw.NumericCheck, monkeypat
 
     def wrong(self: LowerBlocks, func: PrimFunc, mod: tw.IRModule, ctx: PassContext) -> PrimFunc:
         made = right(self, func, mod, ctx)
-        return made.with_body(_Shorter().mutate(made.body))
+        return made.with_body(Shorter().mutate(made.body))
 
     monkeypatch.setattr(LowerBlocks, "transform_function", wrong)
     with PassContext(opt_level=1, instruments=[check]), pytest.raises(NumericError) as caught:
@@ -426,13 +269,6 @@ def test_module_that_no_code_can_be_made_of_is_a_failure() -> None:
     assert found.error is not None and "index i0 of x reaches n" in found.error
 
 
-def test_inputs_that_do_not_fit_are_an_error_at_the_first_pass() -> None:
-    for given, message in (({"y": random(3, 16)}, "'y'"), ([random(3, 17)], "shape"), ({}, "'x' is missing")):
-        check = tw.NumericCheck(given, folder=None)
-        with pytest.raises(InputError, match=message), PassContext(instruments=[check]):
-            FoldConstant()(model())
-
-
 def test_module_that_a_pass_makes_for_itself_is_not_taken_for_the_model(check: tw.NumericCheck) -> None:
     @function_pass(opt_level=0, name="Asks")
     def asks(func: gi.Function, mod: tw.IRModule, ctx: PassContext) -> gi.Function:
@@ -443,12 +279,6 @@ def test_module_that_a_pass_makes_for_itself_is_not_taken_for_the_model(check: t
     with PassContext(opt_level=3, instruments=[check]):
         Sequential([asks, FoldConstant()])(model())
     assert {step.status for step in check.steps} == {"ok"}
-
-
-def test_arguments_are_checked() -> None:
-    for arguments in ({"reference": "float16"}, {"every": 0}, {"on_failure": "ignore"}, {"engine": "gpu"}):
-        with pytest.raises(ValueError, match=next(iter(arguments))):
-            tw.NumericCheck(**arguments)  # type: ignore[arg-type]
 
 
 def test_a_pass_that_does_not_run_twice_is_reported_with_its_reason() -> None:

@@ -1,0 +1,140 @@
+"""State reductions in tensor expressions: ``sum``, ``max``, ``argmax`` and the like, and the axes that they are over.
+
+Formulas use them under their names in ``tensor.py``: ``te.sum(a[i, k], axis=k)``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+
+from tilewright.tensorir.dtype import DataType
+from tilewright.tensorir.expr import Expr, ExprLike, Var, as_expr, binary, compare, const, select
+from tilewright.tensorir.node import notes_on
+
+
+@dataclasses.dataclass(frozen=True)
+class Reduction:
+    """The result of ``sum``, ``max``, ``argmax`` and the like: the body of a ``compute``, not an expression.
+
+    Attributes:
+        axes: the reduction variables.
+        identities: the start value of each accumulator.
+        sources: the value that each accumulator takes in.
+        combine: (accumulators, values) -> new accumulators.
+        result: which accumulator is the computed tensor's element.
+    """
+
+    axes: tuple[Var, ...]
+    identities: tuple[Expr, ...]
+    sources: tuple[Expr, ...]
+    combine: Callable[[Sequence[Expr], Sequence[Expr]], Sequence[Expr]]
+    result: int = 0
+
+
+def reduce_axis(domain: ExprLike | tuple[ExprLike, ExprLike], name: str = "k") -> Var:
+    """A reduction variable over ``[0, extent)``, or over ``[min, extent)`` for a pair ``(min, end)``."""
+    begin, end = domain if isinstance(domain, tuple) else (0, domain)
+    var = Var(f"v{name}")
+    notes_on(var)[reduce_axis] = (as_expr(begin), binary("sub", as_expr(end), as_expr(begin)))
+    return var
+
+
+def range_of(axis: Var) -> tuple[Expr, Expr]:
+    """Least value and extent of a reduction variable."""
+    found: tuple[Expr, Expr] = notes_on(axis)[reduce_axis]
+    return found
+
+
+def _axes(axis: Var | Sequence[Var]) -> tuple[Var, ...]:
+    axes = (axis,) if isinstance(axis, Var) else tuple(axis)
+    for var in axes:
+        if reduce_axis not in notes_on(var):
+            raise ValueError(f"{var.name} is no reduction axis; make it with reduce_axis()")
+    return axes
+
+
+def _reduction(op: str, source: ExprLike, axis: Var | Sequence[Var], identity: int | float) -> Reduction:
+    value = as_expr(source)
+    return Reduction(
+        _axes(axis),
+        (const(identity, value.dtype),),
+        (value,),
+        lambda accumulators, values: (binary(op, accumulators[0], values[0]),),
+    )
+
+
+def lowest(dtype: DataType) -> int | float:
+    """The least value of a type (minus infinity for floats): the identity of ``max``."""
+    if dtype.is_float:
+        return -math.inf
+    return -(1 << (dtype.bits - 1)) if dtype.is_int else 0
+
+
+def highest(dtype: DataType) -> int | float:
+    """The greatest value of a type (infinity for floats): the identity of ``min``."""
+    if dtype.is_float:
+        return math.inf
+    if dtype.is_bool:
+        return 1
+    return (1 << (dtype.bits - 1)) - 1 if dtype.is_int else (1 << dtype.bits) - 1
+
+
+def sum(source: ExprLike, axis: Var | Sequence[Var]) -> Reduction:
+    """The sum of ``source`` over reduction axes, in their order."""
+    return _reduction("add", source, axis, 0)
+
+
+def prod(source: ExprLike, axis: Var | Sequence[Var]) -> Reduction:
+    """The product of ``source`` over reduction axes."""
+    return _reduction("mul", source, axis, 1)
+
+
+def max(source: ExprLike, axis: Var | Sequence[Var]) -> Reduction:
+    """The greatest ``source`` over reduction axes; NaN if any is NaN."""
+    return _reduction("max", source, axis, lowest(as_expr(source).dtype))
+
+
+def min(source: ExprLike, axis: Var | Sequence[Var]) -> Reduction:
+    """The least ``source`` over reduction axes; NaN if any is NaN."""
+    return _reduction("min", source, axis, highest(as_expr(source).dtype))
+
+
+def any(source: ExprLike, axis: Var | Sequence[Var]) -> Reduction:
+    """Whether the bool ``source`` holds anywhere over reduction axes."""
+    return _reduction("or", source, axis, 0)
+
+
+def all(source: ExprLike, axis: Var | Sequence[Var]) -> Reduction:
+    """Whether the bool ``source`` holds everywhere over reduction axes."""
+    return _reduction("and", source, axis, 1)
+
+
+def _arg_reduction(op: str, source: ExprLike, axis: Var, index: ExprLike | None, last: bool) -> Reduction:
+    value = as_expr(source)
+    position = as_expr(axis if index is None else index)
+
+    def combine(accumulators: Sequence[Expr], values: Sequence[Expr]) -> Sequence[Expr]:
+        best, best_at = accumulators
+        new, new_at = values
+        better = compare(op + ("e" if last else "t"), new, best)
+        if value.dtype.is_float:  # the first NaN wins, as in NumPy
+            better = binary("or", better, compare("ne", new, new)) & compare("eq", best, best)
+        # Nothing has been taken in while the position is still negative: the first value always is.
+        better = binary("or", better, compare("lt", best_at, const(0, best_at.dtype)))
+        return select(better, new, best), select(better, new_at, best_at)
+
+    start = lowest(value.dtype) if op == "g" else highest(value.dtype)
+    identities = (const(start, value.dtype), const(-1, position.dtype))
+    return Reduction(_axes(axis), identities, (value, position), combine, result=1)
+
+
+def argmax(source: ExprLike, axis: Var, index: ExprLike | None = None, select_last: bool = False) -> Reduction:
+    """Where ``source`` is greatest (the first such place, or the last): ``index``, by default the axis itself."""
+    return _arg_reduction("g", source, axis, index, select_last)
+
+
+def argmin(source: ExprLike, axis: Var, index: ExprLike | None = None, select_last: bool = False) -> Reduction:
+    """Where ``source`` is least (the first such place, or the last): ``index``, by default the axis itself."""
+    return _arg_reduction("l", source, axis, index, select_last)
