@@ -36,11 +36,8 @@ import numpy as np
 from tilewright.graphir.expr import Call, Constant, Expr, Function, GlobalVar, Var
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import Operator
-from tilewright.graphir.printer_graph import Constants as Constants
-from tilewright.graphir.printer_graph import ModulePrinter
-from tilewright.graphir.spelling import attribute_text as attribute_text
-from tilewright.graphir.spelling import attribute_texts, inline_text, quote_name, variable_name
-from tilewright.graphir.spelling import digest as digest
+from tilewright.graphir.printer_graph import Constants, ModulePrinter
+from tilewright.graphir.spelling import attribute_texts, digest, inline_text, quote_name, variable_name
 from tilewright.graphir.visitor import post_order
 from tilewright.tensorir.printer import to_text as loop_level_text
 from tilewright.tensorir.stmt import PrimFunc

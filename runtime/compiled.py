@@ -15,7 +15,8 @@ from tilewright.graphir.dims import Dim, dim_equal
 from tilewright.graphir.expr import Constant, Function
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import Operator
-from tilewright.graphir.printer import Constants, summary, to_text
+from tilewright.graphir.printer import summary, to_text
+from tilewright.graphir.printer_graph import Constants
 from tilewright.graphir.types import FuncType, TensorType, TupleType, Type
 from tilewright.graphir.visitor import call_nodes
 from tilewright.passes.build_config import BUILD

@@ -6,7 +6,7 @@ import os
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from tilewright.graphir.printer import Constants
+from tilewright.graphir.printer_graph import Constants
 from tilewright.passes.environment import PROFILE
 from tilewright.runtime.compiled import Built
 from tilewright.runtime.steps import Step, Steps

@@ -34,7 +34,8 @@ import numpy
 from tilewright.graphir.expr import Call, Constant, Function
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import Operator
-from tilewright.graphir.printer import digest, to_text
+from tilewright.graphir.printer import to_text
+from tilewright.graphir.spelling import digest
 from tilewright.graphir.visitor import post_order
 from tilewright.passes.build_config import BUILD
 from tilewright.passes.context import PassContext

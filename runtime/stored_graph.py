@@ -16,7 +16,8 @@ from typing import Any
 from tilewright.graphir.expr import Call, Expr, Function, GlobalVar
 from tilewright.graphir.module import AnyFunction, IRModule
 from tilewright.graphir.parser import parse
-from tilewright.graphir.printer import Constants, large_constants, to_text
+from tilewright.graphir.printer import large_constants, to_text
+from tilewright.graphir.printer_graph import Constants
 from tilewright.graphir.visitor import post_order, rewrite
 from tilewright.passes.lower.segments import binds_sizes, cut
 from tilewright.runtime import kept

@@ -25,7 +25,8 @@ from tilewright.graphir.expr import Call, Constant, Expr, Function, Tuple, Tuple
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import Operator
 from tilewright.graphir.origins import Origin
-from tilewright.graphir.printer import attribute_text, summary
+from tilewright.graphir.printer import summary
+from tilewright.graphir.spelling import attribute_text
 from tilewright.passes.base import FunctionPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass

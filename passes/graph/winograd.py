@@ -30,7 +30,7 @@ from tilewright.graphir.layout import parse_layout
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.nn.convolution import Convolution, ConvolutionAttrs
-from tilewright.graphir.ops.nn.winograd import POINTS, WINDOW
+from tilewright.graphir.ops.nn.winograd_transforms import POINTS, WINDOW
 from tilewright.graphir.printer import summary
 from tilewright.graphir.types import TensorType
 from tilewright.passes.base import FunctionPass

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from tilewright import graphir as gi
-from tilewright.graphir.printer import digest, summary
+from tilewright.graphir.printer import summary
+from tilewright.graphir.spelling import digest
 from tilewright.tensorir.dtype import as_dtype
 
 

@@ -16,7 +16,7 @@ import pytest
 import tilewright as tw
 from tilewright import graphir as gi
 from tilewright import passes
-from tilewright.graphir.printer import digest
+from tilewright.graphir.spelling import digest
 from tilewright.passes.instrument import PassInstrument
 from tilewright.runtime import compiled, kept
 from tilewright.runtime.disk_cache import DiskCache
