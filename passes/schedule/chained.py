@@ -41,16 +41,15 @@ from tilewright.passes.schedule.facts import (
     stores,
 )
 from tilewright.passes.schedule.inline import reduction_blocks
-from tilewright.passes.schedule.reduction import (
+from tilewright.passes.schedule.loops import vectorize_loop
+from tilewright.passes.schedule.partial_results import (
     PARTIAL_VECTORS,
-    epilogue_of,
     is_row_reduction,
     split_partial_results,
-    stays_in_row,
-    vectorize_loop,
     vectorize_stage,
 )
 from tilewright.passes.schedule.seen import mark_seen, seen_offset
+from tilewright.passes.schedule.stages import epilogue_of, stays_in_row
 from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.expr import Buffer, BufferLoad
 from tilewright.tensorir.keys import SPECIALIZE_TAIL

@@ -32,7 +32,8 @@ from tilewright.passes.schedule.facts import (
     stores,
     uses,
 )
-from tilewright.passes.schedule.reduction import epilogue_of, uses_loop
+from tilewright.passes.schedule.loops import uses_loop
+from tilewright.passes.schedule.stages import epilogue_of
 from tilewright.passes.schedule.strip import Strip, copy_strip, find_strip
 from tilewright.tensorir.expr import BufferLoad, Expr, Var
 from tilewright.tensorir.keys import OUTLINE, SPECIALIZE_TAIL

@@ -20,7 +20,7 @@ from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
 from tilewright.passes.schedule.facts import block_of, schedule_of
 from tilewright.passes.schedule.inline import reduction_blocks
-from tilewright.passes.schedule.reduction import loop_kinds
+from tilewright.passes.schedule.loops import loop_kinds
 from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.stmt import PrimFunc
 

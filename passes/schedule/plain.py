@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright.passes.schedule.facts import block_of, spatial
-from tilewright.passes.schedule.reduction import uses_loop
+from tilewright.passes.schedule.loops import uses_loop
 from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.schedule import Schedule
 

@@ -3,7 +3,7 @@
 For the target ``numba``, whose source is there to be read, only the outermost loops change: they run in parallel.
 Otherwise the rules are, first match: two sums of products with rows between them are computed in strips of rows
 (``chained``), or row by row where rows share nothing (``single_rows``); a sum of products is tiled into registers
-(``contraction``); reductions along rows run row by row (``reduction.schedule_rows``); formulas that are chosen by their
+(``contraction``); reductions along rows run row by row (``rows``); formulas that are chosen by their
 place are computed tile by tile (``cases``); what is left is scheduled block by block. A rule that does not fit leaves
 a remark and the next one is tried, so that every kernel compiles, if not at its best.
 """
@@ -19,15 +19,17 @@ from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
 from tilewright.passes.schedule.cases import schedule_cases
 from tilewright.passes.schedule.chained import schedule_chained
+from tilewright.passes.schedule.columns import schedule_columns
 from tilewright.passes.schedule.contraction import schedule_contraction
-from tilewright.passes.schedule.facts import block_of, contraction, schedule_of
+from tilewright.passes.schedule.elementwise import schedule_elementwise
+from tilewright.passes.schedule.facts import block_of, contraction, reductions, schedule_of
 from tilewright.passes.schedule.inline import inline_producers, reduction_blocks
 from tilewright.passes.schedule.plain import schedule_plainly
-from tilewright.passes.schedule.reduction import schedule_rest, schedule_rows
+from tilewright.passes.schedule.rows import schedule_rows
 from tilewright.passes.schedule.single_rows import schedule_single_rows
 from tilewright.tensorir.errors import ScheduleError
-from tilewright.tensorir.schedule import Schedule
-from tilewright.tensorir.stmt import PrimFunc
+from tilewright.tensorir.schedule import LoopRef, Schedule
+from tilewright.tensorir.stmt import For, PrimFunc
 from tilewright.tensorir.target import Target
 
 
@@ -75,3 +77,31 @@ class ScheduleKernels(PrimFuncPass):
         except ScheduleError as error:
             ctx.remark(f"the rule {rule!r} does not fit: {error.summary}", kind="missed")
         return schedule
+
+
+def schedule_rest(schedule: Schedule, target: Target, ctx: PassContext) -> Schedule:
+    """Schedule each block that still has its own plain loops, one by one; one that cannot be keeps them, with a
+    remark that says why."""
+    for ref in schedule.get_blocks():
+        if ref.name not in {other.name for other in schedule.get_blocks()}:
+            continue
+        block = block_of(schedule, ref)
+        loops = schedule.get_loops(ref)
+        if not loops or any(_is_marked(schedule, loop) for loop in loops):
+            continue
+        attempt = schedule.copy()
+        try:
+            if reductions(block):
+                schedule_columns(attempt, ref, target)
+            else:
+                schedule_elementwise(attempt, ref, target)
+        except ScheduleError as error:
+            ctx.remark(f"block {ref.name} keeps its plain loops: {error.summary}", kind="missed")
+            continue
+        schedule = attempt
+    return schedule
+
+
+def _is_marked(schedule: Schedule, loop: LoopRef) -> bool:
+    found = schedule.get(loop)
+    return isinstance(found, For) and found.kind != "serial"

@@ -25,15 +25,14 @@ from tilewright.passes.schedule.facts import (
     uses,
 )
 from tilewright.passes.schedule.inline import reduction_blocks
-from tilewright.passes.schedule.reduction import (
+from tilewright.passes.schedule.loops import loop_kinds
+from tilewright.passes.schedule.partial_results import (
     accumulate_results,
-    epilogue_of,
     is_row_reduction,
-    loop_kinds,
     split_partial_results,
-    stays_in_row,
     vectorize_stage,
 )
+from tilewright.passes.schedule.stages import epilogue_of, stays_in_row
 from tilewright.tensorir.keys import PARTIAL_RESULTS
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
 from tilewright.tensorir.stmt import Block

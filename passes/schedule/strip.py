@@ -19,7 +19,7 @@ from tilewright.passes.schedule.facts import (
     stores,
     uses,
 )
-from tilewright.passes.schedule.reduction import vectorize_loop
+from tilewright.passes.schedule.loops import vectorize_loop
 from tilewright.tensorir.expr import BufferLoad
 from tilewright.tensorir.functor import uses_var
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.passes.schedule.kernels import run, scheduled
-from tilewright.passes.schedule.reduction import epilogue_of
+from tilewright.passes.schedule.stages import epilogue_of
 from tilewright.tensorir import parse
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.expr import maximum

@@ -10,7 +10,8 @@ import pytest
 
 from tests.passes.schedule.kernels import TARGET, column_sums, loop_kinds, loops_of, row_sums, run, scheduled, softmax
 from tilewright.passes.schedule.facts import block_of
-from tilewright.passes.schedule.reduction import is_row_reduction, schedule_rows
+from tilewright.passes.schedule.partial_results import is_row_reduction
+from tilewright.passes.schedule.rows import schedule_rows
 from tilewright.tensorir import interpret
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.expr import Var

@@ -17,8 +17,8 @@ from tests.passes.schedule.kernels import (
     softmax,
 )
 from tilewright.passes.context import PassContext
-from tilewright.passes.schedule import reduction, schedule_kernels
-from tilewright.passes.schedule.reduction import schedule_rest
+from tilewright.passes.schedule import schedule_kernels
+from tilewright.passes.schedule.schedule_kernels import schedule_rest
 from tilewright.tensorir import assert_structural_equal, parse
 from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.expr import Var
@@ -65,7 +65,7 @@ def test_block_that_cannot_be_scheduled_keeps_its_loops(monkeypatch: pytest.Monk
         schedule.parallel(schedule.get_loops(ref)[0])
         raise ScheduleError("no")
 
-    monkeypatch.setattr(reduction, "schedule_elementwise", fails)
+    monkeypatch.setattr(schedule_kernels, "schedule_elementwise", fails)
     func, ctx = scheduled(chain(6, 50, small=True))
     assert loop_kinds(func) == {"serial"}
     assert any("keeps its plain loops: no" in remark.message and remark.kind == "missed" for remark in ctx.remarks)

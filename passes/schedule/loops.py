@@ -1,0 +1,36 @@
+"""Ask which variables a loop drives, and make a loop one of vectors."""
+
+from __future__ import annotations
+
+from tilewright.passes.schedule.facts import block_of, constant
+from tilewright.tensorir.expr import Expr
+from tilewright.tensorir.functor import uses_var
+from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
+from tilewright.tensorir.stmt import For
+
+
+def uses_loop(expr: Expr, loop: LoopRef) -> bool:
+    """Whether ``expr`` depends on the variable of ``loop``."""
+    return uses_var(expr, {loop.var})
+
+
+def loop_kinds(schedule: Schedule, ref: BlockRef, loops: list[LoopRef]) -> dict[LoopRef, str]:
+    """For each loop, the kind of the iteration variable that it drives (``spatial`` if it drives none)."""
+    block = block_of(schedule, ref)
+    kinds = {}
+    for loop in loops:
+        kinds[loop] = "spatial"
+        for item in block.iters:
+            if uses_loop(item.value, loop):
+                kinds[loop] = item.kind
+                break
+    return kinds
+
+
+def vectorize_loop(schedule: Schedule, loop: LoopRef, lanes: int, reassociate: bool = False) -> None:
+    """Make a loop one of vectors: itself if its extent is constant, else its inner part of ``lanes`` iterations."""
+    found = schedule.get(loop)
+    assert isinstance(found, For)
+    if constant(found.extent) is None:
+        _, loop = schedule.split(loop, [None, lanes])
+    schedule.vectorize(loop, reassociate=reassociate)

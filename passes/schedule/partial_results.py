@@ -1,0 +1,118 @@
+"""Accumulate in registers: partial results of reductions along rows, one for each lane of a few vectors.
+
+A stage is a block that is computed with others row by row; a reduction among them keeps its partial results in
+registers where it may be added up in another order, and everything else becomes vectors.
+"""
+
+from __future__ import annotations
+
+from tilewright.passes.schedule.elementwise import vector_lanes
+from tilewright.passes.schedule.facts import block_of, constant, loads, reductions, spatial, stores
+from tilewright.passes.schedule.loops import loop_kinds, vectorize_loop
+from tilewright.tensorir.expr import BinaryOp
+from tilewright.tensorir.functor import uses_var
+from tilewright.tensorir.keys import PARTIAL_RESULTS
+from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
+from tilewright.tensorir.stmt import Block, BufferStore
+from tilewright.tensorir.target import Target
+
+#: Vectors of partial results that a long row reduction keeps, to hide the latency of one addition.
+PARTIAL_VECTORS = 4
+
+
+def is_row_reduction(block: Block) -> bool:
+    """Whether the innermost reduction variable alone walks the last dimension of some operand (a window does not: it
+    shares the dimension with a result's position)."""
+    reduced = reductions(block)
+    if not reduced:
+        return False
+    last = reduced[-1].var
+    places = {item.var for item in spatial(block)}
+    indices = [index for load in loads(block) for index in load.indices if uses_var(index, {last})]
+    walked = any(load.indices and load.indices[-1] is last for load in loads(block))
+    return walked and not any(uses_var(index, places) for index in indices)
+
+
+def is_exact(block: Block) -> bool:
+    """Whether the reduction gives the same bits in any order: greatest, least, and sums of integers."""
+    body = block.body
+    if not isinstance(body, BufferStore) or not isinstance(body.value, BinaryOp):
+        return False
+    return body.value.op in ("min", "max", "and", "or") or not body.buffer.dtype.is_float
+
+
+def split_partial_results(schedule: Schedule, ref: BlockRef, target: Target, reassociate: bool) -> None:
+    """Give a row reduction partial results, one for each lane, where it may be added up in another order."""
+    block = block_of(schedule, ref)
+    if len(stores(block)) != 1 or not isinstance(block.body, BufferStore):
+        return
+    if not (reassociate or is_exact(block)) or not isinstance(block.body.value, BinaryOp):
+        return
+    lanes = vector_lanes(block, target)
+    extent = constant(reductions(block)[-1].extent)
+    if extent is not None and extent < 2 * lanes:
+        return
+    vectors = PARTIAL_VECTORS if extent is None or extent >= 4 * lanes * PARTIAL_VECTORS else 1
+    loop = schedule.get_loops(ref)[-1]
+    _, inner = schedule.split(loop, [None, lanes * vectors])
+    partial = schedule.rfactor(inner, 0)
+    schedule.set_scope(partial, 0, "register")
+    schedule.annotate(partial, PARTIAL_RESULTS, lanes)
+
+
+def vectorize_stage(schedule: Schedule, ref: BlockRef, row: LoopRef | None, target: Target) -> None:
+    """Make the innermost loop of a stage a vector loop, where its iterations are independent or partial results."""
+    block = block_of(schedule, ref)
+    loops = schedule.get_loops(ref)
+    inner = loops[loops.index(row) + 1 :] if row in loops else loops
+    if not inner:
+        return
+    lanes = block.annotations.get(PARTIAL_RESULTS)
+    if lanes is not None:
+        _accumulate_in_registers(schedule, ref, inner, int(lanes))
+    elif not reductions(block):
+        vectorize_loop(schedule, inner[-1], vector_lanes(block, target))
+    elif is_exact(block) or PARTIAL_RESULTS in _producer_annotations(schedule, ref):
+        kinds = loop_kinds(schedule, ref, inner)
+        schedule.decompose_reduction(ref, next(loop for loop in inner if kinds[loop] == "reduction"))
+        vectorize_loop(schedule, schedule.get_loops(ref)[-1], vector_lanes(block, target), reassociate=True)
+
+
+def _producer_annotations(schedule: Schedule, ref: BlockRef) -> list[str]:
+    producers = [block_of(schedule, producer) for producer in schedule.get_producers(ref)]
+    return [key for producer in producers for key in producer.annotations]
+
+
+def _accumulate_in_registers(schedule: Schedule, ref: BlockRef, inner: list[LoopRef], lanes: int) -> None:
+    kinds = loop_kinds(schedule, ref, inner)
+    reduced = [loop for loop in inner if kinds[loop] == "reduction"]
+    partial = [loop for loop in inner if kinds[loop] == "spatial"]
+    schedule.reorder(*reduced, *partial)
+    start = schedule.decompose_reduction(ref, reduced[0])
+    for block in (start, ref):
+        own = schedule.get_loops(block)[-len(partial) :]
+        _vectorize_and_unroll(schedule, own, lanes)
+
+
+def _vectorize_and_unroll(schedule: Schedule, loops: list[LoopRef], lanes: int) -> None:
+    *outer, last = loops
+    vectors, last = schedule.split(last, [None, lanes])
+    schedule.vectorize(last)
+    for loop in (*outer, vectors):
+        schedule.unroll(loop)
+
+
+def accumulate_results(schedule: Schedule, ref: BlockRef, at: LoopRef) -> list[BlockRef]:
+    """Inside of ``at``, let a reduction's steps be outside of the loops over its results.
+
+    Returns:
+        the start and the reduction; none, if there is a single result.
+    """
+    loops = schedule.get_loops(ref)
+    inside = loops[loops.index(at) + 1 :]
+    kinds = loop_kinds(schedule, ref, inside)
+    reduced = [loop for loop in inside if kinds[loop] == "reduction"]
+    results = [loop for loop in inside if kinds[loop] == "spatial"]
+    schedule.reorder(*reduced, *results)
+    start = schedule.decompose_reduction(ref, reduced[0])
+    return [start, ref] if results else []
