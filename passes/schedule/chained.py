@@ -20,15 +20,7 @@ import dataclasses
 import math
 from collections.abc import Iterable
 
-from tilewright.passes.schedule.contraction import (
-    TASKS_PER_THREAD,
-    Tiling,
-    accumulate,
-    choose_tile,
-    mark_tile,
-    pack,
-    plan_tiling,
-)
+from tilewright.passes.schedule.contraction import TASKS_PER_THREAD, accumulate, mark_tile, pack
 from tilewright.passes.schedule.elementwise import vector_lanes
 from tilewright.passes.schedule.facts import (
     block_of,
@@ -50,6 +42,7 @@ from tilewright.passes.schedule.partial_results import (
 )
 from tilewright.passes.schedule.seen import mark_seen, seen_offset
 from tilewright.passes.schedule.stages import epilogue_of, stays_in_row
+from tilewright.passes.schedule.tiling import Tiling, choose_tile, plan_tiling
 from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.expr import Buffer, BufferLoad
 from tilewright.tensorir.keys import SPECIALIZE_TAIL

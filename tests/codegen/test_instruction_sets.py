@@ -21,9 +21,9 @@ from tests.codegen.assembly import (
 from tilewright import graphir as gi
 from tilewright.codegen.llvm import compile_module
 from tilewright.codegen.llvm.compile import create_target_machine
-from tilewright.passes.schedule.contraction import plan_tiling
 from tilewright.passes.schedule.facts import block_of
 from tilewright.passes.schedule.inline import reduction_blocks
+from tilewright.passes.schedule.tiling import plan_tiling
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.schedule import Schedule
 

@@ -8,16 +8,10 @@ import numpy as np
 import pytest
 
 from tilewright.graphir.dims import simplify
-from tilewright.passes.schedule.contraction import (
-    VECTOR_COST,
-    Tiling,
-    _tiles_per_task,
-    choose_tile,
-    plan_tiling,
-    schedule_contraction,
-)
+from tilewright.passes.schedule.contraction import _tiles_per_task, schedule_contraction
 from tilewright.passes.schedule.facts import block_of
 from tilewright.passes.schedule.inline import reduction_blocks
+from tilewright.passes.schedule.tiling import VECTOR_COST, Tiling, choose_tile, plan_tiling
 from tilewright.tensorir import interpret
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.expr import IntImm, Var, cast
