@@ -18,7 +18,7 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.copies import FoldingCopier
-from tilewright.passes.tensor.prefetch_panels import is_written_out
+from tilewright.passes.tensor.panels import is_written_out
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.expr import BinaryOp, Broadcast, BufferLoad, Call, Cast, Expr, IntImm, Ramp, const

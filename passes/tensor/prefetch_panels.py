@@ -1,4 +1,4 @@
-"""``PrefetchPanels``: fetches the part of a matrix that the next tiles will read while these tiles are computed::
+"""``PrefetchPanels``: fetch the part of a matrix that the next tiles will read while these tiles are computed::
 
     for o in range(12):
         for t in range(16):
@@ -20,33 +20,18 @@ quarters of ``t`` are done. Places behind the last panel do no harm: a prefetch 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
-
-from tilewright.graphir.dims import estimate
 from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
-from tilewright.passes.operands import LEAST_OPERAND, known_bytes
 from tilewright.passes.registry import register_pass
-from tilewright.passes.tensor.hoist_invariant import ExprReplacer
-from tilewright.passes.tensor.name_strides import NamedSizes
-from tilewright.passes.tensor.scoped import ScopedMutator
+from tilewright.passes.tensor.panels import Panel, PanelFinder, is_written_out, large_operands
 from tilewright.tensorir.dtype import INT64, VOID
-from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Expr, IntImm, Ramp, Var, as_expr, cast, minimum
+from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, IntImm, as_expr, cast, minimum
 from tilewright.tensorir.functor import (
-    DIVISIONS,
-    accesses_buffers,
-    leaves,
-    loads_and_stores,
-    substitute,
-    uses_var,
     walk_statements,
-    walk_to,
 )
-from tilewright.tensorir.keys import SMALL_BUFFERS
-from tilewright.tensorir.stmt import BufferStore, Evaluate, For, LetStmt, PrimFunc, Stmt, sequence
+from tilewright.tensorir.stmt import Evaluate, For, PrimFunc, Stmt, sequence
 from tilewright.tensorir.target import CACHE_LINE, Target
 
 #: How much an iteration fetches is rounded up to this precision: what is behind the next panel is not needed yet.
@@ -55,86 +40,11 @@ _PRECISION = 16
 #: Smaller panels, in bytes, are there before they could be fetched.
 LEAST_PANEL = 2 << 10
 
-#: An element of at most so many bytes is one number for all lanes of a vector, or a few that are added together.
-NARROW = 8
 
-
-class _Read(NamedTuple):
-    """What one load of an iteration reads.
-
-    Attributes:
-        base: its place, in canonical form; of the copies that unrolled loops make of it, that of the first.
-        offsets: how far behind ``base`` each copy reads; the first one least.
-        width: elements that it reads at once.
-    """
-
-    base: Expr
-    offsets: tuple[Expr, ...]
-    width: int
-
-
-class _Panel(NamedTuple):
-    """What an iteration of the loop ``outer`` reads of ``buffer``.
-
-    Attributes:
-        following: the place of the first element of the next one (for one iteration of the loops ``fixed``).
-        size: how many elements it has.
-        sharing: so many neighbouring iterations of ``outer`` read the same.
-        repeated: the loops that read it again, outermost first.
-        fixed: loops that walk through it in larger steps than ``size``, outermost first.
-        walked: the loops below, that walk through ``size`` elements.
-    """
-
-    buffer: Buffer
-    following: Expr
-    size: Expr
-    outer: For
-    sharing: Expr
-    repeated: list[For]
-    fixed: list[For]
-    walked: list[For]
-
-
-def large_operands(func: PrimFunc) -> set[Buffer]:
-    """Parameters that are only read, and not small as far as is known."""
-    written = {stmt.buffer for stmt in walk_statements(func.body) if isinstance(stmt, BufferStore)}
-    small = func.attrs.get(SMALL_BUFFERS, ())
-    return {
-        buffer
-        for number, buffer in enumerate(func.buffers)
-        if buffer not in written and number not in small and not 0 < known_bytes(buffer) < LEAST_OPERAND
-    }
-
-
-class _Prefetcher(ScopedMutator):
+class _Prefetcher(PanelFinder):
     def __init__(self, func: PrimFunc, large: set[Buffer], target: Target, ctx: PassContext) -> None:
-        super().__init__(func)
+        super().__init__(func, large, target)
         self.ctx = ctx
-        self.cache = target.cache_bytes(2)
-        self.named = NamedSizes(func.variables)
-        self.large = large
-        self.loops: list[For] = []
-        self.lets: dict[Var, Expr] = {}
-        #: What those of them stand for that were asked about, without lets.
-        self.values: dict[Var, Expr] = {}
-        #: How many nests before the present one, in an iteration of the loop with this variable, read its panel.
-        self.reads: dict[tuple[Buffer, Var], int] = {}
-        #: Places in canonical form, by the index that says them.
-        self.canonical: dict[Expr, Expr] = {}
-
-    def simplify(self, expr: Expr) -> Expr:
-        """``expr`` in canonical form, by the ranges of the variables: conditions don't tell where panels are."""
-        return self.range_analyzer.simplify(expr)
-
-    def mutate_LetStmt(self, let: LetStmt) -> Stmt:
-        self._define(let)
-        return super().mutate_LetStmt(let)
-
-    def _define(self, let: LetStmt) -> None:
-        """Places say what a variable stands for, unless it is a size."""
-        is_size = not self.loops and self.named.learn(let)
-        if not is_size and not accesses_buffers(let.value):
-            self.lets[let.var] = let.value
 
     def mutate_For(self, loop: For) -> Stmt:
         if is_written_out(loop):  # its copies stand side by side; what they read is known by how far apart they read it
@@ -143,261 +53,16 @@ class _Prefetcher(ScopedMutator):
         try:
             if any(isinstance(stmt, For) and not is_written_out(stmt) for stmt in walk_statements(loop.body)):
                 return super().mutate_For(loop)
-            fetched = [stmt for panel in self._panels(loop.body) for stmt in self._prefetches(panel)]
+            fetched = [stmt for panel in self.panels(loop.body) for stmt in self._prefetches(panel)]
             if not fetched:
                 return loop
             return For(loop.var, loop.min, loop.extent, loop.kind, sequence(*fetched, loop.body), loop.annotations)
         finally:
             self.loops.pop()
 
-    def _panels(self, body: Stmt) -> list[_Panel]:
-        copies = {stmt.var: stmt for stmt in walk_statements(body) if isinstance(stmt, For)}
-        for stmt in walk_statements(body):  # what is defined in the loop itself means nothing in front of its body
-            if isinstance(stmt, LetStmt):
-                self._define(stmt)
-        places: dict[Buffer, list[BufferLoad]] = {}
-        for access in loads_and_stores(body):
-            if access.buffer in self.large and isinstance(access, BufferLoad) and len(access.indices) == 1:
-                places.setdefault(access.buffer, []).append(access)
-        panels = (self._panel(buffer, loads, copies) for buffer, loads in places.items())
-        return [panel for panel in panels if panel is not None]
-
-    def _places(self, loads: list[BufferLoad]) -> list[tuple[Expr, int]] | None:
-        """The places that an iteration reads, each once, with how much it reads there; None for vectors that are not
-        in one piece."""
-        found: dict[tuple[Expr, int], None] = {}
-        for load in loads:
-            (index,) = load.indices
-            width = 1
-            if isinstance(index, Ramp) and isinstance(index.stride, IntImm) and index.stride.value == 1:
-                width, index = index.lanes, index.base
-            elif index.dtype.lanes != 1:
-                return None
-            found[self._place(index), width] = None
-        return list(found)
-
-    def _reads(
-        self, places: list[tuple[Expr, int]], bases: list[Expr], copies: Mapping[Var, For]
-    ) -> list[_Read] | None:
-        """The reads at some places, whose first copies read at ``bases``; None where copies of a read are not equally
-        far apart."""
-        reads: list[_Read] = []
-        for (place, width), base in zip(places, bases, strict=True):
-            offsets = [as_expr(0)]
-            for var in [var for var in copies if uses_var(place, {var})]:
-                step, count = self._step(place, var), copies[var].extent
-                assert isinstance(count, IntImm)
-                if step is None:
-                    return None
-                offsets = [self.simplify(offset + step * number) for offset in offsets for number in range(count.value)]
-            reads.append(_Read(base, tuple(offsets), width))
-        return reads
-
-    def _place(self, index: Expr) -> Expr:
-        """``index`` without lets in canonical form."""
-        found = self.canonical.get(index)
-        if found is None:
-            found = self.canonical[index] = self.range_analyzer.canonical(self._resolved(index))
-        return found
-
-    def _resolved(self, expr: Expr) -> Expr:
-        """``expr`` without lets: what they stand for is found out when it is asked for."""
-        names = [leaf for leaf in leaves(expr) if isinstance(leaf, Var) and leaf in self.lets]
-        for name in names:
-            if name not in self.values:
-                self.values[name] = self._resolved(self.lets[name])
-        return substitute(expr, {name: self.values[name] for name in names}) if names else expr
-
-    def _panel(self, buffer: Buffer, loads: list[BufferLoad], copies: Mapping[Var, For]) -> _Panel | None:
-        nest = self._nest()
-        places = self._places(loads) if self._may_walk(loads, nest) else None
-        if places is None:
-            return None
-        start = {var: loop.min for var, loop in copies.items()}
-        bases = [self.range_analyzer.canonical(substitute(place, start)) for place, _ in places]
-        repeated: list[For] = []
-        outer: For | None = None
-        for loop in reversed(self.loops[: len(self.loops) - len(nest)]):
-            if any(uses_var(base, {loop.var}) for base in bases):
-                outer = loop
-                break
-            if loop.kind != "serial":
-                return None
-            if not (isinstance(loop.extent, IntImm) and loop.extent.value == 1):
-                repeated.insert(0, loop)
-        if outer is None or not all(self._is_walked(loop, bases) for loop in nest):
-            return None
-        apart: list[int] = []
-        for base in bases:
-            distance = self.simplify(base - bases[0])
-            if not isinstance(distance, IntImm):
-                return None
-            apart.append(distance.value)
-        reads = self._reads(places, bases, copies)
-        if reads is None:
-            return None
-        sharing, size = self._advance(bases, outer.var)
-        found = {
-            (self.range_analyzer.canonical(offset + distance), read.width): None
-            for distance, read in zip(apart, reads, strict=True)
-            for offset in read.offsets
-        }
-        widths = [width for _, width in found]
-        distances = [distance.value for distance, _ in found if isinstance(distance, IntImm)]
-        first = bases[0] + min(distances or apart)
-        following = first + size
-        walked = self._walked(nest, size, sum(widths))
-        if not walked and repeated and len(distances) == len(found):
-            # Panels out of order, or with others between them; each may lie in one piece.
-            span = self._span(first, nest)
-            if span is None:
-                return None
-            size = as_expr(span + max(distances) - min(distances) + widths[-1])
-            sharing = _sharing(bases, outer.var)
-            following = _following(first, outer.var, sharing)
-            walked = self._walked(nest, size, sum(widths))
-        if not walked:
-            return None
-        fixed = nest[: -len(walked)]
-        if not repeated and not self._is_worth_reading_once(buffer, outer.var, first, size, widths, walked, fixed):
-            return None
-        start = {loop.var: loop.min for loop in walked}
-        return _Panel(buffer, substitute(following, start), size, outer, sharing, repeated, fixed, walked)
-
-    def _may_walk(self, loads: list[BufferLoad], nest: list[For]) -> bool:
-        """Whether the loops of a nest, and one around that is not repeated alone, are among what loads read by, before
-        anything is known of how."""
-        used: set[object] = set()
-        for load in loads:
-            used |= leaves(self._resolved(load.indices[0]))
-        if not all(loop.var in used for loop in nest):
-            return False
-        for loop in reversed(self.loops[: len(self.loops) - len(nest)]):
-            if loop.var in used or loop.kind != "serial":
-                return loop.var in used
-        return False
-
-    def _is_worth_reading_once(
-        self,
-        buffer: Buffer,
-        outer: Var,
-        first: Expr,
-        size: Expr,
-        widths: list[int],
-        walked: list[For],
-        fixed: list[For],
-    ) -> bool:
-        """Whether a panel is fetched ahead that no loop reads again."""
-        if 0 < known_bytes(buffer) <= self.cache // 2:
-            return False  # what was written last, or read for the tiles beside these
-        steps = self._iterations(walked)
-        if not isinstance(size, IntImm) or not isinstance(steps, IntImm):
-            return False
-        # The machine's own prefetching sees vectors that are read once; the rows of a tile it sees too late, and
-        # while what was read is read again, it sees nothing.
-        place = buffer, outer
-        narrow = (
-            max(widths) * buffer.dtype.bytes <= NARROW and size.value * buffer.dtype.bytes < CACHE_LINE * steps.value
-        )
-        again = self.reads.setdefault(place, 0)
-        self.reads[place] += 1
-        # Windows that overlap would fetch the same, and those with gaps what nobody reads.
-        separate = all(self._least_step(first, loop.var) >= size.value for loop in fixed)
-        separate = separate and size.value <= steps.value * sum(widths)
-        return separate and again == (0 if narrow else 1)
-
-    def _iterations(self, loops: list[For]) -> Expr:
-        """How many iterations nested loops have together."""
-        found = as_expr(1)
-        for loop in loops:
-            found = found * cast(INT64, loop.extent)
-        return self.simplify(found)
-
-    def _is_walked(self, loop: For, bases: list[Expr]) -> bool:
-        """Whether a loop walks through what it reads, as often in each iteration of those around it."""
-        is_constant = leaves(loop.extent) <= self.named.sizes
-        return is_constant and any(uses_var(base, {loop.var}) for base in bases)
-
-    def _step(self, place: Expr, var: Var) -> Expr | None:
-        """How far ``place`` moves with each step of ``var``; None if that is not always the same, or not at all."""
-        form = self.range_analyzer.linear(place)
-        if not any(term is not var and uses_var(term, {var}) for term in form.terms):
-            return as_expr(form.terms[var]) if form.terms.get(var, 0) else None
-        move = self.simplify(substitute(place, {var: var + 1}) - place)
-        moves = not isinstance(move, IntImm) or move.value != 0
-        return move if moves and leaves(move) <= self.named.sizes else None
-
-    def _span(self, place: Expr, nest: list[For]) -> int | None:
-        """How far it is from the least to the greatest ``place`` in a nest; None if that is no constant."""
-        span = 0
-        for loop in nest:
-            step = self._step(place, loop.var)
-            if not isinstance(loop.extent, IntImm) or not isinstance(step, IntImm | None):
-                return None
-            span += 0 if step is None else abs(step.value) * (loop.extent.value - 1)
-        return span
-
-    def _walked(self, nest: list[For], size: Expr, width: int) -> list[For]:
-        """The innermost loops of a nest that walk through ``size`` elements, reading ``width`` in each step; none if
-        all of them together read only a small part."""
-        for count in range(1, len(nest) + 1):
-            share = self._share(size, self._iterations(nest[-count:]))
-            if share is not None and 0 < share <= 2 * width:
-                return nest[-count:]
-        return []
-
-    def _share(self, size: Expr, steps: Expr) -> int | None:
-        """How many of ``size`` elements there are for each of ``steps``, rounded up; None if that is no constant."""
-        if isinstance(size, IntImm) and isinstance(steps, IntImm):
-            return -(-size.value // steps.value)
-        size, steps = self.named.expand(size), self.named.expand(steps)
-        form, unit = self.range_analyzer.linear(size), self.range_analyzer.linear(steps)
-        term, *more = form.terms or [None]
-        if term is None or more or form.const or unit.const or set(unit.terms) != {term}:
-            return None
-        return -(-form.terms[term] // unit.terms[term])
-
-    def _least_step(self, place: Expr, var: Var) -> int:
-        """How far ``place`` moves at least with each step of ``var``, if all sizes that are not known are positive:
-        zero if that is not always the same."""
-        move = self.simplify(substitute(place, {var: var + 1}) - place)
-        move = self.named.expand(move)
-        sizes: dict[Var, Expr] = {size: as_expr(1) for size in self.named.sizes if isinstance(size, Var)}
-        least = self.simplify(substitute(move, sizes))
-        return abs(least.value) if isinstance(least, IntImm) else 0
-
-    def _nest(self) -> list[For]:
-        """The loops around this place that hold nothing but each other, outermost first."""
-        found = [self.loops[-1]]
-        for loop in reversed(self.loops[:-1]):
-            body = loop.body
-            while isinstance(body, LetStmt):
-                body = body.body
-            if body is not found[0] or loop.kind != "serial":
-                break
-            found.insert(0, loop)
-        return found
-
-    def _advance(self, bases: list[Expr], var: Var) -> tuple[Expr, Expr]:
-        """How many neighbouring values of ``var`` have the same panel (one, if that is not known), and how far apart
-        two panels are: zero if they are not equally far."""
-        quotients = _quotients(bases, var)
-        sharing, panel = as_expr(1), var
-        if len(quotients) == 1:
-            (quotient,) = quotients
-            sharing = quotient.b if isinstance(quotient.b, IntImm) else sharing
-            panel = Var("panel", quotient.dtype)
-            bases = [ExprReplacer({quotient: panel}).mutate(base) for base in bases]
-            if any(uses_var(base, {var}) for base in bases):
-                return as_expr(1), as_expr(0)
-        first, *others = [self._step(base, panel) for base in bases]
-        if first is None or any(step is None or not self.range_analyzer.prove_equal(step, first) for step in others):
-            return sharing, as_expr(0)
-        return sharing, first
-
-    def _prefetches(self, panel: _Panel) -> list[Stmt]:
+    def _prefetches(self, panel: Panel) -> list[Stmt]:
         element = panel.buffer.dtype.bytes
-        steps, parts = self._iterations(panel.walked), self._iterations(panel.fixed)
+        steps, parts = self.iterations(panel.walked), self.iterations(panel.fixed)
         # This panel and the next one have to fit into the cache; kernels of any size are made for those that do.
         whole = self.simplify(parts * panel.size * element)
         if isinstance(whole, IntImm) and not LEAST_PANEL <= whole.value <= self.cache // 2:
@@ -412,7 +77,7 @@ class _Prefetcher(ScopedMutator):
                 size, times = panel.size.value, tiles.value * steps.value
                 soon = times * 3 // 4  # what comes last has a way to go
             else:  # for each step, in quarters
-                share = self._share(panel.size, steps)
+                share = self.share(panel.size, steps)
                 assert share is not None
                 size, times, soon = share * 4, tiles.value * 4, tiles.value * 3
             fraction = 0
@@ -440,42 +105,6 @@ def position(start: Expr, loops: list[For]) -> Expr:
     for loop in loops:
         start = start * cast(INT64, loop.extent) + cast(INT64, loop.var - loop.min)
     return start
-
-
-def _sharing(bases: list[Expr], var: Var) -> Expr:
-    """How many neighbouring values of ``var`` have the same panel, where panels are visited in any order: as many as
-    the least divisor says, if only quotients of ``var`` tell where a panel is."""
-    divisors = {node: node.b for node in _quotients(bases, var) if node.a is var}
-    for quotient in divisors:
-        bases = [ExprReplacer({quotient: Var("panel", var.dtype)}).mutate(base) for base in bases]
-    if not divisors or any(uses_var(base, {var}) for base in bases):
-        return as_expr(1)
-    return min(divisors.values(), key=estimate)
-
-
-def _following(place: Expr, var: Var, sharing: Expr) -> Expr:
-    """``place`` once ``var`` is ``sharing`` greater: its quotients by ``sharing``, which is not zero, are one greater
-    then, without proof."""
-    steps = [node for node in _quotients([place], var) if node.a is var and node.b is sharing]
-    names = [Var("quotient", node.dtype) for node in steps]
-    named: Expr = ExprReplacer(dict(zip(steps, names, strict=True))).mutate(place)
-    moved = substitute(named, {var: var + sharing})
-    return substitute(moved, {name: node + 1 for name, node in zip(names, steps, strict=True)})
-
-
-def is_written_out(loop: For) -> bool:
-    """Whether copies will stand in place of a loop."""
-    return loop.kind == "unrolled" and isinstance(loop.min, IntImm) and isinstance(loop.extent, IntImm)
-
-
-def _quotients(places: list[Expr], var: Var) -> list[BinaryOp]:
-    """The quotients of ``var`` in some places, each once."""
-    found = dict.fromkeys(node for place in places for node in walk_to(place, DIVISIONS) if isinstance(node, BinaryOp))
-    return [node for node in found if _is_quotient(node, var)]
-
-
-def _is_quotient(node: BinaryOp, var: Var) -> bool:
-    return node.op in ("floordiv", "truncdiv") and uses_var(node.a, {var}) and not uses_var(node.b, {var})
 
 
 def prefetch_panels(func: PrimFunc, target: Target | None = None, ctx: PassContext | None = None) -> PrimFunc:
