@@ -17,6 +17,7 @@ tile for each side would be most of the work of all later passes.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 from tilewright.passes.schedule.elementwise import vector_lanes
@@ -30,42 +31,83 @@ from tilewright.passes.schedule.facts import (
     spatial,
     stores,
 )
+from tilewright.passes.schedule.rule import Declined, Nest, Plan, ScheduleRule, register_schedule_rule
 from tilewright.tensorir.expr import Buffer, Var
 from tilewright.tensorir.functor import uses_var
 from tilewright.tensorir.keys import ROLL_TAIL
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
-from tilewright.tensorir.stmt import Block, For, IterVar
+from tilewright.tensorir.stmt import Block, For
 from tilewright.tensorir.target import Target
 
 #: Places of a tile at most: each is written out, stage by stage.
 _MOST_UNROLLED = 64
 
 
-def schedule_cases(schedule: Schedule, target: Target) -> bool:
-    """Schedule a function whose stages choose formulas by place.
+@dataclasses.dataclass(frozen=True)
+class CasesPlan(Plan):
+    """Compute all stages tile by tile.
 
-    Returns:
-        False, with the schedule unchanged, for any other function.
+    Attributes:
+        tile: for each dimension of the result but the last, how many neighbouring places make up a tile, which is
+            unrolled; None for all of them, 1 where the dimension has no part in the choice of a formula.
+        lanes: of a vector.
     """
+
+    tile: tuple[int | None, ...]
+    lanes: int
+
+
+@register_schedule_rule(before="rows")
+class ScheduleCases(ScheduleRule[CasesPlan]):
+    """Compute formulas that are chosen by their place tile by tile: Winograd's transforms."""
+
+    name = "cases"
+    scope = "kernel"
+
+    def match(self, nest: Nest) -> CasesPlan | Declined:
+        """Plan for a kernel whose stages choose formulas by place."""
+        return plan_cases(nest.schedule, nest.target)
+
+    def apply(self, schedule: Schedule, plan: CasesPlan) -> None:
+        """Unroll the loops that choose, with all stages inside."""
+        schedule_cases(schedule, plan)
+
+
+def plan_cases(schedule: Schedule, target: Target) -> CasesPlan | Declined:
+    """How to tile a function whose stages choose formulas by place; why not, for any other function."""
     refs = schedule.get_blocks()
     blocks = [block_of(schedule, ref) for ref in refs]
-    if not any(map(case_variables, blocks)) or any(map(reductions, blocks)):
-        return False
-    anchor, last = refs[-1], blocks[-1]
+    if any(map(reductions, blocks)):
+        return Declined("something is reduced")
+    if not any(map(case_variables, blocks)):
+        return Declined("no formula is chosen by its place")
+    last = blocks[-1]
     outputs = set(schedule.func.buffers)
     if sum(store.buffer in outputs for block in blocks for store in stores(block)) != 1:
-        return False
-    loops = schedule.get_loops(anchor)
+        return Declined("there are several results")
+    loops = schedule.get_loops(refs[-1])
     if len(loops) != len(last.iters) or len(loops) < 2:
-        return False
-    tile = _tile_sizes(blocks)
-    counts = [size or constant(item.extent) for item, size in _sized(last, tile)]
-    if math.prod(count or math.inf for count in counts) > _MOST_UNROLLED:
-        return False
+        return Declined("the result has one dimension, or shares its loops")
+    chosen = _tile_sizes(blocks)
+    tile = tuple([chosen.get(item.var, 1) for item in spatial(last)[:-1]])
+    sizes = [size or constant(item.extent) for item, size in zip(spatial(last), tile, strict=False)]
+    places = math.prod(size or math.inf for size in sizes)
+    if places > _MOST_UNROLLED:
+        return Declined(f"a tile has {places} places, more than {_MOST_UNROLLED}")
+    if all(size is None for size in tile):
+        return Declined("every dimension chooses, so that there are no tasks")
+    return CasesPlan(tile, vector_lanes(last, target))
+
+
+def schedule_cases(schedule: Schedule, plan: CasesPlan) -> None:
+    """Schedule a function whose stages choose formulas by place."""
+    refs = schedule.get_blocks()
+    anchor = refs[-1]
+    loops = schedule.get_loops(anchor)
     outer: list[LoopRef] = []
     unrolled: list[LoopRef] = []
-    for (item, size), loop in zip(_sized(last, tile), loops[:-1], strict=True):
-        if item.var not in tile:
+    for size, loop in zip(plan.tile, loops[:-1], strict=True):
+        if size == 1:
             outer.append(loop)
         elif size is None:
             unrolled.append(loop)
@@ -73,8 +115,6 @@ def schedule_cases(schedule: Schedule, target: Target) -> bool:
             over, inside = schedule.split(loop, [None, size])
             outer.append(over)
             unrolled.append(inside)
-    if not outer:
-        return False
     schedule.reorder(*outer, *unrolled, loops[-1])
     _choosing_loops_last(schedule, anchor, outer[-1])
     for ref in reversed(refs[:-1]):
@@ -82,18 +122,11 @@ def schedule_cases(schedule: Schedule, target: Target) -> bool:
         schedule.compute_at(ref, place)
         schedule.set_scope(ref, 0, "register")
         _choosing_loops_last(schedule, ref, place)
-    lanes = vector_lanes(last, target)
     for ref in refs:
-        _unroll(schedule, _inside(schedule, ref, outer[-1]), lanes)
+        _unroll(schedule, _inside(schedule, ref, outer[-1]), plan.lanes)
     schedule.annotate(outer[-1], ROLL_TAIL, True)
     tasks = outer[:-1] or outer
     schedule.parallel(schedule.fuse(*tasks) if len(tasks) > 1 else tasks[0])
-    return True
-
-
-def _sized(block: Block, tile: dict[Var, int | None]) -> list[tuple[IterVar, int | None]]:
-    """The variables of a block but its last one, with the size of a tile along each, 1 where there is none."""
-    return [(item, tile.get(item.var, 1)) for item in spatial(block)[:-1]]
 
 
 def _tile_sizes(blocks: list[Block]) -> dict[Var, int | None]:

@@ -40,6 +40,7 @@ from tilewright.passes.schedule.partial_results import (
     split_partial_results,
     vectorize_stage,
 )
+from tilewright.passes.schedule.rule import Declined, Nest, Plan, ScheduleRule, register_schedule_rule
 from tilewright.passes.schedule.seen import mark_seen, seen_offset
 from tilewright.passes.schedule.stages import epilogue_of, stays_in_row
 from tilewright.passes.schedule.tiling import Tiling, choose_tile, plan_tiling
@@ -57,13 +58,14 @@ _LEAST_ROWS = 24
 
 
 @dataclasses.dataclass(frozen=True)
-class Chain:
+class Chain(Plan):
     """Two contractions, each with its tiling, and what is between and behind.
 
     Attributes:
         row: which of the variables that all stages begin with has the rows of a strip.
         dims: how many variables all stages begin with.
         between: the stages that turn the first one's rows into the weights of the second one, in order.
+        reassociate: whether sums of floats may be added up in another order.
     """
 
     first: BlockRef
@@ -73,49 +75,66 @@ class Chain:
     row: int
     dims: int
     between: tuple[BlockRef, ...]
+    reassociate: bool
 
 
-def find_chain(schedule: Schedule, target: Target, reassociate: bool = False) -> Chain | None:
-    """The two contractions of a function whose second sums over the columns of the first, all stages row by row; None
-    for any other function."""
+@register_schedule_rule(before="single rows")
+class ScheduleChained(ScheduleRule[Chain]):
+    """Compute two sums of products with rows between them in strips of a few rows: attention."""
+
+    name = "chained"
+    scope = "kernel"
+
+    def match(self, nest: Nest) -> Chain | Declined:
+        """Plan for a kernel of two contractions with stages row by row between them."""
+        return find_chain(nest.schedule, nest.target, nest.reassociate)
+
+    def apply(self, schedule: Schedule, plan: Chain) -> None:
+        """Compute all stages of a strip in a task."""
+        schedule_chained(schedule, plan, Target.current())
+
+
+def find_chain(schedule: Schedule, target: Target, reassociate: bool = False) -> Chain | Declined:
+    """The two contractions of a function whose second sums over the columns of the first, all stages row by row; or why
+    it is none."""
     refs = reduction_blocks(schedule)
     products = [ref for ref in refs if contraction(block_of(schedule, ref)) is not None]
     if len(products) != 2:
-        return None
+        return Declined(f"{len(products)} sums of products, where it takes two")
     first, second = products
     blocks = {ref: block_of(schedule, ref) for ref in schedule.get_blocks()}
     outputs = set(schedule.func.buffers)
     if sum(store.buffer in outputs for block in blocks.values() for store in stores(block)) != 1:
-        return None
+        return Declined("there are several results")
     if any(len(schedule.get_loops(ref)) != len(block.iters) for ref, block in blocks.items()):
-        return None
+        return Declined("blocks share loops")
     planned = [plan_tiling(blocks[ref], target, reassociate) for ref in products]
-    tilings = [tiling for tiling in planned if tiling is not None]
+    tilings = [tiling for tiling in planned if isinstance(tiling, Tiling)]
     if len(tilings) < 2:
-        return None
+        return next(tiling for tiling in planned if isinstance(tiling, Declined))
     rows = [_position(blocks[ref], tiling) for ref, tiling in zip(products, tilings, strict=True)]
     dims = len(spatial(blocks[second])) - 1
     if rows[0] is None or rows[0] != rows[1] or any(tiling.block is not None for tiling in tilings):
-        return None
+        return Declined("the sums have no rows in common")
     between = _between(schedule, first, second)
     steps = reductions(blocks[second])
     if not between or len(steps) != 1 or len(spatial(blocks[first])) != dims + 1:
-        return None
+        return Declined("the second sum is not one over rows that the first one gives")
     rows_of = {store.buffer for ref in (first, *between) for store in stores(blocks[ref])}
     if not all(stays_in_row(blocks[ref], dims, rows_of) for ref in (*between, second)):
-        return None
+        return Declined("a stage between the sums does not stay in its row")
     read = [load for load in loads(blocks[second]) if load.buffer in rows_of]
     if len(read) != 1 or read[0].buffer is tilings[1].vector_operand.buffer or read[0].indices[-1] is not steps[0].var:
-        return None
+        return Declined("the second sum does not run along the rows of the first one")
     strip = (spatial(blocks[first])[rows[0]], spatial(blocks[first])[-1])
     if any(constant(item.extent) == 1 for item in strip):
-        return None
+        return Declined("a single row, or a single column")
     extents = [constant(item.extent) or item.extent for item in spatial(blocks[second])[:dims]]
     for ref in (first, *between):
         own = [constant(item.extent) or item.extent for item in spatial(blocks[ref])[:dims]]
         if own != extents or (ref in refs and ref is not first and not is_row_reduction(blocks[ref])):
-            return None
-    return Chain(first, second, tilings[0], tilings[1], rows[0], dims, between)
+            return Declined(f"block {ref.name} does not run along the rows of the sums")
+    return Chain(first, second, tilings[0], tilings[1], rows[0], dims, between, reassociate)
 
 
 def _position(block: Block, tiling: Tiling) -> int | None:
@@ -139,18 +158,8 @@ def _between(schedule: Schedule, first: BlockRef, second: BlockRef) -> tuple[Blo
     return tuple(ref for ref in schedule.get_blocks() if ref in inside)
 
 
-def schedule_chained(schedule: Schedule, target: Target, reassociate: bool) -> bool:
-    """Schedule a function of two contractions with stages row by row between them.
-
-    Args:
-        reassociate: whether sums of floats may be added up in another order.
-
-    Returns:
-        False, with the schedule unchanged, for any other function.
-    """
-    chain = find_chain(schedule, target, reassociate)
-    if chain is None:
-        return False
+def schedule_chained(schedule: Schedule, chain: Chain, target: Target) -> None:
+    """Schedule a function of two contractions with stages row by row between them."""
     first, second = block_of(schedule, chain.first), block_of(schedule, chain.second)
     seen = seen_offset([block_of(schedule, ref) for ref in chain.between], _results(schedule, [chain.first]), chain.row)
     for ref, tiling in ((chain.first, chain.first_tiling), (chain.second, chain.second_tiling)):
@@ -164,7 +173,7 @@ def schedule_chained(schedule: Schedule, target: Target, reassociate: bool) -> b
     schedule.set_scope(chain.second, 0, "register")
     for ref in _between(schedule, stored, last):
         if reductions(block_of(schedule, ref)) and ref != chain.second:
-            split_partial_results(schedule, ref, target, reassociate)
+            split_partial_results(schedule, ref, target, chain.reassociate)
     stages = [ref for ref in schedule.get_blocks() if ref in set(_between(schedule, chain.first, last))]
     rows = chain.first_tiling.rows
     count = _tiles_of_a_strip(first, chain, target)
@@ -198,7 +207,6 @@ def schedule_chained(schedule: Schedule, target: Target, reassociate: bool) -> b
         for ref in (stored, *alone, chain.second):
             mark_seen(schedule, ref, task, scores, chain.row, seen)
     schedule.parallel(task)
-    return True
 
 
 def _results(schedule: Schedule, refs: Iterable[BlockRef]) -> set[Buffer]:

@@ -5,27 +5,56 @@ Neighbouring results become the lanes of vectors, each of which accumulates in a
 
 from __future__ import annotations
 
+import dataclasses
+
 from tilewright.passes.schedule.elementwise import vector_lanes
-from tilewright.passes.schedule.facts import block_of, constant, spatial, stores
+from tilewright.passes.schedule.facts import block_of, constant, reductions, spatial, stores
 from tilewright.passes.schedule.partial_results import (
     accumulate_results,
 )
+from tilewright.passes.schedule.rule import Declined, Nest, Plan, ScheduleRule, register_schedule_rule
 from tilewright.passes.schedule.stages import epilogue_of
 from tilewright.tensorir.schedule import BlockRef, Schedule
-from tilewright.tensorir.target import Target
 
 
-def schedule_columns(schedule: Schedule, ref: BlockRef, target: Target) -> None:
+@dataclasses.dataclass(frozen=True)
+class ColumnsPlan(Plan):
+    """Accumulate ``lanes`` neighbouring results of a block in a register."""
+
+    block: str
+    lanes: int
+
+
+@register_schedule_rule(before="transposition")
+class ScheduleColumns(ScheduleRule[ColumnsPlan]):
+    """Let neighbouring results of a reduction be the lanes of a vector that accumulates in a register."""
+
+    name = "columns"
+
+    def match(self, nest: Nest) -> ColumnsPlan | Declined:
+        """Plan for a reduction with results along some dimension."""
+        assert nest.ref is not None
+        block = nest.block
+        if not reductions(block):
+            return Declined(f"block {block.name} reduces nothing")
+        if len(nest.schedule.get_loops(nest.ref)) != len(block.iters):
+            return Declined(f"block {block.name} shares its loops")
+        if len(stores(block)) != 1 or not spatial(block):
+            return Declined(f"block {block.name} has a single result, or several buffers for them")
+        return ColumnsPlan(block.name, vector_lanes(block, nest.target))
+
+    def apply(self, schedule: Schedule, plan: ColumnsPlan) -> None:
+        """Tile the results by vectors, sum inside."""
+        schedule_columns(schedule, schedule.get_block(plan.block), plan.lanes)
+
+
+def schedule_columns(schedule: Schedule, ref: BlockRef, lanes: int) -> None:
     """Schedule one reduction so that neighbouring results are the lanes of a vector that accumulates in a register."""
     block = block_of(schedule, ref)
-    loops = schedule.get_loops(ref)
-    if len(loops) != len(block.iters) or len(stores(block)) != 1 or not spatial(block):
-        return
     last = epilogue_of(schedule, ref)
     if last is None:
         last = schedule.cache_write(ref, 0, "register")
     schedule.set_scope(ref, 0, "register")
-    lanes = vector_lanes(block, target)
     own = schedule.get_loops(last)
     extent = constant(spatial(block)[-1].extent)
     outer, inner = own[:-1], own[-1]

@@ -7,6 +7,7 @@ the sum (its epilogue) is computed in the task, too.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 from tilewright.passes.schedule.facts import (
@@ -24,6 +25,7 @@ from tilewright.passes.schedule.facts import (
     uses,
 )
 from tilewright.passes.schedule.loops import uses_loop
+from tilewright.passes.schedule.rule import Declined, Nest, Plan, ScheduleRule, register_schedule_rule
 from tilewright.passes.schedule.stages import epilogue_of
 from tilewright.passes.schedule.strip import Strip, copy_strip, find_strip
 from tilewright.passes.schedule.tiling import Tiling, leaves_rest, plan_tiling
@@ -40,34 +42,85 @@ _TILES_PER_TASK = 8
 TASKS_PER_THREAD = 4
 
 
-def schedule_contraction(schedule: Schedule, ref: BlockRef, target: Target, reassociate: bool = False) -> bool:
+@dataclasses.dataclass(frozen=True)
+class ContractionPlan(Plan):
+    """Tile a sum of products into registers.
+
+    Attributes:
+        block: the one that sums.
+        tiling: of its result.
+        tiles: along the rows, sharing their columns, that a task takes; 1 without rows.
+        outlined: whether the epilogue is a function of its own, on a tile that lies on the stack.
+        strip: what a task copies of an image before.
+    """
+
+    block: str
+    tiling: Tiling
+    tiles: int
+    outlined: bool = False
+    strip: Strip | None = None
+
+
+@register_schedule_rule(before="cases")
+class ScheduleContraction(ScheduleRule[ContractionPlan]):
+    """Tile sums of products into registers: matrix products, dense layers, convolutions."""
+
+    name = "contraction"
+
+    def match(self, nest: Nest) -> ContractionPlan | Declined:
+        """Plan for a sum of products of two loads."""
+        assert nest.ref is not None
+        return plan_contraction(nest.schedule, nest.ref, nest.target, nest.reassociate)
+
+    def apply(self, schedule: Schedule, plan: ContractionPlan) -> None:
+        """Tile the block and its epilogue."""
+        schedule_contraction(schedule, plan, Target.current())
+
+
+def plan_contraction(
+    schedule: Schedule, ref: BlockRef, target: Target, reassociate: bool = False
+) -> ContractionPlan | Declined:
+    """How to tile a contraction, or why not.
+
+    Args:
+        reassociate: whether sums of floats may be added up in another order.
+    """
+    block = block_of(schedule, ref)
+    tiling = plan_tiling(block, target, reassociate)
+    if isinstance(tiling, Declined):
+        return tiling
+    if len(schedule.get_loops(ref)) != len(block.iters):
+        return Declined(f"block {block.name} shares its loops")
+    if len(spatial(block)) < 2:
+        return Declined(f"block {block.name} has a result of one dimension")
+    epilogue = epilogue_of(schedule, ref)
+    outlined = epilogue is not None and tiling.row is not None and is_expensive(block_of(schedule, epilogue))
+    strip = find_strip(schedule, ref, tiling.row, tiling.rows, tiling.lanes)
+    tiles = 1
+    if tiling.row is not None:
+        tiles = _tiles_per_task(block, tiling, target) if strip is None else strip.tiles
+    return ContractionPlan(block.name, tiling, tiles, outlined, strip)
+
+
+def schedule_contraction(schedule: Schedule, plan: ContractionPlan, target: Target) -> None:
     """Tile a contraction and its epilogue into registers.
 
     An epilogue that costs much (an exponential is some 30 instructions) is a loop over the rows of the tile, which then
     lies on the stack: to store and load it costs little beside that, and the formula is there once instead of once for
     each row and vector. These loops become a function of their own (``codegen.llvm.outlined``).
-
-    Args:
-        reassociate: whether sums of floats may be added up in another order.
-
-    Returns:
-        False, with the schedule unchanged, if the block is none that can be tiled so.
     """
+    ref, tiling, strip = schedule.get_block(plan.block), plan.tiling, plan.strip
     block = block_of(schedule, ref)
-    tiling = plan_tiling(block, target, reassociate)
-    if tiling is None or len(schedule.get_loops(ref)) != len(block.iters) or len(spatial(block)) < 2:
-        return False
     if tiling.packed:
         pack(schedule, ref, tiling)
     last = epilogue_of(schedule, ref)
     kept: BlockRef | None = None
     if last is None:
         last = schedule.cache_write(ref, 0, "register")
-    elif tiling.row is not None and is_expensive(block_of(schedule, last)):
+    elif plan.outlined:
         kept = schedule.cache_read(last, stores(block)[0].buffer, "stack")
     schedule.set_scope(ref, 0, "register")
-    strip = find_strip(schedule, ref, tiling.row, tiling.rows, tiling.lanes)
-    tasks, rows, tile = _tile_result(schedule, last, block, tiling, target, strip)
+    tasks, rows, tile = _tile_result(schedule, last, block, plan)
     at = rows if rows is not None else tasks[-1]
     if kept is not None:
         schedule.compute_at(kept, at)
@@ -85,7 +138,6 @@ def schedule_contraction(schedule: Schedule, ref: BlockRef, target: Target, reas
     if rows is not None and tiling.row is not None and leaves_rest(constant(tiling.row.extent), tiling.rows):
         schedule.annotate(rows, SPECIALIZE_TAIL, True)
     schedule.parallel(schedule.fuse(*tasks) if len(tasks) > 1 else tasks[0])
-    return True
 
 
 def pack(schedule: Schedule, ref: BlockRef, tiling: Tiling) -> None:
@@ -119,7 +171,7 @@ def _place_in_panel(index: tuple[Var, ...], axis: int, width: int, neighbours: i
 
 
 def _tile_result(
-    schedule: Schedule, ref: BlockRef, block: Block, tiling: Tiling, target: Target, strip: Strip | None
+    schedule: Schedule, ref: BlockRef, block: Block, plan: ContractionPlan
 ) -> tuple[list[LoopRef], LoopRef | None, dict[str, LoopRef]]:
     """Split the loops of the block that writes the result.
 
@@ -127,6 +179,7 @@ def _tile_result(
         The loops over tasks, outermost first; the loop over a task's tiles along the rows (None without rows); and by
         name the loops inside a tile.
     """
+    tiling, strip = plan.tiling, plan.strip
     loops = dict(zip(spatial(block), schedule.get_loops(ref), strict=True))
     tile: dict[str, LoopRef] = {}
     tasks: list[LoopRef] = []
@@ -138,8 +191,7 @@ def _tile_result(
     for item, loop in loops.items():
         extent = constant(item.extent)
         if item is tiling.row:
-            tiles = _tiles_per_task(block, tiling, target) if strip is None else strip.tiles
-            chunk, rows, tile["row"] = schedule.split(loop, [None, tiles, tiling.rows])
+            chunk, rows, tile["row"] = schedule.split(loop, [None, plan.tiles, tiling.rows])
         elif strip is not None and item is strip.lines:
             over, lines = schedule.split(loop, [None, strip.height])
             tasks.append(over)

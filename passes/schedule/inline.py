@@ -95,6 +95,11 @@ def _is_window(load: BufferLoad, consumer: Block) -> bool:
     return any(uses_var(index, places) and uses_var(index, steps) for index in load.indices)
 
 
+def has_contraction(schedule: Schedule) -> bool:
+    """Whether some block sums products."""
+    return any(contraction(block_of(schedule, ref)) is not None for ref in reduction_blocks(schedule))
+
+
 def reduction_blocks(schedule: Schedule) -> list[BlockRef]:
     """The blocks that reduce, in program order."""
     return [ref for ref in schedule.get_blocks() if reductions(block_of(schedule, ref))]

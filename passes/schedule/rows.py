@@ -6,33 +6,61 @@ each lane of a few vectors.
 
 from __future__ import annotations
 
+import dataclasses
+
 from tilewright.passes.schedule.facts import block_of, constant, spatial
-from tilewright.passes.schedule.inline import reduction_blocks
+from tilewright.passes.schedule.inline import has_contraction, reduction_blocks
 from tilewright.passes.schedule.partial_results import (
     is_row_reduction,
     split_partial_results,
     vectorize_stage,
 )
+from tilewright.passes.schedule.rule import Declined, Nest, Plan, ScheduleRule, register_schedule_rule
 from tilewright.tensorir.expr import Expr
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
 from tilewright.tensorir.target import Target
 
 
-def schedule_rows(schedule: Schedule, target: Target, reassociate: bool) -> bool:
-    """Schedule a function whose reductions all run along rows, all its stages row by row.
+@dataclasses.dataclass(frozen=True)
+class RowsPlan(Plan):
+    """Compute all stages row by row.
 
-    Args:
+    Attributes:
+        dims: how many leading dimensions all blocks share.
         reassociate: whether sums of floats may be added up in another order.
-
-    Returns:
-        False, with the schedule unchanged, where the stages do not share their rows.
     """
-    refs = reduction_blocks(schedule)
-    count = _shared_rows(schedule, refs)
-    if count is None:
-        return False
-    for ref in refs:
-        split_partial_results(schedule, ref, target, reassociate)
+
+    dims: int
+    reassociate: bool
+
+
+@register_schedule_rule(before="columns")
+class ScheduleRows(ScheduleRule[RowsPlan]):
+    """Compute reductions along rows, and what is around them, row by row: a softmax, sums of the last axis."""
+
+    name = "rows"
+    scope = "kernel"
+
+    def match(self, nest: Nest) -> RowsPlan | Declined:
+        """Plan for a kernel whose reductions all run along rows that its stages share."""
+        refs = reduction_blocks(nest.schedule)
+        if not refs:
+            return Declined("nothing is reduced")
+        if has_contraction(nest.schedule):
+            return Declined("a sum of products is tiled")
+        dims = _shared_rows(nest.schedule, refs)
+        return dims if isinstance(dims, Declined) else RowsPlan(dims, nest.reassociate)
+
+    def apply(self, schedule: Schedule, plan: RowsPlan) -> None:
+        """Run rows in parallel, with all stages inside."""
+        schedule_rows(schedule, plan, Target.current())
+
+
+def schedule_rows(schedule: Schedule, plan: RowsPlan, target: Target) -> None:
+    """Schedule a function whose reductions all run along rows, all its stages row by row."""
+    count = plan.dims
+    for ref in reduction_blocks(schedule):
+        split_partial_results(schedule, ref, target, plan.reassociate)
     blocks = schedule.get_blocks()
     anchor = blocks[-1]
     row: LoopRef | None = None
@@ -45,23 +73,24 @@ def schedule_rows(schedule: Schedule, target: Target, reassociate: bool) -> bool
         vectorize_stage(schedule, ref, row, target)
     if row is not None:
         schedule.parallel(row)
-    return True
 
 
-def _shared_rows(schedule: Schedule, refs: list[BlockRef]) -> int | None:
+def _shared_rows(schedule: Schedule, refs: list[BlockRef]) -> int | Declined:
     """How many leading dimensions all blocks of the function have in common: those of the reductions' results."""
     blocks = [block_of(schedule, ref) for ref in schedule.get_blocks()]
     reducing = [block_of(schedule, ref) for ref in refs]
     outputs = set(schedule.func.buffers)
     written = [region.buffer in outputs for block in blocks for region in block.writes]
-    if not all(map(is_row_reduction, reducing)) or sum(written) != 1 or not written[-1]:
-        return None
+    if not all(map(is_row_reduction, reducing)):
+        return Declined("a reduction does not run along the last dimension of what it reads")
+    if sum(written) != 1 or not written[-1]:
+        return Declined("other blocks than the last one write results")
     extents = [[item.extent for item in spatial(block)] for block in reducing]
     count = min(len(_without_ones(row)) for row in extents)
     for block in blocks:
         own = [item.extent for item in spatial(block)][:count]
         if len(own) < count or not all(map(_same_extent, own, extents[0][:count])):
-            return None
+            return Declined(f"block {block.name} does not share the rows of the reductions")
     return count
 
 

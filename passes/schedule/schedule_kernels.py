@@ -1,34 +1,29 @@
-"""ScheduleKernels: each kernel gets loops that fit the machine.
+"""ScheduleKernels: give each kernel loops that fit the machine.
 
 For the target ``numba``, whose source is there to be read, only the outermost loops change: they run in parallel.
-Otherwise the rules are, first match: two sums of products with rows between them are computed in strips of rows
-(``chained``), or row by row where rows share nothing (``single_rows``); a sum of products is tiled into registers
-(``contraction``); reductions along rows run row by row (``rows``); formulas that are chosen by their
-place are computed tile by tile (``cases``); what is left is scheduled block by block. A rule that does not fit leaves
-a remark and the next one is tried, so that every kernel compiles, if not at its best.
+Otherwise the rules (``rule.schedule_rules``) are tried in order. A rule of whole kernels schedules all blocks at once,
+if nothing is scheduled yet; neighbouring rules of blocks are offered one block after another, each to the first that
+has a plan for it. What a rule plans, and why one declines, are remarks; so is a plan that the loops do not allow, and
+the next one is tried, so that every kernel compiles, if not at its best.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Iterable
+from typing import Any
 
 from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
-from tilewright.passes.schedule.cases import schedule_cases
-from tilewright.passes.schedule.chained import schedule_chained
-from tilewright.passes.schedule.columns import schedule_columns
-from tilewright.passes.schedule.contraction import schedule_contraction
-from tilewright.passes.schedule.elementwise import schedule_elementwise
-from tilewright.passes.schedule.facts import block_of, contraction, reductions, schedule_of
-from tilewright.passes.schedule.inline import inline_producers, reduction_blocks
+from tilewright.passes.schedule.facts import schedule_of
+from tilewright.passes.schedule.inline import inline_producers
 from tilewright.passes.schedule.plain import schedule_plainly
-from tilewright.passes.schedule.rows import schedule_rows
-from tilewright.passes.schedule.single_rows import schedule_single_rows
+from tilewright.passes.schedule.rule import Declined, Nest, Plan, ScheduleRule, schedule_rules
 from tilewright.tensorir.errors import ScheduleError
-from tilewright.tensorir.schedule import LoopRef, Schedule
+from tilewright.tensorir.schedule import BlockRef, Schedule
 from tilewright.tensorir.stmt import For, PrimFunc
 from tilewright.tensorir.target import Target
 
@@ -49,59 +44,66 @@ class ScheduleKernels(PrimFuncPass):
         inline_producers(schedule)
         if target.kind == "numba":
             return schedule_plainly(schedule).func
-        reassociate = ctx.is_fast
-        contractions = [ref for ref in reduction_blocks(schedule) if contraction(block_of(schedule, ref)) is not None]
-        before = schedule
-        for rule, apply in (("chained", schedule_chained), ("single rows", schedule_single_rows)):
-            if schedule is before:
-                schedule = self._try(schedule, ctx, rule, apply, target, reassociate)
-        if schedule is not before:
-            return schedule_rest(schedule, target, ctx).func
-        for ref in contractions:
-            schedule = self._try(schedule, ctx, "contraction", schedule_contraction, ref, target, reassociate)
-        if not reduction_blocks(schedule):
-            schedule = self._try(schedule, ctx, "cases", schedule_cases, target)
-        elif not contractions:
-            schedule = self._try(schedule, ctx, "rows", schedule_rows, target, reassociate)
-        return schedule_rest(schedule, target, ctx).func
-
-    def _try(
-        self, schedule: Schedule, ctx: PassContext, rule: str, apply: Callable[..., bool], *arguments: object
-    ) -> Schedule:
-        """The schedule after a rule (``apply``), or as it was where the rule does not fit."""
-        attempt = schedule.copy()
-        try:
-            if apply(attempt, *arguments):
-                ctx.remark(f"scheduled by the rule {rule!r}", kind="applied")
-                return attempt
-        except ScheduleError as error:
-            ctx.remark(f"the rule {rule!r} does not fit: {error.summary}", kind="missed")
-        return schedule
+        return apply_rules(schedule, target, ctx).func
 
 
-def schedule_rest(schedule: Schedule, target: Target, ctx: PassContext) -> Schedule:
-    """Schedule each block that still has its own plain loops, one by one; one that cannot be keeps them, with a
-    remark that says why."""
+def apply_rules(schedule: Schedule, target: Target, ctx: PassContext) -> Schedule:
+    """The schedule after all rules."""
+    first = schedule
+    failed: dict[str, str] = {}
+    for scope, group in itertools.groupby(schedule_rules(), key=_scope):
+        rules = list(group)
+        if scope == "kernel":
+            schedule = _apply_first(rules, schedule, None, target, ctx, failed) if schedule is first else schedule
+            continue
+        for ref in schedule.get_blocks():
+            if _has_plain_loops(schedule, ref):
+                schedule = _apply_first(rules, schedule, ref, target, ctx, failed)
     for ref in schedule.get_blocks():
-        if ref.name not in {other.name for other in schedule.get_blocks()}:
-            continue
-        block = block_of(schedule, ref)
-        loops = schedule.get_loops(ref)
-        if not loops or any(_is_marked(schedule, loop) for loop in loops):
-            continue
-        attempt = schedule.copy()
-        try:
-            if reductions(block):
-                schedule_columns(attempt, ref, target)
-            else:
-                schedule_elementwise(attempt, ref, target)
-        except ScheduleError as error:
-            ctx.remark(f"block {ref.name} keeps its plain loops: {error.summary}", kind="missed")
-            continue
-        schedule = attempt
+        if ref.name in failed and _has_plain_loops(schedule, ref):
+            ctx.remark(f"block {ref.name} keeps its plain loops: {failed[ref.name]}", kind="missed")
     return schedule
 
 
-def _is_marked(schedule: Schedule, loop: LoopRef) -> bool:
-    found = schedule.get(loop)
-    return isinstance(found, For) and found.kind != "serial"
+def _scope(rule: ScheduleRule[Any]) -> str:
+    return rule.scope
+
+
+def _apply_first(
+    rules: list[ScheduleRule[Any]],
+    schedule: Schedule,
+    ref: BlockRef | None,
+    target: Target,
+    ctx: PassContext,
+    failed: dict[str, str],
+) -> Schedule:
+    """The schedule after the first of ``rules`` that fits, or as it was. ``failed`` is told why plans of blocks did not
+    fit, by the name of the block."""
+    nest = Nest(schedule, ref, target, ctx.is_fast)
+    for rule in rules:
+        found = rule.match(nest)
+        if isinstance(found, Declined):
+            ctx.remark(f"{rule.name} declined: {found.reason}", kind="declined")
+            continue
+        plans: Iterable[Plan] = (found,) if isinstance(found, Plan) else found
+        for plan in plans:
+            attempt = schedule.copy()
+            try:
+                rule.apply(attempt, plan)
+            except ScheduleError as error:
+                ctx.remark(f"the rule {rule.name!r} does not fit: {error.summary}", kind="missed")
+                if ref is not None:
+                    failed[ref.name] = error.summary
+                continue
+            ctx.remark(f"plan of {rule.name}: {plan}", kind="plan")
+            ctx.remark(f"scheduled by the rule {rule.name!r}", kind="applied")
+            return attempt
+    return schedule
+
+
+def _has_plain_loops(schedule: Schedule, ref: BlockRef) -> bool:
+    """Whether a block, if it is still there, has loops around it, none of which is scheduled."""
+    if ref.name not in {other.name for other in schedule.get_blocks()}:
+        return False
+    loops = [schedule.get(loop) for loop in schedule.get_loops(ref)]
+    return bool(loops) and all(isinstance(loop, For) and loop.kind == "serial" for loop in loops)

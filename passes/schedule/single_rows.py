@@ -13,6 +13,8 @@ What moves elements of a matrix around (the concatenation of old and new keys) h
 
 from __future__ import annotations
 
+import dataclasses
+
 from tilewright.passes.schedule.elementwise import vector_lanes
 from tilewright.passes.schedule.facts import (
     block_of,
@@ -32,6 +34,7 @@ from tilewright.passes.schedule.partial_results import (
     split_partial_results,
     vectorize_stage,
 )
+from tilewright.passes.schedule.rule import Declined, Nest, Plan, ScheduleRule, register_schedule_rule
 from tilewright.passes.schedule.stages import epilogue_of, stays_in_row
 from tilewright.tensorir.keys import PARTIAL_RESULTS
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
@@ -42,44 +45,75 @@ from tilewright.tensorir.target import Target
 _VECTORS = 8
 
 
-def schedule_single_rows(schedule: Schedule, target: Target, reassociate: bool) -> bool:
-    """Schedule a function whose stages work on rows that share no operand, the last of which sums rows of a matrix.
+@dataclasses.dataclass(frozen=True)
+class SingleRowsPlan(Plan):
+    """Compute all stages of a row in a task.
 
-    Args:
+    Attributes:
+        final: the block that sums rows of a matrix.
+        width: how many neighbouring results of it accumulate at once.
+        lanes: of a vector.
         reassociate: whether sums of floats may be added up in another order.
-
-    Returns:
-        False, with the schedule unchanged, for any other function.
     """
-    refs = reduction_blocks(schedule)
-    sums = [ref for ref in refs if _sums_columns(block_of(schedule, ref))]
-    if len(refs) < 2 or len(sums) != 1 or not _fits(schedule, refs, sums[0]):
-        return False
-    final = sums[0]
-    block = block_of(schedule, final)
+
+    final: str
+    width: int
+    lanes: int
+    reassociate: bool
+
+
+@register_schedule_rule(before="contraction")
+class ScheduleSingleRows(ScheduleRule[SingleRowsPlan]):
+    """Read each matrix once where products of single rows follow one another: attention of one query."""
+
+    name = "single rows"
+    scope = "kernel"
+
+    def match(self, nest: Nest) -> SingleRowsPlan | Declined:
+        """Plan for a kernel whose stages work on rows that share no operand; the last one sums rows of a matrix."""
+        schedule = nest.schedule
+        refs = reduction_blocks(schedule)
+        sums = [ref for ref in refs if _sums_columns(block_of(schedule, ref))]
+        if len(refs) < 2 or len(sums) != 1:
+            return Declined(
+                f"{len(refs)} reductions, of which {len(sums)} sum rows of a matrix, where it takes one behind others"
+            )
+        reason = _unfit(schedule, refs, sums[0])
+        if reason:
+            return Declined(reason)
+        block = block_of(schedule, sums[0])
+        lanes = vector_lanes(block, nest.target)
+        return SingleRowsPlan(block.name, _width(block, lanes), lanes, nest.reassociate)
+
+    def apply(self, schedule: Schedule, plan: SingleRowsPlan) -> None:
+        """Run rows in parallel, with all stages inside."""
+        schedule_single_rows(schedule, plan, Target.current())
+
+
+def schedule_single_rows(schedule: Schedule, plan: SingleRowsPlan, target: Target) -> None:
+    """Schedule a function whose stages work on rows that share no operand, the last of which sums rows of a matrix."""
+    refs, final = reduction_blocks(schedule), schedule.get_block(plan.final)
     last = epilogue_of(schedule, final)
     if last is None:
         last = schedule.cache_write(final, 0, "register")
     schedule.set_scope(final, 0, "register")
     for ref in refs:
         if ref != final:
-            split_partial_results(schedule, ref, target, reassociate)
+            split_partial_results(schedule, ref, target, plan.reassociate)
     *rows, column = schedule.get_loops(last)
     task = schedule.fuse(*rows) if len(rows) > 1 else rows[0]
-    lanes = vector_lanes(block, target)
-    columns, column = schedule.split(column, [None, _width(block, lanes)])
+    columns, column = schedule.split(column, [None, plan.width])
     schedule.compute_at(final, columns)
     stages = [ref for ref in schedule.get_blocks() if ref not in (final, last)]
     for ref in reversed(stages):
         partial = PARTIAL_RESULTS in block_of(schedule, ref).annotations
         schedule.compute_at(ref, _row(schedule, ref, task) if partial else task)
     for ref in accumulate_results(schedule, final, columns):
-        _vectors(schedule, schedule.get_loops(ref)[-1], lanes)
-    _vectors(schedule, column, lanes)
+        _vectors(schedule, schedule.get_loops(ref)[-1], plan.lanes)
+    _vectors(schedule, column, plan.lanes)
     for ref in stages:
         vectorize_stage(schedule, ref, _row(schedule, ref, task), target)
     schedule.parallel(task)
-    return True
 
 
 def _sums_columns(block: Block) -> bool:
@@ -94,16 +128,17 @@ def _sums_columns(block: Block) -> bool:
     )
 
 
-def _fits(schedule: Schedule, refs: list[BlockRef], final: BlockRef) -> bool:
+def _unfit(schedule: Schedule, refs: list[BlockRef], final: BlockRef) -> str:
+    """Why stages are not computed row by row; empty if they are."""
     blocks = {ref: block_of(schedule, ref) for ref in schedule.get_blocks()}
     count = len(spatial(blocks[final])) - 1
     outputs = set(schedule.func.buffers)
     if sum(store.buffer in outputs for block in blocks.values() for store in stores(block)) != 1 or count < 1:
-        return False
+        return "there are several results, or no rows of them"
     if any(len(schedule.get_loops(ref)) != len(block.iters) for ref, block in blocks.items()):
-        return False
+        return "blocks share loops"
     if not all(is_row_reduction(blocks[ref]) for ref in refs if ref != final):
-        return False
+        return "another reduction does not run along the last dimension of what it reads"
     extents = [constant(item.extent) or item.extent for item in spatial(blocks[final])[:count]]
     made = {store.buffer for block in blocks.values() for store in stores(block)} - outputs
     for block in blocks.values():
@@ -111,9 +146,10 @@ def _fits(schedule: Schedule, refs: list[BlockRef], final: BlockRef) -> bool:
             not stays_in_row(block, count, made)
             or [constant(item.extent) or item.extent for item in spatial(block)[:count]] != extents
         ):
-            return False
+            return f"block {block.name} does not stay in its row"
     products = [blocks[ref] for ref in refs if len(spatial(blocks[ref])) > count]
-    return len(products) > 1 and all(map(_is_read_once, products))
+    once = len(products) > 1 and all(map(_is_read_once, products))
+    return "" if once else "rows share elements of a matrix, so that tiles pay"
 
 
 def _is_read_once(block: Block) -> bool:

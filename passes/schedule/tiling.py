@@ -28,6 +28,7 @@ from tilewright.passes.schedule.facts import (
     spatial,
     uses,
 )
+from tilewright.passes.schedule.rule import Declined, Plan
 from tilewright.tensorir.expr import BufferLoad, Var
 from tilewright.tensorir.stmt import Block, IterVar
 from tilewright.tensorir.target import Target
@@ -46,7 +47,7 @@ _LEAST_ROWS = 4
 
 
 @dataclasses.dataclass(frozen=True)
-class Tiling:
+class Tiling(Plan):
     """The plan for one contraction.
 
     Attributes:
@@ -74,20 +75,22 @@ class Tiling:
         return self.lanes if self.block is not None else self.lanes * self.vectors
 
 
-def plan_tiling(block: Block, target: Target, reassociate: bool = False) -> Tiling | None:
-    """How to tile a contraction; None if the result is empty, or its last dimension gives no vectors: neither operand
-    has it, or both do without lying along it in memory.
+def plan_tiling(block: Block, target: Target, reassociate: bool = False) -> Tiling | Declined:
+    """How to tile a contraction; or why not: the result is empty, or its last dimension gives no vectors, as neither
+    operand has it, or both do without lying along it in memory.
 
     Args:
         reassociate: whether sums of floats may be added up in another order.
     """
     found = contraction(block)
-    if found is None or not spatial(block) or any(constant(item.extent) == 0 for item in spatial(block)):
-        return None
+    if found is None:
+        return Declined(f"block {block.name} sums no products of two loads")
+    if not spatial(block) or any(constant(item.extent) == 0 for item in spatial(block)):
+        return Declined(f"block {block.name} gives no elements, or a single one")
     column = spatial(block)[-1]
     operands = _operands(found, block)
     if operands is None:
-        return None
+        return Declined(f"no operand of block {block.name} has the last dimension of its result")
     vector, scalar = operands
     row, rows, channel_block = _tile_variables(block, vector, scalar, target)
     types = vector.buffer.dtype, scalar.buffer.dtype
@@ -112,10 +115,10 @@ def plan_tiling(block: Block, target: Target, reassociate: bool = False) -> Tili
     packed = False
     if uses(scalar, column.var):
         if not rows or not (is_contiguous(vector, column.var) and is_contiguous(scalar, column.var)):
-            return None
+            return Declined(f"both operands of block {block.name} have the last dimension, and do not lie along it")
     elif panel is None and not is_contiguous(vector, column.var, behind):
         if axis_of(vector, column.var) is None:
-            return None
+            return Declined(f"{vector.buffer.name} can't be packed: no one dimension of it is the result's last one")
         packed = True
     elif channel_block is None and axis_of(vector, column.var) is not None:
         packed = row_extent is None or row_extent >= _ROWS_WORTH_PACKING

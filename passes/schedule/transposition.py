@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from tilewright.passes.schedule.elementwise import vector_lanes
 from tilewright.passes.schedule.facts import (
     Access,
     block_of,
@@ -19,10 +20,12 @@ from tilewright.passes.schedule.facts import (
     mergeable,
     panel_width,
     product_of_extents,
+    reductions,
     spatial,
     stores,
     uses,
 )
+from tilewright.passes.schedule.rule import Declined, Nest, Plan, ScheduleRule, register_schedule_rule
 from tilewright.tensorir.keys import TRANSPOSE
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
 from tilewright.tensorir.stmt import Block, IterVar
@@ -36,18 +39,45 @@ _MOST_ROWS = 16
 
 
 @dataclasses.dataclass(frozen=True)
-class Transposition:
+class Transposition(Plan):
     """Dimensions of a tile, as ranges of the block's spatial variables that lie in memory like one.
 
     Attributes:
         rows: along which the operands lie in memory.
         columns: along which the result lies in memory; the last variables.
         size: rows and columns of a tile.
+        block: the name of the block.
     """
 
     rows: range
     columns: range
     size: int
+    block: str
+
+
+@register_schedule_rule(before="elementwise")
+class ScheduleTransposition(ScheduleRule[Transposition]):
+    """Exchange rows and columns of square tiles in registers where a formula reads along another dimension than it
+    writes."""
+
+    name = "transposition"
+
+    def match(self, nest: Nest) -> Transposition | Declined:
+        """Plan for a formula whose operands lie along another dimension than its result."""
+        assert nest.ref is not None
+        block = nest.block
+        if reductions(block):
+            return Declined(f"block {block.name} reduces")
+        if len(nest.schedule.get_loops(nest.ref)) != len(spatial(block)):
+            return Declined(f"block {block.name} shares its loops")
+        found = find_transposition(block, vector_lanes(block, nest.target))
+        return found or Declined(
+            f"block {block.name} reads along the dimension that it writes, or tiles would be small"
+        )
+
+    def apply(self, schedule: Schedule, plan: Transposition) -> None:
+        """Tile the loops in both directions."""
+        tile_transposition(schedule, schedule.get_block(plan.block), plan)
 
 
 def find_transposition(block: Block, lanes: int) -> Transposition | None:
@@ -76,7 +106,7 @@ def find_transposition(block: Block, lanes: int) -> Transposition | None:
     widths = [panel_width(load, items[rows[-1]].var) for load in strided]
     while any(width is not None and width % size for width in widths):
         size //= 2
-    return Transposition(rows, columns, size) if size >= _LEAST_SIZE else None
+    return Transposition(rows, columns, size, block.name) if size >= _LEAST_SIZE else None
 
 
 def _walks(load: Access, item: IterVar) -> bool:

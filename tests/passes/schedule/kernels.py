@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tilewright.graphir.module import IRModule
 from tilewright.passes.context import PassContext
 from tilewright.passes.schedule import ScheduleKernels
+from tilewright.passes.schedule.rule import Declined, Nest, ScheduleRule
 from tilewright.tensorir import interpret
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.expr import IntImm, call, maximum
 from tilewright.tensorir.functor import walk
+from tilewright.tensorir.schedule import BlockRef, Schedule
 from tilewright.tensorir.stmt import For, PrimFunc
 from tilewright.tensorir.target import Target
 
 TARGET = Target("llvm", mcpu="x86-64-v3", num_threads=2)
+
+
+def apply_rule(
+    rule: ScheduleRule[Any],
+    schedule: Schedule,
+    ref: BlockRef | None = None,
+    target: Target | None = None,
+    reassociate: bool = True,
+) -> bool:
+    """Whether the rule has a plan, which is applied then."""
+    with target or TARGET as current:
+        plan = rule.match(Nest(schedule, ref, current, reassociate))
+        if isinstance(plan, Declined):
+            return False
+        rule.apply(schedule, plan)
+    return True
 
 
 def scheduled(func: PrimFunc, opt_level: int = 3) -> tuple[PrimFunc, PassContext]:

@@ -7,14 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.passes.schedule.kernels import apply_rule
 from tilewright import graphir as gi
 from tilewright.graphir.module import IRModule
 from tilewright.passes.context import PassContext
 from tilewright.passes.graph.walk import as_group
 from tilewright.passes.lower.primitive import lower_primitive
 from tilewright.passes.schedule import ScheduleKernels
-from tilewright.passes.schedule.chained import find_chain, schedule_chained
+from tilewright.passes.schedule.chained import Chain, ScheduleChained, find_chain
 from tilewright.passes.schedule.inline import inline_producers
+from tilewright.passes.schedule.rule import Declined
 from tilewright.passes.tensor import CompactBuffer, LowerBlocks
 from tilewright.tensorir import interpret
 from tilewright.tensorir import tensor as te
@@ -116,8 +118,8 @@ def test_any_function_of_rows_may_be_between() -> None:
     r = te.reduce_axis(6, "r")
     first = te.compute((9, 11), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), name="first")
     schedule = chain_of(first, [a, b], lambda x, place: call("tanh", x[place]), c)
-    assert find_chain(schedule, TARGET) is not None
-    assert schedule_chained(schedule, TARGET, True)
+    assert isinstance(find_chain(schedule, TARGET), Chain)
+    assert apply_rule(ScheduleChained(), schedule)
     arrays = [RNG.standard_normal(shape).astype(np.float32) for shape in ((9, 6), (6, 11), (11, 8))]
     found = np.full((9, 8), np.nan, np.float32)
     interpret(schedule.func, *arrays, found)
@@ -131,13 +133,13 @@ def test_a_row_that_needs_other_rows_is_no_chain() -> None:
     first = te.compute((9, 11), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), name="first")
     schedule = chain_of(first, [a, b], lambda x, place: call("tanh", x[(8 - place[0], place[1])]), c)
     before = schedule.func
-    assert find_chain(schedule, TARGET) is None
-    assert not schedule_chained(schedule, TARGET, True) and schedule.func is before
+    assert isinstance(find_chain(schedule, TARGET), Declined)
+    assert not apply_rule(ScheduleChained(), schedule) and schedule.func is before
 
 
 def test_single_products_and_single_rows_are_no_chain() -> None:
     x, w = te.placeholder((Var("m"), 8)), te.placeholder((8, 8))
     k = te.reduce_axis(8, "k")
     product = te.compute((x.shape[0], 8), lambda i, j: te.sum(x[i, k] * w[k, j], axis=k))
-    assert find_chain(Schedule(te.create_prim_func("product", [x, w], [product])), TARGET) is None
-    assert find_chain(Schedule(attention(1, 9)), TARGET) is None
+    assert isinstance(find_chain(Schedule(te.create_prim_func("product", [x, w], [product])), TARGET), Declined)
+    assert isinstance(find_chain(Schedule(attention(1, 9)), TARGET), Declined)

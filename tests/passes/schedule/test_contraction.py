@@ -7,10 +7,12 @@ import itertools
 import numpy as np
 import pytest
 
+from tests.passes.schedule.kernels import apply_rule
 from tilewright.graphir.dims import simplify
-from tilewright.passes.schedule.contraction import _tiles_per_task, schedule_contraction
+from tilewright.passes.schedule.contraction import ScheduleContraction, _tiles_per_task
 from tilewright.passes.schedule.facts import block_of
 from tilewright.passes.schedule.inline import reduction_blocks
+from tilewright.passes.schedule.rule import Declined
 from tilewright.passes.schedule.tiling import VECTOR_COST, Tiling, choose_tile, plan_tiling
 from tilewright.tensorir import interpret
 from tilewright.tensorir import tensor as te
@@ -37,7 +39,7 @@ def matrix_product(rows: int, columns: int, transposed: bool = False) -> PrimFun
     return sum_of_products((rows, columns), ((rows, 5), lambda i, j, k: (i, k)), right)
 
 
-def plan(func: PrimFunc) -> Tiling | None:
+def plan(func: PrimFunc) -> Tiling | Declined:
     schedule = Schedule(func)
     (ref,) = reduction_blocks(schedule)
     return plan_tiling(block_of(schedule, ref), TARGET)
@@ -45,7 +47,7 @@ def plan(func: PrimFunc) -> Tiling | None:
 
 def planned(func: PrimFunc) -> Tiling:
     tiling = plan(func)
-    assert tiling is not None
+    assert isinstance(tiling, Tiling)
     return tiling
 
 
@@ -171,7 +173,7 @@ def test_operand_is_packed_where_rows_share_it_or_its_columns_are_no_neighbours(
 
 def test_operand_of_strided_columns_is_not_tiled() -> None:
     func = sum_of_products((12, 32), ((12, 5), lambda i, j, k: (i, k)), ((5, 64), lambda i, j, k: (k, j * 2)))
-    assert plan(func) is None
+    assert isinstance(plan(func), Declined)
 
 
 def test_where_both_operands_have_the_last_dimension_each_row_has_vectors_of_its_own() -> None:
@@ -191,14 +193,14 @@ def test_where_both_operands_have_the_last_dimension_each_row_has_vectors_of_its
     ],
 )
 def test_sum_of_products_of_vectors_is_not_tiled_without_rows_or_order(left: object, right: object) -> None:
-    assert plan(sum_of_products((12, 32), left, right)) is None
+    assert isinstance(plan(sum_of_products((12, 32), left, right)), Declined)
 
 
 def test_vector_times_matrix_is_left_to_other_rules() -> None:
     func = sum_of_products((32,), ((5,), lambda j, k: (k,)), ((5, 32), lambda j, k: (k, j)))
     schedule = Schedule(func)
     (ref,) = reduction_blocks(schedule)
-    assert not schedule_contraction(schedule, ref, TARGET)
+    assert not apply_rule(ScheduleContraction(), schedule, ref, TARGET, reassociate=False)
     assert schedule.func is func
 
 
@@ -271,7 +273,7 @@ def test_every_thread_gets_tasks_and_no_task_is_short(rows: int, columns: int, t
     (ref,) = reduction_blocks(schedule)
     block = block_of(schedule, ref)
     tiling = plan_tiling(block, target)
-    assert tiling is not None
+    assert isinstance(tiling, Tiling)
     tiles, parts = -(-rows // tiling.rows), -(-columns // tiling.width)
     each = _tiles_per_task(block, tiling, target)
     assert tiles % each == 0
@@ -283,8 +285,8 @@ def test_packed_operand_lies_in_panels_in_the_order_of_the_sum(transposed: bool)
     schedule = Schedule(matrix_product(64, 30, transposed))
     (ref,) = reduction_blocks(schedule)
     tiling = plan_tiling(block_of(schedule, ref), TARGET)
-    assert tiling is not None and tiling.packed
-    assert schedule_contraction(schedule, ref, TARGET)
+    assert isinstance(tiling, Tiling) and tiling.packed
+    assert apply_rule(ScheduleContraction(), schedule, ref, TARGET, reassociate=False)
     (packed,) = {
         store.buffer
         for other in schedule.get_blocks()
@@ -302,7 +304,7 @@ def test_packed_operand_lies_in_panels_in_the_order_of_the_sum(transposed: bool)
 def scheduled_loops(func: PrimFunc) -> list[For]:
     schedule = Schedule(func)
     (ref,) = reduction_blocks(schedule)
-    assert schedule_contraction(schedule, ref, TARGET)
+    assert apply_rule(ScheduleContraction(), schedule, ref, TARGET, reassociate=False)
     return [node for node in walk(schedule.func.body) if isinstance(node, For)]
 
 
@@ -325,7 +327,7 @@ def test_accumulators_are_in_registers_and_start_before_the_sum(epilogue: bool) 
     result = te.compute((12, 64), lambda i, j: product[i, j] * 2.0, name="doubled") if epilogue else product
     schedule = Schedule(te.create_prim_func("f", [a, b], [result]))
     ref = schedule.get_block("product")
-    assert schedule_contraction(schedule, ref, TARGET)
+    assert apply_rule(ScheduleContraction(), schedule, ref, TARGET, reassociate=False)
     assert block_of(schedule, ref).writes[0].buffer.scope == "register"
     assert block_of(schedule, ref).init is None
 
@@ -336,7 +338,7 @@ def test_independent_products_come_one_after_the_other() -> None:
     right = ((8, 3, 5, 8), lambda o, b, i, j, k: (o, b, k, j))
     schedule = Schedule(sum_of_products((8, 3, 40, 8), left, right))
     (ref,) = reduction_blocks(schedule)
-    assert schedule_contraction(schedule, ref, TARGET)
+    assert apply_rule(ScheduleContraction(), schedule, ref, TARGET, reassociate=False)
     (loop,) = [node for node in walk(schedule.func.body) if isinstance(node, For) and node.kind == "parallel"]
     (result,) = [block_of(schedule, ref) for ref in schedule.get_blocks() if ref.name == "product_register"]
     batch = result.iters[1].value
@@ -355,8 +357,8 @@ def test_products_that_share_a_broadcast_number_come_one_after_the_other() -> No
     schedule = Schedule(te.create_prim_func("f", [a, b], [product]))
     (ref,) = reduction_blocks(schedule)
     tiling = plan_tiling(block_of(schedule, ref), TARGET)
-    assert tiling is not None and tiling.block is not None and tiling.vectors == 2
-    assert schedule_contraction(schedule, ref, TARGET)
+    assert isinstance(tiling, Tiling) and tiling.block is not None and tiling.vectors == 2
+    assert apply_rule(ScheduleContraction(), schedule, ref, TARGET, reassociate=False)
     inner = [schedule.get(loop) for loop in schedule.get_loops(ref)[-3:]]
     assert [(loop.kind, loop.extent.value) for loop in inner] == [
         ("unrolled", tiling.rows),
@@ -396,8 +398,8 @@ def test_neighbouring_products_that_one_instruction_adds(
     schedule = Schedule(func)
     (ref,) = reduction_blocks(schedule)
     tiling = plan_tiling(block_of(schedule, ref), DOT_TARGET, reassociate)
-    assert tiling is not None and tiling.neighbours == neighbours
-    assert schedule_contraction(schedule, ref, DOT_TARGET, reassociate)
+    assert isinstance(tiling, Tiling) and tiling.neighbours == neighbours
+    assert apply_rule(ScheduleContraction(), schedule, ref, DOT_TARGET, reassociate)
     rng = np.random.default_rng(3)
     a, b, out = (np.zeros([int(str(extent)) for extent in buffer.shape], buffer.dtype.numpy) for buffer in func.buffers)
     a[...], b[...] = rng.integers(0, 100, a.shape), rng.integers(0, 100, b.shape)

@@ -8,10 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.passes.schedule.kernels import TARGET, column_sums, loop_kinds, loops_of, row_sums, run, scheduled, softmax
+from tests.passes.schedule.kernels import (
+    apply_rule,
+    column_sums,
+    loop_kinds,
+    loops_of,
+    row_sums,
+    run,
+    scheduled,
+    softmax,
+)
 from tilewright.passes.schedule.facts import block_of
 from tilewright.passes.schedule.partial_results import is_row_reduction
-from tilewright.passes.schedule.rows import schedule_rows
+from tilewright.passes.schedule.rows import ScheduleRows
 from tilewright.tensorir import interpret
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.expr import Var
@@ -131,7 +140,7 @@ def test_kept_dimension_of_a_row_reduction_is_no_row() -> None:
 
 def rows_fit(inputs: list[te.Tensor], *results: te.Tensor) -> bool:
     schedule = Schedule(te.create_prim_func("f", inputs, results))
-    return schedule_rows(schedule, TARGET, True)
+    return apply_rule(ScheduleRows(), schedule)
 
 
 def test_stages_of_other_rows_are_not_computed_row_by_row() -> None:

@@ -17,14 +17,15 @@ from tests.passes.schedule.kernels import (
     softmax,
 )
 from tilewright.passes.context import PassContext
-from tilewright.passes.schedule import schedule_kernels
-from tilewright.passes.schedule.schedule_kernels import schedule_rest
+from tilewright.passes.schedule.contraction import ContractionPlan, ScheduleContraction
+from tilewright.passes.schedule.elementwise import ElementwisePlan, ScheduleElementwise
+from tilewright.passes.schedule.rule import Declined
+from tilewright.passes.schedule.schedule_kernels import apply_rules
 from tilewright.tensorir import assert_structural_equal, parse
 from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.expr import Var
-from tilewright.tensorir.schedule import BlockRef, Schedule
+from tilewright.tensorir.schedule import Schedule
 from tilewright.tensorir.stmt import PrimFunc
-from tilewright.tensorir.target import Target
 
 
 @pytest.mark.parametrize(
@@ -47,25 +48,26 @@ def test_every_nest_is_parallel_outside_and_of_vectors_inside(func: PrimFunc) ->
 
 
 def test_rule_that_fails_half_way_leaves_the_kernel_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(schedule: Schedule, ref: BlockRef, target: Target, reassociate: bool) -> bool:
-        schedule.split(schedule.get_loops(ref)[0], [None, 3])
+    def fails(rule: ScheduleContraction, schedule: Schedule, plan: ContractionPlan) -> None:
+        schedule.split(schedule.get_loops(schedule.get_block(plan.block))[0], [None, 3])
         raise ScheduleError("no tile\nfits here")
 
-    monkeypatch.setattr(schedule_kernels, "schedule_contraction", lambda *_: False)
-    expected, _ = scheduled(dense(6, 8, 4))
-    monkeypatch.setattr(schedule_kernels, "schedule_contraction", fails)
+    with monkeypatch.context() as patched:
+        patched.setattr(ScheduleContraction, "match", lambda *_: Declined("not now"))
+        expected, _ = scheduled(dense(6, 8, 4))
+    monkeypatch.setattr(ScheduleContraction, "apply", fails)
     found, ctx = scheduled(dense(6, 8, 4))
     assert_structural_equal(found, expected)
-    assert [remark.message for remark in ctx.remarks] == ["the rule 'contraction' does not fit: no tile"]
-    assert ctx.remarks[0].kind == "missed"
+    missed = [remark.message for remark in ctx.remarks if remark.kind == "missed"]
+    assert missed == ["the rule 'contraction' does not fit: no tile"]
 
 
 def test_block_that_cannot_be_scheduled_keeps_its_loops(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(schedule: Schedule, ref: BlockRef, target: Target) -> None:
-        schedule.parallel(schedule.get_loops(ref)[0])
+    def fails(rule: ScheduleElementwise, schedule: Schedule, plan: ElementwisePlan) -> None:
+        schedule.parallel(schedule.get_loops(schedule.get_block(plan.block))[0])
         raise ScheduleError("no")
 
-    monkeypatch.setattr(schedule_kernels, "schedule_elementwise", fails)
+    monkeypatch.setattr(ScheduleElementwise, "apply", fails)
     func, ctx = scheduled(chain(6, 50, small=True))
     assert loop_kinds(func) == {"serial"}
     assert any("keeps its plain loops: no" in remark.message and remark.kind == "missed" for remark in ctx.remarks)
@@ -74,7 +76,7 @@ def test_block_that_cannot_be_scheduled_keeps_its_loops(monkeypatch: pytest.Monk
 def test_scheduled_loops_stay_as_they_are() -> None:
     func, _ = scheduled(dense(64, 64, 64))
     schedule = Schedule(func)
-    assert schedule_rest(schedule, TARGET, PassContext()).func is func
+    assert apply_rules(schedule, TARGET, PassContext()).func is func
 
 
 def test_loops_without_blocks_stay_as_they_were_written() -> None:
