@@ -34,9 +34,9 @@ from tilewright.tensorir.expr import (
 )
 from tilewright.tensorir.functor import walk
 from tilewright.tensorir.interpreter_forms import Operand, all_first, all_inside, all_of, element, scalar_operation
+from tilewright.tensorir.intrinsics import find_intrinsic
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.printer import underline
-from tilewright.tensorir.profiling import PROFILE_INTRINSICS
 from tilewright.tensorir.stmt import (
     Allocate,
     Block,
@@ -349,10 +349,11 @@ class _Compiler:
             return self.function_call(expr)
         if expr.name == "address_of":
             return self.address(expr)
-        if expr.name == "prefetch" or expr.name in PROFILE_INTRINSICS:
+        intrinsic = find_intrinsic(expr.name)
+        if intrinsic.result == "void":
             return _nothing
         codes = [self.expr(arg) for arg in expr.args]
-        compute = values.intrinsic_operation(expr.name, [arg.dtype for arg in expr.args], expr.dtype)
+        compute = intrinsic.operation([arg.dtype for arg in expr.args], expr.dtype)
         if len(codes) == 1:
             (only,) = codes
             return lambda frame: compute(only(frame))
