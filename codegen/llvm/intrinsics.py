@@ -189,30 +189,26 @@ def _interleave(e: ExpressionEmitter, call: Call) -> str:
     return e.builder.shuffle(e.expr(call.args[0]), dtype, lanes, e.expr(call.args[1]))
 
 
-#: LLVM's instructions of x86 for the element types of two factors and a sum; a factor's lanes are passed as ``factor``.
-_DOTS = {
-    ("uint8", "int8", "int32"): ("llvm.x86.avx512.vpdpbusd", "i32", 1),
-    ("int16", "int16", "int32"): ("llvm.x86.avx512.vpdpwssd", "i32", 1),
-    ("bfloat16", "bfloat16", "float32"): ("llvm.x86.avx512bf16.dpbf16ps", "bfloat", 2),
-}
-
-
 @_emits("dot")
 def _dot(e: ExpressionEmitter, call: Call) -> str:
     b, dtype = e.builder, call.dtype
     total, left, right = (e.expr(arg) for arg in call.args)
     kinds = (call.args[1].dtype, call.args[2].dtype)
     count = kinds[0].lanes // dtype.lanes
-    bits = dtype.lanes * dtype.bits
-    if bits in (128, 256, 512) and e.target.dot_products(*kinds, dtype) == count:
-        if kinds[0].is_int and kinds[1].is_uint:
-            left, right, kinds = right, left, kinds[::-1]  # the instruction takes the unsigned bytes first
-        name, element, lanes = _DOTS[str(kinds[0].element), str(kinds[1].element), str(dtype.element)]
+    found = e.target.dot_product(*kinds, dtype) if dtype.lanes > 1 else None
+    if found is not None and found.count == count:
+        if kinds[0].element != found.left:
+            left, right, kinds = right, left, kinds[::-1]
+        element, lanes = found.factor
         factor = f"<{dtype.lanes * lanes} x {element}>"
         args = [
             b.pure(f"bitcast {value_type(kind)} {x} to {factor}") for kind, x in zip(kinds, (left, right), strict=True)
         ]
-        return b.call(f"{name}.{bits}", dtype, [(value_type(dtype), total), *((factor, x) for x in args)])
+        return b.call(
+            f"{found.instruction}.{dtype.lanes * dtype.bits}",
+            dtype,
+            [(value_type(dtype), total), *((factor, x) for x in args)],
+        )
     for step in range(count):
         factors = []
         for kind, x in zip(kinds, (left, right), strict=True):
