@@ -13,10 +13,22 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tilewright.tensorir import intrinsic_values as values
 from tilewright.tensorir.dtype import BOOL, HANDLE, VOID, DataType
 from tilewright.tensorir.interpreter_values import Operation
-from tilewright.tensorir.intrinsic_values import Evaluation, of_floats
+from tilewright.tensorir.intrinsic_values import (
+    Evaluation,
+    absolute,
+    across_lanes,
+    dot,
+    erf,
+    fma,
+    interleave,
+    of_bits,
+    of_floats,
+    reinterpret,
+    rsqrt,
+    sigmoid,
+)
 from tilewright.tensorir.profiling import PROFILE_INTRINSICS
 
 #: Instructions of a function that is a polynomial, or a quotient of two, of a reduced argument.
@@ -36,7 +48,7 @@ def _dot_misfit(types: Sequence[DataType]) -> str | None:
     return None
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)  # which takes half the time at import
 class Intrinsic:
     """One callable function.
 
@@ -78,7 +90,10 @@ class Intrinsic:
     addressing: bool = False
     in_c_library: bool = False
     misfit: Callable[[Sequence[DataType]], str | None] | None = None
-    lowerings: dict[str, Callable[..., Any]] = dataclasses.field(default_factory=dict, compare=False, repr=False)
+    lowerings: dict[str, Callable[..., Any]] = dataclasses.field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"Intrinsic({self.name!r})"
 
     def operation(self, args: Sequence[DataType], result: DataType) -> Operation:
         """The function that computes its value, on arguments of these types.
@@ -213,49 +228,49 @@ _define_series("atan", 1, of_floats(np.arctan))
 _define_series("asinh", 1, of_floats(np.arcsinh))
 _define_series("acosh", 1, of_floats(np.arccosh))
 _define_series("atanh", 1, of_floats(np.arctanh))
-_define_series("erf", 1, values.erf)
+_define_series("erf", 1, erf)
 _define_series("pow", 2, of_floats(np.power))
 _define_series("fmod", 2, of_floats(np.fmod))
 _define_series("atan2", 2, of_floats(np.arctan2))
 
 # Other functions of floats.
-_define("sigmoid", 1, "float", values.sigmoid, instructions=_SERIES)
+_define("sigmoid", 1, "float", sigmoid, instructions=_SERIES)
 _define("sqrt", 1, "float", of_floats(np.sqrt), instructions=DIVISION_INSTRUCTIONS)
-_define("rsqrt", 1, "float", values.rsqrt, instructions=2 * DIVISION_INSTRUCTIONS)
+_define("rsqrt", 1, "float", rsqrt, instructions=2 * DIVISION_INSTRUCTIONS)
 _define("floor", 1, "float", of_floats(np.floor), instructions=1)
 _define("ceil", 1, "float", of_floats(np.ceil), instructions=1)
 _define("trunc", 1, "float", of_floats(np.trunc), instructions=1)
 _define("round", 1, "float", of_floats(np.rint), instructions=1)  # half to even, as NumPy and ONNX round
 _define("copysign", 2, "float", of_floats(np.copysign), instructions=1)
-_define("fma", 3, "float", values.fma, instructions=1, operations=2)
+_define("fma", 3, "float", fma, instructions=1, operations=2)
 _define("isnan", 1, "float", of_floats(np.isnan), instructions=1, operations=0, result="bool")
 _define("isinf", 1, "float", of_floats(np.isinf), instructions=2, operations=0, result="bool")
 _define("isfinite", 1, "float", of_floats(np.isfinite), instructions=2, operations=0, result="bool")
 
-_define("abs", 1, "number", values.absolute, instructions=1)
+_define("abs", 1, "number", absolute, instructions=1)
 
 # Bits. Of vectors few processors have instructions to count them: others look up four bits at a time.
 _COUNT = {"instructions": 8, "value_range": lambda args: (0, args[0].bits)}
-_define("popcount", 1, "integer", values.of_bits(lambda value, bits: f"{value:b}".count("1")), **_COUNT)
-_define("count_leading_zeros", 1, "integer", values.of_bits(lambda value, bits: bits - value.bit_length()), **_COUNT)
+_define("popcount", 1, "integer", of_bits(lambda value, bits: f"{value:b}".count("1")), **_COUNT)
+_define("count_leading_zeros", 1, "integer", of_bits(lambda value, bits: bits - value.bit_length()), **_COUNT)
 # The same bits as another type of the same width.
-_define("reinterpret", 1, "any", values.reinterpret, instructions=0, operations=0, result="given")
+_define("reinterpret", 1, "any", reinterpret, instructions=0, operations=0, result="given")
 
 # Across the lanes of vectors: of the first halves of two of them, a0 b0 a1 b1 ..., and of the second halves.
 _SHUFFLE = {"instructions": 1, "operations": 0, "lanewise": False}
-_define("interleave_low", 2, "vector", values.interleave(low=True), **_SHUFFLE)
-_define("interleave_high", 2, "vector", values.interleave(low=False), **_SHUFFLE)
+_define("interleave_low", 2, "vector", interleave(low=True), **_SHUFFLE)
+_define("interleave_high", 2, "vector", interleave(low=False), **_SHUFFLE)
 # In pairs, a tree over the lanes, which is the order that floats are added in: a shuffle and an operation for each
 # level, of which there are four in most vectors.
 _REDUCTION = {"instructions": 8, "counted": 0, "lanewise": False, "result": "element"}
-_define("reduce_add", 1, "number", values.across_lanes(np.add), reduces="add", **_REDUCTION)
-_define("reduce_mul", 1, "number", values.across_lanes(np.multiply), reduces="mul", **_REDUCTION)
-_define("reduce_min", 1, "number", values.across_lanes(np.minimum), reduces="min", **_REDUCTION)
-_define("reduce_max", 1, "number", values.across_lanes(np.maximum), reduces="max", **_REDUCTION)
+_define("reduce_add", 1, "number", across_lanes(np.add), reduces="add", **_REDUCTION)
+_define("reduce_mul", 1, "number", across_lanes(np.multiply), reduces="mul", **_REDUCTION)
+_define("reduce_min", 1, "number", across_lanes(np.minimum), reduces="min", **_REDUCTION)
+_define("reduce_max", 1, "number", across_lanes(np.maximum), reduces="max", **_REDUCTION)
 
 # To each lane of the first argument, as many neighbouring products of the two others as they have more lanes. Integers
 # wrap like the sum's type; of floats the order of the additions is the target's, which may take denormals for zero.
-_define("dot", 3, "any", values.dot, instructions=1, operations=2, counted=1, lanewise=False, misfit=_dot_misfit)
+_define("dot", 3, "any", dot, instructions=1, operations=2, counted=1, lanewise=False, misfit=_dot_misfit)
 
 # Memory: the address of the element that a BufferLoad names, and a hint that it will be wanted.
 _MEMORY = {"operations": 0, "lanewise": False, "addressing": True}

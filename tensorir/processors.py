@@ -14,14 +14,13 @@ third level has the size of its second there: nothing larger is behind that.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
+from typing import NamedTuple
 
 _KIB, _MIB = 1 << 10, 1 << 20
 
 
-@dataclasses.dataclass(frozen=True)
-class Architecture:
+class Architecture(NamedTuple):
     """What all processors of an instruction set have in common.
 
     Attributes:
@@ -39,8 +38,7 @@ class Architecture:
     typical: str
 
 
-@dataclasses.dataclass(frozen=True)
-class Processor:
+class Processor(NamedTuple):
     """A processor, or a level of features that many have.
 
     Attributes:
@@ -52,13 +50,12 @@ class Processor:
     caches: tuple[int, int, int]
 
 
-@dataclasses.dataclass(frozen=True)
-class DotProduct:
+class DotProduct(NamedTuple):
     """An instruction that adds several neighbouring products to each lane of a vector.
 
     Attributes:
         left, right, total: types of the elements of its factors and of the sum.
-        count: how many products it adds to each.
+        products: how many it adds to each.
         wide, short: sets of features, one of which a processor needs to have it for vectors of 512 bits, and for those
             of 256 and 128.
         instruction: LLVM's name of it, without the number of bits.
@@ -68,7 +65,7 @@ class DotProduct:
     left: str
     right: str
     total: str
-    count: int
+    products: int
     wide: tuple[frozenset[str], ...]
     short: tuple[frozenset[str], ...]
     instruction: str

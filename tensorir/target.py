@@ -10,9 +10,19 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from tilewright.tensorir import processors
 from tilewright.tensorir.cores import default_threads
 from tilewright.tensorir.dtype import DataType
+from tilewright.tensorir.processors import (
+    DotProduct,
+    Processor,
+    architecture_of,
+    dot_product,
+    has_fma,
+    has_half_conversions,
+    masked_bits,
+    processor_of,
+    vector_bits,
+)
 
 #: What a cache reads and writes at once, in bytes, on all processors that code is generated for.
 CACHE_LINE = 64
@@ -31,14 +41,14 @@ def process_triple() -> str:
 def _host_cpu() -> tuple[str, frozenset[str]]:
     present = frozenset(name for name, present in llvm.get_host_cpu_features().items() if present)
     # Where LLVM cannot ask the system, as on a Mac, it names the processor and no feature.
-    return llvm.get_host_cpu_name(), present | processors.architecture_of(process_triple()).features
+    return llvm.get_host_cpu_name(), present | architecture_of(process_triple()).features
 
 
 @functools.cache
 def _host_caches() -> tuple[int, ...]:
     """Sizes in bytes of the first core's data caches, of three levels, as Linux reports them; where it does not, those
     of the processor's description."""
-    described = processors.processor_of(_host_cpu()[0], process_triple()).caches
+    described = processor_of(_host_cpu()[0], process_triple()).caches
     sizes = {str(level): size for level, size in enumerate(described, 1)}
     root = "/sys/devices/system/cpu/cpu0/cache"
     if os.path.isdir(root):
@@ -108,18 +118,18 @@ class Target:
     @property
     def vector_bits(self) -> int:
         """Width of a vector register in bits."""
-        return processors.vector_bits(self.features)
+        return vector_bits(self.features)
 
     @property
     def vector_registers(self) -> int:
         """Number of vector registers."""
-        short, wide = processors.architecture_of(self.mtriple).vector_registers
+        short, wide = architecture_of(self.mtriple).vector_registers
         return wide if self.vector_bits == 512 else short
 
     @property
     def masked_bits(self) -> int | None:
         """Bits of the shortest elements that a masked load or store can leave out; None where there is none."""
-        return processors.masked_bits(self.features)
+        return masked_bits(self.features)
 
     @property
     def tile_registers(self) -> int:
@@ -130,24 +140,24 @@ class Target:
     @property
     def has_fma(self) -> bool:
         """Whether fused multiply-add is one instruction."""
-        return processors.has_fma(self.features)
+        return has_fma(self.features)
 
     @property
     def has_half_conversions(self) -> bool:
         """Whether converting float16 to float32 and back is one instruction."""
-        return processors.has_half_conversions(self.features)
+        return has_half_conversions(self.features)
 
-    def dot_product(self, left: DataType, right: DataType, total: DataType) -> processors.DotProduct | None:
+    def dot_product(self, left: DataType, right: DataType, total: DataType) -> DotProduct | None:
         """The instruction that adds neighbouring products of elements of ``left`` and ``right`` to each lane of a
         vector of ``total`` (of a scalar: of as many as a register holds); None where there is none."""
         bits = total.lanes * total.bits if total.lanes > 1 else self.vector_bits
-        return processors.dot_product(str(left.element), str(right.element), str(total.element), bits, self.features)
+        return dot_product(str(left.element), str(right.element), str(total.element), bits, self.features)
 
     def dot_products(self, left: DataType, right: DataType, total: DataType) -> int:
         """How many products that instruction adds to a lane; 1 where each step of a sum is an instruction of its
         own."""
         found = self.dot_product(left, right, total)
-        return 1 if found is None else found.count
+        return 1 if found is None else found.products
 
     def lanes(self, dtype: DataType) -> int:
         """Elements of ``dtype`` in one vector register."""
@@ -159,8 +169,8 @@ class Target:
         return (_host_caches() if self.is_host else self._described.caches)[level - 1]
 
     @property
-    def _described(self) -> processors.Processor:
-        return processors.processor_of(self.mcpu, self.mtriple)
+    def _described(self) -> Processor:
+        return processor_of(self.mcpu, self.mtriple)
 
     @classmethod
     def current(cls) -> Target:

@@ -196,7 +196,7 @@ def _dot(e: ExpressionEmitter, call: Call) -> str:
     kinds = (call.args[1].dtype, call.args[2].dtype)
     count = kinds[0].lanes // dtype.lanes
     found = e.target.dot_product(*kinds, dtype) if dtype.lanes > 1 else None
-    if found is not None and found.count == count:
+    if found is not None and found.products == count:
         if kinds[0].element != found.left:
             left, right, kinds = right, left, kinds[::-1]
         element, lanes = found.factor

@@ -148,7 +148,7 @@ def test_elements_that_a_masked_access_can_leave_out(mcpu: str, bits: int | None
 @pytest.mark.parametrize("instruction", DOT_PRODUCTS, ids=lambda found: f"{found.left}_{found.right}")
 def test_factors_of_a_dot_product_fill_the_sum(instruction: processors.DotProduct) -> None:
     left, total = DataType(instruction.left), DataType(instruction.total)
-    assert instruction.count * left.bits == total.bits
+    assert instruction.products * left.bits == total.bits
 
 
 @pytest.mark.parametrize("mtriple", [X86, ARM, "arm64-apple-darwin", "amd64-unknown-freebsd"])
