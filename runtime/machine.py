@@ -34,6 +34,7 @@ from tilewright.tensorir import (
 )
 from tilewright.tensorir.dtype import FLOAT32, DataType
 from tilewright.tensorir.expr import Call, as_expr
+from tilewright.tensorir.processors import DOT_PRODUCTS
 from tilewright.tensorir.target import Target
 
 FloatArray = npt.NDArray[np.float32]
@@ -146,14 +147,6 @@ NO_TEAM = None
 #: Sums of ``s * 0.5 + 1`` tend to 2: neither overflow nor denormal numbers.
 _HALF_AND_ONE = np.array([0.5, 1.0])
 
-_INT8, _UINT8, _INT32, _BFLOAT16 = map(DataType, ("int8", "uint8", "int32", "bfloat16"))
-#: For the element type of products: the types of the factors and of the sum of instructions that add several.
-_DOTS = {
-    _INT8: ((_UINT8, _INT8, _INT32), (_INT8, _INT8, _INT32)),
-    _UINT8: ((_UINT8, _INT8, _INT32), (_UINT8, _UINT8, _INT32)),
-    _BFLOAT16: ((_BFLOAT16, _BFLOAT16, FLOAT32),),
-}
-
 
 def _entry(compiled: CompiledModule, func: PrimFunc) -> Callable[..., None]:
     kinds = [ctypes.c_void_p if isinstance(param, Buffer) else ctypes.c_int64 for param in func.params]
@@ -193,9 +186,10 @@ class Machine:
         if dtype in ("float32", "float64"):
             entry = self._probe((dtype,), lambda: fma_primfunc(self.target, dtype))
             return self._arithmetic(entry, dtype, _HALF_AND_ONE.astype(dtype.numpy), 1, flops)
-        for left, right, total in _DOTS.get(dtype, ()):
+        for instruction in DOT_PRODUCTS:
+            left, right, total = map(DataType, (instruction.left, instruction.right, instruction.total))
             count = self.target.dot_products(left, right, total)
-            if count > 1:
+            if dtype in (left, right) and count > 1:
                 make = functools.partial(dot_primfunc, self.target, left, right, total)
                 entry = self._probe((left, right, total), make)
                 factors = np.zeros(count * self.target.lanes(total), left.numpy)

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Expr, FloatImm, IntImm, UnaryOp, Var
-from tilewright.tensorir.intrinsics import ADDRESSING
+from tilewright.tensorir.intrinsics import ADDRESSING, find_intrinsic
 from tilewright.tensorir.known_numbers import integer_value
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import (
@@ -30,10 +30,6 @@ from tilewright.tensorir.stmt import (
     SeqStmt,
     Stmt,
 )
-
-#: Operations of one element of what an intrinsic gives; of others it is one.
-_OPERATIONS = {"fma": 2, "isnan": 0, "isinf": 0, "isfinite": 0}
-_OPERATIONS |= {"reinterpret": 0, "interleave_low": 0, "interleave_high": 0}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -196,14 +192,9 @@ class _Counter:
         dtype = expr.dtype
         if isinstance(expr, (BinaryOp, UnaryOp)):
             operations = times * dtype.lanes
-        elif isinstance(expr, Call) and expr.name == "dot":
-            operations = 2 * times * expr.args[1].dtype.lanes
-            dtype = expr.args[1].dtype
-        elif isinstance(expr, Call) and expr.name.startswith("reduce_"):
-            dtype = expr.args[0].dtype
-            operations = times * (dtype.lanes - 1)
-        elif isinstance(expr, Call) and dtype.kind not in ("void", "handle"):
-            operations = times * dtype.lanes * _OPERATIONS.get(expr.name, 1)
+        elif isinstance(expr, Call) and not expr.name.startswith("@"):
+            dtype, each = find_intrinsic(expr.name).count_operations([arg.dtype for arg in expr.args], dtype)
+            operations = times * each
         else:
             return
         if operations:

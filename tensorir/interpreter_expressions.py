@@ -29,9 +29,9 @@ from tilewright.tensorir.expr import (
 )
 from tilewright.tensorir.interpreter_forms import Operand, element, scalar_operation
 from tilewright.tensorir.interpreter_memory import Pointer, bytes_of, owner
+from tilewright.tensorir.intrinsics import find_intrinsic
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.printer import underline
-from tilewright.tensorir.profiling import PROFILE_INTRINSICS
 from tilewright.tensorir.stmt import BufferStore
 
 if TYPE_CHECKING:
@@ -147,10 +147,11 @@ class ExpressionCompiler:
             return self.function_call(expr)
         if expr.name == "address_of":
             return self.address(expr)
-        if expr.name == "prefetch" or expr.name in PROFILE_INTRINSICS:
+        intrinsic = find_intrinsic(expr.name)
+        if intrinsic.result == "void":
             return nothing
         codes = [self.expr(arg) for arg in expr.args]
-        compute = values.intrinsic_operation(expr.name, [arg.dtype for arg in expr.args], expr.dtype)
+        compute = intrinsic.operation([arg.dtype for arg in expr.args], expr.dtype)
         if len(codes) == 1:
             (only,) = codes
             return lambda frame: compute(only(frame))

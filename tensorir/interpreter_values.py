@@ -1,4 +1,4 @@
-"""The meaning of single operations, as the interpreter computes them.
+"""The meaning of single operations, as the interpreter computes them (``intrinsic_values``: of intrinsics).
 
 Values: a scalar integer is a Python int in the range of its type, a scalar bool a bool, a scalar float a NumPy scalar
 of its type; a vector is a NumPy array of its element type. So floats round to their type after each operation (NumPy
@@ -7,17 +7,14 @@ and ml_dtypes compute the 16-bit types in float32 and round), and vectors of int
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.folding import trunc_div, wrap_integer
-from tilewright.tensorir.intrinsics import find_intrinsic
 
 Operation = Callable[..., Any]
 
@@ -159,7 +156,7 @@ def from_array(value: Any, dtype: DataType) -> Any:
     return bool(value) if dtype.is_bool else int(value)
 
 
-def _round_to_odd(total: Any, error: Any) -> Any:
+def round_to_odd(total: Any, error: Any) -> Any:
     """``total`` moved to the neighbour with an odd last bit, where ``total + error`` is the exact value and lies
     between the two: rounding that again to half the bits or fewer gives what rounding the exact value gives."""
     bits = np.ascontiguousarray(total).view(f"i{total.dtype.itemsize}").reshape(total.shape)
@@ -173,7 +170,7 @@ def narrow(value: Any, dtype: DataType) -> Any:
     value = np.asarray(value)
     if dtype.element == "bfloat16" and value.dtype == np.float64:
         single = value.astype(np.float32)
-        return _round_to_odd(single, value - single).astype(dtype.numpy)
+        return round_to_odd(single, value - single).astype(dtype.numpy)
     return value.astype(dtype.numpy)
 
 
@@ -195,104 +192,6 @@ def cast_operation(source: DataType, target: DataType) -> Operation:
     if source.element == "float64" and target.element == "bfloat16":
         return lambda a: from_array(narrow(a, target), target)
     return lambda a: a.astype(target.numpy)
-
-
-# -- intrinsics --------------------------------------------------------------------------------------------------------
-
-
-def _fma_narrow(a: Any, b: Any, c: Any) -> Any:
-    """``a * b + c`` rounded once to a type of at most 24 significant bits: the product is exact in float64, and the sum
-    is rounded to odd there, so that the second rounding sees on which side of a tie it lies (Boldo, Melquiond 2008)."""
-    product = np.asarray(a, np.float64) * np.asarray(b, np.float64)
-    addend = np.asarray(c, np.float64)
-    total = product + addend
-    shadow = total - product
-    error = (product - (total - shadow)) + (addend - shadow)  # total + error is exact (Knuth's TwoSum)
-    return _round_to_odd(total, error)
-
-
-def _fma_double(a: float, b: float, c: float) -> float:
-    if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(c)):
-        return float(np.float64(a) * b + c)
-    exact = Fraction(a) * Fraction(b) + Fraction(c)
-    if exact == 0:
-        return a * b + c  # for the sign of zero
-    try:
-        return float(exact) or math.copysign(0.0, exact.numerator)
-    except OverflowError:
-        return math.copysign(math.inf, exact.numerator)
-
-
-def _fma(dtype: DataType) -> Operation:
-    if dtype.bits < 64:
-        return lambda a, b, c: narrow(_fma_narrow(a, b, c), dtype)
-    if dtype.lanes == 1:
-        return lambda a, b, c: np.float64(_fma_double(float(a), float(b), float(c)))
-    return lambda a, b, c: np.array([_fma_double(*xs) for xs in zip(a.tolist(), b.tolist(), c.tolist(), strict=True)])
-
-
-def _reduce_pairs(function: Operation) -> Operation:
-    """A reduction by halves: lane i meets lane i + n/2, until one is left; an odd lane waits for the next round."""
-
-    def compute(vector: Any) -> Any:
-        while len(vector) > 1:
-            half, odd = len(vector) // 2, vector[2 * (len(vector) // 2) :]
-            vector = np.concatenate([function(vector[:half], vector[half : 2 * half]), odd])
-        return vector[0]
-
-    return compute
-
-
-_REDUCTIONS: dict[str, Operation] = {
-    "reduce_add": _reduce_pairs(np.add),
-    "reduce_mul": _reduce_pairs(np.multiply),
-    "reduce_min": _reduce_pairs(np.minimum),
-    "reduce_max": _reduce_pairs(np.maximum),
-}
-
-
-def _count(name: str, bits: int) -> Callable[[int], int]:
-    mask = (1 << bits) - 1
-    if name == "popcount":
-        return lambda value: bin(value & mask).count("1")
-    return lambda value: bits - (value & mask).bit_length()
-
-
-def intrinsic_operation(name: str, args: list[DataType], result: DataType) -> Operation:
-    """The function ``name`` on values of the argument types; ``address_of`` and ``prefetch`` are not values."""
-    source = args[0]
-    if name == "fma":
-        compute = _fma(source)
-        return lambda a, b, c: from_array(compute(a, b, c), result)
-    if name in _REDUCTIONS:
-        reduction = _REDUCTIONS[name]
-        return lambda vector: from_array(reduction(np.atleast_1d(as_array(vector, source))), result)
-    if name == "reinterpret":
-        kind, target = source.numpy, result.numpy
-        shape = () if result.lanes == 1 else (result.lanes,)
-        return lambda a: from_array(np.ascontiguousarray(np.asarray(a, kind)).view(target).reshape(shape), result)
-    if name == "dot":
-        dot = find_intrinsic(name).reference
-        assert dot is not None
-        return lambda total, a, b: from_array(narrow(dot(as_array(total, result), a, b), result), result)
-    if name in ("popcount", "count_leading_zeros"):
-        count = _count(name, source.bits)
-        if source.lanes == 1:
-            return count
-        return lambda a: np.array([count(v) for v in a.tolist()], result.numpy)
-    if name == "abs" and not source.is_float:
-        return np.abs if source.lanes != 1 else (lambda a: wrap_integer(abs(a), source))
-    reference = find_intrinsic(name).reference
-    if reference is None:
-        raise ValueError(f"intrinsic {name} has no reference")
-    if name.startswith("interleave"):
-        return reference  # moves elements, whatever they are
-
-    def compute_wide(*values: Any) -> Any:
-        wide = [np.asarray(value, np.float64) for value in values]
-        return from_array(narrow(reference(*wide), result), result)
-
-    return compute_wide
 
 
 def constant_value(value: float, dtype: DataType) -> Any:

@@ -1,43 +1,40 @@
-"""The functions that loop-level expressions may call, each with its meaning in NumPy.
+"""The functions that loop-level expressions may call: all that is known of each stands in one declaration.
 
 A code generator knows some of them as instructions (``fma``, ``sqrt``, ``floor``); the pass ``LowerIntrin`` writes the
-others (``exp``, ``erf``) in terms of those. The reference is what the interpreter runs.
+others (``exp``, ``erf``) in terms of those. Each says by :func:`lowers`, where it is implemented, how it writes which
+intrinsics. What all of them are measured against is the declared value, which the interpreter runs.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from tilewright.tensorir.dtype import BOOL, HANDLE, VOID, DataType
+from tilewright.tensorir.interpreter_values import Operation
+from tilewright.tensorir.intrinsic_values import (
+    Evaluation,
+    absolute,
+    across_lanes,
+    dot,
+    erf,
+    fma,
+    interleave,
+    of_bits,
+    of_floats,
+    reinterpret,
+    rsqrt,
+    sigmoid,
+)
 from tilewright.tensorir.profiling import PROFILE_INTRINSICS
 
-_erf = np.vectorize(math.erf, otypes=[np.float64])
-
-
-def _fma(a: Any, b: Any, c: Any) -> Any:
-    """One rounding for float32 and narrower, through float64; two for float64, which has no wider type here."""
-    return np.asarray(a, np.float64) * np.asarray(b, np.float64) + np.asarray(c, np.float64)
-
-
-def _interleave(*, low: bool) -> Callable[[Any, Any], Any]:
-    def of_halves(a: Any, b: Any) -> Any:
-        half = len(a) // 2
-        part = slice(0, half) if low else slice(half, 2 * half)
-        return np.stack([a[part], b[part]], axis=1).reshape(-1)
-
-    return of_halves
-
-
-def _dot(total: Any, a: Any, b: Any) -> Any:
-    """``total + sum of a * b`` over the neighbours that belong to each lane, exact for integers in int64."""
-    wide = np.float64 if np.asarray(total).dtype.kind == "f" else np.int64
-    products = np.asarray(a).astype(wide) * np.asarray(b).astype(wide)
-    return np.asarray(total).astype(wide) + products.reshape((*np.shape(total), -1)).sum(axis=-1)
+#: Instructions of a function that is a polynomial, or a quotient of two, of a reduced argument.
+_SERIES = 20
+#: Those of a division, or a root: the time in which a processor does so many additions.
+DIVISION_INSTRUCTIONS = 5
 
 
 def _dot_misfit(types: Sequence[DataType]) -> str | None:
@@ -51,7 +48,7 @@ def _dot_misfit(types: Sequence[DataType]) -> str | None:
     return None
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)  # which takes half the time at import
 class Intrinsic:
     """One callable function.
 
@@ -59,20 +56,59 @@ class Intrinsic:
         arity: number of arguments.
         operands: what the arguments are: ``float``, ``integer``, ``number``, ``vector`` (with an even number of
             lanes) or ``any``; all but the last have one type.
-        misfit: what is wrong with these argument types, of an intrinsic whose arguments have several; None if nothing.
-        reference: its value on NumPy arrays, computed in float64 for floats and rounded once by the caller.
+        evaluate: gives the function that computes its value, for types of arguments and result; None: it has no value
+            that depends on those of its arguments alone.
+        instructions: about how many it takes for a scalar, or for a vector: what takes as long as an addition is one.
+        operations: arithmetic operations on each element, as :mod:`.costs` counts them.
+        counted: the argument whose elements these are; None: the result's.
+        lanewise: each lane of the result depends on that lane of the arguments only, so that it has a form for vectors
+            of any length (``reinterpret``: between types of one width).
         result: ``same`` (type of the first argument), ``bool``, ``element`` (a vector's scalar), ``void``, ``handle``
             or ``given`` (named by the call).
+        value_range: the least and the greatest value for these argument types, of integers; None: those of the type.
+        reduces: the binary operation that joins the lanes of its argument; None if it joins none.
         pure: without effects, so that it may be removed, moved and merged.
+        addressing: it takes an element of a buffer and asks for its place, not for its value.
+        in_c_library: the C library has a function of this name, on float64.
+        misfit: what is wrong with these argument types, of an intrinsic whose arguments have several; None if nothing.
+        lowerings: what each code generator, by its name, writes for a call; :func:`lowers` adds them.
     """
 
     name: str
     arity: int
-    operands: str = "float"
-    reference: Callable[..., Any] | None = None
+    operands: str
+    evaluate: Evaluation | None
+    _: dataclasses.KW_ONLY
+    instructions: int
+    operations: int = 1
+    counted: int | None = None
+    lanewise: bool = True
     result: str = "same"
+    value_range: Callable[[Sequence[DataType]], tuple[int, int]] | None = None
+    reduces: str | None = None
     pure: bool = True
+    addressing: bool = False
+    in_c_library: bool = False
     misfit: Callable[[Sequence[DataType]], str | None] | None = None
+    lowerings: dict[str, Callable[..., Any]] = dataclasses.field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"Intrinsic({self.name!r})"
+
+    def operation(self, args: Sequence[DataType], result: DataType) -> Operation:
+        """The function that computes its value, on arguments of these types.
+
+        Raises:
+            ValueError: it has no value that depends on those of its arguments alone.
+        """
+        if self.evaluate is None:
+            raise ValueError(f"intrinsic {self.name} has no value")
+        return self.evaluate(args, result)
+
+    def count_operations(self, args: Sequence[DataType], result: DataType) -> tuple[DataType, int]:
+        """The type that a call computes in, and how many arithmetic operations it does on numbers of that type."""
+        dtype = result if self.counted is None else args[self.counted]
+        return dtype, self.operations * (dtype.lanes - (self.reduces is not None))
 
     def result_type(self, args: Sequence[Any]) -> DataType:
         """The type of a call with these argument expressions.
@@ -126,10 +162,6 @@ class Intrinsic:
 INTRINSICS: dict[str, Intrinsic] = {}
 
 
-def _define(name: str, arity: int, operands: str = "float", reference: Any = None, **kwargs: Any) -> None:
-    INTRINSICS[name] = Intrinsic(name, arity, operands, reference, **kwargs)
-
-
 def find_intrinsic(name: str) -> Intrinsic:
     """The intrinsic of that name.
 
@@ -142,71 +174,116 @@ def find_intrinsic(name: str) -> Intrinsic:
         raise ValueError(f"unknown intrinsic {name!r}; expected one of {', '.join(sorted(INTRINSICS))}") from None
 
 
-# Functions of one float.
-_define("exp", 1, reference=np.exp)
-_define("exp2", 1, reference=np.exp2)
-_define("expm1", 1, reference=np.expm1)
-_define("log", 1, reference=np.log)
-_define("log2", 1, reference=np.log2)
-_define("log10", 1, reference=np.log10)
-_define("log1p", 1, reference=np.log1p)
-_define("sqrt", 1, reference=np.sqrt)
-_define("rsqrt", 1, reference=lambda x: 1 / np.sqrt(x))
-_define("sigmoid", 1, reference=lambda x: 1 / (1 + np.exp(-x)))
-_define("tanh", 1, reference=np.tanh)
-_define("sinh", 1, reference=np.sinh)
-_define("cosh", 1, reference=np.cosh)
-_define("sin", 1, reference=np.sin)
-_define("cos", 1, reference=np.cos)
-_define("tan", 1, reference=np.tan)
-_define("asin", 1, reference=np.arcsin)
-_define("acos", 1, reference=np.arccos)
-_define("atan", 1, reference=np.arctan)
-_define("asinh", 1, reference=np.arcsinh)
-_define("acosh", 1, reference=np.arccosh)
-_define("atanh", 1, reference=np.arctanh)
-_define("erf", 1, reference=_erf)
-_define("floor", 1, reference=np.floor)
-_define("ceil", 1, reference=np.ceil)
-_define("trunc", 1, reference=np.trunc)
-_define("round", 1, reference=np.rint)  # half to even, as NumPy and ONNX round
-_define("isnan", 1, reference=np.isnan, result="bool")
-_define("isinf", 1, reference=np.isinf, result="bool")
-_define("isfinite", 1, reference=np.isfinite, result="bool")
+_F = TypeVar("_F", bound=Callable[..., Any])
 
-# Functions of two and three.
-_define("pow", 2, reference=np.power)
-_define("fmod", 2, reference=np.fmod)
-_define("atan2", 2, reference=np.arctan2)
-_define("copysign", 2, reference=np.copysign)
-_define("fma", 3, reference=_fma)
-_define("abs", 1, "number", np.abs)
 
-# Bits.
-_define("reinterpret", 1, "any", None, result="given")  # the same bits as another type of the same width
-_define("popcount", 1, "integer", None)
-_define("count_leading_zeros", 1, "integer", None)
+def lowers(generator: str, *names: str) -> Callable[[_F], _F]:
+    """Declare a function to be how the code generator of that name writes calls of these intrinsics.
 
-# Across the lanes of vectors.
-_define("interleave_low", 2, "vector", _interleave(low=True))  # of the first halves of two vectors: a0 b0 a1 b1 ...
-_define("interleave_high", 2, "vector", _interleave(low=False))  # of the second halves
-_define("reduce_add", 1, "number", np.add.reduce, result="element")  # floats: in pairs, a tree over the lanes
-_define("reduce_mul", 1, "number", np.multiply.reduce, result="element")
-_define("reduce_min", 1, "number", np.minimum.reduce, result="element")
-_define("reduce_max", 1, "number", np.maximum.reduce, result="element")
+    Raises:
+        ValueError: an intrinsic is unknown, or the generator has said already how it writes it.
+    """
+
+    def register(function: _F) -> _F:
+        for name in names:
+            lowerings = find_intrinsic(name).lowerings
+            if generator in lowerings:
+                raise ValueError(f"{generator} writes the intrinsic {name} already")
+            lowerings[generator] = function
+        return function
+
+    return register
+
+
+def lowered_by(generator: str) -> dict[str, Callable[..., Any]]:
+    """What the code generator of that name has said so far of how it writes intrinsics."""
+    return {name: found.lowerings[generator] for name, found in INTRINSICS.items() if generator in found.lowerings}
+
+
+def _define(name: str, arity: int, operands: str, evaluate: Evaluation | None, **properties: Any) -> None:
+    INTRINSICS[name] = Intrinsic(name, arity, operands, evaluate, **properties)
+
+
+def _define_series(name: str, arity: int, evaluate: Evaluation, instructions: int = _SERIES) -> None:
+    _define(name, arity, "float", evaluate, instructions=instructions, in_c_library=True)
+
+
+# Functions of floats that the C library has, too.
+_define_series("exp", 1, of_floats(np.exp))
+_define_series("exp2", 1, of_floats(np.exp2))
+_define_series("expm1", 1, of_floats(np.expm1))
+_define_series("log", 1, of_floats(np.log))
+_define_series("log2", 1, of_floats(np.log2))
+_define_series("log10", 1, of_floats(np.log10))
+_define_series("log1p", 1, of_floats(np.log1p))
+_define_series("tanh", 1, of_floats(np.tanh))
+_define_series("sinh", 1, of_floats(np.sinh))
+_define_series("cosh", 1, of_floats(np.cosh))
+_define_series("sin", 1, of_floats(np.sin))
+_define_series("cos", 1, of_floats(np.cos))
+_define_series("tan", 1, of_floats(np.tan))
+_define_series("asin", 1, of_floats(np.arcsin))
+_define_series("acos", 1, of_floats(np.arccos))
+_define_series("atan", 1, of_floats(np.arctan))
+_define_series("asinh", 1, of_floats(np.arcsinh))
+_define_series("acosh", 1, of_floats(np.arccosh))
+_define_series("atanh", 1, of_floats(np.arctanh))
+_define_series("erf", 1, erf)
+_define_series("pow", 2, of_floats(np.power))
+_define_series("fmod", 2, of_floats(np.fmod))
+_define_series("atan2", 2, of_floats(np.arctan2))
+
+# Other functions of floats.
+_define("sigmoid", 1, "float", sigmoid, instructions=_SERIES)
+_define("sqrt", 1, "float", of_floats(np.sqrt), instructions=DIVISION_INSTRUCTIONS)
+_define("rsqrt", 1, "float", rsqrt, instructions=2 * DIVISION_INSTRUCTIONS)
+_define("floor", 1, "float", of_floats(np.floor), instructions=1)
+_define("ceil", 1, "float", of_floats(np.ceil), instructions=1)
+_define("trunc", 1, "float", of_floats(np.trunc), instructions=1)
+_define("round", 1, "float", of_floats(np.rint), instructions=1)  # half to even, as NumPy and ONNX round
+_define("copysign", 2, "float", of_floats(np.copysign), instructions=1)
+_define("fma", 3, "float", fma, instructions=1, operations=2)
+_define("isnan", 1, "float", of_floats(np.isnan), instructions=1, operations=0, result="bool")
+_define("isinf", 1, "float", of_floats(np.isinf), instructions=2, operations=0, result="bool")
+_define("isfinite", 1, "float", of_floats(np.isfinite), instructions=2, operations=0, result="bool")
+
+_define("abs", 1, "number", absolute, instructions=1)
+
+# Bits. Of vectors few processors have instructions to count them: others look up four bits at a time.
+_COUNT = {"instructions": 8, "value_range": lambda args: (0, args[0].bits)}
+_define("popcount", 1, "integer", of_bits(lambda value, bits: f"{value:b}".count("1")), **_COUNT)
+_define("count_leading_zeros", 1, "integer", of_bits(lambda value, bits: bits - value.bit_length()), **_COUNT)
+# The same bits as another type of the same width.
+_define("reinterpret", 1, "any", reinterpret, instructions=0, operations=0, result="given")
+
+# Across the lanes of vectors: of the first halves of two of them, a0 b0 a1 b1 ..., and of the second halves.
+_SHUFFLE = {"instructions": 1, "operations": 0, "lanewise": False}
+_define("interleave_low", 2, "vector", interleave(low=True), **_SHUFFLE)
+_define("interleave_high", 2, "vector", interleave(low=False), **_SHUFFLE)
+# In pairs, a tree over the lanes, which is the order that floats are added in: a shuffle and an operation for each
+# level, of which there are four in most vectors.
+_REDUCTION = {"instructions": 8, "counted": 0, "lanewise": False, "result": "element"}
+_define("reduce_add", 1, "number", across_lanes(np.add), reduces="add", **_REDUCTION)
+_define("reduce_mul", 1, "number", across_lanes(np.multiply), reduces="mul", **_REDUCTION)
+_define("reduce_min", 1, "number", across_lanes(np.minimum), reduces="min", **_REDUCTION)
+_define("reduce_max", 1, "number", across_lanes(np.maximum), reduces="max", **_REDUCTION)
 
 # To each lane of the first argument, as many neighbouring products of the two others as they have more lanes. Integers
 # wrap like the sum's type; of floats the order of the additions is the target's, which may take denormals for zero.
-_define("dot", 3, "any", _dot, misfit=_dot_misfit)
+_define("dot", 3, "any", dot, instructions=1, operations=2, counted=1, lanewise=False, misfit=_dot_misfit)
 
-# Memory.
-_define("address_of", 1, "any", None, result="handle")  # of a BufferLoad
-_define("prefetch", 1, "any", None, result="void", pure=False)  # of a BufferLoad
-
-#: What takes an element of a buffer and asks for its place, not for its value.
-ADDRESSING = ("address_of", "prefetch")
-
+# Memory: the address of the element that a BufferLoad names, and a hint that it will be wanted.
+_MEMORY = {"operations": 0, "lanewise": False, "addressing": True}
+_define("address_of", 1, "any", None, instructions=0, result="handle", **_MEMORY)
+_define("prefetch", 1, "any", None, instructions=1, result="void", pure=False, **_MEMORY)
 
 # The clock: of the address of a record and its stride (:mod:`.profiling`). Nothing that is computed depends on it.
+_CLOCK = {"instructions": 20, "operations": 0, "lanewise": False, "result": "void", "pure": False}
 for _name in PROFILE_INTRINSICS:
-    _define(_name, 2, "any", None, result="void", pure=False)
+    _define(_name, 2, "any", None, **_CLOCK)
+
+#: What takes an element of a buffer and asks for its place, not for its value.
+ADDRESSING = tuple(name for name, found in INTRINSICS.items() if found.addressing)
+
+#: The intrinsic that joins the lanes of a vector, by the binary operation that it joins them by.
+REDUCERS = {found.reduces: name for name, found in INTRINSICS.items() if found.reduces is not None}

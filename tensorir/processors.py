@@ -1,30 +1,174 @@
-"""What named x86-64 processors can do, as far as schedules and passes ask: LLVM knows it, but does not tell.
+"""What is known of processors, all in this file: features, vectors, caches, and the instructions that need a name.
 
-The levels are those of the psABI (https://gitlab.com/x86-psABIs/x86-64-ABI); the rest is what LLVM's table of
-processors (``llvm/lib/TargetParser/X86TargetParser.cpp``) says of them. A name that is not here gets what every
-processor of its architecture has: code for it is right, with shorter vectors than it may have.
+LLVM knows most of it, but does not tell. Features are those of the psABI's levels
+(https://gitlab.com/x86-psABIs/x86-64-ABI) and of LLVM's table of processors
+(``llvm/lib/TargetParser/X86TargetParser.cpp``).
+
+Sizes of caches are the makers': Intel's "64 and IA-32 Architectures Optimization Reference Manual" (chapter 2) for the
+first two levels and its product pages (ark.intel.com) for the third, AMD's "Software Optimization Guide" of each family
+(17h, 19h, 1Ah), Arm's technical reference manuals of the Neoverse cores with what Amazon says of its Graviton machines
+where the manuals leave a choice, and what macOS says of Apple's (``sysctl hw.perflevel0``). The third level is a choice
+between products that differ: what one core can reach of it in a common one, named beside it. A processor without a
+third level has the size of its second there: nothing larger is behind that.
 """
 
 from __future__ import annotations
 
-_BASE = frozenset({"sse2"})
-_SSE42 = _BASE | {"sse3", "ssse3", "sse4.1", "sse4.2", "popcnt"}
-_AVX2 = _SSE42 | {"avx", "avx2", "fma", "f16c", "bmi", "bmi2", "lzcnt"}
-_AVX512 = _AVX2 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
-#: Sums of four products of bytes, of two products of 16-bit integers.
-_VNNI = _AVX512 | {"avx512vnni"}
-#: Sums of two products of bfloat16.
-_BF16 = _VNNI | {"avx512bf16"}
+import functools
+from typing import NamedTuple
 
-_NAMES = {
-    _SSE42: ("x86-64-v2", "nehalem", "westmere", "silvermont", "goldmont"),
-    _AVX2: ("x86-64-v3", "haswell", "broadwell", "skylake", "znver1", "znver2", "znver3"),
-    _AVX2 | {"avxvnni"}: ("alderlake", "raptorlake", "meteorlake", "gracemont"),
-    _AVX512: ("x86-64-v4", "skylake-avx512"),
-    _VNNI: ("cascadelake", "icelake-client", "icelake-server", "tigerlake", "rocketlake"),
-    _BF16: ("cooperlake", "znver4"),
-    _BF16 | {"avxvnni"}: ("sapphirerapids", "emeraldrapids", "graniterapids", "znver5"),
+_KIB, _MIB = 1 << 10, 1 << 20
+
+
+class Architecture(NamedTuple):
+    """What all processors of an instruction set have in common.
+
+    Attributes:
+        names: the first parts of LLVM's triples for it.
+        features: what every processor has.
+        vector_registers: how many there are of at most 256 bits, and of 512.
+        pause: LLVM's declaration, and its call, of what a thread that waits in a loop does; empty if there is nothing.
+        typical: the processor whose caches one is taken to have of which nothing is known.
+    """
+
+    names: tuple[str, ...]
+    features: frozenset[str]
+    vector_registers: tuple[int, int]
+    pause: tuple[str, str]
+    typical: str
+
+
+class Processor(NamedTuple):
+    """A processor, or a level of features that many have.
+
+    Attributes:
+        features: LLVM's names of them, as far as schedules and passes ask.
+        caches: bytes of the data caches that one core can use, of the first three levels.
+    """
+
+    features: frozenset[str]
+    caches: tuple[int, int, int]
+
+
+class DotProduct(NamedTuple):
+    """An instruction that adds several neighbouring products to each lane of a vector.
+
+    Attributes:
+        left, right, total: types of the elements of its factors and of the sum.
+        products: how many it adds to each.
+        wide, short: sets of features, one of which a processor needs to have it for vectors of 512 bits, and for those
+            of 256 and 128.
+        instruction: LLVM's name of it, without the number of bits.
+        factor: the element type that LLVM passes its factors with, and how many make up an element of the sum.
+    """
+
+    left: str
+    right: str
+    total: str
+    products: int
+    wide: tuple[frozenset[str], ...]
+    short: tuple[frozenset[str], ...]
+    instruction: str
+    factor: tuple[str, int]
+
+
+_SSE2 = frozenset({"sse2"})
+_SSE42 = _SSE2 | {"sse3", "ssse3", "sse4.1", "sse4.2", "popcnt"}
+_AVX2 = _SSE42 | {"avx", "avx2", "fma", "f16c", "bmi", "bmi2", "lzcnt"}
+_AVX_VNNI = _AVX2 | {"avxvnni"}
+_AVX512 = _AVX2 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
+_VNNI = _AVX512 | {"avx512vnni"}
+_BF16 = _VNNI | {"avx512bf16"}
+_BOTH_VNNI = _BF16 | {"avxvnni"}
+_NEON = frozenset({"neon"})
+
+X86_64 = Architecture(
+    names=("x86_64", "amd64"),
+    features=_SSE2,
+    vector_registers=(16, 32),
+    pause=("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
+    typical="x86-64",
+)
+AARCH64 = Architecture(
+    names=("aarch64", "arm64"),
+    features=_NEON,
+    vector_registers=(32, 32),
+    pause=("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
+    typical="neoverse-n1",
+)
+#: Of other instruction sets nothing is known.
+OTHER = Architecture((), frozenset(), (16, 16), ("", ""), "x86-64")
+
+#: Of an x86-64 processor about which nothing is known. Code for a level mostly runs on newer processors than the first
+#: that had it: these are the sizes of a server (Skylake's, Zen 4's), more than the 256 KiB of Haswell's second level.
+_TYPICAL_X86_64 = (32 * _KIB, 1 * _MIB, 32 * _MIB)
+
+_PROCESSORS = {
+    "x86-64": Processor(_SSE2, _TYPICAL_X86_64),
+    "x86-64-v2": Processor(_SSE42, _TYPICAL_X86_64),
+    "x86-64-v3": Processor(_AVX2, _TYPICAL_X86_64),
+    "x86-64-v4": Processor(_AVX512, _TYPICAL_X86_64),
+    # Intel, without AVX-512.
+    "nehalem": Processor(_SSE42, (32 * _KIB, 256 * _KIB, 8 * _MIB)),  # Core i7-920
+    "westmere": Processor(_SSE42, (32 * _KIB, 256 * _KIB, 12 * _MIB)),  # Xeon X5650
+    "silvermont": Processor(_SSE42, (24 * _KIB, 1 * _MIB, 1 * _MIB)),  # two cores share the second level
+    "goldmont": Processor(_SSE42, (24 * _KIB, 1 * _MIB, 1 * _MIB)),  # as do these
+    "haswell": Processor(_AVX2, (32 * _KIB, 256 * _KIB, 8 * _MIB)),  # Core i7-4770
+    "broadwell": Processor(_AVX2, (32 * _KIB, 256 * _KIB, 6 * _MIB)),  # Core i7-5775C
+    "skylake": Processor(_AVX2, (32 * _KIB, 256 * _KIB, 8 * _MIB)),  # Core i7-6700
+    "alderlake": Processor(_AVX_VNNI, (48 * _KIB, 1280 * _KIB, 30 * _MIB)),  # Core i9-12900, a performance core
+    "raptorlake": Processor(_AVX_VNNI, (48 * _KIB, 2 * _MIB, 36 * _MIB)),  # Core i9-13900, a performance core
+    "meteorlake": Processor(_AVX_VNNI, (48 * _KIB, 2 * _MIB, 24 * _MIB)),  # Core Ultra 7 155H, a performance core
+    "gracemont": Processor(_AVX_VNNI, (32 * _KIB, 2 * _MIB, 6 * _MIB)),  # Core i3-N305: four share the second level
+    # Intel, with AVX-512.
+    "skylake-avx512": Processor(_AVX512, (32 * _KIB, 1 * _MIB, 27 * _MIB + 512 * _KIB)),  # Xeon Gold 6148
+    "cascadelake": Processor(_VNNI, (32 * _KIB, 1 * _MIB, 27 * _MIB + 512 * _KIB)),  # Xeon Gold 6248
+    "cooperlake": Processor(_BF16, (32 * _KIB, 1 * _MIB, 38 * _MIB + 512 * _KIB)),  # Xeon Platinum 8380H
+    "icelake-client": Processor(_VNNI, (48 * _KIB, 512 * _KIB, 8 * _MIB)),  # Core i7-1065G7
+    "tigerlake": Processor(_VNNI, (48 * _KIB, 1280 * _KIB, 12 * _MIB)),  # Core i7-1185G7
+    "rocketlake": Processor(_VNNI, (48 * _KIB, 512 * _KIB, 16 * _MIB)),  # Core i9-11900
+    "icelake-server": Processor(_VNNI, (48 * _KIB, 1280 * _KIB, 60 * _MIB)),  # Xeon Platinum 8380
+    "sapphirerapids": Processor(_BOTH_VNNI, (48 * _KIB, 2 * _MIB, 105 * _MIB)),  # Xeon Platinum 8480+
+    "emeraldrapids": Processor(_BOTH_VNNI, (48 * _KIB, 2 * _MIB, 320 * _MIB)),  # Xeon Platinum 8592+
+    "graniterapids": Processor(_BOTH_VNNI, (48 * _KIB, 2 * _MIB, 504 * _MIB)),  # Xeon 6980P
+    # AMD: cores of one complex share the third level.
+    "znver1": Processor(_AVX2, (32 * _KIB, 512 * _KIB, 8 * _MIB)),
+    "znver2": Processor(_AVX2, (32 * _KIB, 512 * _KIB, 16 * _MIB)),
+    "znver3": Processor(_AVX2, (32 * _KIB, 512 * _KIB, 32 * _MIB)),
+    "znver4": Processor(_BF16, (32 * _KIB, 1 * _MIB, 32 * _MIB)),
+    "znver5": Processor(_BOTH_VNNI, (48 * _KIB, 1 * _MIB, 32 * _MIB)),
+    # Arm. Code has vectors of 128 bits there, on those with SVE too.
+    "neoverse-n1": Processor(_NEON, (64 * _KIB, 1 * _MIB, 32 * _MIB)),  # Graviton2
+    "neoverse-v1": Processor(_NEON, (64 * _KIB, 1 * _MIB, 32 * _MIB)),  # Graviton3
+    "neoverse-n2": Processor(_NEON, (64 * _KIB, 1 * _MIB, 64 * _MIB)),  # Yitian 710
+    "neoverse-v2": Processor(_NEON, (64 * _KIB, 2 * _MIB, 36 * _MIB)),  # Graviton4
+    # Apple: a performance core; those of a cluster share the second level.
+    "apple-m1": Processor(_NEON, (128 * _KIB, 12 * _MIB, 12 * _MIB)),
+    "apple-m2": Processor(_NEON, (128 * _KIB, 16 * _MIB, 16 * _MIB)),
+    "apple-m3": Processor(_NEON, (128 * _KIB, 16 * _MIB, 16 * _MIB)),
+    "apple-m4": Processor(_NEON, (128 * _KIB, 16 * _MIB, 16 * _MIB)),
 }
+
+#: Sums of four products of bytes, of two of 16-bit integers, and of two of bfloat16.
+DOT_PRODUCTS = (
+    DotProduct(
+        "uint8", "int8", "int32", 4,
+        (frozenset({"avx512vnni"}),), (frozenset({"avxvnni"}), frozenset({"avx512vnni", "avx512vl"})),
+        "llvm.x86.avx512.vpdpbusd", ("i32", 1),
+    ),
+    DotProduct(
+        "int16", "int16", "int32", 2,
+        (frozenset({"avx512vnni"}),), (frozenset({"avxvnni"}), frozenset({"avx512vnni", "avx512vl"})),
+        "llvm.x86.avx512.vpdpwssd", ("i32", 1),
+    ),
+    DotProduct(
+        "bfloat16", "bfloat16", "float32", 2,
+        (frozenset({"avx512bf16"}),), (frozenset({"avx512bf16", "avx512vl"}),),
+        "llvm.x86.avx512bf16.dpbf16ps", ("bfloat", 2),
+    ),
+)  # fmt: skip
+
+_DOT_PRODUCTS = {(found.left, found.right, found.total): found for found in DOT_PRODUCTS}
 
 #: What no compiler uses unless a program asks for it by name: cryptography, random numbers, state of the machine.
 _NEVER_GENERATED = frozenset(
@@ -38,32 +182,56 @@ _NEVER_GENERATED = frozenset(
     }
 )
 
-_FEATURES = {name: features for features, names in _NAMES.items() for name in names}
 
-#: Types of two factors and of the sum, for which processors have an instruction that adds several neighbouring
-#: products to each lane: how many, and what the processor must have for vectors of 512 bits and for shorter ones.
-_DOT_PRODUCTS = {
-    ("uint8", "int8", "int32"): (4, ({"avx512vnni"},), ({"avxvnni"}, {"avx512vnni", "avx512vl"})),
-    ("int16", "int16", "int32"): (2, ({"avx512vnni"},), ({"avxvnni"}, {"avx512vnni", "avx512vl"})),
-    ("bfloat16", "bfloat16", "float32"): (2, ({"avx512bf16"},), ({"avx512bf16", "avx512vl"},)),
-}
+@functools.cache
+def architecture_of(mtriple: str) -> Architecture:
+    """The instruction set that LLVM's triple begins with; :data:`OTHER` for one that is not known."""
+    first = mtriple.split("-")[0]
+    return next((found for found in (X86_64, AARCH64) if first in found.names), OTHER)
 
 
-def dot_products(left: str, right: str, total: str, bits: int, features: frozenset[str]) -> int:
-    """How many neighbouring products of elements of type ``left`` and ``right`` one instruction on vectors of ``bits``
-    adds to each element of type ``total``: 1 where there is no such instruction."""
+def processor_of(mcpu: str, mtriple: str) -> Processor:
+    """The processor by LLVM's name of it; one that is not known has what all of its architecture have, and the caches
+    of a typical one: code for it is right, with shorter vectors than it may have."""
+    architecture = architecture_of(mtriple)
+    found = _PROCESSORS.get(mcpu)
+    if found is not None and architecture is not OTHER and architecture.features <= found.features:
+        return found
+    return Processor(architecture.features, _PROCESSORS[architecture.typical].caches)
+
+
+def dot_product(left: str, right: str, total: str, bits: int, features: frozenset[str]) -> DotProduct | None:
+    """The instruction on vectors of ``bits`` for factors of elements of type ``left`` and ``right``, in either order,
+    and a sum of type ``total``; None where there is none."""
     found = _DOT_PRODUCTS.get((left, right, total)) or _DOT_PRODUCTS.get((right, left, total))
     if found is None or bits not in (128, 256, 512):
-        return 1
-    count, wide, narrow = found
-    return count if any(needed <= features for needed in (wide if bits == 512 else narrow)) else 1
+        return None
+    choices = found.wide if bits == 512 else found.short
+    return found if any(needed <= features for needed in choices) else None
 
 
-def features_of(mcpu: str, mtriple: str) -> frozenset[str]:
-    """The features of a processor by LLVM's name of it, by LLVM's names of them; on AArch64 those of every one."""
-    if mtriple.startswith(("aarch64", "arm64")):
-        return frozenset({"neon"})
-    return _FEATURES.get(mcpu, _BASE)
+def vector_bits(features: frozenset[str]) -> int:
+    """Width of a vector register in bits."""
+    if "avx512f" in features:
+        return 512
+    return 256 if "avx2" in features else 128
+
+
+def masked_bits(features: frozenset[str]) -> int | None:
+    """Bits of the shortest elements that a masked load or store can leave out; None where there is none."""
+    if "avx512f" in features:
+        return 8
+    return 32 if "avx2" in features else None
+
+
+def has_fma(features: frozenset[str]) -> bool:
+    """Whether fused multiply-add is one instruction."""
+    return bool(features & {"fma", "neon", "avx512f"})
+
+
+def has_half_conversions(features: frozenset[str]) -> bool:
+    """Whether converting float16 to float32 and back is one instruction."""
+    return bool(features & {"f16c", "neon", "avx512f"})
 
 
 def used_features(features: frozenset[str]) -> frozenset[str]:

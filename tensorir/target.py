@@ -12,7 +12,17 @@ import llvmlite.binding as llvm
 
 from tilewright.tensorir.cores import default_threads
 from tilewright.tensorir.dtype import DataType
-from tilewright.tensorir.processors import dot_products, features_of
+from tilewright.tensorir.processors import (
+    DotProduct,
+    Processor,
+    architecture_of,
+    dot_product,
+    has_fma,
+    has_half_conversions,
+    masked_bits,
+    processor_of,
+    vector_bits,
+)
 
 #: What a cache reads and writes at once, in bytes, on all processors that code is generated for.
 CACHE_LINE = 64
@@ -29,15 +39,17 @@ def process_triple() -> str:
 
 @functools.cache
 def _host_cpu() -> tuple[str, frozenset[str]]:
-    features = llvm.get_host_cpu_features()
-    return llvm.get_host_cpu_name(), frozenset(name for name, present in features.items() if present)
+    present = frozenset(name for name, present in llvm.get_host_cpu_features().items() if present)
+    # Where LLVM cannot ask the system, as on a Mac, it names the processor and no feature.
+    return llvm.get_host_cpu_name(), present | architecture_of(process_triple()).features
 
 
 @functools.cache
-def _host_caches() -> dict[str, int]:
-    """Sizes in bytes of the first core's data caches (``l1``, ``l2``, ``l3``) as Linux reports them; typical sizes
-    where it does not."""
-    sizes = {"l1": 32 << 10, "l2": 1 << 20, "l3": 32 << 20}
+def _host_caches() -> tuple[int, ...]:
+    """Sizes in bytes of the first core's data caches, of three levels, as Linux reports them; where it does not, those
+    of the processor's description."""
+    described = processor_of(_host_cpu()[0], process_triple()).caches
+    sizes = {str(level): size for level, size in enumerate(described, 1)}
     root = "/sys/devices/system/cpu/cpu0/cache"
     if os.path.isdir(root):
         for entry in sorted(os.listdir(root)):
@@ -45,14 +57,14 @@ def _host_caches() -> dict[str, int]:
                 with open(f"{root}/{entry}/type") as kind, open(f"{root}/{entry}/level") as level:
                     if kind.read().strip() == "Instruction":
                         continue
-                    key = f"l{level.read().strip()}"
+                    key = level.read().strip()
                 with open(f"{root}/{entry}/size") as size:
                     text = size.read().strip()
             except OSError:
                 continue  # an entry that is no cache (uevent, power)
             unit = {"K": 1 << 10, "M": 1 << 20}.get(text[-1:], 1)
             sizes[key] = int(text.rstrip("KM")) * unit
-    return sizes
+    return tuple(sizes[str(level)] for level in range(1, 1 + len(described)))
 
 
 class Target:
@@ -95,7 +107,7 @@ class Target:
         self.mcpu: str = mcpu or (host if mtriple is None else "generic")
         self.num_threads: int = num_threads or default_threads()
         self.is_host: bool = mcpu in (None, host) and mtriple in (None, process_triple())
-        self.features: frozenset[str] = host_features if self.is_host else features_of(self.mcpu, self.mtriple)
+        self.features: frozenset[str] = host_features if self.is_host else self._described.features
         self._tokens: list[contextvars.Token[Target | None]] = []
 
     @property
@@ -106,14 +118,18 @@ class Target:
     @property
     def vector_bits(self) -> int:
         """Width of a vector register in bits."""
-        if "avx512f" in self.features:
-            return 512
-        return 256 if "avx2" in self.features else 128
+        return vector_bits(self.features)
 
     @property
     def vector_registers(self) -> int:
         """Number of vector registers."""
-        return 32 if self.vector_bits == 512 or "neon" in self.features else 16
+        short, wide = architecture_of(self.mtriple).vector_registers
+        return wide if self.vector_bits == 512 else short
+
+    @property
+    def masked_bits(self) -> int | None:
+        """Bits of the shortest elements that a masked load or store can leave out; None where there is none."""
+        return masked_bits(self.features)
 
     @property
     def tile_registers(self) -> int:
@@ -124,26 +140,37 @@ class Target:
     @property
     def has_fma(self) -> bool:
         """Whether fused multiply-add is one instruction."""
-        return bool(self.features & {"fma", "neon", "avx512f"})
+        return has_fma(self.features)
 
     @property
     def has_half_conversions(self) -> bool:
         """Whether converting float16 to float32 and back is one instruction."""
-        return bool(self.features & {"f16c", "neon", "avx512f"})
+        return has_half_conversions(self.features)
+
+    def dot_product(self, left: DataType, right: DataType, total: DataType) -> DotProduct | None:
+        """The instruction that adds neighbouring products of elements of ``left`` and ``right`` to each lane of a
+        vector of ``total`` (of a scalar: of as many as a register holds); None where there is none."""
+        bits = total.lanes * total.bits if total.lanes > 1 else self.vector_bits
+        return dot_product(str(left.element), str(right.element), str(total.element), bits, self.features)
 
     def dot_products(self, left: DataType, right: DataType, total: DataType) -> int:
-        """How many neighbouring products of elements of ``left`` and ``right`` one instruction adds to each lane of a
-        vector of ``total``; 1 where each step of a sum is an instruction of its own."""
-        bits = total.lanes * total.bits if total.lanes > 1 else self.vector_bits
-        return dot_products(str(left.element), str(right.element), str(total.element), bits, self.features)
+        """How many products that instruction adds to a lane; 1 where each step of a sum is an instruction of its
+        own."""
+        found = self.dot_product(left, right, total)
+        return 1 if found is None else found.products
 
     def lanes(self, dtype: DataType) -> int:
         """Elements of ``dtype`` in one vector register."""
         return max(1, self.vector_bits // max(8, dtype.bits))
 
     def cache_bytes(self, level: int) -> int:
-        """Size of the data cache of that level (1 to 3), in bytes."""
-        return _host_caches()[f"l{level}"]
+        """Size of the data cache of that level (1 to 3), in bytes: this machine's, or those of the processor that is
+        named (:mod:`.processors`)."""
+        return (_host_caches() if self.is_host else self._described.caches)[level - 1]
+
+    @property
+    def _described(self) -> Processor:
+        return processor_of(self.mcpu, self.mtriple)
 
     @classmethod
     def current(cls) -> Target:

@@ -34,15 +34,14 @@ from tilewright.tensorir.expr import (
     Var,
 )
 from tilewright.tensorir.functor import leaves
+from tilewright.tensorir.intrinsics import find_intrinsic
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.printer import underline
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.target import Target
 
-IntrinsicEmitter = Callable[["ExpressionEmitter", Call], str]
-
-#: How a call of each intrinsic is written; filled by ``intrinsics``.
-INTRINSIC_EMITTERS: dict[str, IntrinsicEmitter] = {}
+#: This code generator, as declarations of intrinsics name it; :mod:`.intrinsics` says how it writes each.
+GENERATOR = "llvm"
 
 
 class ExpressionEmitter:
@@ -229,10 +228,11 @@ class ExpressionEmitter:
     def _call(self, expr: Call) -> str:
         if expr.name.startswith("@"):
             self.error(expr, "a PrimFunc has no value; it is called as a statement")
-        emitter = INTRINSIC_EMITTERS.get(expr.name)
-        if emitter is None:
+        write = find_intrinsic(expr.name).lowerings.get(GENERATOR)
+        if write is None:
             self.error(expr, f"no code for the intrinsic {expr.name}")
-        return emitter(self, expr)
+        text: str = write(self, expr)
+        return text
 
 
 #: Expressions of integers that hold the same in all statements if their operands do, as those of indices.

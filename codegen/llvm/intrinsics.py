@@ -8,40 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import TypeVar
 
 from tilewright.codegen.llvm import arithmetic
 from tilewright.codegen.llvm.arithmetic import Operand, like, narrow, widen
-from tilewright.codegen.llvm.expressions import INTRINSIC_EMITTERS, ExpressionEmitter, IntrinsicEmitter
+from tilewright.codegen.llvm.expressions import GENERATOR, ExpressionEmitter
 from tilewright.codegen.llvm.text import Builder, constant, global_name, suffix, value_type
 from tilewright.tensorir.dtype import FLOAT32, FLOAT64, DataType
 from tilewright.tensorir.expr import BufferLoad, Call
+from tilewright.tensorir.intrinsics import INTRINSICS, REDUCERS, find_intrinsic, lowers
 
-#: Intrinsics that are functions of the C library, with its name for the float64 version.
-LIBRARY_FUNCTIONS = {
-    "exp": "exp",
-    "exp2": "exp2",
-    "expm1": "expm1",
-    "log": "log",
-    "log2": "log2",
-    "log10": "log10",
-    "log1p": "log1p",
-    "tanh": "tanh",
-    "sinh": "sinh",
-    "cosh": "cosh",
-    "sin": "sin",
-    "cos": "cos",
-    "tan": "tan",
-    "asin": "asin",
-    "acos": "acos",
-    "atan": "atan",
-    "asinh": "asinh",
-    "acosh": "acosh",
-    "atanh": "atanh",
-    "erf": "erf",
-    "pow": "pow",
-    "fmod": "fmod",
-    "atan2": "atan2",
-}
+_Emitter = TypeVar("_Emitter", bound=Callable[[ExpressionEmitter, Call], str])
+
+#: Intrinsics that are functions of the C library: its float64 versions have the same names.
+LIBRARY_FUNCTIONS = tuple(name for name, found in INTRINSICS.items() if found.in_c_library)
 
 #: Names that LLVM itself may call for what a processor lacks (float64 versions have no suffix).
 _ROUNDINGS = ("fma", "floor", "ceil", "trunc", "rint", "roundeven", "sqrt")
@@ -50,16 +30,11 @@ RUNTIME_FUNCTIONS = (*_ROUNDINGS, *(f"{name}f" for name in _ROUNDINGS), "memcpy"
 
 def library_symbols() -> tuple[str, ...]:
     """Every symbol of the C library that generated code may refer to."""
-    return (*sorted(set(LIBRARY_FUNCTIONS.values())), *RUNTIME_FUNCTIONS)
+    return (*sorted(LIBRARY_FUNCTIONS), *RUNTIME_FUNCTIONS)
 
 
-def _emits(*names: str) -> Callable[[IntrinsicEmitter], IntrinsicEmitter]:
-    def register(emitter: IntrinsicEmitter) -> IntrinsicEmitter:
-        for name in names:
-            INTRINSIC_EMITTERS[name] = emitter
-        return emitter
-
-    return register
+def _emits(*names: str) -> Callable[[_Emitter], _Emitter]:
+    return lowers(GENERATOR, *names)
 
 
 def _double_call(b: Builder, name: str, dtype: DataType, args: list[str]) -> str:
@@ -90,7 +65,7 @@ def _double_call(b: Builder, name: str, dtype: DataType, args: list[str]) -> str
 def _library(e: ExpressionEmitter, call: Call) -> str:
     double = like(call.dtype, FLOAT64)
     args = [arithmetic.to_double(e.builder, arg.dtype, e.expr(arg)) for arg in call.args]
-    result = _double_call(e.builder, LIBRARY_FUNCTIONS[call.name], double, args)
+    result = _double_call(e.builder, call.name, double, args)
     return arithmetic.from_double(e.builder, call.dtype, result)
 
 
@@ -112,12 +87,9 @@ def _float_intrinsic(e: ExpressionEmitter, call: Call, name: str) -> str:
     return narrow(b, call.dtype, b.call(f"llvm.{name}.{suffix(dtype)}", dtype, args))
 
 
-_INSTRUCTIONS = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "copysign": "copysign"}
-
-
-@_emits(*_INSTRUCTIONS)
+@_emits("sqrt", "floor", "ceil", "trunc", "copysign")
 def _instruction(e: ExpressionEmitter, call: Call) -> str:
-    return _float_intrinsic(e, call, _INSTRUCTIONS[call.name])
+    return _float_intrinsic(e, call, call.name)
 
 
 @_emits("round")
@@ -195,10 +167,11 @@ def _count_leading_zeros(e: ExpressionEmitter, call: Call) -> str:
     return e.builder.call(f"llvm.ctlz.{suffix(dtype)}", dtype, args)
 
 
-@_emits("reduce_add", "reduce_mul", "reduce_min", "reduce_max")
+@_emits(*REDUCERS.values())
 def _reduce(e: ExpressionEmitter, call: Call) -> str:
     b, source = e.builder, call.args[0].dtype
-    op = call.name.removeprefix("reduce_")
+    op = find_intrinsic(call.name).reduces
+    assert op is not None
     x = widen(b, source, e.expr(call.args[0]))
     wide = like(source, FLOAT32) if arithmetic.is_half(source) else source
 
@@ -216,30 +189,26 @@ def _interleave(e: ExpressionEmitter, call: Call) -> str:
     return e.builder.shuffle(e.expr(call.args[0]), dtype, lanes, e.expr(call.args[1]))
 
 
-#: LLVM's instructions of x86 for the element types of two factors and a sum; a factor's lanes are passed as ``factor``.
-_DOTS = {
-    ("uint8", "int8", "int32"): ("llvm.x86.avx512.vpdpbusd", "i32", 1),
-    ("int16", "int16", "int32"): ("llvm.x86.avx512.vpdpwssd", "i32", 1),
-    ("bfloat16", "bfloat16", "float32"): ("llvm.x86.avx512bf16.dpbf16ps", "bfloat", 2),
-}
-
-
 @_emits("dot")
 def _dot(e: ExpressionEmitter, call: Call) -> str:
     b, dtype = e.builder, call.dtype
     total, left, right = (e.expr(arg) for arg in call.args)
     kinds = (call.args[1].dtype, call.args[2].dtype)
     count = kinds[0].lanes // dtype.lanes
-    bits = dtype.lanes * dtype.bits
-    if bits in (128, 256, 512) and e.target.dot_products(*kinds, dtype) == count:
-        if kinds[0].is_int and kinds[1].is_uint:
-            left, right, kinds = right, left, kinds[::-1]  # the instruction takes the unsigned bytes first
-        name, element, lanes = _DOTS[str(kinds[0].element), str(kinds[1].element), str(dtype.element)]
+    found = e.target.dot_product(*kinds, dtype) if dtype.lanes > 1 else None
+    if found is not None and found.products == count:
+        if kinds[0].element != found.left:
+            left, right, kinds = right, left, kinds[::-1]
+        element, lanes = found.factor
         factor = f"<{dtype.lanes * lanes} x {element}>"
         args = [
             b.pure(f"bitcast {value_type(kind)} {x} to {factor}") for kind, x in zip(kinds, (left, right), strict=True)
         ]
-        return b.call(f"{name}.{bits}", dtype, [(value_type(dtype), total), *((factor, x) for x in args)])
+        return b.call(
+            f"{found.instruction}.{dtype.lanes * dtype.bits}",
+            dtype,
+            [(value_type(dtype), total), *((factor, x) for x in args)],
+        )
     for step in range(count):
         factors = []
         for kind, x in zip(kinds, (left, right), strict=True):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import string
 
 from tilewright.codegen.llvm import clock
+from tilewright.tensorir.processors import architecture_of
 
 #: ``void numba_parallel_for(task, args, dims, steps, data, inner_ndim, array_count, num_threads)`` splits ``dims[0]``
 #: items among threads and calls ``task(args, dims, steps, data)`` with the addresses ``args[i]`` moved by ``steps[i]``
@@ -35,11 +36,6 @@ YIELD = "tilewright_yield"
 
 #: How often a waiting thread looks before it offers its core to others, each time then: about 20 microseconds.
 _LOOKS = 1000
-
-_PAUSES = {
-    "x86_64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
-    "aarch64": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
-}
 
 # Places in the memory of a team, in bytes.
 _LINE = 64
@@ -359,7 +355,7 @@ out:
 def team_ir(processor: str, yields: bool, profiling: bool = False, counter: bool = False) -> str:
     """The functions of teams as LLVM IR, for a processor (the first part of LLVM's triple); those that are profiled by
     the processor's ``counter``, or by the operating system's clock."""
-    declaration, pause = _PAUSES.get(processor, ("", ""))
+    declaration, pause = architecture_of(processor).pause
     if yields:
         declaration += f"\ndeclare i32 @{YIELD}()"
     give_way = f"%ignored = call i32 @{YIELD}()" if yields else pause

@@ -30,7 +30,7 @@ from tilewright.tensorir.expr import (
     UnaryOp,
     Var,
 )
-from tilewright.tensorir.intrinsics import ADDRESSING
+from tilewright.tensorir.intrinsics import find_intrinsic
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.printer import underline
 from tilewright.tensorir.stmt import PrimFunc, Stmt
@@ -40,15 +40,8 @@ _SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "bitand": "&", "bito
 _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _DIVISIONS = {"floordiv": "floor_div", "floormod": "floor_mod", "truncdiv": "trunc_div", "truncmod": "trunc_mod"}
 
-#: Functions of floats, computed in float64.
-_FUNCTIONS = {
-    **{name: f"math.{name}" for name in ("exp", "expm1", "log", "log10", "log1p", "sqrt", "tanh", "sinh", "cosh")},
-    **{name: f"math.{name}" for name in ("sin", "cos", "tan", "asin", "acos", "atan", "asinh", "acosh", "atanh")},
-    **{name: f"math.{name}" for name in ("erf", "pow", "atan2", "copysign")},
-    "fmod": "np.fmod",  # numba has no math.fmod
-    **{"exp2": "np.exp2", "log2": "np.log2"},
-    **{"floor": "np.floor", "ceil": "np.ceil", "trunc": "np.trunc", "round": "np.rint"},
-}
+#: This code generator, as declarations of intrinsics name it; :mod:`.intrinsics` says how it writes each.
+GENERATOR = "numba"
 
 
 def storage(dtype: DataType) -> str:
@@ -270,78 +263,17 @@ class ExpressionWriter:
         return f"({text} if {bare(self.expr(expr.predicate))} else {zero})"
 
     def _call(self, expr: Call) -> str:
-        name, dtype = expr.name, expr.dtype
-        if name.startswith("reduce_"):
-            return self._reduction(expr)
-        if name.startswith("interleave_"):
-            return self._interleave(expr)
-        if name == "dot":
-            return self._dot(expr)
-        if name == "reinterpret" and dtype.lanes != expr.args[0].dtype.lanes:
-            return self._regroup(expr)
-        if name.startswith("@") or name in ADDRESSING:
-            self.error(expr, f"{name} has no value")
-        args = [bare(self.expr(arg)) for arg in expr.args]
-        source = expr.args[0].dtype
-        if name in _FUNCTIONS:
-            wide = [f"np.float64({arg})" if source.element != "float64" else arg for arg in args]
-            return self.convert(dtype, f"{_FUNCTIONS[name]}({', '.join(wide)})")
-        if name in ("isnan", "isinf", "isfinite"):
-            return f"math.{name}({args[0]})"
-        if name == "abs":
-            return args[0] if dtype.is_uint else self.convert(dtype, f"abs({args[0]})")
-        if name in ("popcount", "count_leading_zeros"):
-            return self.convert(dtype, f"{self.helper(name)}({args[0]}, {dtype.bits})")
-        if name == "reinterpret":
-            return self._reinterpret(source, dtype, args[0])
-        x = [f"np.float64({arg})" if source.element != "float64" else f"({arg})" for arg in args]
-        formulas = {
-            "rsqrt": "(1.0 / math.sqrt({0}))",
-            "sigmoid": "(1.0 / (1.0 + math.exp(-{0})))",
-            "fma": "({0} * {1} + {2})" if len(x) == 3 else "",
-        }
-        if name not in formulas:
-            self.error(expr, f"no code for the intrinsic {name}")
-        return self.convert(dtype, formulas[name].format(*x))
+        if expr.name.startswith("@"):
+            self.error(expr, f"{expr.name} has no value")
+        intrinsic = find_intrinsic(expr.name)
+        write = intrinsic.lowerings.get(GENERATOR)
+        if write is None:
+            problem = f"{expr.name} has no value" if intrinsic.addressing else f"no code for the intrinsic {expr.name}"
+            self.error(expr, problem)
+        text: str = write(self, expr)
+        return text
 
-    def _reinterpret(self, source: DataType, target: DataType, text: str) -> str:
-        bits = self.to_memory(source, text) if is_half(source) else f"np.{storage(source)}({text})"
-        if storage(source) != storage(target):
-            bits = f"{bits}.view(np.{storage(target)})"
-        return self.from_memory(target, bits)
-
-    def _regroup(self, expr: Call) -> str:
-        """Bits as elements of another width."""
-        source, target = expr.args[0].dtype, expr.dtype
-        lanes = self._lanes(expr.args[0])
-        bits = self.names.fresh("bits")
-        element = f"{lanes}[lane]"
-        self.before += [f"{bits} = np.empty({source.lanes}, np.{storage(source)})"]
-        self.before += [f"for lane in range({source.lanes}):"]
-        self.before += [f"    {bits}[lane] = {self.to_memory(source, element) if is_half(source) else element}"]
-        seen = self.names.fresh("seen")
-        self.before += [f"{seen} = {bits}.view(np.{storage(target)})"]
-        return self.from_memory(target, f"{seen}[{'lane' if target.lanes > 1 else 0}]")
-
-    def _dot(self, expr: Call) -> str:
-        total, left, right = expr.args
-        count = left.dtype.lanes // total.dtype.lanes
-        wide = "np.float64" if total.dtype.is_float else "np.int64"
-        a, b = self._lanes(left), self._lanes(right)
-        first = f"lane * {count} + " if total.dtype.lanes > 1 else ""
-        terms = [f"{wide}({a}[{first}{step}]) * {wide}({b}[{first}{step}])" for step in range(count)]
-        return self.convert(expr.dtype, " + ".join([f"{wide}({bare(self.expr(total))})", *terms]))
-
-    def _interleave(self, expr: Call) -> str:
-        a, b = map(self._lanes, expr.args)
-        first = 0 if expr.name == "interleave_low" else expr.dtype.lanes // 2
-        at = f"lane // 2 + {first}" if first else "lane // 2"
-        return f"({b}[{at}] if lane % 2 else {a}[{at}])"
-
-    def _reduction(self, expr: Call) -> str:
-        return self.convert(expr.dtype, f"{self.helper(expr.name)}({self._lanes(expr.args[0])})")
-
-    def _lanes(self, operand: Expr) -> str:
+    def lanes(self, operand: Expr) -> str:
         """The name of an array of the lanes of a vector."""
         outer, self.inside = self.inside, []
         known = dict(self._known)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tilewright.codegen.analysis import called_names, has_parallel_loop, unique_nodes, uses
+from tilewright.codegen.numba_ import intrinsics as intrinsics  # registers how each intrinsic is written
 from tilewright.codegen.numba_.expressions import ExpressionWriter, bare, storage
 from tilewright.codegen.numba_.names import Names
 from tilewright.codegen.numba_.prologue import HEADER, HELPERS

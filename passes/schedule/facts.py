@@ -23,6 +23,7 @@ from tilewright.tensorir.expr import (
     as_expr,
 )
 from tilewright.tensorir.functor import CALLS, SELECTIONS, kinds, uses_var, walk, walk_to
+from tilewright.tensorir.intrinsics import INTRINSICS
 from tilewright.tensorir.schedule import BlockRef, Schedule
 from tilewright.tensorir.schedule.blocks import accesses
 from tilewright.tensorir.schedule.indices import coefficient
@@ -31,10 +32,8 @@ from tilewright.tensorir.stmt import Block, BufferStore, IterVar, PrimFunc
 #: A load from or a store to a buffer.
 Access = BufferLoad | BufferStore
 
-#: Intrinsics that cost about as much as a handful of additions or less.
-_CHEAP_CALLS = frozenset(
-    {"abs", "fma", "floor", "ceil", "trunc", "round", "isnan", "isinf", "isfinite", "copysign", "reinterpret"}
-)
+#: Functions of more instructions take much longer than a load.
+_CHEAP_CALL = 4
 
 
 def constant(expr: Expr) -> int | None:
@@ -85,7 +84,12 @@ def is_expensive(block: Block) -> bool:
     """Whether computing an element costs much more than loading it."""
     if not kinds(block.body) & CALLS:
         return False
-    return any(isinstance(node, Call) and node.name not in _CHEAP_CALLS for node in walk_to(block.body, CALLS))
+    return any(isinstance(node, Call) and _is_expensive_call(node.name) for node in walk_to(block.body, CALLS))
+
+
+def _is_expensive_call(name: str) -> bool:
+    found = INTRINSICS.get(name)
+    return found is None or found.instructions > _CHEAP_CALL  # another PrimFunc may do anything
 
 
 def axis_of(access: BufferLoad | BufferStore, var: Var) -> int | None:

@@ -42,14 +42,13 @@ from tilewright.tensorir.expr import (
     maximum,
 )
 from tilewright.tensorir.functor import LOADS, free_vars, kinds, substitute, uses_var, walk_statements
+from tilewright.tensorir.intrinsics import DIVISION_INSTRUCTIONS, INTRINSICS
 from tilewright.tensorir.keys import PARALLEL_IF
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, PrimFunc, SeqStmt, Stmt
 from tilewright.tensorir.target import Target
 
-#: Instructions that an operation costs, where that is not about one.
-_CALL_COST = {"fma": 1, "abs": 1, "floor": 1, "ceil": 1, "trunc": 1, "round": 1, "copysign": 1, "reinterpret": 0}
-_TRANSCENDENTAL_COST = 20
-_DIVISION_COST = 5
+#: Instructions of a call of another PrimFunc: here nothing is known of it.
+_FUNCTION_COST = 20
 
 
 @register_config_option("tensorir.ParallelizeLoop")
@@ -76,9 +75,10 @@ def expression_cost(expr: Expr) -> int:
             cost += 1
             continue
         if isinstance(node, Call):
-            cost += _CALL_COST.get(node.name, _TRANSCENDENTAL_COST)
+            found = INTRINSICS.get(node.name)
+            cost += _FUNCTION_COST if found is None else found.instructions
         elif isinstance(node, BinaryOp) and node.op in ("div", "floordiv", "floormod", "truncdiv", "truncmod"):
-            cost += _DIVISION_COST
+            cost += DIVISION_INSTRUCTIONS
         elif not isinstance(node, (Var, IntImm)):
             cost += 1
         stack.extend(node.parts())
@@ -111,7 +111,7 @@ class _WorkEstimator:
             return self.work(stmt.body)
         if isinstance(stmt, BufferStore):
             return const(1 + expression_cost(stmt.value), INT64)
-        return const(_TRANSCENDENTAL_COST, INT64)
+        return const(_FUNCTION_COST, INT64)
 
     def _loop(self, loop: For) -> Expr:
         extent: Expr = cast(INT64, loop.extent)

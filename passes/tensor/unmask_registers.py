@@ -251,7 +251,7 @@ def _is_lanewise(value: Expr, lanes: int) -> bool:
             return False
         if isinstance(node, Call):
             intrinsic = INTRINSICS.get(node.name)
-            if intrinsic is None or intrinsic.operands == "vector" or node.dtype.lanes != lanes:
+            if intrinsic is None or not intrinsic.lanewise or node.dtype.lanes != lanes:
                 return False
     return True
 

@@ -142,7 +142,7 @@ class VectorBody(Mutator):
         if op.name.startswith("@"):
             raise CannotVectorizeError(f"{op.name} is a function of its own, which has no form for vectors")
         intrinsic = INTRINSICS[op.name]
-        if not intrinsic.pure or intrinsic.result in ("element", "handle", "void"):
+        if not intrinsic.pure or not intrinsic.lanewise:
             raise CannotVectorizeError(f"{op.name} has no form for vectors")
         args = self.mutate_all(op.args)
         return op if args is op.args else vector_call(op.name, args, op.dtype)

@@ -10,9 +10,8 @@ from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Expr, binary, call
 from tilewright.tensorir.folding import Number
 from tilewright.tensorir.functor import leaves
+from tilewright.tensorir.intrinsics import REDUCERS
 from tilewright.tensorir.stmt import BufferStore
-
-_REDUCERS = {"add": "reduce_add", "mul": "reduce_mul", "min": "reduce_min", "max": "reduce_max"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +55,7 @@ class LaneReduction:
 
     def across_lanes(self, vector: Expr) -> Expr:
         """All lanes of ``vector`` combined."""
-        return call(_REDUCERS[self.op], vector)
+        return call(REDUCERS[self.op], vector)
 
 
 def _integer_range(dtype: DataType) -> tuple[int, int]:
@@ -73,7 +72,7 @@ def match_reduction(store: BufferStore) -> LaneReduction | None:
     """``store`` as a reduction into the element that it writes, if it has that form."""
     value = store.value
     found: LaneReduction | None = None
-    if isinstance(value, BinaryOp) and value.op in _REDUCERS:
+    if isinstance(value, BinaryOp) and value.op in REDUCERS:
         for old, term in ((value.a, value.b), (value.b, value.a)):
             if isinstance(old, BufferLoad) and _is_target(old, store):
                 found = LaneReduction(value.op, (term,), old)

@@ -260,10 +260,10 @@ class _OneLoop:
         """Whether the tail is a scalar loop: asked for, or the target has no masked access to elements that small."""
         if self.config.tail != "auto":
             return self.config.tail == "peel"
-        if "avx512f" in self.target.features:
-            return False
-        narrowest = min((access.buffer.dtype.bits for access in loads_and_stores(self.loop.body)), default=32)
-        return "avx2" not in self.target.features or narrowest < 32
+        least = self.target.masked_bits
+        if least is None:
+            return True
+        return least > 8 and any(access.buffer.dtype.bits < least for access in loads_and_stores(self.loop.body))
 
     def _allocate_accumulators(self, lanes: int) -> None:
         if not self.may_reassociate:

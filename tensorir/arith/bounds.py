@@ -18,6 +18,7 @@ from tilewright.tensorir.arith.lane_numbers import LANES
 from tilewright.tensorir.arith.linear import Linear
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import BinaryOp, Call, Cast, Expr, IntImm, Select, Var
+from tilewright.tensorir.intrinsics import INTRINSICS
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -153,8 +154,10 @@ class BoundedTerms:
             found = iv.OPERATIONS[expr.op](self.integer_interval(expr.a), self.integer_interval(expr.b))
         elif isinstance(expr, Select):
             found = self.integer_interval(expr.true_value).union(self.integer_interval(expr.false_value))
-        elif isinstance(expr, Call) and expr.name in ("popcount", "count_leading_zeros"):
-            found = Interval(0, expr.args[0].dtype.bits)
+        elif isinstance(expr, Call):
+            intrinsic = INTRINSICS.get(expr.name)
+            if intrinsic is not None and intrinsic.value_range is not None:
+                found = Interval(*intrinsic.value_range([arg.dtype for arg in expr.args]))
         return found if whole.lower <= found.lower and found.upper <= whole.upper else whole
 
     def is_nonnegative(self, form: Linear, budget: int = SIMPLIFY_BUDGET) -> bool:

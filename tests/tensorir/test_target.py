@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
+
 import llvmlite.binding as llvm
 import pytest
 
+from tilewright.tensorir import processors
+from tilewright.tensorir import target as targets
 from tilewright.tensorir.dtype import FLOAT32, DataType
-from tilewright.tensorir.processors import features_of
+from tilewright.tensorir.processors import DOT_PRODUCTS, architecture_of, processor_of
 from tilewright.tensorir.target import Target
+
+X86, ARM = "x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"
 
 
 @pytest.mark.parametrize(
@@ -40,12 +49,113 @@ def test_product_takes_a_register_where_multiply_and_add_are_two_instructions() 
 
 def test_table_claims_nothing_that_this_processor_lacks() -> None:
     present = {name for name, has in llvm.get_host_cpu_features().items() if has}
-    claimed = features_of(llvm.get_host_cpu_name(), llvm.get_process_triple())
+    claimed = processor_of(llvm.get_host_cpu_name(), llvm.get_process_triple()).features
     assert claimed <= present | {"neon"}
 
 
 def test_unknown_processor_gets_what_all_have() -> None:
-    assert features_of("made-up", "x86_64-unknown-linux-gnu") == {"sse2"}
+    assert processor_of("made-up", X86).features == {"sse2"}
+    assert processor_of("made-up", ARM).features == {"neon"}
+    assert processor_of("made-up", "riscv64-unknown-linux-gnu").features == set()
+
+
+def test_a_processor_of_another_architecture_is_unknown() -> None:
+    assert processor_of("znver4", ARM) == processor_of("made-up", ARM)
+    assert processor_of("neoverse-v2", X86) == processor_of("made-up", X86)
+
+
+KIB, MIB = 1 << 10, 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("mcpu", "mtriple", "sizes"),
+    [
+        ("x86-64-v2", X86, (32 * KIB, 1 * MIB, 32 * MIB)),
+        ("x86-64-v3", X86, (32 * KIB, 1 * MIB, 32 * MIB)),
+        ("x86-64-v4", X86, (32 * KIB, 1 * MIB, 32 * MIB)),
+        ("skylake-avx512", X86, (32 * KIB, 1 * MIB, 28160 * KIB)),
+        ("skylake", X86, (32 * KIB, 256 * KIB, 8 * MIB)),
+        ("icelake-server", X86, (48 * KIB, 1280 * KIB, 60 * MIB)),
+        ("sapphirerapids", X86, (48 * KIB, 2 * MIB, 105 * MIB)),
+        ("znver2", X86, (32 * KIB, 512 * KIB, 16 * MIB)),
+        ("znver3", X86, (32 * KIB, 512 * KIB, 32 * MIB)),
+        ("neoverse-n1", ARM, (64 * KIB, 1 * MIB, 32 * MIB)),
+        ("neoverse-v2", ARM, (64 * KIB, 2 * MIB, 36 * MIB)),
+        ("apple-m1", "arm64-apple-darwin", (128 * KIB, 12 * MIB, 12 * MIB)),
+    ],
+)
+def test_a_named_processor_has_its_own_caches(mcpu: str, mtriple: str, sizes: tuple[int, ...]) -> None:
+    target = Target("llvm", mcpu=mcpu, mtriple=mtriple)
+    assert target.is_host or tuple(map(target.cache_bytes, (1, 2, 3))) == sizes
+
+
+def test_an_unknown_processor_has_the_caches_of_a_typical_one() -> None:
+    for mtriple, typical in ((X86, "x86-64"), (ARM, "neoverse-n1")):
+        assert processor_of("made-up", mtriple).caches == processor_of(typical, mtriple).caches
+
+
+def test_this_machine_has_the_caches_that_the_system_reports() -> None:
+    root = "/sys/devices/system/cpu/cpu0/cache/index0"
+    if not os.path.isdir(root):
+        pytest.skip("the system does not report caches")
+    with open(f"{root}/size") as size, open(f"{root}/level") as level:
+        assert Target("llvm").cache_bytes(int(level.read())) == int(size.read().strip().removesuffix("K")) * KIB
+
+
+def test_this_machine_has_the_described_caches_where_the_system_reports_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(targets, "_host_cpu", lambda: ("znver2", processor_of("znver2", X86).features))
+    monkeypatch.setattr(targets, "process_triple", lambda: X86)
+    monkeypatch.setattr(os.path, "isdir", lambda path: False)
+    assert targets._host_caches.__wrapped__() == (32 * KIB, 512 * KIB, 16 * MIB)
+
+
+def test_the_host_by_its_name_is_this_machine() -> None:
+    named = Target("llvm", mcpu=Target("llvm").mcpu)
+    assert [named.cache_bytes(level) for level in (1, 2, 3)] == [Target("llvm").cache_bytes(n) for n in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("mcpu", processors._PROCESSORS)
+def test_caches_of_a_processor_grow(mcpu: str) -> None:
+    first, second, third = processors._PROCESSORS[mcpu].caches
+    assert first < second <= third
+
+
+def test_every_described_processor_is_one_that_llvm_knows() -> None:
+    """LLVM says on the standard error which names it does not know."""
+    program = f"""if True:
+        import llvmlite.binding as llvm
+        llvm.initialize_all_targets()
+        for mtriple, names in {names_by_triple()!r}.items():
+            for name in names:
+                llvm.Target.from_triple(mtriple).create_target_machine(cpu=name)
+    """
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stderr
+    assert not said
+
+
+def names_by_triple() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {X86: [], ARM: []}
+    for name, processor in processors._PROCESSORS.items():
+        found[ARM if "neon" in processor.features else X86].append(name)
+    return found
+
+
+@pytest.mark.parametrize(("mcpu", "bits"), [("x86-64-v2", None), ("x86-64-v3", 32), ("x86-64-v4", 8)])
+def test_elements_that_a_masked_access_can_leave_out(mcpu: str, bits: int | None) -> None:
+    assert Target("llvm", mcpu=mcpu, mtriple=X86).masked_bits == bits
+
+
+@pytest.mark.parametrize("instruction", DOT_PRODUCTS, ids=lambda found: f"{found.left}_{found.right}")
+def test_factors_of_a_dot_product_fill_the_sum(instruction: processors.DotProduct) -> None:
+    left, total = DataType(instruction.left), DataType(instruction.total)
+    assert instruction.products * left.bits == total.bits
+
+
+@pytest.mark.parametrize("mtriple", [X86, ARM, "arm64-apple-darwin", "amd64-unknown-freebsd"])
+def test_a_waiting_thread_pauses_by_an_instruction_of_its_architecture(mtriple: str) -> None:
+    declaration, call = architecture_of(mtriple).pause
+    name = re.search(r"@[\w.]+", declaration)
+    assert name is not None and f"{name[0]}(" in call
 
 
 def test_a_target_does_not_wait_for_llvm(monkeypatch: pytest.MonkeyPatch) -> None:

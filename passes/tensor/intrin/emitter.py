@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from tilewright.passes.tensor.vector_arith import any_lane, vector_cast, vector_select
 from tilewright.tensorir.dtype import FLOAT32, FLOAT64, INT32, INT64, DataType
@@ -22,7 +23,11 @@ from tilewright.tensorir.expr import (
     call,
     const,
 )
+from tilewright.tensorir.intrinsics import lowers
 from tilewright.tensorir.stmt import Allocate, BufferStore, IfThenElse, LetStmt, Stmt, sequence
+
+#: The pass that expands calls, as declarations of intrinsics name it.
+EXPANDER = "LowerIntrin"
 
 INFINITY = math.inf
 NAN = math.nan
@@ -36,12 +41,21 @@ _MANTISSA = {FLOAT32: 23, FLOAT64: 52}
 EXPONENT_BIAS = {FLOAT32: 127, FLOAT64: 1023}
 
 
+_Expansion = TypeVar("_Expansion", bound=Callable[..., Expr])
+
+
 @dataclass(frozen=True)
 class _Store:
     """A statement between the bindings, and the buffer that is to be allocated before it, if any."""
 
     stmt: Stmt
     buffer: Buffer | None = None
+
+
+def expands(name: str) -> Callable[[_Expansion], _Expansion]:
+    """Declare a function to be how the intrinsic of that name is computed for float32: it takes an :class:`Emitter`
+    and the arguments, and gives the value."""
+    return lowers(EXPANDER, name)
 
 
 class Emitter:

@@ -6,9 +6,7 @@ Coefficients are minimax fits as in :mod:`.exp_log`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from tilewright.passes.tensor.intrin.emitter import EXPONENT_BIAS, Emitter
+from tilewright.passes.tensor.intrin.emitter import EXPONENT_BIAS, Emitter, expands
 from tilewright.passes.tensor.intrin.exp_log import EXP_LEAST, exp_bounded, reduced_exp
 from tilewright.passes.tensor.intrin.power import exp_wide
 from tilewright.tensorir.dtype import FLOAT32
@@ -54,6 +52,7 @@ _ERF_END = 3.925
 _TANH = (-0.3333329800204334, 0.13331924125066622, -0.05378383015301411, 0.020795971273928533, -0.005895157650311348)
 
 
+@expands("erf")
 def erf(e: Emitter, x: Expr) -> Expr:
     """The error function, in 22 vector instructions without a division: it is the heart of ``gelu``."""
     size = e.absolute(x)
@@ -67,6 +66,7 @@ def erf(e: Emitter, x: Expr) -> Expr:
     return e.copysign(e.select(size < 1.0, small, e.fma(-squared, squared, 1.0)), x)
 
 
+@expands("tanh")
 def tanh(e: Emitter, x: Expr) -> Expr:
     """``tanh(x)``: a polynomial near 0, ``1 - 2 / (exp(2 |x|) + 1)`` elsewhere, where less and less of the error of the
     exponential arrives in the result."""
@@ -80,6 +80,7 @@ def tanh(e: Emitter, x: Expr) -> Expr:
     return e.copysign(e.select(size < 0.6, small, large), x)
 
 
+@expands("sigmoid")
 def sigmoid(e: Emitter, x: Expr) -> Expr:
     """``1 / (1 + exp(-x))``, as ``exp(x) / (1 + exp(x))`` for negative x: also right below the normal range."""
     fading = e.let("fading", exp_bounded(e, e.let("bounded", binary("max", -e.absolute(x), const(EXP_LEAST, x.dtype)))))
@@ -95,6 +96,7 @@ def sigmoid(e: Emitter, x: Expr) -> Expr:
     return e.fma(rest, e.fma(fading, -0.5, 1.0), ratio)
 
 
+@expands("sinh")
 def sinh(e: Emitter, x: Expr) -> Expr:
     """``sinh(x)`` by exponentials in float64, whose cancellation below 1 does not reach float32."""
     size = e.absolute(x)
@@ -104,16 +106,8 @@ def sinh(e: Emitter, x: Expr) -> Expr:
     return e.copysign(e.select(size < 1e-2, cubic, result), x)
 
 
+@expands("cosh")
 def cosh(e: Emitter, x: Expr) -> Expr:
     """``cosh(x)`` by exponentials in float64, which do not overflow where the result does not."""
     grown = e.let("grown", exp_wide(e, e.widen(e.clamp(e.absolute(x), 0.0, 100.0))))
     return e.narrow((grown + 1.0 / grown) * 0.5)
-
-
-EXPANSIONS: dict[str, Callable[..., Expr]] = {
-    "erf": erf,
-    "tanh": tanh,
-    "sigmoid": sigmoid,
-    "sinh": sinh,
-    "cosh": cosh,
-}

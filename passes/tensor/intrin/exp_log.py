@@ -11,9 +11,7 @@ the last place (tests sample all of float32).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from tilewright.passes.tensor.intrin.emitter import EXPONENT_BIAS, INFINITY, NAN, Emitter
+from tilewright.passes.tensor.intrin.emitter import EXPONENT_BIAS, INFINITY, NAN, Emitter, expands
 from tilewright.tensorir.dtype import FLOAT32
 from tilewright.tensorir.expr import Expr, binary, call, const
 
@@ -81,6 +79,7 @@ def reduced_exp(
     return e.let("grown", e.fma(tail, r * r, r)), integer
 
 
+@expands("exp")
 def exp(e: Emitter, x: Expr) -> Expr:
     """``exp(x)``."""
     return exp_bounded(e, e.clamp(x, EXP_LEAST, 89.0))
@@ -92,6 +91,7 @@ def exp_bounded(e: Emitter, x: Expr) -> Expr:
     return e.scale(e.let("mantissa", grown + 1.0), integer)
 
 
+@expands("exp2")
 def exp2(e: Emitter, x: Expr) -> Expr:
     """``2**x``."""
     bounded = e.clamp(x, -151.0, 129.0)
@@ -100,6 +100,7 @@ def exp2(e: Emitter, x: Expr) -> Expr:
     return e.scale(e.let("mantissa", e.fma(f, e.polynomial(f, _EXP2_SHORT if e.is_fast else _EXP2), 1.0)), integer)
 
 
+@expands("expm1")
 def expm1(e: Emitter, x: Expr) -> Expr:
     """``exp(x) - 1``, without cancellation for small x."""
     bounded = e.clamp(x, -20.0, 89.0)
@@ -137,17 +138,20 @@ def _outside(e: Emitter, x: Expr, result: Expr, least: float = 0.0) -> Expr:
     return e.select(inside, result, e.select(x < least, NAN, edge))
 
 
+@expands("log")
 def log(e: Emitter, x: Expr) -> Expr:
     """``log(x)``."""
     f, exponent = _split(e, x)
     return _outside(e, x, e.fma(exponent, LN_2, _log1p_fraction(e, f)))
 
 
+@expands("log2")
 def log2(e: Emitter, x: Expr) -> Expr:
     """``log2(x)``."""
     return _log_in_base(e, x, (1.4426950216293335, 1.9259629911266175e-08), (1.0, 0.0))
 
 
+@expands("log10")
 def log10(e: Emitter, x: Expr) -> Expr:
     """``log10(x)``."""
     return _log_in_base(e, x, (0.4342944920063019, -1.0103049952192578e-08), (0.301025390625, 4.605038981195214e-06))
@@ -165,6 +169,7 @@ def _log_in_base(e: Emitter, x: Expr, factor: tuple[float, float], unit: tuple[f
     return _outside(e, x, e.fma(exponent, unit[0], fraction))
 
 
+@expands("log1p")
 def log1p(e: Emitter, x: Expr) -> Expr:
     """``log(1 + x)``, without the rounding of ``1 + x``: f is computed from x itself."""
     whole = e.let("whole", x + 1.0)
@@ -177,18 +182,7 @@ def log1p(e: Emitter, x: Expr) -> Expr:
     return _outside(e, x, e.select(e.absolute(x) < 1e-8, x, result), -1.0)
 
 
+@expands("rsqrt")
 def rsqrt(e: Emitter, x: Expr) -> Expr:
     """``1 / sqrt(x)``."""
     return binary("div", const(1.0, x.dtype), e.let("root", call("sqrt", x)))
-
-
-EXPANSIONS: dict[str, Callable[..., Expr]] = {
-    "exp": exp,
-    "exp2": exp2,
-    "expm1": expm1,
-    "log": log,
-    "log2": log2,
-    "log10": log10,
-    "log1p": log1p,
-    "rsqrt": rsqrt,
-}

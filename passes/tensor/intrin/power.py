@@ -9,9 +9,8 @@ place and very little. Coefficients are minimax fits as in :mod:`.exp_log`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
-from tilewright.passes.tensor.intrin.emitter import EXPONENT_BIAS, INFINITY, NAN, Emitter, constant_value
+from tilewright.passes.tensor.intrin.emitter import EXPONENT_BIAS, INFINITY, NAN, Emitter, constant_value, expands
 from tilewright.tensorir.dtype import FLOAT64
 from tilewright.tensorir.expr import Expr, UnaryOp, binary, call, const
 
@@ -95,6 +94,7 @@ def _power_of_constant(e: Emitter, x: Expr, y: float) -> Expr | None:
     return None
 
 
+@expands("pow")
 def power(e: Emitter, x: Expr, y: Expr) -> Expr:
     """``x**y``."""
     exponent = constant_value(y)
@@ -135,6 +135,7 @@ def _subtract_multiples(e: Emitter, x: Expr, divisor: Expr) -> Expr:
     return e.let("rest", x - quotient * divisor)
 
 
+@expands("fmod")
 def fmod(e: Emitter, x: Expr, y: Expr) -> Expr:
     """The remainder of a division that truncates, exact. Quotients of 2**28 and more are reduced step by step."""
     size, divisor = e.widen(e.absolute(x)), e.widen(e.absolute(y))
@@ -149,6 +150,7 @@ def fmod(e: Emitter, x: Expr, y: Expr) -> Expr:
     return e.copysign(e.select(is_infinite, x, chosen), x)
 
 
+@expands("asinh")
 def asinh(e: Emitter, x: Expr) -> Expr:
     """``log(|x| + sqrt(x**2 + 1))`` in float64; a polynomial below 0.01, where that cancels."""
     size = e.absolute(x)
@@ -158,6 +160,7 @@ def asinh(e: Emitter, x: Expr) -> Expr:
     return e.copysign(e.select(size < 1e-2, cubic, e.select(size < INFINITY, result, size)), x)
 
 
+@expands("acosh")
 def acosh(e: Emitter, x: Expr) -> Expr:
     """``log(x + sqrt(x**2 - 1))`` in float64."""
     wide = e.widen(x)
@@ -165,6 +168,7 @@ def acosh(e: Emitter, x: Expr) -> Expr:
     return e.select(x >= 1.0, e.select(x < INFINITY, result, x), NAN)
 
 
+@expands("atanh")
 def atanh(e: Emitter, x: Expr) -> Expr:
     """``log((1 + |x|) / (1 - |x|)) / 2`` in float64; a polynomial below 0.01, where that cancels."""
     size = e.absolute(x)
@@ -173,12 +177,3 @@ def atanh(e: Emitter, x: Expr) -> Expr:
     cubic = e.fma(size * (1.0 / 3.0), size * size, size)
     edge = e.select(size.equal(const(1.0, x.dtype)), const(INFINITY, x.dtype), NAN)
     return e.copysign(e.select(size < 1e-2, cubic, e.select(size < 1.0, result, edge)), x)
-
-
-EXPANSIONS: dict[str, Callable[..., Expr]] = {
-    "pow": power,
-    "fmod": fmod,
-    "asinh": asinh,
-    "acosh": acosh,
-    "atanh": atanh,
-}

@@ -14,9 +14,8 @@ Coefficients are minimax fits as in :mod:`.exp_log`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 
-from tilewright.passes.tensor.intrin.emitter import INFINITY, Emitter
+from tilewright.passes.tensor.intrin.emitter import INFINITY, Emitter, expands
 from tilewright.passes.tensor.vector_arith import vector_cast
 from tilewright.tensorir.dtype import FLOAT32, INT32
 from tilewright.tensorir.expr import Expr, binary, call, const
@@ -119,6 +118,11 @@ def _sine(e: Emitter, x: Expr, quarter: int) -> Expr:
     return e.from_bits(value ^ (flips & -0x80000000), FLOAT32)
 
 
+expands("sin")(functools.partial(_sine, quarter=0))
+expands("cos")(functools.partial(_sine, quarter=1))
+
+
+@expands("tan")
 def tan(e: Emitter, x: Expr) -> Expr:
     """``tan(x)``, sine over cosine in float64."""
     size = e.absolute(x)
@@ -165,6 +169,7 @@ def _arc_sine_parts(e: Emitter, x: Expr) -> tuple[Expr, Expr, Expr, Expr]:
     return size, is_small, t, e.let("rest", e.polynomial(square, _ASIN) * square * t)
 
 
+@expands("asin")
 def asin(e: Emitter, x: Expr) -> Expr:
     """The arc sine."""
     _, is_small, t, u = _arc_sine_parts(e, x)
@@ -172,6 +177,7 @@ def asin(e: Emitter, x: Expr) -> Expr:
     return e.copysign(e.select(is_small, t + u, large), x)
 
 
+@expands("acos")
 def acos(e: Emitter, x: Expr) -> Expr:
     """The arc cosine."""
     _, is_small, t, u = _arc_sine_parts(e, x)
@@ -191,6 +197,7 @@ def _arc_tangent(e: Emitter, t: Expr, is_steep: Expr) -> Expr:
     return e.let("angle", e.select(is_steep, _HALF_PI_HIGH - (t + (u - _HALF_PI_LOW)), t + u))
 
 
+@expands("atan")
 def atan(e: Emitter, x: Expr) -> Expr:
     """The arc tangent."""
     size = e.absolute(x)
@@ -199,6 +206,7 @@ def atan(e: Emitter, x: Expr) -> Expr:
     return e.copysign(_arc_tangent(e, t, is_steep), x)
 
 
+@expands("atan2")
 def atan2(e: Emitter, y: Expr, x: Expr) -> Expr:
     """The angle of the point (x, y), with the special cases of C99 (ISO/IEC 9899, F.10.1.4)."""
     height, width = e.absolute(y), e.absolute(x)
@@ -212,14 +220,3 @@ def atan2(e: Emitter, y: Expr, x: Expr) -> Expr:
     angle = _arc_tangent(e, t, is_steep)
     back = _PI_HIGH - (angle - _PI_LOW)
     return e.copysign(e.select(e.bits(x) < 0, back, angle), y)
-
-
-EXPANSIONS: dict[str, Callable[..., Expr]] = {
-    "sin": functools.partial(_sine, quarter=0),
-    "cos": functools.partial(_sine, quarter=1),
-    "tan": tan,
-    "asin": asin,
-    "acos": acos,
-    "atan": atan,
-    "atan2": atan2,
-}

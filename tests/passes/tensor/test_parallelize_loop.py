@@ -65,6 +65,11 @@ def test_an_unbounded_loop_inside_counts_with_its_extent():
     assert condition("m", "B[i, j] = A[i, j]") == "n * (m * 2) >= 1000"
 
 
+def test_a_call_counts_with_the_instructions_of_its_declaration():
+    assert condition("50", "B[i, j] = sqrt(A[i, j])") == "n >= 3"  # 5, and a load and a store
+    assert condition("50", "B[i, j] = select(isnan(A[i, j]), 0.0, 1.0)") == "n >= 4"
+
+
 def test_one_iteration_is_not_worth_threads_however_much_it_does():
     assert condition("min(m, 5000)", "B[i, j] = A[i, j]") == "n >= 2"
 
