@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextvars
+
 import llvmlite.binding as llvm
 import pytest
 
@@ -58,3 +60,14 @@ def test_a_target_does_not_wait_for_llvm(monkeypatch: pytest.MonkeyPatch) -> Non
     for name in ("get_process_triple", "get_host_cpu_name", "get_host_cpu_features"):
         monkeypatch.setattr(llvm, name, busy)
     assert Target("llvm").is_runnable and Target(Target("llvm"), num_threads=1).is_host
+
+
+def test_one_target_is_entered_by_several_tasks_at_once() -> None:
+    target = Target("llvm", num_threads=3)
+    first, second = contextvars.copy_context(), contextvars.copy_context()
+    first.run(target.__enter__)
+    second.run(target.__enter__)
+    first.run(target.__exit__, None, None, None)
+    assert second.run(Target.current) is target
+    second.run(target.__exit__, None, None, None)
+    assert first.run(Target.current) is not target and second.run(Target.current) is not target
