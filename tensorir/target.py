@@ -158,7 +158,12 @@ class Target:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        Target._entered.set(Target._entered.get()[:-1])
+        entered = Target._entered.get()
+        # A generator that is closed late may leave its target when it is not the innermost one any more.
+        position = next((i for i in reversed(range(len(entered))) if entered[i] is self), None)
+        if position is None:
+            raise RuntimeError(f"{self!r} is left where it was never entered")
+        Target._entered.set(entered[:position] + entered[position + 1 :])
 
     def key(self) -> tuple[Any, ...]:
         """What code depends on: targets with equal keys are equal."""

@@ -71,3 +71,15 @@ def test_one_target_is_entered_by_several_tasks_at_once() -> None:
     assert second.run(Target.current) is target
     second.run(target.__exit__, None, None, None)
     assert first.run(Target.current) is not target and second.run(Target.current) is not target
+
+
+def test_targets_may_be_left_in_any_order() -> None:
+    outer, inner = Target("llvm", num_threads=3), Target("llvm", num_threads=3)
+    outer.__enter__()
+    inner.__enter__()
+    outer.__exit__(None, None, None)
+    assert Target.current() is inner
+    inner.__exit__(None, None, None)
+    assert Target.current() not in (inner, outer)
+    with pytest.raises(RuntimeError, match="is left where it was never entered"):
+        inner.__exit__(None, None, None)

@@ -40,11 +40,12 @@ def converter(name: str, since: int = 1, domain: str = "") -> Callable[[F], F]:
     def register(function: F) -> F:
         key = normalized_domain(domain), name
         with _lock:
-            found = dict(_CONVERTERS.get(key, ()))
+            found: dict[int, Converter] = dict(_CONVERTERS.get(key, ()))
             if since in found and _definition(found[since]) != _definition(function):
                 raise ValueError(f"{name}: two converters from opset {since} on")
+            found[since] = function
             # As a whole: other threads may be looking for a converter.
-            _CONVERTERS[key] = tuple(sorted({**found, since: function}.items(), key=operator.itemgetter(0)))
+            _CONVERTERS[key] = tuple(sorted(found.items(), key=operator.itemgetter(0)))
         return function
 
     return register
