@@ -14,7 +14,9 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from tests.codegen.weak_memory import Function, Machine, Steps, Thread, ViolationError, parse_functions
+from tilewright.codegen.llvm.clock import PROFILE_FUNCTIONS
 from tilewright.codegen.llvm.team_ir import FORK, RUN_TEAM, team_ir
+from tilewright.tensorir.profiling import BUSY
 
 #: Iterations of each loop, an item of work each: more than in the loop before, and fewer.
 LOOPS = (2, 5, 3, 2, 4)
@@ -23,14 +25,16 @@ THREADS = 3
 RUNS = 150
 
 PROGRAM, FIRST_TASK = 1, 100
+#: What a profiled program calls before a loop.
+BEGIN_CALL = PROFILE_FUNCTIONS["profile_begin"]
 #: More accesses of memory than any run needs.
 MOST = 100_000
 
 
 @functools.cache
-def team_text() -> str:
+def team_text(profiling: bool = False) -> str:
     """With nothing to do for a thread that waits."""
-    return team_ir("", yields=False)
+    return team_ir("", yields=False, profiling=profiling, counter=True)
 
 
 class Run:
@@ -44,6 +48,7 @@ class Run:
             "llvm.smax.i64": lambda thread, a, b: _value(max(a, b)),
             "llvm.smin.i64": lambda thread, a, b: _value(min(a, b)),
             "wait": self.wait,
+            "now": lambda thread: _value(0),
             "layer": self.layer,
             PROGRAM: self.program,
             **{FIRST_TASK + number: functools.partial(self.task, number) for number in range(len(loops))},
@@ -51,6 +56,8 @@ class Run:
         self.machine = Machine(functions, foreign, seed)
         self.numbers = [self.machine.memory.allocate(8) for _ in range(max(loops))]
         self.captured = self.machine.memory.allocate(8)
+        #: What a profile notes of each loop.
+        self.records = [self.machine.memory.allocate(8 * (BUSY + THREADS)) for _ in loops]
         self.loop = -1
         self.done: set[int] = set()
 
@@ -88,10 +95,14 @@ class Run:
         for number, items in enumerate(self.loops):
             self.loop, self.done = number, set()
             thread.store(self.captured, number, "")
+            if BEGIN_CALL in self.machine.functions:
+                yield from self.machine.call(thread, BEGIN_CALL, [team, self.records[number], 1])
             task = FIRST_TASK + number
             yield from self.machine.call(thread, FORK, [team, task, self.captured, number, items, 1, THREADS])
             if len(self.done) != items:
                 raise ViolationError("the program goes on before all items are done")
+            for worker in range(THREADS):
+                thread.load(self.records[number] + 8 * (BUSY + worker), "")
         return 0
 
     def task(self, number: int, thread: Thread, begin: int, end: int, data: int) -> Steps:
@@ -128,8 +139,9 @@ def violations(text: str, loops: Sequence[int] = LOOPS) -> list[str]:
     return found
 
 
-def test_items_are_done_once_each_and_seen_by_who_comes_next() -> None:
-    assert not violations(team_text())
+@pytest.mark.parametrize("profiling", [False, True])
+def test_items_are_done_once_each_and_seen_by_who_comes_next(profiling: bool) -> None:
+    assert not violations(team_text(profiling))
 
 
 def orderings() -> list[str]:

@@ -144,7 +144,7 @@ class Instruction:
 
     Attributes:
         result: the name of its value, or nothing.
-        name: what it calls, compares by or jumps to.
+        name: what it calls or compares by.
         ordering: of an access of memory; nothing for plain ones.
         operands: names and numbers; of a jump with a condition, that. Of ``phi`` the values.
         labels: of ``phi`` where the values come from; of jumps where to.
@@ -175,8 +175,8 @@ def _parse_instruction(code: str) -> Instruction:
         args = tuple(arg.split()[-1] for arg in called[2].split(", ")) if called[2] else ()
         return Instruction(result, opcode, called[1].removeprefix("@"), operands=args)
     if opcode == "getelementptr":
-        assert rest.startswith("i8, "), "only bytes are stepped over"
-        return Instruction(result, "add", operands=tuple(part.split()[1] for part in rest.split(", ")[1:]))
+        kind, *places = rest.split(", ")
+        return Instruction(result, f"{opcode} {kind}", operands=tuple(part.split()[1] for part in places))
     if opcode == "alloca":
         size = re.search(r"i64 (\S+),", rest)
         return Instruction(result, opcode, operands=(size[1] if size else "64",))
@@ -331,6 +331,8 @@ _OPERATIONS: dict[str, Callable[..., int]] = {
     "and": lambda a, b: a & b,
     "select": lambda condition, a, b: a if condition else b,
     "zext": lambda a: a,
+    "getelementptr i8": lambda address, count: address + count,
+    "getelementptr i64": lambda address, count: address + 8 * count,
 }
 
 
