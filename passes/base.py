@@ -7,7 +7,6 @@ runs (unless an instrument vetoes it); only a ``Sequential`` asks the context wh
 from __future__ import annotations
 
 import abc
-import gc
 import logging
 import time
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from typing import Any, ClassVar, TypeVar
 
 from tilewright.graphir.expr import Function
 from tilewright.graphir.module import IRModule
+from tilewright.passes.collector import pause_collector, resume_collector
 from tilewright.passes.context import RUNNING, PassContext
 from tilewright.passes.diagnostics import note_pass_failure
 from tilewright.passes.environment import session
@@ -75,13 +75,9 @@ class Pass(abc.ABC):
         running = RUNNING
         outer_info, outer_function = running.info, running.function
         running.info, running.function = self.info, None
-        # IR is made of trees, which go when they are dropped. Python's search for cyclic garbage through the hundreds
-        # of thousands of nodes of a large module would find nothing, again and again.
-        searching = gc.isenabled()
-        if searching:
-            gc.disable()
         logged = _LOG.isEnabledFor(logging.DEBUG)
         start = time.perf_counter() if logged else 0.0
+        pause_collector()
         try:
             result = self._transform(mod, ctx)
             if not isinstance(result, IRModule):
@@ -95,8 +91,7 @@ class Pass(abc.ABC):
             note_pass_failure(error, self.info, running.function, mod)
             raise
         finally:
-            if searching:
-                gc.enable()
+            resume_collector()
             running.info, running.function = outer_info, outer_function
 
     def _run_instrumented(self, mod: IRModule, ctx: PassContext) -> IRModule:

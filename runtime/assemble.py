@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -15,6 +14,7 @@ from tilewright.graphir.module import IRModule
 from tilewright.graphir.types import TensorType
 from tilewright.graphir.visitor import substitute
 from tilewright.passes.base import Pass
+from tilewright.passes.collector import pause_collector, resume_collector
 from tilewright.passes.context import PassContext
 from tilewright.passes.environment import session
 from tilewright.passes.graph import InferType
@@ -54,13 +54,11 @@ def assemble(
 def _without_collector() -> Iterator[None]:
     """Python does not search for cyclic garbage meanwhile. Passes say so for themselves (``passes.base``), but between
     them it would look through all that they have made, again at each stage, to find next to nothing."""
-    searching = gc.isenabled()
-    gc.disable()
+    pause_collector()
     try:
         yield
     finally:
-        if searching:
-            gc.enable()
+        resume_collector()
 
 
 def _assemble(

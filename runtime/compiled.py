@@ -324,8 +324,7 @@ def lower(
     left it. Kernels are looked for, and kept, in ``cache``."""
     context = PassContext.current()
     modules: dict[str, IRModule] = {}
-    # A target of its own: as a context, one object must not be entered by two threads.
-    with session(), Target(target), Ahead(target) as ahead, ValuesAhead() as values:
+    with session(), target, Ahead(target) as ahead, ValuesAhead() as values:
         shown = progress()
         supply = _supply(context, target, after, cache, ahead if loaded is None else None, shown)
         source = mod

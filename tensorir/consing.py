@@ -69,8 +69,8 @@ def sweep() -> int:
 
 
 def _drop_if_unused(key: tuple[Any, ...]) -> None:
-    node = NODES[key]
-    if sys.getrefcount(node) > _ALONE:
+    node = NODES.get(key)
+    if node is None or sys.getrefcount(node) > _ALONE:  # None: another thread makes it anew
         return
     del NODES[key]
     if sys.getrefcount(node) >= _ALONE:  # another thread has found it meanwhile

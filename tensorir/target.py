@@ -84,7 +84,8 @@ class Target:
         ValueError: the kind is unknown, or the number of threads is not positive.
     """
 
-    _current: contextvars.ContextVar[Target | None] = contextvars.ContextVar("tilewright_target", default=None)
+    #: Those entered and not left yet, innermost last: a target may be entered by several threads and tasks at once.
+    _entered: contextvars.ContextVar[tuple[Target, ...]] = contextvars.ContextVar("tilewright_targets", default=())
 
     def __init__(
         self,
@@ -108,7 +109,6 @@ class Target:
         self.num_threads: int = num_threads or default_threads()
         self.is_host: bool = mcpu in (None, host) and mtriple in (None, process_triple())
         self.features: frozenset[str] = host_features if self.is_host else self._described.features
-        self._tokens: list[contextvars.Token[Target | None]] = []
 
     @property
     def is_runnable(self) -> bool:
@@ -175,17 +175,22 @@ class Target:
     @classmethod
     def current(cls) -> Target:
         """The innermost ``with`` target of this thread or task; without one, this machine through LLVM."""
-        found = cls._current.get()
-        return found if found is not None else cls("llvm")
+        entered = cls._entered.get()
+        return entered[-1] if entered else cls("llvm")
 
     def __enter__(self) -> Target:
-        self._tokens.append(Target._current.set(self))
+        Target._entered.set((*Target._entered.get(), self))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        Target._current.reset(self._tokens.pop())
+        entered = Target._entered.get()
+        # A generator that is closed late may leave its target when it is not the innermost one any more.
+        position = next((i for i in reversed(range(len(entered))) if entered[i] is self), None)
+        if position is None:
+            raise RuntimeError(f"{self!r} is left where it was never entered")
+        Target._entered.set(entered[:position] + entered[position + 1 :])
 
     def key(self) -> tuple[Any, ...]:
         """What code depends on: targets with equal keys are equal."""

@@ -38,6 +38,8 @@ _libraries = itertools.count()
 _initialize_lock = threading.Lock()
 _engine_lock = threading.Lock()
 _initialized: set[str] = set()
+#: Machines that nobody has borrowed, by what describes them.
+_idle_machines: dict[tuple[str, str, str, int], collections.deque[llvm.TargetMachine]] = {}
 
 
 def _initialize(target: Target) -> None:
@@ -78,15 +80,17 @@ class Effort(enum.Enum):
 
 
 def create_target_machine(target: Target, effort: Effort = Effort.SCHEDULED) -> llvm.TargetMachine:
-    """LLVM's description of ``target``, for code generation with that effort. Equal ones are shared: to make one takes
-    .7 ms, a tenth of a small build. Whoever generates code with it borrows it (:func:`_borrowed_machine`).
+    """LLVM's description of ``target``, for code generation with that effort, by one thread at a time.
 
     Raises:
         CodegenError: LLVM does not know the triple or the processor.
     """
     _initialize(target)
     try:
-        return _target_machine(*_described(target, effort))
+        triple, processor, features, level = _described(target, effort)
+        return llvm.Target.from_triple(triple).create_target_machine(
+            cpu=processor, features=features, opt=level, reloc="pic", codemodel="small", jit=False
+        )
     except RuntimeError as error:
         raise CodegenError(f"LLVM has no code generator for {target!s}: {error}") from error
 
@@ -100,14 +104,13 @@ def _described(target: Target, effort: Effort) -> tuple[str, str, str, int]:
 
 @contextlib.contextmanager
 def _borrowed_machine(target: Target, effort: Effort) -> Iterator[llvm.TargetMachine]:
-    """The same for one thread, as it remembers things while code is generated; raises as it does."""
-    machine = create_target_machine(target, effort)
-    described = _described(target, effort)
-    idle = _idle_machines(*described)
+    """What :func:`create_target_machine` makes, for this thread alone: it remembers things while code is generated. To
+    make one takes .7 ms, a tenth of a small build, so that it is given back; raises as that does."""
+    idle = _idle_machines.setdefault(_described(target, effort), collections.deque())
     try:
         machine = idle.pop()
     except IndexError:
-        machine = _target_machine.__wrapped__(*described)
+        machine = create_target_machine(target, effort)
     try:
         yield machine
     finally:
@@ -117,19 +120,6 @@ def _borrowed_machine(target: Target, effort: Effort) -> Iterator[llvm.TargetMac
 @functools.cache
 def _host_features() -> str:
     return str(llvm.get_host_cpu_features().flatten())
-
-
-@functools.lru_cache(maxsize=8)
-def _target_machine(triple: str, processor: str, features: str, level: int) -> llvm.TargetMachine:
-    return llvm.Target.from_triple(triple).create_target_machine(
-        cpu=processor, features=features, opt=level, reloc="pic", codemodel="small", jit=False
-    )
-
-
-@functools.lru_cache(maxsize=8)
-def _idle_machines(triple: str, processor: str, features: str, level: int) -> collections.deque[llvm.TargetMachine]:
-    """Those that nobody has borrowed; the one that is shared among them."""
-    return collections.deque([_target_machine(triple, processor, features, level)])
 
 
 def _optimize(module: llvm.ModuleRef, machine: llvm.TargetMachine, effort: Effort, llvm_ir: str) -> None:
@@ -162,7 +152,8 @@ def _engine(target: Target) -> llvm.LLJIT:
 
 @functools.lru_cache(maxsize=8)
 def _made_engine(target: Target) -> llvm.LLJIT:
-    return llvm.create_lljit_compiler(create_target_machine(target))
+    with _borrowed_machine(target, Effort.SCHEDULED) as machine:
+        return llvm.create_lljit_compiler(machine)
 
 
 @functools.cache

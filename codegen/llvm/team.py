@@ -13,6 +13,79 @@ Waiting threads look again and again, at first without a pause, and offer the co
 
 A profiled model has a second set of these functions (:func:`profiling_functions`): threads also note how long they
 worked. The usual set has nothing of that.
+
+Why each field of a team is accessed in the order that it is
+------------------------------------------------------------
+
+The *leader* is the thread that runs the program: it alone announces loops. The *helpers* are the others. Three edges
+carry everything ("release" and "acquire" are LLVM's orderings; all other atomic accesses are monotonic, which says only
+that a value is stored and loaded whole):
+
+E1. The leader stores the epoch with release, a helper loads it with acquire. What the leader did before it announced
+    loop ``e`` happens before what a helper does that has seen ``e``. So the helper finds the loop's fields and its
+    queues as they are in ``e`` or later, and the data that the loop reads.
+E2. A thread that has done items adds their number to ``finished`` with release, and the leader waits, by loads with
+    acquire, until all items are there. (Each sum continues the release sequence of the ones before: the last one that
+    the leader loads carries all of them.) So what the items wrote, and all that those threads did before they added,
+    happens before the leader goes on, and by E1 before any item of the next loop.
+E3. The leader stores ``items`` with release after it has moved all queues to the new epoch, and helpers load it with
+    acquire. A helper that finds the number of items of a later loop also finds the queues at a later loop's epoch.
+
+A *late* helper has seen epoch ``e`` and goes on after the leader has announced ``e + 1``, or while it does. It does
+harm only if it takes an item, or if it adds to ``finished``, which it does only after it has taken one. It takes one by
+a compare-and-swap on a queue's word, which must have its own epoch, ``e``, and an item below the queue's end. If its
+``items`` is that of ``e``, so is the end, and an item below it that is still in the queue is one that the leader waits
+for: the leader has not announced ``e + 1``. If it is that of a later loop, the word is too, by E3, and the epoch
+differs. So a successful swap takes an item of loop ``e`` that nobody has taken. An update always reads the last value
+of its place: an old word that the load before has found makes the swap fail.
+
+=============  ==================  =====================  ==============================================================
+field          who stores          who loads              ordering, and why that is enough
+=============  ==================  =====================  ==============================================================
+epoch          the leader          all                    Release and acquire: E1. The leader's own load is of what it
+                                                          stored itself. The last value, -1, publishes nothing that a
+                                                          helper reads: monotonic.
+items          the leader          all                    Release and acquire: E3. The only field that decides something
+                                                          before an item is taken.
+task, data,    the leader          all                    Monotonic. A helper uses them only for an item that it has
+first, last,                                              taken. They are not older than its epoch by E1. They are not
+grain                                                     newer either: the leader waits for that item, so the loads, in
+                                                          front of the addition to ``finished``, happen before the next
+                                                          loop's stores by E2. A late helper's are never used.
+queues         the leader: where   all                    Monotonic. A word is used for what it says itself; what it
+               a loop begins; all:                        refers to came by E1. That the leader's stores come after
+               items taken                                the swaps of the loop before, E2 says; that a late helper
+                                                          finds them, E3.
+finished       the leader: zero;   the leader             Release to add, acquire to load: E2. Zero is stored when all
+               all: what they did                         of the loop before have added (none adds without an item),
+                                                          and before the next loop's epoch, which who adds has seen.
+                                                          So no addition is lost and the store itself is monotonic.
+shares         who gathers         all                    No atomic access: stored before the threading layer is asked
+               the team                                   for threads, never again. That a layer's threads see what was
+                                                          done before they were asked for is what layers are for.
+entry, args    who gathers         the leader             As shares.
+               the team
+arrived        all                 all, as they add       Monotonic: the numbers must differ, nothing else. Zero is
+                                                          there as shares are.
+busy, stride   the leader, when    who has done items     No atomic access (profiled models): stored before E1, loaded
+               a kernel begins                            before E2.
+=============  ==================  =====================  ==============================================================
+
+*Epochs come round.* A queue's word has 40 bits of the epoch. A helper that stands still between its look at the epoch
+and its swap takes a wrong item if it goes on after exactly 2 ** 40 loops of the same call: most of a day, as the least
+loop takes 0.07 microseconds. The item's number never runs over into these bits, which would make the next epoch of it:
+a fork makes items larger where there would be too many (``_MOST_ITEMS``).
+
+*The memory of a team* is in the frame of who gathers it, which is left when the layer returns; the layer waits for all
+that it handed out. A thread that joins late, after the program's end, is still one of these: it finds the epoch -1 and
+returns. What a loop captured is in the leader's frame, and only who has taken an item reads it.
+
+*Nothing is thrown* through a team: generated code has no exceptions, and calls nothing that has.
+
+*Only the leader forks.* A loop inside of a parallel loop is compiled without a fork.
+
+On x86 all of these loads and stores are plain instructions, whatever their order: no test there finds one that is too
+weak. So tests run the text of these functions on a machine that is as loose as LLVM's rules (``tests/codegen``).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The functions of teams as LLVM IR; see :mod:`~tilewright.codegen.llvm.team`.
+"""The functions of teams as LLVM IR. Why each access is ordered as it is: :mod:`~tilewright.codegen.llvm.team`.
 
 The memory of a team, one cache line each: the epoch; the loop (what runs an item, what it captured, the number of items
 and of queues, the first iteration, the end of the last one, iterations of an item); how many items are finished; how
 many threads have come, and what they are to run; and the queues. A queue is its epoch and the next item in one word: an
 item is taken by a compare-and-swap, which fails for a thread that is late by a loop. The next loop moves the queues on
-before it changes anything that such a thread reads.
+before it changes the number of items, by which such a thread knows where a queue ends.
 """
 
 from __future__ import annotations
@@ -26,13 +26,18 @@ RUN_TEAM = "tilewright_run_team"
 #: ``void f(ptr team, ptr task, ptr data, i64 first, i64 extent, i64 grain, i32 threads)`` does ``extent`` iterations of
 #: a loop, from ``first`` on, by calls of ``task(i64 begin, i64 end, ptr data)``: by the threads of the team, or (null)
 #: of the threading layer, or in one call if one thread may run, or there is work for one. ``grain`` iterations are one
-#: item of work; zero leaves that open.
+#: item of work, more where a queue could not count so many items; zero leaves that open.
 FORK = "tilewright_fork"
 #: Items for each thread if the loop does not say: enough to even out a busy core, few enough to cost nothing.
 ITEMS_PER_THREAD = 8
 
 #: Where the function that offers the core to other threads is linked.
 YIELD = "tilewright_yield"
+
+#: The next item's bits in the word of a queue; the others are the epoch's.
+_ITEM_BITS = 24
+#: A loop has 2 ** _MOST_ITEMS items at most: fewer than fit, as an empty queue holds one more than its last item.
+_MOST_ITEMS = _ITEM_BITS - 1
 
 #: How often a waiting thread looks before it offers its core to others, each time then: about 20 microseconds.
 _LOOKS = 1000
@@ -113,14 +118,14 @@ offer:
 ; Items of one loop, those of queue %me first, for as long as there are some.
 define internal void @take_part(ptr %team, i64 %epoch, i64 %me) nounwind {{
 entry:
-{_LOOP_PLACES}  %task = load atomic ptr, ptr %task.place acquire, align 8
-  %data = load atomic ptr, ptr %data.place acquire, align 8
+{_LOOP_PLACES}  %task = load atomic ptr, ptr %task.place monotonic, align 8
+  %data = load atomic ptr, ptr %data.place monotonic, align 8
   %items = load atomic i64, ptr %items.place acquire, align 8
-  %first = load atomic i64, ptr %first.place acquire, align 8
-  %last = load atomic i64, ptr %last.place acquire, align 8
-  %grain = load atomic i64, ptr %grain.place acquire, align 8
+  %first = load atomic i64, ptr %first.place monotonic, align 8
+  %last = load atomic i64, ptr %last.place monotonic, align 8
+  %grain = load atomic i64, ptr %grain.place monotonic, align 8
   %shares = load i64, ptr %shares.place, align 8
-  %epoch.low = and i64 %epoch, 4294967295
+  %high = shl i64 %epoch, {_ITEM_BITS}
 $begin_work  br label %share
 share:
   %turn = phi i64 [ 0, %entry ], [ %next.turn, %empty ]
@@ -138,16 +143,14 @@ share:
   br label %look
 look:
   %done.here = phi i64 [ %done, %share ], [ %done.here, %claim ], [ %done.more, %item ]
-  %word = load atomic i64, ptr %queue acquire, align 8
-  %word.epoch = lshr i64 %word, 32
-  %same = icmp eq i64 %word.epoch, %epoch.low
-  %next = and i64 %word, 4294967295
+  %word = load atomic i64, ptr %queue monotonic, align 8
+  ; Where the word has another epoch, the difference is larger than any end.
+  %next = sub i64 %word, %high
   %some = icmp ult i64 %next, %end
-  %both = and i1 %same, %some
-  br i1 %both, label %claim, label %empty
+  br i1 %some, label %claim, label %empty
 claim:
   %word.next = add i64 %word, 1
-  %swapped = cmpxchg ptr %queue, i64 %word, i64 %word.next acq_rel monotonic, align 8
+  %swapped = cmpxchg ptr %queue, i64 %word, i64 %word.next monotonic monotonic, align 8
   %mine = extractvalue {{ i64, i1 }} %swapped, 1
   br i1 %mine, label %item, label %look
 item:
@@ -213,7 +216,7 @@ lead:
   %program = load ptr, ptr %entry.place
   %passed = load ptr, ptr %args.place
   call void %program(ptr %passed, ptr %team)
-  store atomic i64 -1, ptr %team release, align 8
+  store atomic i64 -1, ptr %team monotonic, align 8
   br label %left
 follow:
   call void @help(ptr %team, i64 %me)
@@ -282,7 +285,9 @@ choose:
   br label %chosen
 chosen:
   %some.grain = phi i64 [ %wish, %divide ], [ %share.each, %choose ]
-  %grain = call i64 @llvm.smax.i64(i64 %some.grain, i64 1)
+  %huge = lshr i64 %extent, {_MOST_ITEMS}
+  %least = add i64 %huge, 1
+  %grain = call i64 @llvm.smax.i64(i64 %some.grain, i64 %least)
   %one.item = icmp sle i64 %extent, %grain
   br i1 %one.item, label %one, label %count
 one:
@@ -293,9 +298,7 @@ count:
   %round = add i64 %extent, %less
   %items = sdiv i64 %round, %grain
   %none = icmp eq ptr %team, null
-  %many = icmp ugt i64 %items, 2147483647
-  %layer = or i1 %none, %many
-  br i1 %layer, label %without, label %with
+  br i1 %none, label %without, label %with
 without:
   store ptr %task, ptr %whole
   %whole.data = getelementptr {_WHOLE_LOOP}, ptr %whole, i32 0, i32 1
@@ -313,7 +316,7 @@ with:
   %shares = load i64, ptr %shares.place
   %before = load atomic i64, ptr %team monotonic, align 8
   %epoch = add i64 %before, 1
-  %high = shl i64 %epoch, 32
+  %high = shl i64 %epoch, {_ITEM_BITS}
   br label %share
 share:
   %number = phi i64 [ 0, %with ], [ %number.next, %share ]
@@ -323,18 +326,18 @@ share:
   %scaled = mul i64 %number, %items
   %start = udiv i64 %scaled, %shares
   %word = or i64 %high, %start
-  store atomic i64 %word, ptr %queue release, align 8
+  store atomic i64 %word, ptr %queue monotonic, align 8
   %number.next = add i64 %number, 1
   %more = icmp ult i64 %number.next, %shares
   br i1 %more, label %share, label %announce
 announce:
-  store atomic i64 0, ptr %finished release, align 8
-  store atomic ptr %task, ptr %task.place release, align 8
-  store atomic ptr %data, ptr %data.place release, align 8
+  store atomic i64 0, ptr %finished monotonic, align 8
+  store atomic ptr %task, ptr %task.place monotonic, align 8
+  store atomic ptr %data, ptr %data.place monotonic, align 8
   store atomic i64 %items, ptr %items.place release, align 8
-  store atomic i64 %first, ptr %first.place release, align 8
-  store atomic i64 %last, ptr %last.place release, align 8
-  store atomic i64 %grain, ptr %grain.place release, align 8
+  store atomic i64 %first, ptr %first.place monotonic, align 8
+  store atomic i64 %last, ptr %last.place monotonic, align 8
+  store atomic i64 %grain, ptr %grain.place monotonic, align 8
   store atomic i64 %epoch, ptr %team release, align 8
   call void @take_part(ptr %team, i64 %epoch, i64 0)
   br label %look

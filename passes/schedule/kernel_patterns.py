@@ -216,7 +216,7 @@ class _Walk:
             extent = node.extent.value if isinstance(node.extent, IntImm) else MIN_FREE_EXTENT
             short = node.kind == "serial" and extent < MIN_FREE_EXTENT
             return {"extent": node.kind in _WRITTEN_OUT or short or SPECIALIZE_TAIL in node.annotations}
-        return _RULES.get(type(node), _NO_RULES)
+        return _RULES.get(type(node), {})
 
     def _float(self, value: Any) -> Expr:
         self.tokens.append((FloatImm, value.dtype))
@@ -257,7 +257,6 @@ _RULES: dict[type, dict[str, bool]] = {
     Block: {"predicate": True},
     BufferStore: {"indices": False, "predicate": True},
 }
-_NO_RULES: dict[str, bool] = {}
 
 
 def _written_out(func: PrimFunc) -> tuple[set[Any], set[Any], dict[Buffer, int]]:

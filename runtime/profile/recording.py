@@ -91,7 +91,7 @@ class RecordedFunction:
     def __init__(self, lowered: Lowered, target: Target, current: _Current) -> None:
         self.lowered = lowered
         self._current = current
-        with Target(target):  # one of its own: an object must not be entered by two threads
+        with target:
             main = ProfileCalls()(lowered.modules["lowered"])["main"]
         assert isinstance(main, PrimFunc)
         self._shape = records_shape(len(main.attrs[PROFILED_CALLS]), target.num_threads)

@@ -14,6 +14,7 @@ def lane_number(lanes: int) -> Var:
     """The variable that stands for the number of a lane, of so many: from 0 to ``lanes - 1``."""
     var = _variables.get(lanes)
     if var is None:
-        var = _variables.setdefault(lanes, Var("lane"))  # whichever thread came first
-        LANES[var] = lanes
+        made = Var("lane")
+        LANES[made] = lanes  # before another thread can find the variable
+        var = _variables.setdefault(lanes, made)  # whichever thread came first
     return var

@@ -106,3 +106,13 @@ primfunc @main(x: Buffer[(64,), float32], y: Buffer[(64,), float32]) {
     assert outer.unresolved == ("f7",)
     outer.resolve({"f7": inner.address("f7")})
     assert outer.unresolved == () and outer.packed_address("main")
+
+
+def test_nobody_else_gets_a_machine_that_generates_code() -> None:
+    target = Target("llvm", mcpu="haswell", mtriple="x86_64-unknown-linux-gnu")
+    with compiling._borrowed_machine(target, Effort.SCHEDULED) as mine:
+        assert compiling.create_target_machine(target) is not mine
+        with compiling._borrowed_machine(target, Effort.SCHEDULED) as other:
+            assert other is not mine
+    with compiling._borrowed_machine(target, Effort.SCHEDULED) as again:
+        assert again in (mine, other)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -307,3 +309,36 @@ def test_a_converter_defined_anew_replaces_the_old_one_and_another_is_refused(mo
     assert registry.find_converter("com.example", "Shift", 1) is latest
     with pytest.raises(ValueError, match="Shift: two converters from opset 1 on"):
         registry.converter("Shift", domain="com.example")(lambda node: node[0])
+
+
+def test_converters_are_found_while_others_are_registered() -> None:
+    """Opsets are added before those that are there, and Python lets the other thread run as often as it can."""
+    domain, latest = "com.example.threads", 2000
+
+    def convert(node: Any) -> gi.Expr:
+        raise NotImplementedError
+
+    registry.converter("Shift", latest, domain)(convert)
+    over = threading.Event()
+    found: list[object] = []
+
+    def look() -> None:
+        while not over.is_set():
+            try:
+                found.append(registry.find_converter(domain, "Shift", latest) is convert)
+            except IndexError as error:
+                found.append(error)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    reader = threading.Thread(target=look)
+    reader.start()
+    try:
+        for since in range(latest - 1, latest - 1000, -1):
+            registry.converter("Shift", since, domain)(lambda node: node[0])
+    finally:
+        sys.setswitchinterval(before)
+        over.set()
+        reader.join()
+        registry._CONVERTERS.pop((domain, "Shift"))
+    assert set(found) == {True}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from typing import Any
 
 import pytest
@@ -283,6 +284,31 @@ def test_cyclic_garbage_is_not_searched_while_a_pipeline_runs(mod: IRModule) -> 
 
     Sequential([look, Sequential([look])])(mod)
     assert seen == [False, False]
+    assert gc.isenabled()
+
+
+def test_search_for_garbage_rests_until_the_last_thread_is_through(mod: IRModule) -> None:
+    entered, first_is_through = threading.Event(), threading.Event()
+    seen: list[bool] = []
+
+    @module_pass(opt_level=0)
+    def wait(mod: IRModule, ctx: PassContext) -> IRModule:
+        entered.set()
+        assert first_is_through.wait(10)
+        seen.append(gc.isenabled())
+        return mod
+
+    @module_pass(opt_level=0)
+    def start_another(mod: IRModule, ctx: PassContext) -> IRModule:
+        other.start()
+        assert entered.wait(10)
+        return mod
+
+    other = threading.Thread(target=lambda: wait(mod))
+    start_another(mod)
+    first_is_through.set()
+    other.join()
+    assert seen == [False]
     assert gc.isenabled()
 
 

@@ -149,3 +149,17 @@ def test_threads_get_one_node() -> None:
     for thread in threads:
         thread.join()
     assert all(x is y for mine in found[1:] for x, y in zip(mine, found[0], strict=True))
+
+
+def test_a_node_may_be_made_anew_while_others_are_dropped() -> None:
+    """:func:`made_anew` takes the node out of the table meanwhile; here the drop of a younger one does."""
+    older, younger = ("older",), ("younger",)
+
+    class Dropped:
+        def __del__(self) -> None:
+            del NODES[older]
+
+    NODES[older] = object()
+    NODES[younger] = Dropped()
+    sweep()
+    assert older not in NODES and younger not in NODES

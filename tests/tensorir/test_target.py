@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import os
 import re
 import subprocess
@@ -168,3 +169,26 @@ def test_a_target_does_not_wait_for_llvm(monkeypatch: pytest.MonkeyPatch) -> Non
     for name in ("get_process_triple", "get_host_cpu_name", "get_host_cpu_features"):
         monkeypatch.setattr(llvm, name, busy)
     assert Target("llvm").is_runnable and Target(Target("llvm"), num_threads=1).is_host
+
+
+def test_one_target_is_entered_by_several_tasks_at_once() -> None:
+    target = Target("llvm", num_threads=3)
+    first, second = contextvars.copy_context(), contextvars.copy_context()
+    first.run(target.__enter__)
+    second.run(target.__enter__)
+    first.run(target.__exit__, None, None, None)
+    assert second.run(Target.current) is target
+    second.run(target.__exit__, None, None, None)
+    assert first.run(Target.current) is not target and second.run(Target.current) is not target
+
+
+def test_targets_may_be_left_in_any_order() -> None:
+    outer, inner = Target("llvm", num_threads=3), Target("llvm", num_threads=3)
+    outer.__enter__()
+    inner.__enter__()
+    outer.__exit__(None, None, None)
+    assert Target.current() is inner
+    inner.__exit__(None, None, None)
+    assert Target.current() not in (inner, outer)
+    with pytest.raises(RuntimeError, match="is left where it was never entered"):
+        inner.__exit__(None, None, None)

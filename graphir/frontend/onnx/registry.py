@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import bisect
+import operator
+import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
@@ -16,8 +17,10 @@ Converter = Callable[["Node"], "Expr | Sequence[Expr]"]
 
 F = TypeVar("F", bound=Converter)
 
-#: By domain and operator: the opsets from which on converters hold, ascending, and the converters.
-_CONVERTERS: dict[tuple[str, str], tuple[list[int], list[Converter]]] = {}
+#: By domain and operator: the opsets from which on converters hold, ascending, each with the converter.
+_CONVERTERS: dict[tuple[str, str], tuple[tuple[int, Converter], ...]] = {}
+#: Held by who registers one.
+_lock = threading.Lock()
 
 
 def converter(name: str, since: int = 1, domain: str = "") -> Callable[[F], F]:
@@ -35,15 +38,14 @@ def converter(name: str, since: int = 1, domain: str = "") -> Callable[[F], F]:
     """
 
     def register(function: F) -> F:
-        opsets, functions = _CONVERTERS.setdefault((normalized_domain(domain), name), ([], []))
-        place = bisect.bisect(opsets, since)
-        if since in opsets:
-            if _definition(functions[place - 1]) != _definition(function):
+        key = normalized_domain(domain), name
+        with _lock:
+            found: dict[int, Converter] = dict(_CONVERTERS.get(key, ()))
+            if since in found and _definition(found[since]) != _definition(function):
                 raise ValueError(f"{name}: two converters from opset {since} on")
-            functions[place - 1] = function
-            return function
-        opsets.insert(place, since)
-        functions.insert(place, function)
+            found[since] = function
+            # As a whole: other threads may be looking for a converter.
+            _CONVERTERS[key] = tuple(sorted(found.items(), key=operator.itemgetter(0)))
         return function
 
     return register
@@ -55,9 +57,8 @@ def _definition(function: Converter) -> tuple[str, str]:
 
 def find_converter(domain: str, name: str, opset: int) -> Converter | None:
     """The converter of an operator as ``opset`` defines it, or None."""
-    opsets, functions = _CONVERTERS.get((normalized_domain(domain), name), ([], []))
-    place = bisect.bisect(opsets, opset)
-    return functions[place - 1] if place else None
+    definitions = _CONVERTERS.get((normalized_domain(domain), name), ())
+    return next((function for since, function in reversed(definitions) if since <= opset), None)
 
 
 def normalized_domain(domain: str) -> str:
@@ -67,4 +68,4 @@ def normalized_domain(domain: str) -> str:
 
 def converted_operators() -> list[tuple[str, str, int]]:
     """Domain, name and first opset of every converter, sorted."""
-    return sorted((domain, name, since) for (domain, name), (opsets, _) in _CONVERTERS.items() for since in opsets)
+    return sorted((domain, name, since) for (domain, name), found in _CONVERTERS.items() for since, _ in found)
