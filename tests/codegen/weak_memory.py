@@ -5,7 +5,8 @@ too weak. Here each place keeps all that was ever stored there, and a thread kno
 values that it may still read: what it has read or stored there itself, or what another thread knew when it released a
 value that this one acquired. It reads any value from there on, by chance. That is the model of views of "A promising
 semantics for relaxed-memory concurrency" (Kang et al., 2017) without its promises: no load sees a store that has not
-run yet. A plain access must know the last value that was stored, and that alone; anything else is a race.
+run yet. A plain access must know the last value that was stored, and a plain store all plain loads before it; else
+there is a race.
 
 The interpreter knows the instructions that teams are made of. What a function does that is not in the module, Python
 says.
@@ -13,6 +14,7 @@ says.
 
 from __future__ import annotations
 
+import collections
 import random
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -48,13 +50,14 @@ class Memory:
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
-        self.places: dict[int, list[Stored]] = {}
+        #: The values of each place, in order; the first one is zero.
+        self.places: dict[int, list[Stored]] = collections.defaultdict(lambda: [Stored(0.0, 0, {})])
         #: When each thread last loaded from a place without order, by its own count, which views hold under its number.
         self.loads: dict[int, dict[int, float]] = {}
         self._free = 1 << 20
 
     def allocate(self, size: int) -> int:
-        """The address of so many bytes that nobody has stored to yet."""
+        """The address of so many bytes, all zero."""
         address, self._free = self._free, self._free + (size + 63) // 64 * 64
         return address
 
@@ -70,16 +73,14 @@ class Thread:
         self.number = self.memory.allocate(8)
 
     def load(self, address: int, ordering: str) -> int:
-        """A value that the thread may read; zero where nothing was stored. Plain loads have the empty ordering."""
-        stored = self.memory.places.get(address, [])
+        """A value that the thread may read. Plain loads have the empty ordering."""
+        stored = self.memory.places[address]
         if not ordering:
             self._check_race(address, "load")
             count = self.view[self.number] = self.view.get(self.number, 0) + 1
             self.memory.loads.setdefault(address, {})[self.number] = count
-            return stored[-1].value if stored else 0
+            return stored[-1].value
         allowed = [one for one in stored if one.time >= self.view.get(address, 0)]
-        if not allowed:
-            return 0
         return self._read(address, self.memory.chance.choice(allowed), ordering)
 
     def _read(self, address: int, found: Stored, ordering: str) -> int:
@@ -94,13 +95,12 @@ class Thread:
             self.view[address] = max(self.view.get(address, 0), time)
 
     def _check_race(self, address: int, what: str) -> None:
-        stored = self.memory.places.get(address, [])
-        if stored and self.view.get(address, 0) < stored[-1].time:
+        if self.view.get(address, 0) < self.memory.places[address][-1].time:
             raise ViolationError(f"a plain {what} races with another thread's store")
 
     def store(self, address: int, value: int, ordering: str) -> None:
         """Put ``value`` anywhere behind what the thread knows of; nothing comes between an update and what it read."""
-        stored = self.memory.places.setdefault(address, [])
+        stored = self.memory.places[address]
         if not ordering:
             self._check_race(address, "store")
             for reader, count in self.memory.loads.pop(address, {}).items():
@@ -108,12 +108,11 @@ class Thread:
                     raise ViolationError("a plain store races with another thread's load")
         known = self.view.get(address, 0)
         after = [i for i, one in enumerate(stored) if one.time >= known and not one.taken]
-        position = self.memory.chance.choice(after) if after else -1
-        self._insert(address, position, value, ordering, {})
+        self._insert(address, self.memory.chance.choice(after), value, ordering, {})
 
     def _insert(self, address: int, position: int, value: int, ordering: str, inherited: View) -> None:
-        stored = self.memory.places.setdefault(address, [])
-        before = stored[position].time if position >= 0 else 0.0
+        stored = self.memory.places[address]
+        before = stored[position].time
         following = stored[position + 1].time if position + 1 < len(stored) else before + 2
         time = (before + following) / 2
         self.view[address] = time
@@ -124,9 +123,7 @@ class Thread:
 
     def update(self, address: int, ordering: str, change: Callable[[int], int | None]) -> int:
         """Read a value that no update has taken yet, and put what ``change`` makes of it right behind, if anything."""
-        stored = self.memory.places.setdefault(address, [])
-        if not stored:
-            stored.append(Stored(0.0, 0, {}))
+        stored = self.memory.places[address]
         known = self.view.get(address, 0)
         position = self.memory.chance.choice([i for i, one in enumerate(stored) if one.time >= known and not one.taken])
         found = stored[position]
@@ -279,6 +276,8 @@ class Machine:
                     before, label = label, code.labels[0 if not operands or operands[0] else 1]
                 elif code.opcode == "call":
                     called = values[code.name] if code.name.startswith("%") else code.name
+                    if called not in self.foreign and called not in self.functions:
+                        raise ViolationError(f"a call of {called}, which is no function")
                     values[code.result] = yield from self.call(thread, called, operands)
                 elif code.opcode in ("load", "store", "atomicrmw", "cmpxchg"):
                     yield False
