@@ -31,7 +31,7 @@ from tilewright.passes.schedule.facts import (
     spatial,
     stores,
 )
-from tilewright.passes.schedule.rule import Declined, Nest, Plan, ScheduleRule, register_schedule_rule
+from tilewright.passes.schedule.rule import Declined, Nest, ScheduleRule, register_schedule_rule
 from tilewright.tensorir.expr import Buffer, Var
 from tilewright.tensorir.functor import uses_var
 from tilewright.tensorir.keys import ROLL_TAIL
@@ -44,7 +44,7 @@ _MOST_UNROLLED = 64
 
 
 @dataclasses.dataclass(frozen=True)
-class CasesPlan(Plan):
+class CasesPlan:
     """Compute all stages tile by tile.
 
     Attributes:

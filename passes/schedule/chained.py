@@ -40,7 +40,7 @@ from tilewright.passes.schedule.partial_results import (
     split_partial_results,
     vectorize_stage,
 )
-from tilewright.passes.schedule.rule import Declined, Nest, Plan, ScheduleRule, register_schedule_rule
+from tilewright.passes.schedule.rule import Declined, Nest, ScheduleRule, register_schedule_rule
 from tilewright.passes.schedule.seen import mark_seen, seen_offset
 from tilewright.passes.schedule.stages import epilogue_of, stays_in_row
 from tilewright.passes.schedule.tiling import Tiling, choose_tile, plan_tiling
@@ -58,7 +58,7 @@ _LEAST_ROWS = 24
 
 
 @dataclasses.dataclass(frozen=True)
-class Chain(Plan):
+class Chain:
     """Two contractions, each with its tiling, and what is between and behind.
 
     Attributes:

@@ -12,13 +12,13 @@ from tilewright.passes.schedule.facts import block_of, constant, reductions, spa
 from tilewright.passes.schedule.partial_results import (
     accumulate_results,
 )
-from tilewright.passes.schedule.rule import Declined, Nest, Plan, ScheduleRule, register_schedule_rule
+from tilewright.passes.schedule.rule import Declined, Nest, ScheduleRule, register_schedule_rule
 from tilewright.passes.schedule.stages import epilogue_of
 from tilewright.tensorir.schedule import BlockRef, Schedule
 
 
 @dataclasses.dataclass(frozen=True)
-class ColumnsPlan(Plan):
+class ColumnsPlan:
     """Accumulate ``lanes`` neighbouring results of a block in a register."""
 
     block: str

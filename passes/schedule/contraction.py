@@ -25,7 +25,7 @@ from tilewright.passes.schedule.facts import (
     uses,
 )
 from tilewright.passes.schedule.loops import uses_loop
-from tilewright.passes.schedule.rule import Declined, Nest, Plan, ScheduleRule, register_schedule_rule
+from tilewright.passes.schedule.rule import Declined, Nest, ScheduleRule, register_schedule_rule
 from tilewright.passes.schedule.stages import epilogue_of
 from tilewright.passes.schedule.strip import Strip, copy_strip, find_strip
 from tilewright.passes.schedule.tiling import Tiling, leaves_rest, plan_tiling
@@ -43,7 +43,7 @@ TASKS_PER_THREAD = 4
 
 
 @dataclasses.dataclass(frozen=True)
-class ContractionPlan(Plan):
+class ContractionPlan:
     """Tile a sum of products into registers.
 
     Attributes:

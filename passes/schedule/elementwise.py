@@ -16,7 +16,7 @@ from tilewright.passes.schedule.facts import (
     spatial,
     stores,
 )
-from tilewright.passes.schedule.rule import Declined, Nest, Plan, ScheduleRule, register_schedule_rule
+from tilewright.passes.schedule.rule import Declined, Nest, ScheduleRule, register_schedule_rule
 from tilewright.tensorir.schedule import LoopRef, Schedule
 from tilewright.tensorir.stmt import Block, IterVar
 from tilewright.tensorir.target import Target
@@ -29,7 +29,7 @@ _UNKNOWN_EXTENT = 64
 
 
 @dataclasses.dataclass(frozen=True)
-class ElementwisePlan(Plan):
+class ElementwisePlan:
     """Compute the elements of a block in vectors.
 
     Attributes:

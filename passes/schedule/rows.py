@@ -15,14 +15,14 @@ from tilewright.passes.schedule.partial_results import (
     split_partial_results,
     vectorize_stage,
 )
-from tilewright.passes.schedule.rule import Declined, Nest, Plan, ScheduleRule, register_schedule_rule
+from tilewright.passes.schedule.rule import Declined, Nest, ScheduleRule, register_schedule_rule
 from tilewright.tensorir.expr import Expr
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
 from tilewright.tensorir.target import Target
 
 
 @dataclasses.dataclass(frozen=True)
-class RowsPlan(Plan):
+class RowsPlan:
     """Compute all stages row by row.
 
     Attributes:

@@ -1,7 +1,7 @@
 """Declare schedule rules: objects that plan how a nest of loops runs, tried in an order that users extend.
 
-A rule looks at a nest and offers a plan, or several, best first; or it declines and says why. The pass
-``ScheduleKernels`` applies the first plan that the loops allow::
+A rule looks at a nest and offers a plan, which is a frozen dataclass of numbers, names and flags, or several, best
+first; or it declines and says why. The pass ``ScheduleKernels`` applies the first plan that the loops allow::
 
     @register_schedule_rule(before="contraction")
     class ScheduleScans(ScheduleRule[ScanPlan]):
@@ -24,7 +24,7 @@ and ``"missed"``).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 from tilewright.tensorir.errors import PassError
@@ -42,17 +42,10 @@ class Declined:
     reason: str
 
 
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """What a rule is going to do with a nest. Derived classes are frozen dataclasses of numbers, names and flags."""
-
-    def __str__(self) -> str:
-        shown = [
-            f"{field.name} {_shown(getattr(self, field.name))}"
-            for field in dataclasses.fields(self)
-            if getattr(self, field.name) != field.default
-        ]
-        return ", ".join(shown)
+def plan_text(plan: Any) -> str:
+    """Return a plan, a frozen dataclass of numbers, names, flags and parts of the same kind, as a line of text."""
+    fields = [field for field in dataclasses.fields(plan) if getattr(plan, field.name) != field.default]
+    return ", ".join(f"{field.name} {_shown(getattr(plan, field.name))}" for field in fields)
 
 
 def _shown(value: Any) -> str:
@@ -60,7 +53,9 @@ def _shown(value: Any) -> str:
         return value.var.name
     if isinstance(value, BufferLoad):
         return value.buffer.name
-    return f"({value})" if isinstance(value, Plan) else str(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, BlockRef):
+        return f"({plan_text(value)})"
+    return str(value)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +81,7 @@ class Nest:
         return found
 
 
-P = TypeVar("P", bound=Plan)
+P = TypeVar("P")
 
 
 class ScheduleRule(Generic[P]):
@@ -100,7 +95,7 @@ class ScheduleRule(Generic[P]):
     name: ClassVar[str]
     scope: ClassVar[str] = "block"
 
-    def match(self, nest: Nest) -> P | Iterable[P] | Declined:
+    def match(self, nest: Nest) -> P | Sequence[P] | Declined:
         """Return a plan for a nest, or several, best first; or why there is none. The schedule stays as it is."""
         raise NotImplementedError(f"{type(self).__name__}.match")
 

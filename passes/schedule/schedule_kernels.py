@@ -10,7 +10,7 @@ the next one is tried, so that every kernel compiles, if not at its best.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from tilewright.graphir.module import IRModule
@@ -21,7 +21,7 @@ from tilewright.passes.registry import register_pass
 from tilewright.passes.schedule.facts import schedule_of
 from tilewright.passes.schedule.inline import inline_producers
 from tilewright.passes.schedule.plain import schedule_plainly
-from tilewright.passes.schedule.rule import Declined, Nest, Plan, ScheduleRule, schedule_rules
+from tilewright.passes.schedule.rule import Declined, Nest, ScheduleRule, plan_text, schedule_rules
 from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.schedule import BlockRef, Schedule
 from tilewright.tensorir.stmt import For, PrimFunc
@@ -85,7 +85,7 @@ def _apply_first(
         if isinstance(found, Declined):
             ctx.remark(f"{rule.name} declined: {found.reason}", kind="declined")
             continue
-        plans: Iterable[Plan] = (found,) if isinstance(found, Plan) else found
+        plans: Sequence[Any] = found if isinstance(found, Sequence) else (found,)
         for plan in plans:
             attempt = schedule.copy()
             try:
@@ -95,7 +95,7 @@ def _apply_first(
                 if ref is not None:
                     failed[ref.name] = error.summary
                 continue
-            ctx.remark(f"plan of {rule.name}: {plan}", kind="plan")
+            ctx.remark(f"plan of {rule.name}: {plan_text(plan)}", kind="plan")
             ctx.remark(f"scheduled by the rule {rule.name!r}", kind="applied")
             return attempt
     return schedule

@@ -34,7 +34,7 @@ from tilewright.passes.schedule.partial_results import (
     split_partial_results,
     vectorize_stage,
 )
-from tilewright.passes.schedule.rule import Declined, Nest, Plan, ScheduleRule, register_schedule_rule
+from tilewright.passes.schedule.rule import Declined, Nest, ScheduleRule, register_schedule_rule
 from tilewright.passes.schedule.stages import epilogue_of, stays_in_row
 from tilewright.tensorir.keys import PARTIAL_RESULTS
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
@@ -46,7 +46,7 @@ _VECTORS = 8
 
 
 @dataclasses.dataclass(frozen=True)
-class SingleRowsPlan(Plan):
+class SingleRowsPlan:
     """Compute all stages of a row in a task.
 
     Attributes:

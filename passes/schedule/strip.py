@@ -20,7 +20,6 @@ from tilewright.passes.schedule.facts import (
     uses,
 )
 from tilewright.passes.schedule.loops import vectorize_loop
-from tilewright.passes.schedule.rule import Plan
 from tilewright.tensorir.expr import BufferLoad
 from tilewright.tensorir.functor import uses_var
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
@@ -37,7 +36,7 @@ _STRIP_BYTES = 24 << 10
 
 
 @dataclasses.dataclass(frozen=True)
-class Strip(Plan):
+class Strip:
     """A part of an image that a task copies into the cache, with its border, before it slides windows over it.
 
     Attributes:

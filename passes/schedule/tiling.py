@@ -28,7 +28,7 @@ from tilewright.passes.schedule.facts import (
     spatial,
     uses,
 )
-from tilewright.passes.schedule.rule import Declined, Plan
+from tilewright.passes.schedule.rule import Declined
 from tilewright.tensorir.expr import BufferLoad, Var
 from tilewright.tensorir.stmt import Block, IterVar
 from tilewright.tensorir.target import Target
@@ -47,7 +47,7 @@ _LEAST_ROWS = 4
 
 
 @dataclasses.dataclass(frozen=True)
-class Tiling(Plan):
+class Tiling:
     """The plan for one contraction.
 
     Attributes:

@@ -25,7 +25,7 @@ from tilewright.passes.schedule.facts import (
     stores,
     uses,
 )
-from tilewright.passes.schedule.rule import Declined, Nest, Plan, ScheduleRule, register_schedule_rule
+from tilewright.passes.schedule.rule import Declined, Nest, ScheduleRule, register_schedule_rule
 from tilewright.tensorir.keys import TRANSPOSE
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
 from tilewright.tensorir.stmt import Block, IterVar
@@ -39,7 +39,7 @@ _MOST_ROWS = 16
 
 
 @dataclasses.dataclass(frozen=True)
-class Transposition(Plan):
+class Transposition:
     """Dimensions of a tile, as ranges of the block's spatial variables that lie in memory like one.
 
     Attributes:

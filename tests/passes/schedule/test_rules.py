@@ -11,7 +11,6 @@ from tests.passes.schedule.kernels import chain, dense, loop_kinds, scheduled, s
 from tilewright.passes.schedule.rule import (
     Declined,
     Nest,
-    Plan,
     ScheduleRule,
     register_schedule_rule,
     schedule_rules,
@@ -22,7 +21,7 @@ from tilewright.tensorir.schedule import Schedule
 
 
 @dataclasses.dataclass(frozen=True)
-class Unrolling(Plan):
+class Unrolling:
     block: str
     factor: int
     whole: bool = False
