@@ -81,9 +81,8 @@ class DividingAlgebra(TermAlgebra):
         nested = _nested_quotient(rest)
         if nested is not None:  # (x // c + y) // d  ->  (x + y * c) // (c * d)
             quotient, inner = nested
-            multiple = self._multiple(rest.without(quotient), inner)
-            if multiple is not None:
-                deeper = multiple + self.linear(quotient.a)
+            deeper = self._sum_of_multiple(rest.without(quotient), inner, self.linear(quotient.a))
+            if deeper is not None:
                 return division.whole + self._quotient(self.divide(deeper, inner * small))
         return division.whole + self._division_term("floordiv", rest, constant(small))
 
@@ -167,16 +166,20 @@ class DividingAlgebra(TermAlgebra):
                 if form.terms[other] != scale * divisor:
                     continue
                 high = self.linear(other.a)
-                multiple = self._multiple(high - quotient, divisor) if self._holds_multiple(high, quotient, 1) else None
-                if multiple is not None:
-                    both = self.floormod(multiple + whole, constant(divisor * other.b.value))
+                holds = self._holds_multiple(high, quotient, 1)
+                sum_ = self._sum_of_multiple(high - quotient, divisor, whole) if holds else None
+                if sum_ is not None:
+                    both = self.floormod(sum_, constant(divisor * other.b.value))
                     return self.merge_remainders(form.without(mod).without(other).combine(both, scale))
         return form
 
-    def _multiple(self, form: Linear, factor: int) -> Linear | None:
-        """``form * factor``; None if it might overflow."""
+    def _sum_of_multiple(self, form: Linear, factor: int, added: Linear) -> Linear | None:
+        """``form * factor + added``; None if it might overflow: what is added may be any number if it is data."""
+        if not form.terms and form.const == 0:
+            return added
         bounds, largest = self.interval(form), SMALL.upper // factor
-        return form.scale(factor) if -largest <= bounds.lower and bounds.upper <= largest else None
+        fits = -largest <= bounds.lower and bounds.upper <= largest and self.is_exact(added)
+        return form.scale(factor) + added if fits else None
 
     @staticmethod
     def _holds_multiple(form: Linear, part: Linear, factor: int) -> bool:

@@ -148,6 +148,9 @@ def test_a_quotient_in_a_sum_meets_the_remainder_that_it_was_taken_from():
     assert structural_equal(analyzer.simplify(whole // 7 % 7 * 7 + whole % 7), whole % 49)
     for expr in ((X * 2 + J // 7) // 7, (X * 2 + J // 7) % 7 * 7 + J % 7):  # x * 14 might overflow
         assert structural_equal(analyzer.simplify(expr), expr)
+    for expr in ((K + LOADED // 7) // 7, (K + LOADED // 7) % 7 * 7 + LOADED % 7):  # k * 7 and any number might, too
+        assert structural_equal(analyzer.simplify(expr), expr)
+    assert structural_equal(analyzer.simplify(LOADED // 7 % 7 * 7 + LOADED % 7), LOADED % 49)
 
 
 def test_data_may_wrap_so_that_only_sums_and_products_of_it_are_reordered(analyzer):
