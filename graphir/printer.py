@@ -52,7 +52,8 @@ def to_text(
 
     Args:
         constants: ``"inline"`` writes the data of large constants too (base64, little-endian), so that the text is
-            self-contained; ``"digest"`` only what identifies them.
+            self-contained; ``"digest"`` only what identifies them; ``"type"`` not even that, so that no data are read,
+            and nothing can be parsed.
         loop_level: gives the text of a loop-level function, for those who know it already.
     """
     printer = ModulePrinter(constants, loop_level)

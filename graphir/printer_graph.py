@@ -15,8 +15,8 @@ from tilewright.graphir.visitor import post_order
 from tilewright.tensorir.errors import VerifyError
 from tilewright.tensorir.stmt import PrimFunc
 
-#: How constants of more than ``INLINE_ELEMENTS`` elements are described: by digest, or with their data.
-Constants = Literal["digest", "inline"]
+#: How constants of more than ``INLINE_ELEMENTS`` elements are described: by digest, with their data, or by type alone.
+Constants = Literal["digest", "inline", "type"]
 
 _INDENT = "  "
 
@@ -48,8 +48,8 @@ class ModulePrinter:
     """Collects the lines of a text, and the constants that it has named."""
 
     def __init__(self, constants: Constants, loop_level: Callable[[PrimFunc], str]) -> None:
-        if constants not in ("digest", "inline"):
-            raise ValueError(f"constants: expected 'digest' or 'inline', found {constants!r}")
+        if constants not in ("digest", "inline", "type"):
+            raise ValueError(f"constants: expected 'digest', 'inline' or 'type', found {constants!r}")
         self.constants = constants
         self.loop_level = loop_level
         self.lines: list[str] = []
@@ -76,6 +76,8 @@ class ModulePrinter:
         return self.named.setdefault(node, f"const#{len(self.named)}") if text is None else text
 
     def described(self, node: Constant, name: str) -> str:
+        if self.constants == "type":
+            return f"{name}: {node.type}"
         if self.constants == "digest":
             return f'{name}: {node.type} sha256="{digest(node)}"'
         data = np.ascontiguousarray(node.data)

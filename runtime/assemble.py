@@ -46,8 +46,8 @@ def assemble(
     passes: Mapping[str, Pass] | None = None,
 ) -> Executable:
     """What :func:`tilewright.build` makes, and nothing that the environment asks for besides."""
-    with _without_collector(), session(), building():
-        return with_room(_assemble, mod, target, params, passes)
+    with contextlib.ExitStack() as behind, _without_collector(), session(), building():
+        return with_room(_assemble, mod, target, params, passes, behind)
 
 
 @contextlib.contextmanager
@@ -66,6 +66,7 @@ def _assemble(
     target: Target | str | None,
     params: Mapping[str, Any] | None,
     passes: Mapping[str, Pass] | None,
+    behind: contextlib.ExitStack,
 ) -> Executable:
     if isinstance(mod, Function):
         mod = IRModule.from_expr(mod)
@@ -85,7 +86,7 @@ def _assemble(
             mod = after["graph"](mod)
     settings = Settings.of(PassContext.current())
     if not binds_sizes(mod):
-        compiled, function = compile_function(mod, target, after)
+        compiled, function = compile_function(mod, target, after, behind)
         built = Built(GivenSource(mod, [mod]), target, settings, after, signature_of(function), [compiled])
     else:
         typed = InferType()(mod)["main"]
@@ -93,7 +94,7 @@ def _assemble(
         signature = signature_of(typed)
         pieces = cut(mod, signature.symbols)
         parts = [segment.module for segment in pieces.segments]
-        segments = [compile_function(part, target, after)[0] for part in parts]
+        segments = [compile_function(part, target, after, behind)[0] for part in parts]
         places = [Place(segment.args, segment.results, segment.sizes) for segment in pieces.segments]
         wiring = Wiring(places, pieces.results)
         built = Built(GivenSource(mod, parts), target, settings, after, signature, segments, wiring)

@@ -6,8 +6,10 @@ where somebody wants to watch.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -286,19 +288,26 @@ class Built:
         return stages
 
 
-def compile_function(mod: IRModule, target: Target, after: Mapping[str, Sequential]) -> tuple[Compiled, Function]:
+def compile_function(
+    mod: IRModule, target: Target, after: Mapping[str, Sequential], behind: contextlib.ExitStack
+) -> tuple[Compiled, Function]:
     """Compile one function, ``main``, with the passes ``after`` each stage, or find it where it was kept; also
-    ``main``, typed, as a caller sees it."""
+    ``main``, typed, as a caller sees it.
+
+    Args:
+        behind: is closed behind the build: what is kept for later ones is written then.
+    """
     context = PassContext.current()
     cache = None if after else kept.open_cache(context)
-    key = None if cache is None else kept.key_of(mod, target, context)
+    graph = None if cache is None else kept.graph_key(mod, target, context)
     claims = claims_of(mod)
-    if cache is None or key is None:
-        lowered, optimized = lower(mod, target, after, None, cache)
+    if cache is None or graph is None:
+        lowered, optimized = lower(mod, target, after, None, cache, behind)
         return _compiled(lowered, optimized, claims), optimized
+    begin = time.perf_counter()
     typed = InferType()(mod, context)
     given = _constants(typed)
-    found = kept.find(cache, key, given)
+    found = kept.find(cache, graph, mod, given)
     function = typed["main"]
     assert isinstance(function, Function)
     if found is not None:
@@ -307,9 +316,11 @@ def compile_function(mod: IRModule, target: Target, after: Mapping[str, Sequenti
         settings = Settings.of(context)
         return Compiled.from_image(found.image, target, result_of(function), claims, lambda: mod, settings), function
     with context.collecting_remarks() as remarks:
-        lowered, optimized = lower(mod, target, after, None, cache)
-    if arguments_of(optimized) == arguments_of(function) and result_of(optimized) == result_of(function):
-        kept.keep(cache, key, lowered.image(), given, remarks)
+        lowered, optimized = lower(mod, target, after, None, cache, behind)
+    same = arguments_of(optimized) == arguments_of(function) and result_of(optimized) == result_of(function)
+    if same and kept.pays(mod, lowered.constants, given, time.perf_counter() - begin):
+        work = functools.partial(kept.keep, cache, graph, mod, lowered.image, given, remarks)
+        behind.callback(cache.later, work)
     return _compiled(lowered, optimized, claims), optimized
 
 
@@ -319,9 +330,10 @@ def lower(
     after: Mapping[str, Sequential],
     loaded: LoadedCode | None = None,
     cache: DiskCache | None = None,
+    behind: contextlib.ExitStack | None = None,
 ) -> tuple[Lowered, Function]:
     """Run the passes on ``mod`` and generate code, unless it was ``loaded``; also ``main`` as the last pass over graphs
-    left it. Kernels are looked for, and kept, in ``cache``."""
+    left it. Kernels are looked for in ``cache``, and kept there when ``behind`` is closed."""
     context = PassContext.current()
     modules: dict[str, IRModule] = {}
     with session(), target, Ahead(target) as ahead, ValuesAhead() as values:
@@ -356,7 +368,9 @@ def lower(
         shown.stage("code")
         code = compile_functions(_prim_funcs(last), target, ahead) if loaded is None else loaded.of(_prim_funcs(last))
         if supply is not None and loaded is None:
-            supply.keep(ahead.kernels())
+            work = supply.keep(ahead.kernels())
+            if work is not None and cache is not None and behind is not None:
+                behind.callback(cache.later, work)
         values.finish()
         whole = supply.whole if supply is not None else _as_it_is
         return Lowered(modules, last, whole, code, _constants(source)), function

@@ -4,6 +4,9 @@ An entry is written beside its place and then moved there, so that whoever reads
 processes may use one folder. Reading maps the file into memory, which costs no copy and is shared by the processes that
 do so. An entry that is damaged (checksums are looked at) counts as none and is removed. When the folder has grown
 beyond its limit, the entries that were used longest ago go.
+
+Entries are written by a thread, behind the build that made them: it also does the work that only writing needs
+(encoding, checksums, digests), and the end of the program waits for it.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +52,7 @@ class DiskCache:
             raise PermissionError(f"{directory} cannot be written to")
         self._written: int | None = None  # since the last look at the size of the folder; None: before the first one
         self._lock = threading.Lock()
-        self._waiting: collections.deque[tuple[str, Any, Sequence[Array]]] = collections.deque()
+        self._waiting: collections.deque[Callable[[], None]] = collections.deque()
         self._writer: threading.Thread | None = None
 
     def load(self, key: str) -> Unpacked | None:
@@ -71,48 +74,14 @@ class DiskCache:
                 os.utime(path)
         return entry
 
+    def is_too_large(self, size: int) -> bool:
+        """Whether arrays of ``size`` bytes make an entry that is not kept."""
+        return size > self.max_bytes // _LARGEST_PART
+
     def store(self, key: str, data: Any, arrays: Sequence[Array]) -> None:
-        """Keep an entry, unless it is too large. Files are written by a thread, which the end of the program waits
-        for; the arrays must not change until then."""
-        size = sum(array.nbytes for array in arrays)
-        if size > self.max_bytes // _LARGEST_PART:
+        """Keep an entry, unless it is too large: write its file. See :meth:`later`."""
+        if self.is_too_large(sum(array.nbytes for array in arrays)):
             return
-        with self._lock:
-            self._waiting.append((key, data, arrays))
-            if self._writer is None:
-                self._writer = threading.Thread(target=self._write_waiting, name="tilewright-cache")
-                self._writer.start()
-
-    def remove(self, key: str) -> None:
-        """Forget an entry."""
-        with contextlib.suppress(OSError):  # another process may have removed it
-            self._path(key).unlink()
-
-    def wait(self) -> None:
-        """Wait until all entries are written."""
-        with self._lock:
-            writer = self._writer
-        if writer is not None:
-            writer.join()
-
-    def _path(self, key: str) -> Path:
-        return self.directory / (key + _SUFFIX)
-
-    def _write_waiting(self) -> None:
-        while True:
-            with self._lock:
-                if not self._waiting:
-                    self._writer = None
-                    return
-                entry = self._waiting.popleft()
-            try:
-                self._write(*entry)
-            except BaseException:  # such as a warning that is an error: the next entry gets a thread of its own
-                with self._lock:
-                    self._writer = None
-                raise
-
-    def _write(self, key: str, data: Any, arrays: Sequence[Array]) -> None:
         try:
             with replacing(self._path(key)) as file:
                 size = pack(file.write, _MAGIC, data, arrays)
@@ -123,6 +92,51 @@ class DiskCache:
                 self._evict()
         except OSError as error:
             warnings.warn(f"what was compiled is not kept for the next time: {error}", RuntimeWarning, stacklevel=2)
+
+    def later(self, work: Callable[[], None]) -> None:
+        """Call ``work``, which stores entries, in a thread that the end of the program waits for. Arrays that it stores
+        must not change until then."""
+        with self._lock:
+            self._waiting.append(work)
+            if self._writer is None:
+                self._start_writer()
+
+    def remove(self, key: str) -> None:
+        """Forget an entry."""
+        with contextlib.suppress(OSError):  # another process may have removed it
+            self._path(key).unlink()
+
+    def wait(self) -> None:
+        """Wait until all entries are written."""
+        while True:
+            with self._lock:
+                writer = self._writer
+            if writer is None:
+                return
+            writer.join()
+
+    def _path(self, key: str) -> Path:
+        return self.directory / (key + _SUFFIX)
+
+    def _start_writer(self) -> None:
+        self._writer = threading.Thread(target=self._write_waiting, name="tilewright-cache")
+        self._writer.start()
+
+    def _write_waiting(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._writer = None
+                    return
+                work = self._waiting.popleft()
+            try:
+                work()
+            except BaseException:  # such as a warning that is an error: what comes next gets a thread of its own
+                with self._lock:
+                    self._writer = None
+                    if self._waiting:
+                        self._start_writer()
+                raise
 
     def _evict(self) -> None:
         """Remove what was used longest ago until the rest fits, and what a process left that died while it wrote."""

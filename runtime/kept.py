@@ -1,10 +1,16 @@
 """Builds that are kept on disk: what ``build`` has compiled is found again by later programs.
 
-The key of a build is what it depends on: the text of the graph with digests of its constants, the target and this
+The key of a build is what it depends on: the text of the graph and digests of its constants, the target and this
 machine's caches, the settings of the ``PassContext``, the source of Tilewright itself and the versions of what it
 computes with. The entry holds the object code, the constants as the kernels read them, the size of the arena, and the
 passes' remarks, which are repeated. So nothing runs again; where the IR of a stage is asked for later, the passes make
 it then.
+
+To digest constants takes long where they are large. So an entry without contents says that the graph, whatever its
+constants, was kept before: where it is missing, no constant is digested. A build is kept only where it takes longer
+than it takes to digest its constants and to read those that the kernels take instead: otherwise its kernels are kept
+(``made_kernels``), and the passes over the graph run again. What is kept is digested and written behind the build, by
+the thread of the ``DiskCache``.
 
 A build runs its passes, and is neither looked for nor kept, where somebody watches or changes them: with instruments or
 a trace in the context, or where the environment dumps or verifies; with passes of the user's own, for a graph with
@@ -23,7 +29,7 @@ import logging
 import os
 import platform
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import llvmlite
@@ -35,7 +41,7 @@ from tilewright.graphir.expr import Call, Constant, Function
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import Operator
 from tilewright.graphir.printer import to_text
-from tilewright.graphir.spelling import digest
+from tilewright.graphir.spelling import digest, inline_text
 from tilewright.graphir.visitor import post_order
 from tilewright.passes.build_config import BUILD
 from tilewright.passes.context import PassContext
@@ -43,6 +49,7 @@ from tilewright.passes.diagnostics import Remark
 from tilewright.passes.environment import is_watched
 from tilewright.runtime.disk_cache import DiskCache
 from tilewright.runtime.image import ArrayReader, ArrayWriter, Image, decode_image, encode_image, unnamed_symbols
+from tilewright.runtime.made_kernels import plain_remarks
 from tilewright.runtime.target_facts import target_facts
 from tilewright.tensorir.cores import available_cores
 from tilewright.tensorir.lazy import FIRST_IMPORT
@@ -52,6 +59,13 @@ _DEFAULT_BYTES = 4 << 30
 _OFF = ("off", "0", "no", "false")
 #: What computes at build time besides this package.
 _LIBRARIES = (llvmlite, numpy, ml_dtypes)
+
+#: What an entry's file is called that says that a graph was kept before.
+_GRAPH = "graph-"
+#: Constants are digested (SHA-256, by the processor's own instructions) and read at about this rate.
+_BYTES_PER_SECOND = 1 << 30
+#: Builds of fewer bytes of constants are kept, however short they were: it may be that their kernels were found.
+_ALWAYS_KEPT = 16 << 20
 
 #: Constants of so many bytes are worth handing to a thread.
 _DIGESTED_IN_THREADS = 1 << 20
@@ -96,33 +110,43 @@ def open_cache(context: PassContext) -> DiskCache | None:
     return found
 
 
-def key_of(mod: IRModule, target: Target, context: PassContext) -> str | None:
-    """What identifies the build of ``mod``; None if its passes must run (see the module)."""
+def graph_key(mod: IRModule, target: Target, context: PassContext) -> str | None:
+    """What identifies the build of ``mod`` but for the values of large constants; None if its passes must run (see the
+    module)."""
     version = source_version()
     if version is None or target.kind != "llvm" or is_watched(context):
         _LOG.debug("no build is looked for: this one's passes must run")
         return None
-    functions = [function for function in mod.functions.values() if isinstance(function, Function)]
-    calls = [node for node in post_order(*functions) if isinstance(node, Call)]
+    calls = [node for node in post_order(*_functions(mod)) if isinstance(node, Call)]
     operators = {type(call.op) for call in calls if isinstance(call.op, Operator)}
     if not all(operator.__module__.startswith("tilewright.") for operator in operators):
         return None
     state = hashlib.sha256(version.encode())
-    _digest(mod)
     # Remarks name what the nodes of an imported model are called, which the text of the graph leaves out.
-    for part in (settings_text(target, context), to_text(mod), repr([call.span for call in calls])):
+    for part in (settings_text(target, context), to_text(mod, "type"), repr([call.span for call in calls])):
         text = part.encode("utf-8", "surrogatepass")
         state.update(b"%d:" % len(text))
         state.update(text)
     return state.hexdigest()
 
 
+def key_of(graph: str, mod: IRModule) -> str:
+    """What identifies the build of ``mod``, whose key but for large constants is ``graph``."""
+    described = [node for node in _constants(mod) if inline_text(node) is None]
+    return hashlib.sha256("\n".join((graph, *map(digest, described))).encode()).hexdigest()
+
+
+def _functions(mod: IRModule) -> list[Function]:
+    return [function for function in mod.functions.values() if isinstance(function, Function)]
+
+
+def _constants(mod: IRModule) -> list[Constant]:
+    return [node for node in post_order(*_functions(mod)) if isinstance(node, Constant)]
+
+
 def _digest(mod: IRModule) -> None:
     """Find the digests of large constants, which are kept with them, on several cores: other threads run meanwhile."""
-    functions = [function for function in mod.functions.values() if isinstance(function, Function)]
-    large = [
-        node for node in post_order(*functions) if isinstance(node, Constant) and node.nbytes >= _DIGESTED_IN_THREADS
-    ]
+    large = [constant for constant in _constants(mod) if constant.nbytes >= _DIGESTED_IN_THREADS]
     threads = min(len(large), available_cores(), _MOST_THREADS)
     if threads > 1:
         with concurrent.futures.ThreadPoolExecutor(threads, "tilewright-digest") as pool:
@@ -159,21 +183,58 @@ def source_version() -> str | None:
     return state.hexdigest()
 
 
-def keep(cache: DiskCache, key: str, image: Image, given: Sequence[Constant], remarks: Sequence[Remark]) -> None:
-    """Keep a build under ``key``. Constants that are among those ``given`` with the graph are not kept again."""
-    if unnamed_symbols([image.arena_bytes]):
-        return
-    arrays = ArrayWriter([constant.data for constant in given])
-    data = {"image": encode_image(image, arrays), "remarks": [dataclasses.astuple(remark) for remark in remarks]}
-    cache.store(key, data, arrays.arrays)
-    _LOG.debug("kept: build %s in %s", key[:16], cache.directory)
+def find(cache: DiskCache, graph: str, mod: IRModule, given: Sequence[Constant]) -> Kept | None:
+    """The build of ``mod`` that is kept, None if there is none.
 
-
-def find(cache: DiskCache, key: str, given: Sequence[Constant]) -> Kept | None:
-    """The build that is kept under ``key``, None if there is none."""
-    entry = cache.load(key)
-    _LOG.debug("%s %s in %s", "miss: no build" if entry is None else "hit: build", key[:16], cache.directory)
+    Args:
+        graph: the key of ``mod`` but for large constants.
+        given: the constants of the graph, of which some may be those that the kernels take.
+    """
+    entry = None
+    if cache.load(_GRAPH + graph) is None:
+        _LOG.debug("miss: no build of the graph %s in %s", graph[:16], cache.directory)
+    else:
+        _digest(mod)
+        key = key_of(graph, mod)
+        entry = cache.load(key)
+        _LOG.debug("%s %s in %s", "miss: no build" if entry is None else "hit: build", key[:16], cache.directory)
     if entry is None:
         return None
     image = decode_image(entry.data["image"], ArrayReader(entry.arrays, [constant.data for constant in given]))
     return Kept(image, [Remark(*fields) for fields in entry.data["remarks"]])
+
+
+def pays(mod: IRModule, made: Sequence[Constant], given: Sequence[Constant], seconds: float) -> bool:
+    """Whether a build that took ``seconds`` is worth keeping: whether it can be found in less.
+
+    Args:
+        made: the constants that the kernels take.
+        given: those of the graph.
+    """
+    there = {id(constant.data) for constant in given}
+    size = sum(constant.nbytes for constant in _constants(mod))
+    size += sum(constant.nbytes for constant in made if id(constant.data) not in there)
+    return size <= _ALWAYS_KEPT or size / _BYTES_PER_SECOND < seconds
+
+
+def keep(
+    cache: DiskCache,
+    graph: str,
+    mod: IRModule,
+    make_image: Callable[[], Image],
+    given: Sequence[Constant],
+    remarks: Sequence[Remark],
+) -> None:
+    """Keep the build of ``mod``, now: see ``DiskCache.later``. Constants that are among those ``given`` with the graph
+    are not kept again."""
+    image = make_image()
+    if unnamed_symbols([image.arena_bytes]):
+        return
+    arrays = ArrayWriter([constant.data for constant in given])
+    data = {"image": encode_image(image, arrays), "remarks": plain_remarks(remarks)}
+    if cache.is_too_large(sum(array.nbytes for array in arrays.arrays)):
+        return
+    key = key_of(graph, mod)
+    cache.store(key, data, arrays.arrays)
+    cache.store(_GRAPH + graph, None, [])
+    _LOG.debug("kept: build %s in %s", key[:16], cache.directory)

@@ -118,6 +118,8 @@ class KernelSupply:
         self._fresh: dict[str, Fresh] = {}
         #: Those that were found, or that other processes have made.
         self._ready: dict[str, KnownKernel] = {}
+        #: What was made, here or elsewhere, and shall be kept on disk.
+        self._unwritten: dict[str, KnownKernel] = {}
         #: What the outlines that this build has made stand for.
         self._stand_for: dict[PrimFunc, Callable[[], PrimFunc]] = {}
 
@@ -248,7 +250,7 @@ class KernelSupply:
     def _known(self, key: str) -> tuple[KnownKernel | None, str]:
         """The kernel of a key, and where it was."""
         known = self._memory.find(key) if self._memory is not None else None
-        if known is not None:
+        if known is not None and known.made is not None:
             return known, "in memory"
         kept = find_kernel(self._disk, key) if self._disk is not None else None
         if kept is None:
@@ -261,6 +263,7 @@ class KernelSupply:
     def _found(self, wanted: Wanted, known: KnownKernel, ctx: PassContext) -> PrimFunc:
         """The outline of a kernel that is known."""
         made = known.made
+        assert made is not None, "those that cannot be written down are not found"
         ctx.repeat(repeated(made.remarks, made.names, wanted.names))
         stub = made_of(wanted.function, made.outline, wanted.key)
         if self._ahead is not None:
@@ -300,27 +303,24 @@ class KernelSupply:
         if self._memory is not None:
             self._memory.keep(key, known)
         if self._disk is not None:
-            keep_kernel(self._disk, key, known.made)
+            self._unwritten[key] = known
 
-    def keep(self, kernels: Mapping[PrimFunc, Kernel]) -> None:
-        """Keep what this build has made for those to come.
+    def keep(self, kernels: Mapping[PrimFunc, Kernel]) -> Callable[[], None] | None:
+        """Keep in memory what this build has made for those to come.
 
         Args:
             kernels: the code of the lowered functions.
+
+        Returns:
+            what keeps it on disk; None if there is nothing to be kept there.
         """
-        if self._memory is None:
-            return
-        for key, fresh in self._fresh.items():
-            kernel = kernels.get(fresh.lowered)
-            if kernel is None or fresh.wanted.encoded is None:
-                continue
-            try:
-                texts = encode(outline(fresh.lowered)), encode(fresh.lowered)
-            except EncodingError:
-                continue
-            names = fresh.wanted.names
-            made = MadeKernel(names, *texts, fresh.remarks, kernel.symbol, kernel.module.object_bytes)
-            self._remember(key, KnownKernel(made, kernel.module))
+        if self._memory is not None:
+            for key, fresh in self._fresh.items():
+                kernel = kernels.get(fresh.lowered)
+                if kernel is not None and fresh.wanted.encoded is not None:
+                    self._remember(key, KnownKernel(functools.partial(_written, fresh, kernel), kernel.module))
+        disk = self._disk
+        return None if disk is None or not self._unwritten else functools.partial(_keep_all, disk, self._unwritten)
 
     def whole(self, mod: IRModule) -> IRModule:
         """``mod``, a lowered module, with the functions that outlines stand for."""
@@ -341,3 +341,20 @@ class KernelSupply:
             through = pipeline(IRModule({wanted.name: wanted.function}), context)[wanted.name]
         assert isinstance(through, PrimFunc)
         return through
+
+
+def _written(fresh: Fresh, kernel: Kernel) -> MadeKernel | None:
+    """A kernel of this process, written down; None if it holds what cannot be."""
+    try:
+        texts = encode(outline(fresh.lowered)), encode(fresh.lowered)
+    except EncodingError:
+        return None
+    return MadeKernel(fresh.wanted.names, *texts, fresh.remarks, kernel.symbol, kernel.module.object_bytes)
+
+
+def _keep_all(disk: DiskCache, kernels: Mapping[str, KnownKernel]) -> None:
+    """Write kernels down, and keep them on disk."""
+    for key, known in kernels.items():
+        made = known.made
+        if made is not None:
+            keep_kernel(disk, key, made)

@@ -18,7 +18,7 @@ import logging
 import re
 import threading
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -77,7 +77,7 @@ class MadeKernel:
         data = {
             "names": self.names,
             "functions": [[part.names, part.origins] for part in (self.outline, self.lowered)],
-            "remarks": [dataclasses.astuple(remark) for remark in self.remarks],
+            "remarks": plain_remarks(self.remarks),
             "symbol": self.symbol,
         }
         packed = [zlib.compress(text.encode("utf-8", "surrogatepass"), _COMPRESSION) for text in texts]
@@ -129,6 +129,11 @@ def repeated(remarks: Sequence[Remark], names: Sequence[str], others: Sequence[s
     return [Remark(said.pass_name, others[-1], said.kind, named(said.message), named(said.place)) for said in remarks]
 
 
+def plain_remarks(remarks: Sequence[Remark]) -> list[list[str]]:
+    """Remarks as plain data: what ``Remark`` takes."""
+    return [list(vars(remark).values()) for remark in remarks]
+
+
 class KernelKeys:
     """Keys of scheduled kernels.
 
@@ -164,16 +169,30 @@ def find_kernel(cache: DiskCache, key: str) -> MadeKernel | None:
 
 
 def keep_kernel(cache: DiskCache, key: str, made: MadeKernel) -> None:
-    """Keep a kernel on disk."""
+    """Keep a kernel on disk, now: see ``DiskCache.later``."""
     cache.store(_FILE + key, *made.encode())
 
 
-@dataclasses.dataclass(frozen=True)
 class KnownKernel:
-    """A kernel, and its code as this process runs it."""
+    """A kernel, and its code as this process runs it.
 
-    made: MadeKernel
-    module: CompiledModule
+    Args:
+        made: the kernel; or what writes it down when somebody asks for it (another build, or the thread that keeps it
+            on disk), and gives None if it cannot be written down.
+        module: its code.
+    """
+
+    def __init__(self, made: MadeKernel | Callable[[], MadeKernel | None], module: CompiledModule) -> None:
+        self._made: MadeKernel | Callable[[], MadeKernel | None] | None = made
+        self.module = module
+
+    @property
+    def made(self) -> MadeKernel | None:
+        """The kernel, written down. Threads that ask at once may each do so; they find the same."""
+        made = self._made
+        if callable(made):
+            made = self._made = made()
+        return made
 
 
 class KernelMemory:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,7 +26,6 @@ def kept(folder: Path, key: str = "a", max_bytes: int = 1 << 20) -> Path:
     """The file of an entry."""
     written = cache(folder, max_bytes)
     written.store(key, {"name": key}, ARRAYS)
-    written.wait()
     return written.directory / f"{key}.entry"
 
 
@@ -81,6 +81,25 @@ def test_what_dead_processes_left_goes(tmp_path: Path) -> None:
     os.utime(old, (1000, 1000))
     kept(tmp_path, "b")
     assert not old.exists() and new.exists()
+
+
+def test_work_is_done_by_a_thread_in_order_and_what_fails_stops_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(threading, "excepthook", lambda failed: told.append(str(failed.exc_value)))
+    written, done, go = cache(tmp_path), list[str](), threading.Event()
+
+    def fail() -> None:
+        raise ValueError("no entry")
+
+    written.later(lambda: (go.wait(), done.append(threading.current_thread().name))[0])  # type: ignore[func-returns-value]
+    written.later(fail)
+    written.later(lambda: done.append("second"))
+    assert done == []
+    go.set()
+    written.wait()
+    assert done == ["tilewright-cache", "second"] and told == ["no entry"]
 
 
 def test_an_entry_that_is_too_large_is_not_kept(tmp_path: Path) -> None:

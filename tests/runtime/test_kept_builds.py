@@ -70,8 +70,8 @@ def folder() -> DiskCache:
 
 
 def entries() -> list[Path]:
-    """The files of builds; those of kernels lie beside them."""
-    return [path for path in folder().directory.iterdir() if not path.name.startswith("kernel-")]
+    """The files of builds; beside them lie those of kernels, and those that say which graphs were kept."""
+    return [path for path in folder().directory.iterdir() if not path.name.startswith(("kernel-", "graph-"))]
 
 
 def build(
@@ -124,6 +124,51 @@ def test_constants_that_stay_as_they_are_are_not_kept_again(lowered: Counter) ->
     build(network(np.ones((2, 300_000), "f4")))
     (path,) = entries()
     assert 300_000 * 4 < path.stat().st_size < 300_000 * 4 * 1.5
+
+
+@pytest.fixture
+def digested(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The threads that digested constants."""
+    threads: list[str] = []
+
+    def noted(constant: gi.Constant) -> str:
+        threads.append(threading.current_thread().name)
+        return digest(constant)
+
+    monkeypatch.setattr(kept, "digest", noted)
+    return threads
+
+
+def test_constants_are_digested_behind_a_build_of_a_new_graph(lowered: Counter, digested: list[str]) -> None:
+    build()
+    assert digested and set(digested) == {"tilewright-cache"}
+    digested.clear()
+    build(network(WEIGHT + 1))
+    assert digested[0] == "MainThread" and digested[-1] == "tilewright-cache"
+
+
+def test_files_are_written_behind_a_build(lowered: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[str] = []
+    store = DiskCache.store
+
+    def noted(*args: object) -> None:
+        threads.append(threading.current_thread().name)
+        store(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(DiskCache, "store", noted)
+    build(nonzero_network())
+    assert threads and set(threads) == {"tilewright-cache"}
+
+
+def test_a_build_that_would_not_be_found_sooner_is_not_kept(lowered: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "_ALWAYS_KEPT", 0)
+    monkeypatch.setattr(kept, "_BYTES_PER_SECOND", 1000.0)  # so digests would take seconds
+    build()
+    assert entries() == []
+    monkeypatch.setattr(kept, "_BYTES_PER_SECOND", 1e12)
+    build()
+    build()
+    assert lowered.count == 2 and len(entries()) == 1
 
 
 def test_remarks_are_repeated(lowered: Counter) -> None:
@@ -248,20 +293,15 @@ def test_a_folder_that_cannot_be_used_is_told(
     assert model(VALUES)[0].shape == (24,)
 
 
-def test_large_constants_are_digested_on_several_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    found: list[str] = []
-
-    def noted(constant: gi.Constant) -> str:
-        found.append(threading.current_thread().name)
-        return digest(constant)
-
-    monkeypatch.setattr(kept, "digest", noted)
+def test_large_constants_are_digested_on_several_cores(monkeypatch: pytest.MonkeyPatch, digested: list[str]) -> None:
     monkeypatch.setattr(kept, "_DIGESTED_IN_THREADS", 1000)
-    keys: list[str | None] = []
+    keys: list[str] = []
     for cores in (1, 2):
         monkeypatch.setattr(kept, "available_cores", lambda cores=cores: cores)
         x = gi.var("x", shape=(300,))
         mod = gi.IRModule({"main": gi.Function([x], x * np.arange(300, dtype="f4") + np.ones(300, "f4"))})
-        keys.append(kept.key_of(mod, tw.Target("llvm"), tw.PassContext()))
-        assert len(found) == (0 if cores == 1 else 2) and "MainThread" not in found
-    assert keys[0] is not None and keys[0] == keys[1]
+        kept._digest(mod)
+        keys.append(kept.key_of("graph", mod))
+        assert ("MainThread" in digested[:2]) == (cores == 1)
+        digested.clear()
+    assert keys[0] == keys[1]
