@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tilewright as tw
-from tilewright.runtime import compile as compiling
+from tilewright.runtime import compile_functions as compiling
 
 pytest.importorskip("onnx")
 from bench.peers.networks import light

@@ -13,7 +13,7 @@ import tilewright as tw
 from tilewright import graphir as gi
 from tilewright.graphir.visitor import count_operators, rewrite
 from tilewright.passes import Pass, function_pass, primfunc_pass
-from tilewright.runtime.numeric import Failure, NumericError
+from tilewright.runtime.observe.numeric import Failure, NumericError
 from tilewright.tensorir import For, PrimFunc
 from tilewright.tensorir.expr import IntImm
 from tilewright.tensorir.functor import Mutator

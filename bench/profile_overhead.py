@@ -21,7 +21,7 @@ import numpy as np
 
 import tilewright as tw
 from tilewright import graphir as gi
-from tilewright.runtime.profile.recording import Recording
+from tilewright.runtime.observe.profile.recording import Recording
 from tilewright.runtime.steps import Array
 
 LAYERS = 40

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from tilewright.tensorir.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from tilewright.runtime.assemble import bind_params
     from tilewright.runtime.build import build
+    from tilewright.runtime.build_executable import bind_params
     from tilewright.runtime.executable import Executable
-    from tilewright.runtime.levels.explain import explain_passes
-    from tilewright.runtime.levels.opt_report import opt_report
-    from tilewright.runtime.report.write import report
+    from tilewright.runtime.observe.levels.explain import explain_passes
+    from tilewright.runtime.observe.levels.opt_report import opt_report
+    from tilewright.runtime.observe.report.write import report
     from tilewright.runtime.signature import Signature
 
 __all__ = ["Executable", "Signature", "bind_params", "build", "explain_passes", "opt_report", "report"]

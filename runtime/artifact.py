@@ -21,22 +21,22 @@ from tilewright.codegen.llvm.team import RUNTIME_INTERFACE
 from tilewright.graphir.dims import Dim
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.types import TensorType, TupleType, Type
-from tilewright.runtime.compiled import Built, Compiled
-from tilewright.runtime.image import (
-    ArrayReader,
-    ArrayWriter,
-    Image,
-    decode_dim,
-    decode_image,
-    decode_type,
-    encode_dim,
-    encode_image,
-    encode_type,
-    unnamed_symbols,
-)
+from tilewright.runtime.built_model import Built, Compiled
 from tilewright.runtime.packed_file import Array, DamagedFileError, pack, replacing, unpack
 from tilewright.runtime.signature import Argument, Signature
 from tilewright.runtime.steps import Claim, Place, Wiring
+from tilewright.runtime.stored_function import (
+    ArrayReader,
+    ArrayWriter,
+    StoredFunction,
+    decode_dim,
+    decode_function,
+    decode_type,
+    encode_dim,
+    encode_function,
+    encode_type,
+    unnamed_symbols,
+)
 from tilewright.runtime.stored_graph import StoredGraph, StoredSource
 from tilewright.tensorir.aligned import aligned_bytes
 from tilewright.tensorir.errors import ArtifactError, CodegenError
@@ -63,10 +63,10 @@ def save(built: Built, path: str | os.PathLike[str], graph: bool) -> None:
         OSError: the file cannot be written.
     """
     try:
-        images = [segment.image() for segment in built.segments]
+        functions = [segment.stored() for segment in built.segments]
     except CodegenError as error:
         raise ArtifactError(f"the model cannot be exported: {error}; build it with target='llvm'") from None
-    unnamed = unnamed_symbols(_dims(built, images))
+    unnamed = unnamed_symbols(_dims(built, functions))
     if unnamed:
         raise ArtifactError(
             f"the model cannot be exported: the symbolic dimension {unnamed[0]!r} is a variable that was made by hand; "
@@ -82,13 +82,13 @@ def save(built: Built, path: str | os.PathLike[str], graph: bool) -> None:
         "result_names": signature.result_names,
         "functions": [
             {
-                "image": encode_image(image, arrays),
+                "image": encode_function(function, arrays),
                 "result": encode_type(segment.result),
                 "claims": [
                     [encode_dim(claim.found), encode_dim(claim.expected), claim.where] for claim in segment.claims
                 ],
             }
-            for image, segment in zip(images, built.segments, strict=True)
+            for function, segment in zip(functions, built.segments, strict=True)
         ],
         "wiring": None
         if wiring is None
@@ -100,18 +100,18 @@ def save(built: Built, path: str | os.PathLike[str], graph: bool) -> None:
             "results": wiring.results,
         },
     }
-    constants = [constant for image in images for constant in image.constants]
+    constants = [constant for function in functions for constant in function.constants]
     data["graph"] = StoredGraph.of(built, constants, graph).encode(arrays)
     with replacing(Path(path)) as file:
         pack(file.write, _MAGIC, data, arrays.arrays)
 
 
-def _dims(built: Built, images: list[Image]) -> Iterator[Dim]:
+def _dims(built: Built, functions: list[StoredFunction]) -> Iterator[Dim]:
     """The dimensions that are written down."""
     for found in (*(argument.type for argument in built.signature.inputs), built.signature.result):
         yield from _dims_of(found)
-    for image, segment in zip(images, built.segments, strict=True):
-        yield image.arena_bytes
+    for function, segment in zip(functions, built.segments, strict=True):
+        yield function.arena_bytes
         yield from _dims_of(segment.result)
         for claim in segment.claims:
             yield from claim[:2]
@@ -137,7 +137,7 @@ class Artifact:
         version: of Tilewright, which made it.
         interface: what its code expects of the run time (``codegen.llvm.team``).
         signature: of the model.
-        images: its functions; one, unless sizes become known while the model runs.
+        functions: its functions; one, unless sizes become known while the model runs.
         stored: its graph, and what it was built with.
     """
 
@@ -146,9 +146,9 @@ class Artifact:
     version: str
     interface: int
     signature: Signature
-    images: list[Image]
+    functions: list[StoredFunction]
     stored: StoredGraph
-    _functions: list[tuple[Type, list[Claim]]]
+    _interfaces: list[tuple[Type, list[Claim]]]
     _wiring: Wiring | None
 
     @classmethod
@@ -181,7 +181,7 @@ class Artifact:
             if not isinstance(found, TensorType):
                 raise TypeError(f"input {name}: expected a tensor, found {found}")
             inputs.append(Argument(name, found))
-        functions = [
+        interfaces = [
             (
                 decode_type(each["result"]),
                 [Claim(decode_dim(found), decode_dim(expected), where) for found, expected, where in each["claims"]],
@@ -201,9 +201,9 @@ class Artifact:
             data["tilewright"],
             data["interface"],
             Signature(inputs, decode_type(data["result"]), data["result_names"]),
-            [decode_image(each["image"], arrays) for each in data["functions"]],
+            [decode_function(each["image"], arrays) for each in data["functions"]],
             StoredGraph.decode(data["graph"], arrays),
-            functions,
+            interfaces,
             wiring,
         )
 
@@ -250,8 +250,10 @@ class Artifact:
 
         try:
             functions = [
-                Compiled.from_image(image, target, result, claims, functools.partial(module, number), settings)
-                for number, (image, (result, claims)) in enumerate(zip(self.images, self._functions, strict=True))
+                Compiled.from_stored(function, target, result, claims, functools.partial(module, number), settings)
+                for number, (function, (result, claims)) in enumerate(
+                    zip(self.functions, self._interfaces, strict=True)
+                )
             ]
         except CodegenError as error:
             raise ArtifactError(f"{self.path}: {error}") from error

@@ -11,7 +11,7 @@ from typing import Any
 from tilewright.graphir.expr import Function
 from tilewright.graphir.module import IRModule
 from tilewright.passes.base import Pass
-from tilewright.runtime.assemble import assemble
+from tilewright.runtime.build_executable import build_executable
 from tilewright.runtime.executable import Executable
 from tilewright.tensorir.target import Target
 
@@ -40,7 +40,7 @@ def build(
 
     Returns:
         An executable that takes the remaining parameters. Its calls are recorded if the environment says so
-        (``TILEWRIGHT_PROFILE``, see ``runtime.profile.switch``).
+        (``TILEWRIGHT_PROFILE``, see ``runtime.observe.profile.switch``).
 
     Raises:
         TypeInferenceError: the model has no types, or ``main`` is no function of tensors.
@@ -48,11 +48,13 @@ def build(
         PassError: ``passes`` names no stage.
         CodegenError: the model cannot be expressed on the target.
     """
-    executable = assemble(mod, target, params, passes)
+    executable = build_executable(mod, target, params, passes)
     executable.record_if_asked()
     wanted = os.environ.get("TILEWRIGHT_REPORT")
     if wanted:
-        from tilewright.runtime.report.write import report  # loaded when it is asked for, as most builds are not
+        from tilewright.runtime.observe.report.write import (
+            report,  # loaded when it is asked for, as most builds are not
+        )
 
         number = next(_reports)
         path = Path(wanted)

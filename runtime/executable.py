@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.graphir.printer_graph import Constants
 from tilewright.passes.environment import PROFILE
-from tilewright.runtime.compiled import Built
+from tilewright.runtime.built_model import Built
 from tilewright.runtime.steps import Step, Steps
 from tilewright.tensorir.errors import ArtifactError, ExecutionError
 
 if TYPE_CHECKING:
-    from tilewright.runtime.profile.profile import Profile
-    from tilewright.runtime.profile.recording import Recording
+    from tilewright.runtime.observe.profile.profile import Profile
+    from tilewright.runtime.observe.profile.recording import Recording
 
 # Profiles and artifacts are loaded when they are asked for: a model that is only called needs neither.
 
@@ -74,7 +74,7 @@ class Executable:
             ArtifactError: the model was loaded from an artifact, and the passes cannot run on its graph again.
             InputError, ExecutionError: as in a call.
         """
-        from tilewright.runtime.profile.measure import profile
+        from tilewright.runtime.observe.profile.measure import profile
 
         inputs, sizes = self.signature.check(self.signature.arrange(args, named), convert)
         return profile(self._built, self._step, inputs, sizes, repeat)
@@ -86,7 +86,7 @@ class Executable:
             ArtifactError: as :meth:`profile`.
         """
         if os.environ.get(PROFILE):
-            from tilewright.runtime.profile.switch import recording_of
+            from tilewright.runtime.observe.profile.switch import recording_of
 
             self._run = recording_of(self._built)
 
@@ -135,7 +135,7 @@ class Executable:
                 (loop nests), ``scheduled``, ``lowered`` (what code is generated from), and then ``llvm`` and
                 ``assembly``, or ``numba``. A model with sizes that it computes itself is cut into several functions
                 after ``graph``; their texts follow each other. (Where the code was kept from an earlier build, see
-                ``runtime.kept``, the passes run now.)
+                ``runtime.build_cache``, the passes run now.)
             constants: ``"digest"`` names large constants by their hashes, ``"inline"`` writes their data too, so that
                 :func:`tilewright.graphir.parse` reads the text of a graph back without them.
 

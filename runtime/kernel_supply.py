@@ -23,7 +23,7 @@ from tilewright.passes.context import RUNNING, PassContext
 from tilewright.passes.diagnostics import Remark
 from tilewright.passes.tensor.part_by_part import RunPart
 from tilewright.passes.tensor.pipeline import tensor_pipeline
-from tilewright.runtime.compile import Ahead, Kernel
+from tilewright.runtime.compile_functions import Ahead, Kernel
 from tilewright.runtime.disk_cache import DiskCache
 from tilewright.runtime.made_kernels import (
     KernelKeys,

@@ -20,11 +20,11 @@ from tilewright.graphir.printer import large_constants, to_text
 from tilewright.graphir.printer_graph import Constants
 from tilewright.graphir.visitor import post_order, rewrite
 from tilewright.passes.lower.segments import binds_sizes, cut
-from tilewright.runtime import kept
-from tilewright.runtime.compiled import Built, Settings
-from tilewright.runtime.image import ArrayReader, ArrayWriter
+from tilewright.runtime import build_cache
+from tilewright.runtime.built_model import Built, Settings
 from tilewright.runtime.signature import Signature
 from tilewright.runtime.steps import Array
+from tilewright.runtime.stored_function import ArrayReader, ArrayWriter
 from tilewright.runtime.target_facts import target_facts
 from tilewright.tensorir.errors import ArtifactError, TilewrightError
 from tilewright.tensorir.target import Target
@@ -86,7 +86,7 @@ class StoredGraph:
             chosen,
             len(constants) - len(chosen),
             [call.span for call in _calls(module)],
-            kept.source_version(),
+            build_cache.source_version(),
             target_facts(built.target),
             settings,
             list(built.after),
@@ -129,7 +129,7 @@ class StoredGraph:
         """Why passes that run on the graph would make other code than there is; None if they make the same."""
         if self.after:
             return f"the model was built with passes of its own (after {', '.join(self.after)}), not in an artifact"
-        if self.version is None or self.version != kept.source_version():
+        if self.version is None or self.version != build_cache.source_version():
             return "it was made by another version of Tilewright or of its libraries, whose passes are not here"
         here = target_facts(target)
         differing = [name for name, value in self.target.items() if here.get(name) != value]

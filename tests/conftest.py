@@ -34,7 +34,7 @@ def _new_entries_compiled() -> Iterator[None]:
 def _short_probes() -> Iterator[None]:
     """Each profile measures what the machine does at best, for half a second of processor time. No test compares
     anything with how fast it really is."""
-    from tilewright.runtime.profile import roofs  # here: as above
+    from tilewright.runtime.observe.profile import roofs  # here: as above
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(roofs, "_RUNS", 2)

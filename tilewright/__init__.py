@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from tilewright.passes.instruments.timing import PassTimingInstrument
     from tilewright.runtime.build import build
     from tilewright.runtime.executable import Executable, load
-    from tilewright.runtime.levels.explain import explain_passes
-    from tilewright.runtime.levels.opt_report import opt_report
-    from tilewright.runtime.numeric.check import NumericCheck
-    from tilewright.runtime.numeric.minimize import minimize
-    from tilewright.runtime.report.write import report
+    from tilewright.runtime.observe.levels.explain import explain_passes
+    from tilewright.runtime.observe.levels.opt_report import opt_report
+    from tilewright.runtime.observe.numeric.check import NumericCheck
+    from tilewright.runtime.observe.numeric.minimize import minimize
+    from tilewright.runtime.observe.report.write import report
     from tilewright.tensorir.errors import TilewrightError
     from tilewright.tensorir.target import Target
 

@@ -74,7 +74,7 @@ def test_the_description_of_an_artifact_is_data_too(command: Command) -> None:
     facts = json.loads(command("inspect", "graph.tw", "--json").stdout)
     model = tw.load("graph.tw")
     assert facts["signature"] == str(model.signature)
-    assert facts["weight_bytes"] == sum(array.nbytes for array in Artifact.open("graph.tw").images[0].constants)
+    assert facts["weight_bytes"] == sum(array.nbytes for array in Artifact.open("graph.tw").functions[0].constants)
     assert facts["features"] == sorted(Artifact.open("graph.tw").features)
     assert facts["size"] == Path("graph.tw").stat().st_size
     assert [use["operators"] for use in facts["kernels"]] == [["nn.dense", "tanh"]]

@@ -18,8 +18,8 @@ UNUSED = (
     "graphir.parser",
     "graphir.verify",
 )
-UNUSED += ("passes.everything", "runtime.artifact", "runtime.levels", "runtime.numeric", "runtime.profile")
-UNUSED += ("runtime.report", "tensorir.interpreter", "tensorir.parser", "tensorir.verify")
+UNUSED += ("passes.everything", "runtime.artifact", "runtime.observe")
+UNUSED += ("tensorir.interpreter", "tensorir.parser", "tensorir.verify")
 
 BUILD = """
 import numpy as np
@@ -73,7 +73,16 @@ with contextlib.suppress(SystemExit), contextlib.redirect_stdout(None):
 
 @pytest.mark.parametrize(
     "package",
-    ["", ".tensorir", ".graphir", ".passes", ".passes.graph", ".runtime", ".runtime.numeric", ".codegen.numba_"],
+    [
+        "",
+        ".tensorir",
+        ".graphir",
+        ".passes",
+        ".passes.graph",
+        ".runtime",
+        ".runtime.observe.numeric",
+        ".codegen.numba_",
+    ],
 )
 def test_every_name_of_a_package_is_there(package: str) -> None:
     fresh(f"""
@@ -97,7 +106,7 @@ else:
 
 @pytest.mark.parametrize(
     ("package", "name"),
-    [("runtime", "build"), ("runtime", "report"), ("runtime.numeric", "minimize"), ("graphir", "verify")],
+    [("runtime", "build"), ("runtime.observe.numeric", "minimize"), ("graphir", "verify")],
 )
 def test_a_name_that_is_also_a_submodules_is_not_replaced_when_that_loads(package: str, name: str) -> None:
     fresh(f"""
@@ -111,7 +120,7 @@ assert tilewright.{package}.{name} is {name}
 def test_packages_and_modules_are_attributes_without_an_import() -> None:
     fresh("""
 import tilewright as tw
-assert tw.runtime.numeric.ulps.ulp_distance and tw.codegen.llvm.compile_module and tw.graphir.types.TensorType
+assert tw.runtime.observe.numeric.ulps.ulp_distance and tw.codegen.llvm.compile_module and tw.graphir.types.TensorType
 assert tw.passes.pipelines.STAGES and tw.passes.tensor.Simplify and tw.tensorir.schedule.Schedule
 """)
 
@@ -178,8 +187,8 @@ def test_a_change_of_the_source_after_the_first_import_is_seen_by_what_loads_lat
 import time
 import tilewright
 changed = time.time()
-from tilewright.runtime import kept
-assert kept._BEGIN < changed, "code that is not what runs would be kept under the digest of what is on disk"
+from tilewright.runtime import build_cache
+assert build_cache._BEGIN < changed, "code that is not what runs would be kept under the digest of what is on disk"
 """)
 
 

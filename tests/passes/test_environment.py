@@ -17,8 +17,8 @@ from tilewright.graphir.module import IRModule
 from tilewright.passes import PassContext, PassCounter, Sequential, function_pass, module_pass
 from tilewright.passes.environment import FAMILIES, SWITCHES, configure_logging, is_watched, markdown_table
 from tilewright.passes.graph import FuseOps
-from tilewright.runtime import compile as compiling
-from tilewright.runtime import kept
+from tilewright.runtime import build_cache
+from tilewright.runtime import compile_functions as compiling
 from tilewright.runtime.disk_cache import DiskCache
 from tilewright.tensorir.errors import SettingError, VerifyError
 from tilewright.tensorir.stmt import PrimFunc
@@ -174,7 +174,7 @@ def test_every_family_is_heard_of_in_builds(
     monkeypatch.setenv("TILEWRIGHT_LOG", "all")
     monkeypatch.setenv("TILEWRIGHT_CACHE", "on")
     monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(kept, "source_version", lambda: "a version")
+    monkeypatch.setattr(build_cache, "source_version", lambda: "a version")
     compiling._models.clear()
     compiling._kernels._kernels.clear()
     tw.build(model)
@@ -188,9 +188,9 @@ def test_a_kept_build_is_found_with_logs_on_and_said_to_be(
 ) -> None:
     monkeypatch.setenv("TILEWRIGHT_CACHE", "on")
     monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(kept, "source_version", lambda: "a version")
+    monkeypatch.setattr(build_cache, "source_version", lambda: "a version")
     tw.build(model)
-    folder = kept.open_cache(PassContext())
+    folder = build_cache.open_cache(PassContext())
     assert isinstance(folder, DiskCache)
     folder.wait()
     monkeypatch.setenv("TILEWRIGHT_LOG", "cache,passes")

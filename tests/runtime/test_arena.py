@@ -12,7 +12,7 @@ import tilewright as tw
 from tilewright import graphir as gi
 from tilewright.runtime import results
 from tilewright.runtime.arena import ArenaPool
-from tilewright.runtime.compiled import Built, GivenSource, Settings
+from tilewright.runtime.built_model import Built, GivenSource, Settings
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.results import SMALLEST, ResultPool
 from tilewright.runtime.signature import Argument, Signature

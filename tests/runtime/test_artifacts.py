@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 import tilewright as tw
 from tilewright import graphir as gi
 from tilewright import passes
-from tilewright.runtime import kept, packed_file
+from tilewright.runtime import build_cache, packed_file
 from tilewright.runtime.artifact import FORMAT, Artifact
-from tilewright.runtime.compile import fresh_caches
+from tilewright.runtime.compile_functions import fresh_caches
 from tilewright.tensorir import target as targets
 from tilewright.tensorir.errors import ArtifactError
 
@@ -94,8 +94,8 @@ def test_a_fresh_process_computes_the_same_from_the_artifact(case: str, tmp_path
 import sys
 import numpy as np, ml_dtypes
 import tilewright as tw
-from tilewright.runtime import compiled
-compiled.lower = None  # what would run passes
+from tilewright.runtime import built_model
+built_model.lower = None  # what would run passes
 values = np.load({str(tmp_path / "values.npy")!r}).view({values.dtype.str if case not in NARROW else case!r})
 model = tw.load({str(tmp_path / "net.tw")!r})
 assert str(model.signature) == sys.argv[1], model.signature
@@ -178,7 +178,7 @@ def test_labels_of_operators_are_kept(tmp_path: Path) -> None:
     labelled = gi.Call(call.op, call.args, call.attrs, call.type, "first layer")
     build(tw.IRModule.from_expr(gi.Function([x], gi.tanh(labelled)))).export(tmp_path / "net.tw", graph=True)
     calls = tw.load(tmp_path / "net.tw").profile(ROWS[:2], repeat=1).calls
-    kernels = Artifact.open(tmp_path / "net.tw").images[0].kernels
+    kernels = Artifact.open(tmp_path / "net.tw").functions[0].kernels
     for uses in (calls, kernels):
         assert [origin.label for use in uses for origin in use.origins] == ["first layer", None]
 
@@ -196,7 +196,7 @@ def test_without_its_graphs_weights_a_model_shows_its_graph_and_refuses_the_rest
 def test_passes_of_another_version_are_not_run_on_a_stored_graph(
     exported: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept, "source_version", lambda: "another")
+    monkeypatch.setattr(build_cache, "source_version", lambda: "another")
     loaded = tw.load(exported)
     assert loaded.ir("graph") and loaded(ROWS)
     with pytest.raises(ArtifactError, match="another version of Tilewright"):
@@ -239,7 +239,7 @@ def test_a_model_that_was_kept_on_disk_is_exported_too(tmp_path: Path, monkeypat
     monkeypatch.setenv("TILEWRIGHT_CACHE", "on")
     monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", str(tmp_path / "kept"))
     build(network()).export(tmp_path / "first.tw")
-    cache = kept.open_cache(tw.PassContext())
+    cache = build_cache.open_cache(tw.PassContext())
     assert cache is not None
     cache.wait()
     build(network()).export(tmp_path / "second.tw")
@@ -401,7 +401,9 @@ def test_an_artifact_for_another_architecture_holds_its_code(tmp_path: Path) -> 
     target = tw.Target("llvm", mtriple=f"{other[0]}-unknown-linux-gnu")
     build(network(), target=target).export(tmp_path / "net.tw")
     artifact = Artifact.open(tmp_path / "net.tw")
-    machines = {int.from_bytes(content[18:20], "little") for content in artifact.images[0].code.objects}  # ELF's number
+    machines = {
+        int.from_bytes(content[18:20], "little") for content in artifact.functions[0].code.objects
+    }  # ELF's number
     assert machines == {other[1]}
     with pytest.raises(ArtifactError, match=f"its code is for {other[0]}"):
         tw.load(tmp_path / "net.tw")

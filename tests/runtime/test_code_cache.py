@@ -17,7 +17,7 @@ from tilewright import graphir as gi
 from tilewright.codegen import llvm as llvm_codegen
 from tilewright.codegen.llvm.compile import CompiledModule
 from tilewright.passes.tensor.pipeline import tensor_pipeline
-from tilewright.runtime import compile as cache
+from tilewright.runtime import compile_functions as cache
 from tilewright.tensorir import PrimFunc
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.errors import CodegenError

@@ -16,8 +16,8 @@ from tilewright import graphir as gi
 from tilewright.codegen.forks import outline, several_forks
 from tilewright.passes.context import PassContext
 from tilewright.passes.tensor.part_by_part import RunPart
-from tilewright.runtime import compile as compiling
-from tilewright.runtime import kept
+from tilewright.runtime import build_cache
+from tilewright.runtime import compile_functions as compiling
 from tilewright.runtime.disk_cache import DiskCache
 from tilewright.runtime.kernel_supply import KernelSupply
 from tilewright.runtime.made_kernels import KernelMemory
@@ -60,7 +60,7 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def folder() -> DiskCache:
-    found = kept.open_cache(tw.PassContext())
+    found = build_cache.open_cache(tw.PassContext())
     assert found is not None
     return found
 
@@ -250,13 +250,13 @@ def test_other(ran: list[str], what: str) -> None:
 
 def test_other_source(ran: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     build(two_kernels())
-    monkeypatch.setattr(kept, "source_version", lambda: "another")
+    monkeypatch.setattr(build_cache, "source_version", lambda: "another")
     build(two_kernels())
     assert ran == ["f", "f"]
 
 
 def test_source_that_changed_keeps_no_kernels(ran: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "source_version", lambda: None)
+    monkeypatch.setattr(build_cache, "source_version", lambda: None)
     build(two_kernels())
     build(two_kernels())
     assert ran == ["f", "f"] and kernel_files() == []
@@ -268,7 +268,7 @@ def test_without_a_cache_nobody_asks_for_the_version_of_the_source(
     def asked() -> str:
         raise AssertionError("every file was read for a key under which nothing is kept")
 
-    monkeypatch.setattr(kept, "source_version", asked)
+    monkeypatch.setattr(build_cache, "source_version", asked)
     uncached(two_kernels(), monkeypatch)
     assert ran == ["f"]
 

@@ -18,7 +18,7 @@ import tilewright as tw
 from tilewright import graphir as gi
 from tilewright.passes.tensor.vectorize_loop import VectorizeLoop
 from tilewright.runtime import kernel_supply, worker, worker_pool
-from tilewright.runtime.compile import fresh_caches
+from tilewright.runtime.compile_functions import fresh_caches
 from tilewright.runtime.worker_pool import Outlook, WorkerError, WorkerPool, start_ahead
 from tilewright.tensorir import PrimFunc
 from tilewright.tensorir.encoding import encode
@@ -141,8 +141,8 @@ def test_a_process_loads_what_makes_kernels_alone() -> None:
         "tilewright.passes.schedule.schedule_kernels",
         "tilewright.passes.lower.lower_to_tensorir",
         "tilewright.tensorir.schedule.schedule",
-        "tilewright.runtime.compile",
-        "tilewright.runtime.kept",
+        "tilewright.runtime.compile_functions",
+        "tilewright.runtime.build_cache",
     )
     assert "tilewright.passes.tensor.pipeline" in loaded and not set(rest) & set(loaded)
 

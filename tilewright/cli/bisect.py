@@ -18,11 +18,11 @@ from tilewright.cli.options import BuildOptions, InputOptions, with_build, with_
 from tilewright.graphir.expr import Function
 from tilewright.passes.graph import InferType
 from tilewright.passes.instruments.bisection import Culprit, OptBisect, bisect_passes
-from tilewright.runtime.assemble import signature_of
-from tilewright.runtime.numeric.compare import Mismatch
-from tilewright.runtime.numeric.evaluate import Evaluator, Inputs
-from tilewright.runtime.numeric.failure import Failure, NumericError
-from tilewright.runtime.numeric.reference import make_reference
+from tilewright.runtime.build_executable import signature_of
+from tilewright.runtime.observe.numeric.compare import Mismatch
+from tilewright.runtime.observe.numeric.evaluate import Evaluator, Inputs
+from tilewright.runtime.observe.numeric.failure import Failure, NumericError
+from tilewright.runtime.observe.numeric.reference import make_reference
 from tilewright.runtime.signature import nested
 from tilewright.tensorir.target import Target
 

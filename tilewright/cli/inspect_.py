@@ -57,11 +57,11 @@ def inspect(artifact: Path, weights: bool, as_json: bool) -> None:
 
 def describe(artifact: Artifact) -> dict[str, Any]:
     """What an artifact holds, as plain data."""
-    stored, images = artifact.stored, artifact.images
-    weights = {id(array): array for image in images for array in image.constants}.values()
-    objects = {id(content): content for image in images for content in image.code.objects}.values()
+    stored, functions = artifact.stored, artifact.functions
+    weights = {id(array): array for function in functions for array in function.constants}.values()
+    objects = {id(content): content for function in functions for content in function.code.objects}.values()
     graph = f"without {stored.missing} weights: `ir` and `profile` do not work" if stored.missing else "complete"
-    uses = [use for image in images for use in image.kernels]
+    uses = [use for function in functions for use in function.kernels]
     return {
         "format": FORMAT,
         "tilewright": artifact.version,
@@ -80,7 +80,7 @@ def describe(artifact: Artifact) -> dict[str, Any]:
             {"dtype": str(array.dtype), "shape": list(array.shape), "bytes": array.nbytes} for array in weights
         ],
         "weight_bytes": sum(array.nbytes for array in weights),
-        "arena": [str(image.arena_bytes) for image in images],
+        "arena": [str(function.arena_bytes) for function in functions],
         "kernels": [{"kernel": use.kernel, "operators": list(map(str, use.origins))} for use in uses],
         "graph": graph,
         "obstacles": artifact.obstacles(),

@@ -10,7 +10,7 @@ from tilewright.cli.console import note, say, working
 from tilewright.cli.inputs import read_inputs
 from tilewright.cli.models import load_model
 from tilewright.cli.options import BuildOptions, InputOptions, with_build, with_inputs, with_model, with_settings
-from tilewright.runtime.profile.profile import ORDERS
+from tilewright.runtime.observe.profile.profile import ORDERS
 
 _FILE = click.Path(dir_okay=False, path_type=Path, allow_dash=True)
 

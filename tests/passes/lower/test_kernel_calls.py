@@ -12,7 +12,7 @@ from tilewright.passes import PassContext, Sequential
 from tilewright.passes.graph import FuseOps
 from tilewright.passes.lower import LowerToTensorIR, PlanMemory
 from tilewright.passes.lower.kernel_calls import CalledKernel, kernel_calls
-from tilewright.runtime import compile as cache
+from tilewright.runtime import compile_functions as cache
 from tilewright.tensorir import parse, structural_equal, structural_hash
 from tilewright.tensorir.errors import VerifyError
 from tilewright.tensorir.keys import CALLS, OPERATORS

@@ -11,7 +11,7 @@ from both_targets import on_both_targets
 import tilewright as tw
 from tilewright import graphir as gi
 from tilewright.passes.tensor.profile_calls import ProfileCalls
-from tilewright.runtime.profile.recording import Recording
+from tilewright.runtime.observe.profile.recording import Recording
 from tilewright.tensorir import PrimFunc, interpret, verify
 from tilewright.tensorir.keys import PROFILED_CALLS
 from tilewright.tensorir.profiling import records_shape

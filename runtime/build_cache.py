@@ -1,0 +1,247 @@
+"""Builds that are kept on disk: what ``build`` has compiled is found again by later programs.
+
+The key of a build is what it depends on: the text of the graph and digests of its constants, the target and this
+machine's caches, the settings of the ``PassContext``, the source of Tilewright itself and the versions of what it
+computes with. The entry holds the object code, the constants as the kernels read them, the size of the arena, and the
+passes' remarks, which are repeated. So nothing runs again; where the IR of a stage is asked for later, the passes make
+it then.
+
+To digest constants takes long where they are large. So an entry without contents says that the graph, whatever its
+constants, was kept before: where it is missing, no constant is digested. A build is kept only where it takes longer
+than it takes to digest its constants and to read those that the kernels take instead: otherwise its kernels are kept
+(``made_kernels``), and the passes over the graph run again. What is kept is digested and written behind the build, by
+the thread of the ``DiskCache``.
+
+A build runs its passes, and is neither looked for nor kept, where somebody watches or changes them: with instruments or
+a trace in the context, or where the environment dumps or verifies; with passes of the user's own, for a graph with
+operators that are not Tilewright's, and for the target ``numba``.
+
+``passes.environment`` has the table of the environment variables: the folder, its limit, and whether there is one.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import functools
+import hashlib
+import logging
+import os
+import platform
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import llvmlite
+import llvmlite.binding as llvm
+import ml_dtypes
+import numpy
+
+from tilewright.graphir.expr import Call, Constant, Function
+from tilewright.graphir.module import IRModule
+from tilewright.graphir.op import Operator
+from tilewright.graphir.printer import to_text
+from tilewright.graphir.spelling import digest, inline_text
+from tilewright.graphir.visitor import post_order
+from tilewright.passes.build_config import BUILD
+from tilewright.passes.context import PassContext
+from tilewright.passes.diagnostics import Remark
+from tilewright.passes.environment import is_watched
+from tilewright.runtime.disk_cache import DiskCache
+from tilewright.runtime.made_kernels import plain_remarks
+from tilewright.runtime.stored_function import (
+    ArrayReader,
+    ArrayWriter,
+    StoredFunction,
+    decode_function,
+    encode_function,
+    unnamed_symbols,
+)
+from tilewright.runtime.target_facts import target_facts
+from tilewright.tensorir.cores import available_cores
+from tilewright.tensorir.lazy import FIRST_IMPORT
+from tilewright.tensorir.target import Target
+
+_DEFAULT_BYTES = 4 << 30
+_OFF = ("off", "0", "no", "false")
+#: What computes at build time besides this package.
+_LIBRARIES = (llvmlite, numpy, ml_dtypes)
+
+#: What an entry's file is called that says that a graph was kept before.
+_GRAPH = "graph-"
+#: Constants are digested (SHA-256, by the processor's own instructions) and read at about this rate.
+_BYTES_PER_SECOND = 1 << 30
+#: Builds of fewer bytes of constants are kept, however short they were: it may be that their kernels were found.
+_ALWAYS_KEPT = 16 << 20
+
+#: Constants of so many bytes are worth handing to a thread.
+_DIGESTED_IN_THREADS = 1 << 20
+_MOST_THREADS = 4
+
+_ROOMS = ("tensorir", "graphir", "passes", "codegen", "runtime")
+_BEGIN = FIRST_IMPORT
+
+_LOG = logging.getLogger("tilewright.cache")
+
+_caches: dict[tuple[Path, int], DiskCache | OSError] = {}
+_lock = threading.Lock()
+
+
+@dataclasses.dataclass(frozen=True)
+class CachedBuild:
+    """What was kept of a build: the compiled function, and what the passes said."""
+
+    function: StoredFunction
+    remarks: list[Remark]
+
+
+def open_cache(context: PassContext) -> DiskCache | None:
+    """The folder that the environment names; None if it says that there is none, or, with a remark, if it cannot be
+    used."""
+    if os.environ.get("TILEWRIGHT_CACHE", "").lower() in _OFF:
+        return None
+    named = os.environ.get("TILEWRIGHT_CACHE_DIR")
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    place = (Path(named or Path(home, "tilewright")), int(os.environ.get("TILEWRIGHT_CACHE_BYTES") or _DEFAULT_BYTES))
+    with _lock:
+        found = _caches.get(place)
+        if found is None:
+            try:
+                found = DiskCache(*place)
+            except OSError as error:
+                found = error
+            _caches[place] = found
+    if isinstance(found, OSError):
+        context.remark(f"what is compiled is not kept for the next time: {found}", "missed")
+        return None
+    return found
+
+
+def graph_key(mod: IRModule, target: Target, context: PassContext) -> str | None:
+    """What identifies the build of ``mod`` but for the values of large constants; None if its passes must run (see the
+    module)."""
+    version = source_version()
+    if version is None or target.kind != "llvm" or is_watched(context):
+        _LOG.debug("no build is looked for: this one's passes must run")
+        return None
+    calls = [node for node in post_order(*_functions(mod)) if isinstance(node, Call)]
+    operators = {type(call.op) for call in calls if isinstance(call.op, Operator)}
+    if not all(operator.__module__.startswith("tilewright.") for operator in operators):
+        return None
+    state = hashlib.sha256(version.encode())
+    # Remarks name what the nodes of an imported model are called, which the text of the graph leaves out.
+    for part in (settings_text(target, context), to_text(mod, "type"), repr([call.span for call in calls])):
+        text = part.encode("utf-8", "surrogatepass")
+        state.update(b"%d:" % len(text))
+        state.update(text)
+    return state.hexdigest()
+
+
+def key_of(graph: str, mod: IRModule) -> str:
+    """What identifies the build of ``mod``, whose key but for large constants is ``graph``."""
+    described = [node for node in _constants(mod) if inline_text(node) is None]
+    return hashlib.sha256("\n".join((graph, *map(digest, described))).encode()).hexdigest()
+
+
+def _functions(mod: IRModule) -> list[Function]:
+    return [function for function in mod.functions.values() if isinstance(function, Function)]
+
+
+def _constants(mod: IRModule) -> list[Constant]:
+    return [node for node in post_order(*_functions(mod)) if isinstance(node, Constant)]
+
+
+def _digest(mod: IRModule) -> None:
+    """Find the digests of large constants, which are kept with them, on several cores: other threads run meanwhile."""
+    large = [constant for constant in _constants(mod) if constant.nbytes >= _DIGESTED_IN_THREADS]
+    threads = min(len(large), available_cores(), _MOST_THREADS)
+    if threads > 1:
+        with concurrent.futures.ThreadPoolExecutor(threads, "tilewright-digest") as pool:
+            list(pool.map(digest, large))
+
+
+def settings_text(target: Target, context: PassContext) -> str:
+    """What passes may ask for besides the module that they run on."""
+    settings = (
+        context.opt_level,
+        sorted(context.required_pass),
+        sorted(context.disabled_pass),
+        sorted((key, repr(value)) for key, value in context.config.items() if key != BUILD),
+        target_facts(target),
+    )
+    return repr(settings)
+
+
+@functools.cache
+def source_version() -> str | None:
+    """A digest of everything that decides how a graph is compiled: Tilewright's source, and the libraries. None if the
+    source is not there, or is not what runs, as it was changed after this program began."""
+    state = hashlib.sha256()
+    root = Path(__file__).resolve().parent.parent
+    paths = [path for room in _ROOMS for path in sorted((root / room).rglob("*.py"))]
+    if not paths or any(path.stat().st_mtime > _BEGIN for path in paths):
+        return None
+    for path in paths:
+        content = path.read_bytes()
+        state.update(f"{path.relative_to(root)} {len(content)} ".encode())
+        state.update(content)
+    versions = [(library.__name__, library.__version__) for library in _LIBRARIES]
+    state.update(repr((versions, llvm.llvm_version_info, platform.python_version())).encode())
+    return state.hexdigest()
+
+
+def find(cache: DiskCache, graph: str, mod: IRModule, given: Sequence[Constant]) -> CachedBuild | None:
+    """The build of ``mod`` that is kept, None if there is none.
+
+    Args:
+        graph: the key of ``mod`` but for large constants.
+        given: the constants of the graph, of which some may be those that the kernels take.
+    """
+    entry = None
+    if cache.load(_GRAPH + graph) is None:
+        _LOG.debug("miss: no build of the graph %s in %s", graph[:16], cache.directory)
+    else:
+        _digest(mod)
+        key = key_of(graph, mod)
+        entry = cache.load(key)
+        _LOG.debug("%s %s in %s", "miss: no build" if entry is None else "hit: build", key[:16], cache.directory)
+    if entry is None:
+        return None
+    function = decode_function(entry.data["image"], ArrayReader(entry.arrays, [constant.data for constant in given]))
+    return CachedBuild(function, [Remark(*fields) for fields in entry.data["remarks"]])
+
+
+def pays(mod: IRModule, made: Sequence[Constant], given: Sequence[Constant], seconds: float) -> bool:
+    """Whether a build that took ``seconds`` is worth keeping: whether it can be found in less.
+
+    Args:
+        made: the constants that the kernels take.
+        given: those of the graph.
+    """
+    there = {id(constant.data) for constant in given}
+    size = sum(constant.nbytes for constant in _constants(mod))
+    size += sum(constant.nbytes for constant in made if id(constant.data) not in there)
+    return size <= _ALWAYS_KEPT or size / _BYTES_PER_SECOND < seconds
+
+
+def keep(
+    cache: DiskCache,
+    graph: str,
+    mod: IRModule,
+    make_function: Callable[[], StoredFunction],
+    given: Sequence[Constant],
+    remarks: Sequence[Remark],
+) -> None:
+    """Keep the build of ``mod``, now: see ``DiskCache.later``. Constants that are among those ``given`` with the graph
+    are not kept again."""
+    function = make_function()
+    if unnamed_symbols([function.arena_bytes]):
+        return
+    arrays = ArrayWriter([constant.data for constant in given])
+    data = {"image": encode_function(function, arrays), "remarks": plain_remarks(remarks)}
+    if cache.is_too_large(sum(array.nbytes for array in arrays.arrays)):
+        return
+    key = key_of(graph, mod)
+    cache.store(key, data, arrays.arrays)
+    cache.store(_GRAPH + graph, None, [])
+    _LOG.debug("kept: build %s in %s", key[:16], cache.directory)

@@ -1,0 +1,142 @@
+"""One model built in several ways, and the times of their calls, taken in turns."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tilewright.graphir.expr import Function
+from tilewright.graphir.module import IRModule
+from tilewright.passes.base import Pass
+from tilewright.passes.info import PassInfo
+from tilewright.passes.instrument import PassInstrument
+from tilewright.passes.instruments.timing import PassTimingInstrument
+from tilewright.passes.pipelines import STAGES
+from tilewright.passes.sequential import Sequential
+from tilewright.runtime.build_executable import build_executable
+from tilewright.runtime.built_model import Settings
+from tilewright.runtime.compile_functions import fresh_caches
+from tilewright.runtime.executable import Executable
+from tilewright.runtime.steps import Array
+from tilewright.tensorir.stmt import PrimFunc
+from tilewright.tensorir.structural import structural_equal
+from tilewright.tensorir.target import Target
+
+#: Calls before the clock counts.
+_WARM_UP = 2
+
+
+class ChangeWatch(PassInstrument):
+    """Notes for each run of a pass whether it gave back another module than it was given.
+
+    Attributes:
+        runs: by the name of the pass, for each run whether it changed something. Pipelines are left out.
+    """
+
+    def __init__(self) -> None:
+        self.runs: dict[str, list[bool]] = {}
+        self._given: list[IRModule] = []
+
+    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+        self._given.append(mod)
+
+    def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
+        given = self._given.pop()
+        if not info.pipeline:
+            before, after = given.functions, mod.functions
+            changed = len(before) != len(after) or any(before.get(key) is not func for key, func in after.items())
+            self.runs.setdefault(info.name, []).append(changed)
+
+    def pass_failed(self, mod: IRModule, info: PassInfo, error: BaseException) -> None:
+        self._given.pop()
+
+
+@dataclasses.dataclass(frozen=True)
+class Variant:
+    """A model built in one way.
+
+    Attributes:
+        model: it.
+        seconds: what the build took, with nothing remembered from earlier ones.
+        timing: of its passes.
+        changes: which runs of passes changed something.
+    """
+
+    model: Executable
+    seconds: float
+    timing: PassTimingInstrument
+    changes: ChangeWatch
+
+    def modules(self) -> list[IRModule]:
+        """What the code of each of the model's functions was made of."""
+        return [segment.lowered().modules["lowered"] for segment in self.model._built.segments]
+
+    def same_code(self, other: Variant) -> bool:
+        """Whether the code of both was made of equal programs, so that it is equal."""
+        pairs = list(zip(self.modules(), other.modules(), strict=False))
+        return len(self.modules()) == len(other.modules()) and all(_equal(a, b) for a, b in pairs)
+
+
+def _equal(a: IRModule, b: IRModule) -> bool:
+    ours, theirs = ({key.name: func for key, func in mod.functions.items()} for mod in (a, b))
+    if list(ours) != list(theirs):
+        return False
+    pairs = [(func, theirs[name]) for name, func in ours.items()]
+    return all(
+        isinstance(one, PrimFunc) and isinstance(other, PrimFunc) and structural_equal(one, other)
+        for one, other in pairs
+    )
+
+
+def build_variant(mod: IRModule | Function, target: Target | str | None, settings: Settings) -> Variant:
+    """``mod`` built under ``settings``, with kernels of its own: none is taken over from what the process has built."""
+    timing, changes = PassTimingInstrument(), ChangeWatch()
+    with settings.context([timing, changes]), fresh_caches():
+        start = time.perf_counter()
+        model = build_executable(mod, target)
+        seconds = time.perf_counter() - start
+    return Variant(model, seconds, timing, changes)
+
+
+def call_times(models: Sequence[Executable], inputs: Sequence[Array], repeat: int) -> list[list[float]]:
+    """Seconds of ``repeat`` calls of each model with equal inputs: they take turns, so that all meet the same noise."""
+    times: list[list[float]] = [[] for _ in models]
+    for turn in range(repeat + _WARM_UP):
+        for model, found in zip(models, times, strict=True):
+            start = time.perf_counter()
+            model(*inputs)
+            if turn >= _WARM_UP:
+                found.append(time.perf_counter() - start)
+    return times
+
+
+def ratio(ours: Sequence[float], base: Sequence[float]) -> float:
+    """The median of the ratios within the turns."""
+    return statistics.median(a / b for a, b in zip(ours, base, strict=True))
+
+
+def pipeline_passes(target: Target) -> list[PassInfo]:
+    """Every pass of a build for ``target``, in order, without the pipelines that they stand in."""
+    found: list[PassInfo] = []
+
+    def add(each: Pass) -> None:
+        if isinstance(each, Sequential):
+            for child in each.passes:
+                add(child)
+        else:
+            found.append(each.info)
+
+    for pipeline in STAGES.values():
+        add(pipeline(target))
+    return found
+
+
+def as_ordered(inputs: Sequence[Any] | Mapping[str, Any], model: Executable) -> list[Array]:
+    """The inputs in the order of the model's signature, checked."""
+    named, ordered = (inputs, ()) if isinstance(inputs, Mapping) else ({}, inputs)
+    signature = model.signature
+    arrays, _ = signature.check(signature.arrange(tuple(ordered), dict(named)), False)
+    return list(arrays)

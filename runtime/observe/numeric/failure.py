@@ -1,0 +1,83 @@
+"""What was found where a pass changed a model's results."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from tilewright.graphir.module import IRModule
+from tilewright.graphir.printer import to_text
+from tilewright.runtime.observe.numeric.compare import Mismatch
+from tilewright.tensorir.errors import TilewrightError
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """A pass after which a result is not what it has to be.
+
+    Attributes:
+        pass_name: the pass.
+        function: the function of the module that it changed: ``main``, or a kernel.
+        operator: the operator of the graph whose value is off, as one line of text; empty if it was not found.
+        place: which operator of the graph it is, in order of evaluation, counted from 1; 0 if that is not known.
+        operators: how many operators the graph has.
+        element: the element of its value that is off by most times what it may be; None if the module does not run.
+        result: the element of the model's results that is; None if the module does not run.
+        error: what happened where the module was run; None if it ran.
+        minimized: the smallest graph that shows it, before the passes ``pipeline``; None if none was found.
+        inputs: those of ``minimized``, by name.
+        pipeline: the names of the passes that lead from ``minimized`` to the failure; the last one is the culprit.
+        questions: how many graphs were tried to find it.
+        reproducer: the file that was written, if any.
+        note: more about it, in words.
+    """
+
+    pass_name: str
+    function: str = "main"
+    operator: str = ""
+    place: int = 0
+    operators: int = 0
+    element: Mismatch | None = None
+    result: Mismatch | None = None
+    error: str | None = None
+    minimized: IRModule | None = None
+    inputs: dict[str, Any] | None = None
+    pipeline: tuple[str, ...] = ()
+    questions: int = 0
+    reproducer: Path | None = None
+    note: str = ""
+
+    def message(self) -> str:
+        """All of it as text."""
+        lines = [f"pass {self.pass_name} changes what the model computes"]
+        lines.append(f"  function: @{self.function}")
+        if self.operator:
+            number = f" (operator {self.place} of {self.operators})" if self.place else ""
+            lines.append(f"  operator: {self.operator}{number}")
+        for what, found in (("element", self.element), ("result", self.result)):
+            if found is not None:
+                which = f"result {found.result}, " if what == "result" else ""
+                lines.append(f"  {what}: {which}{str(found).removeprefix('element ')}")
+        if self.error is not None:
+            lines.append(f"  error: {self.error}")
+        if self.note:
+            lines.append(f"  note: {self.note}")
+        if self.minimized is not None:
+            lines.append(f"  smallest graph that shows it (passes: {', '.join(self.pipeline)}):")
+            lines += [f"    {line}" for line in to_text(self.minimized).split("\n")]
+        if self.reproducer is not None:
+            lines.append(f"  reproducer: {self.reproducer}")
+        return "\n".join(lines)
+
+
+class NumericError(TilewrightError):
+    """A pass changed what a model computes.
+
+    Attributes:
+        failure: what was found.
+    """
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message())
+        self.failure = failure

@@ -1,0 +1,339 @@
+"""The smallest graph for which something is still true: delta debugging over the graph-level IR.
+
+The graph is halved before single operators are tried: first from its end (a prefix of its operators, in order of
+evaluation, whose unused values are the results), then chunk by chunk of what is left, from all of it to single
+operators (ddmin, Zeller and Hildebrandt 2002: Simplifying and Isolating Failure-Inducing Input). A chunk is left out by
+giving its values as parameters or constants, or by putting arguments of its operators in their places; a single
+operator, also by making a result of what it takes. What comes last are constants, which become parameters, and the
+sizes of dimensions.
+
+If one operator among ``n`` is enough, that takes about ``log2(n)`` questions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.graphir.expr import Expr, Function
+from tilewright.graphir.interpreter import evaluate_parts
+from tilewright.graphir.module import IRModule
+from tilewright.graphir.structural import structural_hash
+from tilewright.graphir.verify import verify
+from tilewright.passes.base import Pass
+from tilewright.passes.context import PassContext
+from tilewright.passes.graph import InferType, InlineFunctions, ToGraphNormalForm
+from tilewright.runtime.observe.numeric.candidates import PARAMETER, Candidate, Form, Graph, is_value_type, with_main
+from tilewright.runtime.observe.numeric.shrink import smaller_sizes
+from tilewright.tensorir.errors import TilewrightError
+
+#: Whether a module, run on the values of its parameters in order (None if they are not known), is interesting.
+Question = Callable[[IRModule, "tuple[Any, ...] | None"], bool]
+
+
+class MinimizeError(TilewrightError):
+    """What is to stay true is not true of the module, or the module is none that can be made smaller."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Minimized:
+    """What was found.
+
+    Attributes:
+        module: the smallest module.
+        inputs: the values of its parameters by name; None if none were given.
+        questions: how often the predicate was asked.
+        origin: for each operator of ``main`` the one that it was in ``whole``; empty if sizes were made smaller.
+        whole: the given module, after what was tried first: functions inlined, lets resolved.
+    """
+
+    module: IRModule
+    inputs: dict[str, Any] | None
+    questions: int
+    origin: Mapping[Expr, Expr]
+    whole: IRModule
+
+
+def minimize(mod: IRModule | Function, predicate: Callable[[IRModule], Any], *, shapes: bool = True) -> IRModule:
+    """The smallest form of ``mod``, in operators, that is found for which ``predicate`` is still true.
+
+    ::
+
+        small = tw.minimize(mod, lambda mod: "nn.softmax" in str(FuseOps()(mod)))
+
+    Args:
+        mod: a module with a graph function ``main``, or the function. Calls of loop-level functions are operators like
+            others; a ``main`` of loop nests has to be made smaller as the graph that it was made of.
+        predicate: gets smaller modules, which have types and pass :func:`graphir.verify`. An exception from it means
+            no. It must give the same answer for equal modules.
+        shapes: whether to make dimensions and constants smaller too.
+
+    Returns:
+        a module for which ``predicate`` was true. Operators that were left out may have become parameters, so ``main``
+        may have others than before: what its results on some inputs have to be, :func:`minimize_with_inputs` finds.
+
+    Raises:
+        MinimizeError: ``predicate`` is false for ``mod``, or ``mod`` has no graph function ``main``.
+        Exception: what ``predicate`` raises for ``mod`` itself.
+    """
+    return minimize_values(mod, lambda module, _: bool(predicate(module)), None, {}, shapes).module
+
+
+def minimize_with_inputs(
+    mod: IRModule | Function,
+    predicate: Callable[[IRModule, dict[str, Any]], Any],
+    inputs: Mapping[str, Any] | Sequence[Any],
+    *,
+    sizes: Mapping[str, int] | None = None,
+    shapes: bool = True,
+) -> Minimized:
+    """As :func:`minimize`, with inputs for every smaller module: a value that is no longer computed is a parameter,
+    whose input is the value that it had.
+
+    Args:
+        predicate: gets a module and the inputs of its ``main`` by name.
+        inputs: those of ``mod``, by name or in order.
+        sizes: of symbolic dimensions that no parameter tells.
+
+    Raises:
+        MinimizeError, Exception: as :func:`minimize`.
+        InputError: the inputs do not fit.
+    """
+
+    def question(module: IRModule, values: tuple[Any, ...] | None) -> bool:
+        return bool(predicate(module, named_inputs(module, values or ())))
+
+    given = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
+    main = _main(given)
+    values = [inputs[p.name] for p in main.params] if isinstance(inputs, Mapping) else list(inputs)
+    return minimize_values(given, question, tuple(values), sizes or {}, shapes)
+
+
+def named_inputs(module: IRModule, values: Sequence[Any]) -> dict[str, Any]:
+    """The values of ``main``'s parameters by name."""
+    return {param.name: value for param, value in zip(_main(module).params, values, strict=True)}
+
+
+def _main(mod: IRModule) -> Function:
+    main = mod["main"]
+    if not isinstance(main, Function):
+        raise MinimizeError("main is a function of loop nests; make the graph smaller that it was made of")
+    return main
+
+
+def minimize_values(
+    mod: IRModule | Function,
+    question: Question,
+    values: tuple[Any, ...] | None,
+    sizes: Mapping[str, int],
+    shapes: bool,
+) -> Minimized:
+    """As :func:`minimize_with_inputs`, with inputs in order, or without inputs (None)."""
+    if isinstance(mod, Function):
+        mod = IRModule.from_expr(mod)
+    main = _main(mod)
+    asked = _Asked(question, _is_valid(mod))
+    if not question(mod, values):
+        raise MinimizeError("the predicate is false for the given module already, so nothing smaller can be looked for")
+    best = Candidate(with_main(mod, main), values, {})
+    if len(best.module) != len(mod) and not asked(best):
+        best = Candidate(mod, values, {})
+    for step in (InferType(), InlineFunctions(), ToGraphNormalForm()):
+        best = _simplified(best, step, asked)
+    whole = best.module
+    best = _Reduction(best, sizes, asked).run()
+    if shapes:
+        module, given = smaller_sizes(best.module, best.inputs, lambda m, v: asked(Candidate(m, v, {})))
+        best = Candidate(module, given, best.origin if module is best.module else {})
+    inputs = None if best.inputs is None else named_inputs(best.module, best.inputs)
+    return Minimized(best.module, inputs, asked.count, best.origin, whole)
+
+
+def _is_valid(mod: IRModule) -> bool:
+    try:
+        verify(mod)
+    except TilewrightError:
+        return False
+    return True
+
+
+def _simplified(best: Candidate, step: Pass, asked: _Asked) -> Candidate:
+    """The module after a pass, if the answer stays yes."""
+    try:
+        with PassContext(opt_level=0):
+            module = step(best.module)
+    except TilewrightError:
+        return best
+    made = Candidate(module, best.inputs, {})
+    return made if module is not best.module and len(_main(module).params) and asked(made) else best
+
+
+class _Asked:
+    """Asks the predicate, once for each module."""
+
+    def __init__(self, question: Question, valid: bool) -> None:
+        self._question = question
+        self._valid = valid
+        self._denied: set[int] = set()
+        self.count = 1
+
+    def __call__(self, candidate: Candidate) -> bool:
+        module = candidate.module
+        if self._valid and not _is_valid(module):
+            return False
+        key = structural_hash(module)
+        if key in self._denied:
+            return False
+        self.count += 1
+        try:
+            found = self._question(module, candidate.inputs)
+        except Exception:  # of a module that nobody wrote: it is another problem than the one that is looked for
+            found = False
+        if not found:
+            self._denied.add(key)
+        return found
+
+
+class _Reduction:
+    """Looks for the smallest form of one graph."""
+
+    def __init__(self, given: Candidate, sizes: Mapping[str, int], asked: _Asked) -> None:
+        self.asked = asked
+        self.best = given
+        self.graph = Graph(given.module, _values(given, sizes))
+        self.cuttable = set(self.graph.operators)
+        self.form = self.graph.full()
+
+    def run(self) -> Candidate:
+        """The smallest candidate."""
+        body = self.graph.main.body
+        if is_value_type(body.type) and self.try_(Form((body,), {body: PARAMETER})):
+            return self.best  # it is true of anything
+        self.shorter()
+        self.fewer_roots()
+        before, left = -1, len(self.graph.reached(self.form))
+        while left != before:
+            self.leave_out()
+            self.fewer_roots()
+            self.detach()
+            before, left = left, len(self.graph.reached(self.form))
+        self.constants()
+        return self.best
+
+    def try_(self, form: Form) -> bool:
+        """Whether the answer is yes for a form; it is the best so far then."""
+        try:
+            candidate = self.graph.build(form)
+        except (TilewrightError, TypeError, ValueError):
+            return False
+        if not self.asked(candidate):
+            return False
+        self.form, self.best = form, candidate
+        return True
+
+    # From the end.
+
+    def shorter(self) -> None:
+        """The shortest prefix of the operators."""
+        operators = self.graph.operators
+        low, high = 0, len(operators)
+        if not high or not self.try_(self.prefix(high)):
+            return
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.try_(self.prefix(middle)) else (middle, high)
+
+    def prefix(self, count: int) -> Form:
+        """The first operators; the results are those that none of them uses."""
+        return Form(tuple(self.graph.unused(self.graph.operators[:count])))
+
+    def fewer_roots(self) -> None:
+        """One result, the last if that is enough, or few."""
+        roots = self.form.roots
+        if len(roots) == 1:
+            return
+        for root in reversed(roots):
+            if self.try_(dataclasses.replace(self.form, roots=(root,))):
+                return
+        for root in roots:
+            left = tuple(other for other in self.form.roots if other is not root)
+            if left:
+                self.try_(dataclasses.replace(self.form, roots=left))
+
+    # From the beginning, and in between.
+
+    def cut(self, form: Form, nodes: Sequence[Expr], how: str | None = None) -> Form:
+        """``form`` with ``nodes`` given; what nothing needs then is no part of it."""
+        chosen = {node: how or self.graph.how_to_cut(node) for node in nodes if node not in form.roots}
+        return dataclasses.replace(form, cut={**form.cut, **chosen})
+
+    def leave_out(self) -> None:
+        """Leave out chunks of operators, from large ones to single ones."""
+        size = len(self.graph.reached(self.form))
+        while size >= 1:
+            left = self.graph.reached(self.form)
+            for end in range(len(left), 0, -size):  # from the end: what only a chunk needs goes with it
+                present = set(self.graph.reached(self.form))
+                chunk = [node for node in left[max(0, end - size) : end] if node in present]
+                if chunk and not self.cut_chunk(chunk):
+                    self.bypass_chunk(chunk)
+            size //= 2
+
+    def cut_chunk(self, chunk: Sequence[Expr]) -> bool:
+        """Give the values of a chunk."""
+        chunk = [node for node in chunk if node in self.cuttable and node not in self.form.roots]
+        if not chunk:
+            return False
+        if self.try_(self.cut(self.form, chunk)):
+            return True
+        constant = any(self.graph.how_to_cut(node) != PARAMETER for node in chunk)
+        return constant and self.try_(self.cut(self.form, chunk, PARAMETER))
+
+    def bypass_chunk(self, chunk: Sequence[Expr]) -> bool:
+        """Put arguments of the operators of a chunk in their places."""
+        choices = {node: found for node in chunk if (found := self.graph.alternatives(node))}
+        if not choices or (len(chunk) > 1 and len(choices) < 2):
+            return False
+        count = max(map(len, choices.values())) if len(choices) == 1 else 1
+        for number in range(count):
+            taken = {node: found[number] for node, found in choices.items()}
+            roots = tuple(_followed(root, {**self.form.bypassed, **taken}) for root in self.form.roots)
+            if self.try_(Form(roots, self.form.cut, {**self.form.bypassed, **taken})):
+                return True
+        return False
+
+    def detach(self) -> None:
+        """Leave out single operators between two that are both needed: what such a one takes becomes a result."""
+        for node in reversed(self.graph.reached(self.form)):
+            roots = self.form.roots
+            operands = [operand for operand in self.graph.operands(node, self.form) if operand not in roots]
+            if node in roots:
+                others = (*(root for root in roots if root is not node), *operands)
+                if others:
+                    self.try_(dataclasses.replace(self.form, roots=others))
+            elif operands and node in self.cuttable and node in self.graph.reached(self.form):
+                self.try_(self.cut(dataclasses.replace(self.form, roots=(*roots, *operands)), [node]))
+
+    def constants(self) -> None:
+        """Long constants become parameters."""
+        left = self.graph.reached_constants(self.form)
+        if left and not self.try_(self.cut(self.form, left)):
+            for node in left:
+                self.try_(self.cut(self.form, [node]))
+
+
+def _followed(node: Expr, bypassed: Mapping[Expr, Expr]) -> Expr:
+    while node in bypassed:
+        node = bypassed[node]
+    return node
+
+
+def _values(given: Candidate, sizes: Mapping[str, int]) -> Mapping[Expr, Any] | None:
+    """What the expressions of a module are on its inputs, if it has inputs."""
+    if given.inputs is None:
+        return None
+    with np.errstate(all="ignore"):
+        return evaluate_parts(_main(given.module), given.inputs, given.module, None, sizes)

@@ -1,0 +1,100 @@
+"""Runs some passes on a module again, and asks whether the result stays what it was."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright.graphir.module import IRModule
+from tilewright.passes.base import Pass
+from tilewright.passes.context import PassContext
+from tilewright.runtime.observe.numeric.compare import Mismatch, ToleranceLike
+from tilewright.runtime.observe.numeric.evaluate import GRAPH, Evaluator, GraphFacts, Inputs, kind_of
+from tilewright.runtime.observe.numeric.reference import make_reference
+from tilewright.tensorir.errors import CodegenError, TilewrightError, UnsupportedOperatorError
+from tilewright.tensorir.target import Target
+
+#: What a pass did: an element that is off, or an error where the module after it runs.
+Problem = Mismatch | Exception
+
+#: Errors that say that a module cannot be run here, not that it is wrong.
+CANNOT_RUN = (UnsupportedOperatorError, NotImplementedError, CodegenError)
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What passes run under.
+
+    Attributes:
+        opt_level, required, disabled, config: as in :class:`PassContext`.
+        target: as in ``with target:``.
+    """
+
+    opt_level: int
+    required: tuple[str, ...]
+    disabled: tuple[str, ...]
+    config: dict[str, Any]
+    target: Target
+
+    @classmethod
+    def current(cls) -> Settings:
+        """Those in force."""
+        ctx = PassContext.current()
+        return cls(ctx.opt_level, ctx.required_pass, ctx.disabled_pass, dict(ctx.config), Target.current())
+
+    def run(self, passes: Sequence[Pass], mod: IRModule) -> tuple[IRModule, GraphFacts | None]:
+        """The module after ``passes``, and what its last graph was."""
+        facts = facts_of(mod)
+        # A target of its own: this one may be entered already.
+        with Target(self.target), PassContext(self.opt_level, self.required, self.disabled, config=self.config):
+            for step in passes:
+                mod = step(mod)
+                facts = facts_of(mod) or facts
+        return mod, facts
+
+
+def facts_of(mod: IRModule) -> GraphFacts | None:
+    """What a function of loop nests will not say of a graph; None if ``mod`` is no graph, or has no types yet."""
+    try:
+        return GraphFacts.of(mod) if kind_of(mod) != "lowered" else None
+    except TilewrightError:  # its types are not known yet
+        return None
+
+
+@dataclasses.dataclass(frozen=True)
+class Replay:
+    """Asks of modules whether passes change what they compute.
+
+    Attributes:
+        settings: what the passes run under.
+        evaluator: runs modules.
+        tolerance: the user's, if there is one.
+        wide: whether to compare with double precision, rather than with the module in its own types.
+    """
+
+    settings: Settings
+    evaluator: Evaluator
+    tolerance: ToleranceLike | None
+    wide: bool
+
+    def problem(self, mod: IRModule, inputs: Inputs, passes: Sequence[Pass]) -> Problem | None:
+        """What is wrong with the results of ``mod`` on ``inputs`` after ``passes``.
+
+        Raises:
+            Exception: a pass fails, or ``mod`` itself does not run.
+        """
+        wide = "float64" if self.wide and kind_of(mod) == GRAPH else "original"
+        reference = make_reference(mod, inputs, self.evaluator, wide, self.tolerance)
+        made, facts = self.settings.run(passes, mod)
+        try:
+            return reference.mismatch(self.evaluator.run(made, inputs, facts))
+        except CANNOT_RUN:
+            raise
+        except Exception as error:
+            return error
+
+
+def same_kind(a: Problem, b: Problem | None) -> bool:
+    """Whether two problems are of one kind: an element that is off, or the same type of error."""
+    return type(a) is type(b)

@@ -1,0 +1,12 @@
+"""Profile calls of a model, kernel by kernel, against the peak rates of the machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tilewright.tensorir.lazy import lazy_exports
+
+__all__: list[str] = []
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_exports(__name__)

@@ -1,0 +1,99 @@
+"""What is known of each call of a kernel before it runs: what of the graph it computes, and what that costs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from tilewright.codegen.analysis import has_parallel_loop
+from tilewright.graphir.origins import Origin
+from tilewright.passes.lower.kernel_calls import kernel_calls
+from tilewright.runtime.built_model import Lowered
+from tilewright.tensorir.costs import Cost, function_cost
+from tilewright.tensorir.dtype import FLOAT32, DataType
+from tilewright.tensorir.expr import Var
+from tilewright.tensorir.known_numbers import integer_value
+from tilewright.tensorir.stmt import PrimFunc
+
+
+@dataclasses.dataclass(frozen=True)
+class CallFacts:
+    """A place in ``main`` from which a kernel is called.
+
+    Attributes:
+        kernel: its name.
+        origins: the operators of the graph that this call computes.
+        operations: arithmetic that the formulas need, however the schedule goes about it.
+        dtype: the type that most of it is done on.
+        bytes: what it must read and write.
+        vector_bits: the width of the vectors that do most of the work; 0 if it has none.
+        tells_threads: whether the records of the call say which threads worked.
+        arguments: the values of the kernel's integer parameters.
+    """
+
+    kernel: str
+    origins: tuple[Origin, ...]
+    operations: int
+    dtype: DataType
+    bytes: int
+    vector_bits: int
+    tells_threads: bool
+    arguments: Mapping[Var, int]
+
+
+def call_facts(lowered: Lowered, sizes: Sequence[int]) -> list[CallFacts]:
+    """The kernel calls of a model's function in the order of its text.
+
+    Args:
+        lowered: the function.
+        sizes: of its symbolic dimensions.
+    """
+    module = lowered.modules["lowered"]
+    known = dict(zip(lowered.main.variables, sizes, strict=True))
+    costs: dict[tuple[str, tuple[tuple[Var, int], ...]], tuple[Cost, Cost]] = {}
+    found = []
+    for called in kernel_calls(module):
+        func = module[called.kernel]
+        assert isinstance(func, PrimFunc)
+        pairs = zip(func.params, called.arguments, strict=True)
+        numbers = {param: integer_value(arg, known) for param, arg in pairs if isinstance(param, Var)}
+        values = {param: number for param, number in numbers.items() if number is not None}
+        key = (called.formula or called.kernel, tuple(values.items()))
+        if key not in costs:
+            unscheduled = _formula(lowered, key[0], func)
+            costs[key] = function_cost(unscheduled, _by_name(unscheduled, values)), function_cost(func, values)
+        formula, scheduled = costs[key]
+        most = max(scheduled.operations or formula.operations or {FLOAT32: 0}, key=lambda dtype: _of(scheduled, dtype))
+        found.append(
+            CallFacts(
+                kernel=called.kernel,
+                origins=called.origins,
+                operations=formula.total_operations,
+                dtype=most,
+                bytes=formula.bytes,
+                vector_bits=lowered.code.vector_bits(called.kernel, scheduled.vector_bits),
+                tells_threads=lowered.code.records_threads or not has_parallel_loop(func.body),
+                arguments=values,
+            )
+        )
+    return found
+
+
+def _of(cost: Cost, dtype: DataType) -> int:
+    return cost.operations.get(dtype, 0)
+
+
+def _formula(lowered: Lowered, name: str, func: PrimFunc) -> PrimFunc:
+    """The kernel before any schedule, when it had that name; a kernel that has none (copying bytes) as it is."""
+    module = lowered.modules["tensor"]
+    if name not in module:
+        return func
+    found = module[name]
+    assert isinstance(found, PrimFunc)
+    return found
+
+
+def _by_name(unscheduled: PrimFunc, values: Mapping[Var, int]) -> dict[Var, int]:
+    """The same values for the integer parameters that the kernel had before any schedule."""
+    by_name = {var.name: value for var, value in values.items()}
+    return {var: by_name[var.name] for var in unscheduled.variables if var.name in by_name}

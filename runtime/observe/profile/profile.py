@@ -1,0 +1,268 @@
+"""``Profile``: what each kernel call of a model costs, as a table, as data, and as a trace."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright.graphir.origins import Origin
+from tilewright.passes.span_report import SpanReport, trace_events
+from tilewright.passes.spans import Span
+from tilewright.passes.tables import format_bytes, format_seconds, html_table, table
+from tilewright.runtime.observe.profile.arena import Allocation, live_bytes
+
+ORDERS = ("time", "run", "kernel")
+
+
+@dataclasses.dataclass(frozen=True)
+class CallProfile:
+    """One place in ``main`` from which a kernel is called, over all runs.
+
+    Attributes:
+        number: of the place, in the order of ``main``'s text.
+        kernel: its name.
+        origins: the operators of the graph that it computes there.
+        runs: how often it ran in a run of the model (more than once in loops).
+        minimum: seconds in a run of the model, at least.
+        median: seconds in a run of the model, usually.
+        share: ``median`` as a part of that of all calls.
+        operations: arithmetic in a run of the model.
+        dtype: the type that most of it is done on.
+        bytes: read and written in a run of the model.
+        roof: seconds that it would take at the machine's best.
+        bound: what limits it there: ``"compute"`` or ``"memory"``.
+        level: where its data fit: ``"L1"``, ``"L2"``, ``"L3"`` or ``"memory"``.
+        vector_bits: the width of its vectors; 0 if unknown.
+        threads: how many usually worked on it; None if nobody knows, as of parallel loops that numba compiles.
+        imbalance: how long the busiest of them usually worked, as a multiple of the mean over all threads that may run;
+            None for a kernel that one thread runs.
+    """
+
+    number: int
+    kernel: str
+    origins: tuple[Origin, ...]
+    runs: int
+    minimum: float
+    median: float
+    share: float
+    operations: int
+    dtype: str
+    bytes: int
+    roof: float
+    bound: str
+    level: str
+    vector_bits: int
+    threads: int | None
+    imbalance: float | None
+
+    @property
+    def operations_per_second(self) -> float:
+        """Operations a second, by the median."""
+        return self.operations / self.median if self.median else 0.0
+
+    @property
+    def bytes_per_second(self) -> float:
+        """Bytes a second, by the median."""
+        return self.bytes / self.median if self.median else 0.0
+
+    @property
+    def of_roof(self) -> float:
+        """How much of the machine's best it reaches, by the median: 1 is all."""
+        return self.roof / self.median if self.median else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it, plain data."""
+        found = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        found["origins"] = [dataclasses.asdict(origin) for origin in self.origins]
+        for name in ("operations_per_second", "bytes_per_second", "of_roof"):
+            found[name] = getattr(self, name)
+        return found
+
+
+class Profile(SpanReport):
+    """What a model's calls cost. Made by :meth:`tilewright.Executable.profile`.
+
+    The spans are those of one run, whose time is the median: the model, and in it the kernel calls. Their attributes,
+    and :attr:`calls`, are of all runs.
+
+    Attributes:
+        calls: the kernel calls that ran, in order.
+        latency: seconds that a call of the model takes without the profile: the least and the median. (With it, where
+            ``overhead`` is None.)
+        overhead: how much longer it takes with the profile, as a part of ``latency``; None if nobody has measured it.
+        repeat: how many runs there were.
+        arena_bytes: memory for intermediate values.
+        allocations: what lies in it; call numbers count the places in the text of ``main``.
+        facts: what was measured: target, sizes of symbolic dimensions, the machine's limits.
+    """
+
+    kind = "profile"
+    header = ("kernel", "min", "median", "share", "Gop/s", "GB/s", "of roof", "vector", "threads", "imbalance", "of")
+
+    def __init__(
+        self,
+        spans: list[Span],
+        calls: Sequence[CallProfile],
+        latency: tuple[float, float],
+        overhead: float | None,
+        repeat: int,
+        arena_bytes: int,
+        allocations: Sequence[Allocation],
+        num_calls: int,
+        facts: dict[str, Any],
+    ) -> None:
+        self._spans = spans
+        self.calls = list(calls)
+        self.latency = latency
+        self.overhead = overhead
+        self.repeat = repeat
+        self.arena_bytes = arena_bytes
+        self.allocations = list(allocations)
+        self.facts = facts
+        self._num_calls = num_calls
+        self._by_number = {call.number: call for call in self.calls}
+
+    @property
+    def spans(self) -> list[Span]:
+        return list(self._spans)
+
+    def now(self) -> float:
+        return max((span.start + (span.duration or 0.0) for span in self._spans), default=0.0)
+
+    def cells(self, span: Span, now: float, whole: float) -> Sequence[str]:
+        call = self._by_number.get(span.attributes.get("number", -1))
+        return _cells(call) if call is not None else [""] * (len(self.header) - 1)
+
+    def rows(self, order: str = "time") -> list[list[str]]:
+        """The lines of the table, for each call of a kernel one, or (``order="kernel"``) for each kernel.
+
+        Raises:
+            ValueError: another order than :meth:`render` knows.
+        """
+        if order not in ORDERS:
+            raise ValueError(f"order: expected one of {', '.join(ORDERS)}, found {order!r}")
+        calls = _by_kernel(self.calls) if order == "kernel" else self.calls
+        if order != "run":
+            calls = sorted(calls, key=lambda call: -call.median)
+        return [[call.kernel, *_cells(call)] for call in calls]
+
+    def render(self, order: str = "time", limit: int | None = None) -> str:
+        """The calls as text.
+
+        Args:
+            order: ``"time"``: those first that take longest; ``"run"``: as they run; ``"kernel"``: all calls of a
+                kernel in one line, those first that take longest.
+            limit: show so many lines at most.
+
+        Raises:
+            ValueError: another order, or a negative limit.
+        """
+        if limit is not None and limit < 0:
+            raise ValueError(f"limit: expected a number of lines, found {limit}")
+        rows = self.rows(order)
+        shown = rows if limit is None else rows[:limit]
+        more = [] if len(shown) == len(rows) else [f"({len(rows) - len(shown)} more)"]
+        return "\n".join([table(self.header, shown), *more, "", *self.summary()])
+
+    def summary(self) -> list[str]:
+        """What there is to say about the whole model, in lines."""
+        least, median = self.latency
+        overhead = "" if self.overhead is None else f"; with the profile {100 * self.overhead:+.1f} %"
+        kernels = sum(call.median for call in self.calls)
+        operations = sum(call.operations for call in self.calls)
+        roof = sum(call.roof for call in self.calls)
+        return [
+            f"a call takes {format_seconds(median)} (median of {self.repeat}, least {format_seconds(least)}), of which "
+            f"{format_seconds(kernels)} are in kernels{overhead}",
+            f"{operations / 1e9:.3f} Gop, {operations / kernels / 1e9 if kernels else 0:.1f} Gop/s; at the machine's "
+            f"best the kernels would take {format_seconds(roof)}",
+            f"arena: {format_bytes(self.arena_bytes, signed=False)}, at most "
+            f"{format_bytes(max(self.live_bytes(), default=0), signed=False)} of it in use at a time",
+        ]
+
+    def live_bytes(self) -> list[int]:
+        """The bytes of the arena that hold something during each call, in the order of ``main``'s text."""
+        return live_bytes(self.allocations, self._num_calls)
+
+    def attributes(self) -> dict[str, Any]:
+        return {
+            **self.facts,
+            "repeat": self.repeat,
+            "latency": {"min": self.latency[0], "median": self.latency[1]},
+            "overhead": self.overhead,
+            "calls": [call.as_dict() for call in self.calls],
+            "arena": {
+                "bytes": self.arena_bytes,
+                "allocations": [dataclasses.asdict(value) for value in self.allocations],
+                "live_bytes": self.live_bytes(),
+            },
+        }
+
+    def events(self, process: int = 1) -> list[dict[str, Any]]:
+        """The events of the trace: the kernel calls of a run, and how full the arena is."""
+        live = self.live_bytes()
+        fills = [
+            (span.start, live[span.attributes["number"]])
+            for root in self._spans
+            for span in root.children
+            if "number" in span.attributes
+        ]
+        return [
+            *trace_events(self._spans, self.now(), self.kind, process),
+            *(
+                {"name": "arena", "ph": "C", "ts": start * 1e6, "pid": process, "args": {"bytes": size}}
+                for start, size in [*fills, (self.now(), 0)]
+            ),
+        ]
+
+    def _repr_html_(self) -> str:
+        return html_table(self.header, self.rows()) + "".join(f"<div>{line}</div>" for line in self.summary())
+
+
+def _cells(call: CallProfile) -> list[str]:
+    limits = f"{100 * call.of_roof:.0f} % {call.bound}"
+    return [
+        format_seconds(call.minimum),
+        format_seconds(call.median),
+        f"{100 * call.share:.1f} %",
+        f"{call.operations_per_second / 1e9:.1f}" if call.operations else "-",
+        f"{call.bytes_per_second / 1e9:.1f}",
+        limits if call.roof else "-",
+        str(call.vector_bits) if call.vector_bits else "-",
+        "-" if call.threads is None else str(call.threads),
+        "-" if call.imbalance is None else f"{call.imbalance:.2f}",
+        _shortened(", ".join(map(str, call.origins))),
+    ]
+
+
+def _shortened(text: str, most: int = 60) -> str:
+    return text if len(text) <= most else text[: most - 4] + " ..."
+
+
+def _by_kernel(calls: Sequence[CallProfile]) -> list[CallProfile]:
+    """One line for each kernel: the sums of its calls, and the largest imbalance."""
+    groups: dict[str, list[CallProfile]] = {}
+    for call in calls:
+        groups.setdefault(call.kernel, []).append(call)
+    found = []
+    for name, group in groups.items():
+        sums = {
+            field: sum(getattr(call, field) for call in group)
+            for field in ("runs", "minimum", "median", "share", "operations", "bytes", "roof")
+        }
+        threads = [call.threads for call in group if call.threads is not None]
+        imbalances = [call.imbalance for call in group if call.imbalance is not None]
+        operators = tuple(dict.fromkeys(Origin(origin.operator) for call in group for origin in call.origins))
+        named = f"{name} (x{len(group)})" if len(group) > 1 else name
+        found.append(
+            dataclasses.replace(
+                max(group, key=lambda call: call.median),
+                **sums,
+                kernel=named,
+                origins=operators,
+                threads=max(threads, default=None),
+                imbalance=max(imbalances, default=None),
+            )
+        )
+    return found

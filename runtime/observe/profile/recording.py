@@ -1,0 +1,175 @@
+"""Runs a model whose ``main`` reads the clock around every kernel call, and keeps what it wrote down.
+
+After kernels, which leave nothing else in the caches, a line of Python takes a microsecond, many times what reading the
+clock does. So a call keeps what it has as it is; objects are made of that for those who ask.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import threading
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from tilewright.passes.tensor.profile_calls import ProfileCalls
+from tilewright.runtime.built_model import Built, Lowered
+from tilewright.runtime.compile_functions import ProfiledRunner
+from tilewright.runtime.steps import Array
+from tilewright.tensorir.keys import PROFILED_CALLS
+from tilewright.tensorir.profiling import records_shape
+from tilewright.tensorir.stmt import PrimFunc
+from tilewright.tensorir.target import Target
+
+Records = npt.NDArray[np.int64]
+
+#: How many calls are kept: of inputs of equal sizes the last so many, of so many different sizes.
+KEPT_CALLS = 500
+KEPT_SIZES = 100
+
+#: What a run of a function leaves, the fields of a ``Run``; and what a call leaves: its runs, and the seconds it took.
+_Run = tuple[tuple[int, ...], Records]
+_Call = tuple[list[_Run], float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One run of a function.
+
+    Attributes:
+        sizes: of its symbolic dimensions.
+        records: of its calls, a column each (:mod:`tilewright.tensorir.profiling`).
+    """
+
+    sizes: tuple[int, ...]
+    records: Records
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordedCall:
+    """One call of a model.
+
+    Attributes:
+        runs: of its functions, in order.
+        seconds: that it took.
+    """
+
+    runs: tuple[Run, ...]
+    seconds: float
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Of all symbolic dimensions of the model."""
+        return self.runs[-1].sizes
+
+
+class _Current(threading.local):
+    """The runs so far of the call that this thread is in."""
+
+    def __init__(self) -> None:
+        self.runs: list[_Run] = []
+
+
+class _Kept:
+    """Calls with equal sizes: the last ``number``, and how many there were."""
+
+    def __init__(self, number: int) -> None:
+        self.calls: collections.deque[_Call] = collections.deque(maxlen=number)
+        self.count = 0
+
+
+class RecordedFunction:
+    """A function of a model, compiled with the clock in it; a ``Runner``, which adds each run to its call.
+
+    Attributes:
+        lowered: what it was made of.
+    """
+
+    def __init__(self, lowered: Lowered, target: Target, current: _Current) -> None:
+        self.lowered = lowered
+        self._current = current
+        with target:
+            main = ProfileCalls()(lowered.modules["lowered"])["main"]
+        assert isinstance(main, PrimFunc)
+        self._shape = records_shape(len(main.attrs[PROFILED_CALLS]), target.num_threads)
+        constants = lowered.values()
+        self._run: ProfiledRunner = lowered.code.profiled_runner(main, len(lowered.main.params), constants)
+
+    def __call__(
+        self,
+        inputs: Sequence[Array],
+        outputs: Sequence[Array],
+        arena: tuple[int, Array],
+        arena_bytes: int,
+        sizes: Sequence[int],
+    ) -> None:
+        records = np.zeros(self._shape, np.int64)
+        self._run(inputs, outputs, arena, arena_bytes, sizes, records)
+        self._current.runs.append((tuple(sizes), records))
+
+
+class Recording:
+    """A model with the clock in it; called as the model's own steps. Several threads may call it at once.
+
+    Attributes:
+        built: the model.
+        functions: of which it consists.
+    """
+
+    def __init__(self, built: Built) -> None:
+        self.built = built
+        self._current = _Current()
+        self.functions = [
+            RecordedFunction(segment.lowered(), built.target, self._current) for segment in built.segments
+        ]
+        self._step = built.step(self.functions)
+        self.symbols = self._step.symbols
+        self.arena_bytes = self._step.arena_bytes
+        self._kept: dict[tuple[int, ...], _Kept] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, inputs: Sequence[Array], sizes: tuple[int, ...]) -> list[Array]:
+        """The results for these inputs.
+
+        Raises:
+            InputError, ExecutionError: as the model's own steps.
+        """
+        runs: list[_Run] = []
+        self._current.runs = runs
+        begin = time.perf_counter()
+        results = self._step(inputs, sizes)
+        seconds = time.perf_counter() - begin
+        known = runs[-1][0]
+        with self._lock:
+            kept = self._kept.get(known)
+            if kept is None:
+                kept = self._kept[known] = _Kept(KEPT_CALLS if len(self._kept) < KEPT_SIZES else 0)
+            kept.count += 1
+            kept.calls.append((runs, seconds))
+        return results
+
+    def recorded(self) -> dict[tuple[int, ...], tuple[list[RecordedCall], int]]:
+        """By the sizes of the symbolic dimensions (those of the inputs, and those that the model computes itself): the
+        calls that are kept, in order, and how many there were. Calls that failed are not among them."""
+        with self._lock:
+            kept = {sizes: (kept.calls.copy(), kept.count) for sizes, kept in self._kept.items()}
+        return {
+            sizes: ([RecordedCall(tuple(Run(*run) for run in runs), seconds) for runs, seconds in calls], count)
+            for sizes, (calls, count) in kept.items()
+        }
+
+    def calls(self) -> dict[tuple[int, ...], list[RecordedCall]]:
+        """The calls of :meth:`recorded`, of the sizes of which any are kept."""
+        return {sizes: calls for sizes, (calls, _) in self.recorded().items() if calls}
+
+    def counts(self) -> dict[tuple[int, ...], int]:
+        """The numbers of :meth:`recorded`."""
+        return {sizes: count for sizes, (_, count) in self.recorded().items()}
+
+    def forget(self) -> None:
+        """Begin anew."""
+        with self._lock:
+            self._kept.clear()

@@ -1,0 +1,135 @@
+"""What a report shows, as plain data."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tilewright.graphir.expr import Call, Expr, Function
+from tilewright.graphir.module import IRModule
+from tilewright.graphir.op import Operator
+from tilewright.graphir.visitor import rewrite
+from tilewright.passes.context import PassContext
+from tilewright.passes.graph import InferType
+from tilewright.passes.instruments.timing import PassTimingInstrument
+from tilewright.passes.lower.kernel_calls import kernel_calls
+from tilewright.runtime.built_model import Built, GivenSource, Lowered
+from tilewright.runtime.example_inputs import example_inputs
+from tilewright.runtime.executable import Executable
+from tilewright.runtime.observe.report.graphs import picture
+from tilewright.runtime.observe.report.history import PassHistory
+from tilewright.runtime.observe.report.kernel_texts import kernel_texts
+from tilewright.tensorir.errors import TilewrightError
+
+
+def collect(
+    model: Executable, inputs: Sequence[Any] | Mapping[str, Any] | None, repeat: int, title: str
+) -> dict[str, Any]:
+    """All that the page shows: how the passes made the model, once more, and what it costs to run.
+
+    Args:
+        inputs: for the profile; made up if None.
+        repeat: calls of the profile.
+        title: of the page.
+    """
+    built = model._built
+    whole = with_labels(built.module)
+    parts = [whole] if built.wiring is None else built.source.modules()
+    labelled = dataclasses.replace(built, source=GivenSource(whole, parts))
+    timing = PassTimingInstrument()
+    histories: list[PassHistory] = []
+    lowered: list[Lowered] = []
+    with PassContext.collecting_remarks() as remarks:
+        for segment in range(len(built.segments)):
+            history = PassHistory(timing)
+            histories.append(history)
+            lowered.append(labelled.lower_again(segment, [timing, history]))
+    data: dict[str, Any] = {
+        "title": title,
+        "settings": _settings(built),
+        "timing": timing.as_dict(),
+        "history": [history.as_dict() for history in histories],
+        "remarks": [dataclasses.asdict(remark) for remark in remarks],
+        "graph": {
+            "before": picture(_typed(labelled)),
+            "after": [_with_labels(picture(each.modules["tensor"]), each) for each in lowered],
+        },
+        "kernels": {},
+        "profile": None,
+        "problem": None,
+    }
+    for each in lowered:
+        data["kernels"] |= kernel_texts(each, built.target, built.settings)
+    try:
+        given = inputs if inputs is not None else example_inputs(model.signature)
+        named, ordered = (given, ()) if isinstance(given, Mapping) else ({}, given)
+        profile = model.profile(*ordered, repeat=repeat, **named)
+    except TilewrightError as error:
+        if inputs is not None:
+            raise
+        data["problem"] = f"There is no profile: inputs that are made up do not suit the model ({error})."
+    else:
+        data["profile"] = profile.as_dict()
+        _name_origins(data["profile"]["attributes"]["calls"], data["profile"]["spans"], lowered)
+    return data
+
+
+def with_labels(mod: IRModule) -> IRModule:
+    """``mod`` whose operators all have a label, by which they are found again in kernels: those that have none get
+    their number."""
+    numbers = iter(range(1 << 62))
+
+    def label(old: Expr, new: Expr) -> Expr:
+        if isinstance(new, Call) and isinstance(new.op, Operator):
+            number = next(numbers)
+            if new.span is None:
+                return Call(new.op, new.args, new.attrs, new.type, f"#{number}")
+        return new
+
+    updates = {
+        key: function.with_body(rewrite(function.body, label))
+        for key, function in mod.functions.items()
+        if isinstance(function, Function)
+    }
+    return mod.with_functions(updates)
+
+
+def _typed(built: Built) -> IRModule:
+    with built.settings.context():
+        return InferType()(built.module)
+
+
+def _settings(built: Built) -> dict[str, Any]:
+    settings = built.settings
+    found: dict[str, Any] = {
+        "signature": str(built.signature),
+        "target": str(built.target),
+        "opt_level": settings.opt_level,
+    }
+    for name in ("required_pass", "disabled_pass"):
+        if getattr(settings, name):
+            found[name] = ", ".join(getattr(settings, name))
+    found |= {key: str(value) for key, value in settings.config.items()}
+    return found
+
+
+def _with_labels(drawn: dict[str, Any], lowered: Lowered) -> dict[str, Any]:
+    """The picture of kernels, whose nodes also name the labels of the operators in them."""
+    origins = {" ".join(map(str, call.origins)): call.origins for call in kernel_calls(lowered.modules["lowered"])}
+    for node in drawn["nodes"]:
+        found = origins.get(" ".join(node["origins"]), ())
+        node["labels"] = [origin.label for origin in found if origin.label is not None]
+    return drawn
+
+
+def _name_origins(calls: list[dict[str, Any]], spans: list[dict[str, Any]], lowered: Sequence[Lowered]) -> None:
+    """Labels for the operators in a profile: those of the graph whose operators all have one."""
+    known = [
+        [dataclasses.asdict(origin) for origin in call.origins]
+        for each in lowered
+        for call in kernel_calls(each.modules["lowered"])
+    ]
+    for root in spans:
+        for call, span in zip(calls, root["children"], strict=True):
+            call["origins"] = span["attributes"]["origins"] = known[span["attributes"]["number"]]

@@ -1,1 +1,0 @@
-"""One page that shows how a model was compiled and what it costs to run."""
