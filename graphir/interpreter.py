@@ -214,8 +214,9 @@ class _Machine:
                 pairs = zip(param.type.shape, value.shape, strict=False)
                 scope.sizes |= {dim: size for dim, size in pairs if isinstance(dim, ScalarVar)}
         for call in call_nodes(function.body):
-            if isinstance(call.op, Operator) and call.op.name == "bind_size":
-                scope.bindings[call.attrs.dim] = call.args[1]
+            bound = call.op.bound_size(call.args, call.attrs) if isinstance(call.op, Operator) else None
+            if bound is not None:
+                scope.bindings[bound[0]] = bound[1]
         stack: list[Expr] = [function.body]
         while stack:
             node = stack[-1]

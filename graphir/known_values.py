@@ -2,29 +2,28 @@
 
 Exported models compute shapes with tensors: ``Shape``, ``Gather``, ``Concat``, arithmetic, ``Reshape``. A tensor of
 integers whose elements are numbers or integer expressions over symbolic dimensions is *known*; :func:`known_values`
-finds its elements by following the graph, so that a reshape keeps its static rank and a type to reason about.
+finds its elements by following the graph, so that a reshape keeps its static rank and a type to reason about. An
+operator says by ``Operator.symbolic_value``, ``keeps_order`` or ``moves_elements`` what it makes of such elements.
 """
 
 from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from tilewright.graphir.dims import Dim, analyzer_for, has_symbols, simplify
+from tilewright.graphir.dims import has_symbols, simplify
 from tilewright.graphir.expr import Call, Constant, Expr, Tuple, TupleGetItem
-from tilewright.graphir.op import Operator, get_operator
+from tilewright.graphir.op import Operator
 from tilewright.graphir.types import TensorType
 from tilewright.graphir.visitor import post_order
 from tilewright.tensorir.errors import ShapeError
 from tilewright.tensorir.expr import Expr as Scalar
-from tilewright.tensorir.expr import as_expr, binary, compare, maximum, minimum, select
 
 Array = np.ndarray[Any, Any]
-Rule = Callable[[Sequence[Array], Any, TensorType], Any]
 
 #: Tensors of more elements are not followed: they are data and no shapes.
 MOST_ELEMENTS = 4096
@@ -32,7 +31,6 @@ MOST_ELEMENTS = 4096
 #: Known elements by expression; None for what is not known. Numbers are kept as arrays of the tensor's type, anything
 #: with an integer expression in it as an array of objects.
 _KNOWN: weakref.WeakKeyDictionary[Expr, Array | tuple[Array | None, ...] | None] = weakref.WeakKeyDictionary()
-_RULES: dict[str, Rule] = {}
 
 
 def known_values(expr: Expr) -> Array | None:
@@ -81,17 +79,19 @@ def _find(node: Expr) -> Array | tuple[Array | None, ...] | None:
 
 def _apply(node: Call, op: Operator, args: list[Array]) -> Array | tuple[Array | None, ...] | None:
     symbolic = any(arg.dtype == object for arg in args)
-    if op.name == "sizes":
-        values = node.attrs.values
-        return as_array(values, (len(values),))
     if not symbolic and not has_symbols(node.attrs):
         with np.errstate(all="ignore"):
             result = op.reference(args, node.attrs)
         return tuple(np.asarray(part) for part in result) if isinstance(result, tuple) else np.asarray(result)
-    rule = _RULES.get(op.name)
-    if rule is None or not isinstance(node.type, TensorType):
+    out = node.type
+    if not isinstance(out, TensorType):
         return None
-    made = rule(args, node.attrs, node.type)
+    if op.keeps_order:
+        made: Any = args[0].reshape([dim for dim in out.shape if isinstance(dim, int)])  # all are: see _worth
+    elif op.moves_elements:
+        made = op.reference([arg.astype(object) for arg in args], node.attrs)
+    else:
+        made = op.symbolic_value(args, node.attrs, out)
     if made is None or (isinstance(made, np.ndarray) and made.dtype == bool):
         return made
     if isinstance(made, np.ndarray):
@@ -116,143 +116,3 @@ def as_array(values: Sequence[Any], shape: Sequence[int]) -> Array | None:
 def _wrapped(value: int) -> int:
     """``value`` as arithmetic of 64 bits has it."""
     return value if -(1 << 63) <= value < 1 << 63 else (value + (1 << 63)) % (1 << 64) - (1 << 63)
-
-
-# Rules: on arrays of which at least one holds integer expressions.
-
-
-def _elementwise(function: Callable[[Any, Any], Any]) -> Rule:
-    def rule(args: Sequence[Array], attrs: Any, out: TensorType) -> Array | None:
-        if not out.dtype.is_integer:
-            return None
-        a, b = np.broadcast_arrays(*[arg.astype(object) for arg in args])
-        results = [function(x, y) for x, y in zip(a.reshape(-1), b.reshape(-1), strict=True)]
-        if any(result is None for result in results):
-            return None
-        made = np.empty(a.size, object)
-        made[:] = results
-        return made.reshape(a.shape)
-
-    return rule
-
-
-def _floordiv(a: Dim, b: Dim) -> Dim | None:
-    """Division by a positive number; that by anything else is not followed."""
-    if isinstance(b, int) and b > 0:
-        return a // b
-    return None
-
-
-def _truncdiv(a: Dim, b: Dim) -> Dim | None:
-    """Division rounded toward zero by a positive number: that of sizes is the floor's."""
-    if not isinstance(b, int) or b <= 0:
-        return None
-    if isinstance(a, int):
-        return abs(a) // b if a >= 0 else -(abs(a) // b)
-    return a // b if analyzer_for(a).prove(a >= 0) else binary("truncdiv", a, b)
-
-
-def _floormod(a: Dim, b: Dim) -> Dim | None:
-    """The remainder of a division by a positive number."""
-    return a % b if isinstance(b, int) and b > 0 else None
-
-
-def _moved(function: Callable[..., Array]) -> Rule:
-    """A rule for an operator that only moves elements, as ``function(args, attrs, out)`` does."""
-
-    def rule(args: Sequence[Array], attrs: Any, out: TensorType) -> Array | None:
-        return function([arg.astype(object) for arg in args], attrs, out)
-
-    return rule
-
-
-def _static(out: TensorType) -> tuple[int, ...]:
-    return tuple(dim for dim in out.shape if isinstance(dim, int))  # all are: _worth has seen to that
-
-
-def _take(args: Sequence[Array], attrs: Any, out: TensorType) -> Any:
-    x, indices = args
-    if indices.dtype == object:
-        return None
-    extent = x.shape[attrs.axis]
-    if extent == 0:
-        return None
-    signed = indices.astype(np.int64)
-    return np.take(x, np.clip(np.where(signed < 0, signed + extent, signed), 0, extent - 1), axis=attrs.axis)
-
-
-def _where(args: Sequence[Array], attrs: Any, out: TensorType) -> Array | None:
-    condition, a, b = np.broadcast_arrays(*[arg.astype(object) for arg in args])
-    made = np.empty(condition.size, object)
-    for number, (which, x, y) in enumerate(zip(condition.flat, a.flat, b.flat, strict=True)):
-        made[number] = select(which, x, y) if isinstance(which, Scalar) else (x if which else y)
-    return made.reshape(condition.shape)
-
-
-def _cast(args: Sequence[Array], attrs: Any, out: TensorType) -> Array | None:
-    if not out.dtype.is_integer:
-        return None
-    flat = args[0].reshape(-1)
-    made: Array = np.empty(flat.size, object)
-    made[:] = [select(x, 1, 0) if isinstance(x, Scalar) and x.dtype.is_bool else x for x in flat.tolist()]
-    shaped: Array = made.reshape(args[0].shape)
-    return shaped
-
-
-def _comparison(op: str) -> Rule:
-    """A comparison: true or false where that can be proved of all sizes, otherwise an expression."""
-
-    def rule(args: Sequence[Array], attrs: Any, out: TensorType) -> Array | None:
-        if any(arg.dtype.kind not in "iuO" for arg in args):
-            return None
-        a, b = np.broadcast_arrays(*[arg.astype(object) for arg in args])
-        made = np.empty(a.size, object)
-        for number, (x, y) in enumerate(zip(a.flat, b.flat, strict=True)):
-            holds = compare(op, as_expr(x), as_expr(y))
-            analyzer = analyzer_for(x, y)
-            made[number] = True if analyzer.prove(holds) else False if analyzer.prove(~holds) else holds
-        return made.reshape(a.shape) if any(isinstance(x, Scalar) for x in made) else made.astype(bool).reshape(a.shape)
-
-    return rule
-
-
-def _reference_of(name: str) -> Rule:
-    """A rule for operators whose NumPy reference only moves elements, so that it works on objects as well."""
-
-    def rule(args: Sequence[Array], attrs: Any, out: TensorType) -> Array | None:
-        made: Array = get_operator(name).reference([arg.astype(object) for arg in args], attrs)
-        return made
-
-    return rule
-
-
-def _prod(args: Sequence[Array], attrs: Any, out: TensorType) -> Any:
-    return np.prod(args[0].reshape(-1), initial=1) if out.ndim == 0 else None
-
-
-_RULES.update(
-    add=_elementwise(lambda a, b: a + b),
-    subtract=_elementwise(lambda a, b: a - b),
-    multiply=_elementwise(lambda a, b: a * b),
-    floor_divide=_elementwise(_floordiv),
-    floor_mod=_elementwise(_floormod),
-    trunc_divide=_elementwise(_truncdiv),
-    maximum=_elementwise(lambda a, b: maximum(a, b) if isinstance(a, Scalar) or isinstance(b, Scalar) else max(a, b)),
-    minimum=_elementwise(lambda a, b: minimum(a, b) if isinstance(a, Scalar) or isinstance(b, Scalar) else min(a, b)),
-    cast=_cast,
-    concatenate=_moved(lambda args, attrs, out: np.concatenate(args, axis=attrs.axis)),
-    reshape=_moved(lambda args, attrs, out: args[0].reshape(_static(out))),
-    squeeze=_moved(lambda args, attrs, out: args[0].reshape(_static(out))),
-    expand_dims=_moved(lambda args, attrs, out: args[0].reshape(_static(out))),
-    broadcast_to=_moved(lambda args, attrs, out: np.broadcast_to(args[0], _static(out))),
-    take=_take,
-    where=_where,
-    equal=_comparison("eq"),
-    not_equal=_comparison("ne"),
-    less=_comparison("lt"),
-    less_equal=_comparison("le"),
-    greater=_comparison("gt"),
-    greater_equal=_comparison("ge"),
-    prod=_prod,
-    **{name: _reference_of(name) for name in ("slice", "stack", "transpose", "flip", "tile", "repeat", "copy")},
-)

@@ -14,12 +14,12 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from tilewright.graphir.traits import Traits
 from tilewright.graphir.types import TensorType, Type
 from tilewright.tensorir.errors import TypeInferenceError, UnsupportedOperatorError
 from tilewright.tensorir.lazy import Registry
 
 if TYPE_CHECKING:
-    from tilewright.graphir.dims import Dim
     from tilewright.graphir.expr import Expr
     from tilewright.tensorir.tensor import Tensor
 
@@ -35,28 +35,8 @@ class NoAttrs:
     """The attributes of an operator that has none."""
 
 
-@dataclasses.dataclass(frozen=True)
-class LayoutChoice:
-    """The layouts that an operator asks for.
-
-    Attributes:
-        plain: the layouts that it has now, one for each argument and, last, that of the result.
-        blocked: those that it asks for, in the same order.
-        attrs: its attributes then.
-        op: the name of the operator that takes its place; None: none, it stays.
-        once: the arguments whose layout is to be changed once, not by every call: the choice holds only where they are
-            constants, or stay the same in the loop that the call is in.
-    """
-
-    plain: tuple[str, ...]
-    blocked: tuple[str, ...]
-    attrs: Any
-    op: str | None = None
-    once: tuple[int, ...] = ()
-
-
-class Operator:
-    """Base of all operators.
+class Operator(Traits):
+    """Base of all operators. What passes ask of them besides is in :class:`Traits`.
 
     Class attributes:
         name: as users and IR text write it (``add``, ``nn.conv2d``).
@@ -129,77 +109,6 @@ class Operator:
     compute: ClassVar[Callable[..., Tensor | list[Tensor]] | None] = None
     #: Decomposition into other operators: ``decompose(args: list[Expr], attrs) -> Expr``.
     decompose: ClassVar[Callable[..., Expr] | None] = None
-
-    # Traits that passes ask for. The defaults say that the operator has none.
-
-    #: Whether ``op(x * s) == op(x) * s`` for factors ``s`` along the channels of the first argument: for ``"any"``
-    #: factor, for ``"positive"`` ones, or None: not known.
-    commutes_with_scale: ClassVar[str | None] = None
-
-    #: Whether neighbouring elements of the result are far apart in the argument: transposes, other layouts.
-    reorders: ClassVar[bool] = False
-    #: Whether vectors should find what they read side by side in memory: several tensors come together, or an element
-    #: is read for several results.
-    contiguous_reads: ClassVar[bool] = False
-
-    def simplify_inference(self, args: Sequence[Expr], attrs: Any) -> Expr | None:
-        """What a call means in a model that is only run, never trained, in simpler operators; None: it stays."""
-        return None
-
-    def channel_axis(self, argument: int, attrs: Any) -> int | None:
-        """Where the channels are that weights belong to: of the result (``argument`` -1), or of argument 0."""
-        return None
-
-    def scale_weights(self, args: Sequence[Expr], attrs: Any, scale: Expr, of_result: bool) -> list[Expr] | None:
-        """Arguments with which the result is multiplied by ``scale``, or is the one for argument 0 multiplied by it.
-
-        Args:
-            scale: a vector, one factor for each channel of the result (``of_result``) or of argument 0.
-
-        Returns:
-            the new arguments, None if weights cannot take the factors up.
-        """
-        return None
-
-    def prefer_layout(self, args: Sequence[Expr], attrs: Any, lanes: int) -> LayoutChoice | str:
-        """The layouts in which the operator runs fastest with vectors of ``lanes`` elements.
-
-        Returns:
-            the choice; or, where the operator stays as it is, the reason in words (empty: it has no layouts at all).
-        """
-        return ""
-
-    def in_layout(
-        self, args: Sequence[Expr], blocked: Sequence[Expr | None], attrs: Any, plain: str, target: str
-    ) -> Expr | None:
-        """A call whose result is that of ``op(*args)`` in layout ``target``, for an operator that takes a layout over.
-
-        Args:
-            args: the arguments in layout ``plain``.
-            blocked: for each argument, the same value in layout ``target`` where it is at hand (for one at least).
-
-        Returns:
-            the call (further operators may be around it), or None if the operator needs the plain layout.
-        """
-        return None
-
-    def places(self, args: Sequence[TensorType], attrs: Any) -> Sequence[tuple[Dim, ...]] | None:
-        """Where each argument begins in the result, for an operator that only puts its arguments there.
-
-        They fill the result, or there is one of them and what is around it does not depend on it. None: any other
-        operator.
-        """
-        return None
-
-    def padded_outside(self, args: Sequence[Expr], attrs: Any) -> Expr | None:
-        """The same result by a call whose first argument has its border already, as the result of another operator;
-        None for an operator that puts no border around it."""
-        return None
-
-    def reads_rows(self, args: Sequence[TensorType], attrs: Any) -> Sequence[int]:
-        """The arguments of which several rows (their last dimension) are walked along at the same time, like the left
-        factor of a matrix product."""
-        return ()
 
     # What users and passes call.
 

@@ -420,17 +420,18 @@ def _compiled(lowered: Lowered, function: Function, claims: list[Claim]) -> Comp
 
 
 def claims_of(mod: IRModule) -> list[Claim]:
-    """What the calls of ``match_shape`` in ``mod`` say of sizes, each once."""
+    """The sizes that calls in ``mod`` claim without a proof (``Operator.claimed_shape``), each once."""
     found: dict[tuple[str, str], Claim] = {}
     for function in mod.functions.values():
         if not isinstance(function, Function):
             continue
         for call in call_nodes(function):
-            if not (isinstance(call.op, Operator) and call.op.name == "match_shape"):
+            shape = call.op.claimed_shape(call.attrs) if isinstance(call.op, Operator) else None
+            if shape is None:
                 continue
             argument = call.args[0].type
             assert isinstance(argument, TensorType)
-            for axis, (dim, claimed) in enumerate(zip(argument.shape, call.attrs.shape, strict=True)):
+            for axis, (dim, claimed) in enumerate(zip(argument.shape, shape, strict=True)):
                 if not dim_equal(dim, claimed):
                     label = f"dimension {axis} of {call.span or summary(call)}"
                     found.setdefault((str(dim), str(claimed)), Claim(dim, claimed, label))

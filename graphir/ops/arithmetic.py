@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graphir.base import Expr as GraphExpr
+from tilewright.graphir.dims import Dim, analyzer_for
+from tilewright.graphir.meaning import Difference, Product, Quotient, Sum
 from tilewright.graphir.op import register_operator
 from tilewright.graphir.ops.common import NUMBERS, Binary, read_broadcast
 from tilewright.graphir.types import TensorType
@@ -23,10 +26,20 @@ class add(Binary):
     """``lhs + rhs``; integers wrap."""
 
     name = "add"
+    associative = True
     total_reference = True
     function = np.add
 
     def scalar(self, lhs: Expr, rhs: Expr) -> Expr:
+        return lhs + rhs
+
+    def meaning(self, args: Sequence[GraphExpr], attrs: Any) -> Sum:
+        return Sum(args[0], args[1])
+
+    def neutral(self, argument: int, dtype: DataType) -> float:
+        return -0.0 if dtype.is_float else 0
+
+    def symbolic(self, lhs: Dim, rhs: Dim) -> Dim | None:
         return lhs + rhs
 
 
@@ -41,16 +54,35 @@ class subtract(Binary):
     def scalar(self, lhs: Expr, rhs: Expr) -> Expr:
         return lhs - rhs
 
+    def meaning(self, args: Sequence[GraphExpr], attrs: Any) -> Difference:
+        return Difference(args[0], args[1])
+
+    def neutral(self, argument: int, dtype: DataType) -> float | None:
+        return 0 if argument == 1 else None
+
+    def symbolic(self, lhs: Dim, rhs: Dim) -> Dim | None:
+        return lhs - rhs
+
 
 @register_operator
 class multiply(Binary):
     """``lhs * rhs``; integers wrap."""
 
     name = "multiply"
+    associative = True
     total_reference = True
     function = np.multiply
 
     def scalar(self, lhs: Expr, rhs: Expr) -> Expr:
+        return lhs * rhs
+
+    def meaning(self, args: Sequence[GraphExpr], attrs: Any) -> Product:
+        return Product(args[0], args[1])
+
+    def neutral(self, argument: int, dtype: DataType) -> float:
+        return 1
+
+    def symbolic(self, lhs: Dim, rhs: Dim) -> Dim | None:
         return lhs * rhs
 
 
@@ -72,6 +104,12 @@ class divide(Binary):
 
     def scalar(self, lhs: Expr, rhs: Expr) -> Expr:
         return lhs / rhs
+
+    def meaning(self, args: Sequence[GraphExpr], attrs: Any) -> Quotient:
+        return Quotient(args[0], args[1])
+
+    def neutral(self, argument: int, dtype: DataType) -> float | None:
+        return 1 if argument == 1 else None
 
 
 def _safe_divisor(rhs: Expr) -> Expr:
@@ -117,6 +155,13 @@ class floor_divide(Binary):
         signed_zero = call("copysign", const(0, lhs.dtype), lhs / rhs)
         return select(rhs.equal(0.0), lhs / rhs, select(quotient.equal(0.0), signed_zero, floor))
 
+    def neutral(self, argument: int, dtype: DataType) -> float | None:
+        return 1 if argument == 1 and not dtype.is_float else None
+
+    def symbolic(self, lhs: Dim, rhs: Dim) -> Dim | None:
+        # Division by a positive number; that by anything else is not followed.
+        return lhs // rhs if isinstance(rhs, int) and rhs > 0 else None
+
 
 @register_operator
 class floor_mod(Binary):
@@ -130,6 +175,9 @@ class floor_mod(Binary):
             return _float_remainder(lhs, rhs)
         # Over 1, which stands for the divisors 0 and -1, the remainder is 0 as it should be.
         return lhs % _safe_divisor(rhs)
+
+    def symbolic(self, lhs: Dim, rhs: Dim) -> Dim | None:
+        return lhs % rhs if isinstance(rhs, int) and rhs > 0 else None
 
 
 def _truncated(lhs: np.ndarray[Any, Any], rhs: np.ndarray[Any, Any]) -> Any:
@@ -158,6 +206,17 @@ class trunc_divide(Binary):
             quotient = select(rhs.equal(-1), -lhs, quotient)
         return select(rhs.equal(0), const(0, lhs.dtype), quotient)
 
+    def neutral(self, argument: int, dtype: DataType) -> float | None:
+        return 1 if argument == 1 and not dtype.is_float else None
+
+    def symbolic(self, lhs: Dim, rhs: Dim) -> Dim | None:
+        if not isinstance(rhs, int) or rhs <= 0:
+            return None
+        if isinstance(lhs, int):
+            return abs(lhs) // rhs if lhs >= 0 else -(abs(lhs) // rhs)
+        # The quotient of a size is the floor's.
+        return lhs // rhs if analyzer_for(lhs).prove(lhs >= 0) else binary("truncdiv", lhs, rhs)
+
 
 @register_operator
 class trunc_mod(Binary):
@@ -177,10 +236,14 @@ class maximum(Binary):
     """The larger of ``lhs`` and ``rhs``; NaN if either is NaN."""
 
     name = "maximum"
+    idempotent = True
     function = np.maximum
 
     def scalar(self, lhs: Expr, rhs: Expr) -> Expr:
         return scalar_maximum(lhs, rhs)
+
+    def symbolic(self, lhs: Dim, rhs: Dim) -> Dim | None:
+        return max(lhs, rhs) if isinstance(lhs, int) and isinstance(rhs, int) else scalar_maximum(lhs, rhs)
 
 
 @register_operator
@@ -188,10 +251,14 @@ class minimum(Binary):
     """The smaller of ``lhs`` and ``rhs``; NaN if either is NaN."""
 
     name = "minimum"
+    idempotent = True
     function = np.minimum
 
     def scalar(self, lhs: Expr, rhs: Expr) -> Expr:
         return scalar_minimum(lhs, rhs)
+
+    def symbolic(self, lhs: Dim, rhs: Dim) -> Dim | None:
+        return min(lhs, rhs) if isinstance(lhs, int) and isinstance(rhs, int) else scalar_minimum(lhs, rhs)
 
 
 def _reciprocal(base: int, exponent: int) -> int:
@@ -233,6 +300,9 @@ class power(Binary):
         if out.dtype.is_float:
             return super().compute(args, attrs, out)
         return _power_by_squaring(args[0], args[1], out)
+
+    def neutral(self, argument: int, dtype: DataType) -> float | None:
+        return 1 if argument == 1 else None
 
 
 def _power_by_squaring(lhs: Tensor, rhs: Tensor, out: TensorType) -> Tensor:

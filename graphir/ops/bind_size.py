@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.dims import as_dim
 from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.common import normalize
@@ -56,6 +57,9 @@ class bind_size(Operator):
         if int(size) != attrs.dim:  # the interpreter has put the size in the place of the variable
             raise InputError(f"bind_size: {attrs.dim} is bound to {int(size)}")
         return np.array(x)
+
+    def bound_size(self, args: Sequence[GraphExpr], attrs: BindSizeAttrs) -> tuple[Var, GraphExpr]:
+        return attrs.dim, args[1]
 
     def compute(self, args: Sequence[Tensor], attrs: BindSizeAttrs, out: TensorType) -> Tensor:
         x = args[0]

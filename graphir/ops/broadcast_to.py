@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.dims import as_dim, dim_equal, format_shape, simplify
 from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.common import axis_index, normalize, read_broadcast, sequence_of
@@ -50,6 +51,12 @@ class broadcast_to(Operator):
     def reference(self, args: Sequence[Any], attrs: BroadcastToAttrs) -> Any:
         return np.broadcast_to(args[0], attrs.shape).copy()
 
+    def is_identity(self, args: Sequence[GraphExpr], attrs: BroadcastToAttrs) -> bool:
+        return True
+
+    def symbolic_value(self, args: Sequence[np.ndarray[Any, Any]], attrs: BroadcastToAttrs, out: TensorType) -> Any:
+        return np.broadcast_to(args[0], [dim for dim in out.shape if isinstance(dim, int)])
+
     def compute(self, args: Sequence[Tensor], attrs: BroadcastToAttrs, out: TensorType) -> Tensor:
         return te.compute(out.shape, lambda *place: read_broadcast(args[0], place), name="broadcast_to")
 
@@ -71,6 +78,7 @@ class tile(Operator):
     name = "tile"
     arguments = ("x",)
     kind = "injective"
+    moves_elements = True
     Attrs = TileAttrs
 
     def infer_type(self, args: Sequence[TensorType], attrs: TileAttrs) -> TensorType:
@@ -117,6 +125,7 @@ class repeat(Operator):
     name = "repeat"
     arguments = ("x",)
     kind = "injective"
+    moves_elements = True
     Attrs = RepeatAttrs
 
     def infer_type(self, args: Sequence[TensorType], attrs: RepeatAttrs) -> TensorType:

@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tilewright.graphir import expr as graph
-from tilewright.graphir.dims import Dim, dim_equal, format_shape
+from tilewright.graphir.dims import Dim, analyzer_for, dim_equal, format_shape
 from tilewright.graphir.layout_rewrite import axes_in_layout, operands_in_layout
 from tilewright.graphir.op import Operator
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.dtype import BOOL, FLOAT32, DataType
-from tilewright.tensorir.expr import BufferLoad, Expr, IntImm, Var, cast, const, select
+from tilewright.tensorir.expr import BufferLoad, Expr, IntImm, Var, as_expr, cast, const, select
 from tilewright.tensorir.tensor import Tensor
 
 #: Groups of element types that operators accept.
@@ -178,6 +178,21 @@ class Elementwise(Operator):
         with np.errstate(all="ignore"):
             return np.asarray(self.evaluate([widened(arg) for arg in args], attrs)).astype(result, copy=False)
 
+    def symbolic(self, *values: Any) -> Any:
+        """The formula on integers and integer expressions over symbolic dimensions; None: not followed."""
+        return None
+
+    def symbolic_value(self, args: Sequence[np.ndarray[Any, Any]], attrs: Any, out: TensorType) -> Any:
+        if not out.dtype.is_integer:
+            return None
+        spread = np.broadcast_arrays(*[arg.astype(object) for arg in args])
+        made = np.empty(spread[0].size, object)
+        for number, values in enumerate(zip(*[array.reshape(-1) for array in spread], strict=True)):
+            made[number] = self.symbolic(*values)
+            if made[number] is None:
+                return None
+        return made.reshape(spread[0].shape)
+
     def in_layout(self, args: Sequence[Any], blocked: Sequence[Any], attrs: Any, plain: str, target: str) -> Any:
         """Each element comes from those that broadcasting brings there, so the layout does not matter."""
         operands = operands_in_layout(args, blocked, plain, target)
@@ -212,6 +227,19 @@ class Comparison(Binary):
 
     dtypes: ClassVar[Sequence[str]] = ANY
     result_dtype = BOOL
+
+    def symbolic_value(self, args: Sequence[np.ndarray[Any, Any]], attrs: Any, out: TensorType) -> Any:
+        """True or false where that can be proved of all sizes, otherwise an expression."""
+        if any(arg.dtype.kind not in "iuO" for arg in args):
+            return None
+        lhs, rhs = np.broadcast_arrays(*[arg.astype(object) for arg in args])
+        made = np.empty(lhs.size, object)
+        for number, (x, y) in enumerate(zip(lhs.flat, rhs.flat, strict=True)):
+            holds = self.formula([as_expr(x), as_expr(y)], attrs)
+            analyzer = analyzer_for(x, y)
+            made[number] = True if analyzer.prove(holds) else False if analyzer.prove(~holds) else holds
+        decided = all(isinstance(x, bool) for x in made)
+        return made.astype(bool).reshape(lhs.shape) if decided else made.reshape(lhs.shape)
 
 
 @dataclasses.dataclass(frozen=True)

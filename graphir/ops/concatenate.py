@@ -36,6 +36,7 @@ class concatenate(Operator):
     arguments = ("*data",)
     kind = "injective"
     contiguous_reads = True
+    moves_elements = True
     Attrs = JoinAttrs
 
     def infer_type(self, args: Sequence[TensorType], attrs: JoinAttrs) -> TensorType:
@@ -56,6 +57,9 @@ class concatenate(Operator):
 
     def reference(self, args: Sequence[Any], attrs: JoinAttrs) -> Any:
         return np.concatenate(list(args), axis=attrs.axis)
+
+    def is_identity(self, args: Sequence[GraphExpr], attrs: JoinAttrs) -> bool:
+        return True
 
     def in_layout(
         self,
@@ -111,6 +115,7 @@ class stack(Operator):
     arguments = ("*data",)
     kind = "injective"
     contiguous_reads = True
+    moves_elements = True
     Attrs = JoinAttrs
 
     def infer_type(self, args: Sequence[TensorType], attrs: JoinAttrs) -> TensorType:

@@ -39,7 +39,7 @@ class Cumulative(Operator):
     arguments = ("x",)
     Attrs = CumulativeAttrs
     combine: ClassVar[str] = ""
-    neutral: ClassVar[int] = 0
+    over_nothing: ClassVar[int] = 0
     function: ClassVar[Callable[..., Any]]
 
     def infer_type(self, args: Sequence[TensorType], attrs: CumulativeAttrs) -> TensorType:
@@ -53,7 +53,7 @@ class Cumulative(Operator):
         x = x[::-1] if attrs.reverse else x
         with np.errstate(all="ignore"):
             if attrs.exclusive and len(x):
-                x = np.concatenate([np.full_like(x[:1], self.neutral), x[:-1]])
+                x = np.concatenate([np.full_like(x[:1], self.over_nothing), x[:-1]])
             result = type(self).function(x, axis=0, dtype=x.dtype)
             result = result[::-1] if attrs.reverse else result
             return np.ascontiguousarray(np.moveaxis(result, 0, attrs.axis)).astype(args[0].dtype, copy=False)
@@ -74,7 +74,7 @@ class Cumulative(Operator):
                     update = BufferStore(total, binary(self.combine, total[0], cast(wide, x[at])), (as_expr(0),))
                     return sequence(emit, update) if attrs.exclusive else sequence(update, emit)
 
-                start = BufferStore(total, const(self.neutral, wide), (as_expr(0),))
+                start = BufferStore(total, const(self.over_nothing, wide), (as_expr(0),))
                 return Allocate(total, sequence(start, loop(extent, step, "k")))
 
             return nest([*x.shape[:axis], *x.shape[axis + 1 :]], row)
@@ -97,5 +97,5 @@ class cumprod(Cumulative):
 
     name = "cumprod"
     combine = "mul"
-    neutral = 1
+    over_nothing = 1
     function = np.cumprod

@@ -43,6 +43,7 @@ class expand_dims(Operator):
     name = "expand_dims"
     arguments = ("x",)
     kind = "injective"
+    keeps_order = True
     Attrs = ExpandDimsAttrs
 
     def _added(self, ndim: int, attrs: ExpandDimsAttrs) -> set[int]:
@@ -92,6 +93,7 @@ class squeeze(Operator):
     name = "squeeze"
     arguments = ("x",)
     kind = "injective"
+    keeps_order = True
     Attrs = SqueezeAttrs
 
     def infer_type(self, args: Sequence[TensorType], attrs: SqueezeAttrs) -> TensorType:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.dims import Dim, as_dim, dim_equal, format_shape
 from tilewright.graphir.layout import Layout, parse_layout
 from tilewright.graphir.op import Operator, register_operator
@@ -78,6 +79,9 @@ class layout_transform(Operator):
     def reference(self, args: Sequence[Any], attrs: LayoutTransformAttrs) -> Any:
         (x,) = args
         return change_layout(x, attrs.src_layout, attrs.dst_layout, dict(attrs.extents))
+
+    def is_identity(self, args: Sequence[GraphExpr], attrs: LayoutTransformAttrs) -> bool:
+        return attrs.src_layout == attrs.dst_layout
 
     def compute(self, args: Sequence[Tensor], attrs: LayoutTransformAttrs, out: TensorType) -> Tensor:
         (x,) = args

@@ -6,6 +6,7 @@ import numpy as np
 
 from tilewright.graphir.op import register_operator
 from tilewright.graphir.ops.common import INTEGERS, Binary, Unary
+from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.expr import Expr, binary, const, select
 
 BITS = ("bool", *INTEGERS)
@@ -16,11 +17,15 @@ class logical_and(Binary):
     """Whether both bools hold."""
 
     name = "logical_and"
+    idempotent = True
     dtypes = ("bool",)
     function = np.logical_and
 
     def scalar(self, lhs: Expr, rhs: Expr) -> Expr:
         return lhs & rhs
+
+    def neutral(self, argument: int, dtype: DataType) -> float:
+        return 1
 
 
 @register_operator
@@ -28,11 +33,15 @@ class logical_or(Binary):
     """Whether either bool holds."""
 
     name = "logical_or"
+    idempotent = True
     dtypes = ("bool",)
     function = np.logical_or
 
     def scalar(self, lhs: Expr, rhs: Expr) -> Expr:
         return lhs | rhs
+
+    def neutral(self, argument: int, dtype: DataType) -> float:
+        return 0
 
 
 @register_operator
@@ -46,12 +55,16 @@ class logical_xor(Binary):
     def scalar(self, lhs: Expr, rhs: Expr) -> Expr:
         return lhs.not_equal(rhs)
 
+    def neutral(self, argument: int, dtype: DataType) -> float:
+        return 0
+
 
 @register_operator
 class logical_not(Unary):
     """Whether the bool does not hold."""
 
     name = "logical_not"
+    involution = True
     dtypes = ("bool",)
     function = np.logical_not
 
@@ -64,11 +77,15 @@ class bitwise_and(Binary):
     """The bits set in both integers; for bools the same as ``logical_and``."""
 
     name = "bitwise_and"
+    idempotent = True
     dtypes = BITS
     function = np.bitwise_and
 
     def scalar(self, lhs: Expr, rhs: Expr) -> Expr:
         return lhs & rhs
+
+    def neutral(self, argument: int, dtype: DataType) -> float:
+        return -1 if dtype.is_int else 1 if dtype.is_bool else (1 << dtype.bits) - 1
 
 
 @register_operator
@@ -76,11 +93,15 @@ class bitwise_or(Binary):
     """The bits set in either integer; for bools the same as ``logical_or``."""
 
     name = "bitwise_or"
+    idempotent = True
     dtypes = BITS
     function = np.bitwise_or
 
     def scalar(self, lhs: Expr, rhs: Expr) -> Expr:
         return lhs | rhs
+
+    def neutral(self, argument: int, dtype: DataType) -> float:
+        return 0
 
 
 @register_operator
@@ -94,12 +115,16 @@ class bitwise_xor(Binary):
     def scalar(self, lhs: Expr, rhs: Expr) -> Expr:
         return lhs.not_equal(rhs) if lhs.dtype.is_bool else binary("bitxor", lhs, rhs)
 
+    def neutral(self, argument: int, dtype: DataType) -> float:
+        return 0
+
 
 @register_operator
 class bitwise_not(Unary):
     """Every bit flipped; for bools the same as ``logical_not``."""
 
     name = "bitwise_not"
+    involution = True
     dtypes = BITS
     function = np.bitwise_not
 
@@ -124,6 +149,9 @@ class left_shift(Binary):
         fits, zero = _in_range(rhs), const(0, lhs.dtype)
         return select(fits, lhs << select(fits, rhs, zero), zero)
 
+    def neutral(self, argument: int, dtype: DataType) -> float | None:
+        return 0 if argument == 1 else None
+
 
 @register_operator
 class right_shift(Binary):
@@ -138,3 +166,6 @@ class right_shift(Binary):
         fits, zero = _in_range(rhs), const(0, lhs.dtype)
         sign = select(lhs < 0, const(-1, lhs.dtype), zero) if lhs.dtype.is_int else zero
         return select(fits, lhs >> select(fits, rhs, zero), sign)
+
+    def neutral(self, argument: int, dtype: DataType) -> float | None:
+        return 0 if argument == 1 else None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright.graphir import expr as graph
-from tilewright.graphir.dims import as_dim, dim_equal, format_shape
+from tilewright.graphir.dims import Dim, as_dim, dim_equal, format_shape
 from tilewright.graphir.layout import parse_layout
 from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.common import normalize, sequence_of
@@ -69,6 +69,10 @@ class match_shape(Operator):
         if x.shape != attrs.shape:
             raise InputError(f"match_shape: expected shape {format_shape(attrs.shape)}, found {x.shape}")
         return x.copy()
+
+    def claimed_shape(self, attrs: MatchShapeAttrs) -> Sequence[Dim]:
+        found: Sequence[Dim] = attrs.shape
+        return found
 
     def compute(self, args: Sequence[Tensor], attrs: MatchShapeAttrs, out: TensorType) -> Tensor:
         (x,) = args

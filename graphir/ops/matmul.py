@@ -11,7 +11,8 @@ import numpy as np
 from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.dims import Dim, dim_equal, format_shape
 from tilewright.graphir.expr import const
-from tilewright.graphir.op import LayoutChoice, Operator, get_operator, register_operator
+from tilewright.graphir.meaning import MatrixProduct
+from tilewright.graphir.op import Operator, get_operator, register_operator
 from tilewright.graphir.ops import calls
 from tilewright.graphir.ops.common import (
     FLOATS,
@@ -22,8 +23,10 @@ from tilewright.graphir.ops.common import (
     same_dtype,
     widened,
 )
+from tilewright.graphir.ops.narrow import MatrixSums
 from tilewright.graphir.ops.nn.dense import panels
 from tilewright.graphir.ops.sums import narrowed_sum, product_dtype, sum_dtype, widened_factors
+from tilewright.graphir.traits import LayoutChoice
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.dtype import DataType
@@ -77,6 +80,12 @@ class matmul(Operator):
     def prefer_layout(self, args: Sequence[GraphExpr], attrs: MatmulAttrs, lanes: int) -> LayoutChoice | str:
         a, b = args
         return panels(a, b, "IO", lanes, attrs.out_dtype) if b.ndim == 2 else ""
+
+    def meaning(self, args: Sequence[GraphExpr], attrs: MatmulAttrs) -> MatrixProduct | None:
+        return MatrixProduct(args[0], args[1]) if attrs.out_dtype is None else None
+
+    def sum_of_products(self, args: Sequence[GraphExpr], attrs: MatmulAttrs) -> MatrixSums:
+        return MatrixSums(self, args, attrs)
 
     def compute(self, args: Sequence[Tensor], attrs: MatmulAttrs, out: TensorType) -> Tensor:
         a, b = args

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.dims import Dim, as_amount, simplify
 from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.common import guarded, normalize
@@ -97,6 +98,10 @@ class pad(Operator):
         if attrs.mode == "constant":
             return np.pad(x[tuple(taken)], added, constant_values=np.asarray(attrs.pad_value).astype(x.dtype))
         return np.pad(x[tuple(taken)], added, mode=attrs.mode)  # type: ignore[call-overload]
+
+    def is_identity(self, args: Sequence[GraphExpr], attrs: PadAttrs) -> bool:
+        # One that takes away in front and adds behind gives the same shape, too.
+        return all(isinstance(width, int) and width == 0 for pair in attrs.pad_width for width in pair)
 
     def places(self, args: Sequence[TensorType], attrs: PadAttrs) -> list[tuple[Dim, ...]] | None:
         widths = [width for pair in attrs.pad_width for width in pair]

@@ -48,6 +48,9 @@ class prod(Reduce):
     def combine(self, source: Expr, axes: Sequence[Var]) -> te.Reduction:
         return te.prod(source, axis=axes)
 
+    def symbolic_value(self, args: Sequence[np.ndarray[Any, Any]], attrs: Any, out: TensorType) -> Any:
+        return np.prod(args[0].reshape(-1), initial=1) if out.ndim == 0 else None
+
 
 class NonEmptyReduce(Reduce):
     """Base of reductions that have no value over axes without elements."""

@@ -84,6 +84,7 @@ class reshape(Operator):
     name = "reshape"
     arguments = ("x",)
     kind = "injective"
+    keeps_order = True
     Attrs = ReshapeAttrs
 
     def infer_type(self, args: Sequence[TensorType], attrs: ReshapeAttrs) -> TensorType:

@@ -52,6 +52,11 @@ class sizes(Operator):
     def reference(self, args: Sequence[Any], attrs: SizesAttrs) -> Any:
         return np.array(attrs.values, np.int64)
 
+    def symbolic_value(self, args: Sequence[np.ndarray[Any, Any]], attrs: SizesAttrs, out: TensorType) -> Any:
+        made = np.empty(len(attrs.values), object)
+        made[:] = attrs.values
+        return made
+
     def compute(self, args: Sequence[Tensor], attrs: SizesAttrs, out: TensorType) -> Tensor:
         values = [cast("int64", as_expr(value)) for value in attrs.values]
 

@@ -76,7 +76,11 @@ class slice(Operator):
     name = "slice"
     arguments = ("x",)
     kind = "injective"
+    moves_elements = True
     Attrs = SliceAttrs
+
+    def is_identity(self, args: Sequence[GraphExpr], attrs: SliceAttrs) -> bool:
+        return all(stride > 0 for stride in attrs.strides)
 
     def ranges(self, shape: Sequence[Dim], attrs: SliceAttrs) -> list[tuple[Dim, Dim, int]]:
         """The first index, the number of elements and the stride for each axis.

@@ -51,6 +51,10 @@ class take(Operator):
         places = np.clip(np.where(signed < 0, signed + extent, signed), 0, extent - 1)
         return np.take(x, places, axis=attrs.axis)
 
+    def symbolic_value(self, args: Sequence[np.ndarray[Any, Any]], attrs: TakeAttrs, out: TensorType) -> Any:
+        x, indices = args
+        return None if indices.dtype == object or x.shape[attrs.axis] == 0 else self.reference(args, attrs)
+
     def compute(self, args: Sequence[Tensor], attrs: TakeAttrs, out: TensorType) -> Tensor:
         x, indices = args
         axis = attrs.axis % x.ndim

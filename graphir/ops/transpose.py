@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.common import axis_index, normalize, sequence_of
 from tilewright.graphir.types import TensorType
@@ -35,6 +36,7 @@ class transpose(Operator):
     arguments = ("x",)
     kind = "injective"
     reorders = True
+    moves_elements = True
     Attrs = TransposeAttrs
 
     def order(self, ndim: int, attrs: TransposeAttrs) -> list[int]:
@@ -56,6 +58,9 @@ class transpose(Operator):
 
     def reference(self, args: Sequence[Any], attrs: TransposeAttrs) -> Any:
         return np.transpose(args[0], attrs.axes)
+
+    def is_identity(self, args: Sequence[GraphExpr], attrs: TransposeAttrs) -> bool:
+        return self.order(args[0].ndim, attrs) == list(range(args[0].ndim))
 
     def compute(self, args: Sequence[Tensor], attrs: TransposeAttrs, out: TensorType) -> Tensor:
         (x,) = args
@@ -83,6 +88,8 @@ class flip(Operator):
     name = "flip"
     arguments = ("x",)
     kind = "injective"
+    moves_elements = True
+    involution = True
     Attrs = FlipAttrs
 
     def _axes(self, ndim: int, attrs: FlipAttrs) -> set[int]:

@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graphir.base import Expr as GraphExpr
+from tilewright.graphir.dims import Dim
+from tilewright.graphir.meaning import Conversion
 from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.common import ANY, NUMBERS, Unary, compute_type, normalize, widened
 from tilewright.graphir.types import TensorType
@@ -27,8 +30,10 @@ def _function(
     meaning: str,
     intrinsic: str | None = None,
     result: DataType | None = None,
+    rounds: bool = False,
 ) -> Operator:
-    """Register a function of floats that the loop-level IR has as an intrinsic."""
+    """Register a function of floats that the loop-level IR has as an intrinsic; one that ``rounds`` to integers gives
+    these back as they are."""
 
     class Function(Unary):
         def scalar(self, x: Expr) -> Expr:
@@ -37,6 +42,7 @@ def _function(
     Function.name = name
     Function.function = staticmethod(function)
     Function.result_dtype = result
+    Function.idempotent = rounds
     Function.__name__ = Function.__qualname__ = name
     Function.__doc__ = meaning
     return register_operator(Function)
@@ -71,10 +77,10 @@ acosh = _function("acosh", np.arccosh, "The inverse of ``cosh``; NaN below 1.")
 atanh = _function("atanh", np.arctanh, "The inverse of ``tanh``; NaN outside ``[-1, 1]``.")
 sigmoid = _function("sigmoid", _sigmoid, "``1 / (1 + exp(-x))``.")
 erf = _function("erf", _erf, "The error function.")
-floor = _function("floor", np.floor, "The greatest integer that is not above ``x``.")
-ceil = _function("ceil", np.ceil, "The least integer that is not below ``x``.")
-trunc = _function("trunc", np.trunc, "``x`` without its fraction.")
-round = _function("round", np.rint, "The nearest integer; halves go to the even one, as in NumPy.")
+floor = _function("floor", np.floor, "The greatest integer that is not above ``x``.", rounds=True)
+ceil = _function("ceil", np.ceil, "The least integer that is not below ``x``.", rounds=True)
+trunc = _function("trunc", np.trunc, "``x`` without its fraction.", rounds=True)
+round = _function("round", np.rint, "The nearest integer; halves go to the even one, as in NumPy.", rounds=True)
 isnan = _function("isnan", np.isnan, "Whether ``x`` is NaN.", result=BOOL)
 isinf = _function("isinf", np.isinf, "Whether ``x`` is an infinity.", result=BOOL)
 isfinite = _function("isfinite", np.isfinite, "Whether ``x`` is neither NaN nor an infinity.", result=BOOL)
@@ -109,6 +115,7 @@ class negative(Unary):
     """``-x``; integers wrap."""
 
     name = "negative"
+    involution = True
     commutes_with_scale = "any"
     dtypes = NUMBERS
     function = np.negative
@@ -122,6 +129,8 @@ class abs(Unary):
     """The absolute value; that of the least integer wraps to itself."""
 
     name = "abs"
+    idempotent = True
+    even = True
     dtypes = NUMBERS
     function = np.abs
 
@@ -134,6 +143,7 @@ class sign(Unary):
     """-1, 0 or 1 as ``x`` is below, at or above 0; NaN for NaN."""
 
     name = "sign"
+    idempotent = True
     dtypes = NUMBERS
     function = np.sign
 
@@ -151,6 +161,7 @@ class square(Unary):
     """``x * x``; integers wrap."""
 
     name = "square"
+    even = True
     dtypes = NUMBERS
     function = np.square
 
@@ -178,6 +189,9 @@ class copy(Unary):
     function = np.copy
 
     def scalar(self, x: Expr) -> Expr:
+        return x
+
+    def symbolic(self, x: Dim) -> Dim | None:
         return x
 
 
@@ -208,6 +222,7 @@ class clip(Unary):
     """``x`` limited to ``[a_min, a_max]`` (``a_max`` where they cross, as in NumPy); NaN stays NaN."""
 
     name = "clip"
+    idempotent = True
     dtypes = NUMBERS
     Attrs = ClipAttrs
 
@@ -274,3 +289,17 @@ class cast(Unary):
         (x,) = args
         wide = compute_type(x.dtype)
         return te.compute(out.shape, lambda *place: scalar_cast(out.dtype, scalar_cast(wide, x[place])), name="cast")
+
+    def meaning(self, args: Sequence[GraphExpr], attrs: DtypeAttrs) -> Conversion:
+        return Conversion(args[0])
+
+    def is_identity(self, args: Sequence[GraphExpr], attrs: DtypeAttrs) -> bool:
+        return True
+
+    def symbolic_value(self, args: Sequence[np.ndarray[Any, Any]], attrs: DtypeAttrs, out: TensorType) -> Any:
+        if not out.dtype.is_integer:
+            return None
+        flat = args[0].reshape(-1)
+        made: np.ndarray[Any, Any] = np.empty(flat.size, object)
+        made[:] = [select(x, 1, 0) if isinstance(x, Expr) and x.dtype.is_bool else x for x in flat.tolist()]
+        return made.reshape(args[0].shape)

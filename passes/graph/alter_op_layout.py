@@ -26,8 +26,9 @@ from __future__ import annotations
 from tilewright.graphir.expr import Call, Constant, Expr, Function
 from tilewright.graphir.layout_rewrite import transform
 from tilewright.graphir.module import IRModule
-from tilewright.graphir.op import LayoutChoice, Operator, get_operator
+from tilewright.graphir.op import Operator, get_operator
 from tilewright.graphir.printer import summary
+from tilewright.graphir.traits import LayoutChoice
 from tilewright.graphir.types import TensorType
 from tilewright.graphir.visitor import post_order
 from tilewright.passes.base import FunctionPass

@@ -1,4 +1,4 @@
-"""``FoldScaleAxis``: multiplications with one constant factor per channel move into the weights beside them.
+"""``FoldScaleAxis``: move multiplications with one constant factor per channel into the weights beside them.
 
 ``BackwardFoldScaleAxis``, a factor behind the operator with weights::
 
@@ -9,9 +9,9 @@
 
 ``ForwardFoldScaleAxis``, a factor before it: ``nn.conv2d(multiply(%x, %s), %w)`` becomes ``nn.conv2d(%x, %w * s)``.
 
-Factors pass through operators that commute with scaling (``Operator.commutes_with_scale``), through additions of
-constants (backward), and through other factors. Everything on the way must have no other user. Weights that are
-scaled round differently, hence opt_level 3.
+What is a factor, and what an addition, the operators say (``Operator.meaning``). Factors pass through operators that
+commute with scaling (``Operator.commutes_with_scale``), through additions of constants (backward), and through other
+factors. Everything on the way must have no other user. Weights that are scaled round differently, hence opt_level 3.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tilewright.graphir.expr import Call, Constant, Expr, Function
+from tilewright.graphir.meaning import Product, Sum, meaning_of
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import Operator, get_operator
 from tilewright.graphir.printer import summary
@@ -34,9 +35,6 @@ from tilewright.passes.sequential import Sequential
 
 Vector = np.ndarray[Any, Any]
 
-#: What this pass is about: factors are multiplications, and they pass through additions.
-MULTIPLY, ADD, BIAS_ADD = get_operator("multiply"), get_operator("add"), get_operator("nn.bias_add")
-
 
 class _Way(NamedTuple):
     """Where factors can go from an expression: along which axis of it, and whether they must be positive."""
@@ -48,7 +46,7 @@ class _Way(NamedTuple):
 @register_pass
 @function_pass(opt_level=3, name="BackwardFoldScaleAxis")
 class BackwardFoldScaleAxis(FunctionPass):
-    """Moves factors into the weights of the operator before them."""
+    """Move factors into the weights of the operator before them."""
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """``func`` with factors folded backward."""
@@ -58,7 +56,7 @@ class BackwardFoldScaleAxis(FunctionPass):
 @register_pass
 @function_pass(opt_level=3, name="ForwardFoldScaleAxis")
 class ForwardFoldScaleAxis(FunctionPass):
-    """Moves factors into the weights of the operator behind them."""
+    """Move factors into the weights of the operator behind them."""
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """``func`` with factors folded forward."""
@@ -75,9 +73,10 @@ class FoldScaleAxis(Sequential):
 
 def _factor(node: Expr) -> tuple[Expr, Constant] | None:
     """``(x, s)`` for ``x * s`` or ``s * x`` with a constant ``s`` that x is not broadcast to."""
-    if type(node) is not Call or node.op is not MULTIPLY:
+    product = meaning_of(node)
+    if not isinstance(product, Product):
         return None
-    for x, s in (node.args, node.args[::-1]):
+    for x, s in ((product.left, product.right), (product.right, product.left)):
         if type(s) is Constant and type(x) is not Constant and x.type == node.type and s.dtype.is_float:
             return x, s
     return None
@@ -101,7 +100,7 @@ def _shaped(vector: Vector, ndim: int, axis: int) -> Constant:
 
 
 class _Scaling:
-    """What both directions share: the order, and who uses what."""
+    """The order of the expressions and the number of their uses, for both directions."""
 
     def __init__(self, body: Expr, ctx: PassContext) -> None:
         self.body = body
@@ -234,15 +233,12 @@ class _Backward(_Scaling):
     @staticmethod
     def addend(node: Expr) -> tuple[Expr, Constant] | None:
         """``(x, b)`` for ``x + b`` with a constant ``b``, which comes in the shape that it is broadcast from."""
-        if type(node) is not Call or not isinstance(node.type, TensorType):
+        total = meaning_of(node)
+        if not isinstance(total, Sum) or not isinstance(node.type, TensorType):
             return None
-        if node.op is BIAS_ADD:
-            x, bias = node.args
-            return (x, _shaped(bias.data, node.ndim, node.attrs.axis)) if type(bias) is Constant else None
-        if node.op is ADD:
-            for x, b in (node.args, node.args[::-1]):
-                if type(b) is Constant and type(x) is not Constant and x.type == node.type:
-                    return x, b
+        for x, b in ((total.left, total.right), (total.right, total.left)):
+            if type(b) is Constant and type(x) is not Constant and x.type == node.type:
+                return x, b
         return None
 
     def rewrite(self, node: Expr, absorbed: bool, ways: dict[Expr, _Way]) -> Expr:
@@ -263,7 +259,7 @@ class _Backward(_Scaling):
             own = along_axis(addend[1], node.type, ways[node].axis)
             assert own is not None
             scaled = _shaped(own * vector, node.ndim, ways[node].axis)
-            return Call(ADD, (self.done[addend[0]], scaled), None, node.type, node.span)
+            return Call(get_operator("add"), (self.done[addend[0]], scaled), None, node.type, node.span)
         return self.rebuilt(node)
 
 

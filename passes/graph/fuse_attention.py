@@ -1,4 +1,4 @@
-"""``FuseAttention``: the operators that attention is written in become one.
+"""``FuseAttention``: make one operator of those that attention is written in.
 
 Before::
 
@@ -16,7 +16,8 @@ After::
 That is computed in strips of a few queries, whose scores stay in the cache: the matrix of scores is never stored, the
 sums are divided by those of the weights only at the end, and what moves data around, such as the transposes between
 heads and words or the concatenation of old and new keys, happens while operands are read. The results round
-differently. Scores that are used elsewhere too stay as they are.
+differently. Scores that are used elsewhere too stay as they are. Products, sums, choices and softmax are what operators
+say that they are (``Operator.meaning``).
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ import dataclasses
 import numpy as np
 
 from tilewright.graphir.dims import dim_equal, shape_equal
-from tilewright.graphir.expr import Call, Constant, Expr, Function
+from tilewright.graphir.expr import Constant, Expr, Function
+from tilewright.graphir.meaning import Choice, MatrixProduct, Product, Quotient, Softmax, Sum, meaning_of
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops import calls
@@ -37,7 +39,7 @@ from tilewright.graphir.visitor import post_order, rewrite
 from tilewright.passes.base import FunctionPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass
-from tilewright.passes.graph.walk import called, is_primitive
+from tilewright.passes.graph.walk import is_primitive
 from tilewright.passes.registry import register_pass
 
 
@@ -56,7 +58,7 @@ class _Attention:
 @register_pass
 @function_pass(opt_level=3, name="FuseAttention")
 class FuseAttention(FunctionPass):
-    """Recognises attention in the operators that it is written in."""
+    """Recognise attention in the operators that it is written in."""
 
     family = "fusion"
 
@@ -88,23 +90,25 @@ class FuseAttention(FunctionPass):
 
 def _match(node: Expr) -> _Attention | None:
     """Attention that ends with the product ``node``; None if it is something else."""
-    outer = called(node, "matmul")
-    weights = None if outer is None else called(outer.args[0], "nn.softmax")
-    if outer is None or weights is None or weights.attrs.axis % weights.ndim != weights.ndim - 1:
+    outer = meaning_of(node)
+    if not isinstance(outer, MatrixProduct):
         return None
-    between: list[Expr] = [weights]
-    scores = weights.args[0]
+    weights = meaning_of(outer.left)
+    if not isinstance(weights, Softmax) or weights.axis % outer.left.ndim != outer.left.ndim - 1:
+        return None
+    between: list[Expr] = [outer.left]
+    scores = weights.value
     mask: Expr | None = None
-    added, chosen = called(scores, "add"), called(scores, "where")
-    if added is not None:
-        between.append(added)
-        inner = [_scores(arg) is not None for arg in added.args]
-        if inner.count(True) != 1:
+    masked = meaning_of(scores)
+    if isinstance(masked, Sum):
+        between.append(scores)
+        left, right = _scores(masked.left), _scores(masked.right)
+        if (left is None) == (right is None):
             return None
-        scores, mask = added.args if inner[0] else added.args[::-1]
-    elif chosen is not None:
-        between.append(chosen)
-        condition, here, there = chosen.args
+        scores, mask = (masked.left, masked.right) if right is None else (masked.right, masked.left)
+    elif isinstance(masked, Choice):
+        between.append(scores)
+        condition, here, there = masked.condition, masked.chosen, masked.other
         if _is_lowest(here):
             condition, here, there = calls.logical_not(condition), there, here
         if not _is_lowest(there):
@@ -113,11 +117,8 @@ def _match(node: Expr) -> _Attention | None:
     found = _scores(scores)
     if found is None:
         return None
-    product, scale, scaled = found
-    if product.attrs.out_dtype is not None or outer.attrs.out_dtype is not None:
-        return None
-    query, keys = product.args
-    return _Attention(query, keys, outer.args[1], scale, mask, (*between, *scaled, product))
+    product, scale, computed = found
+    return _Attention(product.left, product.right, outer.right, scale, mask, (*between, *computed))
 
 
 def _is_lowest(node: Expr) -> bool:
@@ -125,28 +126,26 @@ def _is_lowest(node: Expr) -> bool:
     return isinstance(node, Constant) and node.data.size > 0 and bool(np.all(node.data == -np.inf))
 
 
-def _scores(node: Expr) -> tuple[Call, float, list[Expr]] | None:
-    """A product of matrices, the number that it is multiplied by, and the expressions of that multiplication."""
+def _scores(node: Expr) -> tuple[MatrixProduct, float, list[Expr]] | None:
+    """A product of matrices, the number that it is multiplied by, and the expressions that compute both."""
     scale = 1.0
-    scaled: list[Expr] = []
+    computed: list[Expr] = []
     while True:
-        product = called(node, "matmul")
-        if product is not None:
-            return product, scale, scaled
-        factor, divisor = called(node, "multiply"), called(node, "divide")
-        scaling = factor if factor is not None else divisor
-        if scaling is None:
+        computed.append(node)
+        form = meaning_of(node)
+        if isinstance(form, MatrixProduct):
+            return form, scale, computed
+        if not isinstance(form, (Product, Quotient)):
             return None
-        left, right = scaling.args
-        if isinstance(left, Constant) and factor is not None:
+        left, right = form.left, form.right
+        if isinstance(left, Constant) and isinstance(form, Product):
             left, right = right, left
         if not isinstance(right, Constant) or right.size != 1:
             return None
         number = float(right.data.astype(np.float64).reshape(()))
-        if not np.isfinite(number) or (number == 0 and divisor is not None):
+        if not np.isfinite(number) or (number == 0 and isinstance(form, Quotient)):
             return None
-        scale = scale * number if divisor is None else scale / number
-        scaled.append(node)
+        scale = scale * number if isinstance(form, Product) else scale / number
         node = left
 
 

@@ -1,7 +1,8 @@
 """Patterns of small expressions, for tables of rewrite rules.
 
 ``Op("multiply", X, one)`` matches a call of ``multiply`` whose second argument matches ``one``; ``Bind("x")`` matches
-anything and remembers it. A rule is a pattern and a function from what matched to what takes its place.
+anything and remembers it. ``Op(lambda op: op.idempotent, X)`` matches a call of any operator that states the trait. A
+rule is a pattern and a function from what matched to what takes its place.
 """
 
 from __future__ import annotations
@@ -51,21 +52,54 @@ class Splat(Pattern):
         return True
 
 
-class Op(Pattern):
-    """Matches a call of an operator (of one of several names); its attributes are bound to ``attrs``, if given."""
+class AnyConstant(Pattern):
+    """Matches a constant, bound to ``name``, without reading its elements (large ones may not be computed yet)."""
 
-    def __init__(self, names: str | Iterable[str], *args: Pattern, attrs: str | None = None) -> None:
-        self.names = frozenset((names,) if isinstance(names, str) else names)
-        self.args = args
-        self.attrs = attrs
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     def match(self, node: Expr, found: Match) -> bool:
-        if type(node) is not Call or not isinstance(node.op, Operator) or node.op.name not in self.names:
+        return type(node) is Constant and found.setdefault(self.name, node) is node
+
+
+class Op(Pattern):
+    """Matches a call of the operator of a name, or of one with a trait.
+
+    Args:
+        which: the name, or a function that says whether an operator is meant.
+        args: patterns of the arguments, as many as the call has.
+        attrs: the name that the call's attributes are bound to, if any.
+        call: the name that operator and attributes are bound to, if any; where it is bound already, only a call of that
+            operator with equal attributes matches.
+    """
+
+    def __init__(
+        self,
+        which: str | Callable[[Operator], bool],
+        *args: Pattern,
+        attrs: str | None = None,
+        call: str | None = None,
+    ) -> None:
+        self.which = which
+        self.args = args
+        self.attrs = attrs
+        self.call = call
+
+    def takes(self, op: Operator) -> bool:
+        """Whether calls of ``op`` may match."""
+        return op.name == self.which if isinstance(self.which, str) else self.which(op)
+
+    def match(self, node: Expr, found: Match) -> bool:
+        if type(node) is not Call or not isinstance(node.op, Operator):
             return False
-        if len(node.args) != len(self.args):
+        if len(node.args) != len(self.args) or not self.takes(node.op):
             return False
         if self.attrs is not None:
             found[self.attrs] = node.attrs
+        if self.call is not None:
+            op, attrs = found.setdefault(self.call, (node.op, node.attrs))
+            if op is not node.op or attrs != node.attrs:
+                return False
         return all(pattern.match(arg, found) for pattern, arg in zip(self.args, node.args, strict=True))
 
 
@@ -85,27 +119,28 @@ class Rule:
         return made if made is not None and made is not node and made.type == node.type else None
 
 
-RuleTable = dict[str, list[Rule]]
+class RuleTable:
+    """Rules in order, looked up by the operator of an expression."""
 
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self.rules = tuple(rules)
+        self._of_operator: dict[Operator, list[Rule]] = {}
 
-def rule_table(*groups: Iterable[Rule]) -> RuleTable:
-    """The rules by the operators that they begin with, in order."""
-    table: RuleTable = {}
-    for rules in groups:
-        for rule in rules:
-            for name in rule.pattern.names:
-                table.setdefault(name, []).append(rule)
-    return table
+    def rules_for(self, op: Operator) -> list[Rule]:
+        """The rules whose pattern begins with a call of ``op``."""
+        found = self._of_operator.get(op)
+        if found is None:
+            found = self._of_operator[op] = [rule for rule in self.rules if rule.pattern.takes(op)]
+        return found
 
-
-def apply_rules(node: Expr, table: RuleTable) -> Expr:
-    """``node`` with rules applied at its top until none applies. Each rule must make an expression simpler."""
-    while type(node) is Call and isinstance(node.op, Operator):
-        for rule in table.get(node.op.name, ()):
-            made = rule.apply(node)
-            if made is not None:
-                node = made
-                break
-        else:
-            return node
-    return node
+    def apply(self, node: Expr) -> Expr:
+        """``node`` with rules applied at its top until none applies. Each rule must make an expression simpler."""
+        while type(node) is Call and isinstance(node.op, Operator):
+            for rule in self.rules_for(node.op):
+                made = rule.apply(node)
+                if made is not None:
+                    node = made
+                    break
+            else:
+                return node
+        return node

@@ -7,44 +7,30 @@ Before::
     %2 = transpose(%1, axes=(1, 0))
 
 After: ``%x``. A rule applies only where the result has the same type. ``EXACT`` rules give the same bits for every
-input, NaN and signed zero included; those of ``INEXACT`` do not, and only opt_level 3 reads them.
+input, NaN and signed zero included; those of ``INEXACT`` do not, and only opt_level 3 reads them. Most rules are about
+traits that operators state (``graphir/traits.py``); those about two certain operators name them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tilewright.graphir.expr import Call, Constant, Expr, Function
 from tilewright.graphir.module import IRModule
+from tilewright.graphir.op import Operator
 from tilewright.graphir.types import TensorType
 from tilewright.passes.base import FunctionPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass
-from tilewright.passes.graph.pattern import Bind, Match, Op, Rule, RuleTable, Splat, apply_rules, rule_table
+from tilewright.passes.graph.pattern import AnyConstant, Bind, Match, Op, Rule, RuleTable, Splat
 from tilewright.passes.graph.walk import rewrite_graph
 from tilewright.passes.registry import register_pass
 from tilewright.tensorir.dtype import DataType
 
 _ANY_SIZE = 1 << 16  # larger constants are not searched for ones and zeros
-
-
-def _equals(value: float) -> Splat:
-    return Splat(lambda data: data.size <= _ANY_SIZE and data == value)
-
-
-def _neutral_addend(data: np.ndarray[Any, Any]) -> Any:
-    """What added to anything gives the same bits: an integer 0, and -0.0 (as -0.0 + 0.0 is 0.0)."""
-    if data.size > _ANY_SIZE:
-        return False
-    return (data == 0) & np.signbit(data.astype(np.float64)) if data.dtype.kind not in "biu" else data == 0
-
-
-def _neutral_subtrahend(data: np.ndarray[Any, Any]) -> Any:
-    if data.size > _ANY_SIZE:
-        return False
-    return (data == 0) & ~np.signbit(data.astype(np.float64)) if data.dtype.kind not in "biu" else data == 0
 
 
 def _power_of_two(data: np.ndarray[Any, Any]) -> Any:
@@ -56,9 +42,36 @@ def _power_of_two(data: np.ndarray[Any, Any]) -> Any:
 
 
 X, Y = Bind("x"), Bind("y")
-ONE, ZERO = _equals(1), _equals(0)
-#: Operators that keep the elements in row-major order and only give the tensor another shape.
-RESHAPES = ("reshape", "expand_dims", "squeeze", "nn.batch_flatten")
+A, B = Splat(np.isfinite, "a"), Splat(np.isfinite, "b")
+C = AnyConstant("c")
+
+
+def _has_neutral(op: Operator) -> bool:
+    return type(op).neutral is not Operator.neutral
+
+
+def _may_be_identity(op: Operator) -> bool:
+    return op.keeps_order or type(op).is_identity is not Operator.is_identity
+
+
+def _keeps_order(op: Operator) -> bool:
+    return op.keeps_order
+
+
+def _involution(op: Operator) -> bool:
+    return op.involution
+
+
+def _idempotent(op: Operator) -> bool:
+    return op.idempotent
+
+
+def _even(op: Operator) -> bool:
+    return op.even
+
+
+def _associative(op: Operator) -> bool:
+    return op.associative
 
 
 def _x(match: Match) -> Expr:
@@ -85,18 +98,41 @@ def _transpose_twice(match: Match) -> Expr:
     return x if axes == tuple(range(x.ndim)) else _again(match, x, axes=axes)
 
 
-def _transpose_nothing(match: Match) -> Expr | None:
-    x = _x(match)
-    return x if _transpose_axes(match["self"].attrs, x.ndim) == list(range(x.ndim)) else None
+def _reshaped(match: Match) -> Expr | None:
+    """A shape with -1 in it may not be told from that of ``x``."""
+    shape = match["self"].attrs.newshape
+    return None if any(isinstance(dim, int) and dim == -1 for dim in shape) else _again(match, _x(match))
 
 
-def _reshape_twice(match: Match) -> Expr | None:
-    x, node = _x(match), match["self"]
-    if x.type == node.type:
-        return x  # row-major order is the same, so equal shapes mean equal tensors
-    if node.op.name != "reshape" or any(dim == -1 for dim in np.atleast_1d(np.asarray(node.attrs.newshape, object))):
-        return None
-    return _again(match, x)
+def _neutral(argument: int, zeros_differ: bool) -> Callable[[Match], Expr | None]:
+    """What is left of a call whose ``argument`` is the operator's neutral number.
+
+    Args:
+        zeros_differ: whether a zero with the other sign is another number.
+    """
+
+    def build(match: Match) -> Expr | None:
+        constant: Constant = match["c"]
+        number = match["self"].op.neutral(argument, constant.dtype)
+        if number is None or constant.size > _ANY_SIZE:
+            return None
+        data = constant.data
+        same = data == number
+        if zeros_differ and number == 0 and constant.dtype.is_float:
+            same = same & (np.signbit(data.astype(np.float64)) == np.signbit(number))
+        return _x(match) if np.all(same) else None
+
+    return build
+
+
+def _unchanged(match: Match) -> Expr | None:
+    node: Call = match["self"]
+    return _x(match) if node.op.is_identity(node.args, node.attrs) else None  # type: ignore[union-attr]  # an Operator
+
+
+def _without_sign(match: Match) -> Expr | None:
+    """``op(-x) -> op(x)``; an unsigned integer is not negated but wraps."""
+    return None if _x(match).dtype.is_uint else _again(match, _x(match))
 
 
 def _cast_back(match: Match) -> Expr | None:
@@ -126,11 +162,6 @@ def _layout_and_back(match: Match) -> Expr | None:
     return _x(match) if inner.src_layout == outer.dst_layout and inner.dst_layout == outer.src_layout else None
 
 
-def _layout_nothing(match: Match) -> Expr | None:
-    attrs = match["self"].attrs
-    return _x(match) if attrs.src_layout == attrs.dst_layout else None
-
-
 def _reciprocal(match: Match) -> Expr:
     node, divisor = match["self"], match["c"]
     return Call(
@@ -147,85 +178,54 @@ def _joined(match: Match) -> Expr | None:
     a, b = match["a"], match["b"]
     node: Call = match["self"]
     with np.errstate(all="ignore"):
-        value = np.multiply(a.data, b.data) if node.op.name == "multiply" else np.add(a.data, b.data)  # type: ignore[union-attr]
+        value = np.asarray(node.op.reference([a.data, b.data], node.attrs))  # type: ignore[union-attr]  # an Operator
     if value.size > max(a.data.size, b.data.size) or not np.all(np.isfinite(value)):
         return None
     return _again(match, match["x"], _constant(value, b))
 
 
-def _full_slice(match: Match) -> Expr | None:
-    """A slice that takes every element in order: with the same type, all that is left to ask is the direction."""
-    strides = getattr(match["self"].attrs, "strides", None)
-    return None if strides is not None and any(step is not None and step < 0 for step in strides) else _x(match)
-
-
 #: Rules that give the same bits.
 EXACT: tuple[Rule, ...] = (
-    Rule(Op("multiply", X, ONE), _x),  # x * 1 -> x
-    Rule(Op("multiply", ONE, X), _x),  # 1 * x -> x
-    Rule(Op(("divide", "floor_divide"), X, ONE), lambda m: _x(m) if not _rounds(m) else None),  # x / 1 -> x
-    Rule(Op("power", X, ONE), _x),  # x ** 1 -> x
-    Rule(Op("add", X, Splat(_neutral_addend)), _x),  # x + -0.0 -> x, i + 0 -> i
-    Rule(Op("add", Splat(_neutral_addend), X), _x),  # -0.0 + x -> x, 0 + i -> i
-    Rule(Op("subtract", X, Splat(_neutral_subtrahend)), _x),  # x - 0.0 -> x, i - 0 -> i
+    Rule(Op(_has_neutral, X, C), _neutral(1, zeros_differ=True)),  # x * 1, x / 1, x ** 1, x - 0.0, x + -0.0, i + 0 -> x
+    Rule(Op(_has_neutral, C, X), _neutral(0, zeros_differ=True)),  # 1 * x, -0.0 + x, 0 + i -> x
     Rule(Op("divide", X, Splat(_power_of_two, "c")), _reciprocal),  # x / 4 -> x * 0.25
-    Rule(Op("negative", Op("negative", X)), _x),  # --x -> x
-    Rule(Op("logical_not", Op("logical_not", X)), _x),  # not not x -> x
-    Rule(Op("abs", Op(("abs", "negative"), X)), lambda m: _again(m, _x(m))),  # |-x| -> |x|, ||x|| -> |x|
-    Rule(Op("nn.relu", Op("nn.relu", X)), lambda m: _again(m, _x(m))),  # relu(relu(x)) -> relu(x)
-    Rule(Op(("maximum", "minimum"), X, X), _x),  # max(x, x) -> x
+    Rule(Op(_involution, Op(_involution, X, call="f"), call="f"), _x),  # --x, not not x -> x
+    Rule(Op(_even, Op("negative", X)), _without_sign),  # |-x| -> |x|
+    Rule(Op(_idempotent, Op(_idempotent, X, call="f"), call="f"), lambda m: m["self"].args[0]),  # ||x|| -> |x|
+    Rule(Op(_idempotent, X, X), _x),  # max(x, x) -> x
     Rule(Op("where", Splat(lambda data: data), X, Y), _x),  # where(True, x, y) -> x
     Rule(Op("where", Splat(lambda data: ~data), X, Y), lambda m: m["y"]),  # where(False, x, y) -> y
     Rule(Op("where", Bind("c"), X, X), _x),  # where(c, x, x) -> x
-    Rule(Op("cast", X), _x),  # cast(x, type of x) -> x
+    Rule(Op(_may_be_identity, X), _unchanged),  # cast(x, type of x), transpose(x, (0, 1)), x[:] -> x
     Rule(Op("cast", Op("cast", X, attrs="middle")), _cast_back),  # cast(cast(x, wider), type of x) -> x
-    Rule(Op("transpose", X), _transpose_nothing),  # transpose(x, (0, 1)) -> x
     Rule(Op("transpose", Op("transpose", X, attrs="inner")), _transpose_twice),  # transpose(transpose(x)) -> transpose
-    Rule(Op(RESHAPES, X), _x),  # reshape(x, shape of x) -> x
-    Rule(Op(RESHAPES, Op(RESHAPES, X)), _reshape_twice),  # reshape(reshape(x)) -> reshape(x), squeeze(expand_dims(x))
-    Rule(Op("concatenate", X), _x),  # concatenate([x]) -> x
-    Rule(Op("slice", X), _full_slice),  # x[:] -> x
-    Rule(Op("pad", X), _x),  # pad(x, 0) -> x
-    Rule(Op("broadcast_to", X), _x),  # broadcast_to(x, shape of x) -> x
+    Rule(Op(_keeps_order, Op(_keeps_order, X)), _x),  # squeeze(expand_dims(x)) -> x: equal shapes mean equal tensors
+    Rule(Op("reshape", Op(_keeps_order, X)), _reshaped),  # reshape(squeeze(x)) -> reshape(x)
     Rule(Op("broadcast_to", Op("broadcast_to", X)), lambda m: _again(m, _x(m))),  # broadcast twice -> once
-    Rule(Op("layout_transform", X), _layout_nothing),  # NCHW to NCHW -> x
     Rule(Op("layout_transform", Op("layout_transform", X, attrs="inner")), _layout_and_back),  # A to B to A -> x
 )
 
 #: Rules that round differently or lose the sign of a zero.
 INEXACT: tuple[Rule, ...] = (
-    Rule(Op("add", X, ZERO), _x),  # x + 0 -> x
-    Rule(Op("add", ZERO, X), _x),  # 0 + x -> x
-    Rule(Op("subtract", X, ZERO), _x),  # x - 0 -> x
-    Rule(  # (x * a) * b -> x * (a * b), (x + a) + b -> x + (a + b)
-        Op("multiply", Op("multiply", X, Splat(np.isfinite, "a")), Splat(np.isfinite, "b")), _joined
-    ),
-    Rule(Op("add", Op("add", X, Splat(np.isfinite, "a")), Splat(np.isfinite, "b")), _joined),
+    Rule(Op(_has_neutral, X, C), _neutral(1, zeros_differ=False)),  # x + 0, x - 0 -> x
+    Rule(Op(_has_neutral, C, X), _neutral(0, zeros_differ=False)),  # 0 + x -> x
+    # (x * a) * b -> x * (a * b), (x + a) + b -> x + (a + b)
+    Rule(Op(_associative, Op(_associative, X, A, call="f"), B, call="f"), _joined),
 )
-
-
-def _rounds(match: Match) -> bool:
-    """Whether dividing by one changes a value: floor_divide of floats does."""
-    node: Call = match["self"]
-    return node.op.name == "floor_divide" and node.dtype.is_float  # type: ignore[union-attr]  # it matched an Op
-
-
-_EXACT_TABLE = rule_table(EXACT)
-_FULL_TABLE = rule_table(EXACT, INEXACT)
 
 
 @register_pass
 @function_pass(opt_level=1, name="SimplifyExpr")
 class SimplifyExpr(FunctionPass):
-    """Applies the rules of this module, bottom-up, until none applies."""
+    """Apply the rules of this module, bottom-up, until none applies."""
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """``func`` simplified."""
-        table: RuleTable = _FULL_TABLE if ctx.is_fast else _EXACT_TABLE
+        table = RuleTable((*EXACT, *INEXACT) if ctx.is_fast else EXACT)
 
         def simplify(node: Expr) -> Expr:
             if type(node) is not Call or not isinstance(node.type, TensorType):
                 return node
-            return apply_rules(node, table)
+            return table.apply(node)
 
         return func.with_body(rewrite_graph(func.body, simplify))

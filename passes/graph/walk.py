@@ -1,4 +1,4 @@
-"""What several graph passes share: rewriting that knows let variables, and the functions inside a function."""
+"""Walk and rewrite graphs with their let variables and the functions inside a function, for graph passes."""
 
 from __future__ import annotations
 
@@ -20,11 +20,6 @@ def never(_: Expr) -> bool:
 def always(_: Expr) -> bool:
     """For ``rewrite_graph``: every let variable is replaced by its value, which is then shared by its users."""
     return True
-
-
-def called(node: Expr, name: str) -> Call | None:
-    """``node`` as a call of the operator of that name; None if it is something else."""
-    return node if type(node) is Call and isinstance(node.op, Operator) and node.op.name == name else None
 
 
 def rewrite_graph(

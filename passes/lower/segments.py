@@ -81,8 +81,15 @@ def cut(mod: IRModule, known: Sequence[Symbol]) -> Segments:
     return _Cutter(mod, main, known).cut()
 
 
+def _bound(node: Expr) -> tuple[Symbol, Expr] | None:
+    """The symbolic dimension that gets its size at ``node``, and the number that it gets; None: none does."""
+    if not isinstance(node, Call) or not isinstance(node.op, Operator):
+        return None
+    return node.op.bound_size(node.args, node.attrs)
+
+
 def _is_binding(node: Expr) -> bool:
-    return isinstance(node, Call) and isinstance(node.op, Operator) and node.op.name == "bind_size"
+    return _bound(node) is not None
 
 
 def _flat(found: Type | None) -> int:
@@ -145,9 +152,10 @@ class _Cutter:
     def _bindings(self) -> dict[Symbol, Expr]:
         found: dict[Symbol, Expr] = {}
         for node in self.order:
-            if not isinstance(node, Call) or not _is_binding(node):
+            bound = _bound(node)
+            if bound is None:
                 continue
-            dim, size = node.attrs.dim, node.args[1]
+            dim, size = bound
             if node in self.inner:
                 raise CodegenError(f"{node.span or summary(node)}: the size {dim.name} changes with every iteration")
             if found.setdefault(dim, size) is not size:
@@ -250,8 +258,9 @@ class _Cutter:
             if self._crosses(node, level):
                 known[node] = self._taken(node, needed)
         for node in nodes:
-            if _is_binding(node) and node not in known:
-                known.setdefault(node.children[1], node.children[1])
+            bound = _bound(node)
+            if bound is not None and node not in known:
+                known.setdefault(bound[1], bound[1])
         return rewrite(Tuple(roots), lambda old, new: new.children[0] if _is_binding(new) else new, known)
 
     def _taken(self, node: Expr, needed: list[dict[Expr, None]]) -> Expr:

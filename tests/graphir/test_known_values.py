@@ -40,6 +40,8 @@ FORMULAS = {
     "which is larger": gi.where(gi.less(SHAPE, gi.const(np.array([9, 9, 9]))), SHAPE * 2, SHAPE + 1),
     "comparison as a number": gi.cast(gi.less(SHAPE, gi.const(np.array([9, 9, 9]))), dtype="int64") * 2,
     "rank": gi.squeeze(gi.expand_dims(SHAPE, axis=0), axis=(0,)),
+    "copy": gi.copy(SHAPE) + 1,
+    "tile": gi.tile(SHAPE, reps=(2,)),
     "stack": gi.reshape(gi.stack([SHAPE, SHAPE], axis=0), newshape=(6,)),
 }
 

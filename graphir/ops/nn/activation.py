@@ -23,6 +23,7 @@ class relu(Unary):
     """``max(x, 0)``; NaN stays NaN."""
 
     name = "nn.relu"
+    idempotent = True
     commutes_with_scale = "positive"
     dtypes = NUMBERS
 

@@ -19,6 +19,7 @@ class batch_flatten(Operator):
     name = "nn.batch_flatten"
     arguments = ("data",)
     kind = "injective"
+    keeps_order = True
 
     def infer_type(self, args: Sequence[TensorType], attrs: Any) -> TensorType:
         (data,) = args

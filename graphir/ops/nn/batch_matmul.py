@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright.graphir.base import Expr as GraphExpr
+from tilewright.graphir.meaning import MatrixProduct
 from tilewright.graphir.op import Operator, get_operator, register_operator
 from tilewright.graphir.ops.calls import matmul, transpose
 from tilewright.graphir.types import TensorType, Type
@@ -48,6 +49,11 @@ class batch_matmul(Operator):
         return product.reference(turned, product.Attrs())
 
     def decompose(self, args: Sequence[GraphExpr], attrs: BatchMatmulAttrs) -> GraphExpr:
+        return matmul(*self._factors(args, attrs))
+
+    def meaning(self, args: Sequence[GraphExpr], attrs: BatchMatmulAttrs) -> MatrixProduct:
+        return MatrixProduct(*self._factors(args, attrs))
+
+    def _factors(self, args: Sequence[GraphExpr], attrs: BatchMatmulAttrs) -> list[GraphExpr]:
         flags = (attrs.transpose_a, attrs.transpose_b)
-        turned = [transpose(arg, axes=(0, 2, 1)) if flag else arg for arg, flag in zip(args, flags, strict=True)]
-        return matmul(*turned)
+        return [transpose(arg, axes=(0, 2, 1)) if flag else arg for arg, flag in zip(args, flags, strict=True)]

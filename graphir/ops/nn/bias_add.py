@@ -6,8 +6,11 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.dims import dim_equal
+from tilewright.graphir.expr import Constant
 from tilewright.graphir.layout_rewrite import broadcast_operand, reshape
+from tilewright.graphir.meaning import Sum
 from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.calls import add
 from tilewright.graphir.ops.common import NUMBERS, axis_index, check_dtype, compute_type, same_dtype, widened
@@ -47,6 +50,12 @@ class bias_add(Operator):
         shape = [1] * data.ndim
         shape[attrs.axis] = -1
         return (widened(data) + widened(bias).reshape(shape)).astype(data.dtype, copy=False)
+
+    def meaning(self, args: Sequence[GraphExpr], attrs: BiasAddAttrs) -> Sum:
+        data, bias = args
+        shape: list[Any] = [1] * data.ndim
+        shape[attrs.axis] = bias.shape[0]
+        return Sum(data, Constant(bias.data.reshape(shape)) if isinstance(bias, Constant) else reshape(bias, shape))
 
     def in_layout(
         self, args: Sequence[Any], blocked: Sequence[Any], attrs: BiasAddAttrs, plain: str, target: str

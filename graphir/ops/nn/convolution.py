@@ -13,13 +13,15 @@ from tilewright.graphir.dims import Dim, as_dim, dim_equal, simplify
 from tilewright.graphir.expr import Call
 from tilewright.graphir.layout import parse_layout
 from tilewright.graphir.layout_rewrite import reshape
-from tilewright.graphir.op import LayoutChoice, Operator
+from tilewright.graphir.op import Operator
 from tilewright.graphir.ops.calls import multiply, pad
 from tilewright.graphir.ops.common import compute_type, normalize
 from tilewright.graphir.ops.layout_transform import change_layout
+from tilewright.graphir.ops.narrow import ConvolutionSums
 from tilewright.graphir.ops.nn.channel_blocks import ChannelAxes, channel_at, channel_block, place_of
 from tilewright.graphir.ops.nn.window import is_padded, margins, pad_image, per_axis, window_count
 from tilewright.graphir.ops.sums import narrowed_sum, product_dtype, sum_dtype, widened_factors
+from tilewright.graphir.traits import LayoutChoice
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.dtype import DataType
@@ -182,6 +184,9 @@ class Convolution(Operator):
         axis = "O" if of_result or attrs.groups > 1 else "I"
         factors = reshape(scale, [scale.shape[0] if name == axis else 1 for name in kernel.primal])
         return [data, multiply(weight, factors)]
+
+    def sum_of_products(self, args: Sequence[GraphExpr], attrs: ConvolutionAttrs) -> ConvolutionSums | None:
+        return ConvolutionSums(self, args, attrs) if attrs.layouts == attrs.plain_layouts else None
 
     def prefer_layout(self, args: Sequence[GraphExpr], attrs: ConvolutionAttrs, lanes: int) -> LayoutChoice | str:
         plain = attrs.plain_layouts

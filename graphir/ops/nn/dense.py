@@ -12,11 +12,13 @@ from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.dims import Dim, dim_equal
 from tilewright.graphir.layout import parse_layout
 from tilewright.graphir.layout_rewrite import reshape
-from tilewright.graphir.op import LayoutChoice, Operator, register_operator
+from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.calls import multiply
 from tilewright.graphir.ops.common import compute_type, normalize
 from tilewright.graphir.ops.layout_transform import change_layout
+from tilewright.graphir.ops.narrow import MatrixSums
 from tilewright.graphir.ops.sums import narrowed_sum, product_dtype, sum_dtype, widened_factors
+from tilewright.graphir.traits import LayoutChoice
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.dtype import DataType
@@ -124,6 +126,9 @@ class dense(Operator):
             return None
         factors = reshape(scale, (weight.shape[0], 1) if of_result else (1, weight.shape[1]))
         return [data, multiply(weight, factors)]
+
+    def sum_of_products(self, args: Sequence[GraphExpr], attrs: DenseAttrs) -> MatrixSums | None:
+        return MatrixSums(self, args, attrs, transposed=True) if attrs.weight_layout == "OI" else None
 
     def prefer_layout(self, args: Sequence[GraphExpr], attrs: DenseAttrs, lanes: int) -> LayoutChoice | str:
         return "" if attrs.weight_layout != "OI" else panels(args[0], args[1], "OI", lanes, attrs.out_dtype)

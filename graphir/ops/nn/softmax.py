@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.graphir import meaning
+from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.common import FLOATS, axis_index, check_dtype, compute_type, widened
 from tilewright.graphir.types import TensorType
@@ -62,6 +64,9 @@ class softmax(Softmax):
         with np.errstate(all="ignore"):
             powers = np.exp(x - x.max(axis=attrs.axis, keepdims=True, initial=-np.inf))
             return (powers / powers.sum(axis=attrs.axis, keepdims=True)).astype(args[0].dtype)
+
+    def meaning(self, args: Sequence[GraphExpr], attrs: SoftmaxAttrs) -> meaning.Softmax:
+        return meaning.Softmax(args[0], attrs.axis)
 
     def compute(self, args: Sequence[Tensor], attrs: SoftmaxAttrs, out: TensorType) -> Tensor:
         (x,) = args

@@ -10,6 +10,7 @@ from tilewright.passes.graph import SimplifyExpr
 
 X = gi.var("x", shape=("n", 4))
 I = gi.var("i", shape=("n", 4), dtype="int32")
+U = gi.var("u", shape=("n", 4), dtype="uint8")
 B = gi.var("b", shape=("n", 4), dtype="bool")
 T = gi.var("t", shape=(2, 3, 4))
 IMAGE = gi.var("image", shape=(1, 16, 2, 2))
@@ -46,6 +47,13 @@ RULES = [
     (T, lambda t: gi.broadcast_to(t, (2, 3, 4)), lambda t: t),
     (IMAGE, lambda x: layout(layout(x, "NCHW", "NCHW8c"), "NCHW8c", "NCHW"), lambda x: x),
     (T, lambda t: t[:, ::1], lambda t: t),
+    (T, lambda t: gi.pad(t, pad_width=((0, 0),) * 3), lambda t: t),
+    (X, lambda x: gi.clip(gi.clip(x, 0.0, 2.0), 0.0, 2.0), lambda x: gi.clip(x, 0.0, 2.0)),
+    (X, lambda x: gi.floor(gi.floor(x)), gi.floor),
+    (X, lambda x: gi.flip(gi.flip(x, axis=1), axis=1), lambda x: x),
+    (I, lambda i: gi.bitwise_and(i, -1), lambda i: i),
+    (I, lambda i: gi.bitwise_or(i, i), lambda i: i),
+    (B, lambda b: gi.logical_and(b, gi.const(True)), lambda b: b),
 ]
 
 
@@ -69,6 +77,10 @@ def test_exact_rules_apply_at_level_1(rewrites, var, before, after):
         (X, lambda x: x * gi.const(np.ones((3, 1, 4), np.float32))),  # it broadcasts
         (X, lambda x: gi.floor_divide(x, 1.0)),
         (IMAGE, lambda x: layout(layout(x, "NCHW", "NCHW8c"), "NCHW8c", "NHWC")),
+        (T, lambda t: gi.pad(t, pad_width=((0, 0), (0, 0), (-1, 1)))),  # the shape stays, the elements move
+        (U, lambda u: gi.abs(gi.negative(u))),  # -u wraps
+        (I, lambda i: ~gi.negative(i)),  # each is its own inverse, not the other's
+        (X, lambda x: gi.clip(gi.clip(x, 0.0, 2.0), 1.0, 3.0)),
     ],
 )
 def test_what_is_not_the_same_to_the_last_bit_stays_at_level_2(rewrites, var, build):
