@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from tilewright import graphir as gi
+from tilewright.graphir import meaning
+from tilewright.graphir.meaning import meaning_of
 from tilewright.graphir.op import Operator, get_operator, list_operators
 from tilewright.graphir.ops import ANY
 from tilewright.tensorir.dtype import as_dtype
@@ -161,3 +163,51 @@ def test_what_is_said_to_be_the_argument_is_it(name: str) -> None:
     if call.type == x.type and op.is_identity(call.args, call.attrs):
         values = np.arange(24, dtype="f4").reshape(6, 4)
         assert_same_bits(run(op, values), values)
+
+
+X, Y = gi.var("x", shape=(2, 3, 4)), gi.var("y", shape=(2, 3, 4))
+CALLS = {
+    "add": gi.add(X, Y),
+    "subtract": gi.subtract(X, Y),
+    "multiply": gi.multiply(X, Y),
+    "divide": gi.divide(X, Y),
+    "where": gi.where(gi.less(X, Y), X, Y),
+    "cast": gi.cast(X, dtype="int32"),
+    "matmul": gi.matmul(X, gi.transpose(Y, (0, 2, 1))),
+    "nn.batch_matmul": gi.nn.batch_matmul(X, Y, transpose_a=True),
+    "nn.softmax": gi.nn.softmax(X, axis=1),
+    "nn.bias_add": gi.nn.bias_add(X, gi.const(np.arange(3, dtype="f4")), axis=1),
+}
+
+
+@pytest.mark.parametrize("name", [name for name in list_operators() if overrides(name, "meaning")])
+def test_a_call_computes_what_its_meaning_says(name: str) -> None:
+    call = CALLS[name]
+    form = meaning_of(call)
+    generator = np.random.default_rng(0)
+    x, y = (generator.standard_normal((2, 3, 4), "f4") for _ in range(2))
+
+    def value(node: Any) -> Array:
+        found: Array = gi.evaluate(gi.Function([X, Y], node), x, y)
+        return found
+
+    match form:
+        case meaning.Sum(a, b):
+            expected = value(a) + value(b)
+        case meaning.Difference(a, b):
+            expected = value(a) - value(b)
+        case meaning.Product(a, b):
+            expected = value(a) * value(b)
+        case meaning.Quotient(a, b):
+            expected = value(a) / value(b)
+        case meaning.Choice(condition, a, b):
+            expected = np.where(value(condition), value(a), value(b))
+        case meaning.Conversion(a):
+            expected = value(a).astype(call.dtype.numpy)
+        case meaning.MatrixProduct(a, b):
+            expected = value(a) @ value(b)
+        case meaning.Softmax(a, axis):
+            expected = np.exp(value(a)) / np.exp(value(a)).sum(axis, keepdims=True)
+        case _:
+            pytest.fail(f"{call} means nothing")
+    np.testing.assert_allclose(value(call), expected, rtol=1e-5, atol=1e-6)
