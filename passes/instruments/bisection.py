@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TextIO
 
+from tilewright.passes.first_wrong import first_wrong
 from tilewright.passes.instrument import PassInstrument
 from tilewright.tensorir.errors import PassError
 
@@ -92,6 +93,13 @@ class Culprit:
         return f"pass ({self.number}) {self.name}{which} of {len(self.passes)} passes"
 
 
+@dataclasses.dataclass(frozen=True)
+class _Wrong:
+    """A model that is not right, and the error that making or testing it raised, if any."""
+
+    raised: Exception | None
+
+
 def bisect_passes(
     is_good: Callable[[OptBisect], bool],
     stream: TextIO | None = None,
@@ -121,34 +129,28 @@ def bisect_passes(
         PassError: the model is wrong without any of these passes too; the cause is what ``is_good`` raised, if it did.
     """
     attempts = 0
-    raised: Exception | None = None
 
-    def attempt(limit: int) -> tuple[bool, OptBisect]:
-        nonlocal attempts, raised
+    def attempt(limit: int) -> tuple[_Wrong | None, OptBisect]:
+        nonlocal attempts
         attempts += 1
         bisect = OptBisect(limit, stream, quiet=stream is None)
-        raised = None
         try:
-            good = bool(is_good(bisect))
+            wrong = None if is_good(bisect) else _Wrong(None)
         except Exception as error:
-            good, raised = False, error
+            wrong = _Wrong(error)
         if on_attempt is not None:
-            on_attempt(limit, good)
-        return good, bisect
+            on_attempt(limit, wrong is None)
+        return wrong, bisect
 
-    good, whole = attempt(-1)
-    if good:
+    wrong, whole = attempt(-1)
+    if wrong is None:
         return None
-    if not whole.count and raised is None:
+    if not whole.count and wrong.raised is None:
         raise PassError("no pass has a number: did the function enter a PassContext with the instrument it was given?")
-    good, first = attempt(0)
-    if not good:
-        raise PassError("the model is wrong also without any pass that may be left out") from raised
+    without, first = attempt(0)
+    if without is not None:
+        raise PassError("the model is wrong also without any pass that may be left out") from without.raised
     # A pass that fails ends a build: the passes behind it are known from a build without it.
     passes = max(whole.seen, first.seen, key=len)
-    low, high = 0, whole.count  # right with the first, wrong with the second
-    while high - low > 1:
-        middle = (low + high) // 2
-        good, _ = attempt(middle)
-        low, high = (middle, high) if good else (low, middle)
-    return Culprit(high, passes[high - 1], tuple(passes), attempts)
+    found = first_wrong(whole.count, lambda limit: attempt(limit)[0], wrong)
+    return Culprit(found.count, passes[found.count - 1], tuple(passes), attempts)

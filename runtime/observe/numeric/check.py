@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tilewright.graphir.keys import SEGMENT
 from tilewright.graphir.module import IRModule
 from tilewright.passes.base import Pass
 from tilewright.passes.context import PassContext
+from tilewright.passes.first_wrong import first_wrong
 from tilewright.passes.info import PassInfo
 from tilewright.passes.instrument import PassInstrument
 from tilewright.runtime.observe.numeric.budget import FAILED, OK, UNCHECKED, ErrorBudget, PassError
@@ -259,8 +261,8 @@ class NumericCheck(PassInstrument, ErrorBudget):
                 chain.pending, chain.known, chain.error = [], group[-1].after, chain.reference.error(found)
                 self._step(group, before, chain.error, OK)
                 return
-            number, problem, found = self._first(chain, group, problem, found)
-            self._failed(chain, group, number, problem, found)
+            first = first_wrong(len(group), partial(self._wrong_after, chain, group), (problem, found))
+            self._failed(chain, group, first.count - 1, *first.problem)
 
     def _problem(self, chain: Chain, record: Checked) -> tuple[Problem | None, list[Array] | None]:
         assert chain.reference is not None
@@ -270,19 +272,12 @@ class NumericCheck(PassInstrument, ErrorBudget):
             return error, None
         return chain.reference.mismatch(found), found
 
-    def _first(
-        self, chain: Chain, group: Sequence[Checked], problem: Problem, found: list[Array] | None
-    ) -> tuple[int, Problem, list[Array] | None]:
-        """The first pass of a group after which there is a problem, by halving."""
-        low, high = -1, len(group) - 1
-        while high - low > 1:
-            middle = (low + high) // 2
-            other, results = self._problem(chain, group[middle])
-            if other is None or isinstance(other, CANNOT_RUN):
-                low = middle
-            else:
-                high, problem, found = middle, other, results
-        return high, problem, found
+    def _wrong_after(
+        self, chain: Chain, group: Sequence[Checked], count: int
+    ) -> tuple[Problem, list[Array] | None] | None:
+        """What is wrong after the first passes of a group, and the results if there are any; None: nothing is."""
+        problem, found = self._problem(chain, group[count - 1])
+        return None if problem is None or isinstance(problem, CANNOT_RUN) else (problem, found)
 
     def _failed(
         self, chain: Chain, group: list[Checked], number: int, problem: Problem, found: list[Array] | None

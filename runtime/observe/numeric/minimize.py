@@ -25,6 +25,7 @@ from tilewright.graphir.structural import structural_hash
 from tilewright.graphir.verify import verify
 from tilewright.passes.base import Pass
 from tilewright.passes.context import PassContext
+from tilewright.passes.first_wrong import first_wrong
 from tilewright.passes.graph import InferType, InlineFunctions, ToGraphNormalForm
 from tilewright.runtime.observe.numeric.candidates import PARAMETER, Candidate, Form, Graph, is_value_type, with_main
 from tilewright.runtime.observe.numeric.shrink import smaller_sizes
@@ -238,13 +239,9 @@ class _Reduction:
 
     def shorter(self) -> None:
         """The shortest prefix of the operators."""
-        operators = self.graph.operators
-        low, high = 0, len(operators)
-        if not high or not self.try_(self.prefix(high)):
-            return
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self.try_(self.prefix(middle)) else (middle, high)
+        count = len(self.graph.operators)
+        if count and self.try_(self.prefix(count)):
+            first_wrong(count, lambda shorter: self.try_(self.prefix(shorter)) or None, True)
 
     def prefix(self, count: int) -> Form:
         """The first operators; the results are those that none of them uses."""
