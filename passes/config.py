@@ -72,6 +72,11 @@ def register_config_option(key: str, config_type: type[Any] | None = None) -> An
     return config_type
 
 
+def unregister_config_option(key: str) -> None:
+    """Forget an option, if it is there: whoever registered it takes it back."""
+    _OPTIONS.loaded.pop(key, None)
+
+
 def default_config(key: str) -> Any:
     """The dataclass of ``key`` with its defaults.
 

@@ -86,7 +86,8 @@ class PassContext:
 
     Raises:
         TypeError: an argument has the wrong type.
-        UnknownConfigError, ConfigTypeError: ``config`` names no registered option, or a field has the wrong type.
+        UnknownConfigError, ConfigTypeError, ConfigValueError: ``config`` names no registered option, or a field has the
+            wrong type or a value that it cannot have.
     """
 
     def __init__(

@@ -30,6 +30,7 @@ from tilewright.runtime.packed_file import pack, unpack
 from tilewright.runtime.target_facts import target_facts
 from tilewright.tensorir.encoding import Encoded, encode
 from tilewright.tensorir.errors import EncodingError
+from tilewright.tensorir.keys import SCHEDULE
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.target import Target
 
@@ -46,7 +47,8 @@ def request_of(kernel: Encoded, target: Target, context: PassContext) -> bytes |
     config = {
         key: dataclasses.asdict(value)
         for key, value in context.config.items()
-        if key != BUILD and type(value).__module__.startswith("tilewright.")  # no pass of ours reads the others
+        # The kernel is scheduled already, and no pass of ours reads the options of others.
+        if key != BUILD and not key.startswith(SCHEDULE) and type(value).__module__.startswith("tilewright.")
     }
     try:
         data = {

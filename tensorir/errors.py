@@ -85,6 +85,10 @@ class ConfigTypeError(PassError, TypeError):
     """A value of the pass configuration has the wrong type: the message names key, field, expected and found."""
 
 
+class ConfigValueError(PassError, ValueError):
+    """A value of the pass configuration has the right type and cannot work: the message names key, field and value."""
+
+
 class SettingError(TilewrightError, ValueError):
     """An environment variable has a value that it cannot have: the message names it, expected and found."""
 

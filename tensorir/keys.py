@@ -71,6 +71,11 @@ FORMULAS = "formulas"
 #: has that memory, in order of the text; and whether it is scratch memory of the one kernel.
 VALUES = "values"
 
+#: What begins ``schedule.<rule>.<field>``: a field of the plan that a schedule rule makes for the function, as in the
+#: configuration of the same name, but for this function alone. Users set it, on a kernel or on the group that becomes
+#: one; ``ScheduleKernels`` follows it and takes it off.
+SCHEDULE = "schedule."
+
 #: Attributes that say where a function comes from. Like the names of variables they are for people: they do not count
 #: when functions are compared.
 ORIGIN_ATTRS = frozenset({OPERATORS, CALLS, FORMULAS, VALUES})

@@ -34,7 +34,7 @@ from tilewright.passes.lower.overwrites import find_overwrites
 from tilewright.passes.lower.parts import Excess, assemble, find_parts, with_strides
 from tilewright.passes.lower.primitive import flat_types, lower_primitive
 from tilewright.passes.registry import register_pass
-from tilewright.tensorir.keys import OPERATORS, OVERWRITES
+from tilewright.tensorir.keys import OPERATORS, OVERWRITES, SCHEDULE
 from tilewright.tensorir.stmt import PrimFunc
 
 #: Names of kernels are the names of their operators; more than this many are cut.
@@ -118,6 +118,9 @@ class _Kernels:
                 made = made.with_attr(ROW_PADDING, group.attrs[ROW_PADDING])
         elif overwritten := find_overwrites(made):
             made = made.with_attr(OVERWRITES, overwritten)
+        for setting, value in group.attrs.items():
+            if setting.startswith(SCHEDULE):
+                made = made.with_attr(setting, value)
         self.made[key] = made.with_attr(OPERATORS, operators)
         candidates.append((group, strides, key))
         return key

@@ -1,4 +1,4 @@
-"""How formulas that are chosen by their place are scheduled.
+"""Schedule formulas that are chosen by their place.
 
 An element of such a block is ``select(x == 0, f0, select(x == 1, f1, ...))`` with ``x`` an index of the result, or one
 ``% n``: Winograd's transforms, whose rows are different sums. The loops of such indices are unrolled, so that each
@@ -20,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from tilewright.passes.schedule.elementwise import vector_lanes
+from tilewright.passes.schedule.cost import MOST_UNROLLED, vector_lanes
 from tilewright.passes.schedule.facts import (
     block_of,
     case_variables,
@@ -31,7 +31,10 @@ from tilewright.passes.schedule.facts import (
     spatial,
     stores,
 )
+from tilewright.passes.schedule.loops import are_lanes
 from tilewright.passes.schedule.rule import Declined, Nest, ScheduleRule, register_schedule_rule
+from tilewright.passes.schedule.settings import NOTHING, Given
+from tilewright.passes.schedule.stages import has_one_result
 from tilewright.tensorir.expr import Buffer, Var
 from tilewright.tensorir.functor import uses_var
 from tilewright.tensorir.keys import ROLL_TAIL
@@ -39,22 +42,18 @@ from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
 from tilewright.tensorir.stmt import Block, For
 from tilewright.tensorir.target import Target
 
-#: Places of a tile at most: each is written out, stage by stage.
-_MOST_UNROLLED = 64
-
 
 @dataclasses.dataclass(frozen=True)
 class CasesPlan:
-    """Compute all stages tile by tile.
+    """Compute all stages tile by tile."""
 
-    Attributes:
-        tile: for each dimension of the result but the last, how many neighbouring places make up a tile, which is
-            unrolled; None for all of them, 1 where the dimension has no part in the choice of a formula.
-        lanes: of a vector.
-    """
-
-    tile: tuple[int | None, ...]
-    lanes: int
+    tile: tuple[int | None, ...] = dataclasses.field(
+        metadata={
+            "doc": "for each dimension of the result but the last, how many neighbouring places a tile has, which is "
+            "unrolled; None: all of them, 1: the dimension has no part in the choice of a formula"
+        }
+    )
+    lanes: int = dataclasses.field(metadata={"doc": "lanes of a vector, a power of two", "least": 2})
 
 
 @register_schedule_rule(before="rows")
@@ -63,17 +62,18 @@ class ScheduleCases(ScheduleRule[CasesPlan]):
 
     name = "cases"
     scope = "kernel"
+    plan = CasesPlan
 
     def match(self, nest: Nest) -> CasesPlan | Declined:
         """Plan for a kernel whose stages choose formulas by place."""
-        return plan_cases(nest.schedule, nest.target)
+        return plan_cases(nest.schedule, nest.target, nest.given)
 
     def apply(self, schedule: Schedule, plan: CasesPlan) -> None:
         """Unroll the loops that choose, with all stages inside."""
         schedule_cases(schedule, plan)
 
 
-def plan_cases(schedule: Schedule, target: Target) -> CasesPlan | Declined:
+def plan_cases(schedule: Schedule, target: Target, given: Given = NOTHING) -> CasesPlan | Declined:
     """How to tile a function whose stages choose formulas by place; why not, for any other function."""
     refs = schedule.get_blocks()
     blocks = [block_of(schedule, ref) for ref in refs]
@@ -82,21 +82,31 @@ def plan_cases(schedule: Schedule, target: Target) -> CasesPlan | Declined:
     if not any(map(case_variables, blocks)):
         return Declined("no formula is chosen by its place")
     last = blocks[-1]
-    outputs = set(schedule.func.buffers)
-    if sum(store.buffer in outputs for block in blocks for store in stores(block)) != 1:
+    if not has_one_result(schedule):
         return Declined("there are several results")
     loops = schedule.get_loops(refs[-1])
     if len(loops) != len(last.iters) or len(loops) < 2:
         return Declined("the result has one dimension, or shares its loops")
     chosen = _tile_sizes(blocks)
     tile = tuple([chosen.get(item.var, 1) for item in spatial(last)[:-1]])
+    lanes = int(given.get("lanes", 0)) or vector_lanes(last, target)
+    if not are_lanes(lanes):
+        return Declined(f"no vector has {lanes} lanes")
+    if "tile" in given:
+        if len(given["tile"]) != len(tile) or not all(map(_is_size, given["tile"])):
+            return Declined(f"a tile has {len(tile)} sizes, each positive or None, not {given['tile']}")
+        tile = tuple(given["tile"])
     sizes = [size or constant(item.extent) for item, size in zip(spatial(last), tile, strict=False)]
     places = math.prod(size or math.inf for size in sizes)
-    if places > _MOST_UNROLLED:
-        return Declined(f"a tile has {places} places, more than {_MOST_UNROLLED}")
+    if places > MOST_UNROLLED:
+        return Declined(f"a tile has {places} places, more than {MOST_UNROLLED}")
     if all(size is None for size in tile):
         return Declined("every dimension chooses, so that there are no tasks")
-    return CasesPlan(tile, vector_lanes(last, target))
+    return CasesPlan(tile, lanes)
+
+
+def _is_size(size: object) -> bool:
+    return size is None or (isinstance(size, int) and size > 0)
 
 
 def schedule_cases(schedule: Schedule, plan: CasesPlan) -> None:

@@ -20,8 +20,8 @@ import dataclasses
 import math
 from collections.abc import Iterable
 
-from tilewright.passes.schedule.contraction import TASKS_PER_THREAD, accumulate, mark_tile, pack
-from tilewright.passes.schedule.elementwise import vector_lanes
+from tilewright.passes.schedule.contraction import accumulate, mark_tile, pack
+from tilewright.passes.schedule.cost import PARTIAL_VECTORS, choose_tile, tiles_of_a_strip, vector_lanes
 from tilewright.passes.schedule.facts import (
     block_of,
     constant,
@@ -35,15 +35,15 @@ from tilewright.passes.schedule.facts import (
 from tilewright.passes.schedule.inline import reduction_blocks
 from tilewright.passes.schedule.loops import vectorize_loop
 from tilewright.passes.schedule.partial_results import (
-    PARTIAL_VECTORS,
     is_row_reduction,
     split_partial_results,
     vectorize_stage,
 )
 from tilewright.passes.schedule.rule import Declined, Nest, ScheduleRule, register_schedule_rule
 from tilewright.passes.schedule.seen import mark_seen, seen_offset
-from tilewright.passes.schedule.stages import epilogue_of, stays_in_row
-from tilewright.passes.schedule.tiling import Tiling, choose_tile, plan_tiling
+from tilewright.passes.schedule.settings import NOTHING, Given, part_of
+from tilewright.passes.schedule.stages import epilogue_of, has_one_result, stays_in_row
+from tilewright.passes.schedule.tiling import Tile, Tiling, plan_tiling, tile_of, tiling_of
 from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.expr import Buffer, BufferLoad
 from tilewright.tensorir.keys import SPECIALIZE_TAIL
@@ -51,21 +51,27 @@ from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
 from tilewright.tensorir.stmt import Block, BufferStore
 from tilewright.tensorir.target import Target
 
-#: Bytes of scores that a task has at once: they stay in the second cache, with the operands of a head.
-_STRIP_BYTES = 128 << 10
-#: Rows that a strip has even where it is larger than that: so often is what all rows share used from the first cache.
-_LEAST_ROWS = 24
+
+@dataclasses.dataclass(frozen=True)
+class ChainedPlan:
+    """Compute two contractions, and what is between and behind, strip by strip."""
+
+    first: Tile
+    second: Tile
+    tiles: int = dataclasses.field(metadata={"doc": "tiles of the first sum along the rows of a strip", "least": 1})
+    reassociate: bool = dataclasses.field(
+        metadata={"doc": "whether sums of floats may be added up in another order, which rounds differently"}
+    )
 
 
 @dataclasses.dataclass(frozen=True)
 class Chain:
-    """Two contractions, each with its tiling, and what is between and behind.
+    """Two contractions, each with its tiling, and what is between.
 
     Attributes:
         row: which of the variables that all stages begin with has the rows of a strip.
         dims: how many variables all stages begin with.
         between: the stages that turn the first one's rows into the weights of the second one, in order.
-        reassociate: whether sums of floats may be added up in another order.
     """
 
     first: BlockRef
@@ -75,7 +81,6 @@ class Chain:
     row: int
     dims: int
     between: tuple[BlockRef, ...]
-    reassociate: bool
 
 
 @register_schedule_rule(before="single rows")
@@ -84,17 +89,36 @@ class ScheduleChained(ScheduleRule[Chain]):
 
     name = "chained"
     scope = "kernel"
+    plan = ChainedPlan
 
-    def match(self, nest: Nest) -> Chain | Declined:
+    def match(self, nest: Nest) -> ChainedPlan | Declined:
         """Plan for a kernel of two contractions with stages row by row between them."""
-        return find_chain(nest.schedule, nest.target, nest.reassociate)
+        return plan_chain(nest)
 
-    def apply(self, schedule: Schedule, plan: Chain) -> None:
+    def apply(self, schedule: Schedule, plan: ChainedPlan) -> None:
         """Compute all stages of a strip in a task."""
         schedule_chained(schedule, plan, Target.current())
 
 
-def find_chain(schedule: Schedule, target: Target, reassociate: bool = False) -> Chain | Declined:
+def plan_chain(nest: Nest) -> ChainedPlan | Declined:
+    """How to compute two contractions with stages between them; why not, for any other function."""
+    schedule, given = nest.schedule, nest.given
+    chain = find_chain(schedule, nest.target, nest.reassociate, given)
+    if isinstance(chain, Declined):
+        return chain
+    first, second = block_of(schedule, chain.first), block_of(schedule, chain.second)
+    rows = chain.first_tiling.rows
+    tiles = int(given.get("tiles", 0)) or _tiles_of_a_strip(first, chain, nest.target)
+    tiling = chain.second_tiling
+    if "second.rows" not in given:
+        tiling = _tiling_in_strip(tiling, tiles * rows, nest.target)
+    reassociate = bool(given.get("reassociate", nest.reassociate))
+    return ChainedPlan(tile_of(first, chain.first_tiling), tile_of(second, tiling), tiles, reassociate)
+
+
+def find_chain(
+    schedule: Schedule, target: Target, reassociate: bool = False, given: Given = NOTHING
+) -> Chain | Declined:
     """The two contractions of a function whose second sums over the columns of the first, all stages row by row; or why
     it is none."""
     refs = reduction_blocks(schedule)
@@ -103,12 +127,15 @@ def find_chain(schedule: Schedule, target: Target, reassociate: bool = False) ->
         return Declined(f"{len(products)} sums of products, where it takes two")
     first, second = products
     blocks = {ref: block_of(schedule, ref) for ref in schedule.get_blocks()}
-    outputs = set(schedule.func.buffers)
-    if sum(store.buffer in outputs for block in blocks.values() for store in stores(block)) != 1:
+    if not has_one_result(schedule):
         return Declined("there are several results")
     if any(len(schedule.get_loops(ref)) != len(block.iters) for ref, block in blocks.items()):
         return Declined("blocks share loops")
-    planned = [plan_tiling(blocks[ref], target, reassociate) for ref in products]
+    reassociate = bool(given.get("reassociate", reassociate))
+    planned = [
+        plan_tiling(blocks[ref], target, reassociate, part_of(given, name))
+        for ref, name in zip(products, ("first", "second"), strict=True)
+    ]
     tilings = [tiling for tiling in planned if isinstance(tiling, Tiling)]
     if len(tilings) < 2:
         return next(tiling for tiling in planned if isinstance(tiling, Declined))
@@ -134,7 +161,24 @@ def find_chain(schedule: Schedule, target: Target, reassociate: bool = False) ->
         own = [constant(item.extent) or item.extent for item in spatial(blocks[ref])[:dims]]
         if own != extents or (ref in refs and ref is not first and not is_row_reduction(blocks[ref])):
             return Declined(f"block {ref.name} does not run along the rows of the sums")
-    return Chain(first, second, tilings[0], tilings[1], rows[0], dims, between, reassociate)
+    return Chain(first, second, tilings[0], tilings[1], rows[0], dims, between)
+
+
+def _chain_of(schedule: Schedule, plan: ChainedPlan) -> Chain:
+    """The two contractions for which a plan was made."""
+    refs = reduction_blocks(schedule)
+    products = [ref for ref in refs if contraction(block_of(schedule, ref)) is not None]
+    if len(products) != 2:
+        raise ScheduleError(f"found {len(products)} sums of products, expected two")
+    first, second = products
+    tilings = [
+        tiling_of(block_of(schedule, ref), tile) for ref, tile in zip(products, (plan.first, plan.second), strict=True)
+    ]
+    rows = [_position(block_of(schedule, ref), tiling) for ref, tiling in zip(products, tilings, strict=True)]
+    if rows[0] is None or rows[0] != rows[1]:
+        raise ScheduleError("the sums have no rows in common")
+    dims = len(spatial(block_of(schedule, second))) - 1
+    return Chain(first, second, tilings[0], tilings[1], rows[0], dims, _between(schedule, first, second))
 
 
 def _position(block: Block, tiling: Tiling) -> int | None:
@@ -158,8 +202,9 @@ def _between(schedule: Schedule, first: BlockRef, second: BlockRef) -> tuple[Blo
     return tuple(ref for ref in schedule.get_blocks() if ref in inside)
 
 
-def schedule_chained(schedule: Schedule, chain: Chain, target: Target) -> None:
+def schedule_chained(schedule: Schedule, plan: ChainedPlan, target: Target) -> None:
     """Schedule a function of two contractions with stages row by row between them."""
+    chain = _chain_of(schedule, plan)
     first, second = block_of(schedule, chain.first), block_of(schedule, chain.second)
     seen = seen_offset([block_of(schedule, ref) for ref in chain.between], _results(schedule, [chain.first]), chain.row)
     for ref, tiling in ((chain.first, chain.first_tiling), (chain.second, chain.second_tiling)):
@@ -173,17 +218,15 @@ def schedule_chained(schedule: Schedule, chain: Chain, target: Target) -> None:
     schedule.set_scope(chain.second, 0, "register")
     for ref in _between(schedule, stored, last):
         if reductions(block_of(schedule, ref)) and ref != chain.second:
-            split_partial_results(schedule, ref, target, chain.reassociate)
+            split_partial_results(schedule, ref, target, plan.reassociate)
     stages = [ref for ref in schedule.get_blocks() if ref in set(_between(schedule, chain.first, last))]
     rows = chain.first_tiling.rows
-    count = _tiles_of_a_strip(first, chain, target)
     loops = schedule.get_loops(last)
-    chunk, row = schedule.split(loops[chain.row], [None, count * rows])
+    chunk, row = schedule.split(loops[chain.row], [None, plan.tiles * rows])
     tasks = [*loops[: chain.row], *loops[chain.row + 1 : chain.dims], chunk]
     schedule.reorder(*tasks, row, loops[-1])
     task = schedule.fuse(*tasks) if len(tasks) > 1 else tasks[0]
-    tiling = _tiling_in_strip(chain, count * rows, target)
-    at = _tile(schedule, last, [row, loops[-1]], tiling)
+    at = _tile(schedule, last, [row, loops[-1]], chain.second_tiling)
     schedule.compute_at(chain.second, at)
     alone = [ref for ref in stages if ref not in (chain.first, stored, chain.second, last)]
     for ref in reversed(stages):
@@ -191,7 +234,7 @@ def schedule_chained(schedule: Schedule, chain: Chain, target: Target) -> None:
             readers = schedule.get_consumers(ref)
             alone_read = ref != stored and len(readers) == 1 and readers[0] in alone
             schedule.compute_at(ref, _inside(schedule, readers[0], task)[0] if alone_read else task)
-    accumulate(schedule, chain.second, second, at, tiling)
+    accumulate(schedule, chain.second, second, at, chain.second_tiling)
     at = _tile(schedule, stored, _inside(schedule, stored, task), chain.first_tiling)
     schedule.compute_at(chain.first, at)
     accumulate(schedule, chain.first, first, at, chain.first_tiling)
@@ -252,23 +295,15 @@ def _copy_rows(schedule: Schedule, chain: Chain, first: Block, task: LoopRef, ta
 
 
 def _tiles_of_a_strip(first: Block, chain: Chain, target: Target) -> int:
-    """How many tiles along the rows a task has: as many as the cache has room for, but few enough that every thread
-    gets several tasks; all tasks have about as many."""
-    height, row = chain.first_tiling.rows, spatial(first)[chain.row]
-    rows, columns = constant(row.extent), constant(spatial(first)[-1].extent)
-    most = max(1, -(-_LEAST_ROWS // height), _STRIP_BYTES // (4 * height * columns) if columns else 0)
-    if rows is None:
-        return most
-    tiles = -(-rows // height)
+    """How many tiles along the rows a task has."""
+    row, columns = spatial(first)[chain.row], constant(spatial(first)[-1].extent)
     others = [constant(item.extent) for item in spatial(first)[: chain.dims] if item is not row]
     heads = max(1, math.prod(extent for extent in others if extent is not None))  # an unknown batch may be one
-    parts = max(-(-tiles // most), min(tiles, -(-TASKS_PER_THREAD * target.num_threads // heads)))
-    return -(-tiles // parts)
+    return tiles_of_a_strip(constant(row.extent), columns, chain.first_tiling.rows, heads, target)
 
 
-def _tiling_in_strip(chain: Chain, rows: int, target: Target) -> Tiling:
-    """How the second contraction is tiled within a strip."""
-    tiling = chain.second_tiling
+def _tiling_in_strip(tiling: Tiling, rows: int, target: Target) -> Tiling:
+    """The tiling of the second contraction within a strip of so many rows."""
     panel = tiling.vectors if tiling.packed else None
     height, _ = choose_tile(rows, tiling.width, tiling.lanes, target.tile_registers, panel or tiling.vectors)
     return dataclasses.replace(tiling, rows=height)

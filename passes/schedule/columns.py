@@ -1,17 +1,17 @@
 """Schedule reductions along other dimensions than the contiguous one (pooling, a sum over the first axis).
 
-Neighbouring results become the lanes of vectors, each of which accumulates in a register.
+Neighbouring results become the lanes of vectors, each of which accumulates in a register. Vectors are tasks; where all
+results fit one, it is the only one.
 """
 
 from __future__ import annotations
 
 import dataclasses
 
-from tilewright.passes.schedule.elementwise import vector_lanes
+from tilewright.passes.schedule.cost import vector_lanes
 from tilewright.passes.schedule.facts import block_of, constant, reductions, spatial, stores
-from tilewright.passes.schedule.partial_results import (
-    accumulate_results,
-)
+from tilewright.passes.schedule.loops import are_lanes
+from tilewright.passes.schedule.partial_results import accumulate_results
 from tilewright.passes.schedule.rule import Declined, Nest, ScheduleRule, register_schedule_rule
 from tilewright.passes.schedule.stages import epilogue_of
 from tilewright.tensorir.schedule import BlockRef, Schedule
@@ -19,10 +19,10 @@ from tilewright.tensorir.schedule import BlockRef, Schedule
 
 @dataclasses.dataclass(frozen=True)
 class ColumnsPlan:
-    """Accumulate ``lanes`` neighbouring results of a block in a register."""
+    """Accumulate neighbouring results of a block in a register."""
 
-    block: str
-    lanes: int
+    block: str = dataclasses.field(metadata={"doc": "the block that reduces; what else is set holds for it alone"})
+    lanes: int = dataclasses.field(metadata={"doc": "neighbouring results in a vector, a power of two", "least": 2})
 
 
 @register_schedule_rule(before="transposition")
@@ -30,6 +30,7 @@ class ScheduleColumns(ScheduleRule[ColumnsPlan]):
     """Let neighbouring results of a reduction be the lanes of a vector that accumulates in a register."""
 
     name = "columns"
+    plan = ColumnsPlan
 
     def match(self, nest: Nest) -> ColumnsPlan | Declined:
         """Plan for a reduction with results along some dimension."""
@@ -41,7 +42,10 @@ class ScheduleColumns(ScheduleRule[ColumnsPlan]):
             return Declined(f"block {block.name} shares its loops")
         if len(stores(block)) != 1 or not spatial(block):
             return Declined(f"block {block.name} has a single result, or several buffers for them")
-        return ColumnsPlan(block.name, vector_lanes(block, nest.target))
+        lanes = int(nest.given.get("lanes", 0)) or vector_lanes(block, nest.target)
+        if not are_lanes(lanes):
+            return Declined(f"no vector has {lanes} lanes")
+        return ColumnsPlan(block.name, lanes)
 
     def apply(self, schedule: Schedule, plan: ColumnsPlan) -> None:
         """Tile the results by vectors, sum inside."""
@@ -61,12 +65,14 @@ def schedule_columns(schedule: Schedule, ref: BlockRef, lanes: int) -> None:
     if extent is None or extent > lanes:
         vectors, inner = schedule.split(inner, [None, lanes])
         outer = [*outer, vectors]
-    if not outer:
-        return
-    at = outer[-1]
-    schedule.compute_at(ref, at)
+    if not outer and extent == 1:
+        return  # one result, in one register
+    at = outer[-1] if outer else None
+    if at is not None:
+        schedule.compute_at(ref, at)
     for stage in accumulate_results(schedule, ref, at):
         schedule.vectorize(schedule.get_loops(stage)[-1])
     if extent is None or extent > 1:
         schedule.vectorize(inner)
-    schedule.parallel(schedule.fuse(*outer) if len(outer) > 1 else outer[0])
+    if outer:
+        schedule.parallel(schedule.fuse(*outer) if len(outer) > 1 else outer[0])

@@ -8,8 +8,11 @@ the sum (its epilogue) is computed in the task, too.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
+from collections.abc import Iterable, Iterator
 
+from tilewright.passes.schedule.cost import leaves_rest, tiles_per_task
 from tilewright.passes.schedule.facts import (
     axis_of,
     block_of,
@@ -28,7 +31,7 @@ from tilewright.passes.schedule.loops import uses_loop
 from tilewright.passes.schedule.rule import Declined, Nest, ScheduleRule, register_schedule_rule
 from tilewright.passes.schedule.stages import epilogue_of
 from tilewright.passes.schedule.strip import Strip, copy_strip, find_strip
-from tilewright.passes.schedule.tiling import Tiling, leaves_rest, plan_tiling
+from tilewright.passes.schedule.tiling import Tile, Tiling, tile_of, tiling_of, tilings
 from tilewright.tensorir.expr import Expr, Var
 from tilewright.tensorir.keys import OUTLINE, SPECIALIZE_TAIL
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
@@ -36,29 +39,22 @@ from tilewright.tensorir.schedule.index_map import IndexMap
 from tilewright.tensorir.stmt import Block, For, IterVar
 from tilewright.tensorir.target import Target
 
-#: Tiles that a task goes through where the number of rows is not known.
-_TILES_PER_TASK = 8
-#: Tasks for each thread, so that a thread that is late does not hold up the others for long.
-TASKS_PER_THREAD = 4
-
 
 @dataclasses.dataclass(frozen=True)
 class ContractionPlan:
-    """Tile a sum of products into registers.
+    """Tile a sum of products into registers."""
 
-    Attributes:
-        block: the one that sums.
-        tiling: of its result.
-        tiles: along the rows, sharing their columns, that a task takes; 1 without rows.
-        outlined: whether the epilogue is a function of its own, on a tile that lies on the stack.
-        strip: what a task copies of an image before.
-    """
-
-    block: str
-    tiling: Tiling
-    tiles: int
-    outlined: bool = False
-    strip: Strip | None = None
+    block: str = dataclasses.field(metadata={"doc": "the block that sums; what else is set holds for it alone"})
+    tile: Tile = dataclasses.field(metadata={"flat": True})
+    tiles: int = dataclasses.field(
+        metadata={"doc": "tiles along the rows, sharing their columns, that a task takes", "least": 1}
+    )
+    outlined: bool = dataclasses.field(
+        default=False, metadata={"doc": "whether the epilogue is a function of its own, on a tile on the stack"}
+    )
+    strip_height: int = dataclasses.field(
+        default=0, metadata={"doc": "lines of an image with its border that a task copies first; 0: none", "least": 0}
+    )
 
 
 @register_schedule_rule(before="cases")
@@ -66,40 +62,58 @@ class ScheduleContraction(ScheduleRule[ContractionPlan]):
     """Tile sums of products into registers: matrix products, dense layers, convolutions."""
 
     name = "contraction"
+    plan = ContractionPlan
 
-    def match(self, nest: Nest) -> ContractionPlan | Declined:
+    def match(self, nest: Nest) -> Iterator[ContractionPlan] | Declined:
         """Plan for a sum of products of two loads."""
-        assert nest.ref is not None
-        return plan_contraction(nest.schedule, nest.ref, nest.target, nest.reassociate)
+        return plan_contraction(nest)
 
     def apply(self, schedule: Schedule, plan: ContractionPlan) -> None:
         """Tile the block and its epilogue."""
         schedule_contraction(schedule, plan, Target.current())
 
 
-def plan_contraction(
-    schedule: Schedule, ref: BlockRef, target: Target, reassociate: bool = False
-) -> ContractionPlan | Declined:
-    """How to tile a contraction, or why not.
-
-    Args:
-        reassociate: whether sums of floats may be added up in another order.
-    """
-    block = block_of(schedule, ref)
-    tiling = plan_tiling(block, target, reassociate)
-    if isinstance(tiling, Declined):
-        return tiling
+def plan_contraction(nest: Nest) -> Iterator[ContractionPlan] | Declined:
+    """How to tile a contraction, best first; or why not."""
+    schedule, ref, block, given = nest.schedule, nest.ref, nest.block, nest.given
+    assert ref is not None
+    found = tilings(block, nest.target, nest.reassociate, given)
+    if isinstance(found, Declined):
+        return found
     if len(schedule.get_loops(ref)) != len(block.iters):
         return Declined(f"block {block.name} shares its loops")
     if len(spatial(block)) < 2:
         return Declined(f"block {block.name} has a result of one dimension")
+    best = next(found)
     epilogue = epilogue_of(schedule, ref)
-    outlined = epilogue is not None and tiling.row is not None and is_expensive(block_of(schedule, epilogue))
-    strip = find_strip(schedule, ref, tiling.row, tiling.rows, tiling.lanes)
-    tiles = 1
-    if tiling.row is not None:
-        tiles = _tiles_per_task(block, tiling, target) if strip is None else strip.tiles
-    return ContractionPlan(block.name, tiling, tiles, outlined, strip)
+    can_outline = epilogue is not None and best.row is not None
+    if given.get("outlined") and not can_outline:
+        return Declined(f"block {block.name} has no epilogue on tiles of several rows")
+    if best.row is None and given.get("tiles", 1) != 1:
+        return Declined(f"block {block.name} has no dimension for several tiles of a task")
+    if given.get("strip_height") and find_strip(schedule, ref, best.row, best.rows, best.lanes, given) is None:
+        return Declined(f"block {block.name} slides no windows over an image of its own")
+    outlined = given.get(
+        "outlined", epilogue is not None and can_outline and is_expensive(block_of(schedule, epilogue))
+    )
+    return _plans(nest, itertools.chain((best,), found), outlined)
+
+
+def _plans(nest: Nest, found: Iterable[Tiling], outlined: bool) -> Iterator[ContractionPlan]:
+    """The plans with such tiles."""
+    ref, block, given = nest.ref, nest.block, nest.given
+    assert ref is not None
+    for tiling in found:
+        strip = None
+        if given.get("strip_height") != 0:
+            strip = find_strip(nest.schedule, ref, tiling.row, tiling.rows, tiling.lanes, given)
+        if tiling.row is None:
+            tiles = 1
+        elif strip is not None:
+            tiles = strip.tiles
+        else:
+            tiles = int(given.get("tiles", 0)) or _tiles_per_task(block, tiling, nest.target)
+        yield ContractionPlan(block.name, tile_of(block, tiling), tiles, outlined, 0 if strip is None else strip.height)
 
 
 def schedule_contraction(schedule: Schedule, plan: ContractionPlan, target: Target) -> None:
@@ -109,8 +123,13 @@ def schedule_contraction(schedule: Schedule, plan: ContractionPlan, target: Targ
     lies on the stack: to store and load it costs little beside that, and the formula is there once instead of once for
     each row and vector. These loops become a function of their own (``codegen.llvm.outlined``).
     """
-    ref, tiling, strip = schedule.get_block(plan.block), plan.tiling, plan.strip
+    ref = schedule.get_block(plan.block)
     block = block_of(schedule, ref)
+    tiling = tiling_of(block, plan.tile)
+    strip = None
+    if plan.strip_height:
+        given = {"strip_height": plan.strip_height, "tiles": plan.tiles}
+        strip = find_strip(schedule, ref, tiling.row, tiling.rows, tiling.lanes, given)
     if tiling.packed:
         pack(schedule, ref, tiling)
     last = epilogue_of(schedule, ref)
@@ -120,7 +139,7 @@ def schedule_contraction(schedule: Schedule, plan: ContractionPlan, target: Targ
     elif plan.outlined:
         kept = schedule.cache_read(last, stores(block)[0].buffer, "stack")
     schedule.set_scope(ref, 0, "register")
-    tasks, rows, tile = _tile_result(schedule, last, block, plan)
+    tasks, rows, tile = _tile_result(schedule, last, block, tiling, plan.tiles, strip)
     at = rows if rows is not None else tasks[-1]
     if kept is not None:
         schedule.compute_at(kept, at)
@@ -171,7 +190,7 @@ def _place_in_panel(index: tuple[Var, ...], axis: int, width: int, neighbours: i
 
 
 def _tile_result(
-    schedule: Schedule, ref: BlockRef, block: Block, plan: ContractionPlan
+    schedule: Schedule, ref: BlockRef, block: Block, tiling: Tiling, tiles: int, strip: Strip | None
 ) -> tuple[list[LoopRef], LoopRef | None, dict[str, LoopRef]]:
     """Split the loops of the block that writes the result.
 
@@ -179,7 +198,6 @@ def _tile_result(
         The loops over tasks, outermost first; the loop over a task's tiles along the rows (None without rows); and by
         name the loops inside a tile.
     """
-    tiling, strip = plan.tiling, plan.strip
     loops = dict(zip(spatial(block), schedule.get_loops(ref), strict=True))
     tile: dict[str, LoopRef] = {}
     tasks: list[LoopRef] = []
@@ -191,7 +209,7 @@ def _tile_result(
     for item, loop in loops.items():
         extent = constant(item.extent)
         if item is tiling.row:
-            chunk, rows, tile["row"] = schedule.split(loop, [None, plan.tiles, tiling.rows])
+            chunk, rows, tile["row"] = schedule.split(loop, [None, tiles, tiling.rows])
         elif strip is not None and item is strip.lines:
             over, lines = schedule.split(loop, [None, strip.height])
             tasks.append(over)
@@ -289,16 +307,10 @@ def _vectorize(schedule: Schedule, column: LoopRef, tiling: Tiling) -> LoopRef |
 
 
 def _tiles_per_task(block: Block, tiling: Tiling, target: Target) -> int:
-    """How many tiles along the rows, sharing their columns, one task takes: few enough that every thread gets several
-    tasks, and a divisor of their number, so that no task is short."""
+    """How many tiles along the rows, sharing their columns, one task takes."""
     assert tiling.row is not None
-    extent = constant(tiling.row.extent)
-    if extent is None:
-        return _TILES_PER_TASK
-    tiles = -(-extent // tiling.rows)
-    columns = constant(tiling.column.extent)
+    extent, columns = constant(tiling.row.extent), constant(tiling.column.extent)
     others = [constant(item.extent) for item in spatial(block) if item is not tiling.row and item is not tiling.column]
     known = math.prod(extent for extent in others if extent is not None)  # an unknown batch may be one
     parts = known * (1 if columns is None else -(-columns // tiling.width))
-    wanted = -(-TASKS_PER_THREAD * target.num_threads // parts)
-    return next(tiles // count for count in range(min(wanted, tiles), tiles + 1) if tiles % count == 0)
+    return tiles_per_task(None if extent is None else -(-extent // tiling.rows), parts, target)

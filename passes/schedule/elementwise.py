@@ -1,10 +1,11 @@
-"""How formulas of one element are scheduled: neighbouring dimensions that lie in memory like one become one, its
-elements become vectors, and the rest runs in parallel."""
+"""Schedule formulas of one element: neighbouring dimensions that lie in memory like one become one, its elements become
+vectors, and the rest runs in parallel."""
 
 from __future__ import annotations
 
 import dataclasses
 
+from tilewright.passes.schedule.cost import CHUNK, dims_of_tasks, vector_lanes
 from tilewright.passes.schedule.facts import (
     Access,
     block_of,
@@ -16,32 +17,25 @@ from tilewright.passes.schedule.facts import (
     spatial,
     stores,
 )
+from tilewright.passes.schedule.loops import are_lanes
 from tilewright.passes.schedule.rule import Declined, Nest, ScheduleRule, register_schedule_rule
 from tilewright.tensorir.schedule import LoopRef, Schedule
-from tilewright.tensorir.stmt import Block, IterVar
-from tilewright.tensorir.target import Target
-
-#: Elements of a row that one iteration of the parallel loop computes, where rows are longer than this; of shorter rows
-#: it computes several.
-_CHUNK = 4096
-#: What an extent is taken for that is not known before the model is called.
-_UNKNOWN_EXTENT = 64
+from tilewright.tensorir.stmt import Block
 
 
 @dataclasses.dataclass(frozen=True)
 class ElementwisePlan:
-    """Compute the elements of a block in vectors.
+    """Compute the elements of a block in vectors."""
 
-    Attributes:
-        lanes: of a vector.
-        rows: how many leading dimensions stay apart; the others walk memory like one.
-        chunk: elements of a long row that one iteration of the parallel loop computes.
-    """
-
-    block: str
-    lanes: int
-    rows: int
-    chunk: int = _CHUNK
+    block: str = dataclasses.field(metadata={"doc": "the block; what else is set holds for it alone"})
+    lanes: int = dataclasses.field(metadata={"doc": "lanes of a vector, a power of two", "least": 2})
+    rows: int = dataclasses.field(
+        metadata={"doc": "leading dimensions that stay apart; the others become one", "least": 0}
+    )
+    chunk: int = dataclasses.field(
+        default=CHUNK,
+        metadata={"doc": "elements of a long row that one iteration of the parallel loop computes", "least": 2},
+    )
 
 
 @register_schedule_rule()
@@ -49,6 +43,7 @@ class ScheduleElementwise(ScheduleRule[ElementwisePlan]):
     """Compute formulas of one element in vectors, and in parallel."""
 
     name = "elementwise"
+    plan = ElementwisePlan
 
     def match(self, nest: Nest) -> ElementwisePlan | Declined:
         """Plan for a block that is no reduction and has its own loops."""
@@ -59,7 +54,16 @@ class ScheduleElementwise(ScheduleRule[ElementwisePlan]):
             return Declined(f"block {block.name} reduces")
         if not items or len(nest.schedule.get_loops(nest.ref)) != len(items):
             return Declined(f"block {block.name} has one element, or shares its loops")
-        return ElementwisePlan(block.name, vector_lanes(block, nest.target), _separate_rows(block))
+        given = nest.given
+        lanes = int(given.get("lanes", 0)) or vector_lanes(block, nest.target)
+        chunk = int(given.get("chunk", CHUNK))
+        if not are_lanes(lanes):
+            return Declined(f"no vector has {lanes} lanes")
+        if chunk % lanes:
+            return Declined(f"chunks of {chunk} elements are no whole vectors of {lanes} lanes")
+        if given.get("rows", 0) >= len(items):
+            return Declined(f"block {block.name} has {len(items)} dimensions, of which the last ones are its rows")
+        return ElementwisePlan(block.name, lanes, int(given.get("rows", _separate_rows(block))), chunk)
 
     def apply(self, schedule: Schedule, plan: ElementwisePlan) -> None:
         """Make vectors of rows, and tasks of what is around them."""
@@ -92,7 +96,7 @@ def schedule_elementwise(schedule: Schedule, plan: ElementwisePlan) -> None:
         _finish(schedule, outer, inner)
         return
     if length is not None and length <= plan.chunk:
-        tasks = _outside_of_task(items[:first], length, plan.chunk)
+        tasks = dims_of_tasks([constant(item.extent) for item in items[:first]], length, plan.chunk)
         outer = schedule.fuse(*rows[:tasks]) if tasks > 1 else rows[0]
         vectors, inner = _split_vectors(schedule, row, length, lanes)
         if vectors is None and inner is None:
@@ -101,19 +105,6 @@ def schedule_elementwise(schedule: Schedule, plan: ElementwisePlan) -> None:
         return
     chunks, vectors, inner = schedule.split(row, [None, plan.chunk // lanes, lanes])
     _finish(schedule, schedule.fuse(*rows, chunks), inner)
-
-
-def _outside_of_task(items: list[IterVar], length: int, chunk: int) -> int:
-    """How many of the dimensions outside of a row tasks are made of: at least one, and so many that a task has enough
-    elements to be worth the divisions that find its place."""
-    tasks, elements = len(items), length
-    while tasks > 1:
-        extent = constant(items[tasks - 1].extent)
-        elements *= _UNKNOWN_EXTENT if extent is None else extent
-        if elements > chunk:
-            break
-        tasks -= 1
-    return tasks
 
 
 def _split_vectors(
@@ -131,11 +122,3 @@ def _finish(schedule: Schedule, outer: LoopRef | None, inner: LoopRef | None) ->
         schedule.parallel(outer)
     if inner is not None:
         schedule.vectorize(inner)
-
-
-def vector_lanes(block: Block, target: Target) -> int:
-    """Lanes of a vector for a block: of its widest element type, so that no value needs two registers."""
-    accesses: list[Access] = [*stores(block), *loads(block)]
-    bits = [access.buffer.dtype.bits for access in accesses]
-    widest = max((bits_ for bits_ in bits if bits_ > 8), default=32)
-    return max(2, target.vector_bits // widest)

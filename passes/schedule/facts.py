@@ -68,6 +68,18 @@ def reductions(block: Block) -> list[IterVar]:
     return [item for item in block.iters if item.kind == "reduction"]
 
 
+def names_of(items: Iterable[IterVar]) -> list[str]:
+    """The names of variables, of which no two are the same."""
+    found: list[str] = []
+    for item in items:
+        name, number = item.var.name, 0
+        while name in found:
+            number += 1
+            name = f"{item.var.name}_{number}"
+        found.append(name)
+    return found
+
+
 def stores(block: Block) -> list[BufferStore]:
     """The stores in the block's body."""
     return list(accesses(block).stores)

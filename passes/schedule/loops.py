@@ -8,6 +8,9 @@ from tilewright.tensorir.functor import uses_var
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
 from tilewright.tensorir.stmt import For
 
+#: Lanes of the longest vectors: bytes in a register of 512 bits.
+_MOST_LANES = 64
+
 
 def uses_loop(expr: Expr, loop: LoopRef) -> bool:
     """Whether ``expr`` depends on the variable of ``loop``."""
@@ -25,6 +28,12 @@ def loop_kinds(schedule: Schedule, ref: BlockRef, loops: list[LoopRef]) -> dict[
                 kinds[loop] = item.kind
                 break
     return kinds
+
+
+def are_lanes(count: int) -> bool:
+    """Whether vectors may have so many lanes: a power of two, as what interleaves and reduces them needs, and no more
+    than fit a few registers of any machine."""
+    return 2 <= count <= _MOST_LANES and count & (count - 1) == 0
 
 
 def vectorize_loop(schedule: Schedule, loop: LoopRef, lanes: int, reassociate: bool = False) -> None:

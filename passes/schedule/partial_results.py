@@ -6,7 +6,7 @@ registers where it may be added up in another order, and everything else becomes
 
 from __future__ import annotations
 
-from tilewright.passes.schedule.elementwise import vector_lanes
+from tilewright.passes.schedule.cost import PARTIAL_VECTORS, partial_vectors, vector_lanes
 from tilewright.passes.schedule.facts import block_of, constant, loads, reductions, spatial, stores
 from tilewright.passes.schedule.loops import loop_kinds, vectorize_loop
 from tilewright.tensorir.expr import BinaryOp
@@ -15,9 +15,6 @@ from tilewright.tensorir.keys import PARTIAL_RESULTS
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
 from tilewright.tensorir.stmt import Block, BufferStore
 from tilewright.tensorir.target import Target
-
-#: Vectors of partial results that a long row reduction keeps, to hide the latency of one addition.
-PARTIAL_VECTORS = 4
 
 
 def is_row_reduction(block: Block) -> bool:
@@ -41,8 +38,14 @@ def is_exact(block: Block) -> bool:
     return body.value.op in ("min", "max", "and", "or") or not body.buffer.dtype.is_float
 
 
-def split_partial_results(schedule: Schedule, ref: BlockRef, target: Target, reassociate: bool) -> None:
-    """Give a row reduction partial results, one for each lane, where it may be added up in another order."""
+def split_partial_results(
+    schedule: Schedule, ref: BlockRef, target: Target, reassociate: bool, most: int = PARTIAL_VECTORS
+) -> None:
+    """Give a row reduction partial results, one for each lane, where it may be added up in another order.
+
+    Args:
+        most: vectors of partial results that a long row has.
+    """
     block = block_of(schedule, ref)
     if len(stores(block)) != 1 or not isinstance(block.body, BufferStore):
         return
@@ -52,7 +55,7 @@ def split_partial_results(schedule: Schedule, ref: BlockRef, target: Target, rea
     extent = constant(reductions(block)[-1].extent)
     if extent is not None and extent < 2 * lanes:
         return
-    vectors = PARTIAL_VECTORS if extent is None or extent >= 4 * lanes * PARTIAL_VECTORS else 1
+    vectors = partial_vectors(extent, lanes, most)
     loop = schedule.get_loops(ref)[-1]
     _, inner = schedule.split(loop, [None, lanes * vectors])
     partial = schedule.rfactor(inner, 0)
@@ -102,14 +105,14 @@ def _vectorize_and_unroll(schedule: Schedule, loops: list[LoopRef], lanes: int) 
         schedule.unroll(loop)
 
 
-def accumulate_results(schedule: Schedule, ref: BlockRef, at: LoopRef) -> list[BlockRef]:
-    """Inside of ``at``, let a reduction's steps be outside of the loops over its results.
+def accumulate_results(schedule: Schedule, ref: BlockRef, at: LoopRef | None) -> list[BlockRef]:
+    """Inside of ``at`` (None: in all loops), let a reduction's steps be outside of the loops over its results.
 
     Returns:
         the start and the reduction; none, if there is a single result.
     """
     loops = schedule.get_loops(ref)
-    inside = loops[loops.index(at) + 1 :]
+    inside = loops if at is None else loops[loops.index(at) + 1 :]
     kinds = loop_kinds(schedule, ref, inside)
     reduced = [loop for loop in inside if kinds[loop] == "reduction"]
     results = [loop for loop in inside if kinds[loop] == "spatial"]

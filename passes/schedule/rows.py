@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from tilewright.passes.schedule.cost import PARTIAL_VECTORS
 from tilewright.passes.schedule.facts import block_of, constant, spatial
 from tilewright.passes.schedule.inline import has_contraction, reduction_blocks
 from tilewright.passes.schedule.partial_results import (
@@ -23,15 +24,17 @@ from tilewright.tensorir.target import Target
 
 @dataclasses.dataclass(frozen=True)
 class RowsPlan:
-    """Compute all stages row by row.
+    """Compute all stages row by row."""
 
-    Attributes:
-        dims: how many leading dimensions all blocks share.
-        reassociate: whether sums of floats may be added up in another order.
-    """
-
-    dims: int
-    reassociate: bool
+    dims: int = dataclasses.field(
+        metadata={"doc": "leading dimensions whose rows are computed one by one, in parallel", "least": 0}
+    )
+    reassociate: bool = dataclasses.field(
+        metadata={"doc": "whether sums of floats may be added up in another order, which rounds differently"}
+    )
+    vectors: int = dataclasses.field(
+        default=PARTIAL_VECTORS, metadata={"doc": "vectors of partial results that a long row has", "least": 1}
+    )
 
 
 @register_schedule_rule(before="columns")
@@ -40,6 +43,7 @@ class ScheduleRows(ScheduleRule[RowsPlan]):
 
     name = "rows"
     scope = "kernel"
+    plan = RowsPlan
 
     def match(self, nest: Nest) -> RowsPlan | Declined:
         """Plan for a kernel whose reductions all run along rows that its stages share."""
@@ -48,8 +52,13 @@ class ScheduleRows(ScheduleRule[RowsPlan]):
             return Declined("nothing is reduced")
         if has_contraction(nest.schedule):
             return Declined("a sum of products is tiled")
-        dims = _shared_rows(nest.schedule, refs)
-        return dims if isinstance(dims, Declined) else RowsPlan(dims, nest.reassociate)
+        shared = _shared_rows(nest.schedule, refs)
+        if isinstance(shared, Declined):
+            return shared
+        dims = nest.given.get("dims", shared)
+        if dims > shared:
+            return Declined(f"all blocks share {shared} leading dimensions, not {dims}")
+        return RowsPlan(dims, nest.reassociate)
 
     def apply(self, schedule: Schedule, plan: RowsPlan) -> None:
         """Run rows in parallel, with all stages inside."""
@@ -60,7 +69,7 @@ def schedule_rows(schedule: Schedule, plan: RowsPlan, target: Target) -> None:
     """Schedule a function whose reductions all run along rows, all its stages row by row."""
     count = plan.dims
     for ref in reduction_blocks(schedule):
-        split_partial_results(schedule, ref, target, plan.reassociate)
+        split_partial_results(schedule, ref, target, plan.reassociate, plan.vectors)
     blocks = schedule.get_blocks()
     anchor = blocks[-1]
     row: LoopRef | None = None

@@ -3,35 +3,42 @@
 A rule looks at a nest and offers a plan, which is a frozen dataclass of numbers, names and flags, or several, best
 first; or it declines and says why. The pass ``ScheduleKernels`` applies the first plan that the loops allow::
 
+    @dataclass(frozen=True)
+    class ScanPlan:
+        block: str
+        lanes: int = field(metadata={"doc": "lanes of a vector", "least": 2})
+
     @register_schedule_rule(before="contraction")
     class ScheduleScans(ScheduleRule[ScanPlan]):
         \"\"\"Run a sum along each row, row by row.\"\"\"
 
         name = "scans"
+        plan = ScanPlan
 
         def match(self, nest: Nest) -> ScanPlan | Declined:
             if not is_scan(nest.block):
                 return Declined(f"block {nest.block.name} is no running sum")
-            return ScanPlan(nest.block.name, lanes=nest.target.lanes(FLOAT32))
+            return ScanPlan(nest.block.name, lanes=nest.given.get("lanes", nest.target.lanes(FLOAT32)))
 
         def apply(self, schedule: Schedule, plan: ScanPlan) -> None:
             schedule.parallel(schedule.get_loops(schedule.get_block(plan.block))[0])
 
-What a plan is, what was declined, and which plan the loops did not allow are remarks (kinds ``"plan"``, ``"declined"``
-and ``"missed"``).
+Users set fields of plans (:mod:`.settings`): ``nest.given`` holds those that are set, for rules whose other fields
+follow from them; in the plan that is applied they are set in any case. What a plan is, what was declined, and which
+plan the loops did not allow are remarks (kinds ``"plan"``, ``"declined"`` and ``"missed"``).
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, Generic, TypeVar
 
+from tilewright.passes.schedule.settings import Given, declare_settings, forget_settings, with_settings
 from tilewright.tensorir.errors import PassError
-from tilewright.tensorir.expr import BufferLoad
 from tilewright.tensorir.lazy import Registry
 from tilewright.tensorir.schedule import BlockRef, Schedule
-from tilewright.tensorir.stmt import Block, IterVar
+from tilewright.tensorir.stmt import Block
 from tilewright.tensorir.target import Target
 
 
@@ -42,22 +49,6 @@ class Declined:
     reason: str
 
 
-def plan_text(plan: Any) -> str:
-    """Return a plan, a frozen dataclass of numbers, names, flags and parts of the same kind, as a line of text."""
-    fields = [field for field in dataclasses.fields(plan) if getattr(plan, field.name) != field.default]
-    return ", ".join(f"{field.name} {_shown(getattr(plan, field.name))}" for field in fields)
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, IterVar):
-        return value.var.name
-    if isinstance(value, BufferLoad):
-        return value.buffer.name
-    if dataclasses.is_dataclass(value) and not isinstance(value, BlockRef):
-        return f"({plan_text(value)})"
-    return str(value)
-
-
 @dataclasses.dataclass(frozen=True)
 class Nest:
     """What a rule looks at: all blocks of a kernel that nothing has scheduled yet, or one block in loops of its own.
@@ -65,12 +56,14 @@ class Nest:
     Attributes:
         ref: the block; None for rules of whole kernels.
         reassociate: whether sums of floats may be added up in another order.
+        given: fields of the plan that are set.
     """
 
     schedule: Schedule
     ref: BlockRef | None
     target: Target
     reassociate: bool
+    given: Given = dataclasses.field(default_factory=dict)
 
     @property
     def block(self) -> Block:
@@ -89,14 +82,19 @@ class ScheduleRule(Generic[P]):
 
     Attributes:
         name: what remarks call it.
+        plan: the class of its plans.
         scope: ``"kernel"`` for rules that schedule all blocks of a kernel at once, ``"block"`` for others.
     """
 
     name: ClassVar[str]
+    plan: ClassVar[type[Any]]
     scope: ClassVar[str] = "block"
 
-    def match(self, nest: Nest) -> P | Sequence[P] | Declined:
-        """Return a plan for a nest, or several, best first; or why there is none. The schedule stays as it is."""
+    def match(self, nest: Nest) -> P | Iterable[P] | Declined:
+        """Return a plan for a nest, or several, best first; or why there is none. The schedule stays as it is.
+
+        Of an iterator, the plans beyond the first are made when those before do not fit.
+        """
         raise NotImplementedError(f"{type(self).__name__}.match")
 
     def apply(self, schedule: Schedule, plan: P) -> None:
@@ -108,6 +106,15 @@ class ScheduleRule(Generic[P]):
         raise NotImplementedError(f"{type(self).__name__}.apply")
 
 
+def offered_plans(rule: ScheduleRule[P], nest: Nest) -> Iterator[P] | Declined:
+    """The plans of a rule for a nest, best first, with the fields that are set; or why there are none."""
+    found = rule.match(nest)
+    if isinstance(found, Declined):
+        return found
+    plans = (found,) if dataclasses.is_dataclass(found) else found
+    return (with_settings(plan, nest.given) for plan in plans)
+
+
 R = TypeVar("R", bound="type[ScheduleRule[Any]]")
 
 #: The rules with the name of the rule that each goes before, as they were registered.
@@ -115,13 +122,21 @@ _RULES: Registry[str, tuple[ScheduleRule[Any], str | None]] = Registry("tilewrig
 
 
 def register_schedule_rule(*, before: str | None = None) -> Callable[[R], R]:
-    """Add a rule to those that ``ScheduleKernels`` tries. Registering a name again replaces the rule.
+    """Add a rule to those that ``ScheduleKernels`` tries, and the fields of its plans to the configuration. Registering
+    a name again replaces the rule.
 
     Args:
         before: the rule that it goes right before; None: it is the last.
+
+    Raises:
+        PassError: the rule's plans are no dataclass of plain data.
     """
 
     def register(rule: R) -> R:
+        known = _RULES.registered(rule.name, rule.__module__)
+        if known is not None:
+            forget_settings(rule.name, known[0].plan)
+        declare_settings(rule.name, getattr(rule, "plan", None))
         _RULES[rule.name] = rule(), before
         return rule
 
@@ -129,13 +144,14 @@ def register_schedule_rule(*, before: str | None = None) -> Callable[[R], R]:
 
 
 def unregister_schedule_rule(name: str) -> None:
-    """Take a rule out again, for tests and notebooks.
+    """Take a rule out again, with its settings, for tests and notebooks.
 
     Raises:
         PassError: there is none of that name.
     """
     if name not in _RULES:
         raise PassError(f"no schedule rule {name!r}; registered: {', '.join(rule.name for rule in schedule_rules())}")
+    forget_settings(name, _RULES[name][0].plan)
     del _RULES[name]
 
 

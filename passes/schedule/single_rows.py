@@ -1,4 +1,4 @@
-"""How products of single rows with matrices are scheduled that follow one another: attention of one query.
+"""Schedule products of single rows with matrices that follow one another: attention of one query.
 
 Each element of the matrices is used once, so that what counts is to read them once, in order, and nothing else: no
 tiles, no panels. A task computes all stages of a row::
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from tilewright.passes.schedule.elementwise import vector_lanes
+from tilewright.passes.schedule.cost import vector_lanes, width_of_results
 from tilewright.passes.schedule.facts import (
     block_of,
     constant,
@@ -27,7 +27,7 @@ from tilewright.passes.schedule.facts import (
     uses,
 )
 from tilewright.passes.schedule.inline import reduction_blocks
-from tilewright.passes.schedule.loops import loop_kinds
+from tilewright.passes.schedule.loops import are_lanes, loop_kinds
 from tilewright.passes.schedule.partial_results import (
     accumulate_results,
     is_row_reduction,
@@ -35,31 +35,25 @@ from tilewright.passes.schedule.partial_results import (
     vectorize_stage,
 )
 from tilewright.passes.schedule.rule import Declined, Nest, ScheduleRule, register_schedule_rule
-from tilewright.passes.schedule.stages import epilogue_of, stays_in_row
+from tilewright.passes.schedule.stages import epilogue_of, has_one_result, stays_in_row
 from tilewright.tensorir.keys import PARTIAL_RESULTS
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
 from tilewright.tensorir.stmt import Block
 from tilewright.tensorir.target import Target
 
-#: Vectors of results at most that accumulate in registers while a matrix is read.
-_VECTORS = 8
-
 
 @dataclasses.dataclass(frozen=True)
 class SingleRowsPlan:
-    """Compute all stages of a row in a task.
+    """Compute all stages of a row in a task."""
 
-    Attributes:
-        final: the block that sums rows of a matrix.
-        width: how many neighbouring results of it accumulate at once.
-        lanes: of a vector.
-        reassociate: whether sums of floats may be added up in another order.
-    """
-
-    final: str
-    width: int
-    lanes: int
-    reassociate: bool
+    final: str = dataclasses.field(metadata={"doc": "the block that sums rows of a matrix"})
+    width: int = dataclasses.field(
+        metadata={"doc": "neighbouring results of it that accumulate at once, whole vectors", "least": 1}
+    )
+    lanes: int = dataclasses.field(metadata={"doc": "lanes of a vector, a power of two", "least": 2})
+    reassociate: bool = dataclasses.field(
+        metadata={"doc": "whether sums of floats may be added up in another order, which rounds differently"}
+    )
 
 
 @register_schedule_rule(before="contraction")
@@ -68,6 +62,7 @@ class ScheduleSingleRows(ScheduleRule[SingleRowsPlan]):
 
     name = "single rows"
     scope = "kernel"
+    plan = SingleRowsPlan
 
     def match(self, nest: Nest) -> SingleRowsPlan | Declined:
         """Plan for a kernel whose stages work on rows that share no operand; the last one sums rows of a matrix."""
@@ -82,8 +77,16 @@ class ScheduleSingleRows(ScheduleRule[SingleRowsPlan]):
         if reason:
             return Declined(reason)
         block = block_of(schedule, sums[0])
-        lanes = vector_lanes(block, nest.target)
-        return SingleRowsPlan(block.name, _width(block, lanes), lanes, nest.reassociate)
+        given = nest.given
+        if given.get("final", block.name) != block.name:
+            return Declined(f"block {block.name} sums rows of a matrix, not {given['final']}")
+        lanes = int(given.get("lanes", 0)) or vector_lanes(block, nest.target)
+        width = int(given.get("width", 0)) or width_of_results(constant(spatial(block)[-1].extent), lanes)
+        if not are_lanes(lanes):
+            return Declined(f"no vector has {lanes} lanes")
+        if width % lanes:
+            return Declined(f"{width} results are no whole vectors of {lanes} lanes")
+        return SingleRowsPlan(block.name, width, lanes, nest.reassociate)
 
     def apply(self, schedule: Schedule, plan: SingleRowsPlan) -> None:
         """Run rows in parallel, with all stages inside."""
@@ -132,15 +135,14 @@ def _unfit(schedule: Schedule, refs: list[BlockRef], final: BlockRef) -> str:
     """Why stages are not computed row by row; empty if they are."""
     blocks = {ref: block_of(schedule, ref) for ref in schedule.get_blocks()}
     count = len(spatial(blocks[final])) - 1
-    outputs = set(schedule.func.buffers)
-    if sum(store.buffer in outputs for block in blocks.values() for store in stores(block)) != 1 or count < 1:
+    if not has_one_result(schedule) or count < 1:
         return "there are several results, or no rows of them"
     if any(len(schedule.get_loops(ref)) != len(block.iters) for ref, block in blocks.items()):
         return "blocks share loops"
     if not all(is_row_reduction(blocks[ref]) for ref in refs if ref != final):
         return "another reduction does not run along the last dimension of what it reads"
     extents = [constant(item.extent) or item.extent for item in spatial(blocks[final])[:count]]
-    made = {store.buffer for block in blocks.values() for store in stores(block)} - outputs
+    made = {store.buffer for block in blocks.values() for store in stores(block)} - set(schedule.func.buffers)
     for block in blocks.values():
         if (
             not stays_in_row(block, count, made)
@@ -156,13 +158,6 @@ def _is_read_once(block: Block) -> bool:
     """Whether no two results share an element of some operand."""
     varying = [item.var for item in block.iters if constant(item.extent) != 1]
     return any(all(uses(load, var) for var in varying) for load in loads(block))
-
-
-def _width(block: Block, lanes: int) -> int:
-    """How many neighbouring results accumulate at once."""
-    extent = constant(spatial(block)[-1].extent)
-    vectors = _VECTORS // 2 if extent is None else -(-extent // lanes)
-    return lanes * (vectors if vectors <= _VECTORS else _VECTORS // 2)
 
 
 def _row(schedule: Schedule, ref: BlockRef, task: LoopRef) -> LoopRef:

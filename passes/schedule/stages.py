@@ -1,4 +1,4 @@
-"""Ask how stages of a function depend on each other: which one is an epilogue, and which stay in a row."""
+"""Ask how stages of a function depend on each other: which is an epilogue, which stay in a row, which give results."""
 
 from __future__ import annotations
 
@@ -26,6 +26,13 @@ def epilogue_of(schedule: Schedule, ref: BlockRef) -> BlockRef | None:
         if len(load.indices) != len(place) or not all(map(is_position, load.indices, place)):
             return None
     return consumers[0]
+
+
+def has_one_result(schedule: Schedule) -> bool:
+    """Whether a single store of a single block writes what the function gives."""
+    outputs = set(schedule.func.buffers)
+    blocks = [block_of(schedule, ref) for ref in schedule.get_blocks()]
+    return sum(store.buffer in outputs for block in blocks for store in stores(block)) == 1
 
 
 def stays_in_row(block: Block, count: int, buffers: Collection[Buffer]) -> bool:

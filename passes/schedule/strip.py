@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from tilewright.passes.schedule.elementwise import vector_lanes
+from tilewright.passes.schedule.cost import lines_in_cache, nearly_equal, tiles_of_a_line, vector_lanes
 from tilewright.passes.schedule.facts import (
     block_of,
     constant,
@@ -20,19 +20,13 @@ from tilewright.passes.schedule.facts import (
     uses,
 )
 from tilewright.passes.schedule.loops import vectorize_loop
+from tilewright.passes.schedule.settings import NOTHING, Given
 from tilewright.tensorir.expr import BufferLoad
 from tilewright.tensorir.functor import uses_var
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
 from tilewright.tensorir.schedule.indices import coefficient
 from tilewright.tensorir.stmt import Block, IterVar
 from tilewright.tensorir.target import Target
-
-#: Pixels of a line, and bytes of the image with its border, that a task copies at most: they stay in the first cache
-#: with what the task writes.
-_STRIP_PIXELS = 64
-#: Pixels of a line of unknown length: most are shorter than those, and a strip has more lines instead.
-_UNKNOWN_PIXELS = 32
-_STRIP_BYTES = 24 << 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,13 +45,16 @@ class Strip:
     tiles: int
 
 
-def find_strip(schedule: Schedule, ref: BlockRef, row: IterVar | None, rows: int, lanes: int) -> Strip | None:
-    """What a task copies of an image whose channels are independent (in a depthwise convolution). Where all channels
-    of the result need the whole image, each task would copy it again.
+def find_strip(
+    schedule: Schedule, ref: BlockRef, row: IterVar | None, rows: int, lanes: int, given: Given = NOTHING
+) -> Strip | None:
+    """The part that a task copies of an image whose channels are independent (in a depthwise convolution). Where all
+    channels of the result need the whole image, each task would copy it again.
 
     Args:
         ref: a contraction.
         row: the variable along which its tiles have ``rows`` elements, of vectors of ``lanes``.
+        given: ``strip_height`` and ``tiles``, where they are set.
     """
     block = block_of(schedule, ref)
     found = contraction(block)
@@ -70,12 +67,11 @@ def find_strip(schedule: Schedule, ref: BlockRef, row: IterVar | None, rows: int
         windows = [window for window in (_window(load, item, block) for item in spatial(block)) if window is not None]
         if len(windows) == 2 and windows[1].item is row:
             lines, line = windows
-            pixels = _UNKNOWN_PIXELS if constant(line.item.extent) is None else _STRIP_PIXELS
-            tiles = _nearly_equal(line.item, rows, max(1, pixels // rows))
+            tiles = int(given.get("tiles", 0)) or tiles_of_a_line(constant(line.item.extent), rows)
             size = load.buffer.dtype.bits // 8 * lanes * line.span(tiles * rows)
-            return Strip(
-                source, lines.item, _nearly_equal(lines.item, 1, max(1, lines.most(_STRIP_BYTES // size))), tiles
-            )
+            most = max(1, lines.most(lines_in_cache(size)))
+            height = int(given.get("strip_height", 0)) or nearly_equal(constant(lines.item.extent), 1, most)
+            return Strip(source, lines.item, height, tiles)
     return None
 
 
@@ -86,15 +82,6 @@ def _only_for(schedule: Schedule, ref: BlockRef, load: BufferLoad) -> BlockRef |
         if stores(block)[0].buffer is load.buffer:
             return None if reductions(block) or len(schedule.get_consumers(made)) > 1 else made
     return None
-
-
-def _nearly_equal(item: IterVar, size: int, most: int) -> int:
-    """How many pieces of ``size`` a part of a dimension has, so that parts have at most ``most`` and about as many."""
-    extent = constant(item.extent)
-    if extent is None:
-        return most
-    pieces = -(-extent // size)
-    return -(-pieces // -(-pieces // most))
 
 
 @dataclasses.dataclass(frozen=True)

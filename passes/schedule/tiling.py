@@ -13,42 +13,56 @@ together. The pass ``DotProduct`` makes the instruction of them.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
+from collections.abc import Iterator
 
-from tilewright.passes.schedule.elementwise import vector_lanes
+from tilewright.passes.schedule.cost import TileSpace, fills_a_tile, is_worth_packing, ranked_tiles, vector_lanes
 from tilewright.passes.schedule.facts import (
     Contraction,
     axis_of,
     constant,
     contraction,
     is_contiguous,
+    names_of,
     panel_width,
     reductions,
     shared_by,
     spatial,
     uses,
 )
+from tilewright.passes.schedule.loops import are_lanes
 from tilewright.passes.schedule.rule import Declined
+from tilewright.passes.schedule.settings import NOTHING, Given
+from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.expr import BufferLoad, Var
 from tilewright.tensorir.stmt import Block, IterVar
 from tilewright.tensorir.target import Target
 
-#: From this many rows on, copying the vector operand into panels costs less than walking it with large strides.
-_ROWS_WORTH_PACKING = 16
-#: What it costs to load a vector, which mostly comes from the second cache, if a number that is broadcast, which comes
-#: from the first, costs 1: a taller tile loads each vector for more rows.
-VECTOR_COST = 1.5
-#: What a tile is worth that leaves a rest of the rows or columns, for which there is a second one: two are twice the
-#: code, a seventh of the build of a network of convolutions. With 32 registers all tiles with accumulators enough run
-#: at the machine's peak. 16 hold 12 accumulators at most, and tiles of 8 to 10 take 8 to 19 % longer (on a Zen 3).
-_WITH_REST, _WITH_REST_OF_FEW_REGISTERS = 0.85, 0.97
-#: So many rows are enough for a tile: the vectors that they share are loaded often enough.
-_LEAST_ROWS = 4
+#: Tiles that are offered for a contraction: what does not fit the best ones rarely fits any.
+_OFFERED = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Tile:
+    """The plan of the tiles of one contraction. Neighbouring values of the result's last dimension are the lanes."""
+
+    row: str = dataclasses.field(metadata={"doc": "the dimension along which the rows of a tile lie; '': none"})
+    channels: str = dataclasses.field(
+        metadata={"doc": "a dimension of blocks of channels along which the vectors lie; '': they lie side by side"}
+    )
+    lanes: int = dataclasses.field(metadata={"doc": "lanes of a vector, a power of two", "least": 2})
+    rows: int = dataclasses.field(metadata={"doc": "rows of a tile", "least": 1})
+    vectors: int = dataclasses.field(metadata={"doc": "vectors of a row of a tile", "least": 1})
+    packed: bool = dataclasses.field(metadata={"doc": "whether the vector operand is copied into panels first"})
+    neighbours: int = dataclasses.field(
+        default=1, metadata={"doc": "steps of the sum that one instruction takes", "least": 1}
+    )
 
 
 @dataclasses.dataclass(frozen=True)
 class Tiling:
-    """The plan for one contraction.
+    """A tile with what it is made of in a block.
 
     Attributes:
         column: the variable whose neighbouring values are the lanes of a vector.
@@ -75,12 +89,65 @@ class Tiling:
         return self.lanes if self.block is not None else self.lanes * self.vectors
 
 
-def plan_tiling(block: Block, target: Target, reassociate: bool = False) -> Tiling | Declined:
-    """How to tile a contraction; or why not: the result is empty, or its last dimension gives no vectors, as neither
-    operand has it, or both do without lying along it in memory.
+def tile_of(block: Block, tiling: Tiling) -> Tile:
+    """The tile as plain data, with the names that variables have in ``block``."""
+    items = spatial(block)
+    names = dict(zip([item.var for item in items], names_of(items), strict=True))
+    return Tile(
+        "" if tiling.row is None else names[tiling.row.var],
+        "" if tiling.block is None else names[tiling.block.var],
+        tiling.lanes,
+        tiling.rows,
+        tiling.vectors,
+        tiling.packed,
+        tiling.neighbours,
+    )
+
+
+def tiling_of(block: Block, tile: Tile) -> Tiling:
+    """The tile with what it is made of in ``block``.
+
+    Raises:
+        ScheduleError: the block is no contraction with such variables.
+    """
+    found = contraction(block)
+    operands = None if found is None else _operands(found, block)
+    if operands is None:
+        raise ScheduleError(f"block {block.name} has no tiles")
+    items = spatial(block)
+    named = dict(zip(names_of(items), items, strict=True))
+    for name in (tile.row, tile.channels):
+        if name and name not in named:
+            raise ScheduleError(f"block {block.name} has no dimension {name}; it has {', '.join(named)}")
+    return Tiling(
+        items[-1],
+        named.get(tile.row),
+        named.get(tile.channels),
+        tile.lanes,
+        tile.rows,
+        tile.vectors,
+        operands[0],
+        tile.packed,
+        reductions(block)[-1] if tile.neighbours > 1 else None,
+        tile.neighbours,
+    )
+
+
+def plan_tiling(block: Block, target: Target, reassociate: bool = False, given: Given = NOTHING) -> Tiling | Declined:
+    """The best tiling of a contraction, or why there is none (see :func:`tilings`)."""
+    found = tilings(block, target, reassociate, given)
+    return found if isinstance(found, Declined) else next(found)
+
+
+def tilings(
+    block: Block, target: Target, reassociate: bool = False, given: Given = NOTHING
+) -> Iterator[Tiling] | Declined:
+    """Tilings of a contraction, best first; or why there is none: the result is empty, or its last dimension gives no
+    vectors, as neither operand has it, or both do without lying along it in memory.
 
     Args:
         reassociate: whether sums of floats may be added up in another order.
+        given: what is set of the :class:`Tile`.
     """
     found = contraction(block)
     if found is None:
@@ -92,26 +159,22 @@ def plan_tiling(block: Block, target: Target, reassociate: bool = False) -> Tili
     if operands is None:
         return Declined(f"no operand of block {block.name} has the last dimension of its result")
     vector, scalar = operands
-    row, rows, channel_block = _tile_variables(block, vector, scalar, target)
+    lanes, columns = int(given.get("lanes", 0)) or _lanes(block, target), constant(column.extent)
+    variables = _tile_variables(block, vector, scalar, lanes, given)
+    if isinstance(variables, Declined):
+        return variables
+    row, rows, channel_block = variables
     types = vector.buffer.dtype, scalar.buffer.dtype
     step = reductions(block)[-1]
     side_by_side = panel_width(vector, step.var) == target.dot_products(*types, found.accumulator.dtype)
     behind = 1 if side_by_side else 0
-    lanes, columns = _lanes(block, target), constant(column.extent)
     if channel_block is not None:
         block_extent = constant(channel_block.extent)
         columns = None if block_extent is None else block_extent * lanes
     panel = panel_width(vector, column.var, behind)
-    if panel is not None:
+    if panel is not None and "lanes" not in given:
         lanes = math.gcd(lanes, panel)
     row_extent = constant(row.extent) if row is not None else 1
-    group = shared_by(vector, row.var) if rows and row is not None else None
-    whole = None
-    if channel_block is not None:
-        whole = math.gcd(constant(channel_block.extent) or 0, shared_by(scalar, channel_block.var) or 0)
-    height, vectors = choose_tile(
-        row_extent, columns, lanes, target.tile_registers, None if panel is None else panel // lanes, group, whole
-    )
     packed = False
     if uses(scalar, column.var):
         if not rows or not (is_contiguous(vector, column.var) and is_contiguous(scalar, column.var)):
@@ -121,10 +184,70 @@ def plan_tiling(block: Block, target: Target, reassociate: bool = False) -> Tili
             return Declined(f"{vector.buffer.name} can't be packed: no one dimension of it is the result's last one")
         packed = True
     elif channel_block is None and axis_of(vector, column.var) is not None:
-        packed = row_extent is None or row_extent >= _ROWS_WORTH_PACKING
-    tiling = Tiling(column, row, channel_block, lanes, height, vectors, vector, packed)
-    is_ordered = found.accumulator.dtype.is_float and not reassociate
-    return tiling if is_ordered else _in_groups(tiling, found, scalar, step, side_by_side, target)
+        packed = is_worth_packing(row_extent)
+    group = shared_by(vector, row.var) if rows and row is not None else None
+    whole = None
+    if channel_block is not None:
+        whole = math.gcd(constant(channel_block.extent) or 0, shared_by(scalar, channel_block.var) or 0)
+    if given:
+        can_pack = (
+            panel is None
+            and channel_block is None
+            and not uses(scalar, column.var)
+            and axis_of(vector, column.var) is not None
+        )
+        reason = _misfit(given, row, lanes, panel, group, whole, can_pack)
+        if reason:
+            return Declined(f"block {block.name}: {reason}")
+        packed = bool(given.get("packed", packed))
+    tiling = Tiling(column, row, channel_block, lanes, 1, 1, vector, packed)
+    if (not found.accumulator.dtype.is_float or reassociate) and given.get("neighbours") != 1:
+        tiling = _in_groups(tiling, found, scalar, step, side_by_side, target)
+    if given.get("neighbours", tiling.neighbours) != tiling.neighbours:
+        return Declined(f"block {block.name}: one instruction takes {tiling.neighbours} steps of its sum")
+    space = TileSpace(
+        row_extent, columns, lanes, target.tile_registers, None if panel is None else panel // lanes, group, whole
+    )
+    return _offered(tiling, space, given)
+
+
+def _offered(tiling: Tiling, space: TileSpace, given: Given) -> Iterator[Tiling]:
+    """The tilings with rows and vectors, best first."""
+    for rows, vectors in itertools.islice(ranked_tiles(space, given.get("rows"), given.get("vectors")), _OFFERED):
+        yield dataclasses.replace(tiling, rows=rows, vectors=vectors)
+
+
+def _misfit(
+    given: Given,
+    row: IterVar | None,
+    lanes: int,
+    panel: int | None,
+    group: int | None,
+    whole: int | None,
+    can_pack: bool,
+) -> str:
+    """Why a tile can't be as it is set; empty if it can.
+
+    Args:
+        panel: how many columns lie side by side in panels of the vector operand.
+        group: how many neighbouring rows share the vector operand; None: all of them.
+        whole: how many neighbouring blocks of channels share the other operand; None: there are none, 0: all of them.
+        can_pack: whether the vector operand can be copied into panels.
+    """
+    rows, vectors = given.get("rows", 1), given.get("vectors")
+    if not are_lanes(lanes):
+        return f"no vector has {lanes} lanes"
+    if row is None and rows != 1:
+        return "it has no dimension for the rows of a tile"
+    if group is not None and group % rows:
+        return f"the rows of a tile divide {group}, which share a vector; {rows} do not"
+    if panel is not None and (panel % lanes or (vectors or panel // lanes) * lanes != panel):
+        return f"its operand lies in panels of {panel} columns, so that a tile is as wide"
+    if whole and vectors and whole % vectors:
+        return f"the vectors of a tile divide {whole}, which share a number; {vectors} do not"
+    if given.get("packed") and not can_pack:
+        return "its operand can't be packed"
+    return ""
 
 
 def _lanes(block: Block, target: Target) -> int:
@@ -136,17 +259,38 @@ def _lanes(block: Block, target: Target) -> int:
 
 
 def _tile_variables(
-    block: Block, vector: BufferLoad, scalar: BufferLoad, target: Target
-) -> tuple[IterVar | None, list[IterVar], IterVar | None]:
+    block: Block, vector: BufferLoad, scalar: BufferLoad, lanes: int, given: Given
+) -> tuple[IterVar | None, list[IterVar], IterVar | None] | Declined:
     """The variable along the rows of a tile, those that could be it (they share the vectors), and the channel block."""
     *others, column = spatial(block)
     rows = [item for item in others if shared_by(scalar, item.var) == 1 and shared_by(vector, item.var) != 1]
     blocks = [item for item in others if shared_by(vector, item.var) == 1 and shared_by(scalar, item.var) != 1]
-    channel_block = blocks[-1] if blocks and constant(column.extent) == _lanes(block, target) else None
+    of_channels = blocks if constant(column.extent) == lanes else []
+    channel_block = of_channels[-1] if of_channels else None
+    if "channels" in given:
+        chosen = _named(block, given["channels"], of_channels, "blocks of channels")
+        if isinstance(chosen, Declined):
+            return chosen
+        channel_block = chosen
     row = _longest_enough(rows) if rows else None
-    if row is None and channel_block is None and blocks:
-        row = blocks[-1]  # no operand is shared (a depthwise convolution); a tile of several rows hides the latency
+    # No operand is shared (a depthwise convolution): a tile of several rows hides the latency.
+    otherwise = blocks if channel_block is None else []
+    if "row" in given:
+        chosen = _named(block, given["row"], rows or otherwise, "rows of a tile")
+        return chosen if isinstance(chosen, Declined) else (chosen, rows, channel_block)
+    if row is None and otherwise:
+        row = otherwise[-1]
     return row, rows, channel_block
+
+
+def _named(block: Block, name: str, candidates: list[IterVar], purpose: str) -> IterVar | Declined | None:
+    """The variable of that name, which must be one of ``candidates``; none for the name ''."""
+    items = spatial(block)
+    named = {each: item for each, item in zip(names_of(items), items, strict=True) if item in candidates}
+    if name and name not in named:
+        listed = f"those that can are {', '.join(named)}" if named else "none can"
+        return Declined(f"dimension {name} of block {block.name} can't be the {purpose}; {listed}")
+    return named.get(name)
 
 
 def _in_groups(
@@ -176,7 +320,7 @@ def _longest_enough(rows: list[IterVar]) -> IterVar:
     """The variable for the rows of a tile: the last one, whose elements are nearest in memory, of those that fill a
     tile; where none does, the longest. A sequence with one item to a step has its rows along the steps."""
     extents = {item: constant(item.extent) for item in rows}
-    enough = [item for item, extent in extents.items() if extent is None or extent >= _LEAST_ROWS]
+    enough = [item for item, extent in extents.items() if fills_a_tile(extent)]
     return enough[-1] if enough else max(reversed(rows), key=lambda item: extents[item] or 0)
 
 
@@ -194,61 +338,3 @@ def _operands(found: Contraction, block: Block) -> tuple[BufferLoad, BufferLoad]
         extra = [sum(uses(load, item.var) for item in spatial(block)) for load in (found.left, found.right)]
         left = extra[0] < extra[1]
     return (found.left, found.right) if left else (found.right, found.left)
-
-
-def choose_tile(
-    rows: int | None,
-    columns: int | None,
-    lanes: int,
-    registers: int,
-    panel: int | None = None,
-    group: int | None = None,
-    blocks: int | None = None,
-) -> tuple[int, int]:
-    """Rows and vectors of the register tile for a result of ``rows`` by ``columns`` (None: not known).
-
-    ``panel``: the number of vectors, where the operand is packed in panels of so many already.
-    ``group``: so many neighbouring rows share the vector operand, and a tile stays in such a group.
-    ``blocks``: the vectors are blocks of channels, of which so many neighbouring ones share the other operand; tiles
-    have a number of vectors that divides it.
-
-    Among the tiles that fit the registers, the one with the least wasted work, then the least loads for each
-    multiply-add (:data:`VECTOR_COST`). One that divides rows and columns is preferred to one with somewhat fewer loads
-    that leaves a rest (:data:`_WITH_REST`).
-    """
-    best = (-1.0, 1, 1)
-    with_rest = _WITH_REST if registers >= 32 else _WITH_REST_OF_FEW_REGISTERS
-    for vectors in range(1, 7) if panel is None else (panel,):
-        if blocks and blocks % vectors:
-            continue
-        most = (registers - 1 - vectors) // vectors
-        if panel is None and columns is not None and vectors > 1 and (vectors - 1) * lanes >= columns:
-            break
-        for limit in range(1, most + 1):
-            height = limit
-            if rows is not None:
-                if limit > rows:
-                    break
-                tiles = -(-rows // limit)
-                height = -(-rows // tiles)  # nearly equal tiles
-            used_rows = 1.0 if rows is None else rows / (-(-rows // height) * height)
-            width = vectors * lanes
-            used_columns = 1.0 if columns is None else columns / (-(-columns // width) * width)
-            if group is not None and group % height:
-                continue
-            if rows is None and height > max(8, 16 // vectors):
-                continue  # the rows that are left of an unknown number, which smaller tiles take, stay few
-            accumulators = height * vectors
-            latency = min(1.0, accumulators / 8, 0.7 + accumulators / 40)  # from 8 on as measured: 8 only just hide it
-            reuse = accumulators / (accumulators + height + VECTOR_COST * vectors)
-            rest = (rows is not None and leaves_rest(rows, height)) or (columns is not None and columns % width != 0)
-            whole = with_rest if rest else 1.0
-            score = used_rows * used_columns * latency * reuse * whole
-            if score > best[0] + 1e-9:
-                best = (score, height, vectors)
-    return best[1], best[2]
-
-
-def leaves_rest(rows: int | None, height: int) -> bool:
-    """Whether rows (None: not known how many) may be left over by tiles of that height."""
-    return rows is None or rows % height != 0

@@ -1,23 +1,30 @@
-"""Formulas that read along another dimension than they write: transposes, and layouts with blocks of channels.
+"""Schedule formulas that read along another dimension than they write: transposes, and layouts with blocks of channels.
 
 Neighbouring results lie next to each other in memory, but what they read does not: each vector would be gathered
 element by element. A square tile, as wide as a vector in both directions, reads whole vectors along the one dimension
-and writes whole vectors along the other; the pass ``TransposeTiles`` makes the exchange of rows and columns, in
-registers, of the loop that is annotated ``transpose``.
+and writes whole vectors along the other::
+
+    for task in parallel(..):              # other dimensions, or tiles along the rows
+      for columns:                         # tiles along the dimension in which the result lies
+        for row in range(8):               # annotated "transpose"
+          for column in vectorized(8): ...
+
+The pass ``TransposeTiles`` makes the exchange of rows and columns, in registers, of the loop that is annotated.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from tilewright.passes.schedule.elementwise import vector_lanes
+from tilewright.passes.schedule.cost import are_enough_tasks, exchanged_tiles, vector_lanes
 from tilewright.passes.schedule.facts import (
     Access,
     block_of,
     is_contiguous,
     loads,
     mergeable,
+    names_of,
     panel_width,
     product_of_extents,
     reductions,
@@ -26,33 +33,19 @@ from tilewright.passes.schedule.facts import (
     uses,
 )
 from tilewright.passes.schedule.rule import Declined, Nest, ScheduleRule, register_schedule_rule
+from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.keys import TRANSPOSE
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
 from tilewright.tensorir.stmt import Block, IterVar
 
-#: A tile of fewer rows than this is not worth the exchange.
-_LEAST_SIZE = 4
-#: So many tasks along the other dimensions are enough for the threads.
-_ENOUGH_TASKS = 8
-#: Rows of a tile: each is in a register of its own.
-_MOST_ROWS = 16
-
 
 @dataclasses.dataclass(frozen=True)
 class Transposition:
-    """Dimensions of a tile, as ranges of the block's spatial variables that lie in memory like one.
+    """Compute a block in square tiles. Their columns lie along the last dimension of the result."""
 
-    Attributes:
-        rows: along which the operands lie in memory.
-        columns: along which the result lies in memory; the last variables.
-        size: rows and columns of a tile.
-        block: the name of the block.
-    """
-
-    rows: range
-    columns: range
-    size: int
-    block: str
+    block: str = dataclasses.field(metadata={"doc": "the block; what else is set holds for it alone"})
+    row: str = dataclasses.field(metadata={"doc": "the dimension of the result along which operands lie in memory"})
+    size: int = dataclasses.field(metadata={"doc": "rows and columns of a tile, a power of two", "least": 2})
 
 
 @register_schedule_rule(before="elementwise")
@@ -61,33 +54,30 @@ class ScheduleTransposition(ScheduleRule[Transposition]):
     writes."""
 
     name = "transposition"
+    plan = Transposition
 
-    def match(self, nest: Nest) -> Transposition | Declined:
+    def match(self, nest: Nest) -> Iterator[Transposition] | Declined:
         """Plan for a formula whose operands lie along another dimension than its result."""
         assert nest.ref is not None
         block = nest.block
         if reductions(block):
             return Declined(f"block {block.name} reduces")
-        if len(nest.schedule.get_loops(nest.ref)) != len(spatial(block)):
-            return Declined(f"block {block.name} shares its loops")
-        found = find_transposition(block, vector_lanes(block, nest.target))
-        return found or Declined(
-            f"block {block.name} reads along the dimension that it writes, or tiles would be small"
-        )
+        if not spatial(block) or len(nest.schedule.get_loops(nest.ref)) != len(spatial(block)):
+            return Declined(f"block {block.name} has one element, or shares its loops")
+        return plan_transposition(nest)
 
     def apply(self, schedule: Schedule, plan: Transposition) -> None:
-        """Tile the loops in both directions."""
+        """Tile the loops, and run the tiles in parallel."""
         tile_transposition(schedule, schedule.get_block(plan.block), plan)
 
 
-def find_transposition(block: Block, lanes: int) -> Transposition | None:
-    """The tile for a formula that reads along another dimension than it writes; None for any other."""
-    items = spatial(block)
-    accesses: list[Access] = [*stores(block), *loads(block)]
-    columns = _merged(accesses, items, len(items) - 1)
+def plan_transposition(nest: Nest) -> Iterator[Transposition] | Declined:
+    """Tiles for a formula that reads along another dimension than it writes, best first; or why there are none."""
+    block, given = nest.block, nest.given
+    items, columns = spatial(block), _columns(block)
     inner = items[columns.start :]
     if not all(is_contiguous(store, items[-1].var) for store in stores(block)):
-        return None
+        return Declined(f"the results of block {block.name} are no neighbours along its last dimension")
     strided = [
         load
         for load in loads(block)
@@ -96,17 +86,35 @@ def find_transposition(block: Block, lanes: int) -> Transposition | None:
     found = [{n for n in range(columns.start) if _walks(load, items[n])} for load in strided]
     common = set.intersection(*found) if found else set()
     if not common:
-        return None
-    rows = _merged(accesses, items, max(common))
-    size = min(lanes, _MOST_ROWS)
-    for part in (rows, columns):
-        extent = product_of_extents(items[n] for n in part)
-        while extent is not None and size > extent:
-            size //= 2
-    widths = [panel_width(load, items[rows[-1]].var) for load in strided]
-    while any(width is not None and width % size for width in widths):
-        size //= 2
-    return Transposition(rows, columns, size, block.name) if size >= _LEAST_SIZE else None
+        return Declined(f"block {block.name} reads along the dimension that it writes, or along no other one")
+    names = names_of(items)
+    row = max(common)
+    if "row" in given:
+        candidates = [n for n in sorted(common) if names[n] == given["row"]]
+        if not candidates:
+            listed = ", ".join(names[n] for n in sorted(common))
+            return Declined(f"operands of block {block.name} lie along {listed}, not along {given['row']}")
+        row = candidates[0]
+    sizes = [int(given["size"])] if "size" in given else list(exchanged_tiles(vector_lanes(block, nest.target)))
+    room = [product_of_extents(items[n] for n in part) for part in (_merged(block, row), columns)]
+    widths = [panel_width(load, items[row].var) for load in strided]
+    fitting = [size for size in sizes if size & (size - 1) == 0 and _fits(size, room, widths)]
+    if not fitting:
+        return Declined(
+            f"no tile of {' or '.join(map(str, sizes)) or 'so few'} rows and columns fits block {block.name}"
+        )
+    return _tiles(block, names[row], fitting)
+
+
+def _tiles(block: Block, row: str, sizes: Sequence[int]) -> Iterator[Transposition]:
+    for size in sizes:
+        yield Transposition(block.name, row, size)
+
+
+def _fits(size: int, room: Sequence[int | None], widths: Sequence[int | None]) -> bool:
+    """Whether rows and columns have room for a tile, and panels of the operands, so wide, take whole tiles."""
+    has_room = all(extent is None or size <= extent for extent in room)
+    return has_room and all(width is None or width % size == 0 for width in widths)
 
 
 def _walks(load: Access, item: IterVar) -> bool:
@@ -114,9 +122,15 @@ def _walks(load: Access, item: IterVar) -> bool:
     return is_contiguous(load, item.var) or panel_width(load, item.var) is not None
 
 
-def _merged(accesses: Sequence[Access], items: Sequence[IterVar], last: int) -> range:
+def _columns(block: Block) -> range:
+    """The last variables, which walk memory like one."""
+    return _merged(block, len(spatial(block)) - 1)
+
+
+def _merged(block: Block, last: int) -> range:
     """The variables up to number ``last`` that walk memory like one."""
-    first = last
+    accesses: list[Access] = [*stores(block), *loads(block)]
+    items, first = spatial(block), last
     while first > 0 and mergeable(accesses, items[first - 1], items[first]):
         first -= 1
     return range(first, last + 1)
@@ -128,22 +142,29 @@ def tile_transposition(schedule: Schedule, ref: BlockRef, plan: Transposition) -
     The loops over other dimensions are the tasks, or those over tiles along the rows where the others are few. They
     are not fused with each other: what a fused variable is taken apart into no longer shows that neighbouring rows are
     neighbours in memory.
+
+    Raises:
+        ScheduleError: the block has no such dimension, or its columns lie along it.
     """
-    loops, items = schedule.get_loops(ref), spatial(block_of(schedule, ref))
-
-    def whole(part: Sequence[int]) -> LoopRef:
-        own = [loops[n] for n in part]
-        return schedule.fuse(*own) if len(own) > 1 else own[0]
-
-    others = [n for n in range(len(loops)) if n not in plan.rows and n not in plan.columns]
+    block = block_of(schedule, ref)
+    loops, items, names = schedule.get_loops(ref), spatial(block), names_of(spatial(block))
+    columns = _columns(block)
+    if plan.row not in names[: columns.start]:
+        raise ScheduleError(f"the rows of tiles lie along one of {', '.join(names[: columns.start])}, not {plan.row}")
+    rows = _merged(block, names.index(plan.row))
+    others = [n for n in range(len(loops)) if n not in rows and n not in columns]
     count = product_of_extents(items[n] for n in others)
-    if others and others[-1] > plan.rows.start:  # they become neighbours
-        schedule.reorder(*[loops[n] for n in (*others, *plan.rows, *plan.columns)])
-    outer = [whole(others)] if others else []
-    row_tiles, row = schedule.split(whole(plan.rows), [None, plan.size])
-    column_tiles, column = schedule.split(whole(plan.columns), [None, plan.size])
-    tasks = [*outer, row_tiles] if count is None or count >= _ENOUGH_TASKS else [row_tiles, *outer]
+    if others and others[-1] > rows.start:  # they become neighbours
+        schedule.reorder(*[loops[n] for n in (*others, *rows, *columns)])
+    outer = [_fused(schedule, [loops[n] for n in others])] if others else []
+    row_tiles, row = schedule.split(_fused(schedule, [loops[n] for n in rows]), [None, plan.size])
+    column_tiles, column = schedule.split(_fused(schedule, [loops[n] for n in columns]), [None, plan.size])
+    tasks = [*outer, row_tiles] if are_enough_tasks(count) else [row_tiles, *outer]
     schedule.reorder(*tasks, column_tiles, row, column)
     schedule.annotate(row, TRANSPOSE, True)
     schedule.vectorize(column)
     schedule.parallel(tasks[0])
+
+
+def _fused(schedule: Schedule, loops: Sequence[LoopRef]) -> LoopRef:
+    return schedule.fuse(*loops) if len(loops) > 1 else loops[0]

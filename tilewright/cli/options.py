@@ -18,7 +18,7 @@ from tilewright.cli.console import Settings
 from tilewright.passes.context import PassContext
 from tilewright.passes.instrument import PassInstrument
 from tilewright.passes.registry import get_pass
-from tilewright.tensorir.errors import ConfigTypeError, UnknownConfigError, UnknownPassError
+from tilewright.tensorir.errors import ConfigTypeError, ConfigValueError, UnknownConfigError, UnknownPassError
 from tilewright.tensorir.target import KINDS, Target
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -53,7 +53,7 @@ class BuildOptions:
             if not dot:
                 raise click.BadParameter(f"expected KEY.FIELD=VALUE, found {text!r}", param_hint="--config")
             config.setdefault(key, {})[field] = plain_value(value)
-        with wrong_use("--config", UnknownConfigError, ConfigTypeError):
+        with wrong_use("--config", UnknownConfigError, ConfigTypeError, ConfigValueError):
             return PassContext(self.opt_level, self.require_pass, self.disable_pass, instruments, config)
 
     @staticmethod

@@ -9,7 +9,7 @@ import numpy as np
 from tilewright.graphir.module import IRModule
 from tilewright.passes.context import PassContext
 from tilewright.passes.schedule import ScheduleKernels
-from tilewright.passes.schedule.rule import Declined, Nest, ScheduleRule
+from tilewright.passes.schedule.rule import Declined, Nest, ScheduleRule, offered_plans
 from tilewright.tensorir import interpret
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.expr import IntImm, call, maximum
@@ -30,10 +30,10 @@ def apply_rule(
 ) -> bool:
     """Whether the rule has a plan, which is applied then."""
     with target or TARGET as current:
-        plan = rule.match(Nest(schedule, ref, current, reassociate))
-        if isinstance(plan, Declined):
+        plans = offered_plans(rule, Nest(schedule, ref, current, reassociate))
+        if isinstance(plans, Declined):
             return False
-        rule.apply(schedule, plan)
+        rule.apply(schedule, next(plans))
     return True
 
 

@@ -10,10 +10,11 @@ import pytest
 from tests.passes.schedule.kernels import apply_rule
 from tilewright.graphir.dims import simplify
 from tilewright.passes.schedule.contraction import ScheduleContraction, _tiles_per_task
+from tilewright.passes.schedule.cost import VECTOR_COST, choose_tile
 from tilewright.passes.schedule.facts import block_of
 from tilewright.passes.schedule.inline import reduction_blocks
 from tilewright.passes.schedule.rule import Declined
-from tilewright.passes.schedule.tiling import VECTOR_COST, Tiling, choose_tile, plan_tiling
+from tilewright.passes.schedule.tiling import Tiling, plan_tiling
 from tilewright.tensorir import interpret
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.expr import IntImm, Var, cast

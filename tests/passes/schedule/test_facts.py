@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tilewright.passes.schedule.elementwise import vector_lanes
+from tilewright.passes.schedule.cost import vector_lanes
 from tilewright.passes.schedule.facts import (
     axis_of,
     block_of,

@@ -9,8 +9,8 @@ import tilewright as tw
 from tests.passes.schedule.kernels import TARGET, dense, loop_kinds, loops_of, run, scheduled
 from tilewright import graphir as gi
 from tilewright.passes.context import PassContext
+from tilewright.passes.schedule.cost import choose_tile
 from tilewright.passes.schedule.facts import constant
-from tilewright.passes.schedule.tiling import choose_tile
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.expr import Buffer, Var, call, maximum, select
 from tilewright.tensorir.functor import walk

@@ -1,0 +1,213 @@
+"""Set fields of plans: ``PassContext(config={"schedule.contraction.rows": 8})``, or an attribute of one function.
+
+A rule's plan is a frozen dataclass of plain data. When the rule is registered, each field of its plan becomes a field
+of the option ``schedule.<rule>``, checked like those of passes; the fields of a plan inside of a plan are those of
+``schedule.<rule>.<field>``, or those of the rule itself where the field is declared with ``metadata={"flat": True}``.
+
+What a field stands for is said by ``metadata={"doc": ...}``, and a number that it must not go below by
+``metadata={"least": 1}``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, TypeVar
+
+from tilewright.passes.config import make_config, register_config_option, unregister_config_option
+from tilewright.passes.context import PassContext
+from tilewright.tensorir.errors import ConfigValueError, PassError, TilewrightError, add_note
+from tilewright.tensorir.keys import SCHEDULE
+
+P = TypeVar("P")
+
+#: Values that are set, by the fields' names; those of a plan inside of a plan as ``first.rows``.
+Given = Mapping[str, Any]
+
+NOTHING: Given = types.MappingProxyType({})
+
+_PLAIN = (int, float, bool, str, tuple, type(None))
+
+
+class _Settings:
+    """Base of the options of a rule: a field that is None stays as the rule plans it."""
+
+    _key: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            value, least = getattr(self, field.name), field.metadata.get("least")
+            if value is not None and least is not None and value < least:
+                raise ConfigValueError(
+                    f"config option {self._key!r}: field {field.name!r}: expected at least {least}, found {value}"
+                )
+
+
+def option_key(rule: str) -> str:
+    """The key of a rule's options: that of ``single rows`` is ``schedule.single_rows``."""
+    return f"{SCHEDULE}{rule.replace(' ', '_')}"
+
+
+def declare_settings(rule: str, plan: type[Any] | None) -> None:
+    """Make options of the fields of a rule's plans.
+
+    Raises:
+        PassError: the plan is no dataclass of plain data.
+    """
+    if not (isinstance(plan, type) and dataclasses.is_dataclass(plan)):
+        raise PassError(f"rule {rule!r}: its plans are {plan!r}; expected a frozen dataclass of plain data")
+    for section, fields in _sections(rule, plan).items():
+        key = ".".join((option_key(rule), *section))
+        name = "".join(part.title() for part in (plan.__name__, *section))
+        options = dataclasses.make_dataclass(name, fields, bases=(_Settings,), namespace={"_key": key}, frozen=True)
+        options.__module__ = plan.__module__  # whose rule it is decides who else reads the option
+        register_config_option(key, options)
+
+
+def forget_settings(rule: str, plan: type[Any]) -> None:
+    """Take the options of a rule out again."""
+    for section in _sections(rule, plan):
+        unregister_config_option(".".join((option_key(rule), *section)))
+
+
+def _sections(rule: str, plan: type[Any]) -> dict[tuple[str, ...], list[tuple[str, Any, Any]]]:
+    """The fields of the options of a rule and of each plan inside of its plan, as ``make_dataclass`` takes them."""
+    found: dict[tuple[str, ...], list[tuple[str, Any, Any]]] = {(): []}
+    for path, hint, field in _fields(rule, plan):
+        option = dataclasses.field(default=None, metadata={**field.metadata})
+        found.setdefault(path[:-1], []).append((path[-1], hint | None, option))
+    for section, fields in found.items():
+        names = [name for name, _, _ in fields]
+        if len(set(names)) < len(names):
+            raise PassError(
+                f"rule {rule!r}: {'.'.join(section) or plan.__name__} has several fields of one name: {names}"
+            )
+    return found
+
+
+def _fields(rule: str, plan: type[Any]) -> Iterator[tuple[tuple[str, ...], Any, dataclasses.Field[Any]]]:
+    """The fields of a plan and of those inside of it: their path, type and declaration."""
+    hints = typing.get_type_hints(plan)
+    for field in dataclasses.fields(plan):
+        hint = hints[field.name]
+        if dataclasses.is_dataclass(hint):
+            for path, inner, declared in _fields(rule, hint):
+                yield (path if field.metadata.get("flat") else (field.name, *path)), inner, declared
+        elif _is_plain(hint):
+            yield (field.name,), hint, field
+        else:
+            raise PassError(
+                f"rule {rule!r}: field {field.name!r} of {plan.__name__} is {hint}; "
+                "plans hold names, numbers, flags, and plans of such"
+            )
+
+
+def _is_plain(hint: Any) -> bool:
+    if typing.get_origin(hint) is typing.Literal:
+        return True
+    arguments = [each for each in typing.get_args(hint) if each is not Ellipsis]
+    return all(map(_is_plain, arguments)) if arguments else hint in _PLAIN
+
+
+@dataclasses.dataclass(frozen=True)
+class FunctionSettings:
+    """What is set of the plans of one function.
+
+    Attributes:
+        given: by the rules' keys.
+        own: keys of the rules for which attributes of the function say something, which must fit.
+    """
+
+    given: Mapping[str, Given]
+    own: frozenset[str]
+
+    def of(self, rule: str, block: str | None) -> Given:
+        """What is set of the plans of a rule. Where the block is set, the rest is for plans of that block."""
+        given = self.given.get(option_key(rule), NOTHING)
+        return NOTHING if block is not None and given.get("block", block) != block else given
+
+
+_UNSET = FunctionSettings(NOTHING, frozenset())
+
+
+def settings_of(attrs: Mapping[str, Any], ctx: PassContext) -> FunctionSettings:
+    """What a context and the attributes of a function, which count more, set.
+
+    Raises:
+        UnknownConfigError, ConfigTypeError, ConfigValueError: an attribute sets no field of a plan, or has a value that
+            the field cannot have.
+    """
+    own = {name: value for name, value in attrs.items() if is_setting(name)}
+    config = {key: value for key, value in ctx.config.items() if is_setting(key)}
+    if not own and not config:
+        return _UNSET
+    try:
+        checked = make_config(own)
+    except TilewrightError as error:
+        add_note(error, "in an attribute of the function")
+        raise
+    given: dict[str, dict[str, Any]] = {}
+    for options in (config, checked):
+        for key, value in options.items():
+            rule, prefix = _rule_of(key)
+            set_here = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+            for name, chosen in set_here.items():
+                if chosen is not None:
+                    given.setdefault(rule, {})[prefix + name] = chosen
+    return FunctionSettings(given, frozenset(_rule_of(key)[0] for key in checked))
+
+
+def is_setting(key: str) -> bool:
+    """Whether an option or attribute is about plans."""
+    return key.startswith(SCHEDULE)
+
+
+def _rule_of(key: str) -> tuple[str, str]:
+    """``("schedule.chained", "first.")`` for ``schedule.chained.first``."""
+    base, rule, *parts = key.split(".")
+    return f"{base}.{rule}", "".join(f"{part}." for part in parts)
+
+
+def with_settings(plan: P, given: Given) -> P:
+    """The plan with the fields that are set."""
+    if not given:
+        return plan
+    changes: dict[str, Any] = {}
+    for field in dataclasses.fields(plan):  # type: ignore[arg-type]
+        value = getattr(plan, field.name)
+        if dataclasses.is_dataclass(value):
+            wanted: Any = with_settings(value, given if field.metadata.get("flat") else part_of(given, field.name))
+        else:
+            wanted = given.get(field.name, value)
+        if wanted != value:
+            changes[field.name] = wanted
+    return dataclasses.replace(plan, **changes) if changes else plan  # type: ignore[type-var]
+
+
+def part_of(given: Given, field: str) -> Given:
+    """What is set of the plan that is a field of another one."""
+    prefix = f"{field}."
+    return {name.removeprefix(prefix): value for name, value in given.items() if name.startswith(prefix)}
+
+
+def plan_text(plan: Any, given: Given = NOTHING) -> str:
+    """A plan as a line of text: its fields, but for defaults and empty names, and a mark at those that are set."""
+    shown: list[str] = []
+    for field in dataclasses.fields(plan):
+        value = getattr(plan, field.name)
+        if dataclasses.is_dataclass(value):
+            flat = field.metadata.get("flat")
+            inner = plan_text(value, given if flat else part_of(given, field.name))
+            shown.append(inner if flat else f"{field.name} ({inner})")
+        elif field.name in given:
+            shown.append(f"{given_text({field.name: value})} (set)")
+        elif value not in ("", field.default):
+            shown.append(f"{field.name} {value}")
+    return ", ".join(shown)
+
+
+def given_text(given: Given) -> str:
+    """What is set, as a line of text."""
+    return ", ".join(f"{name} {value if value != '' else repr(value)}" for name, value in given.items())
