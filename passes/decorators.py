@@ -16,7 +16,8 @@ A decorated function *is* a pass; a decorated class *makes* passes, and keeps it
             return self.new_func
     mod = ReplaceFunction(f1)(mod)
 
-The project's own passes are all classes with defaults for all arguments, so that each is made the same way,
+All three are one mechanism, a :class:`PassDecorator`, that knows the kind of pass and the functions that it is made
+from. The project's own passes are all classes with defaults for all arguments, so that each is made the same way,
 ``FoldConstant()``, in pipelines, by users and by ``get_pass``. They also subclass the kind of pass that they are
 (``class FoldConstant(FunctionPass)``), which changes nothing at run time and lets static checkers see it.
 """
@@ -36,82 +37,97 @@ from tilewright.passes.info import PassInfo, name_tuple
 from tilewright.tensorir.stmt import PrimFunc
 
 C = TypeVar("C", bound=type[Any])
+F = TypeVar("F", bound=Callable[..., Any])
 K = TypeVar("K", bound=Pass)
 
 
-class _WrappedModulePass(ModulePass):
-    """A module pass made from a function."""
+class PassDecorator(Generic[F, K]):
+    """Make passes of the kind ``K`` from functions of the type ``F`` and from classes that have such a method.
 
-    def __init__(self, transform: Callable[[IRModule, PassContext], IRModule], info: PassInfo) -> None:
-        self.transform, self.info = transform, info
-        functools.update_wrapper(self, transform)
+    Args:
+        name: the decorator's own name, for errors.
+        kind: the base class of its passes.
+        method: the method that a pass of that kind defines.
+        arguments: those of the method behind ``self``, for errors.
+        doc: the decorator's docstring.
+    """
 
-    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        return self.transform(mod, ctx)
+    def __init__(self, name: str, kind: type[Any], method: str, arguments: str, doc: str) -> None:
+        self.__name__, self.__doc__ = name, doc
+        self.kind = kind
+        self.method = method
+        self.arguments = arguments
+        self._of_function = _class_of_function_passes(kind, method)
 
+    @overload
+    def __call__(
+        self,
+        pass_func: C,
+        *,
+        opt_level: int | None = None,
+        name: str | None = None,
+        required: Sequence[str] | None = None,
+    ) -> C: ...
+    @overload
+    def __call__(
+        self,
+        pass_func: F,
+        *,
+        opt_level: int | None = None,
+        name: str | None = None,
+        required: Sequence[str] | None = None,
+    ) -> K: ...
+    @overload
+    def __call__(
+        self,
+        pass_func: None = None,
+        *,
+        opt_level: int | None = None,
+        name: str | None = None,
+        required: Sequence[str] | None = None,
+    ) -> Decoration[K]: ...
+    def __call__(
+        self,
+        pass_func: Any = None,
+        *,
+        opt_level: int | None = None,
+        name: str | None = None,
+        required: Sequence[str] | None = None,
+    ) -> Any:
+        """Decorate ``pass_func``, or return the decorator with these arguments.
 
-class _WrappedFunctionPass(FunctionPass):
-    """A pass over graph functions made from a function."""
+        Args:
+            pass_func: the function or class; left out where this is written as a decorator.
+            opt_level: the level from which pipelines run the pass.
+            name: the pass's name; that of the function or class by default.
+            required: names of the passes that pipelines run right before this one.
 
-    def __init__(self, transform: Callable[[Function, IRModule, PassContext], Function], info: PassInfo) -> None:
-        self.transform, self.info = transform, info
-        functools.update_wrapper(self, transform)
-
-    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        return self.transform(func, mod, ctx)
-
-
-class _WrappedPrimFuncPass(PrimFuncPass):
-    """A pass over loop-level functions made from a function."""
-
-    def __init__(self, transform: Callable[[PrimFunc, IRModule, PassContext], PrimFunc], info: PassInfo) -> None:
-        self.transform, self.info = transform, info
-        functools.update_wrapper(self, transform)
-
-    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        return self.transform(func, mod, ctx)
-
-
-class PassDecorator(Generic[K]):
-    """What the three decorators return while they wait for the function or class to decorate."""
-
-    def __init__(
-        self, what: str, kind: type[Any], wrapper: Callable[[Any, PassInfo], K], options: dict[str, Any]
-    ) -> None:
-        opt_level = options["opt_level"]
+        Raises:
+            ValueError: ``opt_level`` is missing.
+            TypeError: ``required`` is no list or tuple of names, or the class lacks its method.
+        """
         if opt_level is None:
-            raise ValueError(f"{what} needs opt_level, the level from which the pass is enabled: {what}(opt_level=1)")
-        self._what, self._kind, self._wrapper = what, kind, wrapper
-        self._opt_level: int = opt_level
-        self._name: str | None = options["name"]
-        self._required = name_tuple(options["required"], f"required of {what}")
+            own = self.__name__
+            raise ValueError(f"{own} needs opt_level, the level from which the pass is enabled: {own}(opt_level=1)")
+        decoration = Decoration(self, opt_level, name, name_tuple(required, f"required of {self.__name__}"))
+        return decoration if pass_func is None else decoration(pass_func)
 
-    @overload
-    def __call__(self, decorated: C) -> C: ...
-    @overload
-    def __call__(self, decorated: Callable[..., Any]) -> K: ...
-    def __call__(self, decorated: Any) -> Any:
-        if not callable(decorated):
-            raise TypeError(f"{self._what} decorates a function or a class; found {decorated!r}")
-        name = self._name if self._name is not None else getattr(decorated, "__name__", type(decorated).__name__)
-        info = PassInfo(
-            name,
-            self._opt_level,
-            self._required,
-            bool(getattr(decorated, "essential", False)),
-            family=getattr(decorated, "family", "passes"),
-        )
-        if isinstance(decorated, type):
-            return self._pass_class(decorated, info)
-        return self._wrapper(decorated, info)
+    def make(self, function: Callable[..., Any], info: PassInfo) -> K:
+        """The pass that calls ``function``."""
+        made: K = self._of_function(function, info)
+        return made
 
-    def _pass_class(self, cls: type[Any], info: PassInfo) -> type[Any]:
-        if issubclass(cls, Pass) and not issubclass(cls, self._kind):
-            raise TypeError(f"{cls.__name__} is a {cls.__mro__[1].__name__} and cannot become a {self._kind.__name__}")
-        method = "transform_module" if self._kind is ModulePass else "transform_function"
+    def derive(self, cls: type[Any], info: PassInfo) -> type[Any]:
+        """The class of passes that ``cls`` becomes.
+
+        Raises:
+            TypeError: ``cls`` is a pass of another kind, or lacks the method.
+        """
+        kind, method = self.kind, self.method
+        if issubclass(cls, Pass) and not issubclass(cls, kind):
+            raise TypeError(f"{cls.__name__} is a {cls.__mro__[1].__name__} and cannot become a {kind.__name__}")
         if not callable(getattr(cls, method, None)) or getattr(getattr(cls, method), "__isabstractmethod__", False):
-            arguments = "mod, ctx" if self._kind is ModulePass else "func, mod, ctx"
-            raise TypeError(f"{self._what}: class {cls.__name__} has no method {method}(self, {arguments})")
+            raise TypeError(f"{self.__name__}: class {cls.__name__} has no method {method}(self, {self.arguments})")
         namespace: dict[str, Any] = {
             "info": info,
             "__doc__": cls.__doc__,
@@ -122,133 +138,84 @@ class PassDecorator(Generic[K]):
             return types.new_class(cls.__name__, (cls,), exec_body=lambda body: body.update(namespace))
         for inner in ("__call__", "_run", "_run_instrumented", "_transform"):
             # The class comes before its new base in the order of look-up; these have to be the base's in any case.
-            namespace[inner] = getattr(self._kind, inner)
-        return types.new_class(cls.__name__, (cls, self._kind), exec_body=lambda body: body.update(namespace))
+            namespace[inner] = getattr(kind, inner)
+        return types.new_class(cls.__name__, (cls, kind), exec_body=lambda body: body.update(namespace))
 
 
-@overload
-def module_pass(
-    pass_func: C,
-    *,
-    opt_level: int | None = None,
-    name: str | None = None,
-    required: Sequence[str] | None = None,
-) -> C: ...
-@overload
-def module_pass(
-    pass_func: Callable[[IRModule, PassContext], IRModule],
-    *,
-    opt_level: int | None = None,
-    name: str | None = None,
-    required: Sequence[str] | None = None,
-) -> ModulePass: ...
-@overload
-def module_pass(
-    pass_func: None = None,
-    *,
-    opt_level: int | None = None,
-    name: str | None = None,
-    required: Sequence[str] | None = None,
-) -> PassDecorator[ModulePass]: ...
-def module_pass(
-    pass_func: Any = None,
-    *,
-    opt_level: int | None = None,
-    name: str | None = None,
-    required: Sequence[str] | None = None,
-) -> Any:
+class Decoration(Generic[K]):
+    """A :class:`PassDecorator` with its arguments, which waits for the function or class to decorate."""
+
+    def __init__(
+        self, decorator: PassDecorator[Any, K], opt_level: int, name: str | None, required: tuple[str, ...]
+    ) -> None:
+        self._decorator = decorator
+        self._opt_level = opt_level
+        self._name = name
+        self._required = required
+
+    @overload
+    def __call__(self, decorated: C) -> C: ...
+    @overload
+    def __call__(self, decorated: Callable[..., Any]) -> K: ...
+    def __call__(self, decorated: Any) -> Any:
+        if not callable(decorated):
+            raise TypeError(f"{self._decorator.__name__} decorates a function or a class; found {decorated!r}")
+        name = self._name if self._name is not None else getattr(decorated, "__name__", type(decorated).__name__)
+        info = PassInfo(
+            name,
+            self._opt_level,
+            self._required,
+            bool(getattr(decorated, "essential", False)),
+            family=getattr(decorated, "family", "passes"),
+        )
+        if isinstance(decorated, type):
+            return self._decorator.derive(decorated, info)
+        return self._decorator.make(decorated, info)
+
+
+def _class_of_function_passes(kind: type[Any], method: str) -> Callable[[Callable[..., Any], PassInfo], Any]:
+    """The class of the passes of a kind whose method is a function that they are made with."""
+
+    def initialize(self: Any, function: Callable[..., Any], info: PassInfo) -> None:
+        self.function, self.info = function, info
+        functools.update_wrapper(self, function)
+
+    def transform(self: Any, *args: Any) -> Any:
+        return self.function(*args)
+
+    namespace = {"__init__": initialize, method: transform, "__module__": __name__}
+    return types.new_class(f"{kind.__name__}OfFunction", (kind,), exec_body=lambda body: body.update(namespace))
+
+
+module_pass: PassDecorator[Callable[[IRModule, PassContext], IRModule], ModulePass] = PassDecorator(
+    "module_pass",
+    ModulePass,
+    "transform_module",
+    "mod, ctx",
     """Make a ``ModulePass`` of a function ``(mod, ctx)``, or of a class with ``transform_module(self, mod, ctx)``.
 
-    Args:
-        pass_func: the function or class; left out where this is written as a decorator.
-        opt_level: the level from which pipelines run the pass.
-        name: the pass's name; that of the function or class by default.
-        required: names of the passes that pipelines run right before this one.
+    Arguments and errors are those of :meth:`PassDecorator.__call__`.
+    """,
+)
 
-    Raises:
-        ValueError: ``opt_level`` is missing.
-        TypeError: ``required`` is no list or tuple of names, or the class lacks its method.
-    """
-    options = {"opt_level": opt_level, "name": name, "required": required}
-    decorator = PassDecorator("module_pass", ModulePass, _WrappedModulePass, options)
-    return decorator if pass_func is None else decorator(pass_func)
-
-
-@overload
-def function_pass(
-    pass_func: C,
-    *,
-    opt_level: int | None = None,
-    name: str | None = None,
-    required: Sequence[str] | None = None,
-) -> C: ...
-@overload
-def function_pass(
-    pass_func: Callable[[Function, IRModule, PassContext], Function],
-    *,
-    opt_level: int | None = None,
-    name: str | None = None,
-    required: Sequence[str] | None = None,
-) -> FunctionPass: ...
-@overload
-def function_pass(
-    pass_func: None = None,
-    *,
-    opt_level: int | None = None,
-    name: str | None = None,
-    required: Sequence[str] | None = None,
-) -> PassDecorator[FunctionPass]: ...
-def function_pass(
-    pass_func: Any = None,
-    *,
-    opt_level: int | None = None,
-    name: str | None = None,
-    required: Sequence[str] | None = None,
-) -> Any:
+function_pass: PassDecorator[Callable[[Function, IRModule, PassContext], Function], FunctionPass] = PassDecorator(
+    "function_pass",
+    FunctionPass,
+    "transform_function",
+    "func, mod, ctx",
     """Make a ``FunctionPass`` of a function ``(func, mod, ctx)``, or of a class with ``transform_function``.
 
     It runs on the graph-level functions of a module. Arguments and errors are those of ``module_pass``.
-    """
-    options = {"opt_level": opt_level, "name": name, "required": required}
-    decorator = PassDecorator("function_pass", FunctionPass, _WrappedFunctionPass, options)
-    return decorator if pass_func is None else decorator(pass_func)
+    """,
+)
 
-
-@overload
-def primfunc_pass(
-    pass_func: C,
-    *,
-    opt_level: int | None = None,
-    name: str | None = None,
-    required: Sequence[str] | None = None,
-) -> C: ...
-@overload
-def primfunc_pass(
-    pass_func: Callable[[PrimFunc, IRModule, PassContext], PrimFunc],
-    *,
-    opt_level: int | None = None,
-    name: str | None = None,
-    required: Sequence[str] | None = None,
-) -> PrimFuncPass: ...
-@overload
-def primfunc_pass(
-    pass_func: None = None,
-    *,
-    opt_level: int | None = None,
-    name: str | None = None,
-    required: Sequence[str] | None = None,
-) -> PassDecorator[PrimFuncPass]: ...
-def primfunc_pass(
-    pass_func: Any = None,
-    *,
-    opt_level: int | None = None,
-    name: str | None = None,
-    required: Sequence[str] | None = None,
-) -> Any:
+primfunc_pass: PassDecorator[Callable[[PrimFunc, IRModule, PassContext], PrimFunc], PrimFuncPass] = PassDecorator(
+    "primfunc_pass",
+    PrimFuncPass,
+    "transform_function",
+    "func, mod, ctx",
     """Make a ``PrimFuncPass`` of a function ``(func, mod, ctx)``, or of a class with ``transform_function``.
 
     It runs on the loop-level functions of a module. Arguments and errors are those of ``module_pass``.
-    """
-    options = {"opt_level": opt_level, "name": name, "required": required}
-    decorator = PassDecorator("primfunc_pass", PrimFuncPass, _WrappedPrimFuncPass, options)
-    return decorator if pass_func is None else decorator(pass_func)
+    """,
+)
