@@ -91,6 +91,13 @@ SPECIALIZE_TAIL = "specialize_tail"
 #: Whether the tiles at a border become loops, not unrolled copies (``LoopPartition``).
 ROLL_TAIL = "roll_tail"
 
+#: How many products a loop adds to a vector by one instruction, each the next in memory (``DotProduct``).
+DOT_PRODUCT = "dot_product"
+
+#: Whether the vectors that the steps of a loop write, whose elements take turns in memory, are written as one
+#: (``InterleaveStores``).
+INTERLEAVE = "interleave"
+
 #: Whether a loop goes over the rows of a tile whose rows and columns are exchanged in registers (``TransposeTiles``).
 TRANSPOSE = "transpose"
 

@@ -33,7 +33,7 @@ from tilewright.passes.schedule.stages import epilogue_of
 from tilewright.passes.schedule.strip import Strip, copy_strip, find_strip
 from tilewright.passes.schedule.tiling import Tile, Tiling, tile_of, tiling_of, tilings
 from tilewright.tensorir.expr import Expr, Var
-from tilewright.tensorir.keys import OUTLINE, SPECIALIZE_TAIL
+from tilewright.tensorir.keys import DOT_PRODUCT, INTERLEAVE, OUTLINE, SPECIALIZE_TAIL
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
 from tilewright.tensorir.schedule.index_map import IndexMap
 from tilewright.tensorir.stmt import Block, For, IterVar
@@ -173,10 +173,11 @@ def pack(schedule: Schedule, ref: BlockRef, tiling: Tiling) -> None:
     schedule.transform_layout(panel, 0, layout, pad_value=0)
     if tiling.neighbours > 1 and is_contiguous(tiling.vector_operand, tiling.column.var):
         # Vectors of neighbouring columns, which take turns in memory: the steps that lie side by side are innermost.
-        *outer, column, _ = schedule.get_loops(panel)
+        *outer, column, steps = schedule.get_loops(panel)
         if width > tiling.lanes:
             _, column = schedule.split(column, [None, tiling.lanes])
         schedule.vectorize(column)
+        schedule.annotate(steps, INTERLEAVE, True)
         schedule.parallel(schedule.fuse(*outer) if len(outer) > 1 else outer[0])
 
 
@@ -260,6 +261,8 @@ def accumulate(schedule: Schedule, ref: BlockRef, original: Block, at: LoopRef, 
         own = schedule.get_loops(stage)
         last = len(own) - behind
         mark_tile(schedule, own[last - len(elements) : last], tiling)
+    for loop in together:
+        schedule.annotate(loop, DOT_PRODUCT, tiling.neighbours)
 
 
 def _along_blocks(schedule: Schedule, loop: LoopRef, item: IterVar, block: Block, tiling: Tiling) -> list[LoopRef]:

@@ -1,13 +1,14 @@
-"""``DotProduct``: adds neighbouring products of narrow numbers to a vector by the one instruction that does so::
+"""``DotProduct``: add neighbouring products of narrow numbers to a vector by the one instruction that does so::
 
-    for g in range(4):
+    for g in range(4) annotations {"dot_product": 4}:
         c[ramp(i, 1, 16)] = c[ramp(i, 1, 16)] + int32x16(a[j + g]) * int32x16(b[ramp(k + g, 4, 16)])
 
     ->  c[ramp(i, 1, 16)] = dot(c[ramp(i, 1, 16)], <the four of a[ramp(j, 1, 4)], 16 times>, b[ramp(k, 1, 64)])
 
 Integers give the same bits. Of floats (bfloat16) the order of the additions changes, and denormal numbers may count as
-zero, so that they wait for opt_level 3. Schedules make such loops for targets that have the instruction; a loop that
-fits no instruction of the target stays.
+zero, so that they wait for opt_level 3. Schedules state the instruction where they decide on it, by the annotation
+``dot_product`` with the number of products, and lay out the operands for it; a loop that fits none stays a loop, and a
+remark says why.
 """
 
 from __future__ import annotations
@@ -18,18 +19,19 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.copies import FoldingCopier
+from tilewright.passes.tensor.intents import IntentLowering, states
 from tilewright.passes.tensor.panels import is_written_out
-from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.expr import BinaryOp, Broadcast, BufferLoad, Call, Cast, Expr, IntImm, Ramp, const
-from tilewright.tensorir.functor import substitute, uses_var, walk_statements
+from tilewright.tensorir.functor import LOADS, substitute, uses_var, walk_statements, walk_to
+from tilewright.tensorir.keys import DOT_PRODUCT
 from tilewright.tensorir.stmt import BufferStore, For, PrimFunc, Stmt, sequence
 from tilewright.tensorir.target import Target
 
 
-class _DotProducts(ScopedMutator):
+class _DotProducts(IntentLowering):
     def __init__(self, func: PrimFunc, target: Target, reassociate: bool) -> None:
-        super().__init__(func)
+        super().__init__(func, DOT_PRODUCT)
         self.target, self.reassociate = target, reassociate
         self.copier = FoldingCopier(func)
 
@@ -40,32 +42,32 @@ class _DotProducts(ScopedMutator):
             values = [const(number, loop.var.dtype) for number in numbers]
             copies = self.copier.copies(loop.body, loop.var, values)
             return self.mutate(sequence(*copies))  # type: ignore[no-any-return]
-        made = self._dot(loop)
-        return made if made is not None else super().mutate_For(loop)
+        return super().mutate_For(loop)
 
-    def _dot(self, loop: For) -> Stmt | None:
-        store, extent = loop.body, loop.extent
-        if loop.kind != "serial" or not isinstance(extent, IntImm) or not isinstance(store, BufferStore):
-            return None
-        factors = None if store.predicate is not None else _added_product(store)
+    def lower(self, loop: For) -> Stmt | str:
+        """The store of an instruction's result in place of a loop over its products."""
+        store, count = loop.body, loop.annotations[DOT_PRODUCT]
+        if loop.kind != "serial" or not isinstance(loop.extent, IntImm) or loop.extent.value != count:
+            return f"it is no serial loop of {count} steps"
+        factors = _added_product(store) if isinstance(store, BufferStore) else None
+        if factors is None or any(uses_var(index, {loop.var}) for index in store.indices):
+            return "it does not add a product to one place"
         total = store.value.dtype
-        if factors is None or total.lanes == 1 or (total.is_float and not self.reassociate):
-            return None
-        if any(uses_var(index, {loop.var}) for index in store.indices):
-            return None
-        narrow = [_narrow_load(factor, total) for factor in factors]
-        kinds = [load.buffer.dtype for load in narrow if load is not None]
-        if len(kinds) < 2 or self.target.dot_products(kinds[0], kinds[1], total) != extent.value:
-            return None
-        groups = [
-            self._groups(load, loop, extent.value, total)
-            for load in narrow
-            if load is not None and load.predicate is None and load.buffer is not store.buffer
-        ]
-        if len(groups) < 2 or groups[0] is None or groups[1] is None:
-            return None
+        if any(mask is not None for mask in _masks(store)):
+            return "some lanes are masked"
+        if total.is_float and not self.reassociate:
+            return "floats are added up in another order at opt_level 3 only"
+        loads = [load for load in [_narrow_load(factor, total) for factor in factors] if load is not None]
+        if len(loads) < 2 or any(load.buffer is store.buffer for load in loads):
+            return "its factors are no loads that are converted to the type of the sum"
+        kinds = [load.buffer.dtype for load in loads]
+        if total.lanes == 1 or self.target.dot_products(kinds[0], kinds[1], total) != count:
+            return f"{self.target.mcpu} has no instruction that adds {count} products of {kinds[0]} by {kinds[1]}"
+        left, right = (self._groups(load, loop, count, total) for load in loads)
+        if left is None or right is None:
+            return "what its steps read does not lie side by side"
         old = BufferLoad(store.buffer, store.indices)
-        return BufferStore(store.buffer, Call("dot", (old, groups[0], groups[1]), total), store.indices)
+        return BufferStore(store.buffer, Call("dot", (old, left, right), total), store.indices)
 
     def _groups(self, load: BufferLoad, loop: For, count: int, total: DataType) -> Expr | None:
         """What all steps of the loop read, those of one lane side by side."""
@@ -112,21 +114,20 @@ def _added_product(store: BufferStore) -> tuple[Expr, Expr] | None:
 
 
 def _decides_masks(loop: For) -> bool:
-    """Whether the number of a copy that ``loop`` becomes decides which lanes of narrow products count: where all do,
-    they are added by one instruction."""
+    """Whether the number of a copy that ``loop`` becomes decides which lanes of annotated sums count: where all do,
+    their products are added by one instruction."""
     for stmt in walk_statements(loop.body):
-        predicate = stmt.predicate if isinstance(stmt, BufferStore) else None
-        if predicate is not None and uses_var(predicate, {loop.var}) and _adds_narrow_product(stmt):
+        store = stmt.body if isinstance(stmt, For) and stmt.annotations.get(DOT_PRODUCT) else None
+        masks = _masks(store) if isinstance(store, BufferStore) else []
+        if any(mask is not None and uses_var(mask, {loop.var}) for mask in masks):
             return True
     return False
 
 
-def _adds_narrow_product(stmt: Stmt) -> bool:
-    """Whether ``stmt`` adds a product of narrow numbers to what is there."""
-    if not isinstance(stmt, BufferStore):
-        return False
-    factors, total = _added_product(stmt), stmt.value.dtype
-    return factors is not None and None not in [_narrow_load(factor, total) for factor in factors]
+def _masks(store: BufferStore) -> list[Expr | None]:
+    """The predicates of a store and of what it loads; None where there is none."""
+    loads = [node for node in walk_to(store.value, LOADS) if isinstance(node, BufferLoad)]
+    return [store.predicate, *(load.predicate for load in loads)]
 
 
 def _narrow_load(factor: Expr, total: DataType) -> BufferLoad | None:
@@ -140,25 +141,36 @@ def _narrow_load(factor: Expr, total: DataType) -> BufferLoad | None:
 
 
 def dot_products(func: PrimFunc, target: Target | None = None, *, reassociate: bool = False) -> PrimFunc:
-    """``func`` with sums of neighbouring products as instructions of ``target``.
+    """``func`` with the sums that are annotated ``dot_product`` as instructions of ``target``.
 
     Args:
         reassociate: whether sums of floats may be added up in another order.
     """
-    if not any(map(_adds_narrow_product, walk_statements(func.body))):
+    return _lowered(func, target, reassociate, None)
+
+
+def _lowered(func: PrimFunc, target: Target | None, reassociate: bool, ctx: PassContext | None) -> PrimFunc:
+    if not states(func.body, DOT_PRODUCT):
         return func
     mutator = _DotProducts(func, target if target is not None else Target.current(), reassociate)
-    return func.with_body(mutator.mutate(func.body))
+    body = mutator.mutate(func.body)
+    if ctx is not None:
+        mutator.tell(ctx, "{} sums add several products by one instruction")
+    return func.with_body(body)
 
 
 @register_pass
 @primfunc_pass(opt_level=2, name="DotProduct")
 class DotProduct(PrimFuncPass):
-    """See the module. ``target``: default :meth:`Target.current`."""
+    """Adds neighbouring products by the one instruction that does so, where a schedule says so.
+
+    Args:
+        target: the machine; by default :meth:`Target.current`.
+    """
 
     def __init__(self, target: Target | None = None) -> None:
         self.target = target
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        """``func`` with sums of neighbouring products as instructions of the target."""
-        return dot_products(func, self.target, reassociate=ctx.is_fast)
+        """``func`` with annotated sums as instructions of the target."""
+        return _lowered(func, self.target, ctx.is_fast, ctx)

@@ -1,13 +1,14 @@
-"""``InterleaveStores``: writes vectors whose elements take turns in memory as one vector::
+"""``InterleaveStores``: write vectors whose elements take turns in memory as one vector::
 
-    for g in range(2):
+    for g in range(2) annotations {"interleave": True}:
         b[ramp(i * 32 + g, 2, 16)] = a[ramp(j + g * 64, 1, 16)]
 
     ->  b[ramp(i * 32, 1, 32)] = reinterpret(
             uint32x16(a[ramp(j, 1, 16)]) | uint32x16(a[ramp(j + 64, 1, 16)]) << 16, dtype=uint16x32)
 
 Elements of 8 and 16 bits are put together in integers of 16 to 64 bits, the first one in the lowest bits, where the
-machines that we have code for look for it. A store with steps would be one for each element.
+machines that we have code for look for it. A store with steps would be one for each element. Schedules state it by
+the annotation ``interleave`` of the loop; one that can't be lowered stays a loop, and a remark says why.
 """
 
 from __future__ import annotations
@@ -17,30 +18,34 @@ from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
-from tilewright.passes.tensor.scoped import ScopedMutator
+from tilewright.passes.tensor.intents import IntentLowering, states
 from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.expr import BinaryOp, Call, Cast, Expr, IntImm, Ramp, const
-from tilewright.tensorir.functor import leaves, substitute, uses_var, walk_statements
+from tilewright.tensorir.functor import leaves, substitute, uses_var
+from tilewright.tensorir.keys import INTERLEAVE
 from tilewright.tensorir.stmt import BufferStore, For, PrimFunc, Stmt
 
 #: Widths of the integers that elements are put together in.
 _WORDS = (16, 32, 64)
 
 
-class _Interleaver(ScopedMutator):
-    def mutate_For(self, loop: For) -> Stmt:
-        made = self._interleave(loop)
-        return made if made is not None else super().mutate_For(loop)
+class _Interleaver(IntentLowering):
+    def __init__(self, func: PrimFunc) -> None:
+        super().__init__(func, INTERLEAVE)
 
-    def _interleave(self, loop: For) -> Stmt | None:
-        if not _fills_words(loop):
-            return None
+    def lower(self, loop: For) -> Stmt | str:
+        """One store of whole vectors in place of a loop over stores that take turns."""
         store, extent = loop.body, loop.extent
-        assert isinstance(extent, IntImm) and isinstance(store, BufferStore)
+        if loop.kind != "serial" or not isinstance(extent, IntImm) or not isinstance(store, BufferStore):
+            return "it is no serial loop of some steps around one store"
         count, kind = extent.value, store.value.dtype
+        if kind.bits not in (8, 16) or kind.is_bool or count < 2 or count * kind.bits not in _WORDS:
+            return f"{count} elements of {kind.element} fill no integer"
+        if store.predicate is not None or store.buffer in leaves(store.value):
+            return "some lanes are masked, or it reads what it writes"
         first = self._first_place(store, loop, count)
-        if first is None or store.predicate is not None or store.buffer in leaves(store.value):
-            return None
+        if first is None:
+            return "the vectors of its steps do not take turns"
         part = DataType(f"uint{kind.bits}").with_lanes(kind.lanes)
         word = DataType(f"uint{count * kind.bits}").with_lanes(kind.lanes)
         joined: Expr | None = None
@@ -67,28 +72,22 @@ class _Interleaver(ScopedMutator):
         return None if uses_var(rest, {loop.var}) else self.simplify(rest + loop.min)
 
 
-def _fills_words(stmt: Stmt) -> bool:
-    """Whether ``stmt`` is a loop around one store whose elements, of all steps, fill a word."""
-    if not isinstance(stmt, For) or stmt.kind != "serial" or not isinstance(stmt.body, BufferStore):
-        return False
-    kind = stmt.body.value.dtype
-    if kind.bits not in (8, 16) or kind.is_bool or not isinstance(stmt.extent, IntImm):
-        return False
-    return stmt.extent.value >= 2 and stmt.extent.value * kind.bits in _WORDS
-
-
-def interleave_stores(func: PrimFunc) -> PrimFunc:
-    """``func`` with vectors that take turns in memory written as one."""
-    if not any(map(_fills_words, walk_statements(func.body))):
+def interleave_stores(func: PrimFunc, ctx: PassContext | None = None) -> PrimFunc:
+    """``func`` with the vectors of loops that are annotated ``interleave`` written as one. Remarks go to ``ctx``."""
+    if not states(func.body, INTERLEAVE):
         return func
-    return func.with_body(_Interleaver(func).mutate(func.body))
+    mutator = _Interleaver(func)
+    body = mutator.mutate(func.body)
+    if ctx is not None:
+        mutator.tell(ctx, "{} loops write vectors that take turns as one")
+    return func.with_body(body)
 
 
 @register_pass
 @primfunc_pass(opt_level=2, name="InterleaveStores")
 class InterleaveStores(PrimFuncPass):
-    """See the module."""
+    """Writes vectors whose elements take turns in memory as one, where a schedule says so."""
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        """``func`` with vectors that take turns in memory written as one."""
-        return interleave_stores(func)
+        """``func`` with the vectors of annotated loops written as one."""
+        return interleave_stores(func, ctx)

@@ -1,4 +1,4 @@
-"""``TransposeTiles``: tiles that are read along their rows and written along their columns change over in registers.
+"""``TransposeTiles``: exchange the rows and columns of tiles that are read along the ones and written along the others.
 
 Before::
 
@@ -27,7 +27,8 @@ After::
 Without it the elements of each vector are gathered one by one. The number of rows is a power of two, ``n``; each of
 ``log2(n)`` steps interleaves vector ``k`` with vector ``k + n / 2``, the perfect shuffle of all rows, and so many
 perfect shuffles of ``n * n`` elements are the transposition (Stone, "Parallel processing with the perfect shuffle",
-IEEE Transactions on Computers, 1971). It comes before ``VectorizeLoop``, which makes vectors of the rest.
+IEEE Transactions on Computers, 1971). It comes before ``VectorizeLoop``, which makes vectors of the rest. A part of a
+tile at a border stays loops, and a remark says so.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.flatten_buffer import element_strides
 from tilewright.passes.tensor.hoist_invariant import ExprReplacer
-from tilewright.passes.tensor.scoped import ScopedMutator
+from tilewright.passes.tensor.intents import IntentLowering, states
 from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, Ramp, Var, as_expr, call
-from tilewright.tensorir.functor import LOADS, substitute, uses_var, walk_statements, walk_to
+from tilewright.tensorir.functor import LOADS, substitute, uses_var, walk_to
 from tilewright.tensorir.keys import TRANSPOSE
 from tilewright.tensorir.schedule.indices import coefficient
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, LetStmt, PrimFunc, Stmt, sequence
@@ -54,48 +55,41 @@ from tilewright.tensorir.stmt import Allocate, BufferStore, For, LetStmt, PrimFu
 @register_pass
 @primfunc_pass(opt_level=2, name="TransposeTiles")
 class TransposeTiles(PrimFuncPass):
-    """Exchanges rows and columns of tiles in registers, where operands are read along the rows."""
+    """Exchanges rows and columns of tiles in registers, where a schedule says so."""
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         """``func`` with tiles that are loaded and stored in whole vectors."""
-        if not any(isinstance(stmt, For) and stmt.annotations.get(TRANSPOSE) for stmt in walk_statements(func.body)):
+        if not states(func.body, TRANSPOSE):
             return func
         tiles = _Tiles(func)
         body = tiles.mutate(func.body)
-        if tiles.changed:
-            ctx.remark(f"exchanged rows and columns of {tiles.changed} tiles in registers", kind="applied")
-        return func if body is func.body else func.with_body(body)
+        tiles.tell(ctx, "exchanged rows and columns of {} tiles in registers")
+        return func.with_body(body)
 
 
-class _Tiles(ScopedMutator):
+class _Tiles(IntentLowering):
     def __init__(self, func: PrimFunc) -> None:
-        super().__init__(func)
-        self.changed = 0
+        super().__init__(func, TRANSPOSE)
 
-    def mutate_For(self, op: For) -> Stmt:
-        found = self.tile(op) if op.annotations.get(TRANSPOSE) else None
-        if found is None:
-            return super().mutate_For(op)
-        self.changed += 1
-        return found
-
-    def tile(self, rows: For) -> Stmt | None:
-        """The loop over the rows of a tile with its operands exchanged; None if it is not one whole square tile."""
+    def lower(self, rows: For) -> Stmt | str:
+        """The loop over the rows of a tile with its operands exchanged."""
         columns, size = rows.body, _value(rows.extent)
         if size is None or size < 2 or size & (size - 1) or _value(rows.min) != 0:
-            return None
+            return "the rows of a tile are a power of two, from row 0 on"
         if not isinstance(columns, For) or columns.kind != "vectorized" or not isinstance(columns.body, BufferStore):
-            return None
+            return "it does not hold a vectorized loop over one store"
         if _value(columns.min) != 0 or _value(columns.extent) != size:
-            return None
+            return "a tile has as many rows as columns"
         store, i, j = columns.body, rows.var, columns.var
         with self.analyzer.scope():
             self.analyzer.bind(i, 0, size)
             self.analyzer.bind(j, 0, size)
             loads = [node for node in walk_to(store.value, LOADS) if isinstance(node, BufferLoad)]
             operands = [load for load in loads if _is_transposed(load, i, j, self.analyzer)]
-        if not operands or any(node.buffer is store.buffer for node in loads):
-            return None
+        if not operands:
+            return "no operand lies along the rows"
+        if any(node.buffer is store.buffer for node in loads):
+            return "it reads what it writes"
         tiles = [
             Buffer(f"{load.buffer.name}_tile", (as_expr(size), as_expr(size)), load.dtype, "register")
             for load in operands

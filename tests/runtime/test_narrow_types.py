@@ -18,7 +18,7 @@ def bfloat16(*shape: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("rows", "steps", "columns"), [(40, 64, 48), (33, 30, 70), (16, 31, 20), (3, 64, 40), (20, 2, 1)]
+    ("rows", "steps", "columns"), [(40, 64, 48), (33, 30, 70), (16, 31, 20), (3, 64, 40), (20, 2, 1), (60, 64, 56)]
 )
 @pytest.mark.parametrize("opt_level", [2, 3])
 def test_product_of_bfloat16_is_summed_in_float32(rows: int, steps: int, columns: int, opt_level: int) -> None:
@@ -34,8 +34,9 @@ def test_product_of_bfloat16_is_summed_in_float32(rows: int, steps: int, columns
 
 
 @pytest.mark.skipif("avx512bf16" not in TARGET.features, reason="no dot products of bfloat16 on this machine")
-def test_product_of_bfloat16_uses_dot_products_where_rounding_may_differ() -> None:
-    x, y = (gi.var(name, shape=(64, 64), dtype="bfloat16") for name in "xy")
+@pytest.mark.parametrize("columns", [64, 56], ids=["whole vectors", "a part of the last vector"])
+def test_product_of_bfloat16_uses_dot_products_where_rounding_may_differ(columns: int) -> None:
+    x, y = (gi.var(name, shape=(64, size), dtype="bfloat16") for name, size in (("x", 64), ("y", columns)))
     for opt_level, expected in ((2, False), (3, True)):
         with tw.PassContext(opt_level=opt_level):
             model = tw.build(gi.Function([x, y], gi.matmul(x, y)), target=TARGET)

@@ -1,4 +1,4 @@
-"""DotProduct: which loops become the instruction that adds several products, and that the sums are right."""
+"""DotProduct: loops annotated so become the instruction that adds several products, and the sums are right."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ import pytest
 
 from tilewright.codegen import numba_
 from tilewright.codegen.llvm import call_primfunc, compile_module
-from tilewright.passes.tensor.dot_product import dot_products
+from tilewright.graphir.module import IRModule
+from tilewright.passes.context import PassContext
+from tilewright.passes.tensor.dot_product import DotProduct, dot_products
 from tilewright.tensorir import interpret, parse
+from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.target import Target
 
 #: Has the instructions, on vectors of 512 bits.
@@ -24,7 +27,7 @@ NONE = Target("llvm", mcpu="x86-64-v4", mtriple="x86_64-unknown-linux-gnu", num_
 BYTES = """
 primfunc @f(A: Buffer[(64,), uint8], B: Buffer[(1024,), int8], C: Buffer[(16,), int32]) attrs {"num_outputs": 1} {
   for k in range(16) {
-    for g in range(4) {
+    for g in range(4) annotations {"dot_product": 4} {
       C[ramp(0, 1, 16)] = C[ramp(0, 1, 16)] + broadcast(int32(A[k * 4 + g]), 16) * int32x16(B[ramp(k * 64 + g, 4, 16)])
     }
   }
@@ -42,40 +45,63 @@ primfunc @f(A: Buffer[(64,), uint8], B: Buffer[(1024,), int8], C: Buffer[(16,), 
 }
 """
 PAIRS = BYTES.replace("uint8", "bfloat16").replace("int8", "bfloat16").replace("int32", "float32")
-PAIRS = PAIRS.replace("range(16)", "range(32)").replace("range(4)", "range(2)")
+PAIRS = PAIRS.replace("range(16)", "range(32)").replace("range(4)", "range(2)").replace('product": 4', 'product": 2')
 PAIRS = PAIRS.replace("k * 4", "k * 2").replace("k * 64", "k * 32").replace("+ g, 4, 16", "+ g, 2, 16")
 
 on_wide = functools.partial(dot_products, target=WIDE)
+
+
+def plain(text: str) -> str:
+    """``text`` with plain loops: what is annotated and can't be lowered keeps no annotation."""
+    return re.sub(r' annotations \{"dot_product": \d\}', "", text)
+
+
+def reasons(func: PrimFunc, target: Target, opt_level: int = 2) -> list[str]:
+    """Why the pass leaves annotated loops."""
+    with PassContext(opt_level=opt_level) as ctx:
+        DotProduct(target)(IRModule({func.name: func}))
+    return [remark.message for remark in ctx.remarks if remark.kind == "missed"]
 
 
 def test_four_products_of_bytes_are_added_at_once(rewrites):
     rewrites(on_wide, BYTES, ADDED_AT_ONCE)
 
 
+def test_a_loop_without_the_annotation_stays(rewrites):
+    rewrites(on_wide, plain(BYTES), plain(BYTES))
+
+
 @pytest.mark.parametrize(
-    ("old", "new"),
+    ("old", "new", "reason"),
     [
-        ("range(4)", "range(3)"),  # three products
-        ("+ g, 4, 16", "+ g, 3, 16"),  # that are not side by side
-        ("A[k * 4 + g]", "A[k + g * 16]"),
-        ("A[k * 4 + g]", "A[k * 4 + 3 - g]"),
-        ("int32x16(B", "int32x16(int16x16(B"),  # another conversion
-        ("] + broadcast", "] - broadcast"),
+        ("range(4)", "range(3)", "no serial loop of 4 steps"),
+        ('4) annotations {"dot_product": 4}', '3) annotations {"dot_product": 3}', "no instruction that adds 3"),
+        ("+ g, 4, 16", "+ g, 3, 16", "side by side"),
+        ("A[k * 4 + g]", "A[k + g * 16]", "side by side"),
+        ("A[k * 4 + g]", "A[k * 4 + 3 - g]", "side by side"),
+        ("int32x16(B", "int32x16(int16x16(B", "no loads that are converted"),
+        ("] + broadcast", "] - broadcast", "does not add a product"),
     ],
 )
-def test_other_loops_stay(rewrites, old: str, new: str):
+def test_what_cannot_be_lowered_stays_a_loop_and_a_remark_says_why(rewrites, old: str, new: str, reason: str):
     text = BYTES.replace(old, new)
     text = text.replace("+ g, 4, 16)])", "+ g, 4, 16)]))") if "int16x16" in new else text
-    rewrites(on_wide, text, text)
+    rewrites(on_wide, text, plain(text))
+    (said,) = reasons(parse(text), WIDE)
+    assert "a loop annotated 'dot_product' can't be lowered" in said and reason in said
 
 
 @pytest.mark.parametrize("target", [NONE, SHORT], ids=["no instruction", "none of that width"])
 def test_target_decides(rewrites, target: Target):
-    rewrites(functools.partial(dot_products, target=target), BYTES, BYTES)
+    rewrites(functools.partial(dot_products, target=target), BYTES, plain(BYTES))
+    (said,) = reasons(parse(BYTES), target)
+    assert f"{target.mcpu} has no instruction that adds 4 products of uint8 by int8" in said
 
 
 def test_floats_wait_for_leave_to_be_added_in_another_order(rewrites):
-    rewrites(on_wide, PAIRS, PAIRS)
+    rewrites(on_wide, PAIRS, plain(PAIRS))
+    assert "opt_level 3 only" in reasons(parse(PAIRS), WIDE)[0]
+    assert not reasons(parse(PAIRS), WIDE, opt_level=3)
     assert "dot(" in str(dot_products(parse(PAIRS), WIDE, reassociate=True))
 
 
@@ -94,6 +120,7 @@ def test_integers_are_exact(left: str, right: str):
     )
     if count == 2:
         text = text.replace("range(16)", "range(32)").replace("range(4)", "range(2)").replace("k * 4", "k * 2")
+        text = text.replace('product": 4', 'product": 2')
         text = text.replace("k * 64", "k * 32").replace("+ g, 4, 16", "+ g, 2, 16")
     func = dot_products(parse(text), WIDE)
     assert "dot(" in str(func)
@@ -160,7 +187,7 @@ MASKED = """
 primfunc @f(A: Buffer[(64,), uint8], B: Buffer[(2048,), int8], C: Buffer[(32,), int32]) attrs {"num_outputs": 1} {
   for k in range(16) {
     for v in unrolled(2) {
-      for g in range(4) {
+      for g in range(4) annotations {"dot_product": 4} {
         C[ramp(v * 16, 1, 16) where ramp(v * 16, 1, 16) < broadcast(24, 16)] =
           C[ramp(v * 16, 1, 16) where ramp(v * 16, 1, 16) < broadcast(24, 16)]
           + broadcast(int32(A[k * 4 + g]), 16) * int32x16(
@@ -170,9 +197,11 @@ primfunc @f(A: Buffer[(64,), uint8], B: Buffer[(2048,), int8], C: Buffer[(32,), 
   }
 }
 """
+MASK = " where ramp(v * 16, 1, 16) < broadcast(24, 16)]"
 
 
-def test_where_the_copies_of_a_loop_decide_masks_those_of_all_lanes_are_added_at_once(keeps_results):
-    after = keeps_results(on_wide, MASKED.replace("\n          ", " ").replace("\n            ", " "))
+@pytest.mark.parametrize("text", [MASKED, MASKED.replace(MASK, "]", 2)], ids=["sums", "only what is loaded"])
+def test_where_the_copies_of_a_loop_decide_masks_those_of_all_lanes_are_added_at_once(keeps_results, text: str):
+    after = keeps_results(on_wide, text.replace("\n          ", " ").replace("\n            ", " "))
     assert str(after).count("dot(") == 1
     assert str(after).count("for g in") == 1

@@ -7,14 +7,16 @@ import numpy as np
 import pytest
 
 from tilewright.codegen.llvm import call_primfunc, compile_module
-from tilewright.passes.tensor.interleave_stores import interleave_stores
+from tilewright.graphir.module import IRModule
+from tilewright.passes.context import PassContext
+from tilewright.passes.tensor.interleave_stores import InterleaveStores, interleave_stores
 from tilewright.tensorir import interpret, parse
 from tilewright.tensorir.target import Target
 
 TURNS = """
 primfunc @f(A: Buffer[(64,), KIND], B: Buffer[(64,), KIND]) attrs {"num_outputs": 1} {
   for i in range(2) {
-    for g in range(COUNT) {
+    for g in range(COUNT) annotations {"interleave": True} {
       B[ramp(i * SIZE + g, COUNT, 8)] = A[ramp(g * 16 + i * 8, 1, 8)]
     }
   }
@@ -58,15 +60,27 @@ def test_elements_come_to_their_places(kind: str, count: int):
     np.testing.assert_array_equal(found, expected)
 
 
+def plain(text: str) -> str:
+    return text.replace(' annotations {"interleave": True}', "")
+
+
+def test_a_loop_without_the_annotation_stays(rewrites):
+    rewrites(interleave_stores, plain(turns("uint16", 2)), plain(turns("uint16", 2)))
+
+
 @pytest.mark.parametrize(
-    ("old", "new"),
+    ("old", "new", "reason"),
     [
-        ("KIND", "float32"),  # too wide to be put together
-        ("COUNT, 8)] = A", "3, 8)] = A"),  # gaps between the elements
-        ("= A[", "= B["),  # reads what it writes
-        ("SIZE + g", "SIZE + g * 2"),
+        ("KIND", "float32", "2 elements of float32 fill no integer"),
+        ("COUNT, 8)] = A", "3, 8)] = A", "do not take turns"),
+        ("= A[", "= B[", "reads what it writes"),
+        ("SIZE + g", "SIZE + g * 2", "do not take turns"),
     ],
 )
-def test_other_stores_stay(rewrites, old: str, new: str):
+def test_what_cannot_be_lowered_stays_a_loop_and_a_remark_says_why(rewrites, old: str, new: str, reason: str):
     text = TURNS.replace(old, new).replace("KIND", "uint16").replace("COUNT", "2").replace("SIZE", "16")
-    rewrites(interleave_stores, text, text)
+    rewrites(interleave_stores, text, plain(text))
+    with PassContext() as ctx:
+        InterleaveStores()(IRModule({"f": parse(text)}))
+    (said,) = ctx.remarks
+    assert said.kind == "missed" and reason in said.message
