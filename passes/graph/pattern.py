@@ -111,7 +111,7 @@ class Rule:
         self.build = build
 
     def apply(self, node: Call) -> Expr | None:
-        """What takes the place of ``node``, an expression of the same type; None if the rule does not apply."""
+        """Rewrite ``node`` to an expression of the same type; None if the rule does not apply."""
         found: Match = {"self": node}
         if not self.pattern.match(node, found):
             return None

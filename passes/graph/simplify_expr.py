@@ -1,4 +1,4 @@
-"""``SimplifyExpr``: algebra on operators, by a table of rules.
+"""``SimplifyExpr``: simplify expressions by the algebra of operators, with a table of rules.
 
 Before::
 
@@ -105,7 +105,7 @@ def _reshaped(match: Match) -> Expr | None:
 
 
 def _neutral(argument: int, zeros_differ: bool) -> Callable[[Match], Expr | None]:
-    """What is left of a call whose ``argument`` is the operator's neutral number.
+    """Drop the ``argument`` of a call that is the operator's neutral number.
 
     Args:
         zeros_differ: whether a zero with the other sign is another number.
