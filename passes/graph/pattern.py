@@ -119,7 +119,7 @@ class Rule:
         return made if made is not None and made is not node and made.type == node.type else None
 
 
-class RuleTable:
+class Rules:
     """Rules in order, looked up by the operator of an expression."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:

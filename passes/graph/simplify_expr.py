@@ -25,7 +25,7 @@ from tilewright.graphir.types import TensorType
 from tilewright.passes.base import FunctionPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass
-from tilewright.passes.graph.pattern import AnyConstant, Bind, Match, Op, Rule, RuleTable, Splat
+from tilewright.passes.graph.pattern import AnyConstant, Bind, Match, Op, Rule, Rules, Splat
 from tilewright.passes.graph.walk import rewrite_graph
 from tilewright.passes.registry import register_pass
 from tilewright.tensorir.dtype import DataType
@@ -221,7 +221,7 @@ class SimplifyExpr(FunctionPass):
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """``func`` simplified."""
-        table = RuleTable((*EXACT, *INEXACT) if ctx.is_fast else EXACT)
+        table = Rules((*EXACT, *INEXACT) if ctx.is_fast else EXACT)
 
         def simplify(node: Expr) -> Expr:
             if type(node) is not Call or not isinstance(node.type, TensorType):
