@@ -1,4 +1,4 @@
-"""What a pass is: a function from module to module that carries its ``PassInfo`` and meets the context's instruments.
+"""Passes: functions from module to module that carry a ``PassInfo`` and meet the context's instruments.
 
 Every pass is called as ``new_mod = some_pass(mod)`` or ``some_pass(mod, ctx)``. A pass that is called directly always
 runs (unless an instrument vetoes it); only a ``Sequential`` asks the context whether its passes are enabled.
@@ -69,7 +69,7 @@ class Pass(abc.ABC):
 
     @abc.abstractmethod
     def _transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        """What the kind of pass does with a module; instruments and notes on errors are taken care of."""
+        """Transform ``mod`` as the kind of pass does; the caller runs instruments and adds notes to errors."""
 
     def _run(self, mod: IRModule, ctx: PassContext) -> IRModule:
         running = RUNNING
@@ -144,7 +144,7 @@ class ModulePass(Pass):
 
 
 class _EachFunctionPass(Pass):
-    """What function passes of both IRs share: one call for each function of their kind, and none added or removed."""
+    """Base of function passes of both IRs: one call for each function of their kind; none is added or removed."""
 
     function_type: ClassVar[type[Any]]
 

@@ -44,7 +44,7 @@ _DEFAULT_CONTEXT_REMARKS = 10_000
 
 
 class Running(threading.local):
-    """What this thread is running: passes are synchronous, so one record per thread says it."""
+    """The pass and function that this thread is running: passes are synchronous, so one record per thread is enough."""
 
     def __init__(self) -> None:
         self.info: PassInfo | None = None
@@ -135,7 +135,7 @@ class PassContext:
 
     @property
     def remarks(self) -> list[Remark]:
-        """What passes said through ``remark``, in order (a copy); of a thread's default context the last 10,000."""
+        """The remarks of passes, in order (a copy); of a thread's default context the last 10,000."""
         return list(self._remarks)
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""What passes and the infrastructure tell the user: remarks, notes on errors, suggestions for a misspelt name."""
+"""Remarks of passes, notes on errors of passes, and suggestions for misspelt names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Remark:
-    """What a pass did, or why it did not, in one sentence for the user.
+    """One sentence for the user about a change that a pass made, or why it made none.
 
     Attributes:
         pass_name: the pass that speaks; empty outside of a pass.

@@ -1,4 +1,4 @@
-"""What environment variables switch on, without a change of any program.
+"""Switch instruments on by environment variables, without a change of any program.
 
 ``SWITCHES`` is the table of all of them, those that other rooms read too. Those here are looked at whenever passes
 begin to run outside of others: a build, a pipeline, a pass by itself. Passes that run inside of one :func:`session`
@@ -170,7 +170,7 @@ class _StandardError(logging.Handler):
 
 
 class _Logging:
-    """What ``TILEWRIGHT_LOG`` has switched on."""
+    """The logs that ``TILEWRIGHT_LOG`` has switched on."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

@@ -42,7 +42,7 @@ class PassInstrument:
 
     @property
     def name(self) -> str:
-        """What error notes call this instrument: the name of its class, unless set."""
+        """The instrument's name in notes on errors: that of its class, unless set."""
         return self._name if self._name is not None else type(self).__name__
 
     @name.setter

@@ -1,4 +1,4 @@
-"""Where in the IR an error happened, found from what the error says of itself, or from its traceback.
+"""Find the place in the IR at which an error happened, from what the error says or from its traceback.
 
 Visitors and rewriters hand the node at hand to a function as an argument. So the traceback of an exception holds the
 node, and neither they nor the passes need to keep track of it while nothing goes wrong.

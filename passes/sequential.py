@@ -67,7 +67,7 @@ class Sequential(Pass):
 
 
 class _Plan:
-    """Which passes run for one child of a pipeline, found before any of them runs."""
+    """The passes that run for one child of a pipeline, found before any of them runs."""
 
     def __init__(self, ctx: PassContext, known: Mapping[str, Pass]) -> None:
         self._ctx = ctx

@@ -19,7 +19,7 @@ SCHEMA = "tilewright.spans.1"
 
 
 class SpanReport(abc.ABC):
-    """What has measured something, as spans; may be read at any time.
+    """A measurement as spans, which may be read at any time.
 
     Attributes:
         kind: what the spans are of: ``"passes"``, ``"memory"`` (of passes), ``"profile"`` (of a model's run).
@@ -40,7 +40,7 @@ class SpanReport(abc.ABC):
 
     @abc.abstractmethod
     def cells(self, span: Span, now: float, whole: float) -> Sequence[str]:
-        """What a line of the table says of a span behind its name; ``whole`` is the time of all spans."""
+        """The cells of a span's line behind its name; ``whole`` is the time of all spans."""
 
     def attributes(self) -> dict[str, Any]:
         """Facts about all of it, plain data."""

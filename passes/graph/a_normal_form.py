@@ -1,4 +1,4 @@
-"""``ToANormalForm``: every intermediate result gets a name, by a ``Let``::
+"""``ToANormalForm``: give every intermediate result a name, by a ``Let``::
 
     add(tanh(%x), tanh(%x))   ->   let %v0 = tanh(%x)
                                    let %v1 = tanh(%x)
@@ -26,7 +26,7 @@ from tilewright.passes.registry import register_pass
 @register_pass
 @function_pass(opt_level=1, name="ToGraphNormalForm")
 class ToGraphNormalForm(FunctionPass):
-    """Removes all lets; what their variables were used for several times is shared."""
+    """Remove all lets; what their variables were used for several times is shared."""
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """``func`` without ``Let``."""
@@ -36,7 +36,7 @@ class ToGraphNormalForm(FunctionPass):
 @register_pass
 @function_pass(opt_level=1, name="ToANormalForm")
 class ToANormalForm(FunctionPass):
-    """Binds every intermediate result to a variable."""
+    """Bind every intermediate result to a variable."""
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """``func`` in A-normal form."""

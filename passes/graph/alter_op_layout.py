@@ -1,4 +1,4 @@
-"""``AlterOpLayout``: convolutions work on blocks of channels, which lie in one vector register.
+"""``AlterOpLayout``: lay channels out in blocks that fill a vector register, for convolutions and what is between them.
 
 Before::
 
@@ -43,7 +43,7 @@ from tilewright.tensorir.target import Target
 @register_pass
 @function_pass(opt_level=2, name="AlterOpLayout")
 class AlterOpLayout(FunctionPass):
-    """Gives operators the layouts that they ask for, with vectors as wide as those of the current target."""
+    """Give operators the layouts that they ask for, with vectors as wide as those of the current target."""
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """``func`` with blocked layouts where operators want them."""

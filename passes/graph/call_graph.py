@@ -1,4 +1,4 @@
-"""Which functions of a module call which."""
+"""Find the calls between the functions of a module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``EliminateCommonSubexpr``: expressions that compute the same are computed once.
+"""``EliminateCommonSubexpr``: compute equal expressions once.
 
 Before::
 
@@ -40,7 +40,7 @@ _COMPARED_BYTES = 4096
 @register_pass
 @function_pass(opt_level=1, name="EliminateCommonSubexpr")
 class EliminateCommonSubexpr(FunctionPass):
-    """Merges equal calls of pure operators, equal tuples, fields and small constants."""
+    """Merge equal calls of pure operators, equal tuples, fields and small constants."""
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """``func`` with equal expressions shared."""

@@ -1,4 +1,4 @@
-"""``DeadCodeElimination``: removes what no result depends on.
+"""``DeadCodeElimination``: remove what no result depends on.
 
 Before::
 
@@ -25,7 +25,7 @@ from tilewright.passes.registry import register_pass
 @register_pass
 @function_pass(opt_level=1, name="DeadCodeElimination")
 class DeadCodeElimination(FunctionPass):
-    """Removes unused lets and unused tuple fields."""
+    """Remove unused lets and unused tuple fields."""
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """``func`` without dead parts."""

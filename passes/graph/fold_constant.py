@@ -1,4 +1,4 @@
-"""``FoldConstant``: computes at build time what depends on constants alone.
+"""``FoldConstant``: compute at build time what depends on constants alone.
 
 Before::
 
@@ -56,7 +56,7 @@ class FoldConstantConfig:
 @register_pass
 @function_pass(opt_level=1, name="FoldConstant")
 class FoldConstant(FunctionPass):
-    """Evaluates calls of operators whose arguments are all constants."""
+    """Evaluate calls of operators whose arguments are all constants."""
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """``func`` with constant parts computed."""
@@ -82,7 +82,7 @@ class FoldConstant(FunctionPass):
 
 @dataclasses.dataclass
 class _Budget:
-    """What may still be spent on results that need much more memory than their arguments, in bytes; and how many
+    """The bytes left for results that need much more memory than their arguments, and the number of
     calls were computed."""
 
     left: int

@@ -37,7 +37,7 @@ Vector = np.ndarray[Any, Any]
 
 
 class _Way(NamedTuple):
-    """Where factors can go from an expression: along which axis of it, and whether they must be positive."""
+    """A way for factors into weights: the axis that they belong to, and whether they must be positive."""
 
     axis: int
     positive: bool
@@ -65,7 +65,7 @@ class ForwardFoldScaleAxis(FunctionPass):
 
 @register_pass
 class FoldScaleAxis(Sequential):
-    """Both, backward first: what stands behind a convolution is mostly a batch normalization's factor."""
+    """Fold factors backward, then forward: behind a convolution stands mostly the factor of a batch normalization."""
 
     def __init__(self) -> None:
         super().__init__([BackwardFoldScaleAxis(), ForwardFoldScaleAxis()], opt_level=3, name="FoldScaleAxis")

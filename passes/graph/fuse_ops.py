@@ -1,4 +1,4 @@
-"""``FuseOps``: groups operators that become one loop nest, so that what is between them never reaches memory.
+"""``FuseOps``: group operators that become one loop nest, so that intermediate results never reach memory.
 
 Before::
 
@@ -67,7 +67,7 @@ class FuseOpsConfig:
 @register_pass
 @function_pass(opt_level=1, name="FuseOps")
 class FuseOps(FunctionPass):
-    """Makes primitive functions (attribute ``Primitive``) of groups of two and more operators."""
+    """Make primitive functions (attribute ``Primitive``) of groups of two and more operators."""
 
     family = "fusion"
 

@@ -1,4 +1,4 @@
-"""``HoistLoopInvariant``: what is the same in each iteration of a loop is computed once, before it.
+"""``HoistLoopInvariant``: compute what is the same in each iteration of a loop once, before it.
 
 Before::
 
@@ -32,7 +32,7 @@ from tilewright.passes.registry import register_pass
 @register_pass
 @function_pass(opt_level=0, name="HoistLoopInvariant")
 class HoistLoopInvariant(FunctionPass):
-    """Binds what does not change in a loop to variables around it."""
+    """Bind what does not change in a loop to variables around it."""
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """``func`` whose loops compute only what changes."""

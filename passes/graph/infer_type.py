@@ -1,4 +1,4 @@
-"""``InferType``: gives every expression its type, and checks the types that are there.
+"""``InferType``: infer the type of every expression, and check the types that are stated.
 
 Before::
 
@@ -30,7 +30,7 @@ from tilewright.tensorir.errors import TypeInferenceError
 @register_pass
 @module_pass(opt_level=0, name="InferType")
 class InferType(ModulePass):
-    """Infers and checks the types of all graph functions.
+    """Infer and check the types of all graph functions.
 
     Raises:
         TypeInferenceError: a type does not fit, is missing on a parameter, or cannot be found without a declaration.

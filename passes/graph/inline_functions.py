@@ -1,4 +1,4 @@
-"""``InlineFunctions``: puts the bodies of functions in place of calls.
+"""``InlineFunctions``: replace calls of functions by their bodies.
 
 Before::
 
@@ -31,7 +31,7 @@ INLINE = "Inline"
 @register_pass
 @module_pass(opt_level=1, name="InlineFunctions")
 class InlineFunctions(ModulePass):
-    """Inlines calls of functions."""
+    """Inline calls of functions."""
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """``mod`` with calls inlined, callees before callers."""

@@ -1,4 +1,4 @@
-"""``LambdaLift``: functions inside of functions become functions of the module.
+"""``LambdaLift``: make functions of the module of those inside of functions.
 
 Before::
 
@@ -34,7 +34,7 @@ from tilewright.passes.registry import register_pass
 @register_pass
 @module_pass(opt_level=1, name="LambdaLift")
 class LambdaLift(ModulePass):
-    """Lifts nested functions to the module."""
+    """Lift nested functions to the module."""
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """``mod`` with nested functions lifted."""

@@ -1,4 +1,4 @@
-"""``PadRows``: rows that several of are read at once do not begin a multiple of a page apart.
+"""``PadRows``: pad rows so that rows read together do not alias in the L1 cache.
 
 Before::
 
@@ -57,7 +57,7 @@ class PadRowsConfig:
 @register_pass
 @function_pass(opt_level=2, name="PadRows")
 class PadRows(FunctionPass):
-    """Marks the groups whose results get unused memory behind each row."""
+    """Mark the groups whose results get unused memory behind each row."""
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """``func`` with the attribute ``row_padding`` on such groups: the elements behind each row."""

@@ -111,7 +111,7 @@ class Rule:
         self.build = build
 
     def apply(self, node: Call) -> Expr | None:
-        """What takes the place of ``node``, an expression of the same type; None if the rule does not apply."""
+        """Rewrite ``node`` to an expression of the same type; None if the rule does not apply."""
         found: Match = {"self": node}
         if not self.pattern.match(node, found):
             return None
@@ -119,7 +119,7 @@ class Rule:
         return made if made is not None and made is not node and made.type == node.type else None
 
 
-class RewriteRules:
+class Rules:
     """Rules in order, looked up by the operator of an expression."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:

@@ -1,4 +1,4 @@
-"""``PlaceParts``: what a concatenation joins, and what a border goes around, is computed where it has to be.
+"""``PlaceParts``: compute the parts of a concatenation, and images inside of a border, in the memory of the whole.
 
 Before::
 
@@ -72,7 +72,7 @@ class PlacePartsConfig:
 @register_pass
 @function_pass(opt_level=2, name="PlaceParts")
 class PlaceParts(FunctionPass):
-    """Marks what can be computed in the memory of the value that it becomes a part of."""
+    """Mark what can be computed in the memory of the value that it becomes a part of."""
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """``func`` with groups that say which of their arguments are computed in place."""
@@ -88,7 +88,7 @@ class PlaceParts(FunctionPass):
 
 
 def _with_epilogues(order: Sequence[Expr], tree: PostDominators) -> set[Expr]:
-    """What contractions, reductions and opaque operators compute, and what is computed from their results alone,
+    """The results of contractions, reductions and opaque operators, and what is computed from these results alone,
     element by element: ``FuseOps`` makes these one kernel."""
     found: set[Expr] = set()
     for place, node in enumerate(order):
@@ -114,7 +114,7 @@ def _kind(node: Expr) -> str:
 
 
 class _Placement:
-    """Which values lie in which."""
+    """Decide which values lie in the memory of which larger ones."""
 
     def __init__(self, order: Sequence[Expr], root: Expr, config: PlacePartsConfig, ctx: PassContext) -> None:
         self.order = order

@@ -1,4 +1,4 @@
-"""``RemoveUnusedFunctions``: drops the functions that no entry point reaches.
+"""``RemoveUnusedFunctions``: drop the functions that no entry point reaches.
 
 Before: ``@main`` calls ``@f``; ``@g`` is called by nothing. After: ``@main`` and ``@f``. Functions of both IRs count.
 """
@@ -18,7 +18,7 @@ from tilewright.passes.registry import register_pass
 @register_pass
 @module_pass(opt_level=1, name="RemoveUnusedFunctions")
 class RemoveUnusedFunctions(ModulePass):
-    """Keeps what ``entries`` call, directly or through others.
+    """Keep what ``entries`` call, directly or through others.
 
     Args:
         entries: names of functions; a module that has none of them stays as it is.

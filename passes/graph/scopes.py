@@ -1,4 +1,4 @@
-"""Where the expressions of a graph are computed: in which function body or branch of an ``If``.
+"""Find the scope in which each expression of a graph is computed: a function body or a branch of an ``If``.
 
 A graph without lets does not say it: an expression is computed in the innermost scope that holds all its uses.
 """
@@ -49,7 +49,7 @@ def _common(a: Scope | None, b: Scope) -> Scope:
 
 
 def parts(node: Expr, scope: Scope, opened: Sequence[Scope]) -> list[tuple[Expr, Scope]]:
-    """What ``node``, computed in ``scope``, is made of, each with the scope that it is used in.
+    """The operands of ``node``, which is computed in ``scope``, each with the scope that it is used in.
 
     Args:
         opened: the scopes that ``node`` opens.
@@ -106,7 +106,7 @@ def find_scopes_outside_loops(
 
 
 class Unchanging:
-    """What stays the same in the loops of a graph.
+    """Tell which expressions are invariant in the loops of a graph.
 
     Args:
         order: the expressions below ``body`` in post order, fused groups not entered.

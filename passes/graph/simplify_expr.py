@@ -1,4 +1,4 @@
-"""``SimplifyExpr``: algebra on operators, by a table of rules.
+"""``SimplifyExpr``: simplify expressions by the algebra of operators, with a table of rules.
 
 Before::
 
@@ -25,7 +25,7 @@ from tilewright.graphir.types import TensorType
 from tilewright.passes.base import FunctionPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass
-from tilewright.passes.graph.pattern import AnyConstant, Bind, Match, Op, RewriteRules, Rule, Splat
+from tilewright.passes.graph.pattern import AnyConstant, Bind, Match, Op, Rule, Rules, Splat
 from tilewright.passes.graph.walk import rewrite_graph
 from tilewright.passes.registry import register_pass
 from tilewright.tensorir.dtype import DataType
@@ -105,7 +105,7 @@ def _reshaped(match: Match) -> Expr | None:
 
 
 def _neutral(argument: int, zeros_differ: bool) -> Callable[[Match], Expr | None]:
-    """What is left of a call whose ``argument`` is the operator's neutral number.
+    """Drop the ``argument`` of a call that is the operator's neutral number.
 
     Args:
         zeros_differ: whether a zero with the other sign is another number.
@@ -221,7 +221,7 @@ class SimplifyExpr(FunctionPass):
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """``func`` simplified."""
-        table = RewriteRules((*EXACT, *INEXACT) if ctx.is_fast else EXACT)
+        table = Rules((*EXACT, *INEXACT) if ctx.is_fast else EXACT)
 
         def simplify(node: Expr) -> Expr:
             if type(node) is not Call or not isinstance(node.type, TensorType):

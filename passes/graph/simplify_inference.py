@@ -1,4 +1,4 @@
-"""``SimplifyInference``: replaces operators that mean less in a model that is only run, never trained.
+"""``SimplifyInference``: replace operators that do less in a model that is run, not trained.
 
 Before::
 
@@ -29,7 +29,7 @@ from tilewright.passes.registry import register_pass
 @register_pass
 @function_pass(opt_level=0, name="SimplifyInference")
 class SimplifyInference(FunctionPass):
-    """Rewrites batch normalization to a multiplication and an addition, and removes dropout."""
+    """Rewrite batch normalization to a multiplication and an addition, and remove dropout."""
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """``func`` with such calls replaced."""

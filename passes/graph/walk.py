@@ -85,7 +85,7 @@ def is_primitive(node: object) -> bool:
 
 
 def children_outside_groups(node: Expr) -> tuple[Expr, ...]:
-    """What an expression is made of; nothing for a fused group."""
+    """The operands of an expression; none for a fused group, which is not entered."""
     return () if is_primitive(node) else node.children
 
 

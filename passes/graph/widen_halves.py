@@ -1,4 +1,4 @@
-"""``WidenHalves``: converts the factors of a product of half types once, not in every step of a sum.
+"""``WidenHalves``: convert the factors of a product of half types once, not in every step of a sum.
 
 Before::
 
@@ -40,7 +40,7 @@ _ROWS_WORTH_CONVERTING = 16
 @register_pass
 @function_pass(opt_level=2, name="WidenHalves")
 class WidenHalves(FunctionPass):
-    """Sums of products of half types are products of float32."""
+    """Convert the factors of products of half types to float32."""
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """``func`` with such products."""

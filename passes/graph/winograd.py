@@ -1,4 +1,4 @@
-"""``Winograd``: convolutions with 3x3 windows by fewer multiplications, where that is estimated to be faster.
+"""``Winograd``: compute 3x3 convolutions with fewer multiplications, where that is estimated to be faster.
 
 Before::
 
@@ -57,7 +57,7 @@ class WinogradConfig:
 @register_pass
 @function_pass(opt_level=3, name="Winograd")
 class Winograd(FunctionPass):
-    """Replaces convolutions by Winograd's transforms and products at their interpolation points."""
+    """Replace convolutions by Winograd's transforms and products at their interpolation points."""
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """``func`` with other convolutions where that pays."""

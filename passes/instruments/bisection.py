@@ -1,4 +1,4 @@
-"""``OptBisect`` runs only the first passes, and ``bisect_passes`` finds the one from which on a model is wrong.
+"""``OptBisect``: run only the first passes; ``bisect_passes``: find the first one that makes a model wrong.
 
 As LLVM's ``-opt-bisect-limit``: every run of a pass that may be left out has a number, counted from 1, and those above
 a limit do not run. Passes without which no code could be made (``PassInfo.essential``) always run and have no number.
@@ -53,7 +53,7 @@ class OptBisect(PassInstrument):
 
     @property
     def count(self) -> int:
-        """How many passes have a number so far."""
+        """The number of passes counted so far."""
         return len(self.seen)
 
     def enter_pass_ctx(self) -> None:
@@ -72,7 +72,7 @@ class OptBisect(PassInstrument):
 
 @dataclasses.dataclass(frozen=True)
 class Culprit:
-    """What ``bisect_passes`` has found.
+    """The pass that ``bisect_passes`` has found.
 
     Attributes:
         number: of the first pass whose running makes a model wrong, as ``OptBisect`` counts: it is right with

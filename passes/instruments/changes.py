@@ -1,4 +1,4 @@
-"""``PrintChanged``: what each pass changes, as a difference between texts."""
+"""``PrintChanged``: print the changes of each pass, as a difference between texts."""
 
 from __future__ import annotations
 

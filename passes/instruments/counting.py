@@ -1,4 +1,4 @@
-"""``PassCounter``: how often each pass ran."""
+"""``PassCounter``: count the runs of each pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``DumpIR``: the module after each pass that changed it, as files."""
+"""``DumpIR``: write the module after each pass that changed it to a file."""
 
 from __future__ import annotations
 

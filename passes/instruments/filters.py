@@ -10,7 +10,7 @@ Names = str | Sequence[str] | None
 
 
 class NameFilter:
-    """Which names are meant.
+    """A set of names, given as names and patterns.
 
     Args:
         names: a name or pattern as of :mod:`fnmatch` (case counts), a list or tuple of such, or None for all names.

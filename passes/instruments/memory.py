@@ -1,4 +1,4 @@
-"""``PassMemoryInstrument``: how much memory each pass allocated, kept and had at its peak.
+"""``PassMemoryInstrument``: measure the memory that each pass allocated, kept and had at its peak.
 
 Python's memory comes from ``tracemalloc``, which sees NumPy's arrays as well, and slows passes down several times; the
 memory of the process (resident set) from the operating system, where it can be asked. Both are of the whole process:

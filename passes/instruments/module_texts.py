@@ -1,4 +1,4 @@
-"""Texts of modules between passes. Text is expensive: of what a pass left as it was it is not made again."""
+"""Print modules between passes. Text is expensive: functions that a pass left alone are not printed again."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class ModuleTexts:
         self._open.functions.append(self.selected(mod))
 
     def changes_of_pass(self, mod: IRModule) -> list[Change]:
-        """What has changed since the :meth:`begin` of the innermost pass that has not ended."""
+        """The changes since the :meth:`begin` of the innermost pass that has not ended."""
         return self.changes(self._open.functions[-1], self.selected(mod))
 
     def end(self) -> None:

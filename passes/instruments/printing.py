@@ -27,7 +27,7 @@ def _show(title: str, text: str, stream: TextIO | None) -> None:
 
 
 class _PrintAll(PassInstrument):
-    """What both directions share.
+    """Base of ``PrintBeforeAll`` and ``PrintAfterAll``.
 
     Args:
         stream: where it prints: standard output by default.
@@ -138,7 +138,7 @@ class PassPrintingInstrument(PassInstrument):
 @register_pass
 @module_pass(opt_level=0, name="PrintIR")
 class PrintIR(ModulePass):
-    """A pass that prints ``header`` and the module, and returns the module: put it after the pass to look at."""
+    """Print ``header`` and the module, and return the module: put it after the pass to look at."""
 
     def __init__(self, header: str = "", stream: TextIO | None = None) -> None:
         self._header = header

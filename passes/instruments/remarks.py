@@ -1,4 +1,4 @@
-"""``Remarks``: what passes did and why not, to be searched by pass, kind, function and text."""
+"""``Remarks``: collect the remarks of passes, to be searched by pass, kind, function and text."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Remarks(PassInstrument):
 
     @property
     def remarks(self) -> list[Remark]:
-        """What was collected, in order (a copy)."""
+        """The remarks collected, in order (a copy)."""
         return list(self._remarks)
 
     def reset(self) -> None:

@@ -1,4 +1,4 @@
-"""Where a name occurs in a module: as a function, a variable, or what an operator of the graph is called."""
+"""Find where a name occurs in a module: as a function, a variable, an operator of the graph or its location."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def sightings(mod: IRModule, match: Match) -> Counter[Sighting]:
 
 
 def names_in(mod: IRModule) -> set[str]:
-    """What could be looked for in ``mod``."""
+    """The names that occur in ``mod``."""
     found = {key.name for key in mod.functions}
     for function in mod.functions.values():
         if isinstance(function, Function):

@@ -1,4 +1,4 @@
-"""How large a module is, for what watches passes: in operators of its graphs and statements of its loop nests.
+"""Measure modules, for instruments: in operators of their graphs and statements of their loop nests.
 
 Expressions of loop nests do not count. They would be most of the number, and counting them takes a fiftieth of a build.
 """

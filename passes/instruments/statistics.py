@@ -1,4 +1,4 @@
-"""``IRStatistics``: of what nodes and operators a module is made before and after every pass."""
+"""``IRStatistics``: count the nodes and operators of a module before and after every pass."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class PassStatistics:
     after: Histogram | None = None
 
     def changes(self) -> dict[str, list[tuple[str, int, int]]]:
-        """What became more or less: for each group with changes the names, with how many there were and are."""
+        """The counts that changed: for each group with changes the names, with the counts before and after."""
         if self.after is None:
             return {}
         found: dict[str, list[tuple[str, int, int]]] = {}
@@ -120,7 +120,7 @@ class IRStatistics(PassInstrument):
         return json.dumps(self.as_dict(), indent=indent)
 
     def render(self) -> str:
-        """What each pass changed, as text; passes that changed no number are only counted, at the end."""
+        """The changes of each pass as text; passes that changed no count are only counted, at the end."""
         lines: list[str] = []
         same = 0
         for run in self.passes:
@@ -144,7 +144,7 @@ class _Open(threading.local):
 
 
 def histogram(function: AnyFunction) -> Histogram:
-    """What a function is made of. Expressions of loop nests count wherever they stand, also if they are one object."""
+    """Count the nodes of a function by kind, those of loop nests wherever they stand, also if they are one object."""
     return _of_graph(function) if isinstance(function, Function) else _of_loops(function)
 
 

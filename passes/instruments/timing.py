@@ -1,4 +1,4 @@
-"""``PassTimingInstrument``: how long each pass took, as a tree of pipelines and the passes in them, and as a list."""
+"""``PassTimingInstrument``: time each pass, as a tree of pipelines and the passes in them, and as a list."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class PassTimingInstrument(PassInstrument, SpanReport):
         return self._recorder.now()
 
     def paused(self) -> AbstractContextManager[None]:
-        """What happens inside of the ``with`` block takes no time: for instruments that do a lot themselves."""
+        """Stop the clock inside of the ``with`` block: for instruments that do a lot themselves."""
         return self._recorder.paused()
 
     def reset(self) -> None:

@@ -1,4 +1,4 @@
-"""``TraceSymbol``: what became of a function, a variable or an operator of the graph, pass by pass."""
+"""``TraceSymbol``: follow a function, a variable or an operator of the graph, pass by pass."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ INPUT = "input"
 
 @dataclasses.dataclass
 class Event:
-    """What happened to a symbol in one pass.
+    """A change of a symbol by one pass.
 
     Attributes:
         pass_name: of the pass; ``"input"`` for what the first pass was given.

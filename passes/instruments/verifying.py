@@ -1,4 +1,4 @@
-"""``VerifyInstrument``: every pass leaves a module that keeps the rules of both IRs, and its input as it was."""
+"""``VerifyInstrument``: check that every pass keeps the rules of both IRs and leaves its input as it was."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels for any sizes: a fused group whose sizes are formulas of the model's dimensions becomes one over plain sizes.
+"""Generalize kernels: make a fused group whose sizes are formulas of the model's dimensions one over plain sizes.
 
 Before, in a model over images of height ``h``::
 
@@ -118,7 +118,7 @@ class _Generalization:
         return made
 
     def parameter_dim(self, dim: Dim) -> Dim:
-        """What a parameter has in place of ``dim``: a plain size that the group knows, or a new one."""
+        """The size that a parameter has in place of ``dim``: a plain one that the group knows, or a new one."""
         if not _is_formula(dim):
             return dim
         assert isinstance(dim, tir.Expr)

@@ -1,4 +1,4 @@
-"""Which operators of the graph each call of a kernel computes, read from a lowered module."""
+"""List the operators of the graph that each call of a kernel computes, read from a lowered module."""
 
 from __future__ import annotations
 

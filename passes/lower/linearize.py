@@ -1,4 +1,4 @@
-"""A graph function as a list of instructions on values: kernel calls, copies, branches and loops.
+"""Make a list of instructions on values of a graph function: kernel calls, copies, branches and loops.
 
 The list is in order of execution; branches and loops hold lists of their own.
 """
@@ -197,7 +197,7 @@ def _numbers(order: Sequence[Expr], mod: IRModule) -> set[Expr]:
 
 
 def _now(node: Expr) -> Iterable[Expr]:
-    """What is computed before ``node``; branches and loop bodies come later, as lists of their own."""
+    """The operands computed before ``node``; branches and loop bodies come later, as lists of their own."""
     if isinstance(node, If):
         return (node.condition,)
     if isinstance(node, Loop):
@@ -394,8 +394,8 @@ def _kernel_call(kernel: PrimFunc, args: list[Value], results: list[Value], numb
 
 
 def _value_of(var: tir.Var, kernel: PrimFunc, pairs: Sequence[tuple[tir.Buffer, Value]]) -> tir.Expr:
-    """What a kernel's symbolic dimension is in a call: itself where it is one of the model's, else the dimension of an
-    argument that gives the parameter as many elements as the argument has.
+    """The size of a kernel's symbolic dimension in a call: itself where it is one of the model's, else the dimension of
+    an argument that gives the parameter as many elements as the argument has.
 
     Raises:
         CodegenError: no argument tells.

@@ -1,4 +1,4 @@
-"""LowerToTensorIR: every fused group becomes a loop-level function, and the graph calls it by name.
+"""``LowerToTensorIR``: make a loop-level function of every fused group, which the graph calls by name.
 
 Before::
 
@@ -44,7 +44,7 @@ _MAX_NAMED = 6
 @register_pass
 @module_pass(opt_level=0, name="LowerToTensorIR")
 class LowerToTensorIR(ModulePass):
-    """Turns fused groups (functions with attribute ``Primitive``) and single operators into PrimFuncs."""
+    """Turn fused groups (functions with attribute ``Primitive``) and single operators into PrimFuncs."""
 
     essential = True
 
@@ -85,7 +85,7 @@ class _Kernels:
         return new
 
     def _call(self, computed: Call, group: Function, args: Sequence[Expr], strides: list[Excess | None] | None) -> Call:
-        """What takes the place of ``computed``, where ``group`` gets ``args``."""
+        """Replace ``computed``, a call of ``group`` with ``args``, by a call of the group's kernel."""
         origins = operator_origins(group.body)
         key = self._kernel(group, strides, origins)
         return Call(key, args, KernelOrigins(origins), computed.type, computed.span)

@@ -1,4 +1,4 @@
-"""Which arguments a kernel may overwrite with its result: those of which it needs an element for no other element.
+"""Find the arguments that a kernel may overwrite with its result: those that it reads at the same element only.
 
 ``relu(x + y)`` reads ``x[i, j]`` for its own element ``[i, j]`` alone. Where nobody needs ``x`` afterwards, the result
 may take its memory: lines that were just read are written, and no others have to be fetched. A schedule keeps this: it

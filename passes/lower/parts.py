@@ -1,4 +1,4 @@
-"""Kernels for values that lie in the memory of a larger one (see ``graphir.parts``).
+"""Make kernels for values that lie in the memory of a larger one (see ``graphir.parts``).
 
 A kernel that computes or reads such a value has a buffer with strides for it. The call that puts the values together
 becomes a kernel that writes only what nobody else has: a border, and the arguments that could not be placed. Its
@@ -120,7 +120,7 @@ class _Box:
 
 
 def _around(inner: _Box, out: TensorType) -> list[_Box]:
-    """What is around a box, as boxes: for each axis what is before and behind, between those of the axes in front."""
+    """The border around a box as boxes: for each axis one before and one behind, between those of the axes in front."""
     found: list[_Box] = []
     begin: list[Dim] = [0] * out.ndim
     extents = list(out.shape)

@@ -1,4 +1,4 @@
-"""PlanMemory: the graph's ``main`` becomes one loop-level function that calls the kernels on planned memory.
+"""``PlanMemory``: make one loop-level function of the graph's ``main``, which calls the kernels on planned memory.
 
 Before::
 
@@ -70,7 +70,7 @@ _COPY_LANES = 64
 @register_pass
 @module_pass(opt_level=0, name="PlanMemory")
 class PlanMemory(ModulePass):
-    """Gives every value of ``main`` a place and turns ``main`` into a PrimFunc."""
+    """Give every value of ``main`` a place and turn ``main`` into a PrimFunc."""
 
     essential = True
 
@@ -126,7 +126,7 @@ def _accessed(instruction: Instruction) -> list[Value]:
 
 @dataclasses.dataclass(eq=False)
 class Life:
-    """How long a value has its place in the arena.
+    """The instructions during which a value has its place in the arena.
 
     Attributes:
         first: the instruction at whose beginning it gets it.
@@ -237,7 +237,7 @@ def _bytes(value: Value) -> Dim:
 
 
 class _Emitter:
-    """Turns a planned program into the statements of ``main``."""
+    """Turn a planned program into the statements of ``main``."""
 
     def __init__(self, program: Program, planned: Plan) -> None:
         self.program = program
@@ -290,7 +290,7 @@ class _Emitter:
         return sequence(*[self._statement(instruction) for instruction in body])
 
     def _values(self, calls: Sequence[Evaluate]) -> tuple[tuple[int, int, Dim, int, int, bool], ...]:
-        """What lies in the arena, as the attribute ``VALUES`` has it."""
+        """The values in the arena, as the attribute ``VALUES`` lists them."""
         number = {stmt: place for place, stmt in enumerate(calls)}
         placed = [number[stmt] for stmt in self.calls]  # a loop's check is made after its body, but stands before it
         found = []
@@ -364,7 +364,7 @@ class _Emitter:
         return as_expr(value.place.offset)
 
     def _address(self, value: Value, row: Expr | None = None) -> Expr:
-        """Where a value begins, or one of its rows."""
+        """The address of a value, or of one of its rows."""
         begin: list[Expr] = [as_expr(0)] * value.type.ndim
         owner = value
         while owner.whole is not None:

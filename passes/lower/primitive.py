@@ -1,4 +1,4 @@
-"""A fused group of operators as one loop-level function.
+"""Make one loop-level function of a fused group of operators.
 
 Each operator of the group adds its tensor expressions, and the function computes them one after the other; inlining
 and tiling are left to schedules. An operator without loop-level definition is decomposed into operators that have one.
@@ -99,7 +99,7 @@ def with_sizes(made: PrimFunc, function: Function, tensors: Sequence[Tensor]) ->
 
 
 def passed_numbers(kernel: PrimFunc) -> int:
-    """How many integers a call of ``kernel`` passes behind its tensors, as constants."""
+    """The number of integers that a call of ``kernel`` passes behind its tensors, as constants."""
     return len({source for source in kernel.attrs.get(SIZES_FROM, ()) if source is not None and len(source) == 1})
 
 

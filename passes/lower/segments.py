@@ -1,4 +1,4 @@
-"""Cuts a model where a size becomes known only while it runs.
+"""Cut a model into segments where a size becomes known only while it runs.
 
 A graph with ``bind_size(x, size, dim=n)`` cannot run in one go: how much memory ``x`` needs, and everything behind it,
 is known when ``size`` is. So the graph is cut into segments, each an ordinary function: the first computes what leads
@@ -93,7 +93,7 @@ def _is_binding(node: Expr) -> bool:
 
 
 def _flat(found: Type | None) -> int:
-    """How many tensors a type has."""
+    """The number of tensors in a type."""
     return sum(map(_flat, found.fields)) if isinstance(found, TupleType) else 1
 
 
@@ -114,7 +114,7 @@ def _symbols_of_type(found: Type | None) -> set[ScalarExpr]:
 
 
 class _Cutter:
-    """Finds the segment of every node, and what crosses from one to another.
+    """Find the segment of every node, and what crosses from one to another.
 
     The level of a node is the number of the segment that computes it: what mentions a size comes after what the size
     is computed from.
@@ -136,7 +136,7 @@ class _Cutter:
         }
 
     def _depending_on_parameters(self) -> set[Expr]:
-        """What depends on a parameter of a function inside ``main``: it runs once for each iteration of a loop."""
+        """The expressions that depend on a parameter of a function inside ``main``, such as the body of a loop."""
         outer = set(self.main.params)
         inner: set[Expr] = set()
         for node in self.order:
@@ -244,7 +244,7 @@ class _Cutter:
         return isinstance(node, (Call, TupleGetItem, If, Loop))
 
     def _body(self, level: int, needed: list[dict[Expr, None]]) -> Expr:
-        """What segment ``level`` computes, with variables for what earlier ones have to give, which is noted."""
+        """The body of segment ``level``, with variables for values of earlier segments, added to ``needed``."""
         roots = list(needed[level])
 
         def inside(node: Expr) -> Sequence[Expr]:
@@ -264,7 +264,7 @@ class _Cutter:
         return rewrite(Tuple(roots), lambda old, new: new.children[0] if _is_binding(new) else new, known)
 
     def _taken(self, node: Expr, needed: list[dict[Expr, None]]) -> Expr:
-        """What stands for a value of an earlier segment."""
+        """The variable, or tuple of variables, for a value of an earlier segment."""
         if isinstance(node.type, TupleType):
             return Tuple([self._taken(self._field(node, number), needed) for number in range(len(node.type.fields))])
         self._need(node, self.levels[node], needed)

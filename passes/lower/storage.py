@@ -1,4 +1,4 @@
-"""Where the values of a model live: an arena shared by values whose lives do not overlap.
+"""Assign values of a model to places in an arena, which values share whose lives do not overlap.
 
 Values of known size are packed by best fit over their lives, freed space merging with its neighbours. Values whose
 size depends on symbolic dimensions get slots behind them. Which of two formulas is larger depends on the dimensions: a
@@ -43,7 +43,7 @@ class Slot:
 
 @dataclasses.dataclass(eq=False)
 class Place:
-    """Where a value is: at a constant ``offset``, or in a ``slot`` whose offset is known when the model runs."""
+    """The place of a value: a constant ``offset``, or a ``slot`` whose offset is known when the model runs."""
 
     offset: int = 0
     size: int = 0
@@ -51,7 +51,7 @@ class Place:
 
 
 class ArenaAllocator:
-    """Gives out and takes back space in the arena, in the order in which values come to life and die."""
+    """Give out and take back space in the arena, in the order in which values come to life and die."""
 
     def __init__(self) -> None:
         self.static_bytes = 0

@@ -41,7 +41,7 @@ from tilewright.tensorir.stmt import Block, BufferStore, For, IterVar, PrimFunc,
 @register_pass
 @primfunc_pass(opt_level=2, name="CollapseDims")
 class CollapseDims(PrimFuncPass):
-    """Makes one dimension of neighbouring ones that are walked like one."""
+    """Make one dimension of neighbouring ones that are walked like one."""
 
     family = "schedule"
 

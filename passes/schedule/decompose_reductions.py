@@ -28,7 +28,7 @@ from tilewright.tensorir.stmt import PrimFunc
 @register_pass
 @primfunc_pass(opt_level=0, name="DecomposeReductions")
 class DecomposeReductions(PrimFuncPass):
-    """Gives the start of every reduction a statement of its own, before the outermost loop of the reduction."""
+    """Give the start of every reduction a statement of its own, before the outermost loop of the reduction."""
 
     family = "schedule"
     essential = True

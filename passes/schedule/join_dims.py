@@ -36,7 +36,7 @@ from tilewright.tensorir.stmt import Block, BufferStore, PrimFunc, Stmt
 @register_pass
 @primfunc_pass(opt_level=2, name="JoinDims")
 class JoinDims(PrimFuncPass):
-    """Makes one dimension of neighbouring ones that are indexed by the parts of one number."""
+    """Make one dimension of neighbouring ones that are indexed by the parts of one number."""
 
     family = "schedule"
 

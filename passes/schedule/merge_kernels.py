@@ -59,7 +59,7 @@ MAX_OFFSET = 8
 @register_pass
 @module_pass(opt_level=2, name="MergeKernels")
 class MergeKernels(ModulePass):
-    """Makes one kernel of those that differ in free constants alone."""
+    """Make one kernel of those that differ in free constants alone."""
 
     family = "schedule"
 

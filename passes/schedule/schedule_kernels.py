@@ -43,7 +43,7 @@ from tilewright.tensorir.target import Target
 @register_pass
 @primfunc_pass(opt_level=2, name="ScheduleKernels")
 class ScheduleKernels(PrimFuncPass):
-    """Tiles, vectorizes and parallelizes the loop nests of a kernel for the current target."""
+    """Tile, vectorize and parallelize the loop nests of a kernel for the current target."""
 
     family = "schedule"
 

@@ -35,7 +35,7 @@ from tilewright.tensorir.stmt import Block, For, PrimFunc, Stmt
 @register_pass
 @primfunc_pass(opt_level=2, name="SkipUnseen")
 class SkipUnseen(PrimFuncPass):
-    """Shortens loops over places that the rows of a task see in part."""
+    """Shorten loops over places that the rows of a task see in part."""
 
     family = "schedule"
     essential = True

@@ -1,4 +1,4 @@
-"""``CommonSubexprElim``: computes once what a list of statements computes several times::
+"""``CommonSubexprElim``: compute once what a list of statements computes several times::
 
     b[i] = exp(a[i]) + 1.0                          let common: float32 = exp(a[i])
     c[i] = exp(a[i]) * 2.0                   ->     b[i] = common + 1.0
@@ -107,7 +107,7 @@ class _Eliminator(Mutator):
         return _rebuild(new_items, {}) if changed else stmt
 
     def _replaced(self, items: list[Stmt]) -> dict[int, dict[Expr, _Common]]:
-        """What variables take the place of, by the position of the item."""
+        """The expressions that variables replace, by the position of the item."""
         found, groups = self._groups(items)
         replaced: dict[int, dict[Expr, _Common]] = {}
         for group in sorted(found, key=lambda g: -g.cost):

@@ -1,4 +1,4 @@
-"""``CompactBuffer``: puts each intermediate buffer where it is used, no larger than what is used there::
+"""``CompactBuffer``: allocate each intermediate buffer where it is used, no larger than what is used there::
 
     allocate T: Buffer[(m, n)]                      for i in range(m):
     for i in range(m):                                  allocate T: Buffer[(1, 64)]

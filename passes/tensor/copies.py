@@ -138,7 +138,7 @@ class FoldingCopier(ScopedMutator):
     # Indices in which variables become numbers: all but the constant part is the same in all copies.
 
     def _index(self, expr: Expr) -> Expr | None:
-        """What becomes of an index, None where it is no sum of what stays and multiples of numbers."""
+        """Rewrite an index; None where it is no sum of what stays and multiples of numbers."""
         if expr in self._steps:
             steps = self._steps[expr]
         else:

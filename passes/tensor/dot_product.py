@@ -162,7 +162,7 @@ def _lowered(func: PrimFunc, target: Target | None, reassociate: bool, ctx: Pass
 @register_pass
 @primfunc_pass(opt_level=2, name="DotProduct")
 class DotProduct(PrimFuncPass):
-    """Adds neighbouring products by the one instruction that does so, where a schedule says so.
+    """Add neighbouring products by the one instruction that does so, where a schedule says so.
 
     Args:
         target: the machine; by default :meth:`Target.current`.

@@ -1,4 +1,4 @@
-"""What the analyzers of one function share while it goes through the passes of a pipeline.
+"""Share what analyzers derive of one function among the passes of a pipeline.
 
 Each pass asks about the same loops and conditions as the one before it. What was derived there is found again, as long
 as the function is in the pipeline; so what comes out depends on the function alone.
@@ -16,7 +16,7 @@ from tilewright.tensorir.stmt import PrimFunc
 
 
 def findings(func: PrimFunc) -> Findings:
-    """What is known of ``func``, on which a pass works: in a pipeline that shares, what the passes before have found
+    """The facts known of ``func``, on which a pass works: in a pipeline that shares, those that the passes before found
     out."""
     shared = RUNNING.findings
     if shared is None:

@@ -1,4 +1,4 @@
-"""``FlattenBuffer``: makes every buffer one-dimensional, and every access an offset into it::
+"""``FlattenBuffer``: make every buffer one-dimensional, and every access an offset into it::
 
     B: Buffer[(n, 64), float32]                     B: Buffer[(n * 64,), float32]
     for i in range(n):                              for i in range(n):
@@ -40,7 +40,7 @@ from tilewright.tensorir.stmt import BufferStore, PrimFunc, Stmt
 
 
 def element_strides(buffer: Buffer) -> list[Expr]:
-    """How many elements apart two neighbours in each dimension are."""
+    """The distance, in elements, of two neighbours in each dimension."""
     if buffer.strides:
         return list(buffer.strides)
     strides: list[Expr] = []
@@ -52,7 +52,7 @@ def element_strides(buffer: Buffer) -> list[Expr]:
 
 
 def element_count(buffer: Buffer) -> Expr:
-    """How many elements the buffer spans, including gaps between strided rows."""
+    """The number of elements that the buffer spans, including gaps between strided rows."""
     if not buffer.strides:
         count: Expr = const(1, INT64)
         for extent in buffer.shape:

@@ -1,4 +1,4 @@
-"""``HoistInvariant``: computes before a loop what is the same in all of its iterations::
+"""``HoistInvariant``: compute before a loop what is the same in all of its iterations::
 
     for i in range(8):                              let invariant: float32 = sqrt(v[0])
         b[i] = a[i] / sqrt(v[0])             ->     for i in range(8):
@@ -74,7 +74,7 @@ _MIN_COST_OF_COPIES = 5
 
 
 class _LoopFacts:
-    """What a loop body defines and writes.
+    """The definitions and stores in a loop body.
 
     Attributes:
         unrolled: the loops inside that are written out later, by their variables: one number in each copy.
@@ -175,7 +175,7 @@ class _Hoister(ScopedMutator):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Binding:
-    """Where an expression is kept.
+    """The variable or register buffer that keeps the value of an expression.
 
     Attributes:
         expr: the expression.

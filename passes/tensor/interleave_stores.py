@@ -86,7 +86,7 @@ def interleave_stores(func: PrimFunc, ctx: PassContext | None = None) -> PrimFun
 @register_pass
 @primfunc_pass(opt_level=2, name="InterleaveStores")
 class InterleaveStores(PrimFuncPass):
-    """Writes vectors whose elements take turns in memory as one, where a schedule says so."""
+    """Write vectors whose elements take turns in memory as one, where a schedule says so."""
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         """``func`` with the vectors of annotated loops written as one."""

@@ -1,4 +1,4 @@
-"""``LoopPartition``: splits the range of a loop where a condition in its body turns, and drops the condition::
+"""``LoopPartition``: split the range of a loop where a condition in its body turns, and drop the condition::
 
     for i in range((n + 5) // 6):                   for i in range(n // 6):
         for j in range(6):                              for j in range(6):
@@ -234,7 +234,7 @@ class _Partitioner(ScopedMutator):
 
 
 def _stores(stmt: Stmt) -> int:
-    """How many stores there will be in the text of a body, once its loops are unrolled that say so."""
+    """The number of stores in the text of a body, once the loops that are to be unrolled are."""
     if isinstance(stmt, BufferStore):
         return 1
     copies = 1

@@ -137,7 +137,7 @@ def with_remainders(tiles: Tiles, parts: int, mutator: ScopedMutator) -> Stmt | 
 
 @dataclass(frozen=True)
 class _Tail:
-    """What is left behind the ``whole`` tiles: ``rest`` rows, if ``has_tail``. Small tiles have ``small`` rows."""
+    """The rows left behind the ``whole`` tiles: ``rest`` of them, if ``has_tail``. Small tiles have ``small`` rows."""
 
     tiles: Tiles
     small: int

@@ -1,4 +1,4 @@
-"""``LowerBlocks``: turns blocks into plain statements inside their loops.
+"""``LowerBlocks``: turn blocks into plain statements inside their loops.
 
 Each iteration variable of a block becomes its binding, the predicate becomes a condition around the block, and the init
 of a reduction runs where all reduction bindings have their least value::

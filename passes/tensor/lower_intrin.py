@@ -1,4 +1,4 @@
-"""``LowerIntrin``: writes transcendental functions of float32 in terms of arithmetic that vector units have::
+"""``LowerIntrin``: write transcendental functions of float32 in terms of arithmetic that vector units have::
 
     b[i] = tanh(a[i])          ->       let absolute: float32 = abs(a[i])
                                         let square: float32 = absolute * absolute

@@ -1,4 +1,4 @@
-"""``NameIndices``: gives the quotients and remainders of a parallel loop's variable names::
+"""``NameIndices``: give the quotients and remainders of a parallel loop's variable names::
 
     for i in parallel(m * n):                       for i in parallel(m * n):
         b[i // n, i % n] = a[i % n, i // n]  ->         let row = i // n

@@ -31,7 +31,7 @@ _SAFE_DIVISIONS = frozenset({"floordiv", "floormod", "truncdiv", "truncmod"})
 
 
 class Stride(NamedTuple):
-    """How many elements apart two neighbours in a dimension are.
+    """The distance, in elements, of two neighbours in a dimension.
 
     Attributes:
         form: the number, in an index.

@@ -1,4 +1,4 @@
-"""``ParallelizeLoop``: decides which parallel loops are worth threads::
+"""``ParallelizeLoop``: decide which parallel loops are worth threads::
 
     for i in parallel(4):                           for i in range(4):
         b[i] = a[i]                          ->         b[i] = a[i]

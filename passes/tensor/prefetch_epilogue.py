@@ -1,4 +1,4 @@
-"""``PrefetchEpilogue``: fetches what a tile reads behind its sum while the sum is computed::
+"""``PrefetchEpilogue``: fetch what a tile reads behind its sum while the sum is computed::
 
     for k in range(768):
         c[...] = c[...] + broadcast(A[i * 768 + k], 16) * W[ramp(k * 16, 1, 16)]
@@ -85,7 +85,7 @@ class _Prefetcher(ScopedMutator):
         return sequence(*stmts) if any(map(operator.is_not, stmts, seq.stmts)) else seq
 
     def _prefetches(self, nest: list[For], rest: Stmt) -> Iterator[Stmt]:
-        """What the steps of a sum fetch for the statements behind it."""
+        """The prefetches in the steps of a sum, for the statements behind it."""
         known = [loop for loop in nest if isinstance(loop.extent, IntImm)]
         for buffer, places in self._read(rest).items():
             rows = self._rows(places)
@@ -132,7 +132,7 @@ class _Prefetcher(ScopedMutator):
         return isinstance(distance, IntImm) and distance.value == 0
 
     def _read(self, rest: Stmt) -> dict[Buffer, list[Expr]]:
-        """Where vectors of large operands begin that are read in any case."""
+        """The places of vectors of large operands that are read in any case, by buffer."""
         found: dict[Buffer, list[Expr]] = {}
         lets: dict[Var, Expr] = {}
         copies: list[For] = []
@@ -197,8 +197,8 @@ def _lines(places: list[int], line: int) -> Iterator[int]:
 
 
 def _fetched(lines: list[int], nest: list[For], soon: tuple[int, int] | None) -> Expr | None:
-    """Which of the ``lines`` an iteration of a nest fetches; None if they are too few or too many, or no formula says
-    it.
+    """The one of the ``lines`` that an iteration of a nest fetches; None if they are too few or too many, or no formula
+    gives it.
 
     Args:
         soon: in which part of the iterations, whose number is known, all lines are fetched; None: in the first ones.

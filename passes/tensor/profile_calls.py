@@ -39,7 +39,7 @@ from tilewright.tensorir.target import Target
 @register_pass
 @primfunc_pass(opt_level=0, name="ProfileCalls")
 class ProfileCalls(PrimFuncPass):
-    """Puts ``profile_begin`` and ``profile_end`` around the kernel calls of ``main``."""
+    """Put ``profile_begin`` and ``profile_end`` around the kernel calls of ``main``."""
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         """``func`` with one buffer more, if it is ``main`` and has none such yet."""

@@ -1,4 +1,4 @@
-"""``RemoveNoOp``: drops what has no effect::
+"""``RemoveNoOp``: drop what has no effect::
 
     let x: float32 = a[0]                           b[0] = 1.0
     allocate t: Buffer[(4,), float32, stack]

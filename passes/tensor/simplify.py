@@ -1,4 +1,4 @@
-"""``Simplify``: computes at compile time what the ranges of the loops and the conditions around a place decide::
+"""``Simplify``: compute at compile time what the ranges of the loops and the conditions around a place decide::
 
     for i in range(4):                              for i in range(4):
         for j in range(16):                             for j in range(16):

@@ -1,4 +1,4 @@
-"""``StorageRewrite``: decides where the memory of intermediate buffers comes from.
+"""``StorageRewrite``: decide where the memory of intermediate buffers comes from.
 
 It runs after ``FlattenBuffer``. Buffers in the arena (or of global scope) become workspaces: parameters after the
 outputs, which the caller provides. In a parallel loop each iteration gets a part of its own, a whole number of cache
@@ -60,7 +60,7 @@ class _Workspace:
     prefix: tuple[Expr, ...] = ()
 
     def place(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        """Where the element at ``indices`` of the allocation is in the parameter."""
+        """The indices in the parameter of the allocation's element at ``indices``."""
         if len(indices) == 1 and not self.prefix:
             return (vector_binary("add", self.offset, indices[0]),)
         return (*self.prefix, *indices)

@@ -55,7 +55,7 @@ from tilewright.tensorir.stmt import Allocate, BufferStore, For, LetStmt, PrimFu
 @register_pass
 @primfunc_pass(opt_level=2, name="TransposeTiles")
 class TransposeTiles(PrimFuncPass):
-    """Exchanges rows and columns of tiles in registers, where a schedule says so."""
+    """Exchange rows and columns of tiles in registers, where a schedule says so."""
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         """``func`` with tiles that are loaded and stored in whole vectors."""

@@ -1,4 +1,4 @@
-"""``UnmaskRegisters``: accumulators of which only some lanes count are whole vectors::
+"""``UnmaskRegisters``: store and load accumulators of which only some lanes count as whole vectors::
 
     allocate t: Buffer[(16,), float32, register]
     t[ramp(0, 1, 16) where m] = broadcast(0.0, 16)                    t[ramp(0, 1, 16)] = broadcast(0.0, 16)
@@ -54,7 +54,7 @@ from tilewright.tensorir.stmt import Allocate, BufferStore, Evaluate, For, IfThe
 
 
 class _Places(NamedTuple):
-    """Where an access to a buffer is, in all copies that unrolled loops make of it.
+    """The places that an access to a buffer has in all copies that unrolled loops make of it.
 
     Attributes:
         starts: for each dimension the index of the first copy's first lane.
@@ -166,7 +166,7 @@ class _Masks(Visitor):
             self.found.discard(buffer)
 
     def _places(self, access: BufferLoad | BufferStore) -> _Places | None:
-        """Where whole, aligned vectors of a buffer begin; None for any other access."""
+        """The places at which whole, aligned vectors of a buffer begin; None for any other access."""
         *outer, last = access.indices
         shape = [extent.value for extent in access.buffer.shape if isinstance(extent, IntImm)]
         if not isinstance(last, Ramp) or access.buffer.strides or len(shape) != len(access.indices):
@@ -240,7 +240,7 @@ def _are_apart(places: _Places, buffer: Buffer) -> bool:
 
 
 def _distance(step: Sequence[int], sizes: Sequence[int]) -> int:
-    """How many elements of a row-major buffer a step passes."""
+    """The number of elements of a row-major buffer that a step passes."""
     return functools.reduce(lambda total, axis: total * axis[1] + axis[0], zip(step, sizes, strict=True), 0)
 
 

@@ -1,4 +1,4 @@
-"""``UnrollLoop``: writes out the iterations of unrolled loops::
+"""``UnrollLoop``: write out the iterations of unrolled loops::
 
     for i in unrolled(3):                         b[x * 64] = a[0] * 2.0
         b[x * 64 + i * 16] = a[i] * 2.0    ->     b[x * 64 + 16] = a[1] * 2.0

@@ -1,4 +1,4 @@
-"""``VectorizeLoop``: executes the iterations of vectorized loops in the lanes of vectors.
+"""``VectorizeLoop``: execute the iterations of vectorized loops in the lanes of vectors.
 
 An extent that is a small power of two becomes one vector; any other extent becomes a loop over vectors and a tail,
 which is one more vector with a mask, or a scalar loop::

@@ -1,4 +1,4 @@
-"""``VerifyMemory``: refuses a lowered function that would touch memory wrongly.
+"""``VerifyMemory``: refuse a lowered function that would touch memory wrongly.
 
 Nothing is changed. It is an error (``VerifyError``, with the place underlined) if
 

@@ -1,4 +1,4 @@
-"""What the expansions of intrinsics are written with: bound values, polynomials, bits of floats."""
+"""Helpers for expansions of intrinsics: bound values, polynomials, bits of floats."""
 
 from __future__ import annotations
 

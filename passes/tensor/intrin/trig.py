@@ -74,7 +74,7 @@ def _reduce_any(e: Emitter, x: Expr, quarter: int) -> list[Expr]:
 
 
 def _rare_lanes(e: Emitter, size: Expr, limit: float) -> tuple[Expr, Emitter, Expr]:
-    """Which lanes are beyond the limit, the emitter for them, and the argument in float64 (0 in the other lanes)."""
+    """The mask of lanes beyond the limit, the emitter for them, and the argument in float64 (0 in the other lanes)."""
     is_large = e.let("is_large", size > limit)
     rare = Emitter(e.has_fma, e.is_fast)
     return is_large, rare, rare.let("large", rare.select(is_large, rare.widen(size), 0.0))
