@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from tilewright.tensorir.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from tilewright.runtime.build import build
-    from tilewright.runtime.build_executable import bind_params
+    from tilewright.runtime.build import bind_params, build
     from tilewright.runtime.executable import Executable
     from tilewright.runtime.observe.levels.explain import explain_passes
     from tilewright.runtime.observe.levels.opt_report import opt_report

@@ -21,7 +21,7 @@ from tilewright.codegen.llvm.team import RUNTIME_INTERFACE
 from tilewright.graphir.dims import Dim
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.types import TensorType, TupleType, Type
-from tilewright.runtime.built_model import Built, Compiled
+from tilewright.runtime.built_model import BuiltModel, CompiledFunction
 from tilewright.runtime.packed_file import Array, DamagedFileError, pack, replacing, unpack
 from tilewright.runtime.signature import Argument, Signature
 from tilewright.runtime.steps import Claim, Place, Wiring
@@ -52,7 +52,7 @@ _MAGIC = _START + b"%d\n" % FORMAT
 _OTHER_DATA = (KeyError, IndexError, TypeError, ValueError, AttributeError)
 
 
-def save(built: Built, path: str | os.PathLike[str], graph: bool) -> None:
+def save(built: BuiltModel, path: str | os.PathLike[str], graph: bool) -> None:
     """Write a model as an artifact.
 
     Args:
@@ -106,7 +106,7 @@ def save(built: Built, path: str | os.PathLike[str], graph: bool) -> None:
         pack(file.write, _MAGIC, data, arrays.arrays)
 
 
-def _dims(built: Built, functions: list[StoredFunction]) -> Iterator[Dim]:
+def _dims(built: BuiltModel, functions: list[StoredFunction]) -> Iterator[Dim]:
     """The dimensions that are written down."""
     for found in (*(argument.type for argument in built.signature.inputs), built.signature.result):
         yield from _dims_of(found)
@@ -231,7 +231,7 @@ class Artifact:
             )
         return found
 
-    def built(self) -> Built:
+    def built(self) -> BuiltModel:
         """The model, ready to run.
 
         Raises:
@@ -250,14 +250,16 @@ class Artifact:
 
         try:
             functions = [
-                Compiled.from_stored(function, target, result, claims, functools.partial(module, number), settings)
+                CompiledFunction.from_stored(
+                    function, target, result, claims, functools.partial(module, number), settings
+                )
                 for number, (function, (result, claims)) in enumerate(
                     zip(self.functions, self._interfaces, strict=True)
                 )
             ]
         except CodegenError as error:
             raise ArtifactError(f"{self.path}: {error}") from error
-        return Built(source, target, settings, {}, self.signature, functions, self._wiring)
+        return BuiltModel(source, target, settings, {}, self.signature, functions, self._wiring)
 
 
 def _content(path: Path) -> Array:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.graphir.printer_graph import Constants
 from tilewright.passes.environment import PROFILE
-from tilewright.runtime.built_model import Built
+from tilewright.runtime.built_model import BuiltModel
 from tilewright.runtime.steps import Step, Steps
 from tilewright.tensorir.errors import ArtifactError, ExecutionError
 
@@ -33,7 +33,7 @@ class Executable:
         target: what the code is for.
     """
 
-    def __init__(self, step: Step | Steps, built: Built) -> None:
+    def __init__(self, step: Step | Steps, built: BuiltModel) -> None:
         self.signature = built.signature
         self.target = built.target
         self._step = step

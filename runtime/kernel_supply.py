@@ -23,8 +23,9 @@ from tilewright.passes.context import RUNNING, PassContext
 from tilewright.passes.diagnostics import Remark
 from tilewright.passes.tensor.part_by_part import RunPart
 from tilewright.passes.tensor.pipeline import tensor_pipeline
-from tilewright.runtime.compile_functions import Ahead, Kernel
+from tilewright.runtime.background_compile import BackgroundCompiler
 from tilewright.runtime.disk_cache import DiskCache
+from tilewright.runtime.kernel_cache import Kernel
 from tilewright.runtime.made_kernels import (
     KernelKeys,
     KernelMemory,
@@ -104,7 +105,7 @@ class KernelSupply:
         keys: KernelKeys,
         memory: KernelMemory | None,
         disk: DiskCache | None,
-        ahead: Ahead | None,
+        ahead: BackgroundCompiler | None,
         context: Callable[[], PassContext],
         progress: Progress,
         workers: int | Executor,

@@ -15,7 +15,7 @@ import numpy as np
 from tilewright.graphir.dims import Dim, symbol, symbols_of
 from tilewright.graphir.origins import Origin
 from tilewright.graphir.types import TensorType, TupleType, Type
-from tilewright.runtime.compile_functions import ObjectCode
+from tilewright.runtime.generated_code import ObjectCode
 from tilewright.runtime.steps import Array
 from tilewright.tensorir import expr as nodes
 from tilewright.tensorir.dtype import as_dtype

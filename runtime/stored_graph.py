@@ -21,7 +21,8 @@ from tilewright.graphir.printer_graph import Constants
 from tilewright.graphir.visitor import post_order, rewrite
 from tilewright.passes.lower.segments import binds_sizes, cut
 from tilewright.runtime import build_cache
-from tilewright.runtime.built_model import Built, Settings
+from tilewright.runtime.build_settings import BuildSettings
+from tilewright.runtime.built_model import BuiltModel
 from tilewright.runtime.signature import Signature
 from tilewright.runtime.steps import Array
 from tilewright.runtime.stored_function import ArrayReader, ArrayWriter
@@ -55,7 +56,7 @@ class StoredGraph:
     after: Sequence[str]
 
     @classmethod
-    def of(cls, built: Built, present: Sequence[Array], whole: bool) -> StoredGraph:
+    def of(cls, built: BuiltModel, present: Sequence[Array], whole: bool) -> StoredGraph:
         """The graph of a model that was built.
 
         Args:
@@ -146,10 +147,12 @@ class StoredSource:
         self._target = target
         self._signature = signature
 
-    def settings(self) -> Settings:
+    def settings(self) -> BuildSettings:
         """Those of the build."""
         data = self.stored.settings
-        return Settings(data["opt_level"], tuple(data["required_pass"]), tuple(data["disabled_pass"]), data["config"])
+        return BuildSettings(
+            data["opt_level"], tuple(data["required_pass"]), tuple(data["disabled_pass"]), data["config"]
+        )
 
     def text(self, constants: Constants) -> str:
         if constants == "digest":

@@ -18,7 +18,7 @@ import tilewright as tw
 from tilewright import graphir as gi
 from tilewright.passes.tensor.vectorize_loop import VectorizeLoop
 from tilewright.runtime import kernel_supply, worker, worker_pool
-from tilewright.runtime.compile_functions import fresh_caches
+from tilewright.runtime.process_caches import fresh_caches
 from tilewright.runtime.worker_pool import Outlook, WorkerError, WorkerPool, start_ahead
 from tilewright.tensorir import PrimFunc
 from tilewright.tensorir.encoding import encode

@@ -13,8 +13,8 @@ from tilewright.graphir.module import IRModule
 from tilewright.passes.context import PassContext
 from tilewright.passes.diagnostics import suggestion
 from tilewright.passes.tables import format_seconds, html_table, table
-from tilewright.runtime.built_model import Settings
-from tilewright.runtime.example_inputs import example_inputs
+from tilewright.runtime.build_settings import BuildSettings
+from tilewright.runtime.observe.example_inputs import example_inputs
 from tilewright.runtime.observe.levels.variant import (
     Variant,
     as_ordered,
@@ -143,7 +143,7 @@ def explain_passes(
         TilewrightError: as :func:`tilewright.build`.
     """
     goal = Target(Target.current() if target is None else target)
-    settings = Settings.of(PassContext.current())
+    settings = BuildSettings.of(PassContext.current())
     whole = build_variant(mod, goal, settings)
     ran = whole.changes.runs
     optional = [info.name for info in pipeline_passes(goal) if not info.essential and info.name in ran]
@@ -170,7 +170,7 @@ def explain_passes(
 def _effect(
     mod: IRModule | Function,
     target: Target,
-    settings: Settings,
+    settings: BuildSettings,
     name: str,
     whole: Variant,
     inputs: Sequence[Any],

@@ -12,8 +12,8 @@ from tilewright.graphir.expr import Function
 from tilewright.graphir.module import IRModule
 from tilewright.passes.context import PassContext
 from tilewright.passes.tables import format_bytes, format_seconds, html_table, table
-from tilewright.runtime.built_model import Settings
-from tilewright.runtime.example_inputs import example_inputs
+from tilewright.runtime.build_settings import BuildSettings
+from tilewright.runtime.observe.example_inputs import example_inputs
 from tilewright.runtime.observe.levels.variant import (
     Variant,
     as_ordered,
@@ -174,7 +174,7 @@ def opt_report(
         TilewrightError: as :func:`tilewright.build`.
     """
     goal = Target(Target.current() if target is None else target)
-    settings = Settings.of(PassContext.current())
+    settings = BuildSettings.of(PassContext.current())
     variants = [build_variant(mod, goal, dataclasses.replace(settings, opt_level=level)) for level in LEVELS]
     models = [variant.model for variant in variants]
     given = example_inputs(models[0].signature) if inputs is None else inputs
@@ -207,7 +207,7 @@ def opt_report(
     return OptReport(reports, goal, problem)
 
 
-def _uses(variant: Variant, target: Target, settings: Settings) -> tuple[PassUse, ...]:
+def _uses(variant: Variant, target: Target, settings: BuildSettings) -> tuple[PassUse, ...]:
     context = settings.context()
     found: dict[str, PassUse] = {}
     for info in pipeline_passes(target):

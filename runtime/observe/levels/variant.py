@@ -16,10 +16,10 @@ from tilewright.passes.instrument import PassInstrument
 from tilewright.passes.instruments.timing import PassTimingInstrument
 from tilewright.passes.pipelines import STAGES
 from tilewright.passes.sequential import Sequential
-from tilewright.runtime.build_executable import build_executable
-from tilewright.runtime.built_model import Settings
-from tilewright.runtime.compile_functions import fresh_caches
+from tilewright.runtime.build import build_executable
+from tilewright.runtime.build_settings import BuildSettings
 from tilewright.runtime.executable import Executable
+from tilewright.runtime.process_caches import fresh_caches
 from tilewright.runtime.steps import Array
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.structural import structural_equal
@@ -91,7 +91,7 @@ def _equal(a: IRModule, b: IRModule) -> bool:
     )
 
 
-def build_variant(mod: IRModule | Function, target: Target | str | None, settings: Settings) -> Variant:
+def build_variant(mod: IRModule | Function, target: Target | str | None, settings: BuildSettings) -> Variant:
     """``mod`` built under ``settings``, with kernels of its own: none is taken over from what the process has built."""
     timing, changes = PassTimingInstrument(), ChangeWatch()
     with settings.context([timing, changes]), fresh_caches():

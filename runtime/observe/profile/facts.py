@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from tilewright.codegen.analysis import has_parallel_loop
 from tilewright.graphir.origins import Origin
 from tilewright.passes.lower.kernel_calls import kernel_calls
-from tilewright.runtime.built_model import Lowered
+from tilewright.runtime.lower_model import LoweredFunction
 from tilewright.tensorir.costs import Cost, function_cost
 from tilewright.tensorir.dtype import FLOAT32, DataType
 from tilewright.tensorir.expr import Var
@@ -41,7 +41,7 @@ class CallFacts:
     arguments: Mapping[Var, int]
 
 
-def call_facts(lowered: Lowered, sizes: Sequence[int]) -> list[CallFacts]:
+def call_facts(lowered: LoweredFunction, sizes: Sequence[int]) -> list[CallFacts]:
     """The kernel calls of a model's function in the order of its text.
 
     Args:
@@ -83,7 +83,7 @@ def _of(cost: Cost, dtype: DataType) -> int:
     return cost.operations.get(dtype, 0)
 
 
-def _formula(lowered: Lowered, name: str, func: PrimFunc) -> PrimFunc:
+def _formula(lowered: LoweredFunction, name: str, func: PrimFunc) -> PrimFunc:
     """The kernel before any schedule, when it had that name; a kernel that has none (copying bytes) as it is."""
     module = lowered.modules["tensor"]
     if name not in module:

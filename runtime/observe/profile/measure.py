@@ -12,7 +12,7 @@ import numpy as np
 
 from tilewright.codegen.threads import thread_limit
 from tilewright.passes.spans import OK, Span
-from tilewright.runtime.built_model import Built
+from tilewright.runtime.built_model import BuiltModel
 from tilewright.runtime.observe.profile.arena import Allocation, allocations
 from tilewright.runtime.observe.profile.facts import CallFacts, call_facts
 from tilewright.runtime.observe.profile.profile import CallProfile, Profile
@@ -25,7 +25,9 @@ from tilewright.tensorir.profiling import BEGIN, BUSY, END, RUNS, TOTAL
 WARM_UP = 2
 
 
-def profile(built: Built, step: Step | Steps, inputs: Sequence[Array], sizes: tuple[int, ...], repeat: int) -> Profile:
+def profile(
+    built: BuiltModel, step: Step | Steps, inputs: Sequence[Array], sizes: tuple[int, ...], repeat: int
+) -> Profile:
     """Call a model ``repeat`` times as it is and ``repeat`` times with the clock in it.
 
     Args:

@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tilewright.passes.tensor.profile_calls import ProfileCalls
-from tilewright.runtime.built_model import Built, Lowered
-from tilewright.runtime.compile_functions import ProfiledRunner
+from tilewright.runtime.built_model import BuiltModel
+from tilewright.runtime.generated_code import ProfiledRunner
+from tilewright.runtime.lower_model import LoweredFunction
 from tilewright.runtime.steps import Array
 from tilewright.tensorir.keys import PROFILED_CALLS
 from tilewright.tensorir.profiling import records_shape
@@ -88,7 +89,7 @@ class RecordedFunction:
         lowered: what it was made of.
     """
 
-    def __init__(self, lowered: Lowered, target: Target, current: _Current) -> None:
+    def __init__(self, lowered: LoweredFunction, target: Target, current: _Current) -> None:
         self.lowered = lowered
         self._current = current
         with target:
@@ -119,7 +120,7 @@ class Recording:
         functions: of which it consists.
     """
 
-    def __init__(self, built: Built) -> None:
+    def __init__(self, built: BuiltModel) -> None:
         self.built = built
         self._current = _Current()
         self.functions = [

@@ -1,6 +1,6 @@
-"""The two roofs that no kernel gets through: how fast this machine computes, and how fast it moves bytes.
+"""Measure the two roofs of this machine: its peak arithmetic rate and its peak memory bandwidth.
 
-Both are measured by the probes of :mod:`tilewright.runtime.machine`, each for some tens of milliseconds. The best of
+The probes of :mod:`tilewright.runtime.observe.machine` measure both, each for some tens of milliseconds. The best of
 several short runs counts, as others may use the machine; and the best of all that a process has measured.
 """
 
@@ -10,7 +10,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterable
 
-from tilewright.runtime.machine import machine
+from tilewright.runtime.observe.machine import machine
 from tilewright.tensorir.dtype import FLOAT32, DataType
 
 #: Where data lie, nearest first.

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from tilewright.passes.environment import PROFILE
 from tilewright.passes.span_report import reports_as_dict, reports_to_chrome_trace
-from tilewright.runtime.built_model import Built
+from tilewright.runtime.built_model import BuiltModel
 from tilewright.runtime.observe.profile.measure import WARM_UP, report
 from tilewright.runtime.observe.profile.profile import Profile
 from tilewright.runtime.observe.profile.recording import Recording
@@ -33,7 +33,7 @@ _recordings: dict[str, list[Recording]] = {}
 _lock = threading.Lock()
 
 
-def recording_of(built: Built) -> Recording:
+def recording_of(built: BuiltModel) -> Recording:
     """What records the calls of a model, for the file that the environment names."""
     name = os.environ[PROFILE]
     recording = Recording(built)

@@ -14,9 +14,10 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.graph import InferType
 from tilewright.passes.instruments.timing import PassTimingInstrument
 from tilewright.passes.lower.kernel_calls import kernel_calls
-from tilewright.runtime.built_model import Built, GivenSource, Lowered
-from tilewright.runtime.example_inputs import example_inputs
+from tilewright.runtime.built_model import BuiltModel, GivenSource
 from tilewright.runtime.executable import Executable
+from tilewright.runtime.lower_model import LoweredFunction
+from tilewright.runtime.observe.example_inputs import example_inputs
 from tilewright.runtime.observe.report.graphs import picture
 from tilewright.runtime.observe.report.history import PassHistory
 from tilewright.runtime.observe.report.kernel_texts import kernel_texts
@@ -39,7 +40,7 @@ def collect(
     labelled = dataclasses.replace(built, source=GivenSource(whole, parts))
     timing = PassTimingInstrument()
     histories: list[PassHistory] = []
-    lowered: list[Lowered] = []
+    lowered: list[LoweredFunction] = []
     with PassContext.collecting_remarks() as remarks:
         for segment in range(len(built.segments)):
             history = PassHistory(timing)
@@ -95,12 +96,12 @@ def with_labels(mod: IRModule) -> IRModule:
     return mod.with_functions(updates)
 
 
-def _typed(built: Built) -> IRModule:
+def _typed(built: BuiltModel) -> IRModule:
     with built.settings.context():
         return InferType()(built.module)
 
 
-def _settings(built: Built) -> dict[str, Any]:
+def _settings(built: BuiltModel) -> dict[str, Any]:
     settings = built.settings
     found: dict[str, Any] = {
         "signature": str(built.signature),
@@ -114,7 +115,7 @@ def _settings(built: Built) -> dict[str, Any]:
     return found
 
 
-def _with_labels(drawn: dict[str, Any], lowered: Lowered) -> dict[str, Any]:
+def _with_labels(drawn: dict[str, Any], lowered: LoweredFunction) -> dict[str, Any]:
     """The picture of kernels, whose nodes also name the labels of the operators in them."""
     origins = {" ".join(map(str, call.origins)): call.origins for call in kernel_calls(lowered.modules["lowered"])}
     for node in drawn["nodes"]:
@@ -123,7 +124,7 @@ def _with_labels(drawn: dict[str, Any], lowered: Lowered) -> dict[str, Any]:
     return drawn
 
 
-def _name_origins(calls: list[dict[str, Any]], spans: list[dict[str, Any]], lowered: Sequence[Lowered]) -> None:
+def _name_origins(calls: list[dict[str, Any]], spans: list[dict[str, Any]], lowered: Sequence[LoweredFunction]) -> None:
     """Labels for the operators in a profile: those of the graph whose operators all have one."""
     known = [
         [dataclasses.asdict(origin) for origin in call.origins]

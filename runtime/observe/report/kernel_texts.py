@@ -8,14 +8,15 @@ from tilewright.codegen.numba_ import emit_source
 from tilewright.graphir.module import IRModule
 from tilewright.passes.context import PassContext
 from tilewright.passes.pipelines import readable_pipeline, schedule_pipeline
-from tilewright.runtime.built_model import Lowered, Settings
+from tilewright.runtime.build_settings import BuildSettings
+from tilewright.runtime.lower_model import LoweredFunction
 from tilewright.runtime.observe.report.history import MOST_LINES, function_text
 from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.target import Target
 
 
-def kernel_texts(lowered: Lowered, target: Target, settings: Settings) -> dict[str, dict[str, str]]:
+def kernel_texts(lowered: LoweredFunction, target: Target, settings: BuildSettings) -> dict[str, dict[str, str]]:
     """For each kernel of a model's function: ``tensor`` (its loops before any schedule), ``scheduled``, ``lowered``,
     ``numba`` (what the target numba runs), and for the target llvm ``llvm`` and ``assembly``."""
     modules = lowered.modules

@@ -9,7 +9,7 @@ from typing import Any
 
 from tilewright.graphir.expr import Function
 from tilewright.graphir.module import IRModule
-from tilewright.runtime.build_executable import build_executable
+from tilewright.runtime.build import build_executable
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.observe.report.collect import collect
 from tilewright.runtime.observe.report.page import page
