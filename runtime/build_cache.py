@@ -1,4 +1,4 @@
-"""Builds that are kept on disk: what ``build`` has compiled is found again by later programs.
+"""Keep builds on disk, where later programs find them.
 
 The key of a build is what it depends on: the text of the graph and digests of its constants, the target and this
 machine's caches, the settings of the ``PassContext``, the source of Tilewright itself and the versions of what it
@@ -64,10 +64,10 @@ from tilewright.tensorir.target import Target
 
 _DEFAULT_BYTES = 4 << 30
 _OFF = ("off", "0", "no", "false")
-#: What computes at build time besides this package.
+#: The libraries that compute at build time.
 _LIBRARIES = (llvmlite, numpy, ml_dtypes)
 
-#: What an entry's file is called that says that a graph was kept before.
+#: The prefix of entries that say that a graph was kept before.
 _GRAPH = "graph-"
 #: Constants are digested (SHA-256, by the processor's own instructions) and read at about this rate.
 _BYTES_PER_SECOND = 1 << 30
@@ -89,15 +89,15 @@ _lock = threading.Lock()
 
 @dataclasses.dataclass(frozen=True)
 class CachedBuild:
-    """What was kept of a build: the compiled function, and what the passes said."""
+    """A build from disk: the compiled function, and the remarks of its passes."""
 
     function: StoredFunction
     remarks: list[Remark]
 
 
 def open_cache(context: PassContext) -> DiskCache | None:
-    """The folder that the environment names; None if it says that there is none, or, with a remark, if it cannot be
-    used."""
+    """Open the folder that the environment names; None if it says that there is none, or, with a remark, if it cannot
+    be used."""
     if os.environ.get("TILEWRIGHT_CACHE", "").lower() in _OFF:
         return None
     named = os.environ.get("TILEWRIGHT_CACHE_DIR")
@@ -118,8 +118,8 @@ def open_cache(context: PassContext) -> DiskCache | None:
 
 
 def graph_key(mod: IRModule, target: Target, context: PassContext) -> str | None:
-    """What identifies the build of ``mod`` but for the values of large constants; None if its passes must run (see the
-    module)."""
+    """Compute the key of a build of ``mod``, but for the values of large constants; None if its passes must run (see
+    the module)."""
     version = source_version()
     if version is None or target.kind != "llvm" or is_watched(context):
         _LOG.debug("no build is looked for: this one's passes must run")
@@ -138,7 +138,7 @@ def graph_key(mod: IRModule, target: Target, context: PassContext) -> str | None
 
 
 def key_of(graph: str, mod: IRModule) -> str:
-    """What identifies the build of ``mod``, whose key but for large constants is ``graph``."""
+    """Compute the key of the build of ``mod``; ``graph`` is its key but for large constants."""
     described = [node for node in _constants(mod) if inline_text(node) is None]
     return hashlib.sha256("\n".join((graph, *map(digest, described))).encode()).hexdigest()
 
@@ -152,7 +152,7 @@ def _constants(mod: IRModule) -> list[Constant]:
 
 
 def _digest(mod: IRModule) -> None:
-    """Find the digests of large constants, which are kept with them, on several cores: other threads run meanwhile."""
+    """Digest large constants on several cores, and keep the digests with them: other threads run meanwhile."""
     large = [constant for constant in _constants(mod) if constant.nbytes >= _DIGESTED_IN_THREADS]
     threads = min(len(large), available_cores(), _MOST_THREADS)
     if threads > 1:
@@ -161,7 +161,7 @@ def _digest(mod: IRModule) -> None:
 
 
 def settings_text(target: Target, context: PassContext) -> str:
-    """What passes may ask for besides the module that they run on."""
+    """Write down all that passes may read besides the module that they run on."""
     settings = (
         context.opt_level,
         sorted(context.required_pass),
@@ -174,8 +174,8 @@ def settings_text(target: Target, context: PassContext) -> str:
 
 @functools.cache
 def source_version() -> str | None:
-    """A digest of everything that decides how a graph is compiled: Tilewright's source, and the libraries. None if the
-    source is not there, or is not what runs, as it was changed after this program began."""
+    """Digest all that decides how a graph is compiled: Tilewright's source, and the libraries. None if the source is
+    not there, or was changed after this program began, so that it is not what runs."""
     state = hashlib.sha256()
     root = Path(__file__).resolve().parent.parent
     paths = [path for room in _ROOMS for path in sorted((root / room).rglob("*.py"))]
@@ -191,7 +191,7 @@ def source_version() -> str | None:
 
 
 def find(cache: DiskCache, graph: str, mod: IRModule, given: Sequence[Constant]) -> CachedBuild | None:
-    """The build of ``mod`` that is kept, None if there is none.
+    """Find the build of ``mod`` on disk; None if there is none.
 
     Args:
         graph: the key of ``mod`` but for large constants.
@@ -212,11 +212,11 @@ def find(cache: DiskCache, graph: str, mod: IRModule, given: Sequence[Constant])
 
 
 def pays(mod: IRModule, made: Sequence[Constant], given: Sequence[Constant], seconds: float) -> bool:
-    """Whether a build that took ``seconds`` is worth keeping: whether it can be found in less.
+    """Return whether a build that took ``seconds`` is worth keeping: whether finding it takes less.
 
     Args:
         made: the constants that the kernels take.
-        given: those of the graph.
+        given: the constants of the graph.
     """
     there = {id(constant.data) for constant in given}
     size = sum(constant.nbytes for constant in _constants(mod))
@@ -232,8 +232,8 @@ def keep(
     given: Sequence[Constant],
     remarks: Sequence[Remark],
 ) -> None:
-    """Keep the build of ``mod``, now: see ``DiskCache.later``. Constants that are among those ``given`` with the graph
-    are not kept again."""
+    """Write the build of ``mod`` to disk, now: see ``DiskCache.later``. Constants that are among those ``given`` with
+    the graph are not written again."""
     function = make_function()
     if unnamed_symbols([function.arena_bytes]):
         return

@@ -1,4 +1,4 @@
-"""Memory for the frames of Python's functions in one piece.
+"""Keep the frames of Python's functions in one chunk of memory during a build.
 
 CPython (3.11 and later) keeps the frames of the functions that run in chunks of 16 KiB. A call that does not fit into
 the last chunk maps a new one, which is unmapped when the call returns. So a walk that happens to stand at the end of a
@@ -23,7 +23,7 @@ _PLACES = (1 << 16) + 64
 
 
 def with_room(function: Callable[..., T], *args: Any) -> T:
-    """What ``function`` gives for ``args``. The frames of the functions that it calls lie in one chunk of memory."""
+    """Call ``function`` with ``args``, with the frames of the functions that it calls in one chunk of memory."""
     return function(*args)
 
 

@@ -89,7 +89,7 @@ class MachineCode:
     """Code of the target ``llvm``.
 
     Args:
-        functions: what was compiled; kernels that were found in a cache are outlines here.
+        functions: the functions that were compiled; kernels that were found in a cache are outlines here.
         kernels: the kernels that may be shared with other models, by name.
         module: the other functions, with the entry point ``main``.
     """

@@ -1,5 +1,4 @@
-"""Kernels that are kept: what the tensor passes and LLVM have made of a scheduled loop nest, found again by the next
-model that has the same one.
+"""Keep compiled kernels in memory and on disk, where models with equal scheduled loop nests find them.
 
 The key of a kernel is what it depends on: the loop nest up to its names (``tensorir.encoding``), the target and this
 machine's caches, the settings of the ``PassContext``, and the source of Tilewright and its libraries. The entry holds
@@ -34,7 +33,7 @@ from tilewright.tensorir.stmt import PrimFunc
 
 _LOG = logging.getLogger("tilewright.cache")
 
-#: What the files of kernels are called, apart from those of builds.
+#: The prefix of entries that hold kernels.
 _FILE = "kernel-"
 
 #: Of the fastest levels of compression: text of records shrinks to a third.
@@ -42,19 +41,19 @@ _COMPRESSION = 1
 
 _WORD = re.compile(r"\w+")
 
-#: What goes wrong when data are not what this version writes, though their checksums are right.
+#: Errors of decoding data that this version does not write, though their checksums are right.
 _OTHER_DATA = (KeyError, IndexError, TypeError, ValueError, AttributeError, zlib.error)
 
 
 @dataclasses.dataclass(frozen=True)
 class MadeKernel:
-    """What passes and LLVM have made of a scheduled kernel.
+    """A scheduled kernel after the tensor passes and LLVM.
 
     Attributes:
-        names: those of the scheduled kernel: of its variables and buffers, and its own.
+        names: the names of the scheduled kernel's variables and buffers, and its own.
         outline: of the lowered function.
         lowered: the function itself.
-        remarks: what the passes said.
+        remarks: the remarks of the passes.
         symbol: the name of the function in its object file.
         code: the object file.
     """
@@ -67,12 +66,12 @@ class MadeKernel:
     code: bytes
 
     def lowered_for(self, kernel: PrimFunc, names: Sequence[str]) -> PrimFunc | None:
-        """What the passes make of ``kernel``; None if it has other names than the one that was kept, from which the
-        passes derive theirs."""
+        """Return the lowered function of ``kernel``; None if it has other names than the one that was kept, from which
+        the passes derive theirs."""
         return made_of(kernel, self.lowered) if list(names[:-1]) == list(self.names[:-1]) else None
 
     def encode(self) -> tuple[Any, list[np.ndarray[Any, Any]]]:
-        """It as plain data and arrays of bytes."""
+        """Encode the kernel as plain data and arrays of bytes."""
         texts = [part.records for part in (self.outline, self.lowered)]
         data = {
             "names": self.names,
@@ -85,7 +84,7 @@ class MadeKernel:
 
     @classmethod
     def decode(cls, entry: Unpacked) -> MadeKernel:
-        """The inverse of :meth:`encode`.
+        """Invert :meth:`encode`.
 
         Raises:
             EncodingError: it is something else.
@@ -104,8 +103,8 @@ class MadeKernel:
 
 
 def made_of(kernel: PrimFunc, encoded: Encoded, key: str | None = None) -> PrimFunc:
-    """What was made of a function that is equal to ``kernel``, under its name and with its origin and variables, which
-    may be a model's dimensions.
+    """Decode a function that was made of an equal of ``kernel``, under its name, and with its origin and its variables,
+    which may be a model's dimensions.
 
     Args:
         key: of the kernel, where an outline was made.
@@ -120,7 +119,8 @@ def made_of(kernel: PrimFunc, encoded: Encoded, key: str | None = None) -> PrimF
 
 
 def repeated(remarks: Sequence[Remark], names: Sequence[str], others: Sequence[str]) -> list[Remark]:
-    """What passes said on a kernel with these names (as ``Encoded`` has them), as they say it on one with others."""
+    """Repeat the remarks on a kernel with ``names`` (as ``Encoded`` has them) for a kernel with the names
+    ``others``."""
     changed = {old: new for old, new in zip(names, others, strict=True) if old != new}
 
     def named(text: str) -> str:
@@ -130,12 +130,12 @@ def repeated(remarks: Sequence[Remark], names: Sequence[str], others: Sequence[s
 
 
 def plain_remarks(remarks: Sequence[Remark]) -> list[list[str]]:
-    """Remarks as plain data: what ``Remark`` takes."""
+    """Encode remarks as plain data: the arguments of ``Remark``."""
     return [list(vars(remark).values()) for remark in remarks]
 
 
 class KernelKeys:
-    """Keys of scheduled kernels.
+    """Computes keys of scheduled kernels.
 
     Args:
         depends_on: all that a kernel depends on besides itself.
@@ -149,14 +149,14 @@ class KernelKeys:
             self._state.update(text)
 
     def key(self, kernel: Encoded) -> str:
-        """That of a kernel; kernels that are equal up to names share it."""
+        """Return the key of a kernel; kernels that are equal up to names share it."""
         state = self._state.copy()
         state.update(kernel.digest().encode())
         return state.hexdigest()
 
 
 def find_kernel(cache: DiskCache, key: str) -> MadeKernel | None:
-    """The kernel that is kept on disk under ``key``, None if there is none."""
+    """Load the kernel of ``key`` from disk; None if there is none."""
     entry = cache.load(_FILE + key)
     if entry is None:
         return None
@@ -169,12 +169,12 @@ def find_kernel(cache: DiskCache, key: str) -> MadeKernel | None:
 
 
 def keep_kernel(cache: DiskCache, key: str, made: MadeKernel) -> None:
-    """Keep a kernel on disk, now: see ``DiskCache.later``."""
+    """Write a kernel to disk, now: see ``DiskCache.later``."""
     cache.store(_FILE + key, *made.encode())
 
 
 class KnownKernel:
-    """A kernel, and its code as this process runs it.
+    """A kernel, and its code, linked in this process.
 
     Args:
         made: the kernel; or what writes it down when somebody asks for it (another build, or the thread that keeps it
@@ -188,7 +188,7 @@ class KnownKernel:
 
     @property
     def made(self) -> MadeKernel | None:
-        """The kernel, written down. Threads that ask at once may each do so; they find the same."""
+        """The kernel, encoded. Threads that ask at once may each encode it; they find the same."""
         made = self._made
         if callable(made):
             made = self._made = made()
@@ -196,8 +196,7 @@ class KnownKernel:
 
 
 class KernelMemory:
-    """The kernels of a process by their keys; the one that was used longest ago is forgotten first. Several threads may
-    use it."""
+    """The kernels of a process by their keys; the least recently used one is dropped first. Threads may share it."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -205,7 +204,7 @@ class KernelMemory:
         self._lock = threading.Lock()
 
     def find(self, key: str) -> KnownKernel | None:
-        """The kernel of ``key``, None if it is not known."""
+        """Return the kernel of ``key``, None if it is not known."""
         with self._lock:
             found = self._known.get(key)
             if found is not None:
@@ -213,7 +212,7 @@ class KernelMemory:
             return found
 
     def keep(self, key: str, known: KnownKernel) -> None:
-        """Know a kernel from now on."""
+        """Add a kernel."""
         with self._lock:
             self._known[key] = known
             while len(self._known) > self._capacity:

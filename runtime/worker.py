@@ -1,4 +1,4 @@
-"""What makes a kernel in another process: bytes in, bytes out, and nothing pickled.
+"""Make kernels in another process: requests and answers are bytes, and nothing is pickled.
 
 A request holds a scheduled kernel as records (``tensorir.encoding``), the target and the settings of the build; the
 answer is the entry that is kept of kernels (:mod:`.made_kernels`). Both are packed as files are (:mod:`.packed_file`).
@@ -43,7 +43,7 @@ _IDLE_SECONDS = 60.0
 
 
 def request_of(kernel: Encoded, target: Target, context: PassContext) -> bytes | None:
-    """The request to make ``kernel``; None if another process cannot be told the settings."""
+    """Encode the request to make ``kernel``; None if the settings cannot be encoded."""
     config = {
         key: dataclasses.asdict(value)
         for key, value in context.config.items()
@@ -95,7 +95,7 @@ def _answer_to(request: bytes) -> bytes:
 
 
 def made_by(answer: bytes) -> MadeKernel:
-    """The kernel of an answer.
+    """Decode the kernel of an answer.
 
     Raises:
         EncodingError: it is no answer.
@@ -117,7 +117,7 @@ def write_message(stream: BinaryIO, message: bytes) -> None:
 
 
 def read_message(stream: BinaryIO) -> bytes | None:
-    """The next message; None at the end of the stream."""
+    """Read the next message; None at the end of the stream."""
     length = stream.read(_LENGTH.size)
     if len(length) < _LENGTH.size:
         return None
@@ -127,8 +127,8 @@ def read_message(stream: BinaryIO) -> bytes | None:
 
 
 def serve() -> None:
-    """Answer requests on standard input with messages on standard output, until nobody writes any more or asks. A
-    request that cannot be answered is answered by an empty message."""
+    """Answer requests on standard input by messages on standard output, until the input ends or the process was idle
+    for long. The answer to a request that fails is an empty message."""
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what prints must not come between the answers
     asked = time.monotonic()

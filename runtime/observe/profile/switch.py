@@ -1,4 +1,4 @@
-"""``TILEWRIGHT_PROFILE=file``: a profile without a change of code.
+"""Profile a program without a change of its code: ``TILEWRIGHT_PROFILE=file``.
 
 Every model that is built while the variable is set records its calls, and when the program ends their profiles are
 written: one for each model and each combination of sizes of its symbolic dimensions with which it was called. The form
@@ -25,16 +25,16 @@ from tilewright.runtime.observe.profile.measure import WARM_UP, report
 from tilewright.runtime.observe.profile.profile import Profile
 from tilewright.runtime.observe.profile.recording import Recording
 
-#: How the name of a file ends that becomes a trace.
+#: The suffix of files that become traces.
 TRACE = ".trace.json"
 
-#: What is recorded, by the name of the file.
+#: The recordings, by the name of the file.
 _recordings: dict[str, list[Recording]] = {}
 _lock = threading.Lock()
 
 
 def recording_of(built: BuiltModel) -> Recording:
-    """What records the calls of a model, for the file that the environment names."""
+    """Make a recording of a model's calls, for the file that the environment names."""
     name = os.environ[PROFILE]
     recording = Recording(built)
     with _lock:
@@ -46,7 +46,7 @@ def recording_of(built: BuiltModel) -> Recording:
 
 
 def profiles(recordings: Sequence[Recording]) -> Iterator[Profile]:
-    """A profile for each model that was called, and for each combination of sizes, most frequent first."""
+    """List a profile for each model that was called, and for each combination of sizes, most frequent first."""
     measured = False
     for number, recording in enumerate(recordings):
         groups = [(calls, count) for calls, count in recording.recorded().values() if calls]

@@ -1,4 +1,4 @@
-"""What a report shows, as plain data."""
+"""Collect the content of a report, as plain data."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tilewright.tensorir.errors import TilewrightError
 def collect(
     model: Executable, inputs: Sequence[Any] | Mapping[str, Any] | None, repeat: int, title: str
 ) -> dict[str, Any]:
-    """All that the page shows: how the passes made the model, once more, and what it costs to run.
+    """Collect all that the page shows: run the passes once more, and profile calls.
 
     Args:
         inputs: for the profile; made up if None.
@@ -77,8 +77,8 @@ def collect(
 
 
 def with_labels(mod: IRModule) -> IRModule:
-    """``mod`` whose operators all have a label, by which they are found again in kernels: those that have none get
-    their number."""
+    """Give all operators of ``mod`` a label, by which they are found again in kernels: those that have none get their
+    number."""
     numbers = iter(range(1 << 62))
 
     def label(old: Expr, new: Expr) -> Expr:
@@ -116,7 +116,7 @@ def _settings(built: BuiltModel) -> dict[str, Any]:
 
 
 def _with_labels(drawn: dict[str, Any], lowered: LoweredFunction) -> dict[str, Any]:
-    """The picture of kernels, whose nodes also name the labels of the operators in them."""
+    """Add to the picture of kernels the labels of the operators in them."""
     origins = {" ".join(map(str, call.origins)): call.origins for call in kernel_calls(lowered.modules["lowered"])}
     for node in drawn["nodes"]:
         found = origins.get(" ".join(node["origins"]), ())
@@ -125,7 +125,7 @@ def _with_labels(drawn: dict[str, Any], lowered: LoweredFunction) -> dict[str, A
 
 
 def _name_origins(calls: list[dict[str, Any]], spans: list[dict[str, Any]], lowered: Sequence[LoweredFunction]) -> None:
-    """Labels for the operators in a profile: those of the graph whose operators all have one."""
+    """Label the operators in a profile, as in the graph whose operators all have a label."""
     known = [
         [dataclasses.asdict(origin) for origin in call.origins]
         for each in lowered

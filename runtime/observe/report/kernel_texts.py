@@ -1,4 +1,4 @@
-"""A kernel at every stage of its compilation, as text."""
+"""Print a kernel at every stage of its compilation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tilewright.tensorir.target import Target
 
 
 def kernel_texts(lowered: LoweredFunction, target: Target, settings: BuildSettings) -> dict[str, dict[str, str]]:
-    """For each kernel of a model's function: ``tensor`` (its loops before any schedule), ``scheduled``, ``lowered``,
+    """Print each kernel of a function: ``tensor`` (its loops before any schedule), ``scheduled``, ``lowered``,
     ``numba`` (what the target numba runs), and for the target llvm ``llvm`` and ``assembly``."""
     modules = lowered.modules
     with settings.context() as context, Target(target, num_threads=target.num_threads):
@@ -40,7 +40,7 @@ def kernel_texts(lowered: LoweredFunction, target: Target, settings: BuildSettin
 
 
 def _readable(mod: IRModule, target: Target, context: PassContext) -> dict[str, str]:
-    """The kernels as numba source, by name; those that it cannot express are left out."""
+    """Print the kernels as numba source, by name, but for those that it cannot express."""
     numba = Target("numba", num_threads=target.num_threads)
     kernels = IRModule({key: func for key, func in mod.functions.items() if isinstance(func, PrimFunc)})
     with numba:
