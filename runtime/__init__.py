@@ -1,4 +1,10 @@
-"""Building and running models."""
+"""Build models, call them, store them, and look at them.
+
+A build runs through ``build``, ``compile_model``, ``lower_model``, ``kernel_supply``, ``background_compile``,
+``compile_functions``, ``generated_code``, ``built_model`` and ``executable``, in this order; a call through
+``executable``, ``signature``, ``steps`` and ``runners``. docs/architecture.md says what each of them does. The package
+``observe`` profiles, checks, compares and reports; builds and calls do without it.
+"""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 ``array.ctypes.data`` makes a Python object and takes more than a microsecond. NumPy's C interface promises that an
 array object holds the address right behind the header of every Python object (``PyArrayObject_fields.data`` in
-``ndarraytypes.h``), and CPython that ``id`` is the object's address; reading there takes a twentieth of the time. What
-is read is an element of an array of all memory: a ctypes object for each address would take three times as long.
+``ndarraytypes.h``), and CPython that ``id`` is the object's address; reading there takes a twentieth of the time. The
+read is an access to an array of all memory: a ctypes object for each address would take three times as long.
 """
 
 from __future__ import annotations

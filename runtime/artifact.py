@@ -1,9 +1,9 @@
 """Write a compiled model to one file and load it: it runs without its graph and without any pass.
 
-The file (``packed_file`` says how it is laid out, with a checksum for each part) holds the object code, the constants
-as the kernels read them, signature, target, and the text of the graph. Equal models make equal files. It is read into
-memory as a whole: whoever writes to the file later does no harm to a model that was loaded from it. Nothing in it is
-run before all checksums are right; but as the machine code in it is run then, load only files that you trust.
+The file (in the format of ``packed_file``, with a checksum for each part) holds the object code, the constants as the
+kernels read them, signature, target, and the text of the graph. Equal models make equal files. It is read into memory
+as a whole: to overwrite the file later does no harm to a model that was loaded from it. Nothing in it runs before all
+checksums are right; but then its machine code runs: load only files that you trust.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from tilewright.codegen.analysis import called_names, has_parallel_loop
 from tilewright.codegen.llvm import team
 from tilewright.passes.context import PassContext
 from tilewright.passes.tensor.parallelize_loop import ParallelizeLoopConfig
-from tilewright.runtime.frames import with_room
+from tilewright.runtime.frames import with_frame_memory
 from tilewright.runtime.kernel_cache import Kernel, NamedFunction
 from tilewright.runtime.process_caches import process_caches
 from tilewright.runtime.switch_interval import short_switch_interval
@@ -77,7 +77,7 @@ class BackgroundCompiler:
         if self._target.kind == "llvm" and alone:
             named = [NamedFunction.of(function, self._target, known_hash) for function in alone]
             self._named.update(zip(alone, named, strict=True))
-            self._parts.append((named, self._workers.submit(with_room, self._compile, named)))
+            self._parts.append((named, self._workers.submit(with_frame_memory, self._compile, named)))
             if self._started is None and any(has_parallel_loop(function.body) for function in alone):
                 self._start_threads()
 

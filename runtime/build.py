@@ -30,7 +30,7 @@ from tilewright.runtime.build_settings import BuildSettings
 from tilewright.runtime.built_model import BuiltModel, GivenSource
 from tilewright.runtime.compile_model import compile_function
 from tilewright.runtime.executable import Executable
-from tilewright.runtime.frames import with_room
+from tilewright.runtime.frames import with_frame_memory
 from tilewright.runtime.model_interface import arguments_of, check_result, signature_of
 from tilewright.runtime.progress import building
 from tilewright.runtime.steps import Place, Wiring
@@ -90,7 +90,7 @@ def build_executable(
 ) -> Executable:
     """Compile a model as :func:`build` does, whatever the environment asks for besides."""
     with contextlib.ExitStack() as behind, _without_collector(), session(), building():
-        return with_room(_build, mod, target, params, passes, behind)
+        return with_frame_memory(_build, mod, target, params, passes, behind)
 
 
 @contextlib.contextmanager

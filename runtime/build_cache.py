@@ -1,22 +1,20 @@
 """Keep builds on disk, where later programs find them.
 
-The key of a build is what it depends on: the text of the graph and digests of its constants, the target and this
-machine's caches, the settings of the ``PassContext``, the source of Tilewright itself and the versions of what it
-computes with. The entry holds the object code, the constants as the kernels read them, the size of the arena, and the
-passes' remarks, which are repeated. So nothing runs again; where the IR of a stage is asked for later, the passes make
-it then.
+The key of a build is a digest of all that it depends on: the text of the graph and digests of its constants, the target
+and this machine's caches, the settings of the ``PassContext``, the source of Tilewright itself and the versions of the
+libraries that compute at build time. The entry holds the object code, the constants as the kernels read them, the size
+of the arena, and the passes' remarks, which are repeated. So no pass runs again, until the IR of a stage is asked for.
 
-To digest constants takes long where they are large. So an entry without contents says that the graph, whatever its
-constants, was kept before: where it is missing, no constant is digested. A build is kept only where it takes longer
-than it takes to digest its constants and to read those that the kernels take instead: otherwise its kernels are kept
-(``made_kernels``), and the passes over the graph run again. What is kept is digested and written behind the build, by
-the thread of the ``DiskCache``.
+Large constants take long to digest. So an empty entry says that the graph, whatever its constants, was kept before:
+where it is missing, no constant is digested. A build is kept only if it takes longer than to digest its constants and
+to read those that the kernels take instead: otherwise only its kernels are kept (``stored_kernels``), and the passes
+over the graph run again. Entries are digested and written after the build, by the thread of the ``DiskCache``.
 
-A build runs its passes, and is neither looked for nor kept, where somebody watches or changes them: with instruments or
-a trace in the context, or where the environment dumps or verifies; with passes of the user's own, for a graph with
+A build runs its passes, and is neither looked for nor kept, if they are watched or changed: with instruments or a trace
+in the context, or an environment that dumps or verifies; with passes of the user's own, for a graph with
 operators that are not Tilewright's, and for the target ``numba``.
 
-``passes.environment`` has the table of the environment variables: the folder, its limit, and whether there is one.
+``passes.environment`` lists the environment variables: the folder, its limit, and whether there is one.
 """
 
 from __future__ import annotations
@@ -48,7 +46,6 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.diagnostics import Remark
 from tilewright.passes.environment import is_watched
 from tilewright.runtime.disk_cache import DiskCache
-from tilewright.runtime.made_kernels import plain_remarks
 from tilewright.runtime.stored_function import (
     ArrayReader,
     ArrayWriter,
@@ -57,6 +54,7 @@ from tilewright.runtime.stored_function import (
     encode_function,
     unnamed_symbols,
 )
+from tilewright.runtime.stored_kernels import plain_remarks
 from tilewright.runtime.target_facts import target_facts
 from tilewright.tensorir.cores import available_cores
 from tilewright.tensorir.lazy import FIRST_IMPORT
@@ -151,7 +149,7 @@ def _constants(mod: IRModule) -> list[Constant]:
     return [node for node in post_order(*_functions(mod)) if isinstance(node, Constant)]
 
 
-def _digest(mod: IRModule) -> None:
+def _digest_constants(mod: IRModule) -> None:
     """Digest large constants on several cores, and keep the digests with them: other threads run meanwhile."""
     large = [constant for constant in _constants(mod) if constant.nbytes >= _DIGESTED_IN_THREADS]
     threads = min(len(large), available_cores(), _MOST_THREADS)
@@ -201,7 +199,7 @@ def find(cache: DiskCache, graph: str, mod: IRModule, given: Sequence[Constant])
     if cache.load(_GRAPH + graph) is None:
         _LOG.debug("miss: no build of the graph %s in %s", graph[:16], cache.directory)
     else:
-        _digest(mod)
+        _digest_constants(mod)
         key = key_of(graph, mod)
         entry = cache.load(key)
         _LOG.debug("%s %s in %s", "miss: no build" if entry is None else "hit: build", key[:16], cache.directory)
@@ -211,7 +209,7 @@ def find(cache: DiskCache, graph: str, mod: IRModule, given: Sequence[Constant])
     return CachedBuild(function, [Remark(*fields) for fields in entry.data["remarks"]])
 
 
-def pays(mod: IRModule, made: Sequence[Constant], given: Sequence[Constant], seconds: float) -> bool:
+def is_worth_keeping(mod: IRModule, made: Sequence[Constant], given: Sequence[Constant], seconds: float) -> bool:
     """Return whether a build that took ``seconds`` is worth keeping: whether finding it takes less.
 
     Args:

@@ -54,7 +54,7 @@ def compile_function(
     with context.collecting_remarks() as remarks:
         lowered, optimized = lower_model.lower(mod, target, after, None, cache, behind)
     same = arguments_of(optimized) == arguments_of(function) and result_of(optimized) == result_of(function)
-    if same and build_cache.pays(mod, lowered.constants, given, time.perf_counter() - begin):
+    if same and build_cache.is_worth_keeping(mod, lowered.constants, given, time.perf_counter() - begin):
         work = functools.partial(build_cache.keep, cache, graph, mod, lowered.stored, given, remarks)
         behind.callback(cache.later, work)
     return CompiledFunction.from_lowered(lowered, result_of(optimized), claims), optimized

@@ -1,12 +1,12 @@
 """Keep results of earlier work in a folder: entries by key, each one file of plain data and arrays.
 
-An entry is written beside its place and then moved there, so that whoever reads sees all of it or nothing; several
-processes may use one folder. Reading maps the file into memory, which costs no copy and is shared by the processes that
-do so. An entry that is damaged (checksums are looked at) counts as none and is removed. When the folder has grown
-beyond its limit, the entries that were used longest ago go.
+An entry is written beside its place and then moved there, so that readers see all of it or nothing; several processes
+may use one folder. Reading maps the file into memory, without a copy, shared by all processes that read it. A damaged
+entry (its checksums are verified) counts as none and is removed. When the folder grows beyond its limit, the least
+recently used entries are removed.
 
-Entries are written by a thread, behind the build that made them: it also does the work that only writing needs
-(encoding, checksums, digests), and the end of the program waits for it.
+A thread writes entries after the build that made them: it also does the work that only writing needs (encoding,
+checksums, digests), and the end of the program waits for it.
 """
 
 from __future__ import annotations

@@ -25,11 +25,11 @@ from tilewright.runtime.disk_cache import DiskCache
 from tilewright.runtime.generated_code import Code, MachineCode
 from tilewright.runtime.kernel_supply import KernelSupply
 from tilewright.runtime.loaded_code import LoadedCode
-from tilewright.runtime.made_kernels import KernelKeys
 from tilewright.runtime.process_caches import process_caches
 from tilewright.runtime.progress import Progress, progress
 from tilewright.runtime.steps import Array, Runner
 from tilewright.runtime.stored_function import KernelUse, StoredFunction
+from tilewright.runtime.stored_kernels import KernelKeys
 from tilewright.tensorir.cores import available_cores
 from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.keys import ARENA_BYTES

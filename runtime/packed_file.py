@@ -3,7 +3,7 @@ lines.
 
 ::
 
-    magic      what the file is, a line of text
+    magic      the kind of the file, a line of text
     header     bytes of the description, its checksum (CRC-32)
     description  JSON: the data, and for each array its size in bytes and its checksum
     arrays     each behind zeros up to a multiple of 64 bytes

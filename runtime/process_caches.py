@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from tilewright.runtime.generated_code import Code
 from tilewright.runtime.kernel_cache import KernelCache, Key, NamedFunction
-from tilewright.runtime.made_kernels import KernelMemory
+from tilewright.runtime.stored_kernels import KernelMemory
 from tilewright.tensorir.structural import structural_equal
 
 _LOG = logging.getLogger("tilewright.cache")

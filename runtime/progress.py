@@ -1,10 +1,10 @@
 """Show the progress of a build.
 
-On a terminal one line, from the first second on, which goes when the build is done::
+On a terminal, write one line, from the first second on, and remove it when the build is done::
 
     building: 12 of 38 kernels, 5 of them found in the cache, 3 s
 
-Elsewhere nothing, unless ``TILEWRIGHT_LOG=build`` (the logger ``tilewright.build``) asks for lines.
+Elsewhere, write nothing, unless ``TILEWRIGHT_LOG=build`` (the logger ``tilewright.build``) asks for lines.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from tilewright.passes.tables import format_seconds
 
 _LOG = logging.getLogger("tilewright.build")
 
-#: A build that takes no longer says nothing on a terminal.
+#: A shorter build writes nothing on a terminal.
 _SILENT_SECONDS = 1.0
-#: From one time that the line is written to the next one, and from one line of a log about kernels to the next one.
+#: Seconds between two updates of the line, and between two lines of a log about kernels.
 _LINE_SECONDS = 0.2
 _LOG_SECONDS = 1.0
 
@@ -37,7 +37,7 @@ class Progress:
 
     def __init__(self) -> None:
         self._begin = self._stage_begin = self._logged = time.perf_counter()
-        self._lock = threading.Lock()  # threads that wait for other processes tell it too
+        self._lock = threading.Lock()  # threads that wait for other processes report too
         self._stage = ""
         self._kernels = self._done = self._found = self._models = 0
 
@@ -94,7 +94,7 @@ class Progress:
 
 
 _current: ContextVar[Progress | None] = ContextVar("tilewright_progress", default=None)
-#: Held by the build that has the line: several may run at once.
+#: Held by the build that shows its line: several may run at once.
 _line = threading.Lock()
 
 
@@ -143,7 +143,7 @@ def _shown(made: Progress) -> Iterator[None]:
 def _is_terminal(stream: TextIO | None) -> bool:
     try:
         return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
-    except (AttributeError, ValueError):  # what stands for it in some programs, or is closed
+    except (AttributeError, ValueError):  # a replacement in some programs, or a closed file
         return False
 
 

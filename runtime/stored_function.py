@@ -1,7 +1,7 @@
 """Write a compiled function down as plain data and arrays, for another process to run.
 
-Builds that are kept (``kept``) and artifacts (``artifact``) hold it. Dimensions and types are plain data too; the
-symbolic dimensions in them are known by their names.
+Builds on disk (``build_cache``) and artifacts (``artifact``) hold stored functions. Dimensions and types are encoded as
+plain data too; the symbolic dimensions in them are identified by their names.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Store the graph of a model in its artifact: text, constants, and all that the passes ran with.
 
 The code of a model does not need its graph. With it, the passes can run again, which :meth:`Executable.ir` and
-:meth:`Executable.profile` do, if all that decides what they make is as it was: Tilewright and its libraries, the
-target, the caches of the machine.
+:meth:`Executable.profile` do, if all that they depend on is unchanged: Tilewright and its libraries, the target,
+the caches of the machine.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A process of the pool is a fresh interpreter that runs :func:`.worker.serve` and nothing of the program that started it:
 no ``__main__`` is imported, and threads of this process do not matter, as they would for a fork. It takes as long to
-start as its imports do; :class:`Outlook` says when that pays. It ends with this process, or when nobody asks for long.
+start as its imports do; :class:`WorkerEstimate` weighs that. It ends with this process, or when it was idle for long.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ def start_ahead(kernels: int, cores: int) -> int:
     """Start processes for a build that is about to schedule ``kernels`` kernels; return how many there are for it.
 
     Scheduling keeps one core busy and takes longer than a process takes to start, so that the others wait for nothing
-    else. (Processes that start later take time from LLVM, which :class:`Outlook` weighs.)
+    else. (Processes that start later take time from LLVM, which :class:`WorkerEstimate` weighs.)
 
     Args:
         cores: the number of cores that may be busy at once.
@@ -226,7 +226,7 @@ def start_ahead(kernels: int, cores: int) -> int:
     return count
 
 
-class Outlook:
+class WorkerEstimate:
     """Estimates whether processes pay, from the times of the kernels so far.
 
     Args:

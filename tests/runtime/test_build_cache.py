@@ -300,7 +300,7 @@ def test_large_constants_are_digested_on_several_cores(monkeypatch: pytest.Monke
         monkeypatch.setattr(build_cache, "available_cores", lambda cores=cores: cores)
         x = gi.var("x", shape=(300,))
         mod = gi.IRModule({"main": gi.Function([x], x * np.arange(300, dtype="f4") + np.ones(300, "f4"))})
-        build_cache._digest(mod)
+        build_cache._digest_constants(mod)
         keys.append(build_cache.key_of("graph", mod))
         assert ("MainThread" in digested[:2]) == (cores == 1)
         digested.clear()

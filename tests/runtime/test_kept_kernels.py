@@ -20,7 +20,7 @@ from tilewright.passes.tensor.part_by_part import RunPart
 from tilewright.runtime import build_cache, process_caches
 from tilewright.runtime.disk_cache import DiskCache
 from tilewright.runtime.kernel_supply import KernelSupply
-from tilewright.runtime.made_kernels import KernelMemory
+from tilewright.runtime.stored_kernels import KernelMemory
 from tilewright.tensorir import PrimFunc, parse
 
 TARGET = tw.Target("llvm", num_threads=2)

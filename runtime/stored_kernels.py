@@ -1,11 +1,11 @@
 """Keep compiled kernels in memory and on disk, where models with equal scheduled loop nests find them.
 
-The key of a kernel is what it depends on: the loop nest up to its names (``tensorir.encoding``), the target and this
-machine's caches, the settings of the ``PassContext``, and the source of Tilewright and its libraries. The entry holds
-the object code, what ``main`` and the plan of its memory need to know of the kernel (``codegen.forks.outline``), the
-lowered function, for whoever asks to see it, and the remarks of the passes, which are repeated.
+The key of a kernel is a digest of all that it depends on: the loop nest up to its names (``tensorir.encoding``), the
+target and this machine's caches, the settings of the ``PassContext``, and the source of Tilewright and its libraries.
+The entry holds the object code, an outline of the kernel for ``main`` and the plan of its memory
+(``codegen.forks.outline``), the lowered function, to be shown, and the remarks of the passes, which are repeated.
 
-Entries lie in the folder of kept builds (:mod:`.kept`), and in memory as long as a process has use for them.
+Entries lie in the folder of builds (:mod:`.build_cache`), and in memory (:class:`KernelMemory`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _OTHER_DATA = (KeyError, IndexError, TypeError, ValueError, AttributeError, zlib
 
 
 @dataclasses.dataclass(frozen=True)
-class MadeKernel:
+class StoredKernel:
     """A scheduled kernel after the tensor passes and LLVM.
 
     Attributes:
@@ -68,7 +68,7 @@ class MadeKernel:
     def lowered_for(self, kernel: PrimFunc, names: Sequence[str]) -> PrimFunc | None:
         """Return the lowered function of ``kernel``; None if it has other names than the one that was kept, from which
         the passes derive theirs."""
-        return made_of(kernel, self.lowered) if list(names[:-1]) == list(self.names[:-1]) else None
+        return decode_for(kernel, self.lowered) if list(names[:-1]) == list(self.names[:-1]) else None
 
     def encode(self) -> tuple[Any, list[np.ndarray[Any, Any]]]:
         """Encode the kernel as plain data and arrays of bytes."""
@@ -83,7 +83,7 @@ class MadeKernel:
         return data, [np.frombuffer(part, np.uint8) for part in (self.code, *packed)]
 
     @classmethod
-    def decode(cls, entry: Unpacked) -> MadeKernel:
+    def decode(cls, entry: Unpacked) -> StoredKernel:
         """Invert :meth:`encode`.
 
         Raises:
@@ -102,7 +102,7 @@ class MadeKernel:
             raise EncodingError(f"expected a kernel, found something else: {type(error).__name__}: {error}") from error
 
 
-def made_of(kernel: PrimFunc, encoded: Encoded, key: str | None = None) -> PrimFunc:
+def decode_for(kernel: PrimFunc, encoded: Encoded, key: str | None = None) -> PrimFunc:
     """Decode a function that was made of an equal of ``kernel``, under its name, and with its origin and its variables,
     which may be a model's dimensions.
 
@@ -118,7 +118,7 @@ def made_of(kernel: PrimFunc, encoded: Encoded, key: str | None = None) -> PrimF
     return PrimFunc(kernel.name, made.params, made.body, attrs)
 
 
-def repeated(remarks: Sequence[Remark], names: Sequence[str], others: Sequence[str]) -> list[Remark]:
+def renamed_remarks(remarks: Sequence[Remark], names: Sequence[str], others: Sequence[str]) -> list[Remark]:
     """Repeat the remarks on a kernel with ``names`` (as ``Encoded`` has them) for a kernel with the names
     ``others``."""
     changed = {old: new for old, new in zip(names, others, strict=True) if old != new}
@@ -155,25 +155,25 @@ class KernelKeys:
         return state.hexdigest()
 
 
-def find_kernel(cache: DiskCache, key: str) -> MadeKernel | None:
+def load_kernel(cache: DiskCache, key: str) -> StoredKernel | None:
     """Load the kernel of ``key`` from disk; None if there is none."""
     entry = cache.load(_FILE + key)
     if entry is None:
         return None
     try:
-        return MadeKernel.decode(entry)
+        return StoredKernel.decode(entry)
     except EncodingError as error:
         _LOG.debug("kernel %s in %s is dropped: %s", key[:16], cache.directory, error)
         cache.remove(_FILE + key)
         return None
 
 
-def keep_kernel(cache: DiskCache, key: str, made: MadeKernel) -> None:
+def store_kernel(cache: DiskCache, key: str, made: StoredKernel) -> None:
     """Write a kernel to disk, now: see ``DiskCache.later``."""
     cache.store(_FILE + key, *made.encode())
 
 
-class KnownKernel:
+class LinkedKernel:
     """A kernel, and its code, linked in this process.
 
     Args:
@@ -182,12 +182,12 @@ class KnownKernel:
         module: its code.
     """
 
-    def __init__(self, made: MadeKernel | Callable[[], MadeKernel | None], module: CompiledModule) -> None:
-        self._made: MadeKernel | Callable[[], MadeKernel | None] | None = made
+    def __init__(self, made: StoredKernel | Callable[[], StoredKernel | None], module: CompiledModule) -> None:
+        self._made: StoredKernel | Callable[[], StoredKernel | None] | None = made
         self.module = module
 
     @property
-    def made(self) -> MadeKernel | None:
+    def made(self) -> StoredKernel | None:
         """The kernel, encoded. Threads that ask at once may each encode it; they find the same."""
         made = self._made
         if callable(made):
@@ -200,10 +200,10 @@ class KernelMemory:
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._known: collections.OrderedDict[str, KnownKernel] = collections.OrderedDict()
+        self._known: collections.OrderedDict[str, LinkedKernel] = collections.OrderedDict()
         self._lock = threading.Lock()
 
-    def find(self, key: str) -> KnownKernel | None:
+    def find(self, key: str) -> LinkedKernel | None:
         """Return the kernel of ``key``, None if it is not known."""
         with self._lock:
             found = self._known.get(key)
@@ -211,7 +211,7 @@ class KernelMemory:
                 self._known.move_to_end(key)
             return found
 
-    def keep(self, key: str, known: KnownKernel) -> None:
+    def keep(self, key: str, known: LinkedKernel) -> None:
         """Add a kernel."""
         with self._lock:
             self._known[key] = known
