@@ -13,7 +13,7 @@ from references import conv2d, gelu, gelu_float64, layer_norm, softmax
 
 import tilewright as tw
 from tilewright import graphir as gi
-from tilewright.runtime.machine import aligned
+from tilewright.runtime.observe.machine import aligned
 from tilewright.tensorir.dtype import DataType
 
 FloatArray = npt.NDArray[np.float32]

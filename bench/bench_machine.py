@@ -10,7 +10,7 @@ import pytest
 from measure import BUDGET, Run, seconds, settled
 
 import tilewright as tw
-from tilewright.runtime.machine import aligned, machine
+from tilewright.runtime.observe.machine import aligned, machine
 
 THREADS = sorted({1, tw.Target("llvm").num_threads})
 MEMORY = 512 << 20  # two arrays of 256 MiB, or one of 512: far beyond the caches

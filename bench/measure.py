@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import threadpoolctl
 
-from tilewright.runtime.machine import machine
+from tilewright.runtime.observe.machine import machine
 
 if TYPE_CHECKING:
     from pytest_benchmark.fixture import BenchmarkFixture

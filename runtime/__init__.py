@@ -1,4 +1,10 @@
-"""Building and running models."""
+"""Build models, call them, store them, and look at them.
+
+A build runs through ``build``, ``compile_model``, ``lower_model``, ``kernel_supply``, ``background_compile``,
+``compile_functions``, ``generated_code``, ``built_model`` and ``executable``, in this order; a call through
+``executable``, ``signature``, ``steps`` and ``runners``. docs/architecture.md says what each of them does. The package
+``observe`` profiles, checks, compares and reports; builds and calls do without it.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +13,7 @@ from typing import TYPE_CHECKING
 from tilewright.tensorir.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from tilewright.runtime.build import build
-    from tilewright.runtime.build_executable import bind_params
+    from tilewright.runtime.build import bind_params, build
     from tilewright.runtime.executable import Executable
     from tilewright.runtime.observe.levels.explain import explain_passes
     from tilewright.runtime.observe.levels.opt_report import opt_report

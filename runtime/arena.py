@@ -1,4 +1,4 @@
-"""The memory for intermediate values: one block for each call that runs at the same time, kept for the next call."""
+"""Provide the memory for intermediate values: one block for each concurrent call, kept for later calls."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tilewright.tensorir.target import CACHE_LINE
 
 
 class ArenaPool:
-    """Blocks that are free now. Calls in several threads each take one; a block only ever grows."""
+    """Free blocks. Each concurrent call takes one; a block only ever grows."""
 
     def __init__(self) -> None:
         self._free: collections.deque[tuple[int, np.ndarray[Any, Any]]] = collections.deque()
 
     def take(self, size: int) -> tuple[int, np.ndarray[Any, Any]]:
-        """A block of at least ``size`` bytes: its address, and the array that owns it."""
+        """Take a block of at least ``size`` bytes: its address, and the array that owns it."""
         try:
             block = self._free.pop()
         except IndexError:

@@ -1,9 +1,9 @@
-"""Artifacts: a compiled model as one file, which runs without the graph and without any pass.
+"""Write a compiled model to one file and load it: it runs without its graph and without any pass.
 
-The file (``packed_file`` says how it is laid out, with a checksum for each part) holds the object code, the constants
-as the kernels read them, signature, target, and the text of the graph. Equal models make equal files. It is read into
-memory as a whole: whoever writes to the file later does no harm to a model that was loaded from it. Nothing in it is
-run before all checksums are right; but as the machine code in it is run then, load only files that you trust.
+The file (in the format of ``packed_file``, with a checksum for each part) holds the object code, the constants as the
+kernels read them, signature, target, and the text of the graph. Equal models make equal files. It is read into memory
+as a whole: to overwrite the file later does no harm to a model that was loaded from it. Nothing in it runs before all
+checksums are right; but then its machine code runs: load only files that you trust.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tilewright.codegen.llvm.team import RUNTIME_INTERFACE
 from tilewright.graphir.dims import Dim
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.types import TensorType, TupleType, Type
-from tilewright.runtime.built_model import Built, Compiled
+from tilewright.runtime.built_model import BuiltModel, CompiledFunction
 from tilewright.runtime.packed_file import Array, DamagedFileError, pack, replacing, unpack
 from tilewright.runtime.signature import Argument, Signature
 from tilewright.runtime.steps import Claim, Place, Wiring
@@ -43,20 +43,20 @@ from tilewright.tensorir.errors import ArtifactError, CodegenError
 from tilewright.tensorir.processors import used_features
 from tilewright.tensorir.target import Target
 
-#: Raised when the same data would be read as something else.
+#: Increase it when the same data would be read otherwise.
 FORMAT = 1
 _START = b"tilewright artifact "
 _MAGIC = _START + b"%d\n" % FORMAT
 
-#: What goes wrong when data are not what this version writes, though their checksums are right.
+#: Errors of decoding data that this version does not write, though their checksums are right.
 _OTHER_DATA = (KeyError, IndexError, TypeError, ValueError, AttributeError)
 
 
-def save(built: Built, path: str | os.PathLike[str], graph: bool) -> None:
+def save(built: BuiltModel, path: str | os.PathLike[str], graph: bool) -> None:
     """Write a model as an artifact.
 
     Args:
-        graph: whether all constants of the graph are to be in it; without, those that the kernels read as they are.
+        graph: whether to store all constants of the graph; without, only those that the kernels read as they are.
 
     Raises:
         ArtifactError: it is Python source, or has symbolic dimensions that their names do not stand for.
@@ -106,8 +106,8 @@ def save(built: Built, path: str | os.PathLike[str], graph: bool) -> None:
         pack(file.write, _MAGIC, data, arrays.arrays)
 
 
-def _dims(built: Built, functions: list[StoredFunction]) -> Iterator[Dim]:
-    """The dimensions that are written down."""
+def _dims(built: BuiltModel, functions: list[StoredFunction]) -> Iterator[Dim]:
+    """Iterate over the dimensions that are written down."""
     for found in (*(argument.type for argument in built.signature.inputs), built.signature.result):
         yield from _dims_of(found)
     for function, segment in zip(functions, built.segments, strict=True):
@@ -129,16 +129,16 @@ def _dims_of(found: Type) -> Iterator[Dim]:
 
 @dataclasses.dataclass(frozen=True)
 class Artifact:
-    """What an artifact holds; its checksums are right.
+    """The content of an artifact, whose checksums are right.
 
     Attributes:
         path: of the file.
         size: of the file, in bytes.
         version: of Tilewright, which made it.
-        interface: what its code expects of the run time (``codegen.llvm.team``).
+        interface: the version of the run-time functions that its code calls (``codegen.llvm.team``).
         signature: of the model.
         functions: its functions; one, unless sizes become known while the model runs.
-        stored: its graph, and what it was built with.
+        stored: its graph, with the settings and the target of the build.
     """
 
     path: Path
@@ -209,11 +209,11 @@ class Artifact:
 
     @property
     def features(self) -> frozenset[str]:
-        """The instructions that its code may use, by LLVM's names of them."""
+        """The instruction set extensions that its code may use, by LLVM's names."""
         return used_features(frozenset(self.stored.target["features"]))
 
     def obstacles(self) -> list[str]:
-        """Why this machine cannot run it; empty if it can."""
+        """List the reasons why this machine cannot run it."""
         target, here = self.stored.target, Target("llvm")
         found: list[str] = []
         if _system(target["mtriple"]) != _system(here.mtriple):
@@ -231,8 +231,8 @@ class Artifact:
             )
         return found
 
-    def built(self) -> Built:
-        """The model, ready to run.
+    def built(self) -> BuiltModel:
+        """Link the code: return the model, ready to run.
 
         Raises:
             ArtifactError: this machine cannot run it.
@@ -250,18 +250,20 @@ class Artifact:
 
         try:
             functions = [
-                Compiled.from_stored(function, target, result, claims, functools.partial(module, number), settings)
+                CompiledFunction.from_stored(
+                    function, target, result, claims, functools.partial(module, number), settings
+                )
                 for number, (function, (result, claims)) in enumerate(
                     zip(self.functions, self._interfaces, strict=True)
                 )
             ]
         except CodegenError as error:
             raise ArtifactError(f"{self.path}: {error}") from error
-        return Built(source, target, settings, {}, self.signature, functions, self._wiring)
+        return BuiltModel(source, target, settings, {}, self.signature, functions, self._wiring)
 
 
 def _content(path: Path) -> Array:
-    """All bytes of a file, beginning at a cache line, as the kernels expect of constants."""
+    """Read all bytes of a file to memory that begins at a cache line, as the kernels expect of constants."""
     with open(path, "rb") as file:
         content = aligned_bytes(os.fstat(file.fileno()).st_size)
         filled = file.readinto(content.data)
@@ -286,6 +288,7 @@ def _check_start(path: Path, content: Array) -> None:
 
 
 def _system(triple: str) -> list[str]:
-    """What of a target triple decides where code runs: not who made the machine, and no version of the system."""
+    """Return the parts of a target triple that decide where code runs: neither the vendor nor the version of the
+    system."""
     architecture, _, *system = triple.split("-")
     return [architecture, *(re.sub(r"[\d.]+$", "", part) for part in system)]

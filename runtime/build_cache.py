@@ -1,22 +1,20 @@
-"""Builds that are kept on disk: what ``build`` has compiled is found again by later programs.
+"""Keep builds on disk, where later programs find them.
 
-The key of a build is what it depends on: the text of the graph and digests of its constants, the target and this
-machine's caches, the settings of the ``PassContext``, the source of Tilewright itself and the versions of what it
-computes with. The entry holds the object code, the constants as the kernels read them, the size of the arena, and the
-passes' remarks, which are repeated. So nothing runs again; where the IR of a stage is asked for later, the passes make
-it then.
+The key of a build is a digest of all that it depends on: the text of the graph and digests of its constants, the target
+and this machine's caches, the settings of the ``PassContext``, the source of Tilewright itself and the versions of the
+libraries that compute at build time. The entry holds the object code, the constants as the kernels read them, the size
+of the arena, and the passes' remarks, which are repeated. So no pass runs again, until the IR of a stage is asked for.
 
-To digest constants takes long where they are large. So an entry without contents says that the graph, whatever its
-constants, was kept before: where it is missing, no constant is digested. A build is kept only where it takes longer
-than it takes to digest its constants and to read those that the kernels take instead: otherwise its kernels are kept
-(``made_kernels``), and the passes over the graph run again. What is kept is digested and written behind the build, by
-the thread of the ``DiskCache``.
+Large constants take long to digest. So an empty entry says that the graph, whatever its constants, was kept before:
+where it is missing, no constant is digested. A build is kept only if it takes longer than to digest its constants and
+to read those that the kernels take instead: otherwise only its kernels are kept (``stored_kernels``), and the passes
+over the graph run again. Entries are digested and written after the build, by the thread of the ``DiskCache``.
 
-A build runs its passes, and is neither looked for nor kept, where somebody watches or changes them: with instruments or
-a trace in the context, or where the environment dumps or verifies; with passes of the user's own, for a graph with
+A build runs its passes, and is neither looked for nor kept, if they are watched or changed: with instruments or a trace
+in the context, or an environment that dumps or verifies; with passes of the user's own, for a graph with
 operators that are not Tilewright's, and for the target ``numba``.
 
-``passes.environment`` has the table of the environment variables: the folder, its limit, and whether there is one.
+``passes.environment`` lists the environment variables: the folder, its limit, and whether there is one.
 """
 
 from __future__ import annotations
@@ -48,7 +46,6 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.diagnostics import Remark
 from tilewright.passes.environment import is_watched
 from tilewright.runtime.disk_cache import DiskCache
-from tilewright.runtime.made_kernels import plain_remarks
 from tilewright.runtime.stored_function import (
     ArrayReader,
     ArrayWriter,
@@ -57,6 +54,7 @@ from tilewright.runtime.stored_function import (
     encode_function,
     unnamed_symbols,
 )
+from tilewright.runtime.stored_kernels import plain_remarks
 from tilewright.runtime.target_facts import target_facts
 from tilewright.tensorir.cores import available_cores
 from tilewright.tensorir.lazy import FIRST_IMPORT
@@ -64,10 +62,10 @@ from tilewright.tensorir.target import Target
 
 _DEFAULT_BYTES = 4 << 30
 _OFF = ("off", "0", "no", "false")
-#: What computes at build time besides this package.
+#: The libraries that compute at build time.
 _LIBRARIES = (llvmlite, numpy, ml_dtypes)
 
-#: What an entry's file is called that says that a graph was kept before.
+#: The prefix of entries that say that a graph was kept before.
 _GRAPH = "graph-"
 #: Constants are digested (SHA-256, by the processor's own instructions) and read at about this rate.
 _BYTES_PER_SECOND = 1 << 30
@@ -89,15 +87,15 @@ _lock = threading.Lock()
 
 @dataclasses.dataclass(frozen=True)
 class CachedBuild:
-    """What was kept of a build: the compiled function, and what the passes said."""
+    """A build from disk: the compiled function, and the remarks of its passes."""
 
     function: StoredFunction
     remarks: list[Remark]
 
 
 def open_cache(context: PassContext) -> DiskCache | None:
-    """The folder that the environment names; None if it says that there is none, or, with a remark, if it cannot be
-    used."""
+    """Open the folder that the environment names; None if it says that there is none, or, with a remark, if it cannot
+    be used."""
     if os.environ.get("TILEWRIGHT_CACHE", "").lower() in _OFF:
         return None
     named = os.environ.get("TILEWRIGHT_CACHE_DIR")
@@ -118,8 +116,8 @@ def open_cache(context: PassContext) -> DiskCache | None:
 
 
 def graph_key(mod: IRModule, target: Target, context: PassContext) -> str | None:
-    """What identifies the build of ``mod`` but for the values of large constants; None if its passes must run (see the
-    module)."""
+    """Compute the key of a build of ``mod``, but for the values of large constants; None if its passes must run (see
+    the module)."""
     version = source_version()
     if version is None or target.kind != "llvm" or is_watched(context):
         _LOG.debug("no build is looked for: this one's passes must run")
@@ -138,7 +136,7 @@ def graph_key(mod: IRModule, target: Target, context: PassContext) -> str | None
 
 
 def key_of(graph: str, mod: IRModule) -> str:
-    """What identifies the build of ``mod``, whose key but for large constants is ``graph``."""
+    """Compute the key of the build of ``mod``; ``graph`` is its key but for large constants."""
     described = [node for node in _constants(mod) if inline_text(node) is None]
     return hashlib.sha256("\n".join((graph, *map(digest, described))).encode()).hexdigest()
 
@@ -151,8 +149,8 @@ def _constants(mod: IRModule) -> list[Constant]:
     return [node for node in post_order(*_functions(mod)) if isinstance(node, Constant)]
 
 
-def _digest(mod: IRModule) -> None:
-    """Find the digests of large constants, which are kept with them, on several cores: other threads run meanwhile."""
+def _digest_constants(mod: IRModule) -> None:
+    """Digest large constants on several cores, and keep the digests with them: other threads run meanwhile."""
     large = [constant for constant in _constants(mod) if constant.nbytes >= _DIGESTED_IN_THREADS]
     threads = min(len(large), available_cores(), _MOST_THREADS)
     if threads > 1:
@@ -161,7 +159,7 @@ def _digest(mod: IRModule) -> None:
 
 
 def settings_text(target: Target, context: PassContext) -> str:
-    """What passes may ask for besides the module that they run on."""
+    """Write down all that passes may read besides the module that they run on."""
     settings = (
         context.opt_level,
         sorted(context.required_pass),
@@ -174,8 +172,8 @@ def settings_text(target: Target, context: PassContext) -> str:
 
 @functools.cache
 def source_version() -> str | None:
-    """A digest of everything that decides how a graph is compiled: Tilewright's source, and the libraries. None if the
-    source is not there, or is not what runs, as it was changed after this program began."""
+    """Digest all that decides how a graph is compiled: Tilewright's source, and the libraries. None if the source is
+    not there, or was changed after this program began, so that it is not what runs."""
     state = hashlib.sha256()
     root = Path(__file__).resolve().parent.parent
     paths = [path for room in _ROOMS for path in sorted((root / room).rglob("*.py"))]
@@ -191,7 +189,7 @@ def source_version() -> str | None:
 
 
 def find(cache: DiskCache, graph: str, mod: IRModule, given: Sequence[Constant]) -> CachedBuild | None:
-    """The build of ``mod`` that is kept, None if there is none.
+    """Find the build of ``mod`` on disk; None if there is none.
 
     Args:
         graph: the key of ``mod`` but for large constants.
@@ -201,7 +199,7 @@ def find(cache: DiskCache, graph: str, mod: IRModule, given: Sequence[Constant])
     if cache.load(_GRAPH + graph) is None:
         _LOG.debug("miss: no build of the graph %s in %s", graph[:16], cache.directory)
     else:
-        _digest(mod)
+        _digest_constants(mod)
         key = key_of(graph, mod)
         entry = cache.load(key)
         _LOG.debug("%s %s in %s", "miss: no build" if entry is None else "hit: build", key[:16], cache.directory)
@@ -211,12 +209,12 @@ def find(cache: DiskCache, graph: str, mod: IRModule, given: Sequence[Constant])
     return CachedBuild(function, [Remark(*fields) for fields in entry.data["remarks"]])
 
 
-def pays(mod: IRModule, made: Sequence[Constant], given: Sequence[Constant], seconds: float) -> bool:
-    """Whether a build that took ``seconds`` is worth keeping: whether it can be found in less.
+def is_worth_keeping(mod: IRModule, made: Sequence[Constant], given: Sequence[Constant], seconds: float) -> bool:
+    """Return whether a build that took ``seconds`` is worth keeping: whether finding it takes less.
 
     Args:
         made: the constants that the kernels take.
-        given: those of the graph.
+        given: the constants of the graph.
     """
     there = {id(constant.data) for constant in given}
     size = sum(constant.nbytes for constant in _constants(mod))
@@ -232,8 +230,8 @@ def keep(
     given: Sequence[Constant],
     remarks: Sequence[Remark],
 ) -> None:
-    """Keep the build of ``mod``, now: see ``DiskCache.later``. Constants that are among those ``given`` with the graph
-    are not kept again."""
+    """Write the build of ``mod`` to disk, now: see ``DiskCache.later``. Constants that are among those ``given`` with
+    the graph are not written again."""
     function = make_function()
     if unnamed_symbols([function.arena_bytes]):
         return

@@ -1,4 +1,4 @@
-"""Symbolic dimensions when a model is called: bound by the inputs' shapes, and put into the other shapes."""
+"""Evaluate symbolic dimensions in calls: inputs bind symbols, other shapes are computed from them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _INFIX = {
 
 
 def to_python(dim: Dim, names: dict[Var, str]) -> str:
-    """Python source of an integer expression; ``names`` gives the names of its variables.
+    """Write an integer expression as Python source; ``names`` holds the names of its variables.
 
     Raises:
         CodegenError: the expression holds something that is no integer arithmetic, or an unknown variable.
@@ -55,7 +55,7 @@ def to_python(dim: Dim, names: dict[Var, str]) -> str:
 
 
 def compile_dims(dims: Sequence[Dim], symbols: Sequence[Var]) -> Callable[..., tuple[int, ...]]:
-    """A function from the values of ``symbols`` to those of ``dims``."""
+    """Compile ``dims`` to a function of the values of ``symbols``."""
     names = {var: f"s{number}" for number, var in enumerate(symbols)}
     body = "".join(f"{to_python(dim, names)}, " for dim in dims)
     function: Callable[..., tuple[int, ...]] = eval(
@@ -65,7 +65,7 @@ def compile_dims(dims: Sequence[Dim], symbols: Sequence[Var]) -> Callable[..., t
 
 
 def bindable_symbols(inputs: Sequence[TensorType]) -> list[Var]:
-    """The symbolic dimensions of the inputs, in order of first use.
+    """List the symbolic dimensions of the inputs, in order of first use.
 
     Raises:
         CodegenError: a symbol never stands alone as a dimension, so that no input says what it is.

@@ -1,12 +1,12 @@
-"""A folder of what was computed before: entries by key, each one file of plain data and arrays.
+"""Keep results of earlier work in a folder: entries by key, each one file of plain data and arrays.
 
-An entry is written beside its place and then moved there, so that whoever reads sees all of it or nothing; several
-processes may use one folder. Reading maps the file into memory, which costs no copy and is shared by the processes that
-do so. An entry that is damaged (checksums are looked at) counts as none and is removed. When the folder has grown
-beyond its limit, the entries that were used longest ago go.
+An entry is written beside its place and then moved there, so that readers see all of it or nothing; several processes
+may use one folder. Reading maps the file into memory, without a copy, shared by all processes that read it. A damaged
+entry (its checksums are verified) counts as none and is removed. When the folder grows beyond its limit, the least
+recently used entries are removed.
 
-Entries are written by a thread, behind the build that made them: it also does the work that only writing needs
-(encoding, checksums, digests), and the end of the program waits for it.
+A thread writes entries after the build that made them: it also does the work that only writing needs (encoding,
+checksums, digests), and the end of the program waits for it.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _MAGIC = b"tilewright entry 1\n"
 _SUFFIX = ".entry"
 #: One entry takes at most this part of the limit, so that no model drives all others out.
 _LARGEST_PART = 4
-#: What a process has written between two looks at the size of the folder, as a part of the limit.
+#: The bytes that a process writes between two looks at the size of the folder, as a part of the limit.
 _LOOK_AFTER_PART = 32
 #: Whoever writes an entry is done, or dead, after this many seconds.
 _WRITING_SECONDS = 3600.0
 
 
 class DiskCache:
-    """Entries in ``directory``, ``max_bytes`` in all.
+    """The entries in the folder ``directory``, of ``max_bytes`` in all.
 
     Raises:
-        OSError: the folder cannot be made, or belongs to another user: what lies in it would be run.
+        OSError: the folder cannot be made, or belongs to another user, whose code would be run.
     """
 
     def __init__(self, directory: Path, max_bytes: int) -> None:
@@ -56,7 +56,7 @@ class DiskCache:
         self._writer: threading.Thread | None = None
 
     def load(self, key: str) -> Unpacked | None:
-        """The entry of ``key``, whose arrays cannot be written to; None if there is none, or none that is whole."""
+        """Load the entry of ``key``, whose arrays are read-only; None if there is none, or none that is whole."""
         path = self._path(key)
         try:
             with open(path, "rb") as file:
@@ -75,11 +75,11 @@ class DiskCache:
         return entry
 
     def is_too_large(self, size: int) -> bool:
-        """Whether arrays of ``size`` bytes make an entry that is not kept."""
+        """Return whether arrays of ``size`` bytes make an entry that is not kept."""
         return size > self.max_bytes // _LARGEST_PART
 
     def store(self, key: str, data: Any, arrays: Sequence[Array]) -> None:
-        """Keep an entry, unless it is too large: write its file. See :meth:`later`."""
+        """Write an entry, unless it is too large, now: see :meth:`later`."""
         if self.is_too_large(sum(array.nbytes for array in arrays)):
             return
         try:
@@ -102,7 +102,7 @@ class DiskCache:
                 self._start_writer()
 
     def remove(self, key: str) -> None:
-        """Forget an entry."""
+        """Remove an entry."""
         with contextlib.suppress(OSError):  # another process may have removed it
             self._path(key).unlink()
 
@@ -131,7 +131,7 @@ class DiskCache:
                 work = self._waiting.popleft()
             try:
                 work()
-            except BaseException:  # such as a warning that is an error: what comes next gets a thread of its own
+            except BaseException:  # such as a warning that is an error: later work gets a thread of its own
                 with self._lock:
                     self._writer = None
                     if self._waiting:
@@ -139,7 +139,7 @@ class DiskCache:
                 raise
 
     def _evict(self) -> None:
-        """Remove what was used longest ago until the rest fits, and what a process left that died while it wrote."""
+        """Remove the least recently used entries until the rest fits, and unfinished files of processes that died."""
         found: list[tuple[float, int, str]] = []
         with os.scandir(self.directory) as entries:
             for entry in entries:

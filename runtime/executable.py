@@ -1,4 +1,4 @@
-"""A compiled model: called with arrays, open to read at every stage of its compilation."""
+"""Call a compiled model, read it at every stage of its compilation, measure it, export it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.graphir.printer_graph import Constants
 from tilewright.passes.environment import PROFILE
-from tilewright.runtime.built_model import Built
+from tilewright.runtime.built_model import BuiltModel
 from tilewright.runtime.steps import Step, Steps
 from tilewright.tensorir.errors import ArtifactError, ExecutionError
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from tilewright.runtime.observe.profile.profile import Profile
     from tilewright.runtime.observe.profile.recording import Recording
 
-# Profiles and artifacts are loaded when they are asked for: a model that is only called needs neither.
+# Modules of profiles and artifacts are loaded when they are used: a model that is only called needs neither.
 
 
 class Executable:
-    """A model as machine code. Made by :func:`tilewright.build` and :func:`tilewright.load`.
+    """A compiled model, made by :func:`tilewright.build` and :func:`tilewright.load`.
 
     Call it with one array for each input, by position or by name; it returns one array, or a tuple as the model's
     function does. Inputs are NumPy arrays or arrays of any library that speaks DLPack. They are never written to;
@@ -30,10 +30,10 @@ class Executable:
 
     Attributes:
         signature: names and types of the inputs, and the type of the result.
-        target: what the code is for.
+        target: the machine that the code is for.
     """
 
-    def __init__(self, step: Step | Steps, built: Built) -> None:
+    def __init__(self, step: Step | Steps, built: BuiltModel) -> None:
         self.signature = built.signature
         self.target = built.target
         self._step = step
@@ -66,7 +66,7 @@ class Executable:
 
         Args:
             args: the inputs, as in a call; the rest by name.
-            repeat: how many calls count.
+            repeat: the number of calls that count.
             convert: as in a call.
 
         Raises:
@@ -110,8 +110,8 @@ class Executable:
         artifact.save(self._built, path, graph)
 
     def arena_bytes(self, **sizes: int) -> int:
-        """Bytes of memory for intermediate values, for these sizes of the symbolic dimensions (those of the inputs, and
-        those that the model computes itself).
+        """Return the bytes of memory for intermediate values, for these sizes of the symbolic dimensions (of the
+        inputs, and those that the model computes itself).
 
         Raises:
             ExecutionError: a dimension is missing or unknown.
@@ -124,11 +124,11 @@ class Executable:
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """The stages whose text :meth:`ir` gives, in order of compilation."""
+        """The stages whose text :meth:`ir` returns, in order of compilation."""
         return tuple(self._stages)
 
     def ir(self, stage: str, constants: Constants = "digest") -> str:
-        """The model as text after a stage of its compilation.
+        """Return the model as text after a stage of its compilation.
 
         Args:
             stage: one of :attr:`stages`: ``graph`` (as given), ``optimized`` (after the graph passes), ``tensor``
@@ -157,7 +157,7 @@ class Executable:
 
 
 def load(path: str | os.PathLike[str]) -> Executable:
-    """The model that :meth:`Executable.export` wrote. No pass runs, and nothing is compiled.
+    """Load a model that :meth:`Executable.export` wrote. No pass runs, and nothing is compiled.
 
     The machine code in the file is run: load only files that you trust.
 

@@ -1,8 +1,8 @@
-"""Where a build gets its kernels from: from memory, from disk, or from the passes, each distinct one once.
+"""Supply a build with kernels: from memory, from disk, from other processes or from the passes, each distinct one once.
 
 A kernel that is found stands in the lowered module as an outline (``codegen.forks``), which is enough to plan memory
-and to compile ``main``. Whoever wants to see the module gets the real functions (:meth:`KernelSupply.whole`): those
-that were kept, or, where names differ, those that the passes make again.
+and to compile ``main``. To show the module, :meth:`KernelSupply.whole` puts in the lowered functions: those that were
+stored, or, where names differ, those that the passes make again.
 """
 
 from __future__ import annotations
@@ -23,21 +23,22 @@ from tilewright.passes.context import RUNNING, PassContext
 from tilewright.passes.diagnostics import Remark
 from tilewright.passes.tensor.part_by_part import RunPart
 from tilewright.passes.tensor.pipeline import tensor_pipeline
-from tilewright.runtime.compile_functions import Ahead, Kernel
+from tilewright.runtime.background_compile import BackgroundCompiler
 from tilewright.runtime.disk_cache import DiskCache
-from tilewright.runtime.made_kernels import (
+from tilewright.runtime.kernel_cache import Kernel
+from tilewright.runtime.progress import Progress
+from tilewright.runtime.stored_kernels import (
     KernelKeys,
     KernelMemory,
-    KnownKernel,
-    MadeKernel,
-    find_kernel,
-    keep_kernel,
-    made_of,
-    repeated,
+    LinkedKernel,
+    StoredKernel,
+    decode_for,
+    load_kernel,
+    renamed_remarks,
+    store_kernel,
 )
-from tilewright.runtime.progress import Progress
-from tilewright.runtime.worker import answer_to, made_by, request_of
-from tilewright.runtime.worker_pool import Outlook, can_start, pool, start_ahead
+from tilewright.runtime.worker import answer_request, decode_answer, encode_request
+from tilewright.runtime.worker_pool import WorkerEstimate, can_start, pool, start_ahead
 from tilewright.tensorir.encoding import Encoded, encode
 from tilewright.tensorir.errors import EncodingError
 from tilewright.tensorir.stmt import PrimFunc
@@ -47,12 +48,12 @@ _LOG = logging.getLogger("tilewright.cache")
 
 
 @dataclasses.dataclass(frozen=True)
-class Wanted:
+class ScheduledKernel:
     """A scheduled kernel of a module.
 
     Attributes:
         encoded: it as text; None if it holds what cannot be written down.
-        key: what it depends on.
+        key: a digest of all that it depends on.
     """
 
     name: GlobalVar
@@ -62,25 +63,26 @@ class Wanted:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Those of its variables and buffers, and its own."""
+        """The names of its variables and buffers, and its own."""
         return self.encoded.names if self.encoded is not None else (self.name.name,)
 
     @property
     def size(self) -> int:
-        """Of the text, in characters: the passes' work grows with it."""
+        """The length of the text, in characters: the passes' work grows with it."""
         return len(self.encoded.records) if self.encoded is not None else 0
 
     @property
     def hash(self) -> int | None:
-        """Of the text: what the passes make of it needs no other one. (To hash that takes them a twentieth longer.)"""
+        """The hash of the text. It serves for the lowered kernel too: to hash that would take the passes a twentieth
+        longer."""
         return int(self.encoded.digest()[:16], 16) if self.encoded is not None else None
 
 
 @dataclasses.dataclass(frozen=True)
-class Fresh:
+class FreshKernel:
     """A kernel that the passes have made in this build."""
 
-    wanted: Wanted
+    wanted: ScheduledKernel
     lowered: PrimFunc
     remarks: tuple[Remark, ...]
 
@@ -90,12 +92,12 @@ class KernelSupply:
 
     Args:
         keys: of the kernels.
-        memory: what this process knows; None: nothing, and it shall not know more.
-        disk: where kernels are kept; None: nowhere.
-        ahead: what compiles kernels meanwhile; None: code is there already.
+        memory: the kernels of this process; None: kernels are neither looked for nor kept in memory.
+        disk: the folder of kernels; None: they are neither looked for nor kept on disk.
+        background: compiles kernels meanwhile; None: the code is there already.
         context: makes a new context with the settings of the build.
-        progress: is told of kernels that are through.
-        workers: in how many processes kernels are made at most, or an executor that makes them.
+        progress: counts the kernels that are made.
+        workers: the largest number of processes that make kernels, or an executor that makes them.
     """
 
     def __init__(
@@ -104,47 +106,46 @@ class KernelSupply:
         keys: KernelKeys,
         memory: KernelMemory | None,
         disk: DiskCache | None,
-        ahead: Ahead | None,
+        background: BackgroundCompiler | None,
         context: Callable[[], PassContext],
         progress: Progress,
         workers: int | Executor,
     ) -> None:
         self._target, self._keys, self._memory, self._disk = target, keys, memory, disk
-        self._ahead, self._context, self._progress = ahead, context, progress
+        self._background, self._context, self._progress = background, context, progress
         self._cores = workers if isinstance(workers, int) else 1
         self._executor = None if isinstance(workers, int) else workers
-        #: How many processes have been started for kernels to come.
+        #: The number of processes that were started for kernels to come.
         self._processes = 0
-        self._fresh: dict[str, Fresh] = {}
-        #: Those that were found, or that other processes have made.
-        self._ready: dict[str, KnownKernel] = {}
-        #: What was made, here or elsewhere, and shall be kept on disk.
-        self._unwritten: dict[str, KnownKernel] = {}
-        #: What the outlines that this build has made stand for.
+        self._fresh: dict[str, FreshKernel] = {}
+        #: Kernels that were found, or that other processes have made.
+        self._ready: dict[str, LinkedKernel] = {}
+        #: Kernels that were made, here or elsewhere, and will be written to disk.
+        self._unwritten: dict[str, LinkedKernel] = {}
+        #: Returns the lowered functions, by the outlines that stand for them.
         self._stand_for: dict[PrimFunc, Callable[[], PrimFunc]] = {}
 
     def expect(self, kernels: int) -> None:
-        """So many kernels are about to be scheduled, and will be asked for then: processes start meanwhile that are to
-        make some of them, where that pays."""
-        if self._ahead is not None:
+        """Start processes for kernels that are about to be scheduled, where that pays."""
+        if self._background is not None:
             self._processes = start_ahead(kernels, self._cores)
 
     def __call__(
         self, kernels: Mapping[GlobalVar, PrimFunc], run: RunPart, ctx: PassContext
     ) -> Mapping[GlobalVar, PrimFunc]:
-        """What stands for each kernel behind the passes; see ``part_by_part.Supply``."""
+        """Return the lowered kernels, or outlines of those that were found; see ``part_by_part.Supply``."""
         if any(called_names(function.body) for function in kernels.values()):
-            # Those that call each other are compiled together.
+            # Kernels that call each other are compiled together.
             made = self._run(IRModule(dict(kernels)), run, ctx)
-            if self._ahead is not None:
-                self._ahead.add(list(made.values()))
+            if self._background is not None:
+                self._background.add(list(made.values()))
             return dict(made)
-        wanted = [self._wanted(name, function) for name, function in kernels.items()]
+        wanted = [self._with_key(name, function) for name, function in kernels.items()]
         places = {"in memory": 0, "on disk": 0}
-        missing: dict[str, Wanted] = {}
+        missing: dict[str, ScheduledKernel] = {}
         for each in wanted:
             if each.key not in self._ready and each.key not in missing:
-                known, where = self._known(each.key)
+                known, where = self._look_up(each.key)
                 if known is None:
                     missing[each.key] = each
                     continue
@@ -157,156 +158,157 @@ class KernelSupply:
         try:
             self._make_all(list(missing.values()), run)
         except Exception:
-            for each in wanted:  # what was said before the kernel that failed
+            for each in wanted:  # repeat the remarks that come before the kernel that failed
                 if each.key not in self._ready and each.key not in self._fresh:
                     break
                 self._resolve(each, ctx)
             raise
         return {each.name: self._resolve(each, ctx) for each in wanted}
 
-    def _wanted(self, name: GlobalVar, function: PrimFunc) -> Wanted:
-        """A kernel with its key."""
+    def _with_key(self, name: GlobalVar, function: PrimFunc) -> ScheduledKernel:
+        """Compute the key of a kernel."""
         try:
             encoded = encode(function)
         except EncodingError as error:
             _LOG.debug("kernel %s is not looked for: %s", name.name, error)
-            return Wanted(name, function, None, f"@{name.name}")
-        return Wanted(name, function, encoded, self._keys.key(encoded))
+            return ScheduledKernel(name, function, None, f"@{name.name}")
+        return ScheduledKernel(name, function, encoded, self._keys.key(encoded))
 
-    def _resolve(self, wanted: Wanted, ctx: PassContext) -> PrimFunc:
-        """What stands for a kernel that is there, whose remarks are made now: in the order of the module."""
+    def _resolve(self, wanted: ScheduledKernel, ctx: PassContext) -> PrimFunc:
+        """Return the lowered kernel or its outline, once it is there, and repeat its remarks: in the order of the
+        module."""
         known, fresh = self._ready.get(wanted.key), self._fresh.get(wanted.key)
         if known is not None:
-            return self._found(wanted, known, ctx)
+            return self._outline_of_found(wanted, known, ctx)
         assert fresh is not None
         if fresh.wanted is not wanted:
-            return self._again(wanted, fresh, ctx)
+            return self._outline_of_equal(wanted, fresh, ctx)
         ctx.repeat(fresh.remarks)
         return fresh.lowered
 
-    def _make_all(self, wanted: Sequence[Wanted], run: RunPart) -> None:
+    def _make_all(self, wanted: Sequence[ScheduledKernel], run: RunPart) -> None:
         """Make kernels, here and, where that pays or an executor was given, in other processes: those begin with the
         last one. The smallest is made first: LLVM has nothing to do before."""
         if wanted:
             smallest = min(wanted, key=lambda each: each.size)
             wanted = [smallest, *(each for each in wanted if each is not smallest)]
-        outlook = Outlook(self._cores)
+        estimate = WorkerEstimate(self._cores)
         answers: dict[str, Future[bytes]] = {}
         size = sum(each.size for each in wanted)
         try:
             if self._executor is not None:
                 executor = self._executor
-                answers = self._submitted(wanted, lambda request: executor.submit(answer_to, request))
+                answers = self._request(wanted, lambda request: executor.submit(answer_request, request))
             elif self._processes:
-                answers = self._in_processes(wanted[1:], self._processes)
+                answers = self._request_from_processes(wanted[1:], self._processes)
             for number, each in enumerate(wanted):
                 size -= each.size
                 if each.key in answers and not answers[each.key].cancel():
                     continue
                 begin = time.thread_time()
                 self._make(each, run)
-                outlook.made(each.size, time.thread_time() - begin)
-                count = 0 if answers or self._ahead is None else outlook.processes(size, self._ahead.seconds)
+                estimate.made(each.size, time.thread_time() - begin)
+                count = 0 if answers or self._background is None else estimate.processes(size, self._background.seconds)
                 if count and can_start():
-                    answers = self._in_processes(wanted[number + 1 :], count)
+                    answers = self._request_from_processes(wanted[number + 1 :], count)
             for each in wanted:
-                if each.key not in self._fresh and not self._answered(each, answers[each.key]):
+                if each.key not in self._fresh and not self._take_answer(each, answers[each.key]):
                     self._make(each, run)
         finally:
             for answer in answers.values():
                 answer.cancel()
 
-    def _in_processes(self, wanted: Sequence[Wanted], count: int) -> dict[str, Future[bytes]]:
-        """Ask so many processes for kernels."""
-        answers = self._submitted(wanted, pool(count).submit)
+    def _request_from_processes(self, wanted: Sequence[ScheduledKernel], count: int) -> dict[str, Future[bytes]]:
+        """Request kernels from ``count`` processes."""
+        answers = self._request(wanted, pool(count).submit)
         _LOG.debug("%d kernels may be made in %d processes", len(answers), count + 1)
         return answers
 
-    def _submitted(
-        self, wanted: Sequence[Wanted], submit: Callable[[bytes], Future[bytes]]
+    def _request(
+        self, wanted: Sequence[ScheduledKernel], submit: Callable[[bytes], Future[bytes]]
     ) -> dict[str, Future[bytes]]:
-        """Ask for kernels, for the last one first; they are made here from the first one on."""
+        """Request kernels, the last one first; this process makes them from the first one on."""
         answers: dict[str, Future[bytes]] = {}
         with self._context() as context:
             for each in reversed(wanted):
-                request = request_of(each.encoded, self._target, context) if each.encoded is not None else None
+                request = encode_request(each.encoded, self._target, context) if each.encoded is not None else None
                 if request is not None:
                     answers[each.key] = submit(request)
         return answers
 
-    def _answered(self, wanted: Wanted, answer: Future[bytes]) -> bool:
-        """Take over what another process has made; whether it has made it."""
+    def _take_answer(self, wanted: ScheduledKernel, answer: Future[bytes]) -> bool:
+        """Take over a kernel from another process; return whether it was made."""
         try:
-            made = made_by(answer.result())
+            made = decode_answer(answer.result())
         except Exception as error:
             _LOG.debug("kernel %s is made here: %s", wanted.name.name, error)
             return False
-        known = KnownKernel(made, CompiledModule.from_object(made.code, self._target))
+        known = LinkedKernel(made, CompiledModule.from_object(made.code, self._target))
         self._ready[wanted.key] = known
         self._remember(wanted.key, known)
         self._progress.done()
         return True
 
-    def _known(self, key: str) -> tuple[KnownKernel | None, str]:
-        """The kernel of a key, and where it was."""
+    def _look_up(self, key: str) -> tuple[LinkedKernel | None, str]:
+        """Find a kernel by its key; return it with the place where it was."""
         known = self._memory.find(key) if self._memory is not None else None
         if known is not None and known.made is not None:
             return known, "in memory"
-        kept = find_kernel(self._disk, key) if self._disk is not None else None
+        kept = load_kernel(self._disk, key) if self._disk is not None else None
         if kept is None:
             return None, ""
-        known = KnownKernel(kept, CompiledModule.from_object(kept.code, self._target))
+        known = LinkedKernel(kept, CompiledModule.from_object(kept.code, self._target))
         if self._memory is not None:
             self._memory.keep(key, known)
         return known, "on disk"
 
-    def _found(self, wanted: Wanted, known: KnownKernel, ctx: PassContext) -> PrimFunc:
-        """The outline of a kernel that is known."""
+    def _outline_of_found(self, wanted: ScheduledKernel, known: LinkedKernel, ctx: PassContext) -> PrimFunc:
+        """Return the outline of a kernel that was found."""
         made = known.made
         assert made is not None, "those that cannot be written down are not found"
-        ctx.repeat(repeated(made.remarks, made.names, wanted.names))
-        stub = made_of(wanted.function, made.outline, wanted.key)
-        if self._ahead is not None:
-            self._ahead.give(stub, Kernel(stub, made.symbol, known.module))
+        ctx.repeat(renamed_remarks(made.remarks, made.names, wanted.names))
+        stub = decode_for(wanted.function, made.outline, wanted.key)
+        if self._background is not None:
+            self._background.give(stub, Kernel(stub, made.symbol, known.module))
         self._stand_for[stub] = functools.partial(self._lowered, wanted, made)
         return stub
 
-    def _again(self, wanted: Wanted, fresh: Fresh, ctx: PassContext) -> PrimFunc:
-        """The outline of a kernel that is equal to one which this build has made."""
-        ctx.repeat(repeated(fresh.remarks, fresh.wanted.names, wanted.names))
-        stub = made_of(wanted.function, encode(outline(fresh.lowered)), wanted.key)
-        if self._ahead is not None:
-            self._ahead.give(stub, fresh.lowered)
+    def _outline_of_equal(self, wanted: ScheduledKernel, fresh: FreshKernel, ctx: PassContext) -> PrimFunc:
+        """Return the outline of a kernel that equals another one of this build."""
+        ctx.repeat(renamed_remarks(fresh.remarks, fresh.wanted.names, wanted.names))
+        stub = decode_for(wanted.function, encode(outline(fresh.lowered)), wanted.key)
+        if self._background is not None:
+            self._background.give(stub, fresh.lowered)
         self._stand_for[stub] = functools.partial(self._lowered, wanted, None)
         self._progress.done()
         return stub
 
-    def _make(self, wanted: Wanted, run: RunPart) -> None:
-        """Run the passes on a kernel. What they say is kept until its turn comes."""
+    def _make(self, wanted: ScheduledKernel, run: RunPart) -> None:
+        """Run the passes on a kernel; keep their remarks until its turn comes."""
         outer, RUNNING.collecting = RUNNING.collecting, []
         try:
             with self._context() as context:
                 made = self._run(IRModule({wanted.name: wanted.function}), run, context)[wanted.name]
         finally:
             RUNNING.collecting = outer
-        if self._ahead is not None:
-            self._ahead.add([made], wanted.hash)
-        self._fresh[wanted.key] = Fresh(wanted, made, tuple(context.remarks))
+        if self._background is not None:
+            self._background.add([made], wanted.hash)
+        self._fresh[wanted.key] = FreshKernel(wanted, made, tuple(context.remarks))
 
     def _run(self, mod: IRModule, run: RunPart, ctx: PassContext) -> dict[GlobalVar, PrimFunc]:
         through = {key: made for key, made in run(mod, ctx).functions.items() if isinstance(made, PrimFunc)}
         self._progress.done(len(through))
         return through
 
-    def _remember(self, key: str, known: KnownKernel) -> None:
-        """Keep a kernel for builds to come."""
+    def _remember(self, key: str, known: LinkedKernel) -> None:
+        """Keep a kernel for later builds."""
         if self._memory is not None:
             self._memory.keep(key, known)
         if self._disk is not None:
             self._unwritten[key] = known
 
     def keep(self, kernels: Mapping[PrimFunc, Kernel]) -> Callable[[], None] | None:
-        """Keep in memory what this build has made for those to come.
+        """Keep the kernels of this build in memory for later builds.
 
         Args:
             kernels: the code of the lowered functions.
@@ -318,12 +320,12 @@ class KernelSupply:
             for key, fresh in self._fresh.items():
                 kernel = kernels.get(fresh.lowered)
                 if kernel is not None and fresh.wanted.encoded is not None:
-                    self._remember(key, KnownKernel(functools.partial(_written, fresh, kernel), kernel.module))
+                    self._remember(key, LinkedKernel(functools.partial(_encoded, fresh, kernel), kernel.module))
         disk = self._disk
-        return None if disk is None or not self._unwritten else functools.partial(_keep_all, disk, self._unwritten)
+        return None if disk is None or not self._unwritten else functools.partial(_store_all, disk, self._unwritten)
 
     def whole(self, mod: IRModule) -> IRModule:
-        """``mod``, a lowered module, with the functions that outlines stand for."""
+        """Replace the outlines in ``mod``, a lowered module, by the functions that they stand for."""
         updates: dict[GlobalVar, Function | PrimFunc] = {
             name: self._stand_for[function]()
             for name, function in mod.functions.items()
@@ -331,8 +333,9 @@ class KernelSupply:
         }
         return mod.with_functions(updates) if updates else mod
 
-    def _lowered(self, wanted: Wanted, made: MadeKernel | None) -> PrimFunc:
-        """What the passes make of a kernel."""
+    def _lowered(self, wanted: ScheduledKernel, made: StoredKernel | None) -> PrimFunc:
+        """Return the lowered function of a kernel: the one that was kept, or, where names differ, by running the
+        passes."""
         kept = made.lowered_for(wanted.function, wanted.names) if made is not None else None
         if kept is not None:
             return kept
@@ -343,18 +346,18 @@ class KernelSupply:
         return through
 
 
-def _written(fresh: Fresh, kernel: Kernel) -> MadeKernel | None:
-    """A kernel of this process, written down; None if it holds what cannot be."""
+def _encoded(fresh: FreshKernel, kernel: Kernel) -> StoredKernel | None:
+    """Encode a kernel of this process; None if it holds what cannot be encoded."""
     try:
         texts = encode(outline(fresh.lowered)), encode(fresh.lowered)
     except EncodingError:
         return None
-    return MadeKernel(fresh.wanted.names, *texts, fresh.remarks, kernel.symbol, kernel.module.object_bytes)
+    return StoredKernel(fresh.wanted.names, *texts, fresh.remarks, kernel.symbol, kernel.module.object_bytes)
 
 
-def _keep_all(disk: DiskCache, kernels: Mapping[str, KnownKernel]) -> None:
-    """Write kernels down, and keep them on disk."""
+def _store_all(disk: DiskCache, kernels: Mapping[str, LinkedKernel]) -> None:
+    """Encode kernels, and write them to disk."""
     for key, known in kernels.items():
         made = known.made
         if made is not None:
-            keep_kernel(disk, key, made)
+            store_kernel(disk, key, made)

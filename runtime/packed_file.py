@@ -1,8 +1,9 @@
-"""One file of plain data (as JSON has it) and arrays: each part has a checksum, and arrays begin at cache lines.
+"""Read and write files of plain data (as in JSON) and arrays: each part has a checksum, and arrays begin at cache
+lines.
 
 ::
 
-    magic      what the file is, a line of text
+    magic      the kind of the file, a line of text
     header     bytes of the description, its checksum (CRC-32)
     description  JSON: the data, and for each array its size in bytes and its checksum
     arrays     each behind zeros up to a multiple of 64 bytes
@@ -27,23 +28,23 @@ Array = np.ndarray[Any, Any]
 _HEADER = struct.Struct("<QI")  # bytes of the description, its checksum
 #: Arrays begin at multiples of this many bytes in the file, and so in memory: a cache line.
 _ALIGNMENT = 64
-#: What a file is called as long as it is written.
+#: The suffix of a file that is being written.
 UNFINISHED = ".unfinished"
 
 
 class DamagedFileError(ValueError):
-    """A file is not what was written; the message says what was expected, what was found, and where."""
+    """A file does not hold what was written; the message tells what was expected, what was found, and where."""
 
 
 class Unpacked(NamedTuple):
-    """What a file holds: plain data, and arrays of bytes."""
+    """The content of a file: plain data, and arrays of bytes."""
 
     data: Any
     arrays: list[Array]
 
 
 def pack(write: Callable[[Any], Any], magic: bytes, data: Any, arrays: Sequence[Array]) -> int:
-    """Write a file's content piece by piece; how many bytes it has."""
+    """Write a file's content piece by piece; return its size in bytes."""
     plain = [np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in arrays]
     described = {"data": data, "arrays": [[array.nbytes, zlib.crc32(array.data)] for array in plain]}
     description = json.dumps(described).encode()
@@ -58,7 +59,7 @@ def pack(write: Callable[[Any], Any], magic: bytes, data: Any, arrays: Sequence[
 
 
 def unpack(content: Array, magic: bytes) -> Unpacked:
-    """What :func:`pack` was given. The arrays are views of ``content``, an array of bytes.
+    """Read what :func:`pack` has written. The arrays are views of ``content``, an array of bytes.
 
     Raises:
         DamagedFileError: the content is not what was written.
@@ -104,8 +105,8 @@ def _part(content: Array, name: str, position: int, size: int, expected: int) ->
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A new file that takes the place of ``path`` when it is complete: whoever reads sees the old one or all of the new
-    one. An error in the block leaves the old one.
+    """Open a new file that takes the place of ``path`` when it is complete: readers see all of the old one or all of
+    the new one. An error in the block leaves the old one.
 
     Raises:
         OSError: the file cannot be written.

@@ -1,10 +1,10 @@
-"""A build says what it does while it does it.
+"""Show the progress of a build.
 
-On a terminal one line, from the first second on, which goes when the build is done::
+On a terminal, write one line, from the first second on, and remove it when the build is done::
 
     building: 12 of 38 kernels, 5 of them found in the cache, 3 s
 
-Elsewhere nothing, unless ``TILEWRIGHT_LOG=build`` (the logger ``tilewright.build``) asks for lines.
+Elsewhere, write nothing, unless ``TILEWRIGHT_LOG=build`` (the logger ``tilewright.build``) asks for lines.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ from tilewright.passes.tables import format_seconds
 
 _LOG = logging.getLogger("tilewright.build")
 
-#: A build that takes no longer says nothing on a terminal.
+#: A shorter build writes nothing on a terminal.
 _SILENT_SECONDS = 1.0
-#: From one time that the line is written to the next one, and from one line of a log about kernels to the next one.
+#: Seconds between two updates of the line, and between two lines of a log about kernels.
 _LINE_SECONDS = 0.2
 _LOG_SECONDS = 1.0
 
 
 class Progress:
-    """How far a build is. What it is told it says, where somebody listens."""
+    """The progress of a build: counts what it is told, and logs it where somebody listens."""
 
     def __init__(self) -> None:
         self._begin = self._stage_begin = self._logged = time.perf_counter()
-        self._lock = threading.Lock()  # threads that wait for other processes tell it too
+        self._lock = threading.Lock()  # threads that wait for other processes report too
         self._stage = ""
         self._kernels = self._done = self._found = self._models = 0
 
     def stage(self, name: str) -> None:
-        """The stage that ends in what is called ``name`` begins; the one before is through."""
+        """Begin the stage that makes ``name``, and end the one before."""
         self._end_stage()
         self._stage = name
 
     def kernels(self, count: int) -> None:
-        """So many more kernels are to be made."""
+        """Add kernels that are to be made."""
         self._kernels += count
 
     def done(self, count: int = 1, found: bool = False) -> None:
-        """So many of them are made, or were ``found`` in the cache."""
+        """Count kernels that are made, or were ``found`` in the cache."""
         with self._lock:
             self._done += count
             self._found += count if found else 0
@@ -61,16 +61,16 @@ class Progress:
             _LOG.debug("%s, %s", self._kernels_text(), self._seconds_text(now - self._begin))
 
     def found(self) -> None:
-        """All of a function was found in the cache."""
+        """Count a function that was found in the cache as a whole."""
         self._models += 1
 
     def text(self) -> str:
-        """What the build does now."""
+        """Return the line for the terminal."""
         doing = self._kernels_text() if self._kernels else self._stage or "reading the graph"
         return f"building: {doing}, {time.perf_counter() - self._begin:.0f} s"
 
     def end(self) -> None:
-        """The build is through."""
+        """End the build."""
         self._end_stage()
         seconds = self._seconds_text(time.perf_counter() - self._begin)
         if self._kernels:
@@ -94,18 +94,18 @@ class Progress:
 
 
 _current: ContextVar[Progress | None] = ContextVar("tilewright_progress", default=None)
-#: Held by the build that has the line: several may run at once.
+#: Held by the build that shows its line: several may run at once.
 _line = threading.Lock()
 
 
 def progress() -> Progress:
-    """That of the build that runs here; of none, one that nobody sees."""
+    """Return the progress of the build that runs here; outside of builds, one that nobody sees."""
     return _current.get() or Progress()
 
 
 @contextlib.contextmanager
 def building() -> Iterator[Progress]:
-    """Inside the ``with`` block a build runs. Inside of another build it is a part of that."""
+    """Inside the ``with`` block, show the progress of a build. A build inside of another one is a part of that."""
     known = _current.get()
     if known is not None:
         yield known
@@ -122,7 +122,7 @@ def building() -> Iterator[Progress]:
 
 @contextlib.contextmanager
 def _shown(made: Progress) -> Iterator[None]:
-    """The line, if standard error is a terminal that no log is written to."""
+    """Show the line, if standard error is a terminal that no log is written to."""
     stream = sys.stderr
     if not _is_terminal(stream) or os.environ.get(LOG) or not _line.acquire(blocking=False):
         yield
@@ -143,12 +143,12 @@ def _shown(made: Progress) -> Iterator[None]:
 def _is_terminal(stream: TextIO | None) -> bool:
     try:
         return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
-    except (AttributeError, ValueError):  # what stands for it in some programs, or is closed
+    except (AttributeError, ValueError):  # a replacement in some programs, or a closed file
         return False
 
 
 def _write(made: Progress, stream: TextIO, over: threading.Event) -> None:
-    """Write the line again and again, each time over the one before; spaces over the last."""
+    """Write the line again and again, each time over the one before; overwrite the last one with spaces."""
     width, pause = 0, _SILENT_SECONDS
     with contextlib.suppress(OSError, ValueError):  # the terminal is gone
         while not over.wait(pause):

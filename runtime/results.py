@@ -1,4 +1,4 @@
-"""Memory for large results, used again once the caller has dropped them.
+"""Reuse the memory of large results once the caller has dropped them.
 
 Fresh memory of many megabytes costs more than the computation that fills it: the system maps and zeroes every page
 when it is first touched. So the memory of a large result goes back to a pool when its array, and every view of it, is
@@ -24,8 +24,8 @@ _MOST_KEPT = 256 << 20
 
 
 class ResultPool:
-    """Blocks of dropped results. A result takes the smallest that is large enough, so that calls with changing sizes
-    allocate nothing once the largest has been seen."""
+    """Blocks of dropped results. A result takes the smallest block that is large enough, so that calls with changing
+    sizes allocate nothing once the largest has been seen."""
 
     def __init__(self) -> None:
         self._free: list[np.ndarray[Any, Any]] = []  # by size
@@ -33,7 +33,7 @@ class ResultPool:
         self._lock = threading.RLock()  # a collection inside of a call may drop a result and come back here
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], size: int) -> np.ndarray[Any, Any]:
-        """An array of ``size`` bytes with undefined contents, in memory that comes back when it is dropped."""
+        """Return an array of ``size`` bytes with undefined contents, whose memory comes back when it is dropped."""
         with self._lock:
             place = bisect.bisect_left(self._free, size, key=_size)
             block = self._free.pop(place) if place < len(self._free) else None

@@ -1,4 +1,4 @@
-"""How the entry point of a model is called, for each kind of target."""
+"""Call the entry point of a model: machine code through one foreign call, or Python."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tilewright.runtime.steps import Array, Runner
 
 
 def contiguous(constant: Array) -> Array:
-    """A constant as the kernels read it: row-major, of native byte order."""
+    """Copy a constant, where needed, to the layout that kernels read: row-major, of native byte order."""
     result: Array = np.ascontiguousarray(constant, constant.dtype.newbyteorder("=")).reshape(constant.shape)
     return result
 
@@ -24,7 +24,11 @@ Packer = Callable[[Sequence[Array], Sequence[Array], int, Sequence[int]], bytes]
 
 
 def packer(num_inputs: int, constants: Sequence[int], num_outputs: int, num_sizes: int) -> Packer:
-    """The packer for so many values in order: inputs, constants (given by their addresses), outputs, arena, sizes.
+    """Compile a packer for these numbers of values, in the order inputs, constants (given by their addresses), outputs,
+    arena, sizes.
+
+    It is a line of Python for just these numbers, as packing is a large part of the time of a small model's call. The
+    constants, of which large models have hundreds, are packed once.
 
     It is compiled from a line of Python for just these numbers, as it is a large part of what a call of a small model
     takes. The constants, of which large models have hundreds, are packed once.
@@ -53,8 +57,8 @@ class MachineCodeRunner:
     Args:
         address: of the packed entry point.
         constants: kept alive by the runner.
-        num_values: how many values the entry point takes in all.
-        owner: what keeps the machine code alive.
+        num_values: the number of values that the entry point takes in all.
+        owner: an object that keeps the machine code alive.
     """
 
     __slots__ = ("_addresses", "_constants", "_entry", "_num_values", "_owner", "_pack")
@@ -88,7 +92,7 @@ class MachineCodeRunner:
 
 
 def python_runner(entry: Callable[..., None], constants: Sequence[Array]) -> Runner:
-    """A runner of a function that takes the arrays themselves."""
+    """Make a runner of a function that takes the arrays themselves."""
     held = [contiguous(constant) for constant in constants]
 
     def run(

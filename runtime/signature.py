@@ -1,4 +1,4 @@
-"""What a compiled model takes and gives, and the check of what it is called with."""
+"""Describe what a compiled model takes and returns, and check the inputs of its calls."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Signature:
         inputs: the tensors that a call takes, in order.
         result: the type of what a call returns: one tensor or a tuple.
         outputs: the types of its tensors, in order.
-        result_names: what the model calls them; ``result``, or ``result_0`` and so on, where it says nothing.
+        result_names: their names; where the model does not name them, ``result``, or ``result_0`` and so on.
         symbols: the symbolic dimensions, bound anew by each call.
     """
 
@@ -59,7 +59,7 @@ class Signature:
     __repr__ = __str__
 
     def arrange(self, args: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Any]:
-        """Positional and named inputs in the order of the signature.
+        """Put positional and named inputs into the order of the signature.
 
         Raises:
             InputError: one is missing, unknown or given twice.
@@ -82,7 +82,7 @@ class Signature:
         return given
 
     def check(self, values: Sequence[Any], convert: bool) -> tuple[list[np.ndarray[Any, Any]], tuple[int, ...]]:
-        """The inputs as contiguous arrays, and the sizes of the symbolic dimensions.
+        """Check inputs; return them as contiguous arrays, and the sizes of the symbolic dimensions.
 
         Args:
             convert: whether other types (lists, numbers, arrays of another element type) are converted.
@@ -100,12 +100,12 @@ class Signature:
         return arrays, bound
 
     def restructure(self, outputs: list[Any]) -> Any:
-        """The flat results as the model returns them: one array, or a (nested) tuple."""
+        """Build what the model returns from flat results: one array, or a (nested) tuple."""
         return outputs[0] if self._single else nested(self.result, iter(outputs))
 
 
 def nested(found: Type, remaining: Iterator[Any]) -> Any:
-    """The next of ``remaining`` as a value of that type: one of them, or a (nested) tuple."""
+    """Build a value of the type ``found`` from the next of ``remaining``: one of them, or a (nested) tuple."""
     # No closure: one that calls itself is a cycle, and would keep the results until the garbage collector comes.
     if isinstance(found, TupleType):
         return tuple([nested(field, remaining) for field in found.fields])
@@ -123,7 +123,7 @@ def _flatten(found: Type) -> list[TensorType]:
 
 
 class _InputCheck:
-    """The check of one input, prepared so that a good array passes in about a microsecond."""
+    """Checks one input; prepared so that an array that fits passes in about a microsecond."""
 
     def __init__(self, argument: Argument, symbols: Sequence[Var]) -> None:
         self.argument = argument
@@ -150,7 +150,7 @@ class _InputCheck:
             and value.flags.carray
             and value.shape == self.expected
         ):
-            return value  # what most calls bring
+            return value  # the usual case
         array = value if type(value) is _ndarray else self._as_array(value, convert, signature)
         if array.dtype is not self.dtype and array.dtype != self.dtype:
             if not convert:

@@ -1,4 +1,4 @@
-"""What a call of a model runs: one compiled function, or several where sizes become known in between."""
+"""Run the compiled functions of a model: one, or several where sizes become known in between."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _empty = np.empty
 #: and the sizes of the symbolic dimensions. The constants are bound already.
 Runner = Callable[[Sequence[Array], Sequence[Array], tuple[int, Array], int, Sequence[int]], None]
 
-#: What follows from the sizes of the symbolic dimensions: shape and type of each result, the bytes of the arena, and
-#: whether any result is large enough for the pool.
+#: Derived from the sizes of the symbolic dimensions: shape and type of each result, the bytes of the arena, and whether
+#: any result is large enough for the pool.
 _Sizes = tuple[list[tuple[tuple[int, ...], np.dtype[Any]]], int, bool]
 
 #: For how many different sizes of the symbolic dimensions a step remembers the resulting shapes.
@@ -32,7 +32,7 @@ _REMEMBERED_SIZES = 256
 
 
 class Claim(NamedTuple):
-    """Two sizes that a model takes for equal, and where."""
+    """Two sizes that a model takes for equal, and where it does."""
 
     found: Dim
     expected: Dim
@@ -40,12 +40,12 @@ class Claim(NamedTuple):
 
 
 class Step:
-    """A compiled function with the memory that it needs.
+    """A compiled function with the memory that its calls need.
 
     Args:
         symbols: its symbolic dimensions, in the order in which the function takes their sizes.
         outputs: the types of its results.
-        arena_bytes: how much memory it needs for intermediate values.
+        arena_bytes: the memory that it needs for intermediate values.
         runner: runs it.
         claims: sizes that it takes for equal.
     """
@@ -70,7 +70,7 @@ class Step:
         self._shapes: dict[tuple[int, ...], _Sizes] = {}
 
     def __call__(self, inputs: Sequence[Array], sizes: tuple[int, ...]) -> list[Array]:
-        """The results for these inputs, which are what the function expects, and these sizes of the symbols.
+        """Run the function on inputs that fit, with these sizes of the symbols; return the results.
 
         Raises:
             InputError: two sizes differ that the model takes for equal.
@@ -118,7 +118,7 @@ class Step:
         return known  # not read back: another thread may have cleared what is remembered
 
     def output_shapes(self, sizes: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """The shapes of the results for these sizes of the symbolic dimensions."""
+        """Return the shapes of the results for these sizes of the symbolic dimensions."""
         flat = self._output_dims(*sizes)
         shapes = []
         start = 0
@@ -129,8 +129,8 @@ class Step:
 
 
 class Place(NamedTuple):
-    """How a function of several stands among them: the values that it takes and gives, and the symbolic dimensions that
-    are read before it, each with the value that holds the size."""
+    """The connections of one function among several: the values that it takes and returns, and the symbolic dimensions
+    that are read before it runs, each with the value that holds its size."""
 
     args: tuple[int, ...]
     results: tuple[int, ...]
@@ -138,14 +138,14 @@ class Place(NamedTuple):
 
 
 class Wiring(NamedTuple):
-    """How several functions follow each other: a place for each, and the values that are the model's results."""
+    """The connections of several functions: a place for each, and the values that are the model's results."""
 
     places: Sequence[Place]
     results: tuple[int, ...]
 
 
 class PlacedStep(NamedTuple):
-    """A step of several, and its place."""
+    """A step among several, and its place."""
 
     step: Step
     place: Place
@@ -157,7 +157,7 @@ class Steps:
     Args:
         steps: in order.
         results: the numbers of the values that are the result.
-        num_inputs: how many values are inputs.
+        num_inputs: the number of values that are inputs.
     """
 
     def __init__(self, steps: Sequence[PlacedStep], results: Sequence[int], num_inputs: int) -> None:
@@ -169,14 +169,14 @@ class Steps:
         last = {value: number for number, place in enumerate(places) for value in (*place.args, *place.results)}
         read = {value: number for number, place in enumerate(places) for _, value in place.sizes}
         kept = set(results) | set(range(num_inputs))
-        #: The values that no later step needs, by step: their memory is free for what comes next.
+        #: The values that no later step needs, by step: their memory is free for later ones.
         self._dropped: list[list[int]] = [[] for _ in steps]
         for value, number in last.items():
             if value not in kept:
                 self._dropped[max(number, read.get(value, 0))].append(value)
 
     def __call__(self, inputs: Sequence[Array], sizes: tuple[int, ...]) -> list[Array]:
-        """The results for these inputs and these sizes of the inputs' symbolic dimensions.
+        """Run the steps on the inputs, with these sizes of their symbolic dimensions; return the results.
 
         Raises:
             InputError: two sizes differ that the model takes for equal.
@@ -200,5 +200,5 @@ class Steps:
         return outputs
 
     def arena_bytes(self, *sizes: int) -> tuple[int]:
-        """The bytes for intermediate values of the step that needs most."""
+        """Return the bytes for intermediate values of the step that needs most."""
         return (max(step.arena_bytes(*sizes[: len(step.symbols)])[0] for step, _ in self._steps),)

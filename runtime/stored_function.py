@@ -1,7 +1,7 @@
-"""A compiled function as data: what another process needs to run it, and how that is written down.
+"""Write a compiled function down as plain data and arrays, for another process to run.
 
-Builds that are kept (``kept``) and artifacts (``artifact``) hold it. Dimensions and types are plain data too; the
-symbolic dimensions in them are known by their names.
+Builds on disk (``build_cache``) and artifacts (``artifact``) hold stored functions. Dimensions and types are encoded as
+plain data too; the symbolic dimensions in them are identified by their names.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import numpy as np
 from tilewright.graphir.dims import Dim, symbol, symbols_of
 from tilewright.graphir.origins import Origin
 from tilewright.graphir.types import TensorType, TupleType, Type
-from tilewright.runtime.compile_functions import ObjectCode
+from tilewright.runtime.generated_code import ObjectCode
 from tilewright.runtime.steps import Array
 from tilewright.tensorir import expr as nodes
 from tilewright.tensorir.dtype import as_dtype
 
-#: What a dimension consists of besides numbers and symbols.
+#: The nodes of dimensions besides numbers and symbols.
 _DIM_NODES = {node.__name__: node for node in (nodes.BinaryOp, nodes.UnaryOp, nodes.Compare, nodes.Select, nodes.Cast)}
 
 
@@ -39,14 +39,14 @@ class KernelUse:
 
 @dataclasses.dataclass(frozen=True)
 class StoredFunction:
-    """A compiled function.
+    """A compiled function as data.
 
     Attributes:
         code: as object files.
         constants: in the order in which ``main`` takes them.
         arena_bytes: the memory for intermediate values.
-        num_values: how many values ``main`` takes in all.
-        kernels: what ``main`` calls, in order of its text.
+        num_values: the number of values that ``main`` takes in all.
+        kernels: the kernels that ``main`` calls, in order of its text.
     """
 
     code: ObjectCode
@@ -60,20 +60,20 @@ class ArrayWriter:
     """Collects the arrays of a file, each once.
 
     Args:
-        given: arrays that whoever reads the file has already.
+        given: arrays that readers of the file have already.
 
     Attributes:
-        arrays: those of the file.
+        arrays: the arrays of the file.
     """
 
     def __init__(self, given: Sequence[Array] = ()) -> None:
         self.arrays: list[Array] = []
         self._given = {id(array): place for place, array in enumerate(given)}
-        #: With what they are numbered by, so that no other object can have its identity meanwhile.
+        #: The numbered objects too, so that no other object can get the identity of one.
         self._places: dict[int, tuple[int, Any]] = {}
 
     def array(self, array: Array) -> Any:
-        """What stands for an array."""
+        """Add an array; return a reference to it, as plain data."""
         given = self._given.get(id(array))
         if given is not None:
             return given
@@ -83,7 +83,7 @@ class ArrayWriter:
         return [self._places[id(array)][0], str(as_dtype(array.dtype)), list(array.shape)]
 
     def bytes(self, content: bytes) -> int:
-        """What stands for ``content``."""
+        """Add ``content``; return a reference to it, as plain data."""
         if id(content) not in self._places:
             self._places[id(content)] = (len(self.arrays), content)
             self.arrays.append(np.frombuffer(content, np.uint8))
@@ -91,11 +91,11 @@ class ArrayWriter:
 
 
 class ArrayReader:
-    """The arrays of a file, by what :class:`ArrayWriter` wrote for them.
+    """Returns the arrays of a file by the references that :class:`ArrayWriter` made.
 
     Args:
-        arrays: those of the file, as bytes.
-        given: those that its writer was given.
+        arrays: the arrays of the file, as bytes.
+        given: the arrays that the writer was given.
     """
 
     def __init__(self, arrays: Sequence[Array], given: Sequence[Array] = ()) -> None:
@@ -103,7 +103,7 @@ class ArrayReader:
         self._made: dict[int, Array] = {}
 
     def array(self, data: Any) -> Array:
-        """An array, the same one for the same place."""
+        """Return an array: the same object for the same place."""
         if isinstance(data, int):
             return self._given[data]
         place, dtype, shape = data
@@ -112,12 +112,12 @@ class ArrayReader:
         return self._made[place]
 
     def bytes(self, data: int) -> bytes:
-        """A sequence of bytes."""
+        """Return a sequence of bytes."""
         return self._arrays[data].tobytes()
 
 
 def encode_function(function: StoredFunction, arrays: ArrayWriter) -> dict[str, Any]:
-    """A compiled function as plain data, with its arrays in ``arrays``."""
+    """Encode a compiled function as plain data; its arrays go to ``arrays``."""
     return {
         "objects": [arrays.bytes(content) for content in function.code.objects],
         "symbols": function.code.symbols,
@@ -131,7 +131,7 @@ def encode_function(function: StoredFunction, arrays: ArrayWriter) -> dict[str, 
 
 
 def decode_function(data: Any, arrays: ArrayReader) -> StoredFunction:
-    """The inverse of :func:`encode_function`."""
+    """Invert :func:`encode_function`."""
     return StoredFunction(
         ObjectCode([arrays.bytes(content) for content in data["objects"]], [tuple(each) for each in data["symbols"]]),
         [arrays.array(constant) for constant in data["constants"]],
@@ -142,13 +142,13 @@ def decode_function(data: Any, arrays: ArrayReader) -> StoredFunction:
 
 
 def unnamed_symbols(dims: Iterable[Dim]) -> list[str]:
-    """The names of the symbolic dimensions in ``dims`` that their names do not stand for: made by hand, not by
-    ``graphir.symbol``. They cannot be written down."""
+    """List the symbolic dimensions in ``dims`` that their names do not identify, as they were made by hand, not by
+    ``graphir.symbol``: they cannot be written down."""
     return [var.name for var in symbols_of(dims) if not var.name.isidentifier() or symbol(var.name) is not var]
 
 
 def encode_dim(dim: Any) -> Any:
-    """A dimension as plain data: numbers, names, and of other nodes the class and what it was made of."""
+    """Encode a dimension as plain data: numbers, names, and of other nodes the class and its fields."""
     if isinstance(dim, nodes.Var):
         return {"symbol": dim.name}
     if isinstance(dim, nodes.IntImm):
@@ -159,7 +159,7 @@ def encode_dim(dim: Any) -> Any:
 
 
 def decode_dim(data: Any) -> Any:
-    """The inverse of :func:`encode_dim`."""
+    """Invert :func:`encode_dim`."""
     if isinstance(data, dict):
         return symbol(data["symbol"])
     if isinstance(data, list):
@@ -168,12 +168,12 @@ def decode_dim(data: Any) -> Any:
 
 
 def _operand(data: Any) -> Any:
-    """An operand, operator or element type."""
+    """Decode an operand, an operator or an element type."""
     return data if isinstance(data, str) else nodes.as_expr(decode_dim(data))
 
 
 def encode_type(found: Type) -> Any:
-    """The type of a tensor, or of a tuple of such, as plain data."""
+    """Encode the type of a tensor, or of a tuple of tensors, as plain data."""
     if isinstance(found, TupleType):
         return [encode_type(field) for field in found.fields]
     assert isinstance(found, TensorType)
@@ -181,7 +181,7 @@ def encode_type(found: Type) -> Any:
 
 
 def decode_type(data: Any) -> Type:
-    """The inverse of :func:`encode_type`."""
+    """Invert :func:`encode_type`."""
     if isinstance(data, list):
         return TupleType([decode_type(field) for field in data])
     return TensorType([decode_dim(dim) for dim in data["shape"]], data["dtype"])

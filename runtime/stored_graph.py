@@ -1,8 +1,8 @@
-"""The graph of a model as an artifact holds it: text, the constants that are there, and what the passes ran with.
+"""Store the graph of a model in its artifact: text, constants, and all that the passes ran with.
 
 The code of a model does not need its graph. With it, the passes can run again, which :meth:`Executable.ir` and
-:meth:`Executable.profile` do, if all that decides what they make is as it was: Tilewright and its libraries, the
-target, the caches of the machine.
+:meth:`Executable.profile` do, if all that they depend on is unchanged: Tilewright and its libraries, the target,
+the caches of the machine.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from tilewright.graphir.printer_graph import Constants
 from tilewright.graphir.visitor import post_order, rewrite
 from tilewright.passes.lower.segments import binds_sizes, cut
 from tilewright.runtime import build_cache
-from tilewright.runtime.built_model import Built, Settings
+from tilewright.runtime.build_settings import BuildSettings
+from tilewright.runtime.built_model import BuiltModel
 from tilewright.runtime.signature import Signature
 from tilewright.runtime.steps import Array
 from tilewright.runtime.stored_function import ArrayReader, ArrayWriter
@@ -32,16 +33,16 @@ from tilewright.tensorir.target import Target
 
 @dataclasses.dataclass(frozen=True)
 class StoredGraph:
-    """A graph, and what it was built with.
+    """A graph, and the settings and the target of its build.
 
     Attributes:
         text: with digests of its large constants.
-        constants: those of them that are there, by their digests.
-        missing: how many are not.
-        labels: what the calls are named, in order of evaluation: the text has it in comments only.
+        constants: the large constants that are stored, by their digests.
+        missing: the number of large constants that are not stored.
+        labels: the names of the calls, in order of evaluation: the text has them in comments only.
         version: of Tilewright's source and of its libraries; None if it was not known.
-        target: what the code was made for, and the machine's caches (``target_facts.target_facts``).
-        settings: those of the context: level, required and disabled passes, configuration.
+        target: the machine that the code is for, with its caches (``target_facts.target_facts``).
+        settings: of the build: level, required and disabled passes, configuration.
         after: the stages behind which a user's passes ran.
     """
 
@@ -55,12 +56,12 @@ class StoredGraph:
     after: Sequence[str]
 
     @classmethod
-    def of(cls, built: Built, present: Sequence[Array], whole: bool) -> StoredGraph:
-        """The graph of a model that was built.
+    def of(cls, built: BuiltModel, present: Sequence[Array], whole: bool) -> StoredGraph:
+        """Take the graph of a model that was built.
 
         Args:
-            present: arrays that are there anyway.
-            whole: whether all of its constants are to be there.
+            present: arrays that the artifact holds anyway.
+            whole: whether to store all of its constants.
         """
         if isinstance(built.source, StoredSource):
             known = built.source.stored
@@ -94,25 +95,25 @@ class StoredGraph:
 
     @property
     def missing_text(self) -> str:
-        """What to say where constants are missing."""
+        """The message where constants are missing."""
         return (
             f"{self.missing} of the weights are in the artifact only as the kernels read them, not as the graph has "
             "them: without those the passes cannot run again; export(path, graph=True) puts them into the artifact"
         )
 
     def encode(self, arrays: ArrayWriter) -> dict[str, Any]:
-        """It as plain data, with its arrays in ``arrays``."""
+        """Encode the graph as plain data; its arrays go to ``arrays``."""
         data = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return {**data, "constants": {name: arrays.array(array) for name, array in self.constants.items()}}
 
     @classmethod
     def decode(cls, data: Mapping[str, Any], arrays: ArrayReader) -> StoredGraph:
-        """The inverse of :meth:`encode`."""
+        """Invert :meth:`encode`."""
         constants = {name: arrays.array(array) for name, array in data["constants"].items()}
         return cls(**{**data, "constants": constants})
 
     def parsed(self) -> IRModule:
-        """The graph.
+        """Parse the graph.
 
         Raises:
             ArtifactError: constants are missing, or the text cannot be read (operators of a user's own are not known).
@@ -126,7 +127,7 @@ class StoredGraph:
         return _labelled(module, self.labels)
 
     def obstacle(self, target: Target) -> str | None:
-        """Why passes that run on the graph would make other code than there is; None if they make the same."""
+        """Return why passes that run on the graph would make other code than there is; None if they make the same."""
         if self.after:
             return f"the model was built with passes of its own (after {', '.join(self.after)}), not in an artifact"
         if self.version is None or self.version != build_cache.source_version():
@@ -139,17 +140,19 @@ class StoredGraph:
 
 
 class StoredSource:
-    """A stored graph as the source of a model; see ``compiled.Source``."""
+    """A stored graph as the source of a model; see ``built_model.Source``."""
 
     def __init__(self, stored: StoredGraph, target: Target, signature: Signature) -> None:
         self.stored = stored
         self._target = target
         self._signature = signature
 
-    def settings(self) -> Settings:
-        """Those of the build."""
+    def settings(self) -> BuildSettings:
+        """Return the settings of the build."""
         data = self.stored.settings
-        return Settings(data["opt_level"], tuple(data["required_pass"]), tuple(data["disabled_pass"]), data["config"])
+        return BuildSettings(
+            data["opt_level"], tuple(data["required_pass"]), tuple(data["disabled_pass"]), data["config"]
+        )
 
     def text(self, constants: Constants) -> str:
         if constants == "digest":
@@ -186,7 +189,7 @@ def _functions(module: IRModule) -> dict[GlobalVar, Function]:
 
 
 def _labelled(module: IRModule, labels: Sequence[str | None]) -> IRModule:
-    """``module`` with these labels at its calls, as they had before they were written as text."""
+    """Give the calls in ``module`` the labels that they had before they were written as text."""
     calls = _calls(module)
     if len(calls) != len(labels):
         return module

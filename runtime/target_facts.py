@@ -1,4 +1,4 @@
-"""What a kernel that is kept, or made by another process, depends on of its target and machine."""
+"""Describe a target and this machine: code on disk, or from another process, is for these facts alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tilewright.tensorir.target import Target
 
 
 def target_facts(target: Target) -> dict[str, Any]:
-    """What of a target, and of this machine, passes and code generators ask about; plain data."""
+    """Return all of a target, and of this machine, that passes and code generators read, as plain data."""
     return {
         "kind": target.kind,
         "mtriple": target.mtriple,

@@ -1,7 +1,7 @@
-"""What makes a kernel in another process: bytes in, bytes out, and nothing pickled.
+"""Make kernels in another process: requests and answers are bytes, and nothing is pickled.
 
 A request holds a scheduled kernel as records (``tensorir.encoding``), the target and the settings of the build; the
-answer is the entry that is kept of kernels (:mod:`.made_kernels`). Both are packed as files are (:mod:`.packed_file`).
+answer is an entry of :mod:`.stored_kernels`. Both have the format of files (:mod:`.packed_file`).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from tilewright.graphir.module import IRModule
 from tilewright.passes.build_config import BUILD
 from tilewright.passes.context import PassContext
 from tilewright.passes.tensor.pipeline import tensor_pipeline
-from tilewright.runtime.frames import with_room
-from tilewright.runtime.made_kernels import MadeKernel
+from tilewright.runtime.frames import with_frame_memory
 from tilewright.runtime.packed_file import pack, unpack
+from tilewright.runtime.stored_kernels import StoredKernel
 from tilewright.runtime.target_facts import target_facts
 from tilewright.tensorir.encoding import Encoded, encode
 from tilewright.tensorir.errors import EncodingError
@@ -42,12 +42,12 @@ _LENGTH = struct.Struct("<Q")
 _IDLE_SECONDS = 60.0
 
 
-def request_of(kernel: Encoded, target: Target, context: PassContext) -> bytes | None:
-    """The request to make ``kernel``; None if another process cannot be told the settings."""
+def encode_request(kernel: Encoded, target: Target, context: PassContext) -> bytes | None:
+    """Encode the request to make ``kernel``; None if the settings cannot be encoded."""
     config = {
         key: dataclasses.asdict(value)
         for key, value in context.config.items()
-        # The kernel is scheduled already, and no pass of ours reads the options of others.
+        # The kernel is scheduled already, and Tilewright's passes read no options of others.
         if key != BUILD and not key.startswith(SCHEDULE) and type(value).__module__.startswith("tilewright.")
     }
     try:
@@ -58,22 +58,22 @@ def request_of(kernel: Encoded, target: Target, context: PassContext) -> bytes |
             "kernel": [kernel.names, kernel.origins],
         }
         json.dumps(data)
-    except TypeError:  # an option that is no plain data
+    except TypeError:  # an option is no plain data
         return None
     return _packed(_REQUEST, data, [kernel.records.encode("utf-8", "surrogatepass")])
 
 
-def answer_to(request: bytes) -> bytes:
+def answer_request(request: bytes) -> bytes:
     """Run the passes and LLVM on the kernel of a request.
 
     Raises:
         EncodingError: this process is on another machine, for which the kernel is not.
         Exception: whatever a pass raises.
     """
-    return with_room(_answer_to, request)
+    return with_frame_memory(_answer, request)
 
 
-def _answer_to(request: bytes) -> bytes:
+def _answer(request: bytes) -> bytes:
     data, (records,) = unpack(np.frombuffer(request, np.uint8), _REQUEST)
     kind, mcpu, mtriple, num_threads = data["target"]
     host = Target(kind)
@@ -89,18 +89,18 @@ def _answer_to(request: bytes) -> bytes:
     assert isinstance(lowered, PrimFunc)
     code = llvm_compile.compile_module([lowered], target, packed=False).object_bytes
     texts = encode(outline(lowered)), encode(lowered)
-    made = MadeKernel(tuple(names), *texts, tuple(context.remarks), kernel.name, code)
+    made = StoredKernel(tuple(names), *texts, tuple(context.remarks), kernel.name, code)
     answer, arrays = made.encode()
     return _packed(_ANSWER, answer, [array.tobytes() for array in arrays])
 
 
-def made_by(answer: bytes) -> MadeKernel:
-    """The kernel of an answer.
+def decode_answer(answer: bytes) -> StoredKernel:
+    """Decode the kernel of an answer.
 
     Raises:
         EncodingError: it is no answer.
     """
-    return MadeKernel.decode(unpack(np.frombuffer(answer, np.uint8), _ANSWER))
+    return StoredKernel.decode(unpack(np.frombuffer(answer, np.uint8), _ANSWER))
 
 
 def _packed(magic: bytes, data: Any, parts: list[bytes]) -> bytes:
@@ -117,7 +117,7 @@ def write_message(stream: BinaryIO, message: bytes) -> None:
 
 
 def read_message(stream: BinaryIO) -> bytes | None:
-    """The next message; None at the end of the stream."""
+    """Read the next message; None at the end of the stream."""
     length = stream.read(_LENGTH.size)
     if len(length) < _LENGTH.size:
         return None
@@ -127,10 +127,10 @@ def read_message(stream: BinaryIO) -> bytes | None:
 
 
 def serve() -> None:
-    """Answer requests on standard input with messages on standard output, until nobody writes any more or asks. A
-    request that cannot be answered is answered by an empty message."""
+    """Answer requests on standard input by messages on standard output, until the input ends or the process was idle
+    for long. The answer to a request that fails is an empty message."""
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what prints must not come between the answers
+    os.dup2(2, 1)  # output of the program must not come between the answers
     asked = time.monotonic()
     busy = threading.Event()
 
@@ -145,8 +145,8 @@ def serve() -> None:
     while (request := read_message(requests)) is not None:
         busy.set()
         try:
-            answer = answer_to(request)
-        except Exception:  # whoever asked makes the kernel itself, and meets the same error
+            answer = answer_request(request)
+        except Exception:  # the other process makes the kernel itself, and meets the same error
             answer = b""
         try:
             write_message(answers, answer)

@@ -1,8 +1,8 @@
-"""Processes that make kernels beside this one, on the cores that are there.
+"""Run processes that make kernels beside this one, on the other cores.
 
 A process of the pool is a fresh interpreter that runs :func:`.worker.serve` and nothing of the program that started it:
 no ``__main__`` is imported, and threads of this process do not matter, as they would for a fork. It takes as long to
-start as its imports do; :class:`Outlook` says when that pays. It ends with this process, or when nobody asks for long.
+start as its imports do; :class:`WorkerEstimate` weighs that. It ends with this process, or when it was idle for long.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from pathlib import Path
 from tilewright.passes.tensor import simplify
 from tilewright.runtime.worker import read_message, write_message
 
-#: What it takes to start a process, in seconds, until one was started: Python, NumPy and the passes are imported.
+#: Seconds to start a process, until one was started: it imports Python, NumPy and the passes.
 _FIRST_GUESS = 0.6
-#: Processes are started where a build is to take at most this part of the time that it would take without.
+#: Processes are started if the build is expected to take at most this part of its time without them.
 _WORTH = 0.8
-#: Nothing is foretold before kernels have taken this part of the time in which a process starts: sums of products take
-#: ten times as long as other kernels of as much text, and may come first.
+#: No time is estimated before kernels have taken this part of the time to start a process: contractions take ten times
+#: as long as other kernels of as much text, and may come first.
 _LEARNING = 0.5
 
-#: A process multiplies no matrices: threads that a library of linear algebra starts when NumPy loads only take time, as
-#: much as all of NumPy does.
+#: A process multiplies no matrices: the threads that a linear algebra library starts when NumPy loads only cost time,
+#: as much as all of NumPy.
 _ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1")
 
-#: So many kernels are worth a process that starts while they are scheduled: passes and LLVM take a second or more for
-#: them. (With fewer, 19 of magika and, on the accelerated wheel, 36 of SqueezeNet, builds took a sixth longer.)
+#: Kernels for each process that starts while they are scheduled: passes and LLVM take a second or more for so many.
+#: (With fewer, 19 of magika and, on the accelerated wheel, 36 of SqueezeNet, builds took a sixth longer.)
 _KERNELS_EACH = 48 if Path(simplify.__file__).suffix in EXTENSION_SUFFIXES else 24
 
 _start_seconds = _FIRST_GUESS
@@ -47,13 +47,13 @@ class WorkerError(Exception):
 
 
 class _Process:
-    """One process, for one thread at a time; ``running`` is it, once it was started."""
+    """One process of the pool, used by one thread at a time; ``running`` is None until it is started."""
 
     def __init__(self) -> None:
         self.running: subprocess.Popen[bytes] | None = None
 
     def answer(self, request: bytes) -> bytes:
-        """What the process makes of a request.
+        """Send a request and return the answer.
 
         Raises:
             WorkerError: nothing.
@@ -75,7 +75,7 @@ class _Process:
         return answer
 
     def start(self) -> None:
-        """Start the process, if it does not run, for requests to come; where it does not start, these fail."""
+        """Start the process for requests to come, if it does not run; if it does not start, these fail."""
         global _refused
         if self.running is not None or _refused:
             return
@@ -113,7 +113,7 @@ class _Process:
         return process
 
     def end(self) -> None:
-        """Let the process end."""
+        """End the process."""
         process, self.running = self.running, None
         if process is None:
             return
@@ -126,7 +126,7 @@ class _Process:
 
 
 class WorkerPool:
-    """Some processes, each with a thread that talks to it. ``submit`` is that of an executor."""
+    """Processes, each with a thread that talks to it. ``submit`` is as in an executor."""
 
     def __init__(self) -> None:
         #: Requests; without one a process is only to start.
@@ -135,22 +135,22 @@ class WorkerPool:
         self._threads: list[threading.Thread] = []
 
     def grow(self, count: int) -> None:
-        """Have ``count`` processes or more; they start with their first requests, if not before."""
+        """Grow the pool to ``count`` processes; they start with their first requests, if not before."""
         while len(self._threads) < count:
             process = _Process()
-            # A daemon: the end of this program does not wait for what nobody waits for.
+            # A daemon: the end of this program does not wait for it.
             thread = threading.Thread(target=self._work, args=(process,), name="tilewright-worker", daemon=True)
             self._processes.append(process)
             self._threads.append(thread)
             thread.start()
 
     def start(self, count: int) -> None:
-        """Start ``count`` processes, as far as they do not run: those that are asked next wait less."""
+        """Start processes until ``count`` run: the next requests wait less."""
         for _ in range(count - len(self.processes())):
             self._jobs.put((Future(), None))
 
     def submit(self, request: bytes) -> Future[bytes]:
-        """The answer to a request, when it is there; fails with a WorkerError."""
+        """Send a request to some process; the future fails with a WorkerError where none answers."""
         future: Future[bytes] = Future()
         self._jobs.put((future, request))
         return future
@@ -169,11 +169,11 @@ class WorkerPool:
         process.end()
 
     def processes(self) -> list[subprocess.Popen[bytes]]:
-        """Those that were started."""
+        """List the processes that were started."""
         return [process.running for process in self._processes if process.running is not None]
 
     def end(self) -> None:
-        """Let all processes end, when they are through."""
+        """End all processes, when their requests are answered."""
         for _ in self._threads:
             self._jobs.put(None)
         for thread in self._threads:
@@ -185,14 +185,14 @@ _lock = threading.Lock()
 
 
 def pool(count: int) -> WorkerPool:
-    """The pool of this process, with ``count`` processes or more."""
+    """Return the pool of this process, with ``count`` processes or more."""
     with _lock:
         _pool.grow(count)
         return _pool
 
 
 def _forget() -> None:
-    """In a forked process: the pool, whose threads are not there, is the other's."""
+    """Forget the pool in a forked process: its threads are not there."""
     global _pool, _lock
     _pool, _lock = WorkerPool(), threading.Lock()
 
@@ -202,7 +202,8 @@ if hasattr(os, "register_at_fork"):
 
 
 def can_start() -> bool:
-    """Whether there is an interpreter to start: in a program that embeds Python, or is frozen, there may be none."""
+    """Return whether there is an interpreter to start: in a program that embeds Python, or is frozen, there may be
+    none."""
     if _refused:
         return False
     name = Path(sys.executable or "").name.lower()
@@ -210,13 +211,13 @@ def can_start() -> bool:
 
 
 def start_ahead(kernels: int, cores: int) -> int:
-    """Start processes for a build that is about to schedule so many kernels; how many are there for it then.
+    """Start processes for a build that is about to schedule ``kernels`` kernels; return how many there are for it.
 
     Scheduling keeps one core busy and takes longer than a process takes to start, so that the others wait for nothing
-    else. (Processes that start later take time from LLVM, which :class:`Outlook` weighs.)
+    else. (Processes that start later take time from LLVM, which :class:`WorkerEstimate` weighs.)
 
     Args:
-        cores: how many may be busy at once.
+        cores: the number of cores that may be busy at once.
     """
     count = min(cores - 1, kernels // _KERNELS_EACH)
     if count < 1 or not can_start():
@@ -225,11 +226,11 @@ def start_ahead(kernels: int, cores: int) -> int:
     return count
 
 
-class Outlook:
-    """Whether processes pay, from what kernels have taken so far.
+class WorkerEstimate:
+    """Estimates whether processes pay, from the times of the kernels so far.
 
     Args:
-        cores: how many may be busy at once.
+        cores: the number of cores that may be busy at once.
     """
 
     def __init__(self, cores: int) -> None:
@@ -237,16 +238,16 @@ class Outlook:
         self._size = self._seconds = 0.0
 
     def made(self, size: int, seconds: float) -> None:
-        """Passes took so long for a kernel whose text has that many characters."""
+        """Note that passes took ``seconds`` for a kernel whose text has ``size`` characters."""
         self._size += size
         self._seconds += seconds
 
     def processes(self, size: int, code_seconds: float) -> int:
-        """How many processes are to make, together with this one, kernels of ``size`` characters in all; 0: it makes
-        them alone. Each is to have as much to do as it takes to start.
+        """Return how many processes are to make, together with this one, kernels of ``size`` characters in all; 0: this
+        one makes them alone. Each must have as much to do as it takes to start.
 
         Args:
-            code_seconds: how long code for the kernels so far took in another thread.
+            code_seconds: the time of code generation for the kernels so far, in another thread.
         """
         if self._cores < 2 or self._seconds < _start_seconds * _LEARNING:
             return 0

@@ -160,7 +160,7 @@ def torch_compile(job: Job) -> Loaded:
 
 def limit(job: Job) -> Loaded:
     """A probe of the machine in place of a model."""
-    from tilewright.runtime.machine import machine
+    from tilewright.runtime.observe.machine import machine
 
     kind, wanted = job.limit
     run, amount = getattr(machine(job.threads), kind)(wanted)

@@ -18,8 +18,8 @@ from tilewright.passes import PassContext, PassCounter, Sequential, function_pas
 from tilewright.passes.environment import FAMILIES, SWITCHES, configure_logging, is_watched, markdown_table
 from tilewright.passes.graph import FuseOps
 from tilewright.runtime import build_cache
-from tilewright.runtime import compile_functions as compiling
 from tilewright.runtime.disk_cache import DiskCache
+from tilewright.runtime.process_caches import fresh_caches
 from tilewright.tensorir.errors import SettingError, VerifyError
 from tilewright.tensorir.stmt import PrimFunc
 
@@ -175,9 +175,8 @@ def test_every_family_is_heard_of_in_builds(
     monkeypatch.setenv("TILEWRIGHT_CACHE", "on")
     monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(build_cache, "source_version", lambda: "a version")
-    compiling._models.clear()
-    compiling._kernels._kernels.clear()
-    tw.build(model)
+    with fresh_caches():
+        tw.build(model)
     err = capsys.readouterr().err
     assert {family for family in FAMILIES if f"[tilewright.{family}]" in err} == set(FAMILIES)
     assert "[tilewright.cache] miss: no build " in err

@@ -12,7 +12,8 @@ import tilewright as tw
 from tilewright import graphir as gi
 from tilewright.runtime import results
 from tilewright.runtime.arena import ArenaPool
-from tilewright.runtime.built_model import Built, GivenSource, Settings
+from tilewright.runtime.build_settings import BuildSettings
+from tilewright.runtime.built_model import BuiltModel, GivenSource
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.results import SMALLEST, ResultPool
 from tilewright.runtime.signature import Argument, Signature
@@ -84,9 +85,9 @@ class Model:
         self.blocks: list[tuple[int, Array]] = []
         self.bytes: list[int] = []
         step = Step(signature.symbols, signature.outputs, n * 64 + m * 4096, self.run)
-        settings = Settings.of(tw.PassContext())
+        settings = BuildSettings.of(tw.PassContext())
         source = GivenSource(tw.IRModule(), [])
-        self.executable = Executable(step, Built(source, tw.Target("llvm"), settings, {}, signature, []))
+        self.executable = Executable(step, BuiltModel(source, tw.Target("llvm"), settings, {}, signature, []))
 
     def run(
         self, inputs: Sequence[Array], outputs: Sequence[Array], arena: tuple[int, Array], size: int, _: Sequence[int]

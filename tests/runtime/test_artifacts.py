@@ -22,7 +22,7 @@ from tilewright import graphir as gi
 from tilewright import passes
 from tilewright.runtime import build_cache, packed_file
 from tilewright.runtime.artifact import FORMAT, Artifact
-from tilewright.runtime.compile_functions import fresh_caches
+from tilewright.runtime.process_caches import fresh_caches
 from tilewright.tensorir import target as targets
 from tilewright.tensorir.errors import ArtifactError
 
@@ -94,8 +94,8 @@ def test_a_fresh_process_computes_the_same_from_the_artifact(case: str, tmp_path
 import sys
 import numpy as np, ml_dtypes
 import tilewright as tw
-from tilewright.runtime import built_model
-built_model.lower = None  # what would run passes
+from tilewright.runtime import lower_model
+lower_model.lower = None  # what would run passes
 values = np.load({str(tmp_path / "values.npy")!r}).view({values.dtype.str if case not in NARROW else case!r})
 model = tw.load({str(tmp_path / "net.tw")!r})
 assert str(model.signature) == sys.argv[1], model.signature

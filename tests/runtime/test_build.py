@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import tilewright as tw
 from tilewright import graphir as gi
 from tilewright.passes.graph import InferType
-from tilewright.runtime import built_model
+from tilewright.runtime import lower_model
 from tilewright.tensorir import PrimFunc
 from tilewright.tensorir.errors import CodegenError, ExecutionError, InputError, PassError, TypeInferenceError
 
@@ -234,13 +234,13 @@ def test_passes_for_an_unknown_stage_are_refused() -> None:
 
 def test_no_garbage_is_searched_for_between_stages(monkeypatch: pytest.MonkeyPatch) -> None:
     searched: list[bool] = []
-    compile_functions = built_model.compile_functions
+    compile_functions = lower_model.compile_functions
 
     def noting(*args: Any) -> Any:
         searched.append(gc.isenabled())
         return compile_functions(*args)
 
-    monkeypatch.setattr(built_model, "compile_functions", noting)
+    monkeypatch.setattr(lower_model, "compile_functions", noting)
     tw.build(network(0))
     assert searched == [False] and gc.isenabled()
     with pytest.raises(PassError):

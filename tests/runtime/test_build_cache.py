@@ -18,7 +18,7 @@ from tilewright import graphir as gi
 from tilewright import passes
 from tilewright.graphir.spelling import digest
 from tilewright.passes.instrument import PassInstrument
-from tilewright.runtime import build_cache, built_model
+from tilewright.runtime import build_cache, lower_model
 from tilewright.runtime.disk_cache import DiskCache
 
 VALUES = np.random.default_rng(1).standard_normal((5, 24)).astype("f4")
@@ -51,13 +51,13 @@ class Counter:
 def lowered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Counter]:
     """How many times passes ran; builds are kept in a folder of their own."""
     counter = Counter()
-    lower = built_model.lower
+    lower = lower_model.lower
 
     def counting(*args: object) -> object:
         counter.count += 1
         return lower(*args)
 
-    monkeypatch.setattr(built_model, "lower", counting)
+    monkeypatch.setattr(lower_model, "lower", counting)
     monkeypatch.setenv("TILEWRIGHT_CACHE", "on")
     monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", str(tmp_path / "kept"))
     yield counter
@@ -103,7 +103,7 @@ import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 import numpy as np
 import test_build_cache as tests
-tests.tw.runtime.built_model.lower = None  # what would run passes
+tests.tw.runtime.lower_model.lower = None  # what would run passes
 np.save({str(tmp_path / "result.npy")!r}, tests.build()(tests.VALUES)[0])
 """
     subprocess.run([sys.executable, "-c", script], check=True, env=os.environ)
@@ -300,7 +300,7 @@ def test_large_constants_are_digested_on_several_cores(monkeypatch: pytest.Monke
         monkeypatch.setattr(build_cache, "available_cores", lambda cores=cores: cores)
         x = gi.var("x", shape=(300,))
         mod = gi.IRModule({"main": gi.Function([x], x * np.arange(300, dtype="f4") + np.ones(300, "f4"))})
-        build_cache._digest(mod)
+        build_cache._digest_constants(mod)
         keys.append(build_cache.key_of("graph", mod))
         assert ("MainThread" in digested[:2]) == (cores == 1)
         digested.clear()

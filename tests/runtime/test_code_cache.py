@@ -17,7 +17,10 @@ from tilewright import graphir as gi
 from tilewright.codegen import llvm as llvm_codegen
 from tilewright.codegen.llvm.compile import CompiledModule
 from tilewright.passes.tensor.pipeline import tensor_pipeline
-from tilewright.runtime import compile_functions as cache
+from tilewright.runtime import background_compile, kernel_cache, process_caches
+from tilewright.runtime.background_compile import BackgroundCompiler
+from tilewright.runtime.kernel_cache import Kernel, KernelCache, NamedFunction
+from tilewright.runtime.process_caches import ModelCache, ProcessCaches
 from tilewright.tensorir import PrimFunc
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.errors import CodegenError
@@ -53,10 +56,8 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         return compile_module(functions, *args, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(llvm_codegen, "compile_module", counting)
-    monkeypatch.setattr(cache, "_kernels", cache.KernelCache(cache._KEPT_KERNELS))
-    cache._models.clear()
+    monkeypatch.setattr(process_caches, "_current", ProcessCaches())
     yield names
-    cache._models.clear()
 
 
 def test_building_the_same_module_twice_generates_code_once(compiled: list[str]) -> None:
@@ -87,11 +88,10 @@ def test_models_share_the_kernels_that_they_have_in_common(compiled: list[str]) 
     np.testing.assert_allclose(second(VALUES), expected(network(operators=("exp", "tanh")), VALUES), rtol=1e-5)
 
 
-def test_threads_that_build_one_module_generate_code_once(compiled: list[str]) -> None:
+def test_threads_that_build_one_module_generate_code_once(compiled: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     tw.build(network(operators=("tanh",)))
     alone = len(compiled)
-    cache._models.clear()
-    cache._kernels._kernels.clear()
+    monkeypatch.setattr(process_caches, "_current", ProcessCaches())
     together = threading.Barrier(6)
 
     def build(_: int) -> np.ndarray:
@@ -106,7 +106,7 @@ def test_threads_that_build_one_module_generate_code_once(compiled: list[str]) -
 
 
 def test_models_are_told_apart_where_all_hashes_are_equal(compiled: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "structural_hash", lambda function, most_nodes: 7)
+    monkeypatch.setattr(kernel_cache, "structural_hash", lambda function, most_nodes: 7)
     modules = [network(operators=names) for names in (("exp",), ("tanh",), ("exp", "tanh"), ("sigmoid",), ("exp",))]
     models = [tw.build(mod) for mod in modules]
     for mod, model in zip(modules, models, strict=True):
@@ -118,7 +118,7 @@ def scaling(name: str, factor: float, length: int | Var = 4) -> PrimFunc:
     return te.create_prim_func(name, [x], [te.compute((length,), lambda i: x[i] * factor, "y")])
 
 
-def run(kernel: cache.Kernel) -> list[float]:
+def run(kernel: Kernel) -> list[float]:
     values, result = np.arange(4, dtype="f4"), np.zeros(4, "f4")
     function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(kernel.address)
     function(values.ctypes.data, result.ctypes.data)
@@ -132,9 +132,9 @@ def lowered(function: PrimFunc) -> PrimFunc:
 
 
 def test_kernels_of_one_hash_are_told_apart() -> None:
-    kernels = cache.KernelCache(8)
+    kernels = KernelCache(8)
     functions = [lowered(scaling(f"f{n}", factor)) for n, factor in enumerate((2.0, 3.0, 2.0))]
-    named = [cache.Named(f, cache.Named.of(f, TARGET).unnamed, (TARGET, 0)) for f in functions]
+    named = [NamedFunction(f, NamedFunction.of(f, TARGET).unnamed, (TARGET, 0)) for f in functions]
     found = kernels.kernels(named[:2], TARGET) | kernels.kernels(named[2:], TARGET)
     assert run(found["f0"]) == run(found["f2"]) == [0, 2, 4, 6]
     assert run(found["f1"]) == [0, 3, 6, 9]
@@ -142,8 +142,8 @@ def test_kernels_of_one_hash_are_told_apart() -> None:
 
 
 def test_the_kernels_used_longest_ago_are_forgotten_first() -> None:
-    kernels = cache.KernelCache(2)
-    named = [cache.Named.of(lowered(scaling("f", factor)), TARGET) for factor in (2.0, 3.0, 4.0)]
+    kernels = KernelCache(2)
+    named = [NamedFunction.of(lowered(scaling("f", factor)), TARGET) for factor in (2.0, 3.0, 4.0)]
     first = kernels.kernels(named[:1], TARGET)["f"]
     second = kernels.kernels(named[1:2], TARGET)["f"]
     assert kernels.kernels(named[:1], TARGET)["f"] is first
@@ -153,10 +153,10 @@ def test_the_kernels_used_longest_ago_are_forgotten_first() -> None:
 
 
 def test_code_lives_as_long_as_a_model_that_runs_it(compiled: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "_kernels", cache.KernelCache(1))
-    monkeypatch.setattr(cache, "_KEPT_MODELS", 1)
+    caches = ProcessCaches(kernels=KernelCache(1), models=ModelCache(1))
+    monkeypatch.setattr(process_caches, "_current", caches)
     model = tw.build(network())
-    (code,) = [code for _, code in cache._models.values()]
+    (code,) = [code for _, code in caches.models._models.values()]
     modules = [weakref.ref(kernel.module) for kernel in code._kernels.values()]  # type: ignore[attr-defined]
     del code
     x = gi.var("x", shape=(3,))
@@ -171,10 +171,10 @@ def test_code_lives_as_long_as_a_model_that_runs_it(compiled: list[str], monkeyp
 
 def test_kernels_are_compiled_while_others_are_made(compiled: list[str]) -> None:
     functions = [lowered(scaling(f"f{n}", n + 2.0)) for n in range(3)]
-    with cache.Ahead(TARGET) as ahead:
-        ahead.add(functions[:2])
-        ahead.add(functions[2:])
-        kernels = ahead.kernels()
+    with BackgroundCompiler(TARGET) as background:
+        background.add(functions[:2])
+        background.add(functions[2:])
+        kernels = background.kernels()
     assert sorted(compiled) == ["f0", "f1", "f2"]
     assert [run(kernels[function])[1] for function in functions] == [2, 3, 4]
 
@@ -188,9 +188,9 @@ def test_threads_start_before_kernels_are_scheduled_whose_loops_they_will_run(
     monkeypatch: pytest.MonkeyPatch, length: int | Var, threads: int, starts: bool
 ) -> None:
     started = threading.Event()
-    monkeypatch.setattr(cache.team, "team_functions", started.set)
-    with cache.Ahead(tw.Target("llvm", num_threads=threads)) as ahead:
-        ahead.expect([scaling("f", 2.0, length)])
+    monkeypatch.setattr(background_compile.team, "team_functions", started.set)
+    with BackgroundCompiler(tw.Target("llvm", num_threads=threads)) as background:
+        background.expect([scaling("f", 2.0, length)])
     assert started.is_set() == starts
 
 
@@ -205,8 +205,8 @@ def test_a_kernel_that_another_thread_compiles_is_waited_for(monkeypatch: pytest
         return compile_module(*args, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(llvm_codegen, "compile_module", slow)
-    kernels = cache.KernelCache(8)
-    named = [cache.Named.of(lowered(scaling(name, 2.0)), TARGET) for name in ("f", "g")]
+    kernels = KernelCache(8)
+    named = [NamedFunction.of(lowered(scaling(name, 2.0)), TARGET) for name in ("f", "g")]
     with ThreadPoolExecutor(2) as threads:
         first = threads.submit(kernels.kernels, named[:1], TARGET)
         assert begun.wait(10)
@@ -217,8 +217,8 @@ def test_a_kernel_that_another_thread_compiles_is_waited_for(monkeypatch: pytest
 
 
 def test_a_kernel_that_was_refused_is_compiled_when_it_is_wanted_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernels = cache.KernelCache(8)
-    named = [cache.Named.of(lowered(scaling(f"f{n}", n + 2.0)), TARGET) for n in range(2)]
+    kernels = KernelCache(8)
+    named = [NamedFunction.of(lowered(scaling(f"f{n}", n + 2.0)), TARGET) for n in range(2)]
 
     def refused(*_: object, **__: object) -> CompiledModule:
         raise CodegenError("refused")
@@ -231,8 +231,8 @@ def test_a_kernel_that_was_refused_is_compiled_when_it_is_wanted_again(monkeypat
 
 
 def test_kernels_that_no_thread_has_begun_are_compiled_by_who_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "available_cores", lambda: 2)
-    monkeypatch.setattr(cache, "_kernels", cache.KernelCache(8))
+    monkeypatch.setattr(background_compile, "available_cores", lambda: 2)
+    monkeypatch.setattr(process_caches, "_current", ProcessCaches())
     compile_module, here = llvm_codegen.compile_module, threading.Event()
 
     def noting(functions: Sequence[PrimFunc], *args: object, **named: object) -> CompiledModule:
@@ -244,11 +244,11 @@ def test_kernels_that_no_thread_has_begun_are_compiled_by_who_waits(monkeypatch:
 
     monkeypatch.setattr(llvm_codegen, "compile_module", noting)
     functions = [lowered(scaling(f"f{n}", n + 2.0)) for n in range(3)]
-    with cache.Ahead(TARGET) as ahead:
+    with BackgroundCompiler(TARGET) as background:
         for function in functions:
-            ahead.add([function])
-        kernels = ahead.kernels()
-        assert ahead.kernels() == kernels, "they are there"
+            background.add([function])
+        kernels = background.kernels()
+        assert background.kernels() == kernels, "they are there"
     assert [run(kernels[function])[1] for function in functions] == [2, 3, 4]
 
 
@@ -262,8 +262,7 @@ def test_main_is_compiled_while_kernels_are(monkeypatch: pytest.MonkeyPatch) -> 
             assert main.wait(10), "main waits for kernels"
         return compile_module(functions, *args, **named)  # type: ignore[arg-type]
 
-    cache._models.clear()
-    monkeypatch.setattr(cache, "_kernels", cache.KernelCache(8))
+    monkeypatch.setattr(process_caches, "_current", ProcessCaches())
     monkeypatch.setattr(llvm_codegen, "compile_module", noting)
     found = tw.build(network(), TARGET)(VALUES)
     np.testing.assert_allclose(found, expected(network(), VALUES), rtol=1e-5)
@@ -276,7 +275,7 @@ def test_kernels_that_passes_make_are_not_hashed_again(monkeypatch: pytest.Monke
         hashed.append(function)
         return structural_hash(function, *args)
 
-    monkeypatch.setattr(cache, "structural_hash", noting)
+    monkeypatch.setattr(kernel_cache, "structural_hash", noting)
     tw.build(network(), TARGET)
     assert len(compiled) > 1 and len(hashed) == 1, "main's"
 
@@ -285,8 +284,7 @@ def test_what_cannot_be_compiled_ahead_is_an_error_of_the_build(monkeypatch: pyt
     def refused(*_: object, **__: object) -> CompiledModule:
         raise CodegenError("refused")
 
-    cache._models.clear()
-    monkeypatch.setattr(cache, "_kernels", cache.KernelCache(8))
+    monkeypatch.setattr(process_caches, "_current", ProcessCaches())
     monkeypatch.setattr(llvm_codegen, "compile_module", refused)
     with pytest.raises(CodegenError, match="refused"):
         tw.build(network())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 from collections.abc import Iterator
 
 import numpy as np
@@ -11,8 +10,8 @@ import pytest
 import tilewright as tw
 from tilewright import graphir as gi
 from tilewright.codegen import llvm as llvm_codegen
-from tilewright.runtime import compile_functions as compiling
-from tilewright.runtime.compile_functions import KernelCache
+from tilewright.runtime import kernel_cache, process_caches
+from tilewright.runtime.process_caches import ModelCache, ProcessCaches
 from tilewright.tensorir import PrimFunc, parse
 from tilewright.tensorir.errors import CodegenError, ExecutionError
 
@@ -28,8 +27,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         return compile_module(functions, *args, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(llvm_codegen, "compile_module", noting)
-    monkeypatch.setattr(compiling, "_models", collections.OrderedDict())
-    monkeypatch.setattr(compiling, "_kernels", KernelCache(100))
+    monkeypatch.setattr(process_caches, "_current", ProcessCaches())
     yield names
 
 
@@ -54,7 +52,7 @@ VALUES = np.array([0.5, 1.0, 1.5, 2.0], "f4")
 def test_model_that_was_built_longest_ago_is_dropped_first(
     monkeypatch: pytest.MonkeyPatch, compiled: list[str]
 ) -> None:
-    monkeypatch.setattr(compiling, "_KEPT_MODELS", 2)
+    monkeypatch.setattr(process_caches, "_current", ProcessCaches(models=ModelCache(2)))
     for name in ("exp", "square", "exp", "negative", "exp", "square"):
         tw.build(model(name))
     assert compiled.count("main") == 4  # exp, square and negative, and square once more
@@ -63,7 +61,7 @@ def test_model_that_was_built_longest_ago_is_dropped_first(
 def test_models_of_one_hash_whose_kernels_have_the_same_names_are_told_apart(
     monkeypatch: pytest.MonkeyPatch, compiled: list[str]
 ) -> None:
-    monkeypatch.setattr(compiling, "structural_hash", lambda *args: 7)
+    monkeypatch.setattr(kernel_cache, "structural_hash", lambda *args: 7)
     x = gi.var("x", shape=(4,))
     models = [tw.build(gi.Function([x], gi.add(x, addend))) for addend in (1.0, 2.0)]
     np.testing.assert_array_equal([found(VALUES) for found in models], [VALUES + 1, VALUES + 2])

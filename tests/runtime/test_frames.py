@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tilewright.runtime.frames import with_room
+from tilewright.runtime.frames import with_frame_memory
 
 resource = pytest.importorskip("resource", reason="page faults are counted where the system says how many there were")
 
@@ -37,14 +37,14 @@ def page_faults(depth: int) -> int:
 @pytest.mark.skipif(sys.implementation.name != "cpython", reason="about CPython's frames")
 def test_no_chunk_of_frames_is_mapped_again_and_again() -> None:
     walk(DEPTH)
-    faults = with_room(page_faults, DEPTH)
+    faults = with_frame_memory(page_faults, DEPTH)
     assert faults < CALLS + DEPTH // 10, f"{faults} page faults"
 
 
 def test_arguments_result_and_errors_pass_through() -> None:
-    assert with_room(leaf, 2, 3) == 5
+    assert with_frame_memory(leaf, 2, 3) == 5
     with pytest.raises(ZeroDivisionError):
-        with_room(lambda: 1 // 0)
+        with_frame_memory(lambda: 1 // 0)
 
 
 def test_builds_run_with_room(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -16,11 +17,10 @@ from tilewright import graphir as gi
 from tilewright.codegen.forks import outline, several_forks
 from tilewright.passes.context import PassContext
 from tilewright.passes.tensor.part_by_part import RunPart
-from tilewright.runtime import build_cache
-from tilewright.runtime import compile_functions as compiling
+from tilewright.runtime import build_cache, process_caches
 from tilewright.runtime.disk_cache import DiskCache
 from tilewright.runtime.kernel_supply import KernelSupply
-from tilewright.runtime.made_kernels import KernelMemory
+from tilewright.runtime.stored_kernels import KernelMemory
 from tilewright.tensorir import PrimFunc, parse
 
 TARGET = tw.Target("llvm", num_threads=2)
@@ -56,7 +56,8 @@ def ran(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this process know no kernels."""
-    monkeypatch.setattr(compiling, "_memory", KernelMemory(100))
+    known = process_caches.process_caches()
+    monkeypatch.setattr(process_caches, "_current", dataclasses.replace(known, lowered=KernelMemory(100)))
 
 
 def folder() -> DiskCache:

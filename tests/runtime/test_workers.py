@@ -18,8 +18,8 @@ import tilewright as tw
 from tilewright import graphir as gi
 from tilewright.passes.tensor.vectorize_loop import VectorizeLoop
 from tilewright.runtime import kernel_supply, worker, worker_pool
-from tilewright.runtime.compile_functions import fresh_caches
-from tilewright.runtime.worker_pool import Outlook, WorkerError, WorkerPool, start_ahead
+from tilewright.runtime.process_caches import fresh_caches
+from tilewright.runtime.worker_pool import WorkerError, WorkerEstimate, WorkerPool, start_ahead
 from tilewright.tensorir import PrimFunc
 from tilewright.tensorir.encoding import encode
 
@@ -54,7 +54,7 @@ class Eager:
         future.set_running_or_notify_cancel()
         self.requests.append(request)
         try:
-            future.set_result(worker.answer_to(request))
+            future.set_result(worker.answer_request(request))
         except Exception as error:
             future.set_exception(error)
         return future
@@ -65,7 +65,7 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> Iterator[Eager]:
     """What stands for other processes: all kernels but the first one are made there."""
     made = Eager()
     monkeypatch.setattr(kernel_supply, "pool", lambda count: made)
-    monkeypatch.setattr(Outlook, "processes", lambda self, size, code_seconds: 1)
+    monkeypatch.setattr(WorkerEstimate, "processes", lambda self, size, code_seconds: 1)
     yield made
 
 
@@ -73,7 +73,7 @@ def test_the_smallest_kernel_is_made_first_for_llvm_to_begin_with(monkeypatch: p
     sizes: list[int] = []
     make = kernel_supply.KernelSupply._make
 
-    def noting(self: kernel_supply.KernelSupply, wanted: kernel_supply.Wanted, *rest: object) -> None:
+    def noting(self: kernel_supply.KernelSupply, wanted: kernel_supply.ScheduledKernel, *rest: object) -> None:
         sizes.append(wanted.size)
         make(self, wanted, *rest)  # type: ignore[arg-type]
 
@@ -100,7 +100,7 @@ def test_kernels_from_elsewhere_are_the_same_and_so_is_what_is_said(eager: Eager
 def test_requests_and_answers_hold_text_and_object_code_alone(eager: Eager) -> None:
     build(2)
     for request in eager.requests:
-        for message in (request, worker.answer_to(request)):
+        for message in (request, worker.answer_request(request)):
             assert message.startswith(b"tilewright kernel ")
             assert b"cbuiltins" not in message and not message.startswith(b"\x80")
 
@@ -115,17 +115,17 @@ primfunc @k(a: Buffer[(64,), float32], b: Buffer[(64,), float32]) attrs {"num_in
   }
 }
 """)
-    request = worker.request_of(encode(kernel), TARGET, tw.PassContext(opt_level=3))
+    request = worker.encode_request(encode(kernel), TARGET, tw.PassContext(opt_level=3))
     assert request is not None
-    answer = worker.made_by(pool.submit(request).result(60))
-    here = worker.made_by(worker.answer_to(request))
+    answer = worker.decode_answer(pool.submit(request).result(60))
+    here = worker.decode_answer(worker.answer_request(request))
     assert answer.lowered == here.lowered and answer.code == here.code
     with pytest.raises(WorkerError, match="was not made"):
         pool.submit(b"no request").result(60)
     (process,) = pool.processes()
     process.kill()  # it is started again
     process.wait()
-    assert worker.made_by(pool.submit(request).result(60)).code == here.code
+    assert worker.decode_answer(pool.submit(request).result(60)).code == here.code
     (process,) = pool.processes()
     pool.end()
     assert process.wait(10) is not None
@@ -161,7 +161,7 @@ def test_where_no_process_starts_kernels_are_made_here(
     expected, said = build(1)
     monkeypatch.setattr(worker_pool, "_pool", WorkerPool())
     monkeypatch.setattr(worker_pool, "_refused", False)
-    monkeypatch.setattr(Outlook, "processes", lambda self, size, code_seconds: 1)
+    monkeypatch.setattr(WorkerEstimate, "processes", lambda self, size, code_seconds: 1)
     monkeypatch.setattr(worker_pool, "_KERNELS_EACH", each)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     found, repeated = build(2)
@@ -274,13 +274,13 @@ def test_an_error_of_a_pass_elsewhere_is_the_error_here(eager: Eager, monkeypatc
 
 def test_an_executor_makes_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bytes] = []
-    answer_to = worker.answer_to
+    answer_request = worker.answer_request
 
     def noting(request: bytes) -> bytes:
         asked.append(request)
-        return answer_to(request)
+        return answer_request(request)
 
-    monkeypatch.setattr(kernel_supply, "answer_to", noting)
+    monkeypatch.setattr(kernel_supply, "answer_request", noting)
     expected, said = build(1)
     with ThreadPoolExecutor(2) as executor:
         found, repeated = build(executor)
@@ -323,16 +323,16 @@ def test_who_watches_has_all_passes_in_this_process(eager: Eager) -> None:
 def test_processes_start_where_they_pay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_pool, "_start_seconds", 0.5)
     monkeypatch.setattr(worker_pool, "_pool", WorkerPool())
-    outlook = Outlook(cores=4)
-    assert outlook.processes(10**9, 0.0) == 0  # nothing is known yet
-    outlook.made(size=200, seconds=0.2)
-    assert outlook.processes(10**9, 0.0) == 0  # nor enough
-    outlook.made(size=100, seconds=0.1)
-    assert outlook.processes(size=300, code_seconds=0.0) == 0
-    assert outlook.processes(size=1500, code_seconds=0.0) == 3
-    assert outlook.processes(size=1000, code_seconds=0.0) == 2  # each has as much to do as it takes to start
-    assert outlook.processes(size=10**6, code_seconds=0.0) == 3
-    assert Outlook(cores=1).processes(10**9, 0.0) == 0
+    estimate = WorkerEstimate(cores=4)
+    assert estimate.processes(10**9, 0.0) == 0  # nothing is known yet
+    estimate.made(size=200, seconds=0.2)
+    assert estimate.processes(10**9, 0.0) == 0  # nor enough
+    estimate.made(size=100, seconds=0.1)
+    assert estimate.processes(size=300, code_seconds=0.0) == 0
+    assert estimate.processes(size=1500, code_seconds=0.0) == 3
+    assert estimate.processes(size=1000, code_seconds=0.0) == 2  # each has as much to do as it takes to start
+    assert estimate.processes(size=10**6, code_seconds=0.0) == 3
+    assert WorkerEstimate(cores=1).processes(10**9, 0.0) == 0
 
 
 def test_processes_start_while_many_kernels_are_scheduled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -340,7 +340,7 @@ def test_processes_start_while_many_kernels_are_scheduled(monkeypatch: pytest.Mo
     pool = WorkerPool()
     monkeypatch.setattr(worker_pool, "_pool", pool)
     monkeypatch.setattr(worker_pool, "_KERNELS_EACH", 4)
-    monkeypatch.setattr(Outlook, "processes", lambda self, size, code_seconds: 0)  # none starts later
+    monkeypatch.setattr(WorkerEstimate, "processes", lambda self, size, code_seconds: 0)  # none starts later
     found, repeated = build(2)
     assert len(pool.processes()) == 1
     assert repeated == said

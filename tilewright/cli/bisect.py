@@ -18,7 +18,7 @@ from tilewright.cli.options import BuildOptions, InputOptions, with_build, with_
 from tilewright.graphir.expr import Function
 from tilewright.passes.graph import InferType
 from tilewright.passes.instruments.bisection import Culprit, OptBisect, bisect_passes
-from tilewright.runtime.build_executable import signature_of
+from tilewright.runtime.model_interface import signature_of
 from tilewright.runtime.observe.numeric.compare import Mismatch
 from tilewright.runtime.observe.numeric.evaluate import Evaluator, Inputs
 from tilewright.runtime.observe.numeric.failure import Failure, NumericError

@@ -13,7 +13,7 @@ from tilewright.cli.models import Model
 from tilewright.cli.options import InputOptions
 from tilewright.cli.shapes import Entry, check_names, sizes_of
 from tilewright.graphir.dims import symbol
-from tilewright.runtime.example_inputs import example_array
+from tilewright.runtime.observe.example_inputs import example_array
 from tilewright.runtime.signature import Argument, Signature
 from tilewright.tensorir.errors import InputError
 from tilewright.tensorir.expr import Expr

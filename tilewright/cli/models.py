@@ -32,7 +32,7 @@ from tilewright.cli.options import BuildOptions
 from tilewright.cli.shapes import Narrowed, split_shapes
 from tilewright.graphir.expr import Function
 from tilewright.graphir.types import TensorType
-from tilewright.runtime.example_inputs import example_array
+from tilewright.runtime.observe.example_inputs import example_array
 from tilewright.tensorir.errors import InputError
 
 #: A constant of a text that is only described by its digest.

@@ -1,4 +1,4 @@
-"""``explain_passes``: what each pass costs in build time and gains in run time, by leaving it out."""
+"""Explain passes: measure what each costs in build time and gains in run time, by leaving it out."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tilewright.graphir.module import IRModule
 from tilewright.passes.context import PassContext
 from tilewright.passes.diagnostics import suggestion
 from tilewright.passes.tables import format_seconds, html_table, table
-from tilewright.runtime.built_model import Settings
-from tilewright.runtime.example_inputs import example_inputs
+from tilewright.runtime.build_settings import BuildSettings
+from tilewright.runtime.observe.example_inputs import example_inputs
 from tilewright.runtime.observe.levels.variant import (
     Variant,
     as_ordered,
@@ -29,17 +29,17 @@ from tilewright.tensorir.target import Target
 
 @dataclasses.dataclass(frozen=True)
 class PassEffect:
-    """What one pass does for a model.
+    """The effect of one pass on a model.
 
     Attributes:
         name: of the pass.
-        runs: how often it ran.
+        runs: the number of its runs.
         seconds: of the build, in the pass itself.
         build_seconds: by how much longer the whole build takes with it (negative if it makes the work of others less).
-        slowdown: how many times as long a call takes without it; 1 if the code is the same, None if it was not
+        slowdown: the time of a call without it over that with it; 1 if the code is the same, None if it was not
             measured.
         same_code: whether the code is the same without it.
-        problem: what is wrong without it; empty if nothing.
+        problem: the error of the build without it; empty if there is none.
     """
 
     name: str
@@ -52,7 +52,7 @@ class PassEffect:
 
 
 class PassEffects:
-    """What each pass does for a model. Made by :func:`explain_passes`.
+    """The effect of each pass on a model, made by :func:`explain_passes`.
 
     Attributes:
         effects: of the passes, those first that a call gains most from.
@@ -72,7 +72,7 @@ class PassEffects:
         self.opt_level = opt_level
 
     def rows(self) -> list[list[str]]:
-        """The lines of the table."""
+        """Return the lines of the table."""
         return [
             [
                 effect.name,
@@ -86,7 +86,7 @@ class PassEffects:
         ]
 
     def render(self) -> str:
-        """A table as text."""
+        """Write a table as text."""
         whole = (
             f"opt_level {self.opt_level}, with all passes: built in {format_seconds(self.build_seconds)}, "
             f"a call takes {format_seconds(self.call_seconds)}"
@@ -94,7 +94,7 @@ class PassEffects:
         return f"{table(self.header, self.rows())}\n\n{whole}"
 
     def as_dict(self) -> dict[str, Any]:
-        """``{opt_level, build_seconds, call_seconds, effects}``, plain data."""
+        """Return ``{opt_level, build_seconds, call_seconds, effects}``, plain data."""
         return {
             "opt_level": self.opt_level,
             "build_seconds": self.build_seconds,
@@ -103,7 +103,7 @@ class PassEffects:
         }
 
     def to_json(self, indent: int | None = 2) -> str:
-        """``as_dict`` as JSON text."""
+        """Return ``as_dict`` as JSON text."""
         return json.dumps(self.as_dict(), indent=indent)
 
     def __str__(self) -> str:
@@ -122,7 +122,7 @@ def explain_passes(
     repeat: int = 20,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> PassEffects:
-    """Build a model once for each pass without that pass, and say what it was good for.
+    """Build a model once for each pass without that pass, and compare build, code and calls.
 
     An ablation: what a pass gains is how much slower calls are without it, all others in place. Passes that need each
     other each gain what they gain together. Passes without which no code can be made are left out, and what the
@@ -133,8 +133,8 @@ def explain_passes(
         inputs: for the calls, by position or by name; without them they are made up: random numbers, and 1 for
             symbolic dimensions.
         passes: the names of the passes to look at; by default all that changed something.
-        target: what to build for; by default :meth:`Target.current`.
-        repeat: how many calls count for each pass.
+        target: the target of the builds; by default :meth:`Target.current`.
+        repeat: the number of calls that count for each pass.
         progress: told of each pass before it is left out: its name, its number and how many there are.
 
     Raises:
@@ -143,7 +143,7 @@ def explain_passes(
         TilewrightError: as :func:`tilewright.build`.
     """
     goal = Target(Target.current() if target is None else target)
-    settings = Settings.of(PassContext.current())
+    settings = BuildSettings.of(PassContext.current())
     whole = build_variant(mod, goal, settings)
     ran = whole.changes.runs
     optional = [info.name for info in pipeline_passes(goal) if not info.essential and info.name in ran]
@@ -170,7 +170,7 @@ def explain_passes(
 def _effect(
     mod: IRModule | Function,
     target: Target,
-    settings: Settings,
+    settings: BuildSettings,
     name: str,
     whole: Variant,
     inputs: Sequence[Any],

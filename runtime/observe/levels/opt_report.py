@@ -1,4 +1,4 @@
-"""``opt_report``: what each optimization level does to a model."""
+"""Compare the optimization levels of a model."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tilewright.graphir.expr import Function
 from tilewright.graphir.module import IRModule
 from tilewright.passes.context import PassContext
 from tilewright.passes.tables import format_bytes, format_seconds, html_table, table
-from tilewright.runtime.built_model import Settings
-from tilewright.runtime.example_inputs import example_inputs
+from tilewright.runtime.build_settings import BuildSettings
+from tilewright.runtime.observe.example_inputs import example_inputs
 from tilewright.runtime.observe.levels.variant import (
     Variant,
     as_ordered,
@@ -30,12 +30,12 @@ LEVELS = (0, 1, 2, 3)
 
 @dataclasses.dataclass(frozen=True)
 class PassUse:
-    """What became of one pass of the pipelines at one level.
+    """The use of one pass of the pipelines at one level.
 
     Attributes:
         name: of the pass.
-        runs: how often it ran.
-        changed: how many of these runs changed the module.
+        runs: the number of its runs.
+        changed: the number of these runs that changed the module.
         reason: why it did not run; empty if it did.
     """
 
@@ -52,10 +52,10 @@ class LevelReport:
     Attributes:
         level: from 0 to 3.
         passes: every pass of a build, in order, each name once.
-        build_seconds: what the build took.
-        pass_seconds: what of that passes took.
+        build_seconds: the time of the build.
+        pass_seconds: the part of that which passes took.
         call_seconds: a call (median); None without inputs that suit.
-        speedup: how many times faster than at level 0 a call is.
+        speedup: the time of a call at level 0 over that at this level.
         kernels: functions that the code has.
         arena_bytes: memory for intermediate values.
         weight_bytes: constants as the kernels read them.
@@ -75,11 +75,11 @@ class LevelReport:
 
 
 class OptReport:
-    """What each optimization level does to a model. Made by :func:`opt_report`.
+    """The effect of each optimization level on a model, made by :func:`opt_report`.
 
     Attributes:
         levels: the reports, from level 0.
-        target: what the code is for.
+        target: the machine that the code is for.
         problem: why calls were not measured; empty if they were.
     """
 
@@ -91,7 +91,7 @@ class OptReport:
         self.problem = problem
 
     def rows(self) -> list[list[str]]:
-        """The lines of the table of levels."""
+        """Return the lines of the table of levels."""
         return [
             [
                 str(level.level),
@@ -108,8 +108,8 @@ class OptReport:
         ]
 
     def pass_rows(self) -> list[list[str]]:
-        """The lines of the table of passes: how often each ran at each level, and how many runs changed something
-        (``1 of 2``); ``-`` where it did not run."""
+        """Return the lines of the table of passes: how often each ran at each level, and how many runs changed
+        something (``1 of 2``); ``-`` where it did not run."""
         names = list(dict.fromkeys(use.name for level in self.levels for use in level.passes))
         rows = []
         for name in names:
@@ -120,7 +120,7 @@ class OptReport:
         return rows
 
     def render(self) -> str:
-        """Two tables as text: the levels, and for each pass in how many of its runs it changed something."""
+        """Write two tables as text: the levels, and for each pass in how many of its runs it changed something."""
         same = [
             f"opt_level {level.level} gives the same code as {level.same_as}: nothing of what it adds applies here"
             for level in self.levels
@@ -130,12 +130,12 @@ class OptReport:
         return "\n\n".join(filter(None, [table(self.header, self.rows()), "\n".join(same), self.problem, passes]))
 
     def as_dict(self) -> dict[str, Any]:
-        """``{target, problem, levels}``, plain data: seconds and bytes."""
+        """Return ``{target, problem, levels}``, plain data: seconds and bytes."""
         levels = [dataclasses.asdict(level) for level in self.levels]
         return {"target": str(self.target), "problem": self.problem, "levels": levels}
 
     def to_json(self, indent: int | None = 2) -> str:
-        """``as_dict`` as JSON text."""
+        """Return ``as_dict`` as JSON text."""
         return json.dumps(self.as_dict(), indent=indent)
 
     def __str__(self) -> str:
@@ -155,7 +155,7 @@ def opt_report(
     target: Target | str | None = None,
     repeat: int = 20,
 ) -> OptReport:
-    """Build a model at each optimization level, and say what differs.
+    """Build a model at each optimization level, and compare build, code and calls.
 
     For each level: which passes ran, which changed something, which were skipped and why, what the build took, what a
     call takes, how much memory there is, and whether the code is that of a lower level. Required and disabled passes
@@ -166,15 +166,15 @@ def opt_report(
         mod: the model.
         inputs: for the calls, by position or by name; without them they are made up: random numbers, and 1 for
             symbolic dimensions.
-        target: what to build for; by default :meth:`Target.current`.
-        repeat: how many calls count.
+        target: the target of the builds; by default :meth:`Target.current`.
+        repeat: the number of calls that count.
 
     Raises:
         InputError, ExecutionError: the model cannot be called with ``inputs``.
         TilewrightError: as :func:`tilewright.build`.
     """
     goal = Target(Target.current() if target is None else target)
-    settings = Settings.of(PassContext.current())
+    settings = BuildSettings.of(PassContext.current())
     variants = [build_variant(mod, goal, dataclasses.replace(settings, opt_level=level)) for level in LEVELS]
     models = [variant.model for variant in variants]
     given = example_inputs(models[0].signature) if inputs is None else inputs
@@ -207,7 +207,7 @@ def opt_report(
     return OptReport(reports, goal, problem)
 
 
-def _uses(variant: Variant, target: Target, settings: Settings) -> tuple[PassUse, ...]:
+def _uses(variant: Variant, target: Target, settings: BuildSettings) -> tuple[PassUse, ...]:
     context = settings.context()
     found: dict[str, PassUse] = {}
     for info in pipeline_passes(target):
@@ -225,7 +225,7 @@ def _uses(variant: Variant, target: Target, settings: Settings) -> tuple[PassUse
 
 
 def _arena(variant: Variant, inputs: Sequence[Any] | Mapping[str, Any]) -> int:
-    """The arena for the sizes of ``inputs``; sizes that the model computes itself count as 1."""
+    """Return the bytes of the arena for the sizes of ``inputs``; sizes that the model computes itself count as 1."""
     model = variant.model
     signature = model.signature
     named, ordered = (inputs, ()) if isinstance(inputs, Mapping) else ({}, inputs)

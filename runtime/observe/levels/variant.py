@@ -1,4 +1,4 @@
-"""One model built in several ways, and the times of their calls, taken in turns."""
+"""Build one model in several ways, and measure their calls in turns."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tilewright.passes.instrument import PassInstrument
 from tilewright.passes.instruments.timing import PassTimingInstrument
 from tilewright.passes.pipelines import STAGES
 from tilewright.passes.sequential import Sequential
-from tilewright.runtime.build_executable import build_executable
-from tilewright.runtime.built_model import Settings
-from tilewright.runtime.compile_functions import fresh_caches
+from tilewright.runtime.build import build_executable
+from tilewright.runtime.build_settings import BuildSettings
 from tilewright.runtime.executable import Executable
+from tilewright.runtime.process_caches import fresh_caches
 from tilewright.runtime.steps import Array
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.structural import structural_equal
@@ -30,7 +30,7 @@ _WARM_UP = 2
 
 
 class ChangeWatch(PassInstrument):
-    """Notes for each run of a pass whether it gave back another module than it was given.
+    """Notes for each run of a pass whether it returned another module than it was given.
 
     Attributes:
         runs: by the name of the pass, for each run whether it changed something. Pipelines are left out.
@@ -60,7 +60,7 @@ class Variant:
 
     Attributes:
         model: it.
-        seconds: what the build took, with nothing remembered from earlier ones.
+        seconds: the time of the build, with nothing remembered from earlier ones.
         timing: of its passes.
         changes: which runs of passes changed something.
     """
@@ -71,11 +71,11 @@ class Variant:
     changes: ChangeWatch
 
     def modules(self) -> list[IRModule]:
-        """What the code of each of the model's functions was made of."""
+        """Return the lowered modules of the model's functions, from which code was generated."""
         return [segment.lowered().modules["lowered"] for segment in self.model._built.segments]
 
     def same_code(self, other: Variant) -> bool:
-        """Whether the code of both was made of equal programs, so that it is equal."""
+        """Return whether the code of both was generated from equal programs, so that it is equal."""
         pairs = list(zip(self.modules(), other.modules(), strict=False))
         return len(self.modules()) == len(other.modules()) and all(_equal(a, b) for a, b in pairs)
 
@@ -91,8 +91,9 @@ def _equal(a: IRModule, b: IRModule) -> bool:
     )
 
 
-def build_variant(mod: IRModule | Function, target: Target | str | None, settings: Settings) -> Variant:
-    """``mod`` built under ``settings``, with kernels of its own: none is taken over from what the process has built."""
+def build_variant(mod: IRModule | Function, target: Target | str | None, settings: BuildSettings) -> Variant:
+    """Build ``mod`` under ``settings``, with kernels of its own: none is taken over from other builds of the
+    process."""
     timing, changes = PassTimingInstrument(), ChangeWatch()
     with settings.context([timing, changes]), fresh_caches():
         start = time.perf_counter()
@@ -102,7 +103,8 @@ def build_variant(mod: IRModule | Function, target: Target | str | None, setting
 
 
 def call_times(models: Sequence[Executable], inputs: Sequence[Array], repeat: int) -> list[list[float]]:
-    """Seconds of ``repeat`` calls of each model with equal inputs: they take turns, so that all meet the same noise."""
+    """Measure the seconds of ``repeat`` calls of each model with equal inputs: they take turns, so that all meet the
+    same noise."""
     times: list[list[float]] = [[] for _ in models]
     for turn in range(repeat + _WARM_UP):
         for model, found in zip(models, times, strict=True):
@@ -114,12 +116,12 @@ def call_times(models: Sequence[Executable], inputs: Sequence[Array], repeat: in
 
 
 def ratio(ours: Sequence[float], base: Sequence[float]) -> float:
-    """The median of the ratios within the turns."""
+    """Return the median of the ratios within the turns."""
     return statistics.median(a / b for a, b in zip(ours, base, strict=True))
 
 
 def pipeline_passes(target: Target) -> list[PassInfo]:
-    """Every pass of a build for ``target``, in order, without the pipelines that they stand in."""
+    """List every pass of a build for ``target``, in order, without the pipelines that they stand in."""
     found: list[PassInfo] = []
 
     def add(each: Pass) -> None:
@@ -135,7 +137,7 @@ def pipeline_passes(target: Target) -> list[PassInfo]:
 
 
 def as_ordered(inputs: Sequence[Any] | Mapping[str, Any], model: Executable) -> list[Array]:
-    """The inputs in the order of the model's signature, checked."""
+    """Check the inputs, and put them into the order of the model's signature."""
     named, ordered = (inputs, ()) if isinstance(inputs, Mapping) else ({}, inputs)
     signature = model.signature
     arrays, _ = signature.check(signature.arrange(tuple(ordered), dict(named)), False)

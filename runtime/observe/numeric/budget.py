@@ -1,4 +1,4 @@
-"""What each pass adds to the error of a model's results."""
+"""Account for the error that each pass adds to a model's results."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PassError:
     reason: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain data; an infinite error is None."""
+        """Return plain data; an infinite error is None."""
         found: dict[str, Any] = {"passes": list(self.passes), "status": self.status}
         for when, error in (("before", self.before), ("after", self.after)):
             for what in MEASURES:
@@ -53,7 +53,7 @@ class ErrorBudget:
         self.steps: list[PassError] = []
 
     def rows(self) -> list[list[str]]:
-        """The lines of the table."""
+        """Return the lines of the table."""
         rows = []
         for step in self.steps:
             cells = [
@@ -66,17 +66,17 @@ class ErrorBudget:
         return rows
 
     def render(self) -> str:
-        """The table as text: errors in units in the last place of the results' types, of each element or (scaled) of
-        the result's greatest."""
+        """Write the table as text: errors in units in the last place of the results' types, of each element or (scaled)
+        of the result's greatest."""
         return table(self.header, self.rows())
 
     def as_dict(self) -> dict[str, Any]:
-        """``{unit, steps}``, where each step is ``{passes, status}`` with ``greatest``, ``mean`` and ``scaled`` (those
-        of an :class:`ErrorSize`), ``_before`` and ``_after`` it."""
+        """Return ``{unit, steps}``, where each step is ``{passes, status}`` with ``greatest``, ``mean`` and ``scaled``
+        (those of an :class:`ErrorSize`), ``_before`` and ``_after`` it."""
         return {"unit": "units in the last place", "steps": [step.as_dict() for step in self.steps]}
 
     def to_json(self, indent: int | None = 2) -> str:
-        """``as_dict`` as JSON text."""
+        """Return ``as_dict`` as JSON text."""
         return json.dumps(self.as_dict(), indent=indent)
 
     def _repr_html_(self) -> str:

@@ -1,4 +1,4 @@
-"""Smaller forms of a graph, each made anew from the graph itself.
+"""Make smaller forms of a graph, each anew from the graph itself.
 
 A form (:class:`Form`) says what the results are, which values are given instead of computed (cut), and which operators
 are replaced by one of their arguments (bypassed). A value that is cut becomes a parameter of its type, so that any set
@@ -58,7 +58,7 @@ class Candidate:
 
 
 class Graph:
-    """The ``main`` of a module, and what may be left out of it.
+    """The ``main`` of a module, and the parts that may be left out of it.
 
     Args:
         mod: its ``main`` is a graph function.
@@ -81,7 +81,7 @@ class Graph:
         self.values = self._constant_values() if values is None else values
 
     def _in_functions(self) -> set[Expr]:
-        """What depends on a variable that something inside of ``main`` binds."""
+        """List the expressions that depend on a variable bound inside of ``main``."""
         found: set[Expr] = set()
         for node in self.order:
             if isinstance(node, Function):
@@ -106,7 +106,7 @@ class Graph:
         return node not in self._inner and is_value_type(node.type)
 
     def _constant_values(self) -> dict[Expr, Any]:
-        """The values of the operators that depend on no parameter."""
+        """Compute the values of the operators that depend on no parameter."""
         known = [node for node in self.operators if node not in self._varying]
         try:
             with np.errstate(all="ignore"):
@@ -115,17 +115,17 @@ class Graph:
             return {}
 
     def full(self) -> Form:
-        """The graph as it is."""
+        """Return the whole graph as a form."""
         return Form((self.main.body,))
 
     def how_to_cut(self, node: Expr) -> str:
-        """What ``node`` becomes if it is cut: a constant where no parameter has a part in it."""
+        """Return the replacement of ``node`` if it is cut: a constant where it depends on no parameter."""
         if isinstance(node, Constant) or node in self._varying or not isinstance(node.type, TensorType):
             return PARAMETER
         return CONSTANT if isinstance(self.values.get(node), np.ndarray) else PARAMETER
 
     def alternatives(self, node: Expr) -> list[Expr]:
-        """Parts of ``node`` that may take its place: they have its type."""
+        """List the parts of ``node`` that may take its place: they have its type."""
         parts: Iterable[Expr] = node.children
         if isinstance(node, Call):
             parts = node.args
@@ -136,12 +136,12 @@ class Graph:
         return [part for part in dict.fromkeys(parts) if part.type is not None and part.type == node.type]
 
     def reached(self, form: Form) -> list[Expr]:
-        """The operators that a form still has, in order of evaluation."""
+        """List the operators of a form, in order of evaluation."""
         nodes = post_order(*form.roots, children_of=lambda node: _children(node, form))
         return [node for node in nodes if is_operator(node) and node not in form.cut and node not in form.bypassed]
 
     def operands(self, node: Expr, form: Form) -> list[Expr]:
-        """The operators of a form whose results an operator takes, of those that may be results of the whole."""
+        """List the operators of a form whose results an operator takes, of those that may be results of the whole."""
         found: dict[Expr, None] = {}
         stack = list(_children(node, form))
         while stack:
@@ -154,14 +154,14 @@ class Graph:
         return list(reversed(found))
 
     def reached_constants(self, form: Form) -> list[Expr]:
-        """The constants of a form that are more than one number, but those of nested functions."""
+        """List the constants of a form that are more than one number, but those of nested functions."""
         functions = [f for f in self.order if isinstance(f, Function)]
         inside = set(post_order(*(function.body for function in functions))) if functions else set()
         nodes = post_order(*form.roots, children_of=lambda node: _children(node, form))
         return [n for n in nodes if isinstance(n, Constant) and n.data.size > 1 and n not in inside]
 
     def unused(self, operators: Sequence[Expr]) -> list[Expr]:
-        """Those of ``operators`` that none of them needs."""
+        """List those of ``operators`` that none of them needs."""
         seen: set[Expr] = set()
         stack = [child for node in operators for child in node.children]
         while stack:
@@ -173,7 +173,7 @@ class Graph:
         return [node for node in operators if node not in seen]
 
     def build(self, form: Form) -> Candidate:
-        """The module of a form.
+        """Make the module of a form.
 
         Raises:
             TilewrightError, TypeError, ValueError: the form has no types.
@@ -242,19 +242,20 @@ def _children(node: Expr, form: Form) -> Sequence[Expr]:
 
 
 def is_operator(node: Expr) -> bool:
-    """Whether an expression counts when a graph is made smaller: it computes something or decides what is computed."""
+    """Return whether an expression counts when a graph is made smaller: it computes something or decides what is
+    computed."""
     return isinstance(node, (Call, If, Loop, Let))
 
 
 def is_value_type(found: Type | None) -> bool:
-    """Whether it is the type of tensors, so that a parameter may have it."""
+    """Return whether ``found`` is a type of tensors, so that a parameter may have it."""
     if isinstance(found, TupleType):
         return all(map(is_value_type, found.fields))
     return isinstance(found, TensorType)
 
 
 def with_main(mod: IRModule, main: Function) -> IRModule:
-    """``mod`` with another ``main``, without functions that are not needed any more."""
+    """Replace the ``main`` of ``mod``, and drop functions that are not needed any more."""
     key = mod.get_global_var("main")
     needed = {key.name}
     pending: list[Any] = [main]

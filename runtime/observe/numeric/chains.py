@@ -1,4 +1,4 @@
-"""Models on their way through passes, as ``NumericCheck`` follows them."""
+"""Follow models through the passes, for ``NumericCheck``."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class SegmentValues:
         self._read: dict[str, int] = {}
 
     def inputs(self, main: Function, segment: Mapping[str, Any]) -> Inputs:
-        """What a segment takes.
+        """Return the inputs of a segment.
 
         Raises:
             InputError: a segment before it was not run.
@@ -80,21 +80,21 @@ class SegmentValues:
         return Inputs(values, self.sizes(segment))
 
     def sizes(self, segment: Mapping[str, Any]) -> dict[str, int]:
-        """The sizes that a segment reads, and those read before it."""
+        """Return the sizes that a segment reads, and those read before it."""
         self._read |= segment["sizes"]
         return {name: int(self._known[number]) for name, number in self._read.items()}
 
     def add(self, segment: Mapping[str, Any], results: Sequence[Array]) -> None:
-        """Note what a segment gives."""
+        """Note the results of a segment."""
         self._known.update(zip(segment["results"], results, strict=True))
 
 
 def has_groups(mod: IRModule) -> bool:
-    """Whether operators of a graph are fused."""
+    """Return whether operators of a graph are fused."""
     graphs = [function for function in mod.functions.values() if isinstance(function, Function)]
     return any(is_primitive(node) for node in post_order(*graphs))
 
 
 def loop_functions(mod: IRModule) -> list[PrimFunc]:
-    """The functions of loop nests."""
+    """List the functions of loop nests."""
     return [function for function in mod.functions.values() if isinstance(function, PrimFunc)]

@@ -1,4 +1,4 @@
-"""``NumericCheck``: an instrument that runs the module after every pass and compares the results."""
+"""Run the module after every pass and compare the results: the instrument ``NumericCheck``."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ class NumericCheck(PassInstrument, ErrorBudget):
         return self._evaluator
 
     def _chain(self, mod: IRModule) -> Chain:
-        """The chain that ``mod`` is the end of; a new one if there is none."""
+        """Return the chain that ends in ``mod``; a new one if there is none."""
         for chain in reversed(self._chains):
             if chain.mod is mod:
                 return chain
@@ -237,7 +237,7 @@ class NumericCheck(PassInstrument, ErrorBudget):
     # Checks.
 
     def _accept(self, chain: Chain, mod: IRModule) -> None:
-        """Take what ``mod`` computes for granted: passes that are not to be checked have made it."""
+        """Accept the results of ``mod`` without a check: passes that are not to be checked have made it."""
         assert chain.reference is not None
         try:
             found = self._run_evaluator().run(mod, chain.inputs, chain.facts)
@@ -275,7 +275,8 @@ class NumericCheck(PassInstrument, ErrorBudget):
     def _wrong_after(
         self, chain: Chain, group: Sequence[Checked], count: int
     ) -> tuple[Problem, list[Array] | None] | None:
-        """What is wrong after the first passes of a group, and the results if there are any; None: nothing is."""
+        """Return the problem after the first passes of a group, with the results if there are any; None without a
+        problem."""
         problem, found = self._problem(chain, group[count - 1])
         return None if problem is None or isinstance(problem, CANNOT_RUN) else (problem, found)
 

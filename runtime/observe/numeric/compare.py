@@ -1,4 +1,4 @@
-"""What results may differ by, and the element that differs most."""
+"""Compare results within a tolerance, and find the element that is off the most."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OWN_ERROR_FACTOR = 16.0
 
 @dataclasses.dataclass(frozen=True)
 class Tolerance:
-    """What an element may be off by: ``rtol`` times what is expected, and ``atol``.
+    """The error that an element may have: ``rtol`` times the expected value, and ``atol``.
 
     Attributes:
         rtol: relative to the expected element.
@@ -34,7 +34,7 @@ class Tolerance:
     atol: float
 
     def allowed(self, expected: Array) -> Array:
-        """The bound for each element of ``expected``, in float64."""
+        """Return the bound for each element of ``expected``, in float64."""
         with np.errstate(all="ignore"):
             bound = self.rtol * np.abs(expected.astype(np.float64)) + self.atol
         return np.where(np.isfinite(bound), bound, 0.0)
@@ -45,7 +45,7 @@ ToleranceLike = float | tuple[float, float] | Tolerance | Mapping[str, "float | 
 
 
 def as_tolerance(given: ToleranceLike, dtype: DataType) -> Tolerance | None:
-    """The tolerance that a user gives for results of type ``dtype``; None if they name other types only.
+    """Return the tolerance that a user gives for results of type ``dtype``; None if they name other types only.
 
     Raises:
         TypeError: it is none of the forms.
@@ -68,7 +68,7 @@ def as_tolerance(given: ToleranceLike, dtype: DataType) -> Tolerance | None:
 
 
 def default_tolerance(expected: Array, own: Array, terms: float) -> Tolerance:
-    """The tolerance for a result where the user gives none.
+    """Return the tolerance for a result where the user gives none.
 
     A few units of its type, times the square root of the number of terms in the longest sum, which is how rounding
     errors of sums grow where they are independent (Higham and Mary 2019: A New Approach to Probabilistic Rounding Error
@@ -121,7 +121,7 @@ class Mismatch:
 
 
 def mismatch(number: int, found: Array, expected: Array, tolerance: Tolerance) -> Mismatch | None:
-    """The element of result ``number`` that is most times its bound off, if that is more than once."""
+    """Find the element of result ``number`` whose error is most times its bound, if that is more than once."""
     if found.shape != expected.shape:
         return Mismatch(number, (), f"shape {expected.shape}", f"shape {found.shape}", np.inf, np.inf)
     if not found.size:
@@ -145,7 +145,7 @@ def mismatch(number: int, found: Array, expected: Array, tolerance: Tolerance) -
 def first_mismatch(
     found: Sequence[Array], expected: Sequence[Array], tolerances: Sequence[Tolerance]
 ) -> Mismatch | None:
-    """The worst element of the first result that leaves its tolerance; None if all stay in it."""
+    """Find the worst element of the first result that leaves its tolerance; None if all stay in it."""
     if len(found) != len(expected):
         return Mismatch(0, (), f"{len(expected)} results", f"{len(found)} results", np.inf, np.inf)
     for number, (a, b, tolerance) in enumerate(zip(found, expected, tolerances, strict=True)):

@@ -1,4 +1,4 @@
-"""Runs a module as it is after any pass, from the graph that a user gives to what code is generated from.
+"""Run a module as it is after any pass, from the graph that a user gives to lowered functions.
 
 ============================  ========================================================================
 what ``main`` is               how it runs
@@ -55,7 +55,7 @@ GRAPH, KERNELS, LOWERED = "graph", "kernels", "lowered"
 
 @dataclasses.dataclass(frozen=True)
 class Inputs:
-    """What a model is run on.
+    """The inputs that a model is run on.
 
     Attributes:
         values: one for each parameter: an array, or a tuple for a parameter that is a tuple.
@@ -72,7 +72,7 @@ class Inputs:
 
 @dataclasses.dataclass(frozen=True)
 class GraphFacts:
-    """What a function of loop nests does not say of the graph that it was made of.
+    """Facts about a graph that its functions of loop nests lack.
 
     Attributes:
         params: the types of the parameters.
@@ -86,7 +86,7 @@ class GraphFacts:
 
     @classmethod
     def of(cls, mod: IRModule) -> GraphFacts:
-        """The facts about ``main``.
+        """Derive the facts about ``main``.
 
         Raises:
             InputError: a type in its signature is not known.
@@ -100,21 +100,21 @@ class GraphFacts:
 
 
 def kind_of(mod: IRModule) -> str:
-    """``graph``, ``kernels`` or ``lowered``: see the module."""
+    """Return the kind of a module: ``graph``, ``kernels`` or ``lowered`` (see above)."""
     if isinstance(mod["main"], PrimFunc):
         return LOWERED
     return KERNELS if any(isinstance(function, PrimFunc) for function in mod.functions.values()) else GRAPH
 
 
 def flatten(value: Any) -> list[Array]:
-    """The arrays of a value, tuples flattened."""
+    """List the arrays of a value, tuples flattened."""
     if isinstance(value, (tuple, list)):
         return [array for part in value for array in flatten(part)]
     return [np.asarray(value)]
 
 
 def bound_sizes(params: Sequence[Type], inputs: Inputs) -> dict[ScalarExpr, int]:
-    """The sizes of all symbolic dimensions."""
+    """Bind the sizes of all symbolic dimensions."""
     sizes: dict[ScalarExpr, int] = {symbol(name): size for name, size in inputs.sizes.items()}
     tensors = [tensor for found in params for tensor in flat_types(found)]
     for tensor, array in zip(tensors, inputs.flat(), strict=True):
@@ -137,7 +137,7 @@ class Evaluator:
         self.runner: KernelRunner = Interpreted() if engine == "interpreter" else self.compiled
 
     def run(self, mod: IRModule, inputs: Inputs, facts: GraphFacts | None = None) -> list[Array]:
-        """The results of ``main``, tuples flattened.
+        """Return the results of ``main``, tuples flattened.
 
         Args:
             facts: needed where ``main`` is a function of loop nests.
@@ -155,7 +155,7 @@ class Evaluator:
         return self.run_kernels(mod, inputs)[0]
 
     def graph_values(self, mod: IRModule, inputs: Inputs, dtype: str | None = None) -> tuple[dict[Expr, Any], Any]:
-        """The values of all expressions in ``main``, a graph of operators, and the result."""
+        """Return the values of all expressions in ``main``, a graph of operators, and the result."""
         main = mod["main"]
         assert isinstance(main, Function)
         with np.errstate(all="ignore"):
@@ -165,7 +165,7 @@ class Evaluator:
     def run_kernels(
         self, mod: IRModule, inputs: Inputs, forced: Sequence[Step] | None = None
     ) -> tuple[list[Array], list[Step]]:
-        """The results, and what each kernel does; see :meth:`Program.run`."""
+        """Return the results, and the steps of the kernels; see :meth:`Program.run`."""
         mod = self.as_kernels(mod)
         main = mod["main"]
         assert isinstance(main, Function)
@@ -173,7 +173,7 @@ class Evaluator:
         return Program(mod, self.runner).run(inputs.flat(), sizes, forced)
 
     def as_kernels(self, mod: IRModule) -> IRModule:
-        """``mod`` with all operators lowered to loop nests that nothing has scheduled."""
+        """Lower all operators of ``mod`` to loop nests without a schedule."""
         if kind_of(mod) == KERNELS and not _has_operators(mod):
             return mod
         steps: list[Pass] = [InferType(), SimplifyInference(), HoistLoopInvariant(), LowerToTensorIR()]
@@ -206,7 +206,7 @@ def _has_operators(mod: IRModule) -> bool:
 
 
 def random_inputs(mod: IRModule, seed: int = 0, sizes: Mapping[str, int] | None = None) -> dict[str, Any]:
-    """Inputs for ``main`` by name: standard normal floats, integers from 0 to 4, bools.
+    """Draw inputs for ``main`` by name: standard normal floats, integers from 0 to 4, bools.
 
     Args:
         mod: its ``main`` is a graph function.
@@ -229,7 +229,7 @@ USUAL_SIZE = 4
 
 
 def random_value(found: Type | None, generator: np.random.Generator, sizes: Mapping[str, int]) -> Any:
-    """A random value of a type; see :func:`random_inputs`."""
+    """Draw a random value of a type; see :func:`random_inputs`."""
     if isinstance(found, TupleType):
         return tuple(random_value(field, generator, sizes) for field in found.fields)
     if not isinstance(found, TensorType):

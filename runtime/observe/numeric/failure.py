@@ -1,4 +1,4 @@
-"""What was found where a pass changed a model's results."""
+"""Describe a failure: a pass that changed a model's results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tilewright.tensorir.errors import TilewrightError
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
-    """A pass after which a result is not what it has to be.
+    """A pass after which a result is wrong.
 
     Attributes:
         pass_name: the pass.
@@ -49,7 +49,7 @@ class Failure:
     note: str = ""
 
     def message(self) -> str:
-        """All of it as text."""
+        """Return all of it as text."""
         lines = [f"pass {self.pass_name} changes what the model computes"]
         lines.append(f"  function: @{self.function}")
         if self.operator:
@@ -72,7 +72,7 @@ class Failure:
 
 
 class NumericError(TilewrightError):
-    """A pass changed what a model computes.
+    """A pass changed the results of a model.
 
     Attributes:
         failure: what was found.

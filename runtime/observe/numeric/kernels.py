@@ -1,4 +1,4 @@
-"""Runs a function of loop nests alone, at whatever stage of lowering it is.
+"""Run a function of loop nests alone, at any stage of lowering.
 
 What is missing between it and machine code is done by the passes that code cannot be made without, at level 0. The
 interpreter of loop nests runs it as it stands; it is slow, and the judge of what these passes and the code generator
@@ -31,7 +31,7 @@ class KernelRunner(Protocol):
     """Runs functions of loop nests on memory."""
 
     def prepare(self, functions: Mapping[str, PrimFunc]) -> dict[str, PrimFunc]:
-        """The functions of a module as :meth:`run` takes them."""
+        """Prepare the functions of a module for :meth:`run`."""
 
     def run(self, func: PrimFunc, views: Sequence[Array], variables: Sequence[int]) -> None:
         """Run ``func`` with a view of the memory of each of its buffers, and values for its variables."""
@@ -75,7 +75,7 @@ class Compiled:
         return finished
 
     def finish(self, func: PrimFunc, passes: Sequence[Pass] | None = None) -> PrimFunc:
-        """``func`` after what code cannot be made without (or after these ``passes``).
+        """Run the necessary passes (or these ``passes``) on ``func``.
 
         Raises:
             TilewrightError: a pass refuses it.
@@ -89,7 +89,7 @@ class Compiled:
         return made
 
     def _compile(self, functions: Mapping[str, PrimFunc]) -> None:
-        """Make code for those that have none, together with what they call."""
+        """Compile functions that have no code, together with those that they call."""
         missing = {name: func for name, func in functions.items() if func not in self._modules}
         pending = list(missing.values())
         while pending:
@@ -113,12 +113,12 @@ class Compiled:
 
 
 def necessary_passes(target: Target) -> list[Pass]:
-    """The passes that code cannot be made without. Each leaves alone what has been through it."""
+    """List the passes without which no code can be generated. Each leaves alone what has been through it."""
     return [step for step in (DecomposeReductions(), *tensor_pipeline(target).passes) if step.info.opt_level == 0]
 
 
 def _spanned(view: Array) -> Array:
-    """The memory from the first to the last element of a view, as one row."""
+    """Return the memory from the first to the last element of a view, as one row."""
     span = 1 + sum((size - 1) * stride for size, stride in zip(view.shape, view.strides, strict=True)) // view.itemsize
     if not view.size:
         return np.empty(0, view.dtype)

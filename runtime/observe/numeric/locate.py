@@ -1,4 +1,4 @@
-"""From a pass that makes a model wrong to the operator, the element, and the smallest graph that shows it.
+"""Find the operator, the element and the smallest graph that show the failure of a pass.
 
 The graph that is made smaller is the last one whose operators are not fused yet, and the passes that ran on it since.
 Where kernels are there before and after the pass, the one at fault is found first: each kernel of the module after the
@@ -92,7 +92,7 @@ class Shown:
 
 
 def locate(suspect: Suspect, replay: Replay, make_smaller: bool = True) -> tuple[Failure, Shown | None]:
-    """What is wrong, and the smallest module that shows it, if one is found.
+    """Describe the failure, and find the smallest module that shows it, if there is one.
 
     Args:
         make_smaller: whether to look for one.
@@ -143,8 +143,8 @@ def _by_name(shown: Shown) -> dict[str, Any]:
 
 
 def wrong_kernel(suspect: Suspect, replay: Replay) -> tuple[Step, Mismatch] | None:
-    """The first call of a kernel that gives something else after the pass than before it for the same arguments, and
-    the worst element of what it gives; None where there are no such kernels."""
+    """Find the first call of a kernel that gives other results after the pass than before it for the same arguments,
+    and its worst element; None where there are no such kernels."""
     kinds = {kind_of(suspect.before), kind_of(suspect.after)}
     if kinds != {KERNELS}:
         return None
@@ -165,7 +165,7 @@ def wrong_kernel(suspect: Suspect, replay: Replay) -> tuple[Step, Mismatch] | No
 
 
 def value_tolerance(expected: Array) -> Tolerance:
-    """What two ways to compute one value may differ by."""
+    """Return the tolerance between two ways to compute one value."""
     return default_tolerance(expected, expected, terms=256.0)
 
 
@@ -173,8 +173,8 @@ def value_tolerance(expected: Array) -> Tolerance:
 
 
 def other_culprit(shown: Shown, replay: Replay) -> str | None:
-    """What is at fault where the loop interpreter finds the kernels right as the pass left them: one of the passes that
-    code cannot be made without, or the code generator. None if it is the pass, or if that would take too long."""
+    """Find the culprit where the loop interpreter finds the kernels right as the pass left them: one of the necessary
+    passes, or the code generator. None if it is the pass, or if that would take too long."""
     size = sum(array.size for array in shown.inputs.flat())
     if replay.evaluator.engine == "interpreter" or size > _INTERPRETED:
         return None
@@ -210,8 +210,8 @@ def other_culprit(shown: Shown, replay: Replay) -> str | None:
 def _smaller(
     suspect: Suspect, replay: Replay, kernel: Step | None, reasons: list[str]
 ) -> tuple[IRModule, Minimized, tuple[Pass, ...]] | None:
-    """The smallest graph that shows the failure, with the graph that it was part of and the passes that it needs. To
-    ``reasons`` is added what stood in the way of one that was looked for."""
+    """Find the smallest graph that shows the failure, with the graph that it was part of and the passes that it needs.
+    Obstacles are added to ``reasons``."""
     assert suspect.step is not None
     attempts: list[tuple[IRModule, tuple[Pass, ...]]] = []
     if suspect.flat is not None:
@@ -246,7 +246,8 @@ def _smaller(
 def _around(
     whole: IRModule, inputs: Inputs, kernel: Step, evaluator: Evaluator
 ) -> tuple[IRModule, tuple[Any, ...], dict[Expr, Expr]] | None:
-    """The part of a graph that a kernel computes: found by the values that the kernel reads and writes."""
+    """Cut out the part of a graph that a kernel computes: it is found by the values that the kernel reads and
+    writes."""
     values, _ = evaluator.graph_values(whole, inputs)
     graph = Graph(whole, values)
     known = [node for node in graph.order if isinstance(values.get(node), np.ndarray) and not isinstance(node, Var)]
@@ -263,7 +264,7 @@ def _around(
 
 
 def _equal_value(array: Array, nodes: Sequence[Expr], values: Any) -> Expr | None:
-    """The first expression that has this value, up to rounding and the shape."""
+    """Find the first expression that has this value, up to rounding and the shape."""
     for node in nodes:
         value = values[node]
         if value.dtype == array.dtype and value.size == array.size:
@@ -274,7 +275,7 @@ def _equal_value(array: Array, nodes: Sequence[Expr], values: Any) -> Expr | Non
 
 
 def _named(found: Failure, small: Minimized, whole: IRModule, passes: Sequence[Pass], replay: Replay) -> Failure:
-    """``found`` with the operator and the element, as the smallest graph shows them."""
+    """Add to ``found`` the operator and the element, as the smallest graph shows them."""
     main, outer = small.module["main"], whole["main"]
     assert isinstance(main, Function) and isinstance(outer, Function) and small.inputs is not None
     problem = replay.problem(small.module, Inputs(tuple(small.inputs.values())), passes)
@@ -298,7 +299,8 @@ def _named(found: Failure, small: Minimized, whole: IRModule, passes: Sequence[P
 
 
 def _shown(small: Minimized, passes: tuple[Pass, ...], replay: Replay, problem: Problem) -> Shown:
-    """The smallest module with sizes as small as they may be, and a seed for inputs that show the failure too."""
+    """Make the sizes of the smallest module as small as they may be, and find a seed for inputs that show the failure
+    too."""
     assert small.inputs is not None
 
     def wanted(mod: IRModule, values: Any) -> bool:

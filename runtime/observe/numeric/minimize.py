@@ -1,4 +1,4 @@
-"""The smallest graph for which something is still true: delta debugging over the graph-level IR.
+"""Find the smallest graph for which a predicate holds: delta debugging over the graph-level IR.
 
 The graph is halved before single operators are tried: first from its end (a prefix of its operators, in order of
 evaluation, whose unused values are the results), then chunk by chunk of what is left, from all of it to single
@@ -36,12 +36,12 @@ Question = Callable[[IRModule, "tuple[Any, ...] | None"], bool]
 
 
 class MinimizeError(TilewrightError):
-    """What is to stay true is not true of the module, or the module is none that can be made smaller."""
+    """The predicate does not hold for the module, or the module cannot be made smaller."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Minimized:
-    """What was found.
+    """The smallest graph that was found.
 
     Attributes:
         module: the smallest module.
@@ -59,7 +59,7 @@ class Minimized:
 
 
 def minimize(mod: IRModule | Function, predicate: Callable[[IRModule], Any], *, shapes: bool = True) -> IRModule:
-    """The smallest form of ``mod``, in operators, that is found for which ``predicate`` is still true.
+    """Find the smallest form of ``mod``, in operators, for which ``predicate`` still holds.
 
     ::
 
@@ -91,8 +91,8 @@ def minimize_with_inputs(
     sizes: Mapping[str, int] | None = None,
     shapes: bool = True,
 ) -> Minimized:
-    """As :func:`minimize`, with inputs for every smaller module: a value that is no longer computed is a parameter,
-    whose input is the value that it had.
+    """Minimize as :func:`minimize` does, with inputs for every smaller module: a value that is no longer computed is a
+    parameter, whose input is the value that it had.
 
     Args:
         predicate: gets a module and the inputs of its ``main`` by name.
@@ -114,7 +114,7 @@ def minimize_with_inputs(
 
 
 def named_inputs(module: IRModule, values: Sequence[Any]) -> dict[str, Any]:
-    """The values of ``main``'s parameters by name."""
+    """Return the values of ``main``'s parameters by name."""
     return {param.name: value for param, value in zip(_main(module).params, values, strict=True)}
 
 
@@ -132,7 +132,7 @@ def minimize_values(
     sizes: Mapping[str, int],
     shapes: bool,
 ) -> Minimized:
-    """As :func:`minimize_with_inputs`, with inputs in order, or without inputs (None)."""
+    """Minimize as :func:`minimize_with_inputs` does, with inputs in order, or without inputs (None)."""
     if isinstance(mod, Function):
         mod = IRModule.from_expr(mod)
     main = _main(mod)
@@ -162,7 +162,7 @@ def _is_valid(mod: IRModule) -> bool:
 
 
 def _simplified(best: Candidate, step: Pass, asked: _Asked) -> Candidate:
-    """The module after a pass, if the answer stays yes."""
+    """Run a pass on the module, and keep the result if the predicate still holds."""
     try:
         with PassContext(opt_level=0):
             module = step(best.module)
@@ -199,7 +199,7 @@ class _Asked:
 
 
 class _Reduction:
-    """Looks for the smallest form of one graph."""
+    """Searches for the smallest form of one graph."""
 
     def __init__(self, given: Candidate, sizes: Mapping[str, int], asked: _Asked) -> None:
         self.asked = asked
@@ -209,7 +209,7 @@ class _Reduction:
         self.form = self.graph.full()
 
     def run(self) -> Candidate:
-        """The smallest candidate."""
+        """Return the smallest candidate."""
         body = self.graph.main.body
         if is_value_type(body.type) and self.try_(Form((body,), {body: PARAMETER})):
             return self.best  # it is true of anything
@@ -225,7 +225,7 @@ class _Reduction:
         return self.best
 
     def try_(self, form: Form) -> bool:
-        """Whether the answer is yes for a form; it is the best so far then."""
+        """Ask whether the predicate holds for a form; if so, it is the best so far."""
         try:
             candidate = self.graph.build(form)
         except (TilewrightError, TypeError, ValueError):
@@ -238,17 +238,17 @@ class _Reduction:
     # From the end.
 
     def shorter(self) -> None:
-        """The shortest prefix of the operators."""
+        """Find the shortest prefix of the operators."""
         count = len(self.graph.operators)
         if count and self.try_(self.prefix(count)):
             first_wrong(count, lambda shorter: self.try_(self.prefix(shorter)) or None, True)
 
     def prefix(self, count: int) -> Form:
-        """The first operators; the results are those that none of them uses."""
+        """Take the first operators; the results are those that none of them uses."""
         return Form(tuple(self.graph.unused(self.graph.operators[:count])))
 
     def fewer_roots(self) -> None:
-        """One result, the last if that is enough, or few."""
+        """Keep one result, the last if that is enough, or few."""
         roots = self.form.roots
         if len(roots) == 1:
             return
@@ -263,7 +263,7 @@ class _Reduction:
     # From the beginning, and in between.
 
     def cut(self, form: Form, nodes: Sequence[Expr], how: str | None = None) -> Form:
-        """``form`` with ``nodes`` given; what nothing needs then is no part of it."""
+        """Replace ``nodes`` in ``form`` by given values, and drop all that is not needed then."""
         chosen = {node: how or self.graph.how_to_cut(node) for node in nodes if node not in form.roots}
         return dataclasses.replace(form, cut={**form.cut, **chosen})
 
@@ -280,7 +280,7 @@ class _Reduction:
             size //= 2
 
     def cut_chunk(self, chunk: Sequence[Expr]) -> bool:
-        """Give the values of a chunk."""
+        """Replace the operators of a chunk by their values."""
         chunk = [node for node in chunk if node in self.cuttable and node not in self.form.roots]
         if not chunk:
             return False
@@ -290,7 +290,7 @@ class _Reduction:
         return constant and self.try_(self.cut(self.form, chunk, PARAMETER))
 
     def bypass_chunk(self, chunk: Sequence[Expr]) -> bool:
-        """Put arguments of the operators of a chunk in their places."""
+        """Replace the operators of a chunk by their arguments."""
         choices = {node: found for node in chunk if (found := self.graph.alternatives(node))}
         if not choices or (len(chunk) > 1 and len(choices) < 2):
             return False
@@ -303,7 +303,7 @@ class _Reduction:
         return False
 
     def detach(self) -> None:
-        """Leave out single operators between two that are both needed: what such a one takes becomes a result."""
+        """Leave out single operators between two that are both needed: their operands become results."""
         for node in reversed(self.graph.reached(self.form)):
             roots = self.form.roots
             operands = [operand for operand in self.graph.operands(node, self.form) if operand not in roots]
@@ -315,7 +315,7 @@ class _Reduction:
                 self.try_(self.cut(dataclasses.replace(self.form, roots=(*roots, *operands)), [node]))
 
     def constants(self) -> None:
-        """Long constants become parameters."""
+        """Turn long constants into parameters."""
         left = self.graph.reached_constants(self.form)
         if left and not self.try_(self.cut(self.form, left)):
             for node in left:
@@ -329,7 +329,7 @@ def _followed(node: Expr, bypassed: Mapping[Expr, Expr]) -> Expr:
 
 
 def _values(given: Candidate, sizes: Mapping[str, int]) -> Mapping[Expr, Any] | None:
-    """What the expressions of a module are on its inputs, if it has inputs."""
+    """Compute the values of all expressions of a module on its inputs, if it has inputs."""
     if given.inputs is None:
         return None
     with np.errstate(all="ignore"):

@@ -1,4 +1,4 @@
-"""Runs a model of which only the kernels are lowered, kernel by kernel, and shows what each one reads and writes.
+"""Run a model kernel by kernel, and show what each kernel reads and writes.
 
 ``PlanMemory`` makes one function of such a model, whose values share an arena. Here every value has memory of its own,
 which stays as it was left, so that the values can be compared afterwards. Around it lie guards, which show a kernel
@@ -88,7 +88,7 @@ class Program:
         sizes: Mapping[ScalarExpr, int],
         forced: Sequence[Step] | None = None,
     ) -> tuple[list[Array], list[Step]]:
-        """The results on ``inputs``, and what each kernel did.
+        """Return the results on ``inputs``, and a step for each kernel.
 
         Args:
             inputs: an array for each tensor of the parameters.
@@ -136,7 +136,7 @@ class _Run:
         return found
 
     def view(self, value: Value) -> Array:
-        """The memory of a value, as an array of its type."""
+        """Return the memory of a value, as an array of its type."""
         if value.whole is not None:
             around = self.view(value.whole)
             shape = [self.size(dim) for dim in value.type.shape]
@@ -216,7 +216,7 @@ class _Run:
 
 
 def _first(memory: Array) -> int:
-    """The first byte behind the guard that has an address as values have them."""
+    """Return the first byte behind the guard that has an address as values have them."""
     return _GUARD + -(memory.ctypes.data + _GUARD) % ALIGNMENT
 
 

@@ -1,4 +1,4 @@
-"""What a model's results should be, and by how much they may be off."""
+"""Compute the expected results of a model, and the error that they may have."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ReferenceLike = str | Callable[..., Any] | Sequence[Any] | np.ndarray[Any, Any]
 
 @dataclasses.dataclass(frozen=True)
 class ErrorSize:
-    """How far results are from the reference, in units in the last place of their types.
+    """The distance of results from the reference, in units in the last place of their types.
 
     Attributes:
         greatest: of all elements.
@@ -53,7 +53,7 @@ class ErrorSize:
 
 @dataclasses.dataclass
 class Reference:
-    """What results should be.
+    """The expected results of a model.
 
     Attributes:
         exact: the results, tuples flattened; floats in float64 if that is the reference.
@@ -68,7 +68,7 @@ class Reference:
     own: list[Array]
 
     def mismatch(self, found: Sequence[Array]) -> Mismatch | None:
-        """The worst element of the first result that is off by more than it may be."""
+        """Find the worst element of the first result that is off by more than it may be."""
         pairs = zip(found, self.own, strict=False)
         wrong_type = next((number for number, (a, b) in enumerate(pairs) if a.dtype != b.dtype), None)
         if wrong_type is not None:
@@ -77,7 +77,7 @@ class Reference:
         return first_mismatch(found, self.expected, self.tolerances)
 
     def error(self, found: Sequence[Array]) -> ErrorSize:
-        """By how much ``found`` is off."""
+        """Measure the error of ``found``."""
         if [array.shape for array in found] != [array.shape for array in self.exact]:
             return ErrorSize(math.inf, math.inf, math.inf)
         pairs = [(a, b) for a, b in zip(found, self.exact, strict=True) if has_ulps(a) and a.size]
@@ -89,7 +89,7 @@ class Reference:
 
 
 def has_ulps(array: Array) -> bool:
-    """Whether there is arithmetic in the array's type."""
+    """Return whether there is arithmetic in the array's type."""
     kind = as_dtype(array.dtype)
     return kind.is_float or kind.is_integer or kind.is_bool
 
@@ -101,7 +101,7 @@ def make_reference(
     reference: ReferenceLike = "float64",
     tolerance: ToleranceLike | None = None,
 ) -> Reference:
-    """The reference of ``mod``, whose ``main`` is a graph function.
+    """Compute the reference of ``mod``, whose ``main`` is a graph function.
 
     Raises:
         InputError: the user's reference has other shapes than the results.
@@ -130,8 +130,8 @@ def make_reference(
 
 
 def _same_decisions(exact: Array, own: Array) -> Array:
-    """What is compared with: for integers and bools, which may depend on the comparison of two floats, what the model
-    decides itself."""
+    """Return the values to compare with: the exact ones, but the model's own for integers and bools, which may depend
+    on the comparison of two floats."""
     return exact if as_dtype(own.dtype).is_float else own
 
 
@@ -148,8 +148,8 @@ def _given(mod: IRModule, inputs: Inputs, reference: Any, own: Sequence[Array]) 
 
 
 def longest_sum(mod: IRModule, sizes: Mapping[ScalarExpr, int]) -> float:
-    """How many terms the longest sum in a graph has, about: what a reduction takes for one element of its result, and
-    for products of two tensors the geometric mean of what one element of the result needs of each."""
+    """Estimate the number of terms of the longest sum in a graph: of a reduction, the elements that one element of its
+    result needs; of a product of two tensors, the geometric mean of those that it needs of each."""
     most = 1.0
     for function in mod.functions.values():
         for call in call_nodes(function) if isinstance(function, Function) else ():

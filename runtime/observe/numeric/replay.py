@@ -1,4 +1,4 @@
-"""Runs some passes on a module again, and asks whether the result stays what it was."""
+"""Run passes on a module again, and compare the results before and after."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CANNOT_RUN = (UnsupportedOperatorError, NotImplementedError, CodegenError)
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What passes run under.
+    """The settings that passes run under.
 
     Attributes:
         opt_level, required, disabled, config: as in :class:`PassContext`.
@@ -39,12 +39,12 @@ class Settings:
 
     @classmethod
     def current(cls) -> Settings:
-        """Those in force."""
+        """Take the settings of the current context."""
         ctx = PassContext.current()
         return cls(ctx.opt_level, ctx.required_pass, ctx.disabled_pass, dict(ctx.config), Target.current())
 
     def run(self, passes: Sequence[Pass], mod: IRModule) -> tuple[IRModule, GraphFacts | None]:
-        """The module after ``passes``, and what its last graph was."""
+        """Return the module after ``passes``, and the facts of its last graph."""
         facts = facts_of(mod)
         # A target of its own: this one may be entered already.
         with Target(self.target), PassContext(self.opt_level, self.required, self.disabled, config=self.config):
@@ -55,7 +55,7 @@ class Settings:
 
 
 def facts_of(mod: IRModule) -> GraphFacts | None:
-    """What a function of loop nests will not say of a graph; None if ``mod`` is no graph, or has no types yet."""
+    """Derive the facts of a graph that its loop nests lack; None if ``mod`` is no graph, or has no types yet."""
     try:
         return GraphFacts.of(mod) if kind_of(mod) != "lowered" else None
     except TilewrightError:  # its types are not known yet
@@ -64,7 +64,7 @@ def facts_of(mod: IRModule) -> GraphFacts | None:
 
 @dataclasses.dataclass(frozen=True)
 class Replay:
-    """Asks of modules whether passes change what they compute.
+    """Tests whether passes change the results of modules.
 
     Attributes:
         settings: what the passes run under.
@@ -79,7 +79,7 @@ class Replay:
     wide: bool
 
     def problem(self, mod: IRModule, inputs: Inputs, passes: Sequence[Pass]) -> Problem | None:
-        """What is wrong with the results of ``mod`` on ``inputs`` after ``passes``.
+        """Return the problem of the results of ``mod`` on ``inputs`` after ``passes``; None without one.
 
         Raises:
             Exception: a pass fails, or ``mod`` itself does not run.
@@ -96,5 +96,5 @@ class Replay:
 
 
 def same_kind(a: Problem, b: Problem | None) -> bool:
-    """Whether two problems are of one kind: an element that is off, or the same type of error."""
+    """Return whether two problems are of one kind: an element that is off, or the same type of error."""
     return type(a) is type(b)

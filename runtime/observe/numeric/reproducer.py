@@ -1,4 +1,4 @@
-"""Writes a file for pytest that shows a failure: it fails as long as the pass is wrong, and passes once it is mended.
+"""Write a test for pytest that shows a failure: it fails as long as the pass is wrong, and passes once it is mended.
 
 It holds all that it needs: the graph as text, with its constants; how its inputs are drawn, or the inputs; and the
 passes, by their registered names or by where they can be imported from.
@@ -85,7 +85,7 @@ def write_reproducer(folder: Path, failure: Failure, shown: Shown, replay: Repla
 
 
 def reproducer_text(name: str, failure: Failure, shown: Shown, replay: Replay) -> str:
-    """The text of the file."""
+    """Write the text of the file."""
     sources = [pass_source(step) for step in shown.passes]
     imports = ["import pytest", "", "import tilewright as tw"]
     seeded = shown.seed is not None
@@ -124,7 +124,7 @@ def reproducer_text(name: str, failure: Failure, shown: Shown, replay: Replay) -
 
 
 def _sorted_imports(lines: list[str]) -> list[str]:
-    """Without lines that are there twice; empty lines stay."""
+    """Sort imports, and drop duplicates; empty lines stay."""
     return [line for number, line in enumerate(lines) if not line or line not in lines[:number]]
 
 
@@ -137,7 +137,7 @@ def _plain(tolerance: ToleranceLike) -> Any:
 
 
 def _literal(text: str) -> str:
-    """A text of several lines as Python source that people can read."""
+    """Write a text of several lines as Python source that people can read."""
     if "'''" in text or "\\" in text:
         lines = ",\n".join(f"    {line!r}" for line in text.split("\n"))
         return f'"\\n".join([\n{lines},\n])'
@@ -170,7 +170,7 @@ def _value_text(value: Any) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class PassSource:
-    """How a file gets a pass.
+    """The source by which a file gets a pass.
 
     Attributes:
         line: the expression.
@@ -184,7 +184,8 @@ class PassSource:
 
 
 def pass_source(step: Pass) -> PassSource:
-    """How a file gets ``step``: by its registered name, by an import of it or of its class, or by hand."""
+    """Choose the way in which a file gets ``step``: by its registered name, by an import of it or of its class, or by
+    hand."""
     name = step.info.name
     made_by = step if hasattr(step, "__qualname__") else type(step)
     module, qualname = made_by.__module__, getattr(made_by, "__qualname__", "")
@@ -204,7 +205,7 @@ def pass_source(step: Pass) -> PassSource:
 
 
 def _resolve(module: str, qualname: str) -> Any:
-    """What can be imported by that name; None if nothing can."""
+    """Import the object of that name; None if there is none."""
     try:
         found: Any = importlib.import_module(module)
         for part in qualname.split("."):

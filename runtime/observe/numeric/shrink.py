@@ -1,4 +1,4 @@
-"""Makes dimensions smaller: all that have one size together, as long as types hold and the answer stays yes.
+"""Make dimensions smaller: all that have one size together, as long as types hold and the predicate does.
 
 What a graph computes then is not what it was on these inputs; parameters and constants keep their first elements.
 """
@@ -26,7 +26,8 @@ Wanted = Callable[[IRModule, Values], bool]
 
 
 def smaller_sizes(mod: IRModule, values: Values, wanted: Wanted) -> tuple[IRModule, Values]:
-    """``mod`` with sizes as small as ``wanted`` allows, the largest first, and the values of its parameters."""
+    """Make the sizes of ``mod`` as small as ``wanted`` allows, the largest first; return it with the values of its
+    parameters."""
     main = mod["main"]
     if not isinstance(main, Function) or len(mod) > 1:  # other functions state types of their own
         return mod, values
@@ -40,7 +41,7 @@ def smaller_sizes(mod: IRModule, values: Values, wanted: Wanted) -> tuple[IRModu
 
 
 def _attempts(size: int) -> Iterator[int]:
-    """What to try in place of a size: small ones first, then halves."""
+    """List the sizes to try in place of a size: small ones first, then halves."""
     tried = sorted({1, 2, 3, *(size >> shift for shift in range(size.bit_length()))})
     return (number for number in tried if 0 < number < size)
 
@@ -57,7 +58,7 @@ def _sizes(found: Type) -> list[int]:
 
 
 def _with_size(mod: IRModule, values: Values, old: int, new: int) -> Iterator[tuple[IRModule, Values]]:
-    """``mod`` with ``new`` in place of the size ``old``: of dimensions alone, and of numbers in attributes as well."""
+    """Replace the size ``old`` by ``new`` in ``mod``: in dimensions alone, and in attributes as well."""
     main = mod["main"]
     assert isinstance(main, Function)
     for in_attributes in (False, True):
@@ -112,7 +113,7 @@ def _sliced(value: Any, found: Type | None, old: int, new: int) -> Any:
 
 
 def _replaced(value: Any, old: int, new: int) -> Any:
-    """A record of attributes with a number in place of another, also in tuples."""
+    """Replace a number in a record of attributes, also in tuples."""
     if isinstance(value, int) and not isinstance(value, bool):
         return new if value == old else value
     if isinstance(value, tuple):

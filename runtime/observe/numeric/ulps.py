@@ -1,4 +1,4 @@
-"""Distances between numbers in units in the last place, for all types of floats that there is arithmetic in.
+"""Measure distances between numbers in units in the last place, for all float types with arithmetic.
 
 The unit of a number ``x`` with ``2**e <= abs(x) < 2**(e + 1)`` is the weight of its last digit, ``2**(e - p + 1)`` for
 a type with ``p`` binary digits (Goldberg 1991: What Every Computer Scientist Should Know About Floating-Point
@@ -26,7 +26,7 @@ FARTHEST = np.iinfo(np.uint64).max
 
 
 def unit(values: Any, dtype: Any) -> Array:
-    """The unit in the last place that each of ``values`` has in ``dtype``, in float64. It is NaN for NaN.
+    """Return the unit in the last place that each of ``values`` has in ``dtype``, in float64; NaN for NaN.
 
     Raises:
         TypeError: ``dtype`` has no arithmetic.
@@ -43,7 +43,8 @@ def unit(values: Any, dtype: Any) -> Array:
 
 
 def ulp_error(found: Any, reference: Any) -> Array:
-    """How far each element of ``found`` is from that of ``reference``, in units of ``found``'s type, in float64.
+    """Measure the distance of each element of ``found`` from that of ``reference``, in units of ``found``'s type, in
+    float64.
 
     The unit is that of the reference. So a result that is rounded correctly is off by at most 0.5.
 
@@ -68,7 +69,7 @@ def ulp_error(found: Any, reference: Any) -> Array:
 
 
 def scaled_error(found: Any, reference: Any) -> Array:
-    """:func:`ulp_error`, but all elements in the unit that the greatest finite number of the reference has."""
+    """Measure :func:`ulp_error` with one unit for all elements: that of the greatest finite number of the reference."""
     found, exact = np.asarray(found), np.asarray(reference).astype(np.float64)
     error = ulp_error(found, reference)
     finite = np.abs(exact[np.isfinite(exact)])
@@ -81,7 +82,7 @@ def scaled_error(found: Any, reference: Any) -> Array:
 
 
 def ulp_distance(a: Any, b: Any) -> Array:
-    """How many steps to the next number lead from each element of ``a`` to that of ``b``, in uint64.
+    """Count the representable numbers from each element of ``a`` to that of ``b``, in uint64.
 
     Both are arrays of one type. Zeros are equal whatever their signs, infinities follow the greatest numbers, NaNs
     are equal to each other and farthest (:data:`FARTHEST`) from numbers.
@@ -110,12 +111,12 @@ def _checked(dtype: Any) -> DataType:
 
 
 def _order(a: Array, b: Array, less: Array) -> Array:
-    """The distance of two unsigned numbers; differences that wrap around are right where the greater comes first."""
+    """Subtract two unsigned numbers; differences that wrap around are right where the greater comes first."""
     return np.where(less, b - a, a - b)
 
 
 def _key(array: Array, kind: DataType) -> Array:
-    """Unsigned numbers in the order of the floats: their bits, with those of negative numbers turned round."""
+    """Map floats to unsigned numbers in the same order: their bits, with those of negative numbers inverted."""
     bits = np.ascontiguousarray(array).reshape(array.shape).view(f"uint{kind.bits}").astype(np.uint64)
     sign = np.uint64(1 << (kind.bits - 1))
     magnitude = bits & (sign - np.uint64(1))

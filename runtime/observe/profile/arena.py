@@ -1,4 +1,4 @@
-"""What lies where in a model's arena, and from which kernel call to which: as ``PlanMemory`` noted it in ``main``."""
+"""List the values in a model's arena, each with its place and lifetime, as ``PlanMemory`` noted them in ``main``."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Allocation:
 
     @property
     def end(self) -> int:
-        """Behind its last byte."""
+        """The address behind its last byte."""
         return self.offset + self.size
 
 
 def allocations(main: PrimFunc, sizes: Sequence[int]) -> list[Allocation]:
-    """The values in the arena of a model's function, in the order in which they get their memory.
+    """List the values in the arena of a function, in the order in which they get their memory.
 
     None where a pass of the user's own has added or removed calls, or has made ``main``: nobody knows them then.
 
@@ -69,7 +69,7 @@ def allocations(main: PrimFunc, sizes: Sequence[int]) -> list[Allocation]:
 
 
 def live_bytes(values: Sequence[Allocation], calls: int) -> list[int]:
-    """The bytes that hold something during each of so many calls."""
+    """Count the bytes of the arena that are live during each of ``calls`` kernel calls."""
     changes = [0] * (calls + 1)
     for value in values:
         changes[value.first] += value.size

@@ -1,4 +1,4 @@
-"""What is known of each call of a kernel before it runs: what of the graph it computes, and what that costs."""
+"""Derive static facts of each kernel call: the operators of the graph that it computes, and their cost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from tilewright.codegen.analysis import has_parallel_loop
 from tilewright.graphir.origins import Origin
 from tilewright.passes.lower.kernel_calls import kernel_calls
-from tilewright.runtime.built_model import Lowered
+from tilewright.runtime.lower_model import LoweredFunction
 from tilewright.tensorir.costs import Cost, function_cost
 from tilewright.tensorir.dtype import FLOAT32, DataType
 from tilewright.tensorir.expr import Var
@@ -25,7 +25,7 @@ class CallFacts:
         origins: the operators of the graph that this call computes.
         operations: arithmetic that the formulas need, however the schedule goes about it.
         dtype: the type that most of it is done on.
-        bytes: what it must read and write.
+        bytes: the bytes that it must read and write.
         vector_bits: the width of the vectors that do most of the work; 0 if it has none.
         tells_threads: whether the records of the call say which threads worked.
         arguments: the values of the kernel's integer parameters.
@@ -41,8 +41,8 @@ class CallFacts:
     arguments: Mapping[Var, int]
 
 
-def call_facts(lowered: Lowered, sizes: Sequence[int]) -> list[CallFacts]:
-    """The kernel calls of a model's function in the order of its text.
+def call_facts(lowered: LoweredFunction, sizes: Sequence[int]) -> list[CallFacts]:
+    """List the kernel calls of a function in the order of its text.
 
     Args:
         lowered: the function.
@@ -83,8 +83,8 @@ def _of(cost: Cost, dtype: DataType) -> int:
     return cost.operations.get(dtype, 0)
 
 
-def _formula(lowered: Lowered, name: str, func: PrimFunc) -> PrimFunc:
-    """The kernel before any schedule, when it had that name; a kernel that has none (copying bytes) as it is."""
+def _formula(lowered: LoweredFunction, name: str, func: PrimFunc) -> PrimFunc:
+    """Return the kernel before any schedule; one that has no such form (copying bytes) as it is."""
     module = lowered.modules["tensor"]
     if name not in module:
         return func
@@ -94,6 +94,6 @@ def _formula(lowered: Lowered, name: str, func: PrimFunc) -> PrimFunc:
 
 
 def _by_name(unscheduled: PrimFunc, values: Mapping[Var, int]) -> dict[Var, int]:
-    """The same values for the integer parameters that the kernel had before any schedule."""
+    """Map the values to the integer parameters that the kernel had before any schedule."""
     by_name = {var.name: value for var, value in values.items()}
     return {var: by_name[var.name] for var in unscheduled.variables if var.name in by_name}

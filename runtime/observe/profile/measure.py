@@ -1,4 +1,4 @@
-"""Measures a model: calls it, with and without the clock in it, in turns."""
+"""Measure a model: call it in turns with and without the clock in it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from tilewright.codegen.threads import thread_limit
 from tilewright.passes.spans import OK, Span
-from tilewright.runtime.built_model import Built
+from tilewright.runtime.built_model import BuiltModel
 from tilewright.runtime.observe.profile.arena import Allocation, allocations
 from tilewright.runtime.observe.profile.facts import CallFacts, call_facts
 from tilewright.runtime.observe.profile.profile import CallProfile, Profile
@@ -25,7 +25,9 @@ from tilewright.tensorir.profiling import BEGIN, BUSY, END, RUNS, TOTAL
 WARM_UP = 2
 
 
-def profile(built: Built, step: Step | Steps, inputs: Sequence[Array], sizes: tuple[int, ...], repeat: int) -> Profile:
+def profile(
+    built: BuiltModel, step: Step | Steps, inputs: Sequence[Array], sizes: tuple[int, ...], repeat: int
+) -> Profile:
     """Call a model ``repeat`` times as it is and ``repeat`` times with the clock in it.
 
     Args:
@@ -64,7 +66,7 @@ def report(
     again: bool = True,
     facts: Mapping[str, Any] | None = None,
 ) -> Profile:
-    """The profile of ``recorded`` calls, which had inputs of the same sizes.
+    """Make the profile of ``recorded`` calls, which had inputs of the same sizes.
 
     Args:
         plain: seconds that calls without the clock took; by default nobody knows.
@@ -123,7 +125,7 @@ def report(
 
 
 def _typical(runs: Sequence[Records]) -> int:
-    """The number of the run whose time is the median of those that call what is usually called."""
+    """Return the number of the run whose time is the median, of those that call the usual kernels."""
     called = np.array([records[RUNS] > 0 for records in runs])
     usual = np.median(called, axis=0) > 0.5
     alike = [number for number, row in enumerate(called) if (row == usual).all()]
@@ -132,7 +134,7 @@ def _typical(runs: Sequence[Records]) -> int:
 
 
 def _span(call: CallProfile, record: Records, tick: float) -> list[Span]:
-    """When a call ran; nothing if it did not, as its branch was not taken then. (Of a loop it is the last time.)"""
+    """Make the span of a call; None if its branch was not taken. (Of a loop it is the last iteration.)"""
     if not record[RUNS]:
         return []
     start, end = int(record[BEGIN]) * tick, int(record[END]) * tick
@@ -140,7 +142,7 @@ def _span(call: CallProfile, record: Records, tick: float) -> list[Span]:
 
 
 def _root(spans: list[Span]) -> Span:
-    """The model, from its first kernel to its last; times count from there."""
+    """Make the span of the model, from its first kernel to its last; times count from there."""
     start = min((span.start for span in spans), default=0.0)
     end = max((span.start + (span.duration or 0.0) for span in spans), default=0.0)
     for span in spans:
@@ -151,7 +153,7 @@ def _root(spans: list[Span]) -> Span:
 def _call(
     number: int, facts: CallFacts, records: list[Records], tick: float, threads: int, roofs: Roofs
 ) -> CallProfile | None:
-    """What the runs say of the call of that number; None if it usually does not run. A tick is so many seconds."""
+    """Summarize the runs of one call; None if it usually does not run."""
     runs = int(statistics.median_low(int(record[RUNS]) for record in records))
     if runs == 0:
         return None

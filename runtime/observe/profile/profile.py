@@ -1,4 +1,4 @@
-"""``Profile``: what each kernel call of a model costs, as a table, as data, and as a trace."""
+"""Show the cost of each kernel call of a model, as a table, as data, and as a trace."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CallProfile:
         number: of the place, in the order of ``main``'s text.
         kernel: its name.
         origins: the operators of the graph that it computes there.
-        runs: how often it ran in a run of the model (more than once in loops).
+        runs: its runs in a run of the model (more than one in loops).
         minimum: seconds in a run of the model, at least.
         median: seconds in a run of the model, usually.
         share: ``median`` as a part of that of all calls.
@@ -31,11 +31,11 @@ class CallProfile:
         dtype: the type that most of it is done on.
         bytes: read and written in a run of the model.
         roof: seconds that it would take at the machine's best.
-        bound: what limits it there: ``"compute"`` or ``"memory"``.
+        bound: its limit there: ``"compute"`` or ``"memory"``.
         level: where its data fit: ``"L1"``, ``"L2"``, ``"L3"`` or ``"memory"``.
         vector_bits: the width of its vectors; 0 if unknown.
-        threads: how many usually worked on it; None if nobody knows, as of parallel loops that numba compiles.
-        imbalance: how long the busiest of them usually worked, as a multiple of the mean over all threads that may run;
+        threads: the number that usually worked on it; None if unknown, as of parallel loops that numba compiles.
+        imbalance: the usual time of the busiest of them, as a multiple of the mean over all threads that may run;
             None for a kernel that one thread runs.
     """
 
@@ -68,11 +68,11 @@ class CallProfile:
 
     @property
     def of_roof(self) -> float:
-        """How much of the machine's best it reaches, by the median: 1 is all."""
+        """The part of the machine's peak rate that it reaches, by the median: 1 is all."""
         return self.roof / self.median if self.median else 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it, plain data."""
+        """Return all of it as plain data."""
         found = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         found["origins"] = [dataclasses.asdict(origin) for origin in self.origins]
         for name in ("operations_per_second", "bytes_per_second", "of_roof"):
@@ -81,7 +81,7 @@ class CallProfile:
 
 
 class Profile(SpanReport):
-    """What a model's calls cost. Made by :meth:`tilewright.Executable.profile`.
+    """The cost of a model's calls, made by :meth:`tilewright.Executable.profile`.
 
     The spans are those of one run, whose time is the median: the model, and in it the kernel calls. Their attributes,
     and :attr:`calls`, are of all runs.
@@ -90,11 +90,11 @@ class Profile(SpanReport):
         calls: the kernel calls that ran, in order.
         latency: seconds that a call of the model takes without the profile: the least and the median. (With it, where
             ``overhead`` is None.)
-        overhead: how much longer it takes with the profile, as a part of ``latency``; None if nobody has measured it.
-        repeat: how many runs there were.
+        overhead: the time that the profile adds, as a part of ``latency``; None if it was not measured.
+        repeat: the number of runs.
         arena_bytes: memory for intermediate values.
-        allocations: what lies in it; call numbers count the places in the text of ``main``.
-        facts: what was measured: target, sizes of symbolic dimensions, the machine's limits.
+        allocations: the values in it; call numbers count the places in the text of ``main``.
+        facts: the circumstances: target, sizes of symbolic dimensions, the machine's limits.
     """
 
     kind = "profile"
@@ -135,7 +135,7 @@ class Profile(SpanReport):
         return _cells(call) if call is not None else [""] * (len(self.header) - 1)
 
     def rows(self, order: str = "time") -> list[list[str]]:
-        """The lines of the table, for each call of a kernel one, or (``order="kernel"``) for each kernel.
+        """Return the lines of the table: one for each call of a kernel, or (``order="kernel"``) for each kernel.
 
         Raises:
             ValueError: another order than :meth:`render` knows.
@@ -148,7 +148,7 @@ class Profile(SpanReport):
         return [[call.kernel, *_cells(call)] for call in calls]
 
     def render(self, order: str = "time", limit: int | None = None) -> str:
-        """The calls as text.
+        """Write the calls as text.
 
         Args:
             order: ``"time"``: those first that take longest; ``"run"``: as they run; ``"kernel"``: all calls of a
@@ -166,7 +166,7 @@ class Profile(SpanReport):
         return "\n".join([table(self.header, shown), *more, "", *self.summary()])
 
     def summary(self) -> list[str]:
-        """What there is to say about the whole model, in lines."""
+        """Summarize the whole model, in lines."""
         least, median = self.latency
         overhead = "" if self.overhead is None else f"; with the profile {100 * self.overhead:+.1f} %"
         kernels = sum(call.median for call in self.calls)
@@ -182,7 +182,7 @@ class Profile(SpanReport):
         ]
 
     def live_bytes(self) -> list[int]:
-        """The bytes of the arena that hold something during each call, in the order of ``main``'s text."""
+        """Return the live bytes of the arena during each call, in the order of ``main``'s text."""
         return live_bytes(self.allocations, self._num_calls)
 
     def attributes(self) -> dict[str, Any]:
@@ -200,7 +200,7 @@ class Profile(SpanReport):
         }
 
     def events(self, process: int = 1) -> list[dict[str, Any]]:
-        """The events of the trace: the kernel calls of a run, and how full the arena is."""
+        """Return the events of the trace: the kernel calls of a run, and the live bytes of the arena."""
         live = self.live_bytes()
         fills = [
             (span.start, live[span.attributes["number"]])
@@ -241,7 +241,7 @@ def _shortened(text: str, most: int = 60) -> str:
 
 
 def _by_kernel(calls: Sequence[CallProfile]) -> list[CallProfile]:
-    """One line for each kernel: the sums of its calls, and the largest imbalance."""
+    """Merge the calls of each kernel: the sums, and the largest imbalance."""
     groups: dict[str, list[CallProfile]] = {}
     for call in calls:
         groups.setdefault(call.kernel, []).append(call)

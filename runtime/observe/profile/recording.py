@@ -1,4 +1,4 @@
-"""Runs a model whose ``main`` reads the clock around every kernel call, and keeps what it wrote down.
+"""Run a model whose ``main`` reads the clock around every kernel call, and keep its records.
 
 After kernels, which leave nothing else in the caches, a line of Python takes a microsecond, many times what reading the
 clock does. So a call keeps what it has as it is; objects are made of that for those who ask.
@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tilewright.passes.tensor.profile_calls import ProfileCalls
-from tilewright.runtime.built_model import Built, Lowered
-from tilewright.runtime.compile_functions import ProfiledRunner
+from tilewright.runtime.built_model import BuiltModel
+from tilewright.runtime.generated_code import ProfiledRunner
+from tilewright.runtime.lower_model import LoweredFunction
 from tilewright.runtime.steps import Array
 from tilewright.tensorir.keys import PROFILED_CALLS
 from tilewright.tensorir.profiling import records_shape
@@ -26,11 +27,11 @@ from tilewright.tensorir.target import Target
 
 Records = npt.NDArray[np.int64]
 
-#: How many calls are kept: of inputs of equal sizes the last so many, of so many different sizes.
+#: The calls that are kept: the last so many for inputs of equal sizes, for so many different sizes.
 KEPT_CALLS = 500
 KEPT_SIZES = 100
 
-#: What a run of a function leaves, the fields of a ``Run``; and what a call leaves: its runs, and the seconds it took.
+#: The record of a run of a function, the fields of a ``Run``; and that of a call: its runs, and the seconds it took.
 _Run = tuple[tuple[int, ...], Records]
 _Call = tuple[list[_Run], float]
 
@@ -62,19 +63,19 @@ class RecordedCall:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Of all symbolic dimensions of the model."""
+        """The sizes of all symbolic dimensions of the model."""
         return self.runs[-1].sizes
 
 
 class _Current(threading.local):
-    """The runs so far of the call that this thread is in."""
+    """The runs so far of the current call of this thread."""
 
     def __init__(self) -> None:
         self.runs: list[_Run] = []
 
 
 class _Kept:
-    """Calls with equal sizes: the last ``number``, and how many there were."""
+    """Calls with equal sizes: the last ``number`` of them, and the count of all."""
 
     def __init__(self, number: int) -> None:
         self.calls: collections.deque[_Call] = collections.deque(maxlen=number)
@@ -82,13 +83,13 @@ class _Kept:
 
 
 class RecordedFunction:
-    """A function of a model, compiled with the clock in it; a ``Runner``, which adds each run to its call.
+    """A function of a model, compiled with the clock in it: a ``Runner`` that adds each run to its call.
 
     Attributes:
-        lowered: what it was made of.
+        lowered: the function without the clock.
     """
 
-    def __init__(self, lowered: Lowered, target: Target, current: _Current) -> None:
+    def __init__(self, lowered: LoweredFunction, target: Target, current: _Current) -> None:
         self.lowered = lowered
         self._current = current
         with target:
@@ -112,14 +113,14 @@ class RecordedFunction:
 
 
 class Recording:
-    """A model with the clock in it; called as the model's own steps. Several threads may call it at once.
+    """A model with the clock in it, called like the model's own steps. Threads may call it at once.
 
     Attributes:
         built: the model.
         functions: of which it consists.
     """
 
-    def __init__(self, built: Built) -> None:
+    def __init__(self, built: BuiltModel) -> None:
         self.built = built
         self._current = _Current()
         self.functions = [
@@ -132,7 +133,7 @@ class Recording:
         self._lock = threading.Lock()
 
     def __call__(self, inputs: Sequence[Array], sizes: tuple[int, ...]) -> list[Array]:
-        """The results for these inputs.
+        """Run the model on these inputs; return the results.
 
         Raises:
             InputError, ExecutionError: as the model's own steps.
@@ -152,8 +153,8 @@ class Recording:
         return results
 
     def recorded(self) -> dict[tuple[int, ...], tuple[list[RecordedCall], int]]:
-        """By the sizes of the symbolic dimensions (those of the inputs, and those that the model computes itself): the
-        calls that are kept, in order, and how many there were. Calls that failed are not among them."""
+        """Return, by the sizes of the symbolic dimensions (of the inputs, and those that the model computes itself),
+        the calls that are kept, in order, and the count of all. Calls that failed are not among them."""
         with self._lock:
             kept = {sizes: (kept.calls.copy(), kept.count) for sizes, kept in self._kept.items()}
         return {
@@ -162,14 +163,14 @@ class Recording:
         }
 
     def calls(self) -> dict[tuple[int, ...], list[RecordedCall]]:
-        """The calls of :meth:`recorded`, of the sizes of which any are kept."""
+        """Return the calls of :meth:`recorded`, for the sizes of which any are kept."""
         return {sizes: calls for sizes, (calls, _) in self.recorded().items() if calls}
 
     def counts(self) -> dict[tuple[int, ...], int]:
-        """The numbers of :meth:`recorded`."""
+        """Return the counts of :meth:`recorded`."""
         return {sizes: count for sizes, (_, count) in self.recorded().items()}
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Drop all records."""
         with self._lock:
             self._kept.clear()

@@ -1,6 +1,6 @@
-"""The two roofs that no kernel gets through: how fast this machine computes, and how fast it moves bytes.
+"""Measure the two roofs of this machine: its peak arithmetic rate and its peak memory bandwidth.
 
-Both are measured by the probes of :mod:`tilewright.runtime.machine`, each for some tens of milliseconds. The best of
+The probes of :mod:`tilewright.runtime.observe.machine` measure both, each for some tens of milliseconds. The best of
 several short runs counts, as others may use the machine; and the best of all that a process has measured.
 """
 
@@ -10,25 +10,25 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterable
 
-from tilewright.runtime.machine import machine
+from tilewright.runtime.observe.machine import machine
 from tilewright.tensorir.dtype import FLOAT32, DataType
 
 #: Where data lie, nearest first.
 LEVELS = ("L1", "L2", "L3", "memory")
 
 _RUNS = 15
-#: What one run of a probe of arithmetic takes, in seconds, and what one of memory reads at least, in bytes.
+#: The seconds of one run of a probe of arithmetic, and the bytes that one of memory reads at least.
 _SECONDS = 1e-3
 _LEAST_BYTES = 128 << 20
 
 
 @dataclasses.dataclass(frozen=True)
 class Roof:
-    """How long a kernel takes at least.
+    """The shortest time that a kernel can take.
 
     Attributes:
         seconds: at least.
-        bound: what it has to wait for then: ``"compute"`` or ``"memory"``.
+        bound: its limit then: ``"compute"`` or ``"memory"``.
     """
 
     seconds: float
@@ -36,12 +36,12 @@ class Roof:
 
 
 class Roofs:
-    """What the machine does at best with so many threads.
+    """The peak rates of the machine with this number of threads.
 
     Args:
         threads: of parallel loops.
         dtypes: the types to measure arithmetic on, besides float32.
-        again: whether to measure also what this process has measured before: others may have used the machine then.
+        again: whether to repeat measurements of this process: others may have used the machine then.
     """
 
     def __init__(self, threads: int, dtypes: Iterable[DataType] = (), again: bool = True) -> None:
@@ -54,20 +54,21 @@ class Roofs:
                 _remember((threads, level), _measure_bandwidth(threads, level))
 
     def operations(self, dtype: DataType) -> float:
-        """Operations a second on values of ``dtype``: products and sums (each is one). Of types that the machine has no
-        such instructions for, those of float32 in vectors of its width."""
+        """Return the operations a second on values of ``dtype``: products and sums (each is one). For types without
+        vector instructions of the machine, return those of float32 in vectors of its width."""
         return _best_rates[self.threads, dtype]
 
     def bandwidth(self, size: int) -> float:
-        """Bytes a second that are read from a working set of ``size`` bytes: from the smallest cache that holds it."""
+        """Return the bytes a second read from a working set of ``size`` bytes: from the smallest cache that holds
+        it."""
         return _best_rates[self.threads, self.level(size)]
 
     def level(self, size: int) -> str:
-        """Where a working set of that many bytes lies: ``"L1"``, ``"L2"``, ``"L3"`` or ``"memory"``."""
+        """Return where a working set of that many bytes lies: ``"L1"``, ``"L2"``, ``"L3"`` or ``"memory"``."""
         return next((name for name, limit in self._levels() if size <= limit), LEVELS[-1])
 
     def roof(self, operations: int, dtype: DataType, size: int) -> Roof:
-        """For a kernel that does so many operations on ``dtype`` and moves ``size`` bytes."""
+        """Return the roof of a kernel that does so many operations on ``dtype`` and moves ``size`` bytes."""
         compute = operations / self.operations(dtype) if operations else 0.0
         memory = size / self.bandwidth(size) if size else 0.0
         return Roof(compute, "compute") if compute >= memory else Roof(memory, "memory")
@@ -79,7 +80,7 @@ class Roofs:
         return list(zip(LEVELS, (own * sizes[0], own * sizes[1], sizes[2]), strict=False))
 
     def as_dict(self) -> dict[str, object]:
-        """Threads, operations on float32 a second, and bytes a second from each level."""
+        """Return threads, operations on float32 a second, and bytes a second from each level."""
         return {
             "threads": self.threads,
             "float32_operations_per_second": self.operations(FLOAT32),
@@ -112,7 +113,7 @@ def _measure_operations(threads: int, dtype: DataType) -> float:
 def _measure_bandwidth(threads: int, level: str) -> float:
     found = machine(threads)
     l1, l2, l3 = (found.target.cache_bytes(number) for number in (1, 2, 3))
-    # Half of a cache: what else the program needs has room beside it. Beyond the last one twice its size, in reason.
+    # Half of a cache: the other data of the program have room beside it. Beyond the last one twice its size, in reason.
     sizes = {"L1": threads * l1 // 2, "L2": threads * l2 // 2, "L3": l3 // 2, "memory": min(2 * l3, 256 << 20)}
     run, amount = found.read(sizes[level], max(1, round(_LEAST_BYTES / sizes[level])))
     return amount / min(_timed(run) for _ in range(_RUNS))

@@ -1,4 +1,4 @@
-"""``TILEWRIGHT_PROFILE=file``: a profile without a change of code.
+"""Profile a program without a change of its code: ``TILEWRIGHT_PROFILE=file``.
 
 Every model that is built while the variable is set records its calls, and when the program ends their profiles are
 written: one for each model and each combination of sizes of its symbolic dimensions with which it was called. The form
@@ -20,21 +20,21 @@ from pathlib import Path
 
 from tilewright.passes.environment import PROFILE
 from tilewright.passes.span_report import reports_as_dict, reports_to_chrome_trace
-from tilewright.runtime.built_model import Built
+from tilewright.runtime.built_model import BuiltModel
 from tilewright.runtime.observe.profile.measure import WARM_UP, report
 from tilewright.runtime.observe.profile.profile import Profile
 from tilewright.runtime.observe.profile.recording import Recording
 
-#: How the name of a file ends that becomes a trace.
+#: The suffix of files that become traces.
 TRACE = ".trace.json"
 
-#: What is recorded, by the name of the file.
+#: The recordings, by the name of the file.
 _recordings: dict[str, list[Recording]] = {}
 _lock = threading.Lock()
 
 
-def recording_of(built: Built) -> Recording:
-    """What records the calls of a model, for the file that the environment names."""
+def recording_of(built: BuiltModel) -> Recording:
+    """Make a recording of a model's calls, for the file that the environment names."""
     name = os.environ[PROFILE]
     recording = Recording(built)
     with _lock:
@@ -46,7 +46,7 @@ def recording_of(built: Built) -> Recording:
 
 
 def profiles(recordings: Sequence[Recording]) -> Iterator[Profile]:
-    """A profile for each model that was called, and for each combination of sizes, most frequent first."""
+    """List a profile for each model that was called, and for each combination of sizes, most frequent first."""
     measured = False
     for number, recording in enumerate(recordings):
         groups = [(calls, count) for calls, count in recording.recorded().values() if calls]

@@ -1,4 +1,4 @@
-"""What a report shows, as plain data."""
+"""Collect the content of a report, as plain data."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.graph import InferType
 from tilewright.passes.instruments.timing import PassTimingInstrument
 from tilewright.passes.lower.kernel_calls import kernel_calls
-from tilewright.runtime.built_model import Built, GivenSource, Lowered
-from tilewright.runtime.example_inputs import example_inputs
+from tilewright.runtime.built_model import BuiltModel, GivenSource
 from tilewright.runtime.executable import Executable
+from tilewright.runtime.lower_model import LoweredFunction
+from tilewright.runtime.observe.example_inputs import example_inputs
 from tilewright.runtime.observe.report.graphs import picture
 from tilewright.runtime.observe.report.history import PassHistory
 from tilewright.runtime.observe.report.kernel_texts import kernel_texts
@@ -26,7 +27,7 @@ from tilewright.tensorir.errors import TilewrightError
 def collect(
     model: Executable, inputs: Sequence[Any] | Mapping[str, Any] | None, repeat: int, title: str
 ) -> dict[str, Any]:
-    """All that the page shows: how the passes made the model, once more, and what it costs to run.
+    """Collect all that the page shows: run the passes once more, and profile calls.
 
     Args:
         inputs: for the profile; made up if None.
@@ -39,7 +40,7 @@ def collect(
     labelled = dataclasses.replace(built, source=GivenSource(whole, parts))
     timing = PassTimingInstrument()
     histories: list[PassHistory] = []
-    lowered: list[Lowered] = []
+    lowered: list[LoweredFunction] = []
     with PassContext.collecting_remarks() as remarks:
         for segment in range(len(built.segments)):
             history = PassHistory(timing)
@@ -76,8 +77,8 @@ def collect(
 
 
 def with_labels(mod: IRModule) -> IRModule:
-    """``mod`` whose operators all have a label, by which they are found again in kernels: those that have none get
-    their number."""
+    """Give all operators of ``mod`` a label, by which they are found again in kernels: those that have none get their
+    number."""
     numbers = iter(range(1 << 62))
 
     def label(old: Expr, new: Expr) -> Expr:
@@ -95,12 +96,12 @@ def with_labels(mod: IRModule) -> IRModule:
     return mod.with_functions(updates)
 
 
-def _typed(built: Built) -> IRModule:
+def _typed(built: BuiltModel) -> IRModule:
     with built.settings.context():
         return InferType()(built.module)
 
 
-def _settings(built: Built) -> dict[str, Any]:
+def _settings(built: BuiltModel) -> dict[str, Any]:
     settings = built.settings
     found: dict[str, Any] = {
         "signature": str(built.signature),
@@ -114,8 +115,8 @@ def _settings(built: Built) -> dict[str, Any]:
     return found
 
 
-def _with_labels(drawn: dict[str, Any], lowered: Lowered) -> dict[str, Any]:
-    """The picture of kernels, whose nodes also name the labels of the operators in them."""
+def _with_labels(drawn: dict[str, Any], lowered: LoweredFunction) -> dict[str, Any]:
+    """Add to the picture of kernels the labels of the operators in them."""
     origins = {" ".join(map(str, call.origins)): call.origins for call in kernel_calls(lowered.modules["lowered"])}
     for node in drawn["nodes"]:
         found = origins.get(" ".join(node["origins"]), ())
@@ -123,8 +124,8 @@ def _with_labels(drawn: dict[str, Any], lowered: Lowered) -> dict[str, Any]:
     return drawn
 
 
-def _name_origins(calls: list[dict[str, Any]], spans: list[dict[str, Any]], lowered: Sequence[Lowered]) -> None:
-    """Labels for the operators in a profile: those of the graph whose operators all have one."""
+def _name_origins(calls: list[dict[str, Any]], spans: list[dict[str, Any]], lowered: Sequence[LoweredFunction]) -> None:
+    """Label the operators in a profile, as in the graph whose operators all have a label."""
     known = [
         [dataclasses.asdict(origin) for origin in call.origins]
         for each in lowered

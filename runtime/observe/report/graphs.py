@@ -1,4 +1,4 @@
-"""Pictures of a model's graph: as it was given, and as kernels after fusion."""
+"""Draw a model's graph: as it was given, and as kernels after fusion."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_LETTERS = 34
 
 @dataclasses.dataclass
 class _Node:
-    """What is drawn: ``title`` in the first line, ``note`` in the second."""
+    """A node of a picture: ``title`` in the first line, ``note`` in the second."""
 
     title: str
     note: str
@@ -35,7 +35,7 @@ class _Node:
 
 
 def picture(mod: IRModule) -> dict[str, Any]:
-    """``main`` of a graph-level module as plain data.
+    """Return the picture of ``main`` of a graph-level module as plain data.
 
     ``{nodes, edges, width, height, engine, left_out}``: a node is ``{title, note, kind, label, kernel, origins,
     constants, x, y, w, h}`` (``x`` and ``y`` of its middle), an edge ``{from, to, path}``. Constants, and what is
@@ -118,7 +118,7 @@ def _node(expr: Expr) -> _Node:
 
 
 def _shape(found: Type | None) -> str:
-    """A type as the picture has it: ``1 x 64 x 56 x 56 float32``."""
+    """Write a type as pictures show it: ``1 x 64 x 56 x 56 float32``."""
     if isinstance(found, TensorType):
         return f"{' x '.join(map(str, found.shape)) or 'scalar'} {found.dtype!s}"
     if isinstance(found, TupleType):

@@ -1,4 +1,4 @@
-"""``PassHistory``: the text of each function after each pass that changed it.
+"""Record the text of each function after each pass that changed it.
 
 The loop nests of a network are a hundred thousand lines in each of two dozen stages, most of them the same as before.
 So each function has one table of its lines, and a version of it is the numbers of its lines.
@@ -32,7 +32,7 @@ class Texts:
         self.versions: list[list[int]] = []
 
     def add(self, text: str) -> int:
-        """A version's number; that of the last one if it is the same."""
+        """Add a version; return its number, or that of the last one if it is the same."""
         lines = text.splitlines()
         if len(lines) > MOST_LINES:
             lines = [*lines[:MOST_LINES], f"... {len(lines) - MOST_LINES} lines more"]
@@ -48,7 +48,8 @@ class Texts:
         return number
 
     def as_dict(self) -> dict[str, Any]:
-        """``{lines, versions}``: a version is written as runs of neighbouring lines, ``[first, count, first, ...]``."""
+        """Return ``{lines, versions}``: a version is written as runs of neighbouring lines, ``[first, count, first,
+        ...]``."""
         return {"lines": self.lines, "versions": [_runs(version) for version in self.versions]}
 
 
@@ -64,7 +65,7 @@ def _runs(numbers: list[int]) -> list[int]:
 
 @dataclasses.dataclass
 class Step:
-    """What one pass did.
+    """The effect of one pass.
 
     Attributes:
         name: of the pass; ``input`` is what the first one was given.
@@ -77,14 +78,14 @@ class Step:
 
 
 class PassHistory(PassInstrument):
-    """Keeps what each pass made of each function.
+    """Records the text of each function after each pass.
 
     Args:
         timing: does not count the time that this takes.
 
     Attributes:
         steps: the input, and then each pass that changed something, in order.
-        passes: how many passes ran.
+        passes: the number of passes that ran.
     """
 
     def __init__(self, timing: PassTimingInstrument | None = None) -> None:
@@ -124,7 +125,7 @@ class PassHistory(PassInstrument):
             self.steps.append(Step(name, changed))
 
     def as_dict(self) -> dict[str, Any]:
-        """``{passes, steps, functions}``, where ``functions`` has the texts by name (:meth:`Texts.as_dict`)."""
+        """Return ``{passes, steps, functions}``, where ``functions`` has the texts by name (:meth:`Texts.as_dict`)."""
         return {
             "passes": self.passes,
             "steps": [dataclasses.asdict(step) for step in self.steps],
@@ -133,5 +134,5 @@ class PassHistory(PassInstrument):
 
 
 def function_text(key: GlobalVar, function: AnyFunction) -> str:
-    """The text of one function of a module."""
+    """Print one function of a module."""
     return to_text(IRModule({key: function})).strip("\n")

@@ -1,4 +1,4 @@
-"""A kernel at every stage of its compilation, as text."""
+"""Print a kernel at every stage of its compilation."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from tilewright.codegen.numba_ import emit_source
 from tilewright.graphir.module import IRModule
 from tilewright.passes.context import PassContext
 from tilewright.passes.pipelines import readable_pipeline, schedule_pipeline
-from tilewright.runtime.built_model import Lowered, Settings
+from tilewright.runtime.build_settings import BuildSettings
+from tilewright.runtime.lower_model import LoweredFunction
 from tilewright.runtime.observe.report.history import MOST_LINES, function_text
 from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.target import Target
 
 
-def kernel_texts(lowered: Lowered, target: Target, settings: Settings) -> dict[str, dict[str, str]]:
-    """For each kernel of a model's function: ``tensor`` (its loops before any schedule), ``scheduled``, ``lowered``,
+def kernel_texts(lowered: LoweredFunction, target: Target, settings: BuildSettings) -> dict[str, dict[str, str]]:
+    """Print each kernel of a function: ``tensor`` (its loops before any schedule), ``scheduled``, ``lowered``,
     ``numba`` (what the target numba runs), and for the target llvm ``llvm`` and ``assembly``."""
     modules = lowered.modules
     with settings.context() as context, Target(target, num_threads=target.num_threads):
@@ -39,7 +40,7 @@ def kernel_texts(lowered: Lowered, target: Target, settings: Settings) -> dict[s
 
 
 def _readable(mod: IRModule, target: Target, context: PassContext) -> dict[str, str]:
-    """The kernels as numba source, by name; those that it cannot express are left out."""
+    """Print the kernels as numba source, by name, but for those that it cannot express."""
     numba = Target("numba", num_threads=target.num_threads)
     kernels = IRModule({key: func for key, func in mod.functions.items() if isinstance(func, PrimFunc)})
     with numba:

@@ -1,4 +1,4 @@
-"""Where the nodes of a picture of a graph go: in layers, each below what it is made of.
+"""Place the nodes of a picture of a graph: in layers, each node below its operands.
 
 The steps are those of Sugiyama, Tagawa and Toda ("Methods for visual understanding of hierarchical system structures",
 1981): layers by the longest path, neighbours ordered by the mean place of what they are connected to, and then places
@@ -35,7 +35,7 @@ class Layout:
         height: of all.
         centers: of the nodes.
         paths: of the edges: points from one node to the other.
-        engine: what placed them: ``"dot"`` or ``"own"``.
+        engine: the program that placed them: ``"dot"`` or ``"own"``.
     """
 
     width: float
@@ -46,12 +46,12 @@ class Layout:
 
 
 def place(sizes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int]], use_dot: bool = True) -> Layout:
-    """A picture of the graph without cycles whose nodes have these widths and heights.
+    """Lay out an acyclic graph whose nodes have these widths and heights.
 
     Args:
         sizes: of the nodes.
         edges: pairs of nodes, each from the one that is above.
-        use_dot: whether Graphviz may do it, if it is there.
+        use_dot: whether to use Graphviz, if it is there.
     """
     if use_dot and 0 < len(sizes) <= _MOST_FOR_DOT:
         placed = _by_dot(sizes, edges)
@@ -81,7 +81,7 @@ def _by_dot(sizes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int
 
 
 def _from_plain(text: str, count: int, edges: Sequence[tuple[int, int]]) -> Layout | None:
-    """What ``dot -Tplain`` says: lengths in inches, y grows upwards, edges as splines of Bezier curves."""
+    """Read the output of ``dot -Tplain``: lengths in inches, y grows upwards, edges as splines of Bezier curves."""
     inch, width, height = 72.0, 0.0, 0.0
     centers: list[Point] = [(0.0, 0.0)] * count
     found: dict[tuple[int, int], list[list[Point]]] = {}
@@ -140,8 +140,7 @@ def _by_layers(sizes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, 
 
 
 def _layers(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
-    """The layer of each node: one below the lowest that it is made of; what is made of nothing, right above its first
-    user."""
+    """Assign layers: a node is one below its lowest operand; a node without operands is right above its first user."""
     above: list[list[int]] = [[] for _ in range(count)]
     below: list[list[int]] = [[] for _ in range(count)]
     for a, b in edges:
@@ -182,7 +181,8 @@ def _order(levels: list[list[int]], up: list[list[int]], down: list[list[int]]) 
 def _coordinates(
     levels: list[list[int]], up: list[list[int]], down: list[list[int]], widths: Sequence[float]
 ) -> list[float]:
-    """The middle of each node: near the mean of its neighbours, in the order of its layer, and not over another."""
+    """Compute the middle of each node: near the mean of its neighbours, in the order of its layer, and not over
+    another."""
     xs = [0.0] * len(widths)
     for level in levels:
         right = 0.0
@@ -209,7 +209,7 @@ def _coordinates(
 
 
 def _not_decreasing(values: Sequence[float]) -> list[float]:
-    """The nearest numbers, by the sum of squares, that do not decrease."""
+    """Find the nearest numbers, by the sum of squares, that do not decrease."""
     blocks: list[tuple[float, int]] = []  # a mean, and of how many
     for value in values:
         mean, count = value, 1
@@ -221,8 +221,8 @@ def _not_decreasing(values: Sequence[float]) -> list[float]:
 
 
 def _curve(points: list[Point], first_height: float, last_height: float) -> list[Point]:
-    """A spline of Bezier curves through the points, upright at each, as ``dot`` gives it: start, and then three points
-    for each piece."""
+    """Draw a spline of Bezier curves through the points, upright at each, as ``dot`` writes it: start, and then three
+    points for each piece."""
     (x0, y0), (x1, y1) = points[0], points[-1]
     points = [(x0, y0 + first_height / 2), *points[1:-1], (x1, y1 - last_height / 2)]
     path = [points[0]]

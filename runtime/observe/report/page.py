@@ -1,4 +1,4 @@
-"""Data to a page: one HTML file that loads nothing from elsewhere."""
+"""Turn data into a page: one HTML file that loads nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def page(title: str, data: Any) -> str:
-    """The HTML text.
+    """Return the HTML text.
 
     Args:
         title: of the page.

@@ -1,4 +1,4 @@
-"""``report``: the page of a model, as a file."""
+"""Write the report of a model to a file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from tilewright.graphir.expr import Function
 from tilewright.graphir.module import IRModule
-from tilewright.runtime.build_executable import build_executable
+from tilewright.runtime.build import build_executable
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.observe.report.collect import collect
 from tilewright.runtime.observe.report.page import page
@@ -24,7 +24,7 @@ def report(
     repeat: int = 20,
     title: str | None = None,
 ) -> Path:
-    """Write one HTML file that shows how a model was compiled and what it costs to run.
+    """Write one HTML file that shows how a model was compiled and how fast it runs.
 
     It holds the time of each pass, what each pass changed, the graph before and after fusion, each kernel with its
     place under the roofline and its code at every stage, and the memory plan. The file needs no network and nothing
@@ -36,7 +36,7 @@ def report(
         path: the file; an older one is replaced.
         inputs: for the profile: by position, or by name. Without them they are made up: random numbers, and 1 for
             symbolic dimensions.
-        repeat: how many calls the profile measures.
+        repeat: the number of calls that the profile measures.
         title: of the page; without it the file's name.
 
     Returns:

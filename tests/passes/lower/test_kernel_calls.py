@@ -12,7 +12,7 @@ from tilewright.passes import PassContext, Sequential
 from tilewright.passes.graph import FuseOps
 from tilewright.passes.lower import LowerToTensorIR, PlanMemory
 from tilewright.passes.lower.kernel_calls import CalledKernel, kernel_calls
-from tilewright.runtime import compile_functions as cache
+from tilewright.runtime.process_caches import fresh_caches, process_caches
 from tilewright.tensorir import parse, structural_equal, structural_hash
 from tilewright.tensorir.errors import VerifyError
 from tilewright.tensorir.keys import CALLS, OPERATORS
@@ -100,11 +100,11 @@ def test_kernels_that_differ_in_their_origin_only_are_equal() -> None:
 
 
 def test_models_that_differ_in_labels_only_share_their_code() -> None:
-    cache._models.clear()
-    with PassContext(instruments=[tw.PassTimingInstrument()]):  # without the builds that are kept on disk
+    # without the builds that are kept on disk
+    with fresh_caches(), PassContext(instruments=[tw.PassTimingInstrument()]):
         tw.build(two_layers())
         tw.build(two_layers(("a", "b", "c", "d")))
-    assert len(cache._models) == 1
+        assert len(process_caches().models._models) == 1
 
 
 def test_lowered_graphs_that_differ_in_labels_only_are_equal() -> None:

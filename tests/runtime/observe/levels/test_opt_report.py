@@ -10,8 +10,8 @@ import pytest
 import tilewright as tw
 from tilewright import graphir as gi
 from tilewright.codegen import llvm as llvm_codegen
-from tilewright.runtime import compile_functions as cache
 from tilewright.runtime.observe.levels.opt_report import OptReport, PassUse
+from tilewright.runtime.process_caches import process_caches
 from tilewright.tensorir.errors import InputError
 
 
@@ -103,10 +103,10 @@ def test_nothing_is_taken_from_earlier_builds_or_kept_for_later(monkeypatch: pyt
         return compile_module(*args, **options)
 
     monkeypatch.setattr(llvm_codegen, "compile_module", noting)
-    models = dict(cache._models)
+    models = dict(process_caches().models._models)
     tw.opt_report(network(), repeat=1)
     assert len(made) >= 8  # for each level the kernels, and main
-    assert dict(cache._models) == models
+    assert dict(process_caches().models._models) == models
 
 
 def test_inputs_that_do_not_suit_are_refused() -> None:

@@ -16,8 +16,9 @@ from profiled_models import looping, perceptron
 
 import tilewright as tw
 from tilewright.codegen import llvm as llvm_codegen
-from tilewright.runtime import compile_functions as compiling
-from tilewright.runtime.compile_functions import LoadedCode, MachineCode, ObjectCode
+from tilewright.runtime import process_caches
+from tilewright.runtime.generated_code import MachineCode, ObjectCode
+from tilewright.runtime.loaded_code import LoadedCode
 from tilewright.tensorir import PrimFunc
 
 X = np.random.default_rng(0).standard_normal((6, 64)).astype("f4")
@@ -42,8 +43,7 @@ def modules(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[se
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     """What this process has compiled so far."""
-    monkeypatch.setattr(compiling, "_kernels", compiling.KernelCache(1024))
-    compiling._models.clear()
+    monkeypatch.setattr(process_caches, "_current", process_caches.ProcessCaches())
 
 
 def build(mod: tw.IRModule) -> tw.Executable:

@@ -1,4 +1,4 @@
-"""Inputs that are made up, to try a model."""
+"""Make up inputs to try a model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array = np.ndarray[Any, Any]
 
 
 def example_array(found: TensorType, sizes: Mapping[Expr, int], generator: np.random.Generator) -> Array:
-    """Standard normal numbers of a type; of integers 0 to 9, of bools either. Dimensions that ``sizes`` does not know
+    """Draw an array of a type: standard normal numbers; integers from 0 to 9; booleans. Dimensions that ``sizes`` lacks
     are 1."""
     known: dict[Expr, int] = {dim: sizes.get(dim, 1) for dim in symbols_of(found.shape)}
     shape = tuple(int(bind_dims(dim, known)) for dim in found.shape)
@@ -26,7 +26,7 @@ def example_array(found: TensorType, sizes: Mapping[Expr, int], generator: np.ra
 
 
 def example_inputs(signature: Signature, sizes: Mapping[str, int] | None = None, seed: int = 0) -> dict[str, Array]:
-    """An array for each input of a model.
+    """Draw an array for each input of a model.
 
     Args:
         signature: of the model.

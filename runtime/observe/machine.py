@@ -1,4 +1,4 @@
-"""What this machine can do at best: multiply-adds, copying and reading memory, on one thread and on several.
+"""Measure the peak rates of this machine: multiply-adds, copying and reading memory, on one thread and on several.
 
 The probes are programs of the loop-level IR like every kernel, compiled by the same code generator, but written for
 one purpose: nothing limits them except the limit that they measure. A probe has a size that is freely chosen, so that
@@ -47,7 +47,7 @@ PAGE = 4096
 
 
 def aligned(elements: int, fill: float = 0.0) -> FloatArray:
-    """A float32 vector that starts at a page, its memory already mapped."""
+    """Return a float32 vector that begins at a page, with its memory mapped already."""
     raw = np.empty(elements * 4 + PAGE, np.uint8)
     start = -raw.ctypes.data % PAGE
     array: FloatArray = raw[start : start + elements * 4].view(np.float32)
@@ -60,15 +60,16 @@ def _vector(base: Expr | int, lanes: int) -> Ramp:
 
 
 def accumulators(target: Target) -> int:
-    """Sums in flight: twice as many as two units of latency four need, and registers left for the factors."""
+    """Return the number of sums in flight: twice as many as two units of latency four need, with registers left for the
+    factors."""
     return target.vector_registers * 3 // 4
 
 
 def _in_registers(
     name: str, target: Target, factors: Buffer, total: DataType, step_of: Callable[[Expr], Expr]
 ) -> PrimFunc:
-    """``sums = step_of(sums)`` for ``accumulators`` vectors in registers, ``steps`` times, by each of ``items``
-    iterations of a parallel loop. The sums go to ``result`` at the end."""
+    """Write the probe ``sums = step_of(sums)`` for ``accumulators`` vectors in registers, ``steps`` times, by each of
+    ``items`` iterations of a parallel loop. The sums go to ``result`` at the end."""
     lanes, count = target.lanes(total), accumulators(target)
     items, steps, item, step = Var("items"), Var("steps"), Var("item"), Var("step")
     result = Buffer("result", (items * (count * lanes),), total)
@@ -86,16 +87,17 @@ def _in_registers(
 
 
 def fma_primfunc(target: Target, dtype: DataType = FLOAT32) -> PrimFunc:
-    """``sums = sums * factors[0] + factors[1]``: ``2 * items * steps * accumulators * lanes`` operations. The code
-    generator makes one instruction of product and sum where the target has one, as it does for kernels."""
+    """Write the probe ``sums = sums * factors[0] + factors[1]``: ``2 * items * steps * accumulators * lanes``
+    operations. The code generator fuses product and sum where the target has such an instruction, as it does for
+    kernels."""
     factors = Buffer("factors", (as_expr(2),), dtype)
     scale, shift = (Broadcast(BufferLoad(factors, (as_expr(index),)), target.lanes(dtype)) for index in range(2))
     return _in_registers("fma_probe", target, factors, dtype, lambda sums: sums * scale + shift)
 
 
 def dot_primfunc(target: Target, left: DataType, right: DataType, total: DataType) -> PrimFunc:
-    """``sums = dot(sums, ...)``, the instruction that adds neighbouring products of narrow numbers: with ``n`` products
-    for each sum, ``2 * n * items * steps * accumulators * lanes`` operations."""
+    """Write the probe ``sums = dot(sums, ...)``, the instruction that adds neighbouring products of narrow numbers:
+    with ``n`` products for each sum, ``2 * n * items * steps * accumulators * lanes`` operations."""
     products = target.dot_products(left, right, total)
     width = products * target.lanes(total)
     factors = Buffer("factors", (as_expr(width),), left)
@@ -105,7 +107,7 @@ def dot_primfunc(target: Target, left: DataType, right: DataType, total: DataTyp
 
 
 def copy_primfunc(target: Target) -> PrimFunc:
-    """``y = x`` for ``items * steps * UNROLL`` vectors, the items in parallel."""
+    """Write the probe ``y = x`` for ``items * steps * UNROLL`` vectors, the items in parallel."""
     lanes = target.lanes(FLOAT32)
     items, steps, item, step = Var("items"), Var("steps"), Var("item"), Var("step")
     size = items * steps * (UNROLL * lanes)
@@ -118,8 +120,8 @@ def copy_primfunc(target: Target) -> PrimFunc:
 
 
 def read_primfunc(target: Target) -> PrimFunc:
-    """Sums of ``items * steps * UNROLL`` vectors: each item leaves ``UNROLL`` vectors of sums in ``result``, and reads
-    what it sums ``passes`` times."""
+    """Write the probe that sums ``items * steps * UNROLL`` vectors: each item leaves ``UNROLL`` vectors of sums in
+    ``result``, and reads what it sums ``passes`` times."""
     lanes = target.lanes(FLOAT32)
     width = UNROLL * lanes
     items, steps, item, step = Var("items"), Var("steps"), Var("item"), Var("step")
@@ -177,12 +179,13 @@ class Machine:
         self._probes: dict[tuple[DataType, ...], Callable[..., None]] = {(FLOAT32,): self._entries["fma_probe"]}
 
     def fma(self, flops: float) -> tuple[Callable[[], None], float]:
-        """A call that does about ``flops`` operations on float32 (a multiply-add is two), and how many exactly."""
+        """Return a call that does about ``flops`` operations on float32 (a multiply-add is two), and the exact
+        number."""
         return self._arithmetic(self._entries["fma_probe"], FLOAT32, _HALF_AND_ONE.astype(np.float32), 1, flops)
 
     def arithmetic(self, dtype: DataType, flops: float) -> tuple[Callable[[], None], float] | None:
-        """The same for products of numbers of ``dtype``; None if the machine has no instruction of its own for them, or
-        none that adds up their products."""
+        """Return the same for products of numbers of ``dtype``; None if the machine has no instruction of its own for
+        them, or none that adds up their products."""
         if dtype in ("float32", "float64"):
             entry = self._probe((dtype,), lambda: fma_primfunc(self.target, dtype))
             return self._arithmetic(entry, dtype, _HALF_AND_ONE.astype(dtype.numpy), 1, flops)
@@ -197,7 +200,7 @@ class Machine:
         return None
 
     def _probe(self, dtypes: tuple[DataType, ...], make: Callable[[], PrimFunc]) -> Callable[..., None]:
-        """The machine code of a probe, compiled when it is first asked for."""
+        """Compile a probe when it is first asked for."""
         if dtypes not in self._probes:
             self._probes[dtypes] = _compiled(make(), self.target)
         return self._probes[dtypes]
@@ -219,7 +222,8 @@ class Machine:
         return max(1, round(count / (4 * self._items * UNROLL * self.lanes)))
 
     def copy(self, count: float) -> tuple[Callable[[], None], float]:
-        """A call that moves about ``count`` bytes, half of them read and half of them written; and the exact number."""
+        """Return a call that moves about ``count`` bytes, half of them read and half of them written, and the exact
+        number."""
         steps = self._steps(count / 2)
         size = self._items * steps * UNROLL * self.lanes
         x, y = aligned(size, 1.0), aligned(size)
@@ -231,8 +235,9 @@ class Machine:
         return run, float(x.nbytes + y.nbytes)
 
     def read(self, count: float, passes: int = 1) -> tuple[Callable[[], None], float]:
-        """A call that reads about ``count`` bytes, each ``passes`` times, and the exact number of bytes that it reads.
-        (From the second time on they come from the cache that they fit into: a thread reads again what it has read.)"""
+        """Return a call that reads about ``count`` bytes, each ``passes`` times, and the exact number of bytes that it
+        reads. (From the second time on they come from the cache that they fit into: a thread reads again what it has
+        read.)"""
         steps = self._steps(count)
         x = aligned(self._items * steps * UNROLL * self.lanes, 1.0)
         result = aligned(self._items * UNROLL * self.lanes)
@@ -246,5 +251,5 @@ class Machine:
 
 @functools.cache
 def machine(threads: int, mcpu: str | None = None) -> Machine:
-    """The probes for that number of threads and processor, compiled once in a process."""
+    """Return the probes for that number of threads and processor, compiled once in a process."""
     return Machine(threads, mcpu)

@@ -9,29 +9,29 @@ import pytest
 
 import tilewright as tw
 from tilewright import graphir as gi
-from tilewright.runtime import turns
-from tilewright.runtime.turns import INTERVAL, short_turns
+from tilewright.runtime import switch_interval
+from tilewright.runtime.switch_interval import INTERVAL, short_switch_interval
 
 
 def test_turns_are_short_inside_and_as_before_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "available_cores", lambda: 2)
+    monkeypatch.setattr(switch_interval, "available_cores", lambda: 2)
     before = sys.getswitchinterval()
-    with short_turns():
-        with pytest.raises(KeyError), short_turns():
+    with short_switch_interval():
+        with pytest.raises(KeyError), short_switch_interval():
             raise KeyError
         assert sys.getswitchinterval() == pytest.approx(INTERVAL), "another one is not through"
     assert sys.getswitchinterval() == before
 
 
 def test_one_core_has_nothing_to_gain(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "available_cores", lambda: 1)
+    monkeypatch.setattr(switch_interval, "available_cores", lambda: 1)
     before = sys.getswitchinterval()
-    with short_turns():
+    with short_switch_interval():
         assert sys.getswitchinterval() == before
 
 
 def test_passes_of_a_build_take_short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "available_cores", lambda: 2)
+    monkeypatch.setattr(switch_interval, "available_cores", lambda: 2)
     seen: list[float] = []
     x = gi.var("x", shape=(4,))
     before = sys.getswitchinterval()

@@ -1,4 +1,4 @@
-"""How soon Python's threads take turns while one of them waits for LLVM.
+"""Shorten Python's thread switch interval while a build waits for LLVM.
 
 A thread that comes back from LLVM needs Python's lock for a moment, to go on to the next step, and the thread that runs
 passes keeps it for 5 ms at a time (``sys.getswitchinterval``). A kernel takes LLVM as long, in several steps: so LLVM
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from tilewright.tensorir.cores import available_cores
 
-#: Seconds after which a thread hands over the lock that another one waits for.
+#: Seconds after which a thread releases the lock that another one waits for.
 INTERVAL = 1e-4
 
 _lock = threading.Lock()
@@ -23,9 +23,9 @@ _before = 0.0
 
 
 @contextlib.contextmanager
-def short_turns() -> Iterator[None]:
-    """Threads wait for Python's lock no longer than :data:`INTERVAL` meanwhile, where there are cores to run them. The
-    interval is the program's: it is put back when the last one who asked for it is through."""
+def short_switch_interval() -> Iterator[None]:
+    """Inside the ``with`` block, threads wait for Python's lock no longer than :data:`INTERVAL`, where there are cores
+    to run them. The interval belongs to the whole program: the last block that ends restores it."""
     global _users, _before
     if available_cores() < 2:
         yield

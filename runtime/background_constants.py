@@ -1,7 +1,7 @@
-"""The values of a model's constants are computed while its kernels are made.
+"""Compute the values of a model's constants in background threads, while its kernels are made.
 
-NumPy, which packs weights, and the system, which gives memory for them, let others run Python meanwhile. The largest
-values come first: so the memory of what they were made of is large enough for all that follow.
+NumPy, which packs weights, and the system, which maps memory for them, let other threads run Python. The largest values
+come first: the memory that they free is large enough for all that follow.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from collections.abc import Iterable
 from tilewright.graphir.constant import Constant
 from tilewright.tensorir.cores import available_cores
 
-#: More threads only wait for memory.
+#: More threads than these would only wait for memory.
 _MOST_THREADS = 4
-#: Fewer bytes than these are computed sooner than a thread starts.
+#: Values of fewer bytes in all are computed sooner than a thread starts.
 _LEAST_BYTES = 1 << 20
 
 
-class ValuesAhead:
-    """Computes values that are not there so far (``Constant.later``), in threads of its own where there are cores for
-    them. As a context it waits for the threads; what is left then is computed when it is read."""
+class BackgroundConstants:
+    """Computes lazy values (``Constant.later``) in threads of its own, where there are cores for them. As a context it
+    waits for the threads; a value that is left then is computed when it is read."""
 
     def __init__(self) -> None:
         self._waiting: collections.deque[Constant] = collections.deque()
         self._threads: list[threading.Thread] = []
 
     def start(self, constants: Iterable[Constant]) -> None:
-        """Begin with the values of ``constants``."""
+        """Begin to compute the values of ``constants``."""
         missing = [constant for constant in constants if not constant.is_computed]
         self._waiting.extend(sorted(missing, key=lambda constant: constant.nbytes, reverse=True))
         if sum(constant.nbytes for constant in missing) < _LEAST_BYTES:
@@ -39,7 +39,7 @@ class ValuesAhead:
             self._threads.append(thread)
 
     def finish(self) -> None:
-        """Compute what is left, with the threads.
+        """Compute the values that are left, together with the threads.
 
         Raises:
             Exception: whatever an operator raises.
@@ -65,7 +65,7 @@ class ValuesAhead:
         while self._threads:
             self._threads.pop().join()
 
-    def __enter__(self) -> ValuesAhead:
+    def __enter__(self) -> BackgroundConstants:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -12,7 +12,8 @@ from tilewright import graphir as gi
 from tilewright.graphir.constant import Constant
 from tilewright.graphir.ops.layout_transform import layout_transform
 from tilewright.graphir.types import TensorType
-from tilewright.runtime import values
+from tilewright.runtime import background_constants
+from tilewright.runtime.background_constants import BackgroundConstants
 
 LARGE = TensorType((1 << 19,), "float32")
 
@@ -29,11 +30,11 @@ def waiting(makers: list[str], count: int = 3) -> list[Constant]:
 
 @pytest.mark.parametrize("cores", [1, 2, 8])
 def test_there_are_threads_where_there_are_cores(monkeypatch, cores):
-    monkeypatch.setattr(values, "available_cores", lambda: cores)
+    monkeypatch.setattr(background_constants, "available_cores", lambda: cores)
     makers: list[str] = []
     constants = waiting(makers)
     before = threading.active_count()
-    with values.ValuesAhead() as ahead:
+    with BackgroundConstants() as ahead:
         ahead.start(constants)
         if cores > 1:
             ahead._wait()  # its threads alone get through
@@ -44,7 +45,7 @@ def test_there_are_threads_where_there_are_cores(monkeypatch, cores):
 
 
 def test_the_largest_come_first(monkeypatch):
-    monkeypatch.setattr(values, "available_cores", lambda: 1)
+    monkeypatch.setattr(background_constants, "available_cores", lambda: 1)
     sizes: list[int] = []
 
     def later(size: int) -> Constant:
@@ -54,16 +55,16 @@ def test_the_largest_come_first(monkeypatch):
 
         return Constant.later(TensorType((size,), "float32"), compute, [])
 
-    with values.ValuesAhead() as ahead:
+    with BackgroundConstants() as ahead:
         ahead.start([later(size) for size in (2, 3, 1)])
         ahead.finish()
     assert sizes == [3, 2, 1]
 
 
 def test_a_failed_build_does_not_wait_for_what_is_left(monkeypatch):
-    monkeypatch.setattr(values, "available_cores", lambda: 1)
+    monkeypatch.setattr(background_constants, "available_cores", lambda: 1)
     makers: list[str] = []
-    with pytest.raises(RuntimeError, match="failed"), values.ValuesAhead() as ahead:
+    with pytest.raises(RuntimeError, match="failed"), BackgroundConstants() as ahead:
         ahead.start(waiting(makers))
         raise RuntimeError("failed")
     assert not makers
@@ -84,7 +85,7 @@ def test_a_build_says_what_fails_while_a_value_is_computed(monkeypatch):
 
     monkeypatch.setattr(type(layout_transform), "reference", fail)
     for cores in (1, 2):
-        monkeypatch.setattr(values, "available_cores", lambda cores=cores: cores)
+        monkeypatch.setattr(background_constants, "available_cores", lambda cores=cores: cores)
         with tw.PassContext(opt_level=3), pytest.raises(MemoryError, match="no memory") as caught:
             tw.build(conv())
         assert any("while computing layout_transform(" in note for note in caught.value.__notes__)

@@ -1,12 +1,11 @@
-"""Kernels that are kept: what the tensor passes and LLVM have made of a scheduled loop nest, found again by the next
-model that has the same one.
+"""Keep compiled kernels in memory and on disk, where models with equal scheduled loop nests find them.
 
-The key of a kernel is what it depends on: the loop nest up to its names (``tensorir.encoding``), the target and this
-machine's caches, the settings of the ``PassContext``, and the source of Tilewright and its libraries. The entry holds
-the object code, what ``main`` and the plan of its memory need to know of the kernel (``codegen.forks.outline``), the
-lowered function, for whoever asks to see it, and the remarks of the passes, which are repeated.
+The key of a kernel is a digest of all that it depends on: the loop nest up to its names (``tensorir.encoding``), the
+target and this machine's caches, the settings of the ``PassContext``, and the source of Tilewright and its libraries.
+The entry holds the object code, an outline of the kernel for ``main`` and the plan of its memory
+(``codegen.forks.outline``), the lowered function, to be shown, and the remarks of the passes, which are repeated.
 
-Entries lie in the folder of kept builds (:mod:`.kept`), and in memory as long as a process has use for them.
+Entries lie in the folder of builds (:mod:`.build_cache`), and in memory (:class:`KernelMemory`).
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from tilewright.tensorir.stmt import PrimFunc
 
 _LOG = logging.getLogger("tilewright.cache")
 
-#: What the files of kernels are called, apart from those of builds.
+#: The prefix of entries that hold kernels.
 _FILE = "kernel-"
 
 #: Of the fastest levels of compression: text of records shrinks to a third.
@@ -42,19 +41,19 @@ _COMPRESSION = 1
 
 _WORD = re.compile(r"\w+")
 
-#: What goes wrong when data are not what this version writes, though their checksums are right.
+#: Errors of decoding data that this version does not write, though their checksums are right.
 _OTHER_DATA = (KeyError, IndexError, TypeError, ValueError, AttributeError, zlib.error)
 
 
 @dataclasses.dataclass(frozen=True)
-class MadeKernel:
-    """What passes and LLVM have made of a scheduled kernel.
+class StoredKernel:
+    """A scheduled kernel after the tensor passes and LLVM.
 
     Attributes:
-        names: those of the scheduled kernel: of its variables and buffers, and its own.
+        names: the names of the scheduled kernel's variables and buffers, and its own.
         outline: of the lowered function.
         lowered: the function itself.
-        remarks: what the passes said.
+        remarks: the remarks of the passes.
         symbol: the name of the function in its object file.
         code: the object file.
     """
@@ -67,12 +66,12 @@ class MadeKernel:
     code: bytes
 
     def lowered_for(self, kernel: PrimFunc, names: Sequence[str]) -> PrimFunc | None:
-        """What the passes make of ``kernel``; None if it has other names than the one that was kept, from which the
-        passes derive theirs."""
-        return made_of(kernel, self.lowered) if list(names[:-1]) == list(self.names[:-1]) else None
+        """Return the lowered function of ``kernel``; None if it has other names than the one that was kept, from which
+        the passes derive theirs."""
+        return decode_for(kernel, self.lowered) if list(names[:-1]) == list(self.names[:-1]) else None
 
     def encode(self) -> tuple[Any, list[np.ndarray[Any, Any]]]:
-        """It as plain data and arrays of bytes."""
+        """Encode the kernel as plain data and arrays of bytes."""
         texts = [part.records for part in (self.outline, self.lowered)]
         data = {
             "names": self.names,
@@ -84,8 +83,8 @@ class MadeKernel:
         return data, [np.frombuffer(part, np.uint8) for part in (self.code, *packed)]
 
     @classmethod
-    def decode(cls, entry: Unpacked) -> MadeKernel:
-        """The inverse of :meth:`encode`.
+    def decode(cls, entry: Unpacked) -> StoredKernel:
+        """Invert :meth:`encode`.
 
         Raises:
             EncodingError: it is something else.
@@ -103,9 +102,9 @@ class MadeKernel:
             raise EncodingError(f"expected a kernel, found something else: {type(error).__name__}: {error}") from error
 
 
-def made_of(kernel: PrimFunc, encoded: Encoded, key: str | None = None) -> PrimFunc:
-    """What was made of a function that is equal to ``kernel``, under its name and with its origin and variables, which
-    may be a model's dimensions.
+def decode_for(kernel: PrimFunc, encoded: Encoded, key: str | None = None) -> PrimFunc:
+    """Decode a function that was made of an equal of ``kernel``, under its name, and with its origin and its variables,
+    which may be a model's dimensions.
 
     Args:
         key: of the kernel, where an outline was made.
@@ -119,8 +118,9 @@ def made_of(kernel: PrimFunc, encoded: Encoded, key: str | None = None) -> PrimF
     return PrimFunc(kernel.name, made.params, made.body, attrs)
 
 
-def repeated(remarks: Sequence[Remark], names: Sequence[str], others: Sequence[str]) -> list[Remark]:
-    """What passes said on a kernel with these names (as ``Encoded`` has them), as they say it on one with others."""
+def renamed_remarks(remarks: Sequence[Remark], names: Sequence[str], others: Sequence[str]) -> list[Remark]:
+    """Repeat the remarks on a kernel with ``names`` (as ``Encoded`` has them) for a kernel with the names
+    ``others``."""
     changed = {old: new for old, new in zip(names, others, strict=True) if old != new}
 
     def named(text: str) -> str:
@@ -130,12 +130,12 @@ def repeated(remarks: Sequence[Remark], names: Sequence[str], others: Sequence[s
 
 
 def plain_remarks(remarks: Sequence[Remark]) -> list[list[str]]:
-    """Remarks as plain data: what ``Remark`` takes."""
+    """Encode remarks as plain data: the arguments of ``Remark``."""
     return [list(vars(remark).values()) for remark in remarks]
 
 
 class KernelKeys:
-    """Keys of scheduled kernels.
+    """Computes keys of scheduled kernels.
 
     Args:
         depends_on: all that a kernel depends on besides itself.
@@ -149,32 +149,32 @@ class KernelKeys:
             self._state.update(text)
 
     def key(self, kernel: Encoded) -> str:
-        """That of a kernel; kernels that are equal up to names share it."""
+        """Return the key of a kernel; kernels that are equal up to names share it."""
         state = self._state.copy()
         state.update(kernel.digest().encode())
         return state.hexdigest()
 
 
-def find_kernel(cache: DiskCache, key: str) -> MadeKernel | None:
-    """The kernel that is kept on disk under ``key``, None if there is none."""
+def load_kernel(cache: DiskCache, key: str) -> StoredKernel | None:
+    """Load the kernel of ``key`` from disk; None if there is none."""
     entry = cache.load(_FILE + key)
     if entry is None:
         return None
     try:
-        return MadeKernel.decode(entry)
+        return StoredKernel.decode(entry)
     except EncodingError as error:
         _LOG.debug("kernel %s in %s is dropped: %s", key[:16], cache.directory, error)
         cache.remove(_FILE + key)
         return None
 
 
-def keep_kernel(cache: DiskCache, key: str, made: MadeKernel) -> None:
-    """Keep a kernel on disk, now: see ``DiskCache.later``."""
+def store_kernel(cache: DiskCache, key: str, made: StoredKernel) -> None:
+    """Write a kernel to disk, now: see ``DiskCache.later``."""
     cache.store(_FILE + key, *made.encode())
 
 
-class KnownKernel:
-    """A kernel, and its code as this process runs it.
+class LinkedKernel:
+    """A kernel, and its code, linked in this process.
 
     Args:
         made: the kernel; or what writes it down when somebody asks for it (another build, or the thread that keeps it
@@ -182,13 +182,13 @@ class KnownKernel:
         module: its code.
     """
 
-    def __init__(self, made: MadeKernel | Callable[[], MadeKernel | None], module: CompiledModule) -> None:
-        self._made: MadeKernel | Callable[[], MadeKernel | None] | None = made
+    def __init__(self, made: StoredKernel | Callable[[], StoredKernel | None], module: CompiledModule) -> None:
+        self._made: StoredKernel | Callable[[], StoredKernel | None] | None = made
         self.module = module
 
     @property
-    def made(self) -> MadeKernel | None:
-        """The kernel, written down. Threads that ask at once may each do so; they find the same."""
+    def made(self) -> StoredKernel | None:
+        """The kernel, encoded. Threads that ask at once may each encode it; they find the same."""
         made = self._made
         if callable(made):
             made = self._made = made()
@@ -196,24 +196,23 @@ class KnownKernel:
 
 
 class KernelMemory:
-    """The kernels of a process by their keys; the one that was used longest ago is forgotten first. Several threads may
-    use it."""
+    """The kernels of a process by their keys; the least recently used one is dropped first. Threads may share it."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._known: collections.OrderedDict[str, KnownKernel] = collections.OrderedDict()
+        self._known: collections.OrderedDict[str, LinkedKernel] = collections.OrderedDict()
         self._lock = threading.Lock()
 
-    def find(self, key: str) -> KnownKernel | None:
-        """The kernel of ``key``, None if it is not known."""
+    def find(self, key: str) -> LinkedKernel | None:
+        """Return the kernel of ``key``, None if it is not known."""
         with self._lock:
             found = self._known.get(key)
             if found is not None:
                 self._known.move_to_end(key)
             return found
 
-    def keep(self, key: str, known: KnownKernel) -> None:
-        """Know a kernel from now on."""
+    def keep(self, key: str, known: LinkedKernel) -> None:
+        """Add a kernel."""
         with self._lock:
             self._known[key] = known
             while len(self._known) > self._capacity:

@@ -1,0 +1,132 @@
+"""Compile kernels with LLVM in background threads, while passes make the next ones.
+
+LLVM lets other threads run Python. As many threads compile as the passes leave cores.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from tilewright.codegen.analysis import called_names, has_parallel_loop
+from tilewright.codegen.llvm import team
+from tilewright.passes.context import PassContext
+from tilewright.passes.tensor.parallelize_loop import ParallelizeLoopConfig
+from tilewright.runtime.frames import with_frame_memory
+from tilewright.runtime.kernel_cache import Kernel, NamedFunction
+from tilewright.runtime.process_caches import process_caches
+from tilewright.runtime.switch_interval import short_switch_interval
+from tilewright.tensorir.cores import available_cores
+from tilewright.tensorir.costs import stores
+from tilewright.tensorir.dtype import FLOAT32
+from tilewright.tensorir.stmt import PrimFunc
+from tilewright.tensorir.target import Target
+
+#: At most this many threads compile: the passes run in one thread, and take as long as LLVM or longer.
+_MOST_THREADS = 3
+
+
+class BackgroundCompiler:
+    """Compiles the kernels of one build in threads of its own. As a context it waits for the threads.
+
+    Attributes:
+        seconds: processor time that the threads have used.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self.seconds = 0.0
+        self._target = target
+        self._named: dict[PrimFunc, NamedFunction] = {}
+        self._given: dict[PrimFunc, Kernel | PrimFunc] = {}
+        self._parts: list[tuple[Sequence[NamedFunction], Future[dict[str, Kernel]]]] = []
+        self._lock = threading.Lock()
+        # Passes keep a core busy, and LLVM takes about as long as they do.
+        cores = available_cores()
+        count = max(1, min(cores - 1, _MOST_THREADS))
+        self._helps = cores > 1  # on one core it would only need a target machine and memory of its own
+        self._workers = ThreadPoolExecutor(count, "tilewright-llvm")
+        self._starter: ThreadPoolExecutor | None = None
+        self._started: Future[object] | None = None
+        self._switching = contextlib.ExitStack()
+
+    def expect(self, functions: Sequence[PrimFunc]) -> None:
+        """Start the threads of parallel loops, if one of ``functions``, which are about to be scheduled, stores enough
+        to be parallelized: scheduling leaves a core idle, LLVM does not."""
+        if self._target.kind == "llvm" and self._target.num_threads > 1:
+            config: ParallelizeLoopConfig = PassContext.current().get_config("tensorir.ParallelizeLoop")
+            work = config.min_work * self._target.lanes(FLOAT32)  # a vector is one operation
+            if any(stores(function.body, work) >= work for function in functions):
+                self._start_threads()
+
+    def _start_threads(self) -> None:
+        # In a thread of their own: numba's import takes as long as LLVM does for a small model.
+        if self._started is None and self._target.is_runnable:
+            self._starter = ThreadPoolExecutor(1, "tilewright-start")
+            self._started = self._starter.submit(team.team_functions)
+
+    def add(self, functions: Sequence[PrimFunc], known_hash: int | None = None) -> None:
+        """Compile those of ``functions`` that call no others. (The others are compiled with the functions they call.)
+
+        Args:
+            known_hash: the hash of the only function; see :meth:`NamedFunction.of`.
+        """
+        alone = [function for function in functions if not called_names(function.body)]
+        if self._target.kind == "llvm" and alone:
+            named = [NamedFunction.of(function, self._target, known_hash) for function in alone]
+            self._named.update(zip(alone, named, strict=True))
+            self._parts.append((named, self._workers.submit(with_frame_memory, self._compile, named)))
+            if self._started is None and any(has_parallel_loop(function.body) for function in alone):
+                self._start_threads()
+
+    def give(self, function: PrimFunc, kernel: Kernel | PrimFunc) -> None:
+        """Use ``kernel`` as the code of ``function``: a compiled kernel, or the code of another function, which is
+        added too."""
+        self._given[function] = kernel
+
+    def _compile(self, named: Sequence[NamedFunction]) -> dict[str, Kernel]:
+        begin = time.thread_time()
+        made = process_caches().kernels.kernels(named, self._target)
+        if self._target.is_runnable and (self._started is None or self._started.done()):
+            for kernel in made.values():
+                kernel.module.address(kernel.symbol)  # links it
+        with self._lock:
+            self.seconds += time.thread_time() - begin
+        return made
+
+    def named(self, function: PrimFunc) -> NamedFunction:
+        """Return ``function`` with its cache key."""
+        return self._named.get(function) or NamedFunction.of(function, self._target)
+
+    def kernels(self) -> dict[PrimFunc, Kernel]:
+        """Wait for the kernels and return them by their functions. Where there are cores, this thread compiles those
+        that no other thread has begun, from the last one on.
+
+        Raises:
+            CodegenError: a function cannot be expressed on the target.
+            RuntimeError: there are parallel loops, and their threads do not start.
+        """
+        for place in reversed(range(len(self._parts))):
+            named, part = self._parts[place]
+            if self._helps and part.cancel():
+                part = Future()
+                part.set_result(self._compile(named))
+                self._parts[place] = named, part
+        made = {each.function: part.result()[each.function.name] for named, part in self._parts for each in named}
+        for function, kernel in self._given.items():
+            made[function] = made[kernel] if isinstance(kernel, PrimFunc) else kernel
+        if self._started is not None:
+            self._started.result()
+        return made
+
+    def __enter__(self) -> BackgroundCompiler:
+        self._switching.enter_context(short_switch_interval())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._switching:
+            self._workers.shutdown(cancel_futures=True)
+            if self._starter is not None:
+                self._starter.shutdown()

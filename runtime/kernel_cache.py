@@ -1,0 +1,127 @@
+"""Compile each kernel once in a process: equal kernels of different models share their machine code.
+
+Each kernel is a module of its own, so that its object code can be stored and belong to several models. (LLVM takes a
+fifteenth longer for that than for four kernels together.)
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+
+from tilewright.codegen import llvm as llvm_codegen
+from tilewright.codegen.llvm.compile import CompiledModule
+from tilewright.tensorir.stmt import PrimFunc
+from tilewright.tensorir.structural import structural_equal, structural_hash
+from tilewright.tensorir.target import Target
+
+_LOG = logging.getLogger("tilewright.cache")
+
+#: The name of every kernel in the cache, where its own does not matter.
+_ANY_NAME = "kernel"
+
+#: Functions are hashed by their first so many nodes; those with equal hashes are compared in full.
+_HASHED_NODES = 200
+
+#: The target that a function is compiled for, and the structural hash of the function; several may share it.
+Key = tuple[Target, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class NamedFunction:
+    """A function of a model, the same function without its own name (``unnamed``), and the cache key of that."""
+
+    function: PrimFunc
+    unnamed: PrimFunc
+    key: Key
+
+    @classmethod
+    def of(cls, function: PrimFunc, target: Target, known_hash: int | None = None) -> NamedFunction:
+        """Compute the key of ``function``.
+
+        Args:
+            known_hash: a number shared by functions that are equal up to names, if there is one, such as the hash of
+                the scheduled function that the passes lowered.
+        """
+        unnamed = PrimFunc(_ANY_NAME, function.params, function.body, function.attrs)
+        found = structural_hash(unnamed, _HASHED_NODES) if known_hash is None else known_hash
+        return cls(function, unnamed, (target, found))
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+    """A compiled kernel: its function under the common name, and the module that defines it as ``symbol``."""
+
+    unnamed: PrimFunc
+    symbol: str
+    module: CompiledModule
+
+    @property
+    def address(self) -> int:
+        """Address of the machine code; valid as long as the module lives."""
+        return self.module.address(self.symbol)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Entry:
+    """A kernel of the cache, which a thread may still be compiling."""
+
+    unnamed: PrimFunc
+    kernel: Future[Kernel]
+
+
+class KernelCache:
+    """Compiled kernels by structure, whatever their names. Threads share the cache: one compiles a kernel, the others
+    wait for it."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._lock = threading.Lock()
+        self._kernels: collections.OrderedDict[Key, _Entry] = collections.OrderedDict()
+
+    def kernels(self, functions: Sequence[NamedFunction], target: Target) -> dict[str, Kernel]:
+        """Return the kernels of ``functions`` by name, and compile those that are new. None of them may call others.
+
+        Raises:
+            CodegenError: a function cannot be expressed on the target.
+        """
+        found: dict[str, _Entry] = {}
+        missing: dict[Key, tuple[NamedFunction, _Entry]] = {}
+        with self._lock:
+            for named in functions:
+                key = named.key
+                known = self._kernels.get(key)
+                while known is not None and not structural_equal(known.unnamed, named.unnamed):
+                    key = (target, key[1] + 1)  # another function has this hash: take the next
+                    known = self._kernels.get(key)
+                if known is None:
+                    known = self._kernels[key] = _Entry(named.unnamed, Future())
+                    missing[key] = named, known
+                self._kernels.move_to_end(key)
+                found[named.function.name] = known
+            while len(self._kernels) > self._capacity:
+                self._kernels.popitem(last=False)
+        try:
+            for named, entry in missing.values():
+                module = llvm_codegen.compile_module([named.function], target, packed=False)
+                entry.kernel.set_result(Kernel(named.unnamed, named.function.name, module))
+        except BaseException as error:
+            self._give_up(missing, error)
+            raise
+        if len(missing) < len(found):
+            _LOG.debug("in memory: the code of %d of %d kernels", len(found) - len(missing), len(found))
+        # Wait for other threads only now: they may wait for kernels that this thread has compiled.
+        return {name: entry.kernel.result() for name, entry in found.items()}
+
+    def _give_up(self, missing: Mapping[Key, tuple[NamedFunction, _Entry]], error: BaseException) -> None:
+        """Remove kernels that were not compiled, and pass ``error`` on to the threads that wait for them."""
+        with self._lock:
+            for key, (_, entry) in missing.items():
+                if not entry.kernel.done():
+                    entry.kernel.set_exception(error)
+                    if self._kernels.get(key) is entry:
+                        del self._kernels[key]

@@ -1,0 +1,92 @@
+"""Derive the interface of a model from its graph: arguments, results, and sizes that must be equal."""
+
+from __future__ import annotations
+
+from tilewright.graphir.dims import dim_equal
+from tilewright.graphir.expr import Function
+from tilewright.graphir.keys import RESULTS
+from tilewright.graphir.module import IRModule
+from tilewright.graphir.op import Operator
+from tilewright.graphir.printer import summary
+from tilewright.graphir.types import FuncType, TensorType, TupleType, Type
+from tilewright.graphir.visitor import call_nodes
+from tilewright.runtime.signature import Argument, Signature
+from tilewright.runtime.steps import Claim
+from tilewright.tensorir.errors import TypeInferenceError
+
+
+def signature_of(function: Function) -> Signature:
+    """Return the signature of ``function``. Its attribute ``results``, which the importer of ONNX sets, names results.
+
+    Raises:
+        TypeInferenceError: as :func:`arguments_of` and :func:`result_of`.
+    """
+    return Signature(arguments_of(function), result_of(function), function.attrs.get(RESULTS, ()))
+
+
+def arguments_of(function: Function, partial: bool = False) -> list[Argument]:
+    """List the tensors that a call takes: one for each parameter, and for each field of a parameter that is a tuple.
+
+    Args:
+        partial: whether types may be unknown so far.
+
+    Raises:
+        TypeInferenceError: a parameter is no tensor, or two have one name.
+    """
+    arguments: list[Argument] = []
+
+    def add(name: str, found: Type | None) -> None:
+        if isinstance(found, TupleType):
+            for number, field in enumerate(found.fields):
+                add(f"{name}_{number}", field)
+        elif isinstance(found, TensorType):
+            arguments.append(Argument(name, found))
+        elif not (found is None and partial):
+            raise TypeInferenceError(f"parameter {name!r} of main: expected a tensor, found {found}")
+
+    for param in function.params:
+        add(param.name, param.type)
+    names = [argument.name for argument in arguments]
+    if len(set(names)) != len(names):
+        raise TypeInferenceError(f"main has two parameters of one name: {', '.join(names)}")
+    return arguments
+
+
+def result_of(function: Function) -> Type:
+    """Return the type of the result of ``function``.
+
+    Raises:
+        TypeInferenceError: it is not known, or is no tensor or tuple of tensors.
+    """
+    if not isinstance(function.type, FuncType):
+        raise TypeInferenceError("the type of main is not known; a parameter lacks its type")
+    check_result(function.type.result)
+    return function.type.result
+
+
+def check_result(found: Type | None) -> None:
+    """Raise a TypeInferenceError if a result, or a part of it, is known to be no tensor."""
+    if isinstance(found, TupleType):
+        for field in found.fields:
+            check_result(field)
+    elif not (found is None or isinstance(found, TensorType)):
+        raise TypeInferenceError(f"result of main: expected tensors, found {found}")
+
+
+def claims_of(mod: IRModule) -> list[Claim]:
+    """List the sizes that calls in ``mod`` claim to be equal without proof (``Operator.claimed_shape``), each once."""
+    found: dict[tuple[str, str], Claim] = {}
+    for function in mod.functions.values():
+        if not isinstance(function, Function):
+            continue
+        for call in call_nodes(function):
+            shape = call.op.claimed_shape(call.attrs) if isinstance(call.op, Operator) else None
+            if shape is None:
+                continue
+            argument = call.args[0].type
+            assert isinstance(argument, TensorType)
+            for axis, (dim, claimed) in enumerate(zip(argument.shape, shape, strict=True)):
+                if not dim_equal(dim, claimed):
+                    label = f"dimension {axis} of {call.span or summary(call)}"
+                    found.setdefault((str(dim), str(claimed)), Claim(dim, claimed, label))
+    return list(found.values())
