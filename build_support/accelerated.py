@@ -74,6 +74,7 @@ _CLOSURES = "has closures in a method of a decorated class"
 #: Modules that match but stay interpreted, each with the reason.
 INTERPRETED = {
     "passes/schedule/rule.py": "users derive rules from its classes",
+    "passes/schedule/settings.py": "makes classes of options, derived from one of its own, when rules are registered",
     "tensorir/schedule/handles.py": "a schedule says itself what it expects where a handle is of the other kind",
     "passes/lower/parts.py": _FORMULAS,
     "passes/lower/primitive.py": _FORMULAS,

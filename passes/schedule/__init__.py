@@ -1,4 +1,4 @@
-"""How kernels are scheduled: rules that ask what a loop nest computes, never which operator it came from."""
+"""Schedule kernels by rules that ask what a loop nest computes, never which operator it came from."""
 
 from __future__ import annotations
 
@@ -11,10 +11,31 @@ if TYPE_CHECKING:
     from tilewright.passes.schedule.decompose_reductions import DecomposeReductions
     from tilewright.passes.schedule.join_dims import JoinDims
     from tilewright.passes.schedule.merge_kernels import MergeKernels
+    from tilewright.passes.schedule.rule import (
+        Declined,
+        Nest,
+        ScheduleRule,
+        register_schedule_rule,
+        schedule_rules,
+        unregister_schedule_rule,
+    )
     from tilewright.passes.schedule.schedule_kernels import ScheduleKernels
     from tilewright.passes.schedule.skip_unseen import SkipUnseen
 
-__all__ = ["CollapseDims", "DecomposeReductions", "JoinDims", "MergeKernels", "ScheduleKernels", "SkipUnseen"]
+__all__ = [
+    "CollapseDims",
+    "Declined",
+    "DecomposeReductions",
+    "JoinDims",
+    "MergeKernels",
+    "Nest",
+    "ScheduleKernels",
+    "ScheduleRule",
+    "SkipUnseen",
+    "register_schedule_rule",
+    "schedule_rules",
+    "unregister_schedule_rule",
+]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_exports(__name__)

@@ -84,7 +84,7 @@ class Chain:
 
 
 @register_schedule_rule(before="single rows")
-class ScheduleChained(ScheduleRule[Chain]):
+class ScheduleChained(ScheduleRule[ChainedPlan]):
     """Compute two sums of products with rows between them in strips of a few rows: attention."""
 
     name = "chained"

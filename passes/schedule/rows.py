@@ -17,6 +17,7 @@ from tilewright.passes.schedule.partial_results import (
     vectorize_stage,
 )
 from tilewright.passes.schedule.rule import Declined, Nest, ScheduleRule, register_schedule_rule
+from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.expr import Expr
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
 from tilewright.tensorir.target import Target
@@ -26,9 +27,6 @@ from tilewright.tensorir.target import Target
 class RowsPlan:
     """Compute all stages row by row."""
 
-    dims: int = dataclasses.field(
-        metadata={"doc": "leading dimensions whose rows are computed one by one, in parallel", "least": 0}
-    )
     reassociate: bool = dataclasses.field(
         metadata={"doc": "whether sums of floats may be added up in another order, which rounds differently"}
     )
@@ -55,10 +53,7 @@ class ScheduleRows(ScheduleRule[RowsPlan]):
         shared = _shared_rows(nest.schedule, refs)
         if isinstance(shared, Declined):
             return shared
-        dims = nest.given.get("dims", shared)
-        if dims > shared:
-            return Declined(f"all blocks share {shared} leading dimensions, not {dims}")
-        return RowsPlan(dims, nest.reassociate)
+        return RowsPlan(nest.reassociate)
 
     def apply(self, schedule: Schedule, plan: RowsPlan) -> None:
         """Run rows in parallel, with all stages inside."""
@@ -67,8 +62,11 @@ class ScheduleRows(ScheduleRule[RowsPlan]):
 
 def schedule_rows(schedule: Schedule, plan: RowsPlan, target: Target) -> None:
     """Schedule a function whose reductions all run along rows, all its stages row by row."""
-    count = plan.dims
-    for ref in reduction_blocks(schedule):
+    refs = reduction_blocks(schedule)
+    count = _shared_rows(schedule, refs)
+    if isinstance(count, Declined):
+        raise ScheduleError(count.reason)
+    for ref in refs:
         split_partial_results(schedule, ref, target, plan.reassociate, plan.vectors)
     blocks = schedule.get_blocks()
     anchor = blocks[-1]

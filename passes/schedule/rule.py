@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from tilewright.passes.schedule.settings import Given, declare_settings, forget_settings, with_settings
 from tilewright.tensorir.errors import PassError
@@ -111,7 +111,7 @@ def offered_plans(rule: ScheduleRule[P], nest: Nest) -> Iterator[P] | Declined:
     found = rule.match(nest)
     if isinstance(found, Declined):
         return found
-    plans = (found,) if dataclasses.is_dataclass(found) else found
+    plans = cast("Iterable[P]", (found,) if dataclasses.is_dataclass(found) else found)
     return (with_settings(plan, nest.given) for plan in plans)
 
 

@@ -92,7 +92,7 @@ def _fields(rule: str, plan: type[Any]) -> Iterator[tuple[tuple[str, ...], Any, 
     hints = typing.get_type_hints(plan)
     for field in dataclasses.fields(plan):
         hint = hints[field.name]
-        if dataclasses.is_dataclass(hint):
+        if isinstance(hint, type) and dataclasses.is_dataclass(hint):
             for path, inner, declared in _fields(rule, hint):
                 yield (path if field.metadata.get("flat") else (field.name, *path)), inner, declared
         elif _is_plain(hint):

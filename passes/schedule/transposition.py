@@ -96,7 +96,7 @@ def plan_transposition(nest: Nest) -> Iterator[Transposition] | Declined:
             return Declined(f"operands of block {block.name} lie along {listed}, not along {given['row']}")
         row = candidates[0]
     sizes = [int(given["size"])] if "size" in given else list(exchanged_tiles(vector_lanes(block, nest.target)))
-    room = [product_of_extents(items[n] for n in part) for part in (_merged(block, row), columns)]
+    room = [product_of_extents([items[n] for n in part]) for part in (_merged(block, row), columns)]
     widths = [panel_width(load, items[row].var) for load in strided]
     fitting = [size for size in sizes if size & (size - 1) == 0 and _fits(size, room, widths)]
     if not fitting:
@@ -153,7 +153,7 @@ def tile_transposition(schedule: Schedule, ref: BlockRef, plan: Transposition) -
         raise ScheduleError(f"the rows of tiles lie along one of {', '.join(names[: columns.start])}, not {plan.row}")
     rows = _merged(block, names.index(plan.row))
     others = [n for n in range(len(loops)) if n not in rows and n not in columns]
-    count = product_of_extents(items[n] for n in others)
+    count = product_of_extents([items[n] for n in others])
     if others and others[-1] > rows.start:  # they become neighbours
         schedule.reorder(*[loops[n] for n in (*others, *rows, *columns)])
     outer = [_fused(schedule, [loops[n] for n in others])] if others else []

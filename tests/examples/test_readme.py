@@ -19,6 +19,7 @@ from tilewright.graphir import op as operators
 from tilewright.graphir.frontend.onnx import importer
 from tilewright.graphir.frontend.onnx import registry as converters
 from tilewright.passes import config, registry
+from tilewright.passes.schedule import rule
 
 ROOT = Path(__file__).parents[2]
 #: Tables that programs write, which hold no code, and the commands, which tests/cli runs.
@@ -73,7 +74,7 @@ def run_page(text: str, page: str, names: dict[str, object]) -> None:
 def registries() -> Iterator[None]:
     """What an example registers is forgotten after it."""
     importer._load_converters()  # by the first model that is imported, otherwise
-    tables: list[dict] = [operators.OPERATORS, converters._CONVERTERS, registry._REGISTRY, config._OPTIONS]
+    tables: list[dict] = [operators.OPERATORS, converters._CONVERTERS, registry._REGISTRY, config._OPTIONS, rule._RULES]
     before = [dict(table) for table in tables]
     yield
     for table, entries in zip(tables, before, strict=True):

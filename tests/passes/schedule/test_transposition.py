@@ -1,0 +1,116 @@
+"""Formulas that read along another dimension than they write: square tiles, which compute the same values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tests.passes.schedule.kernels import TARGET, loops_of, run, scheduled
+from tilewright.passes.schedule.rule import Declined, Nest, offered_plans
+from tilewright.passes.schedule.transposition import ScheduleTransposition, Transposition
+from tilewright.tensorir import tensor as te
+from tilewright.tensorir.errors import ScheduleError
+from tilewright.tensorir.expr import Var
+from tilewright.tensorir.schedule import Schedule
+from tilewright.tensorir.stmt import PrimFunc
+
+RNG = np.random.default_rng(11)
+
+
+def formula(shape: tuple[object, ...], read: tuple[object, ...], at: Callable[..., object]) -> PrimFunc:
+    """``2 * x[at(..)]`` for each place of ``shape``."""
+    x = te.placeholder(read, name="x")
+    return te.create_prim_func("f", [x], [te.compute(shape, lambda *place: x[at(*place)] * 2.0, name="t")])
+
+
+def transpose(rows: object, columns: object) -> PrimFunc:
+    return formula((rows, columns), (columns, rows), lambda i, j: (j, i))
+
+
+def plans(func: PrimFunc) -> list[Transposition] | Declined:
+    schedule = Schedule(func)
+    (ref,) = schedule.get_blocks()
+    found = offered_plans(ScheduleTransposition(), Nest(schedule, ref, TARGET, True))
+    return found if isinstance(found, Declined) else list(found)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(8, 8), (19, 33), (5, 70), (64, 4), (1, 9), (3, 3)])
+def test_values_stay(rows: int, columns: int) -> None:
+    x = RNG.standard_normal((columns, rows)).astype("f4")
+    np.testing.assert_array_equal(run(scheduled(transpose(rows, columns))[0], [x], (rows, columns)), x.T * 2)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 7, 8, 20])
+def test_one_schedule_serves_any_size(rows: int) -> None:
+    func, ctx = scheduled(transpose(Var("m"), 20))
+    assert any("'transposition'" in remark.message and remark.kind == "applied" for remark in ctx.remarks)
+    x = RNG.standard_normal((20, rows)).astype("f4")
+    np.testing.assert_array_equal(run(func, [x], (rows, 20), m=rows), x.T * 2)
+
+
+@pytest.mark.parametrize(
+    ("func", "row", "sizes"),
+    [
+        (transpose(64, 64), "vi0", [8, 4]),
+        (transpose(64, 5), "vi0", [4]),
+        (transpose(6, 64), "vi0", [4]),
+        # Two dimensions that walk memory like one have room together for a tile.
+        (formula((2, 4, 64), (64, 2, 4), lambda b, i, j: (j, b, i)), "vi1", [8, 4]),
+        # Of two operands' dimensions, the last one; blocks of four channels take no larger tiles.
+        (formula((3, 16, 64), (3, 4, 64, 4), lambda b, i, j: (b, i // 4, j, i % 4)), "vi1", [4]),
+    ],
+)
+def test_tiles_are_offered_largest_first(func: PrimFunc, row: str, sizes: list[int]) -> None:
+    assert plans(func) == [Transposition("t", row, size) for size in sizes]
+
+
+@pytest.mark.parametrize(
+    ("func", "reason"),
+    [
+        (formula((64, 64), (64, 64), lambda i, j: (i, j)), "reads along the dimension that it writes"),
+        (formula((64, 64), (64, 128), lambda i, j: (i, j * 2)), "or along no other one"),
+        (transpose(3, 64), "no tile of 8 or 4 rows and columns fits"),
+    ],
+)
+def test_what_no_tile_helps_is_declined(func: PrimFunc, reason: str) -> None:
+    found = plans(func)
+    assert isinstance(found, Declined) and reason in found.reason
+
+
+def test_rows_and_columns_of_a_tile_are_the_inner_loops() -> None:
+    func, _ = scheduled(transpose(64, 48))
+    assert [(loop.kind, str(loop.extent)) for loop in loops_of(func)] == [
+        ("parallel", "8"),
+        ("serial", "6"),
+        ("serial", "8"),
+        ("vectorized", "8"),
+    ]
+    assert [bool(loop.annotations.get("transpose")) for loop in loops_of(func)] == [False, False, True, False]
+
+
+@pytest.mark.parametrize(("batch", "tasks"), [(2, "8"), (64, "64")])
+def test_tasks_are_other_dimensions_where_there_are_enough(batch: int, tasks: str) -> None:
+    func, _ = scheduled(formula((batch, 64, 48), (batch, 48, 64), lambda b, i, j: (b, j, i)))
+    (outer,) = [loop for loop in loops_of(func) if loop.kind == "parallel"]
+    assert str(outer.extent) == tasks
+
+
+def test_smaller_tile_is_tried_where_the_largest_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    apply = ScheduleTransposition.apply
+
+    def fails_for_large(rule: ScheduleTransposition, schedule: Schedule, plan: Transposition) -> None:
+        if plan.size > 4:
+            raise ScheduleError("too large")
+        apply(rule, schedule, plan)
+
+    monkeypatch.setattr(ScheduleTransposition, "apply", fails_for_large)
+    _, ctx = scheduled(transpose(64, 48))
+    assert [r.message for r in ctx.remarks if r.kind == "plan"] == ["plan of transposition: block t, row vi0, size 4"]
+
+
+def test_dimension_of_the_columns_has_no_rows() -> None:
+    schedule = Schedule(transpose(64, 48))
+    with pytest.raises(ScheduleError, match="lie along one of vi0, not vi1"):
+        ScheduleTransposition().apply(schedule, Transposition("t", "vi1", 8))
