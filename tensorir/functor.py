@@ -435,7 +435,7 @@ class _FreeVars(Visitor):
             self.visit(item.min)
             self.visit(item.extent)
         self.bound.update(item.var for item in block.iters)
-        for part in (block.predicate, *block.reads, *block.writes, block.init, block.body):
+        for part in (block.predicate, block.needed, *block.reads, *block.writes, block.init, block.body):
             if part is not None:
                 self.visit(part)
 

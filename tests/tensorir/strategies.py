@@ -187,7 +187,8 @@ def nests(draw: st.DrawFn, target: Buffer, sources: list[Buffer], name: str, blo
         if reduction and inner_reduction:
             iters.append(IterVar(inner_reduction.var, 0, reduction.extent, "reduction", reduction.var))
         region = BufferRegion(target, tuple(Range(index, 1) for index in place))
-        body = Block(name, tuple(iters), None, (), (region,), init, body)
+        needed = draw(st.none() | conditions(Scope(scope.loops, []), 2))
+        body = Block(name, tuple(iters), None, (), (region,), init, body, needed=needed)
     if reduction:
         body = For(reduction.var, 0, reduction.extent, draw(word("serial", "unrolled")), body)
     if reduction and not block:
