@@ -35,6 +35,7 @@ from tilewright.tensorir.stmt import PrimFunc
 #: What functions consist of. The place of a class in this list stands for it.
 _CLASSES: tuple[Any, ...] = (
     *(expr.Var, expr.Buffer, expr.IntImm, expr.FloatImm, expr.BinaryOp, expr.UnaryOp, expr.Compare, expr.Select),
+    expr.Choose,
     *(expr.Cast, expr.BufferLoad, expr.Call, expr.Ramp, expr.Broadcast),
     *(stmt.For, stmt.BufferStore, stmt.SeqStmt, stmt.IfThenElse, stmt.Allocate, stmt.LetStmt, stmt.Evaluate),
     *(stmt.Range, stmt.BufferRegion, stmt.IterVar, stmt.Block, PrimFunc),

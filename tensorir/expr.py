@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Iterable
 from typing import Any, Union
 
 from tilewright.tensorir.dtype import BOOL, FLOAT32, HANDLE, INT64, DataType, as_dtype
@@ -324,6 +325,41 @@ class Select(PureExpr):
 
 
 @node
+class Choose(PureExpr):
+    """``values[index]``, the last one for any other ``index``. All values are evaluated.
+
+    States that an element's formula is chosen by its place: schedules unroll the loops that ``index`` is made of, so
+    that each choice is made when the code is. :func:`choose` makes it.
+    """
+
+    index: Expr = child()
+    values: tuple[Expr, ...] = children()
+    dtype: DataType = derived()
+
+    def __post_init__(self) -> None:
+        if not self.index.dtype.is_integer or self.index.dtype.lanes != 1:
+            raise TypeError(f"choose: expected an integer as index, found {self.index.dtype!s}")
+        if not self.values:
+            raise ValueError("choose: expected at least one value")
+        dtype = self.values[0].dtype
+        for value in self.values:
+            if value.dtype is not dtype:
+                raise TypeError(f"choose: values have different types, {dtype!s} and {value.dtype!s}")
+        _set(self, "dtype", dtype)
+
+    def chosen(self, index: int) -> Expr:
+        """Return the value for that index."""
+        return self.values[index if 0 <= index < len(self.values) else -1]
+
+    def as_selections(self) -> Expr:
+        """Return the same as comparisons with each place, for what knows no ``Choose``."""
+        chosen = self.values[-1]
+        for number in range(len(self.values) - 2, -1, -1):
+            chosen = select(self.index.equal(number), self.values[number], chosen)
+        return chosen
+
+
+@node
 class Cast(PureExpr):
     """``value`` converted to ``dtype``; float to integer truncates toward zero, to bool asks ``!= 0``."""
 
@@ -531,6 +567,16 @@ def select(condition: Any, true_value: Any, false_value: Any) -> Expr:
         chosen: Expr = true_value if condition.value else false_value
         return chosen
     return Select(condition, true_value, false_value)
+
+
+def choose(index: Any, values: Iterable[Any]) -> Expr:
+    """Return ``values[index]``, the formula of a place; folded for a constant index. See :class:`Choose`."""
+    index, values = as_expr(index), tuple(values)
+    dtype = next((value.dtype for value in values if isinstance(value, Expr)), None)
+    values = tuple([as_expr(value, dtype) for value in values])
+    if isinstance(index, IntImm):
+        return Choose(index, values).chosen(index.value)
+    return Choose(index, values)
 
 
 def all_of(*conditions: Any) -> Expr:

@@ -14,6 +14,7 @@ from tilewright.tensorir.expr import (
     Buffer,
     BufferLoad,
     Call,
+    Choose,
     Compare,
     Expr,
     FloatImm,
@@ -278,13 +279,14 @@ MASKED_LOADS: Final = 16
 DIVISIONS: Final = 32
 HALVES: Final = 64
 FLOAT_DIVISIONS: Final = 128
+CHOICES: Final = 256
 
 
 def kinds(node: Node) -> int:
-    """What occurs in ``node``, itself included, as a sum of bits: :data:`COMPARISONS`, :data:`SELECTIONS`,
-    :data:`CALLS`, :data:`LOADS` (and :data:`MASKED_LOADS`), :data:`DIVISIONS` of integers, :data:`FLOAT_DIVISIONS`, and
-    values of 16-bit floats (:data:`HALVES`). Each node finds out once, from its parts, so that whoever looks for one of
-    these passes by all that has none."""
+    """Tell what occurs in ``node``, itself included, as a sum of bits: :data:`COMPARISONS`, :data:`SELECTIONS`,
+    :data:`CHOICES` by place, :data:`CALLS`, :data:`LOADS` (and :data:`MASKED_LOADS`), :data:`DIVISIONS` of integers,
+    :data:`FLOAT_DIVISIONS`, and values of 16-bit floats (:data:`HALVES`). Each node finds out once, from its parts, so
+    that whoever looks for one of these passes by all that has none."""
     if node._leaves is None:
         _look_into(node)
     return node._kinds
@@ -341,6 +343,7 @@ _NO_LEAVES: Final[frozenset[Node]] = frozenset()
 _KINDS: Final[dict[type[Node], int]] = {
     Compare: COMPARISONS,
     Select: SELECTIONS,
+    Choose: CHOICES,
     Call: CALLS,
     BufferLoad: LOADS,
 }
@@ -432,7 +435,7 @@ class _FreeVars(Visitor):
             self.visit(item.min)
             self.visit(item.extent)
         self.bound.update(item.var for item in block.iters)
-        for part in (block.predicate, *block.reads, *block.writes, block.init, block.body):
+        for part in (block.predicate, block.needed, *block.reads, *block.writes, block.init, block.body):
             if part is not None:
                 self.visit(part)
 

@@ -18,6 +18,7 @@ from tilewright.tensorir.expr import (
     BufferLoad,
     Call,
     Cast,
+    Choose,
     Compare,
     Expr,
     FloatImm,
@@ -127,6 +128,15 @@ class ExpressionCompiler:
             return x if condition(frame) else y
 
         return choose
+
+    def choose(self, expr: Choose) -> Code:
+        index, values, last = self.expr(expr.index), [self.expr(value) for value in expr.values], len(expr.values) - 1
+
+        def chosen(frame: Frame) -> Any:
+            found, number = [value(frame) for value in values], index(frame)
+            return found[number if 0 <= number <= last else last]
+
+        return chosen
 
     def cast(self, expr: Cast) -> Code:
         value, convert = self.expr(expr.value), values.cast_operation(expr.value.dtype, expr.dtype)
@@ -286,6 +296,7 @@ _EXPRESSIONS: dict[type[Node], Callable[[ExpressionCompiler, Any], Code]] = {
     UnaryOp: ExpressionCompiler.unary,
     Compare: ExpressionCompiler.compare,
     Select: ExpressionCompiler.select,
+    Choose: ExpressionCompiler.choose,
     Cast: ExpressionCompiler.cast,
     BufferLoad: ExpressionCompiler.load,
     Call: ExpressionCompiler.call,

@@ -98,6 +98,10 @@ DOT_PRODUCT = "dot_product"
 #: (``InterleaveStores``).
 INTERLEAVE = "interleave"
 
+#: Whether formulas are chosen by the variable of an unrolled loop (``Choose``), so that it stays unrolled where others
+#: become loops again (:data:`ROLL_TAIL`).
+CHOOSES = "chooses"
+
 #: Whether a loop goes over the rows of a tile whose rows and columns are exchanged in registers (``TransposeTiles``).
 TRANSPOSE = "transpose"
 

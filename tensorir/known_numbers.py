@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tilewright.tensorir.expr import BinaryOp, Cast, Compare, Expr, IntImm, Select, UnaryOp, Var
+from tilewright.tensorir.expr import BinaryOp, Cast, Choose, Compare, Expr, IntImm, Select, UnaryOp, Var
 from tilewright.tensorir.folding import fold_binary, fold_compare, wrap_integer
 
 
@@ -23,6 +23,9 @@ def integer_value(expr: Expr, known: Mapping[Var, int]) -> int | None:
         if condition is None:
             return None
         return integer_value(expr.true_value if condition else expr.false_value, known)
+    if isinstance(expr, Choose):
+        index = integer_value(expr.index, known)
+        return None if index is None else integer_value(expr.chosen(index), known)
     if isinstance(expr, UnaryOp):
         inner = integer_value(expr.a, known)
         if inner is None or not (expr.dtype.is_integer or expr.dtype.is_bool):

@@ -20,6 +20,7 @@ from tilewright.tensorir.expr import (
     BufferLoad,
     Call,
     Cast,
+    Choose,
     Compare,
     Expr,
     FloatImm,
@@ -151,8 +152,12 @@ class ExpressionParser(TextReader):
         special = _FUNCTIONS.get(name)
         if special is not None:
             arity, build = special
-            if len(args) != arity or dtype is not None:
-                raise self.error(tree, f"{name}: expected {arity} arguments, found {len(args) + (dtype is not None)}")
+            enough = len(args) >= -arity if arity < 0 else len(args) == arity
+            if not enough or dtype is not None:
+                expected = f"at least {-arity}" if arity < 0 else arity
+                raise self.error(
+                    tree, f"{name}: expected {expected} arguments, found {len(args) + (dtype is not None)}"
+                )
             return build(self, tree, args)
         if name in INTRINSICS:
             return self.intrinsic(tree, name, args, dtype)
@@ -195,6 +200,10 @@ class ExpressionParser(TextReader):
 
     def select(self, tree: Any, args: list[Any]) -> Expr:
         made: Expr = self.make(tree, Select, self.expr(args[0]), *self.operands(*args[1:]))
+        return made
+
+    def choose(self, tree: Any, args: list[Any]) -> Expr:
+        made: Expr = self.make(tree, Choose, self.expr(args[0]), tuple(self.operands(*args[1:])))
         return made
 
     def cast(self, tree: Any, args: list[Any]) -> Expr:
@@ -257,9 +266,11 @@ _EXPRS: dict[str, Callable[[ExpressionParser, Any], Expr]] = {
     "access": ExpressionParser.access,
     "call": ExpressionParser.call,
 }
+#: Functions that are no intrinsics: how many arguments they take (``-n``: at least ``n``), and what makes one.
 _FUNCTIONS: dict[str, tuple[int, Callable[[ExpressionParser, Any, list[Any]], Expr]]] = {
     **dict.fromkeys(_BINARY_FUNCTIONS, (2, ExpressionParser.binary_function)),
     "select": (3, ExpressionParser.select),
+    "choose": (-2, ExpressionParser.choose),
     "cast": (2, ExpressionParser.cast),
     "ramp": (3, ExpressionParser.ramp),
     "broadcast": (2, ExpressionParser.broadcast),

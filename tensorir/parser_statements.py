@@ -155,7 +155,7 @@ class StatementParser(ExpressionParser):
         return SeqStmt((self.braces(tree.children[0]),))
 
     def block(self, tree: Any) -> Stmt:
-        name, iters_tree, predicate, annotations, reads, writes, init, body = tree.children
+        name, iters_tree, predicate, needed, annotations, reads, writes, init, body = tree.children
         mark = len(self.shadowed)
         trees = [item for item in iters_tree.children if item is not None]
         iters = tuple(self.iter_var(item) for item in trees)
@@ -170,6 +170,7 @@ class StatementParser(ExpressionParser):
             None if init is None else self.braces(init.children[0]),
             self.braces(body),
             {} if annotations is None else self.data(annotations),
+            None if needed is None else self.expr(needed),
         )
         self.restore(mark)
         return made

@@ -20,6 +20,7 @@ from tilewright.tensorir.expr import (
     BufferLoad,
     Call,
     Cast,
+    Choose,
     Compare,
     Expr,
     FloatImm,
@@ -122,6 +123,15 @@ class ExpressionPrinter(TextWriter):
         self.expr(expr.false_value, 0, hint)
         self.write(")")
 
+    def choose(self, expr: Choose, _: int) -> None:
+        self.write("choose(")
+        self.expr(expr.index)
+        hint = self.hint(*expr.values)
+        for value in expr.values:
+            self.write(", ")
+            self.expr(value, 0, hint)
+        self.write(")")
+
     def cast(self, expr: Cast, _: int) -> None:
         if isinstance(expr.value, (IntImm, FloatImm)):
             self.write("cast(")
@@ -220,6 +230,7 @@ _EXPRS: dict[type, Callable[[ExpressionPrinter, Any, int], None]] = {
     UnaryOp: ExpressionPrinter.prefix,
     Compare: ExpressionPrinter.compare,
     Select: ExpressionPrinter.select,
+    Choose: ExpressionPrinter.choose,
     Cast: ExpressionPrinter.cast,
     BufferLoad: ExpressionPrinter.load,
     Call: ExpressionPrinter.call,

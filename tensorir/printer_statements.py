@@ -207,6 +207,9 @@ class StatementPrinter(ExpressionPrinter):
         if block.predicate is not None:
             self.write(" where ")
             self.expr(block.predicate)
+        if block.needed is not None:
+            self.write(" needed ")
+            self.expr(block.needed)
         self.mapping(" annotations ", block.annotations)
         self.write(" {")
         self.depth += 1

@@ -24,6 +24,7 @@ KEYWORDS = frozenset(
         "else",
         "block",
         "where",
+        "needed",
         "reads",
         "writes",
         "init",

@@ -172,6 +172,11 @@ class Block(Stmt):
     around it, so that a schedule can change the loops and only has to change the ``value`` of each iteration variable.
     Instances with a false ``predicate`` do not run. For a reduction, ``init`` runs before the first step: where all
     reduction variables have their least value.
+
+    Instances for which ``needed`` is false may run or not: nothing that the function computes depends on what they
+    store, or add to a reduction. Whoever writes a formula says so where a schedule can make use of it, as in causal
+    attention, whose rows see the columns up to some place. It mentions iteration variables and symbolic dimensions
+    only. A step of a schedule that makes other instances drops it.
     """
 
     name: str
@@ -182,6 +187,7 @@ class Block(Stmt):
     init: Stmt | None = child()
     body: Stmt = child()
     annotations: Mapping[str, Any] = dataclasses.field(default_factory=lambda: _EMPTY)
+    needed: Expr | None = child(default=None)
 
 
 @node

@@ -100,6 +100,7 @@ class Tensor:
     inputs: tuple[Tensor, ...] = ()
     annotations: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     extra_buffers: tuple[Buffer, ...] = ()
+    needed: Expr | None = None
 
     @property
     def name(self) -> str:
@@ -145,6 +146,7 @@ def compute(
     formula: Callable[..., Any],
     name: str = "compute",
     annotations: Mapping[str, Any] | None = None,
+    needed: Callable[..., Any] | None = None,
 ) -> Tensor:
     """The tensor of that shape whose element at ``i, j, ...`` is ``formula(i, j, ...)``.
 
@@ -153,6 +155,8 @@ def compute(
         formula: gives an expression, or a reduction such as ``sum(a[i, k], axis=k)``.
         name: of the tensor and of its block.
         annotations: kept on the block, for schedules.
+        needed: gives, of the same indices, the condition without which nothing depends on an element, or on a step of
+            a reduction that takes part in it: schedules may leave it out. See :class:`~tilewright.tensorir.stmt.Block`.
 
     Raises:
         TypeError: the formula takes another number of indices, or gives something else.
@@ -176,9 +180,9 @@ def compute(
         )
     else:
         dtype = body.dtype
-    return Tensor(
-        Buffer(name, extents, dtype, "arena"), axes, body, inputs, dict(annotations or {}), extra_buffers=extra
-    )
+    condition = None if needed is None else as_expr(needed(*axes))
+    buffer = Buffer(name, extents, dtype, "arena")
+    return Tensor(buffer, axes, body, inputs, dict(annotations or {}), extra, condition)
 
 
 def extern(
@@ -273,6 +277,8 @@ def _nest(tensor: Tensor, buffers: Mapping[Buffer, Buffer], block_name: str, var
         iters.append(IterVar(var, begin, extent, kind, loop))
     if isinstance(body, Reduction):
         variables.use(*body.identities)
+    if tensor.needed is not None:
+        variables.use(tensor.needed)
     stmt: Stmt = _block(tensor, buffers, block_name, iters, renamed, variables.used)
     for loop, begin, extent in reversed(loops):
         stmt = For(loop, begin, extent, "serial", stmt)
@@ -318,7 +324,9 @@ def _block(
     used.update([leaf for leaf in leaves(update) if isinstance(leaf, Var)])
     point = tuple(Range(index, _ONE) for index in place)
     writes = tuple(BufferRegion(target, point) for target in targets)
-    return Block(name, tuple(iters), None, tuple(reads.values()), writes, init, update, dict(tensor.annotations))
+    needed = None if tensor.needed is None else substitute(tensor.needed, renamed)
+    notes = dict(tensor.annotations)
+    return Block(name, tuple(iters), None, tuple(reads.values()), writes, init, update, notes, needed)
 
 
 def _simultaneous(targets: Sequence[Buffer], values: Sequence[Expr], place: tuple[Expr, ...]) -> Stmt:

@@ -32,7 +32,7 @@ from tilewright.tensorir.expr import (
     UnaryOp,
     Var,
 )
-from tilewright.tensorir.functor import walk
+from tilewright.tensorir.functor import accesses_buffers, walk
 from tilewright.tensorir.intrinsics import ADDRESSING
 from tilewright.tensorir.keys import NUM_OUTPUTS, NUM_WORKSPACES
 from tilewright.tensorir.node import Node
@@ -267,6 +267,12 @@ class _Verifier:
         outer, iterating, place = self.outer, set(self.iterating), self.place
         self.outer = frozenset(self.iterating)
         self.iterating.update(item.var for item in block.iters)
+        if block.needed is not None:
+            self.expr(block.needed)
+            if not block.needed.dtype.is_bool or block.needed.dtype.lanes != 1:
+                self.problem(f"block {block.name}: what is needed is {block.needed.dtype!s}, not bool", block)
+            if accesses_buffers(block.needed):
+                self.problem(f"block {block.name}: what is needed depends on data", block)
         self.guards += guarded
         for region in (*block.reads, *block.writes):
             self.region(region)

@@ -1,8 +1,8 @@
 """Schedule formulas that are chosen by their place.
 
-An element of such a block is ``select(x == 0, f0, select(x == 1, f1, ...))`` with ``x`` an index of the result, or one
-``% n``: Winograd's transforms, whose rows are different sums. The loops of such indices are unrolled, so that each
-choice is made at build time, and all steps before the last one are computed on the same tile, in registers::
+An element of such a block is ``choose(x, f0, f1, ...)`` with ``x`` an index of the result, or one ``% n``: Winograd's
+transforms, whose rows are different sums. The loops of such indices are unrolled, so that each choice is made at build
+time, and all steps before the last one are computed on the same tile, in registers::
 
     for c, ty in parallel(..):
       for tx in range(..):
@@ -37,7 +37,7 @@ from tilewright.passes.schedule.settings import NOTHING, Given
 from tilewright.passes.schedule.stages import has_one_result
 from tilewright.tensorir.expr import Buffer, Var
 from tilewright.tensorir.functor import uses_var
-from tilewright.tensorir.keys import ROLL_TAIL
+from tilewright.tensorir.keys import CHOOSES, ROLL_TAIL
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
 from tilewright.tensorir.stmt import Block, For
 from tilewright.tensorir.target import Target
@@ -133,7 +133,7 @@ def schedule_cases(schedule: Schedule, plan: CasesPlan) -> None:
         schedule.set_scope(ref, 0, "register")
         _choosing_loops_last(schedule, ref, place)
     for ref in refs:
-        _unroll(schedule, _inside(schedule, ref, outer[-1]), plan.lanes)
+        _unroll(schedule, ref, _inside(schedule, ref, outer[-1]), plan.lanes)
     schedule.annotate(outer[-1], ROLL_TAIL, True)
     tasks = outer[:-1] or outer
     schedule.parallel(schedule.fuse(*tasks) if len(tasks) > 1 else tasks[0])
@@ -193,9 +193,10 @@ def _chooses(schedule: Schedule, ref: BlockRef, place: LoopRef) -> bool:
     return any(item.var in cases and uses_var(item.value, {loop.var}) for item in block.iters)
 
 
-def _unroll(schedule: Schedule, loops: list[LoopRef], lanes: int) -> None:
-    """Unroll loops that are not yet, the last one by vectors."""
-    *others, column = [ref for ref in loops if _kind(schedule, ref) == "serial"]
+def _unroll(schedule: Schedule, ref: BlockRef, loops: list[LoopRef], lanes: int) -> None:
+    """Unroll loops around a block that are not yet, the last one by vectors, and mark those that choose its formula."""
+    choosing = [place for place in loops[:-1] if _chooses(schedule, ref, place)]
+    *others, column = [place for place in loops if _kind(schedule, place) == "serial"]
     loop = schedule.get(column)
     assert isinstance(loop, For)
     extent = constant(loop.extent)
@@ -205,6 +206,8 @@ def _unroll(schedule: Schedule, loops: list[LoopRef], lanes: int) -> None:
     schedule.vectorize(column)
     for other in others:
         schedule.unroll(other)
+    for place in choosing:
+        schedule.annotate(place, CHOOSES, True)
 
 
 def _kind(schedule: Schedule, ref: LoopRef) -> str:

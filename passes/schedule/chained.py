@@ -206,7 +206,7 @@ def schedule_chained(schedule: Schedule, plan: ChainedPlan, target: Target) -> N
     """Schedule a function of two contractions with stages row by row between them."""
     chain = _chain_of(schedule, plan)
     first, second = block_of(schedule, chain.first), block_of(schedule, chain.second)
-    seen = seen_offset([block_of(schedule, ref) for ref in chain.between], _results(schedule, [chain.first]), chain.row)
+    seen = _seen(schedule, chain)
     for ref, tiling in ((chain.first, chain.first_tiling), (chain.second, chain.second_tiling)):
         if tiling.packed:
             pack(schedule, ref, tiling)
@@ -250,6 +250,13 @@ def schedule_chained(schedule: Schedule, plan: ChainedPlan, target: Target) -> N
         for ref in (stored, *alone, chain.second):
             mark_seen(schedule, ref, task, scores, chain.row, seen)
     schedule.parallel(task)
+
+
+def _seen(schedule: Schedule, chain: Chain) -> int | None:
+    """Return how many places after its own number a row sees; None where it may see all."""
+    made = _results(schedule, [chain.first, *chain.between])
+    scores = {buffer for buffer in made if buffer.ndim > chain.dims}
+    return seen_offset([block_of(schedule, ref) for ref in schedule.get_blocks()], scores, chain.row)
 
 
 def _results(schedule: Schedule, refs: Iterable[BlockRef]) -> set[Buffer]:

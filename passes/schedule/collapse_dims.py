@@ -77,7 +77,9 @@ class _Nests(Mutator):
         kept = [item for item in block.iters if not _is_single_step(item)]
         if len(kept) < len(block.iters) and any(item.kind == "reduction" for item in kept):
             zeros: dict[Var, Expr] = {item.var: item.min for item in block.iters if _is_single_step(item)}
-            block = change_block(block, iters=tuple(kept), body=_Folded().mutate(substitute(block.body, zeros)))
+            needed = None if block.needed is None else substitute(block.needed, zeros)
+            body = _Folded().mutate(substitute(block.body, zeros))
+            block = change_block(block, iters=tuple(kept), body=body, needed=needed)
             loops = [loop for loop in loops if any(item.value is loop.var for item in kept)]
         self.blocks.append(block)
         return _nest(loops, block)
@@ -193,8 +195,8 @@ def _accesses_of(block: Block) -> list[Access]:
 
 
 def _mentions(block: Block) -> Counter[Node]:
-    """How often each variable stands in what a block computes."""
-    parts = [block.body] if block.init is None else [block.init, block.body]
+    """Count how often each variable stands in what a block computes, and in what it says of that."""
+    parts = [part for part in (block.init, block.body, block.needed) if part is not None]
     return Counter(node for part in parts for node in walk(part) if isinstance(node, Var))
 
 

@@ -15,14 +15,13 @@ from tilewright.tensorir.expr import (
     BufferLoad,
     Call,
     Cast,
-    Compare,
+    Choose,
     Expr,
     IntImm,
-    Select,
     Var,
     as_expr,
 )
-from tilewright.tensorir.functor import CALLS, SELECTIONS, kinds, uses_var, walk, walk_to
+from tilewright.tensorir.functor import CALLS, CHOICES, kinds, uses_var, walk, walk_to
 from tilewright.tensorir.intrinsics import INTRINSICS
 from tilewright.tensorir.schedule import BlockRef, Schedule
 from tilewright.tensorir.schedule.blocks import accesses
@@ -247,22 +246,21 @@ def _only_load(expr: Expr) -> BufferLoad | None:
 
 
 def case_variables(block: Block) -> dict[Var, int | None]:
-    """The variables whose value chooses between formulas, ``select(v == 0, .., select(v == 1, ..))``: None for ``v``
-    itself, ``n`` for ``v % n``."""
+    """Return the variables by which formulas are chosen (``Choose``): None for ``v`` itself, ``n`` for ``v % n``."""
     found: dict[Var, int | None] = {}
-    if not kinds(block.body) & SELECTIONS:
+    if not kinds(block.body) & CHOICES:
         return found
     places = {item.var for item in spatial(block)}
-    for node in walk_to(block.body, SELECTIONS):
-        if isinstance(node, Select) and isinstance(node.condition, Compare) and node.condition.op == "eq":
-            chosen = place_in_tile(node.condition.a, places)
-            if chosen is not None and constant(node.condition.b) is not None:
+    for node in walk_to(block.body, CHOICES):
+        if isinstance(node, Choose):
+            chosen = place_in_tile(node.index, places)
+            if chosen is not None:
                 found.setdefault(*chosen)
     return found
 
 
 def place_in_tile(index: Expr, places: Set[Var]) -> tuple[Var, int | None] | None:
-    """``(v, None)`` for one of the variables, ``(v, n)`` for ``v % n``, None for any other index."""
+    """Return ``(v, None)`` for one of the variables, ``(v, n)`` for ``v % n``, None for any other index."""
     if isinstance(index, Var):
         return (index, None) if index in places else None
     if isinstance(index, BinaryOp) and index.op == "floormod" and isinstance(index.a, Var) and index.a in places:

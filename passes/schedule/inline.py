@@ -1,4 +1,4 @@
-"""Inlining: producers whose elements are cheaper to compute again than to store."""
+"""Inline producers whose elements are cheaper to compute again than to store."""
 
 from __future__ import annotations
 

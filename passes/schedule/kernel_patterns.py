@@ -27,7 +27,19 @@ from tilewright.graphir.dims import symbol
 from tilewright.passes.operands import LEAST_OPERAND, known_bytes
 from tilewright.tensorir.costs import stores
 from tilewright.tensorir.dtype import INT64
-from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Compare, Expr, FloatImm, IntImm, Select, Var
+from tilewright.tensorir.expr import (
+    BinaryOp,
+    Buffer,
+    BufferLoad,
+    Call,
+    Choose,
+    Compare,
+    Expr,
+    FloatImm,
+    IntImm,
+    Select,
+    Var,
+)
 from tilewright.tensorir.functor import leaves, walk_statements, walk_to_loads
 from tilewright.tensorir.keys import ORIGIN_ATTRS, SPECIALIZE_TAIL
 from tilewright.tensorir.stmt import Block, BufferRegion, BufferStore, For, IfThenElse, PrimFunc
@@ -253,6 +265,7 @@ _RULES: dict[type, dict[str, bool]] = {
     Compare: {"a": True, "b": True},
     Call: {"args": True},
     Select: {"condition": True},
+    Choose: {"index": True},
     IfThenElse: {"condition": True},
     Block: {"predicate": True},
     BufferStore: {"indices": False, "predicate": True},

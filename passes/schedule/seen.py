@@ -1,88 +1,44 @@
-"""Which places a row of scores sees: in causal attention a word sees those before it and itself."""
+"""Find which places a row of scores sees: in causal attention a word sees those before it and itself."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable
 
-from tilewright.passes.schedule.facts import Access, block_of, constant, loads, reductions, spatial, stores
+from tilewright.passes.schedule.facts import Access, block_of, constant, loads, spatial, stores
 from tilewright.tensorir.arith import Analyzer
-from tilewright.tensorir.expr import (
-    BinaryOp,
-    Buffer,
-    BufferLoad,
-    Call,
-    Compare,
-    Expr,
-    FloatImm,
-    Select,
-    Var,
-    as_expr,
-)
-from tilewright.tensorir.functor import substitute, walk
+from tilewright.tensorir.expr import Buffer, Compare, Expr, Var, as_expr
+from tilewright.tensorir.functor import substitute
 from tilewright.tensorir.keys import SEEN, SEEN_ROW, SEEN_STEP
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
 from tilewright.tensorir.schedule.indices import coefficient
-from tilewright.tensorir.stmt import Block, BufferStore, For
+from tilewright.tensorir.stmt import Block, For
 
 
-def seen_offset(between: Iterable[Block], scores: Collection[Buffer], row: int) -> int | None:
-    """How many places after its own number a row sees, where the stages between two products say so:
-
-    they read ``scores[.., s, t]`` only as ``select(t <= s + offset, .., -inf)``, of which the greatest is taken, or
-    which is shifted and raised to a power: what is not seen is zero then, and sums over it are what they are without.
+def seen_offset(blocks: Iterable[Block], scores: Collection[Buffer], row: int) -> int | None:
+    """Return how many places after its own number a row sees, where all blocks that make or read ``scores[.., s, t]``
+    say that they are needed for ``t <= s + offset`` alone; None where one does not.
 
     Args:
-        row: which variable of a stage is ``s``.
+        row: which variable of a block is ``s``.
     """
     found: set[int | None] = set()
-    for block in between:
-        if not any(load.buffer in scores for load in loads(block)):
-            if reductions(block) and not _is_sum_of_load(block):
-                return None
-            continue
-        chosen = _chosen(block)
-        inside = [] if chosen is None else [node for node in walk(chosen) if isinstance(node, BufferLoad)]
-        if chosen is None or any(load.buffer in scores and load not in inside for load in loads(block)):
-            return None
-        found.add(_offset(chosen, block, row))
+    for block in blocks:
+        accesses: list[Access] = [*stores(block), *loads(block)]
+        places = {access.indices[-1] for access in accesses if access.buffer in scores}
+        if places:
+            found.add(_offset(block, places, row))
     return found.pop() if len(found) == 1 else None
 
 
-def _chosen(block: Block) -> Select | None:
-    """What a stage takes the greatest of, or the power of its difference to something."""
-    if not isinstance(block.body, BufferStore):
+def _offset(block: Block, places: Collection[Expr], row: int) -> int | None:
+    """Return ``offset`` where a block is needed for ``t <= s + offset``, ``t`` being its only place."""
+    needed = block.needed
+    if not isinstance(needed, Compare) or needed.op != "le" or set(places) != {needed.a}:
         return None
-    value: Expr = block.body.value
-    if reductions(block):
-        if not isinstance(value, BinaryOp) or value.op != "max":
-            return None
-        value = value.b
-    elif isinstance(value, Call) and value.name == "exp" and isinstance(value.args[0], BinaryOp):
-        shifted = value.args[0]
-        if shifted.op != "sub":
-            return None
-        value = shifted.a
-    return value if isinstance(value, Select) else None
-
-
-def _is_sum_of_load(block: Block) -> bool:
-    value = block.body.value if isinstance(block.body, BufferStore) else None
-    return isinstance(value, BinaryOp) and value.op == "add" and isinstance(value.b, BufferLoad)
-
-
-def _offset(chosen: Select, block: Block, row: int) -> int | None:
-    """``offset`` in ``select(t <= s + offset, .., -inf)``."""
-    condition, lowest = chosen.condition, chosen.false_value
-    if not isinstance(lowest, FloatImm) or lowest.value != -math.inf:
-        return None
-    if not isinstance(condition, Compare) or condition.op != "le":
-        return None
-    place = reductions(block)[-1].var if reductions(block) else spatial(block)[-1].var
     own = spatial(block)[row].var
-    if condition.a is not place or coefficient(condition.b, own) != 1:
+    if coefficient(needed.b, own) != 1:
         return None
-    return constant(Analyzer().simplify(substitute(condition.b, {own: as_expr(0)})))
+    return constant(Analyzer().simplify(substitute(needed.b, {own: as_expr(0)})))
 
 
 def mark_seen(

@@ -1,4 +1,4 @@
-"""``SkipUnseen``: steps over places that no row of a task sees are left out.
+"""``SkipUnseen``: leave out steps over places that no row of a task sees.
 
 Before::
 
@@ -13,9 +13,9 @@ After::
       for tile in range(min(8, task + 1)):
         .. the same
 
-The rule ``chained`` annotates such loops: ``seen`` is how many places after its own number a row sees, ``seen_step``
-how many places an iteration takes, and ``seen_row`` which variable of the blocks inside is the row. Causal attention
-computes half as much then.
+The rule ``chained`` annotates such loops, by what operators say is needed of a block: ``seen`` is how many places after
+its own number a row sees, ``seen_step`` how many places an iteration takes, and ``seen_row`` which variable of the
+blocks inside is the row. Causal attention computes half as much then.
 """
 
 from __future__ import annotations

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from tilewright.tensorir.expr import Buffer, Compare, Select, Var
-from tilewright.tensorir.functor import SELECTIONS, Mutator, loads_and_stores, uses_var, walk_statements, walk_to
+from tilewright.tensorir.expr import Buffer, Var
+from tilewright.tensorir.functor import Mutator, loads_and_stores, uses_var, walk_statements
+from tilewright.tensorir.keys import CHOOSES
 from tilewright.tensorir.stmt import Allocate, For, Stmt
 
 
@@ -19,23 +20,13 @@ def rolled_up(body: Stmt) -> Stmt:
     rolled = {
         loop.var
         for loop in walk_statements(body)
-        if isinstance(loop, For) and loop.kind == "unrolled" and not _chooses(loop.body, loop.var)
+        if isinstance(loop, For) and loop.kind == "unrolled" and not loop.annotations.get(CHOOSES)
         if not any(uses_var(index, {loop.var}) for index in outer)
     }
     indexed = {access.buffer for access in registers if any(uses_var(index, rolled) for index in access.indices)}
     memory = {old: dataclasses.replace(old, scope="stack") for old in indexed}
     result: Stmt = _RolledUp(rolled, memory).mutate(body)
     return result
-
-
-def _chooses(body: Stmt, var: Var) -> bool:
-    return any(
-        isinstance(node, Select)
-        and isinstance(node.condition, Compare)
-        and node.condition.op == "eq"
-        and uses_var(node.condition, {var})
-        for node in walk_to(body, SELECTIONS)
-    )
 
 
 class _RolledUp(Mutator):

@@ -9,8 +9,10 @@ of a reduction runs where all reduction bindings have their least value::
                 init: b[vi] = 0                                 b[i] = 0
                 b[vi] = b[vi] + a[vi, vk]                   b[i] = b[i] + a[i, k]
 
-A block whose reduction was decomposed has no init, and leaves no condition. ``CompactBuffer``, which follows, places
-the intermediate buffers and shrinks them to what is accessed there.
+A block whose reduction was decomposed has no init, and leaves no condition. Formulas that are chosen by their place
+become selections, ``choose(y, a, b, c)`` to ``select(y == 0, a, select(y == 1, b, c))``: which loops are unrolled for
+them, schedules have decided. ``CompactBuffer``, which follows, places the intermediate buffers and shrinks them to what
+is accessed there.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.registry import register_pass
-from tilewright.tensorir.expr import Expr, IntImm, Var, all_of, compare
+from tilewright.tensorir.expr import Choose, Expr, IntImm, Var, all_of, compare
 from tilewright.tensorir.functor import Mutator, substitute
 from tilewright.tensorir.stmt import Block, IfThenElse, PrimFunc, Stmt, sequence
 
@@ -38,6 +40,10 @@ class _BlockLowerer(Mutator):
         if block.predicate is None:
             return body
         return _guarded(substitute(block.predicate, values), body)
+
+    def mutate_Choose(self, expr: Choose) -> Expr:
+        made: Choose = self.generic_mutate(expr)
+        return made.as_selections()
 
 
 def _guarded(condition: Expr, body: Stmt) -> Stmt:

@@ -32,7 +32,7 @@ from tilewright.tensorir.arith.region import lower_bound_expr, upper_bound_expr
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.errors import VerifyError
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Expr, IntImm, Ramp, Var
-from tilewright.tensorir.functor import LOADS, kinds, uses_var
+from tilewright.tensorir.functor import CHOICES, LOADS, kinds, uses_var
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.printer import underline
 from tilewright.tensorir.stmt import Allocate, Block, BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt
@@ -118,6 +118,8 @@ class _MemoryVerifier(ScopedMutator):
     def mutate(self, node: Any) -> Any:
         if not isinstance(node, Expr):
             return super().mutate(node)
+        if kinds(node) & CHOICES:
+            self.fail(node, "a choice by place is left; run LowerBlocks first")
         self._check_loads(node)
         return node
 

@@ -120,7 +120,9 @@ def new_block(
 def _with_regions(block: Block) -> Block:
     """The block with its reads and writes as they are found from its body."""
     reads, writes = _regions_of(block)
-    made = Block(block.name, block.iters, block.predicate, reads, writes, block.init, block.body, block.annotations)
+    made = Block(
+        block.name, block.iters, block.predicate, reads, writes, block.init, block.body, block.annotations, block.needed
+    )
     notes_on(made)[accesses] = accesses(block)
     return made
 
@@ -152,6 +154,7 @@ def change_block(
     init: Stmt | _Keep | None = _KEEP,
     body: Stmt | None = None,
     annotations: Mapping[str, object] | None = None,
+    needed: Expr | _Keep | None = _KEEP,
 ) -> Block:
     """The block with parts changed; its reads and writes are found again if what it computes changed."""
     new_iters = block.iters if iters is None else iters
@@ -168,6 +171,7 @@ def change_block(
         new_init,
         new_body,
         block.annotations if annotations is None else annotations,
+        block.needed if isinstance(needed, _Keep) else needed,
     )
     if not changed:
         if accesses in notes_on(block):

@@ -9,6 +9,7 @@ from strategies import make_arguments, prim_funcs
 
 from tilewright.codegen.analysis import unique_nodes
 from tilewright.codegen.llvm import call_primfunc, compile_module
+from tilewright.passes.tensor.lower_blocks import lower_blocks
 from tilewright.tensorir.expr import Cast
 from tilewright.tensorir.interpreter import interpret
 from tilewright.tensorir.stmt import PrimFunc
@@ -30,7 +31,7 @@ def test_integer_results_equal_the_interpreter_and_float_results_are_close(
     assume(not has_float_to_integer(func))
     expected, found = make_arguments(func, seed), make_arguments(func, seed)
     interpret(func, *expected)
-    call_primfunc(compile_module([func], Target("llvm", num_threads=threads)), func, *found)
+    call_primfunc(compile_module([lower_blocks(func)], Target("llvm", num_threads=threads)), func, *found)
     output = func.buffers[-1]
     a, b = found[len(func.buffers) - 1], expected[len(func.buffers) - 1]
     if output.dtype.is_float:

@@ -20,7 +20,7 @@ import hypothesis.strategies as st
 import numpy as np
 
 from tilewright.tensorir.dtype import BOOL, INT64, DataType
-from tilewright.tensorir.expr import BinaryOp, Buffer, Cast, Compare, Expr, Select, UnaryOp, Var, call, const
+from tilewright.tensorir.expr import BinaryOp, Buffer, Cast, Choose, Compare, Expr, Select, UnaryOp, Var, call, const
 from tilewright.tensorir.stmt import (
     Allocate,
     Block,
@@ -124,7 +124,7 @@ def values(draw: st.DrawFn, scope: Scope, dtype: Any, depth: int = 3) -> Expr:
     if depth == 0:
         return draw(st.one_of(leaves))
     inner = values(scope, dtype, depth - 1)
-    kind = draw(word("leaf", "binary", "binary", "unary", "select", "cast", "division", "call"))
+    kind = draw(word("leaf", "binary", "binary", "unary", "select", "choose", "cast", "division", "call"))
     if kind == "binary":
         ops = ["add", "sub", "mul", "min", "max"]
         ops += ["div"] if dtype.is_float else ["bitand", "bitor", "bitxor"]
@@ -133,6 +133,8 @@ def values(draw: st.DrawFn, scope: Scope, dtype: Any, depth: int = 3) -> Expr:
         return UnaryOp(draw(word(*(["neg"] if dtype.is_float else ["neg", "bitnot"]))), draw(inner))
     if kind == "select":
         return Select(draw(conditions(scope, depth - 1)), draw(inner), draw(inner))
+    if kind == "choose":
+        return Choose(draw(values(scope, "int64", depth - 1)), tuple(draw(st.lists(inner, min_size=1, max_size=3))))
     if kind == "cast":
         sources = [other for other in NUMBER_DTYPES if not DataType(other).is_float or dtype.is_float]
         return Cast(dtype, draw(values(scope, draw(word(*sources)), depth - 1)))
@@ -185,7 +187,8 @@ def nests(draw: st.DrawFn, target: Buffer, sources: list[Buffer], name: str, blo
         if reduction and inner_reduction:
             iters.append(IterVar(inner_reduction.var, 0, reduction.extent, "reduction", reduction.var))
         region = BufferRegion(target, tuple(Range(index, 1) for index in place))
-        body = Block(name, tuple(iters), None, (), (region,), init, body)
+        needed = draw(st.none() | conditions(Scope(scope.loops, []), 2))
+        body = Block(name, tuple(iters), None, (), (region,), init, body, needed=needed)
     if reduction:
         body = For(reduction.var, 0, reduction.extent, draw(word("serial", "unrolled")), body)
     if reduction and not block:

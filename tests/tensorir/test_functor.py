@@ -5,7 +5,19 @@ from __future__ import annotations
 import pytest
 
 from tilewright.tensorir import functor, parse
-from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Compare, Expr, Select, Var, address_of, as_expr
+from tilewright.tensorir.expr import (
+    BinaryOp,
+    Buffer,
+    BufferLoad,
+    Call,
+    Choose,
+    Compare,
+    Expr,
+    Select,
+    Var,
+    address_of,
+    as_expr,
+)
 from tilewright.tensorir.functor import (
     Visitor,
     copy_with_fresh_definitions,
@@ -26,7 +38,7 @@ primfunc @f(A: Buffer[(64,), float32], H: Buffer[(64,), float16], B: Buffer[(64,
   for i in range(n) {
     let q: int64 = i // 3
     if i < n - 1 {
-      B[i] = select(q == 2, A[i], exp(A[i + 1]))
+      B[i] = select(q == 2, A[i], choose(i % 2, exp(A[i + 1]), A[i + 1]))
     }
     B[ramp(i, 1, 4) where broadcast(q < n, 4)] = A[ramp(q % 2, 1, 4) where broadcast(i < 8, 4)]
     H[i] = H[i] + H[q]
@@ -42,6 +54,7 @@ def occurring(node):
     for part in walk(node):
         found |= functor.COMPARISONS if isinstance(part, Compare) else 0
         found |= functor.SELECTIONS if isinstance(part, Select) else 0
+        found |= functor.CHOICES if isinstance(part, Choose) else 0
         found |= functor.CALLS if isinstance(part, Call) else 0
         if isinstance(part, BufferLoad):
             found |= functor.LOADS if part.predicate is None else functor.LOADS | functor.MASKED_LOADS
@@ -63,7 +76,7 @@ def test_kinds_and_leaves_are_those_of_all_that_is_inside():
         inside = {part for part in walk(node) if isinstance(part, Var)}
         accessed = {part.buffer for part in walk(node) if isinstance(part, (BufferLoad, BufferStore))}
         assert leaves(node) == inside | accessed
-    assert 0 in bits and kinds(body) == 255 and len(bits) > 8
+    assert 0 in bits and kinds(body) == 511 and len(bits) > 8
 
 
 @pytest.mark.parametrize("looks_at_buffers", [False, True])

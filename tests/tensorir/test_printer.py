@@ -18,6 +18,7 @@ from tilewright.tensorir.expr import (
     BufferLoad,
     Call,
     Cast,
+    Choose,
     Compare,
     Expr,
     FloatImm,
@@ -87,6 +88,7 @@ lanes = Ramp(i, IntImm(1), 16)
         (BinaryOp("bitand", p, p), "p & p"),
         (Compare("eq", Compare("lt", i, j), p), "(i < j) == p"),
         (Select(p, x, FloatImm(0.0)), "select(p, x, 0.0)"),
+        (Choose(i % 2, (FloatImm(0.0), x)), "choose(i % 2, 0.0, x)"),
         (A[i, 0], "A[i, 0]"),
         (Buffer("s", ())[()], "s[()]"),
         (BufferLoad(A, (lanes, j), Broadcast(p, 16)), "A[ramp(i, 1, 16), j where broadcast(p, 16)]"),
@@ -127,6 +129,7 @@ def test_function_with_every_statement() -> None:
         BufferStore(C, 0.0, (vi,)),
         LetStmt(x, A[vi, vk], update),
         {"pragma": [1, 2.5, None, (True,)]},
+        vk <= vi,
     )
     guard = IfThenElse(n < 4, Evaluate(call("prefetch", A[0, 0])), SeqStmt(()))
     loops = For(i, 0, n, "parallel", For(k, 2, 60, "serial", block), {"step": n + 1})
@@ -142,7 +145,7 @@ primfunc @sum(A: Buffer[(n, 64), float32], C: Buffer[(n,), float32], n: int64) a
   }
   for i in parallel(n) annotations {"step": expr(n + 1)} {
     for k in range(2, extent=60) {
-      block sum(vi: spatial(n) = i, vk: reduction(2, extent=60) = k) where i < n annotations {"pragma": [1, 2.5, None, (True,)]} {
+      block sum(vi: spatial(n) = i, vk: reduction(2, extent=60) = k) where i < n needed vk <= vi annotations {"pragma": [1, 2.5, None, (True,)]} {
         reads A[vi, 0:+64]
         writes C[vi]
         init {

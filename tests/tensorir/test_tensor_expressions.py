@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from tilewright.tensorir import tensor as te
-from tilewright.tensorir.expr import binary
+from tilewright.tensorir.expr import Var, binary
 from tilewright.tensorir.functor import walk
 from tilewright.tensorir.interpreter import interpret
 from tilewright.tensorir.stmt import Block, BufferStore, PrimFunc
+from tilewright.tensorir.verify import verify
 
 
 def blocks_of(func: PrimFunc) -> list[Block]:
@@ -27,6 +28,15 @@ def test_an_axis_that_two_tensors_reduce_over_is_a_variable_of_each_block() -> N
     found = np.zeros(3, "float32")
     interpret(func, values, found)
     np.testing.assert_array_equal(found, values.max(1) - values.sum(1))
+
+
+def test_what_is_needed_mentions_the_variables_of_its_block() -> None:
+    x, offset = te.placeholder((3, 5), "float32", "x"), Var("offset")
+    k = te.reduce_axis(5, "k")
+    sums = [te.compute((3,), lambda i: te.sum(x[i, k], axis=k), needed=lambda i: k <= i + offset) for _ in range(2)]
+    func = te.create_prim_func("sums", [x], sums)
+    verify(func)
+    assert [str(block.needed) for block in blocks_of(func)] == ["vk <= vi + offset"] * 2
 
 
 def test_a_formula_is_no_longer_copied_for_its_block() -> None:

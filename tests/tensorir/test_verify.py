@@ -71,6 +71,9 @@ def test_random_correct_program_passes(func: PrimFunc) -> None:
         ("reads A[vi, vk]", "reads A[vi, 0:+1.0]", "region: expected integer bounds, found float32", "1.0"),
         ("block sum(", "block s() { }\n block s(", "a second block has the name s", None),
         ("(64) = k) {", "(64) = k) where vk {", "predicate is int64, not bool", None),
+        ("(64) = k) {", "(64) = k) needed vk {", "what is needed is int64, not bool", None),
+        ("(64) = k) {", "(64) = k) needed A[vi, vk] > 0.0 {", "what is needed depends on data", None),
+        ("(64) = k) {", "(64) = k) needed k < 9 {", "uses the variable k of a loop or block around it", "k"),
         ("(64) = k) {", "(64) = k + 1) {", "index 1 to 64 is out of bounds for dimension 1 of A", "A[vi, vk]"),
         ("(64) = k) {", "(64) = k - 1) {", "index -1 to 62 is out of bounds for dimension 1 of A", "A[vi, vk]"),
         (

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -126,7 +126,16 @@ class attention(Operator):
             *head, s, t = place
             return te.sum(cast(wide, query(*head, s, k)) * cast(wide, key(*shared(*head), t, k)), axis=k)
 
-        products = te.compute(shape, product, name="attention_products")
+        def sees(s: Expr, t: Expr) -> Expr:
+            last: Expr = s + attrs.offset
+            return t <= last
+
+        def needed(condition: Callable[..., Expr]) -> Callable[..., Expr] | None:
+            # What a query does not see has weight zero, whatever its product is.
+            return condition if attrs.causal else None
+
+        is_seen = needed(lambda *place: sees(*place[-2:]))
+        products = te.compute(shape, product, name="attention_products", needed=is_seen)
 
         def score(*place: Var) -> Expr:
             result: Expr = products[place] * scale
@@ -134,16 +143,29 @@ class attention(Operator):
                 seen = read_broadcast(mask, place)
                 result = _seen(seen, result, wide) if mask.dtype is BOOL else result + cast(wide, seen)
             *_, s, t = place
-            return _seen(t <= s + attrs.offset, result, wide) if attrs.causal else result
+            return _seen(sees(s, t), result, wide) if attrs.causal else result
 
-        scores = te.compute(shape, score, name="attention_scores")
+        scores = te.compute(shape, score, name="attention_scores", needed=is_seen)
         t = te.reduce_axis(words, "t")
-        greatest = te.compute(shape[:-1], lambda *row: te.max(scores(*row, t), axis=t), name="attention_max")
+        greatest = te.compute(
+            shape[:-1],
+            lambda *row: te.max(scores(*row, t), axis=t),
+            name="attention_max",
+            needed=needed(lambda *row: sees(row[-1], t)),
+        )
         powers = te.compute(
-            shape, lambda *place: call("exp", scores[place] - greatest[place[:-1]]), name="attention_exp"
+            shape,
+            lambda *place: call("exp", scores[place] - greatest[place[:-1]]),
+            name="attention_exp",
+            needed=is_seen,
         )
         j = te.reduce_axis(words, "j")
-        total = te.compute(shape[:-1], lambda *row: te.sum(powers(*row, j), axis=j), name="attention_sum")
+        total = te.compute(
+            shape[:-1],
+            lambda *row: te.sum(powers(*row, j), axis=j),
+            name="attention_sum",
+            needed=needed(lambda *row: sees(row[-1], j)),
+        )
         i = te.reduce_axis(words, "i")
 
         def weighted(*place: Var) -> te.Reduction:
@@ -151,7 +173,9 @@ class attention(Operator):
             *head, _ = row
             return te.sum(powers(*row, i) * cast(wide, value(*shared(*head), i, column)), axis=i)
 
-        sums = te.compute(out.shape, weighted, name="attention_values")
+        sums = te.compute(
+            out.shape, weighted, name="attention_values", needed=needed(lambda *place: sees(place[-2], i))
+        )
         return te.compute(out.shape, lambda *place: cast(out.dtype, sums[place] / total[place[:-1]]), name="attention")
 
 

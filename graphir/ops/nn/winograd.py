@@ -26,10 +26,10 @@ from tilewright.graphir.dims import Dim, as_dim, dim_equal, format_shape, produc
 from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.common import check_dtype, guarded, normalize, same_dtype, sequence_of
 from tilewright.graphir.ops.nn.window import margins, window_count
-from tilewright.graphir.ops.nn.winograd_transforms import POINTS, WINDOW, choose, combine, combine_paired, transforms
+from tilewright.graphir.ops.nn.winograd_transforms import POINTS, WINDOW, combine, combine_paired, transforms
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
-from tilewright.tensorir.expr import Expr, Var, all_of
+from tilewright.tensorir.expr import Expr, Var, all_of, choose
 from tilewright.tensorir.tensor import Tensor
 
 _DTYPES = ("float32", "float64")

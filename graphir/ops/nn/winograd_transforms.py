@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
-from tilewright.tensorir.expr import Expr, const, select
+from tilewright.tensorir.expr import Expr, const
 
 #: Height and width of the window.
 WINDOW = 3
@@ -98,11 +98,3 @@ def _factored(terms: Sequence[tuple[int, float]], value: Callable[[int], Expr]) 
     """Return a sum as a factor, that of its first term, and what is left."""
     factor = terms[0][1]
     return factor, _joined([(weight / factor, value(k)) for k, weight in terms])
-
-
-def choose(index: Expr, values: Sequence[Expr]) -> Expr:
-    """Return ``values[index]``."""
-    chosen = values[-1]
-    for number in range(len(values) - 2, -1, -1):
-        chosen = select(index.equal(number), values[number], chosen)
-    return chosen

@@ -11,7 +11,7 @@ from tilewright.passes.schedule import ScheduleKernels
 from tilewright.passes.schedule.facts import block_of, case_variables
 from tilewright.tensorir import interpret
 from tilewright.tensorir import tensor as te
-from tilewright.tensorir.expr import Select, Var, select
+from tilewright.tensorir.expr import Choose, Var, choose, select
 from tilewright.tensorir.functor import walk
 from tilewright.tensorir.schedule import Schedule
 from tilewright.tensorir.stmt import Allocate, For, PrimFunc
@@ -23,12 +23,12 @@ def pairs(count: int | Var, width: int = 8, epilogue: bool = False) -> PrimFunc:
     a = te.placeholder((count * 2, width), name="a")
     both = te.compute(
         (count, 2, width),
-        lambda i, k, j: select(k.equal(0), a[i * 2, j] + a[i * 2 + 1, j], a[i * 2, j] - a[i * 2 + 1, j]),
+        lambda i, k, j: choose(k, [a[i * 2, j] + a[i * 2 + 1, j], a[i * 2, j] - a[i * 2 + 1, j]]),
         name="both",
     )
     out = te.compute(
         (count * 2, width),
-        lambda i, j: select((i % 2).equal(0), both[i // 2, 0, j] * 3.0, both[i // 2, 1, j] + both[i // 2, 0, j]),
+        lambda i, j: choose(i % 2, [both[i // 2, 0, j] * 3.0, both[i // 2, 1, j] + both[i // 2, 0, j]]),
         name="out",
     )
     if epilogue:
@@ -83,7 +83,7 @@ def test_loops_of_cases_are_unrolled_and_steps_stay_in_registers() -> None:
 
 def test_a_formula_with_cases_is_not_copied_into_each_case_of_its_reader() -> None:
     func = scheduled(pairs(6))
-    assert sum(isinstance(node, Select) for node in walk(func.body)) == 2
+    assert sum(isinstance(node, Choose) for node in walk(func.body)) == 2
 
 
 def test_variables_that_choose() -> None:
@@ -95,13 +95,13 @@ def test_variables_that_choose() -> None:
 
 def test_a_choice_between_many_places_is_not_unrolled() -> None:
     a = te.placeholder((500, 8), name="a")
-    out = te.compute((500, 8), lambda i, j: select(i.equal(0), 0.0, a[i, j]), name="first")
+    out = te.compute((500, 8), lambda i, j: choose(i, [0.0, a[i, j]]), name="first")
     func = scheduled(te.create_prim_func("f", [a], [out]))
     assert not any(isinstance(node, For) and node.kind == "unrolled" for node in walk(func.body))
 
 
-def test_a_comparison_with_another_index_is_no_case() -> None:
+def test_a_comparison_with_a_place_is_no_case() -> None:
     a = te.placeholder((6, 8), name="a")
-    out = te.compute((6, 8), lambda i, j: select(i.equal(j), a[i, j], 0.0), name="diagonal")
+    out = te.compute((6, 8), lambda i, j: select(i.equal(0), a[i, j], 0.0), name="first")
     schedule = Schedule(te.create_prim_func("f", [a], [out]))
     assert not case_variables(block_of(schedule, schedule.get_blocks()[0]))

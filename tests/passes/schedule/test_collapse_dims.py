@@ -87,6 +87,13 @@ def test_a_pair_that_one_stage_needs_apart_is_kept_by_all() -> None:
     assert shapes(collapsed(te.create_prim_func("g", [x], [by_row]))) == ["6x4x5", "6"]
 
 
+def test_a_variable_that_says_what_is_needed_stays_by_itself() -> None:
+    x = te.placeholder((2, 3, 4), name="x")
+    doubled = te.compute((2, 3, 4), lambda *i: x[i] * 2.0, name="doubled", needed=lambda a, b, c: a <= 1)
+    func = te.create_prim_func("f", [x], [te.compute((2, 3, 4), lambda *i: doubled[i] + 1.0)])
+    assert shapes(collapsed(func)) == ["2x12", "2x12"]
+
+
 def test_pixels_under_a_single_step_of_a_window_become_one_dimension() -> None:
     data, weight = te.placeholder((1, 6, 7, 5), name="data"), te.placeholder((4, 6, 1, 1), name="weight")
     c, kh, kw = te.reduce_axis(6, "c"), te.reduce_axis(1, "kh"), te.reduce_axis(1, "kw")

@@ -1,8 +1,7 @@
-"""SkipUnseen: what no row of a task sees is left out, and what rows see is read from the stages' formulas."""
+"""SkipUnseen: what no row of a task sees is left out, and what rows see is what the stages say."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -15,12 +14,11 @@ from tilewright.graphir.module import IRModule
 from tilewright.passes.context import PassContext
 from tilewright.passes.schedule import SkipUnseen
 from tilewright.passes.schedule.facts import block_of, stores
-from tilewright.passes.schedule.inline import inline_producers
 from tilewright.passes.schedule.seen import seen_offset
 from tilewright.passes.tensor import Simplify
 from tilewright.tensorir import assert_structural_equal, interpret, parse
 from tilewright.tensorir import tensor as te
-from tilewright.tensorir.expr import Expr, Var, call, const, select
+from tilewright.tensorir.expr import Expr, Var, call
 from tilewright.tensorir.schedule import Schedule
 
 RNG = np.random.default_rng(3)
@@ -64,37 +62,44 @@ def test_other_loops_stay() -> None:
     assert_structural_equal(SkipUnseen()(IRModule({"sums": before}))["sums"], before)
 
 
-def offset_of(score: Callable[[Expr, Var, Var], Expr], greatest_of: Any = None) -> int | None:
+def offset_of(needed: Callable[[Expr, Expr], Expr], **otherwise: Callable[..., Expr] | None) -> int | None:
+    """The offset of stages that are all ``needed``, but for those that say something else."""
+    says: dict[str, Callable[..., Expr] | None] = dict.fromkeys(("first", "top", "powers", "total"), needed)
+    says.update(otherwise)
+
+    def of(name: str, step: Var | None = None) -> Any:
+        found = says[name]
+        return None if found is None else (lambda *place: found(place[0], place[1] if step is None else step))
+
     a, b = te.placeholder((9, 6)), te.placeholder((6, 11))
     r, t, j = (te.reduce_axis(n, name) for n, name in ((6, "r"), (11, "t"), (11, "j")))
-    first = te.compute((9, 11), lambda i, k: te.sum(a[i, r] * b[r, k], axis=r), name="first")
-    scores = te.compute((9, 11), lambda i, k: score(first[i, k], i, k), name="scores")
-    read = scores if greatest_of is None else first
-    top = te.compute((9,), lambda i: te.max(read[i, t], axis=t), name="top")
-    powers = te.compute((9, 11), lambda i, k: call("exp", scores[i, k] - top[i]), name="powers")
-    total = te.compute((9,), lambda i: te.sum(powers[i, j], axis=j), name="total")
-    schedule = Schedule(te.create_prim_func("rows", [a, b], [powers, total]))
-    inline_producers(schedule)
+    first = te.compute((9, 11), lambda i, k: te.sum(a[i, r] * b[r, k], axis=r), name="first", needed=of("first"))
+    top = te.compute((9,), lambda i: te.max(first[i, t], axis=t), name="top", needed=of("top", t))
+    powers = te.compute((9, 11), lambda i, k: call("exp", first[i, k] - top[i]), name="powers", needed=of("powers"))
+    total = te.compute((9,), lambda i: te.sum(powers[i, j], axis=j), name="total", needed=of("total", j))
+    out = te.compute((9,), lambda i: total[i] * 2.0, name="out")
+    schedule = Schedule(te.create_prim_func("rows", [a, b], [out]))
     blocks = {ref.name: block_of(schedule, ref) for ref in schedule.get_blocks()}
-    made = {store.buffer for store in stores(blocks["first"])}
-    return seen_offset([blocks["top"], blocks["powers"]], made, 0)
+    made = {store.buffer for name in ("first", "powers") for store in stores(blocks[name])}
+    return seen_offset(blocks.values(), made, 0)
 
 
-LOWEST = const(-math.inf, "float32")
+def test_what_a_row_sees_is_what_all_stages_say() -> None:
+    assert offset_of(lambda s, t: t <= s) == 0
+    assert offset_of(lambda s, t: t <= s + 4) == 4
+    assert offset_of(lambda s, t: t <= s - 4) == -4
 
 
-def test_what_a_row_sees_is_read_from_its_formula() -> None:
-    assert offset_of(lambda x, s, t: select(t <= s, x, LOWEST)) == 0
-    assert offset_of(lambda x, s, t: select(t <= s + 4, x * 0.5, LOWEST)) == 4
-    assert offset_of(lambda x, s, t: select(t <= s - 4, x * 0.5, LOWEST)) == -4
+@pytest.mark.parametrize("stage", ["first", "top", "powers", "total"])
+def test_where_a_stage_says_something_else_all_is_seen(stage: str) -> None:
+    assert offset_of(lambda s, t: t <= s, **{stage: None}) is None
+    assert offset_of(lambda s, t: t <= s, **{stage: lambda s, t: t <= s + 1}) is None
 
 
-def test_where_something_else_is_chosen_all_is_seen() -> None:
-    assert offset_of(lambda x, s, t: x) is None
-    assert offset_of(lambda x, s, t: select(t <= s, x, const(-1e9, "float32"))) is None
-    assert offset_of(lambda x, s, t: select(t <= 2 * s, x, LOWEST)) is None
-    assert offset_of(lambda x, s, t: select(t >= s, x, LOWEST)) is None
-    assert offset_of(lambda x, s, t: select(t <= s, x, LOWEST), greatest_of="all") is None
+def test_other_conditions_leave_nothing_out() -> None:
+    assert offset_of(lambda s, t: t <= 2 * s) is None
+    assert offset_of(lambda s, t: t >= s) is None
+    assert offset_of(lambda s, t: s <= t) is None
 
 
 @pytest.mark.parametrize(("s", "t", "offset"), [(70, 90, 20), (130, 130, 0), (65, 200, 135), (90, 40, 0), (50, 50, -7)])
@@ -110,3 +115,11 @@ def test_values_stay_over_several_strips(s: int, t: int, offset: int) -> None:
         powers = np.exp(scores - scores.max(-1, keepdims=True))
         expected = powers @ v / powers.sum(-1, keepdims=True)
     np.testing.assert_allclose(model(*arrays), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("words", "causal", "shortened"), [(512, True, 5), ("s", True, 5), (512, False, 0)])
+def test_all_stages_of_causal_attention_run_fewer_steps(words: Any, causal: bool, shortened: int) -> None:
+    params = [gi.var(name, shape=(2, 4, words, 16)) for name in "qkv"]
+    with PassContext(opt_level=3):
+        model = tw.build(gi.Function(params, gi.nn.attention(*params, causal=causal)))
+    assert model.ir("scheduled").count("in range(min(") == shortened

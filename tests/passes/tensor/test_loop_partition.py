@@ -396,7 +396,7 @@ primfunc @f(A: Buffer[(COUNT, 4), float32], B: Buffer[(COUNT, 4), float32]) attr
         t[y, x] = select(i * 2 + y >= 1, A[i, x], 0.0)
       }
     }
-    for y in unrolled(4) {
+    for y in unrolled(4) annotations {"chooses": True} {
       B[i, y] = select(y == 0, t[0, 0] - t[1, 1], select(y == 1, t[0, 2] * t[1, 3], t[1, y]))
     }
   }

@@ -42,6 +42,28 @@ def test_init_runs_at_the_least_value_of_the_reduction(rewrites):
     rewrites(lower_blocks, SUM, expected)
 
 
+def test_formulas_chosen_by_their_place_become_selections(rewrites):
+    before = """
+    primfunc @f(A: Buffer[(8,), float32], B: Buffer[(8,), float32]) attrs {"num_outputs": 1} {
+      for i in range(8) {
+        block b(v: spatial(8) = i) {
+          reads A[v]
+          writes B[v]
+          B[v] = choose(v % 4, A[v], 0.0, A[v] * 2.0)
+        }
+      }
+    }
+    """
+    expected = """
+    primfunc @f(A: Buffer[(8,), float32], B: Buffer[(8,), float32]) attrs {"num_outputs": 1} {
+      for i in range(8) {
+        B[i] = select(i % 4 == 0, A[i], select(i % 4 == 1, 0.0, A[i] * 2.0))
+      }
+    }
+    """
+    rewrites(lower_blocks, before, expected)
+
+
 def test_predicate_becomes_a_condition_around_init_and_body(rewrites):
     before = """
     primfunc @f(A: Buffer[(n,), float32], n: int64) {

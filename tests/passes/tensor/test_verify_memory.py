@@ -15,6 +15,7 @@ HEAD = "primfunc @f(A: Buffer[(8,), float32], n: int64) {\n"
     "body, message",
     [
         ("block b(v: spatial(8) = 0) { writes A[v] A[v] = 1.0 }", "block b is left"),
+        ("A[0] = choose(n, 1.0, 2.0)", "choice by place is left"),
         ("allocate T: Buffer[(8,), float32, arena]\nT[0] = 1.0", "scope arena"),
         ("allocate T: Buffer[(n,), float32, stack]\nT[0] = 1.0", "no constant size"),
         ("allocate T: Buffer[(100000,), float32, stack]\nT[0] = 1.0", "400000 bytes"),
