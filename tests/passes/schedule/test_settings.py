@@ -27,7 +27,7 @@ from tilewright.passes.schedule.rule import (
     unregister_schedule_rule,
 )
 from tilewright.passes.schedule.settings import option_key
-from tilewright.runtime.kept import settings_text
+from tilewright.runtime.build_cache import settings_text
 from tilewright.tensorir import assert_structural_equal, interpret
 from tilewright.tensorir import tensor as te
 from tilewright.tensorir.errors import ConfigTypeError, ConfigValueError, PassError, ScheduleError, UnknownConfigError
