@@ -42,7 +42,7 @@ TESTS = (
     "tests/passes/tensor",
     "tests/codegen",
     "tests/runtime/test_workers.py",
-    "tests/runtime/test_kept_kernels.py",
+    "tests/runtime/test_stored_kernels.py",
 )
 
 #: Tests that look into modules in ways that compiled ones do not offer, each with the reason.

@@ -161,6 +161,16 @@ def test_schedules_and_tensor_passes_do_not_import_each_other() -> None:
     assert sideways_imports(ROOT) == []
 
 
+def test_what_builds_and_runs_models_does_not_load_what_only_looks_at_them() -> None:
+    runtime, observe = f"{PACKAGE}.runtime", f"{PACKAGE}.runtime.observe"
+    assert not [
+        f"{edge.importer}:{edge.line} imports {edge.imported}"
+        for edge in imports(ROOT)
+        if edge.at_load and edge.importer.startswith(runtime) and not edge.importer.startswith(observe)
+        if edge.imported.startswith(observe)
+    ]
+
+
 def test_no_modules_import_each_other_in_a_circle() -> None:
     cycle = find_cycle(ROOT)
     assert cycle is None, " -> ".join(cycle or [])

@@ -67,9 +67,9 @@ def test_a_kernel_is_lowered_the_same_part_by_part(kernels: dict[GlobalVar, Prim
 def test_a_kernel_is_lowered_the_same_from_a_request(kernels: dict[GlobalVar, PrimFunc]) -> None:
     together = _lowered(kernels)
     for key, kernel in kernels.items():
-        request = worker.request_of(encode(kernel), TARGET, PassContext(opt_level=3))
+        request = worker.encode_request(encode(kernel), TARGET, PassContext(opt_level=3))
         assert request is not None
-        made = worker.made_by(worker.answer_to(request))
+        made = worker.decode_answer(worker.answer_request(request))
         assert str(made.lowered.decode()) == together[key.name]
 
 

@@ -135,7 +135,7 @@ def test_another_process_finds_them(ran: list[str], tmp_path: Path) -> None:
 import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 import numpy as np
-import test_kept_kernels as tests
+import test_stored_kernels as tests
 def run(*_):
     raise AssertionError("a kernel was not found")
 tests.KernelSupply._run = run
