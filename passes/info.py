@@ -1,4 +1,4 @@
-"""What the infrastructure knows about a pass before it runs: its name, its level and what must run before it."""
+"""``PassInfo``: describe a pass before it runs: its name, its level and the passes that run before it."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class ScheduleCases(ScheduleRule[CasesPlan]):
 
 
 def plan_cases(schedule: Schedule, target: Target, given: Given = NOTHING) -> CasesPlan | Declined:
-    """How to tile a function whose stages choose formulas by place; why not, for any other function."""
+    """Plan the tiles of a function whose stages choose formulas by place; the reason why not, for any other one."""
     refs = schedule.get_blocks()
     blocks = [block_of(schedule, ref) for ref in refs]
     if any(map(reductions, blocks)):

@@ -1,4 +1,4 @@
-"""How two sums of products are scheduled whose second one sums over what the first one gives, row by row: attention.
+"""Schedule two sums of products of which the second sums over the results of the first, row by row: attention.
 
 The first gives a row of scores for each row of its left operand; stages in between turn a row into weights (softmax:
 its greatest score, powers, their sum); the second sums rows of another matrix by these weights. A task computes a strip
@@ -101,7 +101,7 @@ class ScheduleChained(ScheduleRule[ChainedPlan]):
 
 
 def plan_chain(nest: Nest) -> ChainedPlan | Declined:
-    """How to compute two contractions with stages between them; why not, for any other function."""
+    """Plan two contractions with stages between them; the reason why not, for any other function."""
     schedule, given = nest.schedule, nest.given
     chain = find_chain(schedule, nest.target, nest.reassociate, given)
     if isinstance(chain, Declined):
@@ -302,7 +302,7 @@ def _copy_rows(schedule: Schedule, chain: Chain, first: Block, task: LoopRef, ta
 
 
 def _tiles_of_a_strip(first: Block, chain: Chain, target: Target) -> int:
-    """How many tiles along the rows a task has."""
+    """The number of tiles along the rows of a task."""
     row, columns = spatial(first)[chain.row], constant(spatial(first)[-1].extent)
     others = [constant(item.extent) for item in spatial(first)[: chain.dims] if item is not row]
     heads = max(1, math.prod(extent for extent in others if extent is not None))  # an unknown batch may be one

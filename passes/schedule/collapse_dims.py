@@ -121,7 +121,7 @@ def _nest(loops: Iterable[For], body: Stmt) -> Stmt:
 
 
 class _Plan:
-    """Which pairs are collapsed: the largest set in which each is with those that it needs.
+    """Choose the pairs to collapse: the largest set in which each is with those that it needs.
 
     Attributes:
         blocks: for each block the pairs of its variables, by the number of the first.

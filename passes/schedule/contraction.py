@@ -74,7 +74,7 @@ class ScheduleContraction(ScheduleRule[ContractionPlan]):
 
 
 def plan_contraction(nest: Nest) -> Iterator[ContractionPlan] | Declined:
-    """How to tile a contraction, best first; or why not."""
+    """The plans to tile a contraction, best first; or the reason why there are none."""
     schedule, ref, block, given = nest.schedule, nest.ref, nest.block, nest.given
     assert ref is not None
     found = tilings(block, nest.target, nest.reassociate, given)
@@ -310,7 +310,7 @@ def _vectorize(schedule: Schedule, column: LoopRef, tiling: Tiling) -> LoopRef |
 
 
 def _tiles_per_task(block: Block, tiling: Tiling, target: Target) -> int:
-    """How many tiles along the rows, sharing their columns, one task takes."""
+    """The number of tiles along the rows, sharing their columns, that one task takes."""
     assert tiling.row is not None
     extent, columns = constant(tiling.row.extent), constant(tiling.column.extent)
     others = [constant(item.extent) for item in spatial(block) if item is not tiling.row and item is not tiling.column]

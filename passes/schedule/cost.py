@@ -39,7 +39,7 @@ def partial_vectors(extent: int | None, lanes: int, most: int = PARTIAL_VECTORS)
 
 
 def width_of_results(extent: int | None, lanes: int) -> int:
-    """How many neighbouring results accumulate at once while a matrix is read: all, if there are registers for them."""
+    """The number of results that accumulate while a matrix is read: all, if there are registers for them."""
     vectors = _RESULT_VECTORS // 2 if extent is None else -(-extent // lanes)
     return lanes * (vectors if vectors <= _RESULT_VECTORS else _RESULT_VECTORS // 2)
 
@@ -83,7 +83,7 @@ def tile_registers(rows: int, vectors: int) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class TileSpace:
-    """What tiles there may be for a result of ``rows`` by ``columns``.
+    """The tiles that a result of ``rows`` by ``columns`` may be divided into.
 
     Attributes:
         lanes: of a vector, along the columns.
@@ -176,7 +176,7 @@ def _heights(space: TileSpace, vectors: int) -> Iterable[int]:
 
 
 def _worth(space: TileSpace, rows: int, vectors: int) -> float:
-    """What a tile is worth: the part of its work that is used, times how well it keeps the machine busy."""
+    """Rate a tile: the part of its work that is used, times how well it keeps the machine busy."""
     width = vectors * space.lanes
     used_rows = 1.0 if space.rows is None else space.rows / (-(-space.rows // rows) * rows)
     used_columns = 1.0 if space.columns is None else space.columns / (-(-space.columns // width) * width)
@@ -206,8 +206,8 @@ def are_enough_tasks(count: int | None) -> bool:
 
 
 def tiles_per_task(tiles: int | None, parts: int, target: Target) -> int:
-    """How many of the ``tiles`` along the rows, sharing their columns, one task takes: few enough that every thread
-    gets several tasks, and a divisor of their number, so that no task is short.
+    """The number of ``tiles`` along the rows, sharing their columns, for one task: few enough that every thread gets
+    several tasks, and a divisor of their number, so that no task is short.
 
     Args:
         parts: how many rows of tiles there are beside each other.
@@ -226,7 +226,7 @@ _LEAST_STRIP_ROWS = 24
 
 
 def tiles_of_a_strip(rows: int | None, columns: int | None, height: int, heads: int, target: Target) -> int:
-    """How many tiles of ``height`` rows a task of attention has: as many as the cache has room for, but few enough that
+    """The number of tiles of ``height`` rows for a task of attention: as many as fit into the cache, but so few that
     every thread gets several tasks; all tasks have about as many."""
     most = max(1, -(-_LEAST_STRIP_ROWS // height), _SCORE_BYTES // (4 * height * columns) if columns else 0)
     if rows is None:
@@ -245,17 +245,17 @@ _STRIP_BYTES = 24 << 10
 
 
 def tiles_of_a_line(pixels: int | None, rows: int) -> int:
-    """How many tiles of ``rows`` pixels a task takes of a line of an image."""
+    """The number of tiles of ``rows`` pixels that a task takes of a line of an image."""
     return nearly_equal(pixels, rows, max(1, (_UNKNOWN_PIXELS if pixels is None else _STRIP_PIXELS) // rows))
 
 
 def lines_in_cache(line_bytes: int) -> int:
-    """How many lines of so many bytes each the first cache has room for."""
+    """The number of lines of so many bytes each that fit into the first cache."""
     return _STRIP_BYTES // line_bytes
 
 
 def nearly_equal(extent: int | None, size: int, most: int) -> int:
-    """How many pieces of ``size`` a part of a dimension has, so that parts have at most ``most`` and about as many."""
+    """The number of pieces of ``size`` in a part of a dimension: at most ``most``, about equally many in all parts."""
     if extent is None:
         return most
     pieces = -(-extent // size)
@@ -270,8 +270,8 @@ _UNKNOWN_EXTENT = 64
 
 
 def dims_of_tasks(extents: Sequence[int | None], length: int, chunk: int) -> int:
-    """How many of the dimensions outside of a row of ``length`` elements tasks are made of: at least one, and so many
-    that a task has enough elements to be worth the divisions that find its place."""
+    """The number of dimensions outside of a row of ``length`` elements that tasks are made of: at least one, and so
+    many that a task has enough elements to be worth the divisions that find its place."""
     tasks, elements = len(extents), length
     while tasks > 1:
         extent = extents[tasks - 1]

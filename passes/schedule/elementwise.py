@@ -71,7 +71,7 @@ class ScheduleElementwise(ScheduleRule[ElementwisePlan]):
 
 
 def _separate_rows(block: Block) -> int:
-    """How many leading dimensions do not walk memory like one with those behind."""
+    """The number of leading dimensions that do not walk memory like one with those behind."""
     items = spatial(block)
     accesses: list[Access] = [*stores(block), *loads(block)]
     first = len(items) - 1

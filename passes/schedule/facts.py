@@ -1,4 +1,4 @@
-"""What schedule rules ask about a block: which variables index which buffers, where memory is contiguous."""
+"""Answer questions of schedule rules about a block: which variables index which buffers, where memory is contiguous."""
 
 from __future__ import annotations
 

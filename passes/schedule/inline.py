@@ -75,7 +75,7 @@ def _repeats_work(block: Block, consumers: list[Block]) -> bool:
 
 
 def _depth(block: Block) -> int:
-    """How deep the expressions that a block stores nest."""
+    """The depth of the expressions that a block stores."""
     depths: dict[Node, int] = {}
     waiting: list[Node] = [store.value for store in stores(block)]
     while waiting:

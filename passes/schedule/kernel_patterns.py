@@ -1,4 +1,4 @@
-"""What scheduled kernels look like apart from some of their constants: their patterns.
+"""Find the patterns of scheduled kernels: kernels up to some of their constants.
 
 ::
 
@@ -78,7 +78,7 @@ class Pattern:
 
 
 def outline_of(func: PrimFunc) -> tuple[Hashable, ...]:
-    """What functions of one pattern share and is quickly found: kinds of statements, types of parameters."""
+    """Summarize what functions of one pattern share, quickly: kinds of statements, types of parameters."""
     params = tuple([(each.dtype, each.ndim if isinstance(each, Buffer) else None) for each in func.params])
     kinds = tuple([node.kind if isinstance(node, For) else type(node) for node in walk_statements(func.body)])
     return params, kinds

@@ -229,11 +229,11 @@ class _Counts:
 
     @property
     def sources(self) -> list[tuple[int, ...]]:
-        """Where each of them comes from; see ``primitive.SIZES_FROM``."""
+        """The source of each of them; see ``primitive.SIZES_FROM``."""
         return [source for _, source in self._vars.values()]
 
     def expression(self, column: Sequence[int]) -> tir.Expr:
-        """What is ``column[k]`` in the ``k``-th member."""
+        """The expression that is ``column[k]`` in the ``k``-th member."""
         scale = math.gcd(*column)
         multiple = tuple([value // scale for value in column]) if scale else tuple(column)
         for sources in self._sources:

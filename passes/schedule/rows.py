@@ -83,7 +83,7 @@ def schedule_rows(schedule: Schedule, plan: RowsPlan, target: Target) -> None:
 
 
 def _shared_rows(schedule: Schedule, refs: list[BlockRef]) -> int | Declined:
-    """How many leading dimensions all blocks of the function have in common: those of the reductions' results."""
+    """The number of leading dimensions that all blocks have in common: those of the reductions' results."""
     blocks = [block_of(schedule, ref) for ref in schedule.get_blocks()]
     reducing = [block_of(schedule, ref) for ref in refs]
     outputs = set(schedule.func.buffers)

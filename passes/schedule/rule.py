@@ -51,7 +51,7 @@ class Declined:
 
 @dataclasses.dataclass(frozen=True)
 class Nest:
-    """What a rule looks at: all blocks of a kernel that nothing has scheduled yet, or one block in loops of its own.
+    """The blocks that a rule matches: all of a kernel that is not scheduled yet, or one in loops of its own.
 
     Attributes:
         ref: the block; None for rules of whole kernels.

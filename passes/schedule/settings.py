@@ -113,7 +113,7 @@ def _is_plain(hint: Any) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class FunctionSettings:
-    """What is set of the plans of one function.
+    """The values that users set for fields of the plans of one function.
 
     Attributes:
         given: by the rules' keys.
@@ -124,7 +124,7 @@ class FunctionSettings:
     own: frozenset[str]
 
     def of(self, rule: str, block: str | None) -> Given:
-        """What is set of the plans of a rule. Where the block is set, the rest is for plans of that block."""
+        """The values set for plans of a rule. Where the block is set, the rest is for plans of that block."""
         given = self.given.get(option_key(rule), NOTHING)
         return NOTHING if block is not None and given.get("block", block) != block else given
 
@@ -133,7 +133,7 @@ _UNSET = FunctionSettings(NOTHING, frozenset())
 
 
 def settings_of(attrs: Mapping[str, Any], ctx: PassContext) -> FunctionSettings:
-    """What a context and the attributes of a function, which count more, set.
+    """Read the settings of a context and of the attributes of a function, which count more.
 
     Raises:
         UnknownConfigError, ConfigTypeError, ConfigValueError: an attribute sets no field of a plan, or has a value that
@@ -187,7 +187,7 @@ def with_settings(plan: P, given: Given) -> P:
 
 
 def part_of(given: Given, field: str) -> Given:
-    """What is set of the plan that is a field of another one."""
+    """The settings of the plan that is a field of another one."""
     prefix = f"{field}."
     return {name.removeprefix(prefix): value for name, value in given.items() if name.startswith(prefix)}
 
@@ -209,5 +209,5 @@ def plan_text(plan: Any, given: Given = NOTHING) -> str:
 
 
 def given_text(given: Given) -> str:
-    """What is set, as a line of text."""
+    """The settings as a line of text."""
     return ", ".join(f"{name} {value if value != '' else repr(value)}" for name, value in given.items())

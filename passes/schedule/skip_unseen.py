@@ -65,7 +65,7 @@ class _Shortener(Mutator):
         return For(loop.var, loop.min, self._extent(loop), loop.kind, body, others)
 
     def _extent(self, loop: For) -> Expr:
-        """How many iterations a task needs: as many as its last row does."""
+        """The number of iterations that a task needs: as many as its last row does."""
         block = next(node for node in walk(loop.body) if isinstance(node, Block))
         inner = [node for node in (*self.task, loop, *walk(loop.body)) if isinstance(node, For)]
         last: dict[Var, Expr] = {other.var: other.min + other.extent - 1 for other in inner if other.kind != "parallel"}

@@ -93,11 +93,11 @@ class _Window:
     reach: int
 
     def span(self, count: int) -> int:
-        """How many elements so many neighbouring windows cover."""
+        """The number of elements that so many neighbouring windows cover."""
         return (count - 1) * self.stride + self.reach
 
     def most(self, elements: int) -> int:
-        """How many neighbouring windows so many elements hold."""
+        """The number of neighbouring windows in so many elements."""
         return (elements - self.reach) // self.stride + 1
 
 

@@ -1,4 +1,4 @@
-"""Where each buffer of a function is read and written: the statements around every access, in order."""
+"""Find where each buffer of a function is read and written: the statements around every access, in order."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class CompactBufferConfig:
 
 @dataclass(frozen=True)
 class _Plan:
-    """What becomes of one buffer: its new form, the place of its allocation, and the index of its first element."""
+    """The plan for one buffer: its new form, the place of its allocation, and the index of its first element."""
 
     buffer: Buffer
     place: Place

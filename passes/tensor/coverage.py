@@ -28,8 +28,8 @@ def analyzer_of(func: PrimFunc) -> Analyzer:
 
 
 class Knowledge:
-    """What holds where a function reads: at first the ranges of the loops around a read, which are kept from one read
-    to the next, and its conditions word for word. They decide most of what is asked; what follows from all of that
+    """The facts that hold where a function reads: at first the ranges of the loops around a read, kept from one read to
+    the next, and its conditions word for word. They decide most of what is asked; what follows from all of that
     together is found out once somebody asks for more.
 
     Args:

@@ -70,7 +70,7 @@ class _DotProducts(IntentLowering):
         return BufferStore(store.buffer, Call("dot", (old, left, right), total), store.indices)
 
     def _groups(self, load: BufferLoad, loop: For, count: int, total: DataType) -> Expr | None:
-        """What all steps of the loop read, those of one lane side by side."""
+        """The elements that all steps of the loop read, those of one lane side by side."""
         if len(load.indices) != 1:
             return None
         (index,) = load.indices

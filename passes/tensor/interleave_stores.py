@@ -61,7 +61,7 @@ class _Interleaver(IntentLowering):
         return BufferStore(store.buffer, Call("reinterpret", (joined,), whole), (place,))
 
     def _first_place(self, store: BufferStore, loop: For, count: int) -> Expr | None:
-        """Where the first vector begins, if the vectors of the steps fill the places from there on."""
+        """The place of the first vector, if the vectors of the steps fill the places from there on."""
         if len(store.indices) != 1 or not isinstance(store.indices[0], Ramp):
             return None
         (ramp,) = store.indices

@@ -36,7 +36,7 @@ NARROW = 8
 
 
 class Read(NamedTuple):
-    """What one load of an iteration reads.
+    """The elements that one load of an iteration reads.
 
     Attributes:
         base: its place, in canonical form; of the copies that unrolled loops make of it, that of the first.
@@ -50,7 +50,7 @@ class Read(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """What an iteration of the loop ``outer`` reads of ``buffer``.
+    """The elements of ``buffer`` that an iteration of the loop ``outer`` reads.
 
     Attributes:
         following: the place of the first element of the next one (for one iteration of the loops ``fixed``).
@@ -274,7 +274,7 @@ class PanelFinder(ScopedMutator):
         return separate and again == (0 if narrow else 1)
 
     def iterations(self, loops: list[For]) -> Expr:
-        """How many iterations nested loops have together."""
+        """The number of iterations that nested loops have together."""
         found = as_expr(1)
         for loop in loops:
             found = found * cast(INT64, loop.extent)
@@ -286,7 +286,7 @@ class PanelFinder(ScopedMutator):
         return is_constant and any(uses_var(base, {loop.var}) for base in bases)
 
     def _step(self, place: Expr, var: Var) -> Expr | None:
-        """How far ``place`` moves with each step of ``var``; None if that is not always the same, or not at all."""
+        """The distance that ``place`` moves with each step of ``var``; None if that is not always the same, or zero."""
         form = self.range_analyzer.linear(place)
         if not any(term is not var and uses_var(term, {var}) for term in form.terms):
             return as_expr(form.terms[var]) if form.terms.get(var, 0) else None
@@ -295,7 +295,7 @@ class PanelFinder(ScopedMutator):
         return move if moves and leaves(move) <= self.named.sizes else None
 
     def _span(self, place: Expr, nest: list[For]) -> int | None:
-        """How far it is from the least to the greatest ``place`` in a nest; None if that is no constant."""
+        """The distance from the least to the greatest ``place`` in a nest; None if that is no constant."""
         span = 0
         for loop in nest:
             step = self._step(place, loop.var)
@@ -314,7 +314,7 @@ class PanelFinder(ScopedMutator):
         return []
 
     def share(self, size: Expr, steps: Expr) -> int | None:
-        """How many of ``size`` elements there are for each of ``steps``, rounded up; None if that is no constant."""
+        """The share of ``size`` elements for each of ``steps``, rounded up; None if that is no constant."""
         if isinstance(size, IntImm) and isinstance(steps, IntImm):
             return -(-size.value // steps.value)
         size, steps = self.named.expand(size), self.named.expand(steps)
@@ -325,8 +325,8 @@ class PanelFinder(ScopedMutator):
         return -(-form.terms[term] // unit.terms[term])
 
     def _least_step(self, place: Expr, var: Var) -> int:
-        """How far ``place`` moves at least with each step of ``var``, if all sizes that are not known are positive:
-        zero if that is not always the same."""
+        """The least distance that ``place`` moves with each step of ``var``, if all sizes that are not known are
+        positive: zero if that is not always the same."""
         move = self.simplify(substitute(place, {var: var + 1}) - place)
         move = self.named.expand(move)
         sizes: dict[Var, Expr] = {size: as_expr(1) for size in self.named.sizes if isinstance(size, Var)}
@@ -346,8 +346,8 @@ class PanelFinder(ScopedMutator):
         return found
 
     def _advance(self, bases: list[Expr], var: Var) -> tuple[Expr, Expr]:
-        """How many neighbouring values of ``var`` have the same panel (one, if that is not known), and how far apart
-        two panels are: zero if they are not equally far."""
+        """The number of neighbouring values of ``var`` that have the same panel (one, if that is not known), and the
+        distance of two panels: zero if it is not always the same."""
         quotients = _quotients(bases, var)
         sharing, panel = as_expr(1), var
         if len(quotients) == 1:
@@ -364,8 +364,8 @@ class PanelFinder(ScopedMutator):
 
 
 def _sharing(bases: list[Expr], var: Var) -> Expr:
-    """How many neighbouring values of ``var`` have the same panel, where panels are visited in any order: as many as
-    the least divisor says, if only quotients of ``var`` tell where a panel is."""
+    """The number of neighbouring values of ``var`` that have the same panel, where panels are visited in any order: as
+    many as the least divisor says, if only quotients of ``var`` tell where a panel is."""
     divisors = {node: node.b for node in _quotients(bases, var) if node.a is var}
     for quotient in divisors:
         bases = [ExprReplacer({quotient: Var("panel", var.dtype)}).mutate(base) for base in bases]
