@@ -17,6 +17,7 @@ from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.properties import FLAT, FORMULAS, VECTORS
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.copies import FoldingCopier
 from tilewright.passes.tensor.intents import IntentLowering, states
@@ -160,7 +161,7 @@ def _lowered(func: PrimFunc, target: Target | None, reassociate: bool, ctx: Pass
 
 
 @register_pass
-@primfunc_pass(opt_level=2, name="DotProduct")
+@primfunc_pass(opt_level=2, name="DotProduct", requires={FLAT, VECTORS, FORMULAS})
 class DotProduct(PrimFuncPass):
     """Add neighbouring products by the one instruction that does so, where a schedule says so.
 
