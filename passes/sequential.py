@@ -100,7 +100,7 @@ def _checked_order(pipeline: str, children: Sequence[Pass], given: Collection[st
     if order.provided_by is not None:
         raise PassError(f"{what}; pass {named[order.provided_by]} provides it, and comes later")
     others = sorted(name for name in list_passes() if order.property in _provided(name))
-    hint = f"; provided by {', '.join(others)}" if others else ""
+    hint = f"; what provides it is {' or '.join(others)}" if others else ""
     raise PassError(what + hint)
 
 
