@@ -194,7 +194,9 @@ class Decoration(Generic[K]):
             self._required,
             bool(getattr(decorated, "essential", False)),
             family=getattr(decorated, "family", "passes"),
-            **self._stated,
+            requires=self._stated["requires"],
+            provides=self._stated["provides"],
+            invalidates=self._stated["invalidates"],
         )
         if isinstance(decorated, type):
             return self._decorator.derive(decorated, info)
