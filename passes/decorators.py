@@ -26,14 +26,14 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Generic, TypeVar, overload
 
 from tilewright.graphir.expr import Function
 from tilewright.graphir.module import IRModule
 from tilewright.passes.base import FunctionPass, ModulePass, Pass, PrimFuncPass
 from tilewright.passes.context import PassContext
-from tilewright.passes.info import PassInfo, name_tuple
+from tilewright.passes.info import PassInfo, name_tuple, property_set
 from tilewright.tensorir.stmt import PrimFunc
 
 C = TypeVar("C", bound=type[Any])
@@ -67,6 +67,9 @@ class PassDecorator(Generic[F, K]):
         opt_level: int | None = None,
         name: str | None = None,
         required: Sequence[str] | None = None,
+        requires: Collection[str] = (),
+        provides: Collection[str] = (),
+        invalidates: Collection[str] = (),
     ) -> C: ...
     @overload
     def __call__(
@@ -76,6 +79,9 @@ class PassDecorator(Generic[F, K]):
         opt_level: int | None = None,
         name: str | None = None,
         required: Sequence[str] | None = None,
+        requires: Collection[str] = (),
+        provides: Collection[str] = (),
+        invalidates: Collection[str] = (),
     ) -> K: ...
     @overload
     def __call__(
@@ -85,6 +91,9 @@ class PassDecorator(Generic[F, K]):
         opt_level: int | None = None,
         name: str | None = None,
         required: Sequence[str] | None = None,
+        requires: Collection[str] = (),
+        provides: Collection[str] = (),
+        invalidates: Collection[str] = (),
     ) -> Decoration[K]: ...
     def __call__(
         self,
@@ -93,6 +102,9 @@ class PassDecorator(Generic[F, K]):
         opt_level: int | None = None,
         name: str | None = None,
         required: Sequence[str] | None = None,
+        requires: Collection[str] = (),
+        provides: Collection[str] = (),
+        invalidates: Collection[str] = (),
     ) -> Any:
         """Decorate ``pass_func``, or return the decorator with these arguments.
 
@@ -101,15 +113,24 @@ class PassDecorator(Generic[F, K]):
             opt_level: the level from which pipelines run the pass.
             name: the pass's name; that of the function or class by default.
             required: names of the passes that pipelines run right before this one.
+            requires: properties that modules must have before (``passes/properties.py``).
+            provides: properties that modules have behind.
+            invalidates: properties that modules no longer have behind.
 
         Raises:
             ValueError: ``opt_level`` is missing.
-            TypeError: ``required`` is no list or tuple of names, or the class lacks its method.
+            TypeError: ``required`` is no list or tuple of names, one of the properties is no name, or the class lacks
+                its method.
         """
         if opt_level is None:
             own = self.__name__
             raise ValueError(f"{own} needs opt_level, the level from which the pass is enabled: {own}(opt_level=1)")
-        decoration = Decoration(self, opt_level, name, name_tuple(required, f"required of {self.__name__}"))
+        stated = {
+            "requires": property_set(requires, f"requires of {self.__name__}"),
+            "provides": property_set(provides, f"provides of {self.__name__}"),
+            "invalidates": property_set(invalidates, f"invalidates of {self.__name__}"),
+        }
+        decoration = Decoration(self, opt_level, name, name_tuple(required, f"required of {self.__name__}"), stated)
         return decoration if pass_func is None else decoration(pass_func)
 
     def make(self, function: Callable[..., Any], info: PassInfo) -> K:
@@ -146,12 +167,18 @@ class Decoration(Generic[K]):
     """A :class:`PassDecorator` with its arguments, which waits for the function or class to decorate."""
 
     def __init__(
-        self, decorator: PassDecorator[Any, K], opt_level: int, name: str | None, required: tuple[str, ...]
+        self,
+        decorator: PassDecorator[Any, K],
+        opt_level: int,
+        name: str | None,
+        required: tuple[str, ...],
+        stated: dict[str, frozenset[str]],
     ) -> None:
         self._decorator = decorator
         self._opt_level = opt_level
         self._name = name
         self._required = required
+        self._stated = stated
 
     @overload
     def __call__(self, decorated: C) -> C: ...
@@ -167,6 +194,9 @@ class Decoration(Generic[K]):
             self._required,
             bool(getattr(decorated, "essential", False)),
             family=getattr(decorated, "family", "passes"),
+            requires=self._stated["requires"],
+            provides=self._stated["provides"],
+            invalidates=self._stated["invalidates"],
         )
         if isinstance(decorated, type):
             return self._decorator.derive(decorated, info)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 
@@ -17,9 +18,13 @@ class PassInfo:
         essential: whether no code could be made without the pass; other passes may be left out.
         pipeline: whether it only runs other passes, which have descriptions of their own.
         family: which of the logs gets what it says: that of the logger ``tilewright.<family>``.
+        requires: properties that modules must have before (see ``passes/properties.py``).
+        provides: properties that modules have behind.
+        invalidates: properties that modules no longer have behind.
 
     Raises:
-        TypeError: ``name`` is no string, ``opt_level`` no integer, or ``required`` no list or tuple of names.
+        TypeError: ``name`` is no string, ``opt_level`` no integer, ``required`` no list or tuple of names, or one of
+            the last three no collection of names.
     """
 
     name: str
@@ -28,6 +33,9 @@ class PassInfo:
     essential: bool = field(default=False, compare=False)
     pipeline: bool = field(default=False, compare=False)
     family: str = field(default="passes", compare=False)
+    requires: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+    provides: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+    invalidates: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
@@ -35,6 +43,8 @@ class PassInfo:
         if isinstance(self.opt_level, bool) or not isinstance(self.opt_level, int):
             raise TypeError(f"opt_level of pass {self.name!r} is an integer; found {self.opt_level!r}")
         object.__setattr__(self, "required", name_tuple(self.required, f"required of pass {self.name!r}"))
+        for name in ("requires", "provides", "invalidates"):
+            object.__setattr__(self, name, property_set(getattr(self, name), f"{name} of pass {self.name!r}"))
 
 
 def name_tuple(names: object, what: str) -> tuple[str, ...]:
@@ -51,3 +61,18 @@ def name_tuple(names: object, what: str) -> tuple[str, ...]:
         if not isinstance(name, str):
             raise TypeError(f"{what} must hold pass names; found {type(name).__name__}: {name!r}")
     return tuple(names)
+
+
+def property_set(names: object, what: str) -> frozenset[str]:
+    """``names`` as a set. A lone string is refused, it would silently become its letters.
+
+    Raises:
+        TypeError: ``names`` is a string or no collection, or holds something else than strings.
+    """
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise TypeError(f"{what} must be a set of property names; found {type(names).__name__}: {names!r}")
+    found = frozenset(names)
+    for name in found:
+        if not isinstance(name, str):
+            raise TypeError(f"{what} must hold property names; found {type(name).__name__}: {name!r}")
+    return found

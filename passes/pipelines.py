@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tilewright.passes import graph, tensor
 from tilewright.passes.lower import LowerToTensorIR, PlanMemory
+from tilewright.passes.properties import GRAPH, NEST, SCHEDULED_NEST, TYPED
 from tilewright.passes.schedule import (
     CollapseDims,
     DecomposeReductions,
@@ -51,21 +52,23 @@ def graph_pipeline(target: Target | None = None) -> Sequential:
             graph.HoistLoopInvariant(),
         ],
         name="graph",
+        given=GRAPH,
     )
 
 
 def lowering_pipeline(target: Target | None = None) -> Sequential:
     """Fused groups become loop nests."""
-    return Sequential([LowerToTensorIR()], name="lower")
+    return Sequential([LowerToTensorIR()], name="lower", given=GRAPH | {TYPED})
 
 
 def schedule_pipeline(target: Target | None = None) -> Sequential:
     """Loop nests are tiled, vectorized and made parallel."""
     if target is not None and target.kind == "numba":  # loops and indices stay as they are written
-        return Sequential([ScheduleKernels(), DecomposeReductions()], name="schedule")
+        return Sequential([ScheduleKernels(), DecomposeReductions()], name="schedule", given=NEST)
     return Sequential(
         [JoinDims(), CollapseDims(), ScheduleKernels(), SkipUnseen(), DecomposeReductions(), MergeKernels()],
         name="schedule",
+        given=NEST,
     )
 
 
@@ -77,7 +80,8 @@ def kernel_pipeline(
     :class:`PartByPart`)."""
     readable = target is not None and target.kind == "numba"
     kernels = readable_pipeline() if readable else tensor_pipeline(target)
-    return Sequential([kernels if done is None else PartByPart(kernels, done, supply), PlanMemory()], name="kernels")
+    parts = kernels if done is None else PartByPart(kernels, done, supply)
+    return Sequential([parts, PlanMemory()], name="kernels", given=SCHEDULED_NEST)
 
 
 def readable_pipeline() -> Sequential:
@@ -95,6 +99,7 @@ def readable_pipeline() -> Sequential:
             tensor.VerifyMemory(),
         ],
         name="tensor_pipeline",
+        given=SCHEDULED_NEST,
     )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from tilewright.graphir.module import IRModule
 from tilewright.passes.base import Pass
 from tilewright.passes.context import RUNNING, PassContext
 from tilewright.passes.info import PassInfo
-from tilewright.passes.registry import get_pass, is_registered, unknown_pass
+from tilewright.passes.properties import Order, check_order
+from tilewright.passes.registry import get_pass, is_registered, list_passes, unknown_pass
 from tilewright.tensorir.errors import PassError
 
 
@@ -22,14 +23,19 @@ class Sequential(Pass):
 
     The children of a pipeline inside a pipeline are enabled one by one as well, after the inner pipeline itself.
 
+    Where children say what they require, provide and invalidate (``passes/properties.py``), their order is checked
+    here, once; what they come to together is in the pipeline's own ``info``.
+
     Args:
         passes: the children.
         opt_level: the level from which a pipeline around this one runs it.
         name: its name.
         required: what a pipeline around this one runs before it.
+        given: the properties of modules that come; None: whatever a child requires that no child provides.
 
     Raises:
         TypeError: something among ``passes`` is no pass.
+        PassError: a child requires a property that modules do not have there.
     """
 
     def __init__(
@@ -38,6 +44,7 @@ class Sequential(Pass):
         opt_level: int = 0,
         name: str = "sequential",
         required: Sequence[str] | None = (),
+        given: Collection[str] | None = None,
     ) -> None:
         children = tuple(passes) if passes is not None else ()
         for child in children:
@@ -46,7 +53,17 @@ class Sequential(Pass):
                 hint = f"; make one by calling it: {child.__name__}()" if made else ""
                 raise TypeError(f"pipeline {name!r}: expected passes, found {child!r}{hint}")
         self.passes = children
-        self.info = PassInfo(name, opt_level, required, pipeline=True)  # type: ignore[arg-type]  # PassInfo takes any list of names
+        self.given = given
+        order = _checked_order(name, children, given)
+        self.info = PassInfo(
+            name,
+            opt_level,
+            required,  # type: ignore[arg-type]  # PassInfo takes any list of names
+            pipeline=True,
+            requires=order.requires,
+            provides=order.provides,
+            invalidates=order.invalidates,
+        )
 
     def _transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         outer = RUNNING.pipeline
@@ -64,6 +81,45 @@ class Sequential(Pass):
 
     def __repr__(self) -> str:
         return f"Sequential([{', '.join(child.info.name for child in self.passes)}], name={self.info.name!r})"
+
+
+def _checked_order(pipeline: str, children: Sequence[Pass], given: Collection[str] | None) -> Order:
+    """What the order of ``children`` comes to.
+
+    Raises:
+        PassError: one of them requires what is not there.
+    """
+    steps = [info for child in children for info in _steps(child.info, children)]
+    order = check_order(steps, given)
+    if isinstance(order, Order):
+        return order
+    named = [info.name for info in steps]
+    what = f"pipeline {pipeline!r}: pass {named[order.step]} requires {order.property!r}"
+    if order.taken_by is not None:
+        what += f", which pass {named[order.taken_by]} takes away before it"
+    if order.provided_by is not None:
+        raise PassError(f"{what}; pass {named[order.provided_by]} provides it, and comes later")
+    others = sorted(name for name in list_passes() if order.property in _provided(name))
+    hint = f"; what provides it is {' or '.join(others)}" if others else ""
+    raise PassError(what + hint)
+
+
+def _steps(info: PassInfo, children: Sequence[Pass], waiting: tuple[str, ...] = ()) -> list[PassInfo]:
+    """The passes that run for a child: those that it requires by name, and itself. One that is not among ``children``,
+    and may not be registered yet, is taken to provide what the child requires."""
+    steps: list[PassInfo] = []
+    for name in info.required:
+        known = next((child.info for child in children if child.info.name == name), None)
+        if known is None:
+            steps.append(PassInfo(name, 0, provides=info.requires))
+        elif name not in waiting:
+            steps += _steps(known, children, (*waiting, info.name))
+    return [*steps, info]
+
+
+def _provided(name: str) -> frozenset[str]:
+    """What the registered pass of that name provides."""
+    return get_pass(name).info.provides
 
 
 class _Plan:

@@ -112,6 +112,7 @@ class KernelSupply:
         workers: int | Executor,
     ) -> None:
         self._target, self._keys, self._memory, self._disk = target, keys, memory, disk
+        self._pipeline = tensor_pipeline(target)
         self._background, self._context, self._progress = background, context, progress
         self._cores = workers if isinstance(workers, int) else 1
         self._executor = None if isinstance(workers, int) else workers
@@ -340,8 +341,7 @@ class KernelSupply:
         if kept is not None:
             return kept
         with self._context() as context, Target(self._target):
-            pipeline = tensor_pipeline(self._target)
-            through = pipeline(IRModule({wanted.name: wanted.function}), context)[wanted.name]
+            through = self._pipeline(IRModule({wanted.name: wanted.function}), context)[wanted.name]
         assert isinstance(through, PrimFunc)
         return through
 

@@ -36,12 +36,19 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass
 from tilewright.passes.graph.scopes import Unchanging
 from tilewright.passes.graph.walk import children_outside_groups, is_primitive, place
+from tilewright.passes.properties import BLOCKED_LAYOUTS, FOLDED, PLAIN_LAYOUTS, TYPED, UNGROUPED
 from tilewright.passes.registry import register_pass
 from tilewright.tensorir.target import Target
 
 
 @register_pass
-@function_pass(opt_level=2, name="AlterOpLayout")
+@function_pass(
+    opt_level=2,
+    name="AlterOpLayout",
+    requires={TYPED, UNGROUPED, FOLDED, PLAIN_LAYOUTS},
+    provides={BLOCKED_LAYOUTS},
+    invalidates={PLAIN_LAYOUTS, FOLDED},
+)
 class AlterOpLayout(FunctionPass):
     """Give operators the layouts that they ask for, with vectors as wide as those of the current target."""
 

@@ -33,6 +33,7 @@ from tilewright.passes.config import register_config_option
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass
 from tilewright.passes.graph.walk import rewrite_graph
+from tilewright.passes.properties import FOLDED, UNFOLDED
 from tilewright.passes.registry import register_pass
 from tilewright.tensorir.errors import add_note
 
@@ -54,7 +55,7 @@ class FoldConstantConfig:
 
 
 @register_pass
-@function_pass(opt_level=1, name="FoldConstant")
+@function_pass(opt_level=1, name="FoldConstant", provides={FOLDED}, invalidates={UNFOLDED})
 class FoldConstant(FunctionPass):
     """Evaluate calls of operators whose arguments are all constants."""
 

@@ -30,6 +30,7 @@ from tilewright.graphir.visitor import post_order
 from tilewright.passes.base import FunctionPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass
+from tilewright.passes.properties import FOLDED, PLAIN_LAYOUTS, TYPED, UNGROUPED
 from tilewright.passes.registry import register_pass
 from tilewright.passes.sequential import Sequential
 
@@ -44,7 +45,9 @@ class _Way(NamedTuple):
 
 
 @register_pass
-@function_pass(opt_level=3, name="BackwardFoldScaleAxis")
+@function_pass(
+    opt_level=3, name="BackwardFoldScaleAxis", requires={TYPED, UNGROUPED, PLAIN_LAYOUTS}, invalidates={FOLDED}
+)
 class BackwardFoldScaleAxis(FunctionPass):
     """Move factors into the weights of the operator before them."""
 
@@ -54,7 +57,9 @@ class BackwardFoldScaleAxis(FunctionPass):
 
 
 @register_pass
-@function_pass(opt_level=3, name="ForwardFoldScaleAxis")
+@function_pass(
+    opt_level=3, name="ForwardFoldScaleAxis", requires={TYPED, UNGROUPED, PLAIN_LAYOUTS}, invalidates={FOLDED}
+)
 class ForwardFoldScaleAxis(FunctionPass):
     """Move factors into the weights of the operator behind them."""
 

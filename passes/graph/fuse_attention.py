@@ -40,6 +40,7 @@ from tilewright.passes.base import FunctionPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass
 from tilewright.passes.graph.walk import is_primitive
+from tilewright.passes.properties import TYPED, UNGROUPED
 from tilewright.passes.registry import register_pass
 
 
@@ -56,7 +57,7 @@ class _Attention:
 
 
 @register_pass
-@function_pass(opt_level=3, name="FuseAttention")
+@function_pass(opt_level=3, name="FuseAttention", requires={TYPED, UNGROUPED})
 class FuseAttention(FunctionPass):
     """Recognise attention in the operators that it is written in."""
 

@@ -49,6 +49,7 @@ from tilewright.passes.decorators import function_pass
 from tilewright.passes.graph.dominators import PostDominators
 from tilewright.passes.graph.scopes import Scope, find_scopes_outside_loops
 from tilewright.passes.graph.walk import always, children_outside_groups, identity, is_primitive, rewrite_graph
+from tilewright.passes.properties import FOLDED, GROUPS, TYPED, UNGROUPED
 from tilewright.passes.registry import register_pass
 
 _RANK = {kind: rank for rank, kind in enumerate(FUSION_KINDS)}
@@ -65,7 +66,9 @@ class FuseOpsConfig:
 
 
 @register_pass
-@function_pass(opt_level=1, name="FuseOps")
+@function_pass(
+    opt_level=1, name="FuseOps", requires={TYPED, UNGROUPED, FOLDED}, provides={GROUPS}, invalidates={UNGROUPED}
+)
 class FuseOps(FunctionPass):
     """Make primitive functions (attribute ``Primitive``) of groups of two and more operators."""
 

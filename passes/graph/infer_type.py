@@ -23,12 +23,13 @@ from tilewright.passes.base import ModulePass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import module_pass
 from tilewright.passes.location import set_ir_location
+from tilewright.passes.properties import TYPED
 from tilewright.passes.registry import register_pass
 from tilewright.tensorir.errors import TypeInferenceError
 
 
 @register_pass
-@module_pass(opt_level=0, name="InferType")
+@module_pass(opt_level=0, name="InferType", provides={TYPED})
 class InferType(ModulePass):
     """Infer and check the types of all graph functions.
 

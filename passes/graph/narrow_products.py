@@ -37,6 +37,7 @@ from tilewright.passes.base import FunctionPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass
 from tilewright.passes.graph.walk import is_primitive, rewrite_graph
+from tilewright.passes.properties import TYPED, UNFOLDED, UNGROUPED
 from tilewright.passes.registry import register_pass
 from tilewright.tensorir.dtype import FLOAT32, INT32
 from tilewright.tensorir.target import Target
@@ -45,7 +46,7 @@ _BYTES = ("int8", "uint8")
 
 
 @register_pass
-@function_pass(opt_level=2, name="NarrowProducts")
+@function_pass(opt_level=2, name="NarrowProducts", requires={TYPED, UNGROUPED, UNFOLDED})
 class NarrowProducts(FunctionPass):
     """Take the factors of products of 8- and 16-bit numbers in wider ones as they are stored."""
 

@@ -38,6 +38,7 @@ from tilewright.passes.config import register_config_option
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass
 from tilewright.passes.graph.walk import as_group, children_outside_groups, has_control_flow, is_primitive
+from tilewright.passes.properties import GROUPS, TYPED
 from tilewright.passes.registry import register_pass
 from tilewright.tensorir.target import CACHE_LINE
 
@@ -55,7 +56,7 @@ class PadRowsConfig:
 
 
 @register_pass
-@function_pass(opt_level=2, name="PadRows")
+@function_pass(opt_level=2, name="PadRows", requires={TYPED, GROUPS})
 class PadRows(FunctionPass):
     """Mark the groups whose results get unused memory behind each row."""
 

@@ -48,6 +48,7 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass
 from tilewright.passes.graph.dominators import PostDominators
 from tilewright.passes.graph.walk import children_outside_groups, has_control_flow, is_primitive
+from tilewright.passes.properties import FOLDED, TYPED, UNGROUPED
 from tilewright.passes.registry import register_pass
 
 #: The most operators between the ends of a branching formula that are looked at.
@@ -70,7 +71,7 @@ class PlacePartsConfig:
 
 
 @register_pass
-@function_pass(opt_level=2, name="PlaceParts")
+@function_pass(opt_level=2, name="PlaceParts", requires={TYPED, UNGROUPED, FOLDED})
 class PlaceParts(FunctionPass):
     """Mark what can be computed in the memory of the value that it becomes a part of."""
 

@@ -31,6 +31,7 @@ from tilewright.passes.base import FunctionPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass
 from tilewright.passes.graph.walk import is_primitive, rewrite_graph
+from tilewright.passes.properties import TYPED, UNGROUPED
 from tilewright.passes.registry import register_pass
 
 #: From this many rows of results on, converting a factor costs less than reading it as it is.
@@ -38,7 +39,7 @@ _ROWS_WORTH_CONVERTING = 16
 
 
 @register_pass
-@function_pass(opt_level=2, name="WidenHalves")
+@function_pass(opt_level=2, name="WidenHalves", requires={TYPED, UNGROUPED})
 class WidenHalves(FunctionPass):
     """Convert the factors of products of half types to float32."""
 

@@ -38,6 +38,7 @@ from tilewright.passes.config import register_config_option
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass
 from tilewright.passes.graph.walk import is_primitive, rewrite_graph
+from tilewright.passes.properties import BLOCKED_LAYOUTS, FOLDED, TYPED, UNGROUPED
 from tilewright.passes.registry import register_pass
 
 
@@ -55,7 +56,7 @@ class WinogradConfig:
 
 
 @register_pass
-@function_pass(opt_level=3, name="Winograd")
+@function_pass(opt_level=3, name="Winograd", requires={TYPED, UNGROUPED, FOLDED, BLOCKED_LAYOUTS}, invalidates={FOLDED})
 class Winograd(FunctionPass):
     """Replace convolutions by Winograd's transforms and products at their interpolation points."""
 

@@ -33,6 +33,7 @@ from tilewright.passes.lower.generalize import SizeGeneralizer
 from tilewright.passes.lower.overwrites import find_overwrites
 from tilewright.passes.lower.parts import Excess, assemble, find_parts, with_strides
 from tilewright.passes.lower.primitive import flat_types, lower_primitive
+from tilewright.passes.properties import GROUPS, NEST, PLAIN_LAYOUTS, TYPED, UNFOLDED, UNGROUPED
 from tilewright.passes.registry import register_pass
 from tilewright.tensorir.keys import OPERATORS, OVERWRITES, SCHEDULE
 from tilewright.tensorir.stmt import PrimFunc
@@ -42,7 +43,13 @@ _MAX_NAMED = 6
 
 
 @register_pass
-@module_pass(opt_level=0, name="LowerToTensorIR")
+@module_pass(
+    opt_level=0,
+    name="LowerToTensorIR",
+    requires={TYPED},
+    provides=NEST,
+    invalidates={UNGROUPED, GROUPS, UNFOLDED, PLAIN_LAYOUTS},
+)
 class LowerToTensorIR(ModulePass):
     """Turn fused groups (functions with attribute ``Primitive``) and single operators into PrimFuncs."""
 

@@ -44,6 +44,7 @@ from tilewright.passes.lower.linearize import (
     linearize,
 )
 from tilewright.passes.lower.storage import ALIGNMENT, ArenaAllocator
+from tilewright.passes.properties import LOOPS, MAIN, WORKSPACES
 from tilewright.passes.registry import register_pass
 from tilewright.tensorir.dtype import VOID, DataType
 from tilewright.tensorir.errors import CodegenError
@@ -68,7 +69,7 @@ _COPY_LANES = 64
 
 
 @register_pass
-@module_pass(opt_level=0, name="PlanMemory")
+@module_pass(opt_level=0, name="PlanMemory", requires={LOOPS, WORKSPACES}, provides={MAIN})
 class PlanMemory(ModulePass):
     """Give every value of ``main`` a place and turn ``main`` into a PrimFunc."""
 

@@ -27,6 +27,7 @@ from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.properties import BLOCKS, UNSCHEDULED
 from tilewright.passes.registry import register_pass
 from tilewright.passes.schedule.facts import Access, constant, lie_like_one, schedule_of, usual_strides
 from tilewright.tensorir.dtype import INT64
@@ -39,7 +40,7 @@ from tilewright.tensorir.stmt import Block, BufferStore, For, IterVar, PrimFunc,
 
 
 @register_pass
-@primfunc_pass(opt_level=2, name="CollapseDims")
+@primfunc_pass(opt_level=2, name="CollapseDims", requires={BLOCKS, UNSCHEDULED})
 class CollapseDims(PrimFuncPass):
     """Make one dimension of neighbouring ones that are walked like one."""
 

@@ -17,6 +17,7 @@ from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.properties import BLOCKS, SCHEDULED
 from tilewright.passes.registry import register_pass
 from tilewright.passes.schedule.facts import block_of, schedule_of
 from tilewright.passes.schedule.inline import reduction_blocks
@@ -26,7 +27,7 @@ from tilewright.tensorir.stmt import PrimFunc
 
 
 @register_pass
-@primfunc_pass(opt_level=0, name="DecomposeReductions")
+@primfunc_pass(opt_level=0, name="DecomposeReductions", requires={BLOCKS, SCHEDULED})
 class DecomposeReductions(PrimFuncPass):
     """Give the start of every reduction a statement of its own, before the outermost loop of the reduction."""
 

@@ -23,6 +23,7 @@ from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.properties import BLOCKS, UNSCHEDULED
 from tilewright.passes.registry import register_pass
 from tilewright.passes.schedule.facts import Access, schedule_of
 from tilewright.tensorir.arith import Analyzer
@@ -34,7 +35,7 @@ from tilewright.tensorir.stmt import Block, BufferStore, PrimFunc, Stmt
 
 
 @register_pass
-@primfunc_pass(opt_level=2, name="JoinDims")
+@primfunc_pass(opt_level=2, name="JoinDims", requires={BLOCKS, UNSCHEDULED})
 class JoinDims(PrimFuncPass):
     """Make one dimension of neighbouring ones that are indexed by the parts of one number."""
 

@@ -42,6 +42,7 @@ from tilewright.passes.decorators import module_pass
 from tilewright.passes.lower.parts import with_strides
 from tilewright.passes.lower.primitive import flat_types
 from tilewright.passes.operands import LEAST_OPERAND, known_bytes
+from tilewright.passes.properties import BLOCKS, SCHEDULED
 from tilewright.passes.registry import register_pass
 from tilewright.passes.schedule.kernel_patterns import outline_of, pattern_of, with_constants
 from tilewright.tensorir import expr as tir
@@ -57,7 +58,7 @@ MAX_OFFSET = 8
 
 
 @register_pass
-@module_pass(opt_level=2, name="MergeKernels")
+@module_pass(opt_level=2, name="MergeKernels", requires={BLOCKS, SCHEDULED})
 class MergeKernels(ModulePass):
     """Make one kernel of those that differ in free constants alone."""
 

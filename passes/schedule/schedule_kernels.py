@@ -20,6 +20,7 @@ from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.properties import BLOCKS, SCHEDULED, UNSCHEDULED
 from tilewright.passes.registry import register_pass
 from tilewright.passes.schedule.facts import schedule_of
 from tilewright.passes.schedule.inline import inline_producers
@@ -41,7 +42,9 @@ from tilewright.tensorir.target import Target
 
 
 @register_pass
-@primfunc_pass(opt_level=2, name="ScheduleKernels")
+@primfunc_pass(
+    opt_level=2, name="ScheduleKernels", requires={BLOCKS, UNSCHEDULED}, provides={SCHEDULED}, invalidates={UNSCHEDULED}
+)
 class ScheduleKernels(PrimFuncPass):
     """Tile, vectorize and parallelize the loop nests of a kernel for the current target."""
 

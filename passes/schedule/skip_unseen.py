@@ -24,6 +24,7 @@ from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.properties import BLOCKS, SCHEDULED
 from tilewright.passes.registry import register_pass
 from tilewright.passes.schedule.facts import spatial
 from tilewright.tensorir.expr import Expr, Var, maximum, minimum
@@ -33,7 +34,7 @@ from tilewright.tensorir.stmt import Block, For, PrimFunc, Stmt
 
 
 @register_pass
-@primfunc_pass(opt_level=2, name="SkipUnseen")
+@primfunc_pass(opt_level=2, name="SkipUnseen", requires={BLOCKS, SCHEDULED})
 class SkipUnseen(PrimFuncPass):
     """Shorten loops over places that the rows of a task see in part."""
 

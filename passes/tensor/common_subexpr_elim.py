@@ -20,6 +20,7 @@ from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.config import register_config_option
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.properties import LOOPS, NAMED
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.hoist_invariant import ExprReplacer, is_costly
 from tilewright.passes.tensor.parallelize_loop import expression_cost
@@ -235,7 +236,7 @@ def eliminate_common_subexpressions(func: PrimFunc, min_cost: int = 5) -> PrimFu
 
 
 @register_pass
-@primfunc_pass(opt_level=1, name="CommonSubexprElim")
+@primfunc_pass(opt_level=1, name="CommonSubexprElim", requires={LOOPS}, provides={NAMED})
 class CommonSubexprElim(PrimFuncPass):
     """See the module."""
 

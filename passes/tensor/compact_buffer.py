@@ -27,6 +27,7 @@ from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.config import register_config_option
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.properties import ALLOCATED, COMPACT, DIMENSIONS, STATEMENTS, VECTOR_LOOPS
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.accesses import (
     Access,
@@ -249,7 +250,9 @@ def compact_buffers(func: PrimFunc, max_stack_bytes: int = 16 << 10) -> PrimFunc
 
 
 @register_pass
-@primfunc_pass(opt_level=0, name="CompactBuffer")
+@primfunc_pass(
+    opt_level=0, name="CompactBuffer", requires={STATEMENTS, ALLOCATED, DIMENSIONS, VECTOR_LOOPS}, provides={COMPACT}
+)
 class CompactBuffer(PrimFuncPass):
     """See the module."""
 

@@ -17,6 +17,7 @@ from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.properties import FLAT, FORMULAS, VECTORS
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.copies import FoldingCopier
 from tilewright.passes.tensor.intents import IntentLowering, states
@@ -49,7 +50,9 @@ class _DotProducts(IntentLowering):
         store, count = loop.body, loop.annotations[DOT_PRODUCT]
         if loop.kind != "serial" or not isinstance(loop.extent, IntImm) or loop.extent.value != count:
             return f"it is no serial loop of {count} steps"
-        factors = _added_product(store) if isinstance(store, BufferStore) else None
+        if not isinstance(store, BufferStore):
+            return "it does not hold one store"
+        factors = _added_product(store)
         if factors is None or any(uses_var(index, {loop.var}) for index in store.indices):
             return "it does not add a product to one place"
         total = store.value.dtype
@@ -63,7 +66,7 @@ class _DotProducts(IntentLowering):
         kinds = [load.buffer.dtype for load in loads]
         if total.lanes == 1 or self.target.dot_products(kinds[0], kinds[1], total) != count:
             return f"{self.target.mcpu} has no instruction that adds {count} products of {kinds[0]} by {kinds[1]}"
-        left, right = (self._groups(load, loop, count, total) for load in loads)
+        left, right = [self._groups(load, loop, count, total) for load in loads]
         if left is None or right is None:
             return "what its steps read does not lie side by side"
         old = BufferLoad(store.buffer, store.indices)
@@ -160,7 +163,7 @@ def _lowered(func: PrimFunc, target: Target | None, reassociate: bool, ctx: Pass
 
 
 @register_pass
-@primfunc_pass(opt_level=2, name="DotProduct")
+@primfunc_pass(opt_level=2, name="DotProduct", requires={FLAT, VECTORS, FORMULAS})
 class DotProduct(PrimFuncPass):
     """Add neighbouring products by the one instruction that does so, where a schedule says so.
 

@@ -26,6 +26,7 @@ from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.properties import ALLOCATED, COMPACT, DIMENSIONS, FLAT, SIMPLE, VECTORS
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.name_strides import Stride, StrideNames
 from tilewright.passes.tensor.scoped import ScopedMutator
@@ -197,7 +198,13 @@ def flatten_buffers(func: PrimFunc) -> PrimFunc:
 
 
 @register_pass
-@primfunc_pass(opt_level=0, name="FlattenBuffer")
+@primfunc_pass(
+    opt_level=0,
+    name="FlattenBuffer",
+    requires={COMPACT, VECTORS, ALLOCATED},
+    provides={FLAT},
+    invalidates={DIMENSIONS, SIMPLE},
+)
 class FlattenBuffer(PrimFuncPass):
     """See the module."""
 

@@ -21,6 +21,7 @@ from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.properties import FORMULAS, NAMED, TILES, VECTORS
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.parallelize_loop import expression_cost
 from tilewright.passes.tensor.remove_no_op import has_effect
@@ -331,7 +332,7 @@ def hoist_invariants(func: PrimFunc) -> PrimFunc:
 
 
 @register_pass
-@primfunc_pass(opt_level=1, name="HoistInvariant")
+@primfunc_pass(opt_level=1, name="HoistInvariant", requires={VECTORS, NAMED, FORMULAS, TILES})
 class HoistInvariant(PrimFuncPass):
     """See the module."""
 

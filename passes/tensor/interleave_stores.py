@@ -17,6 +17,7 @@ from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.properties import FLAT, SIMPLE, VECTORS
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.intents import IntentLowering, states
 from tilewright.tensorir.dtype import DataType
@@ -84,7 +85,7 @@ def interleave_stores(func: PrimFunc, ctx: PassContext | None = None) -> PrimFun
 
 
 @register_pass
-@primfunc_pass(opt_level=2, name="InterleaveStores")
+@primfunc_pass(opt_level=2, name="InterleaveStores", requires={FLAT, VECTORS, SIMPLE})
 class InterleaveStores(PrimFuncPass):
     """Write vectors whose elements take turns in memory as one, where a schedule says so."""
 

@@ -36,6 +36,7 @@ from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.config import register_config_option
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.properties import COMPACT, PARTITIONED, VECTOR_LOOPS
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.loop_guards import FALSE, TRUE, Guard, find_guards, with_known
 from tilewright.passes.tensor.loop_ranges import limit_ranges, limiting_conditions
@@ -250,7 +251,7 @@ def partition_loops(func: PrimFunc, config: LoopPartitionConfig | None = None) -
 
 
 @register_pass
-@primfunc_pass(opt_level=2, name="LoopPartition")
+@primfunc_pass(opt_level=2, name="LoopPartition", requires={COMPACT, VECTOR_LOOPS}, provides={PARTITIONED})
 class LoopPartition(PrimFuncPass):
     """See the module."""
 

@@ -21,6 +21,7 @@ from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.properties import BLOCKS, STATEMENTS
 from tilewright.passes.registry import register_pass
 from tilewright.tensorir.expr import Choose, Expr, IntImm, Var, all_of, compare
 from tilewright.tensorir.functor import Mutator, substitute
@@ -58,7 +59,7 @@ def lower_blocks(func: PrimFunc) -> PrimFunc:
 
 
 @register_pass
-@primfunc_pass(opt_level=0, name="LowerBlocks")
+@primfunc_pass(opt_level=0, name="LowerBlocks", requires={BLOCKS}, provides={STATEMENTS}, invalidates={BLOCKS})
 class LowerBlocks(PrimFuncPass):
     """See the module."""
 

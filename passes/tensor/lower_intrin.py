@@ -21,6 +21,7 @@ from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.properties import EFFECTIVE, FORMULAS, STATEMENTS, TILES
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.intrin import EXPANSIONS, Emitter
 from tilewright.passes.tensor.scoped import ScopedMutator
@@ -192,7 +193,7 @@ def lower_intrinsics(func: PrimFunc, target: Target | None = None, *, is_fast: b
 
 
 @register_pass
-@primfunc_pass(opt_level=0, name="LowerIntrin")
+@primfunc_pass(opt_level=0, name="LowerIntrin", requires={STATEMENTS, TILES}, invalidates={FORMULAS, EFFECTIVE})
 class LowerIntrin(PrimFuncPass):
     """See the module. ``target``: default :meth:`Target.current`."""
 

@@ -17,6 +17,7 @@ from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.properties import COMPACT, VECTOR_LOOPS
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.arith.analyzer import Analyzer
@@ -101,7 +102,7 @@ def name_indices(func: PrimFunc) -> PrimFunc:
 
 
 @register_pass
-@primfunc_pass(opt_level=1, name="NameIndices")
+@primfunc_pass(opt_level=1, name="NameIndices", requires={COMPACT, VECTOR_LOOPS})
 class NameIndices(PrimFuncPass):
     """See the module."""
 

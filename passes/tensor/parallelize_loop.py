@@ -22,6 +22,7 @@ from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.config import register_config_option
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.properties import FORMULAS, PARALLEL, PARALLEL_WISHES, STATEMENTS
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.arith.analyzer import Analyzer
@@ -222,7 +223,13 @@ def parallelize_loops(func: PrimFunc, ctx: PassContext | None = None, target: Ta
 
 
 @register_pass
-@primfunc_pass(opt_level=0, name="ParallelizeLoop")
+@primfunc_pass(
+    opt_level=0,
+    name="ParallelizeLoop",
+    requires={STATEMENTS, FORMULAS, PARALLEL_WISHES},
+    provides={PARALLEL},
+    invalidates={PARALLEL_WISHES},
+)
 class ParallelizeLoop(PrimFuncPass):
     """See the module. ``target``: default :meth:`Target.current`."""
 

@@ -48,7 +48,7 @@ class PartByPart(TensorPipeline):
 
     def __init__(self, pipeline: Sequential, done: Announce, supply: Supply | None = None) -> None:
         info = pipeline.info
-        super().__init__(pipeline.passes, info.opt_level, info.name, info.required)
+        super().__init__(pipeline.passes, info.opt_level, info.name, info.required, pipeline.given)
         self._done = done
         self._supply = supply
 

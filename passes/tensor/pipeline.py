@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilewright.passes.properties import SCHEDULED_NEST
 from tilewright.passes.sequential import Sequential
 from tilewright.passes.tensor.common_subexpr_elim import CommonSubexprElim
 from tilewright.passes.tensor.compact_buffer import CompactBuffer
@@ -67,4 +68,5 @@ def tensor_pipeline(target: Target | None = None) -> Sequential:
             UnrollLoop(),
         ],
         name="tensor_pipeline",
+        given=SCHEDULED_NEST,
     )

@@ -29,6 +29,7 @@ from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.operands import known_bytes
+from tilewright.passes.properties import FLAT, FORMULAS, TILES, VECTORS
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.panels import is_written_out, large_operands
 from tilewright.passes.tensor.prefetch_panels import position
@@ -244,7 +245,7 @@ def prefetch_epilogue(func: PrimFunc, target: Target | None = None, ctx: PassCon
 
 
 @register_pass
-@primfunc_pass(opt_level=2, name="PrefetchEpilogue")
+@primfunc_pass(opt_level=2, name="PrefetchEpilogue", requires={FLAT, VECTORS, FORMULAS, TILES})
 class PrefetchEpilogue(PrimFuncPass):
     """See the module. ``target``: default :meth:`Target.current`."""
 

@@ -24,6 +24,7 @@ from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.properties import FLAT, FORMULAS, TILES, VECTORS
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.panels import Panel, PanelFinder, is_written_out, large_operands
 from tilewright.tensorir.dtype import INT64, VOID
@@ -123,7 +124,7 @@ def prefetch_panels(func: PrimFunc, target: Target | None = None, ctx: PassConte
 
 
 @register_pass
-@primfunc_pass(opt_level=2, name="PrefetchPanels")
+@primfunc_pass(opt_level=2, name="PrefetchPanels", requires={FLAT, VECTORS, FORMULAS, TILES})
 class PrefetchPanels(PrimFuncPass):
     """See the module. ``target``: default :meth:`Target.current`."""
 

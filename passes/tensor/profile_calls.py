@@ -26,6 +26,7 @@ from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.lower.kernel_calls import called_kernels
+from tilewright.passes.properties import MAIN
 from tilewright.passes.registry import register_pass
 from tilewright.tensorir.dtype import INT64, VOID
 from tilewright.tensorir.expr import Buffer, Call, address_of, as_expr
@@ -37,7 +38,7 @@ from tilewright.tensorir.target import Target
 
 
 @register_pass
-@primfunc_pass(opt_level=0, name="ProfileCalls")
+@primfunc_pass(opt_level=0, name="ProfileCalls", requires={MAIN})
 class ProfileCalls(PrimFuncPass):
     """Put ``profile_begin`` and ``profile_end`` around the kernel calls of ``main``."""
 

@@ -18,6 +18,7 @@ from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.properties import EFFECTIVE, LOOPS
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.simplify import is_empty
 from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, Var
@@ -147,7 +148,7 @@ def remove_no_ops(func: PrimFunc) -> PrimFunc:
 
 
 @register_pass
-@primfunc_pass(opt_level=1, name="RemoveNoOp")
+@primfunc_pass(opt_level=1, name="RemoveNoOp", requires={LOOPS}, provides={EFFECTIVE})
 class RemoveNoOp(PrimFuncPass):
     """See the module."""
 

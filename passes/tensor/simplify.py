@@ -17,6 +17,7 @@ from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.properties import FORMULAS, SIMPLE, TILES
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.tensorir.expr import BinaryOp, Broadcast, Compare, Expr, IntImm, all_of, const
@@ -126,7 +127,7 @@ def simplify(func: PrimFunc, *, fast: bool = False) -> PrimFunc:
 
 
 @register_pass
-@primfunc_pass(opt_level=0, name="Simplify")
+@primfunc_pass(opt_level=0, name="Simplify", requires={FORMULAS, TILES}, provides={SIMPLE})
 class Simplify(PrimFuncPass):
     """See the module."""
 

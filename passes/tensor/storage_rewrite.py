@@ -24,6 +24,7 @@ from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.config import register_config_option
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.properties import ALLOCATED, COMPACT, PARALLEL, SIMPLE, WORKSPACES
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.findings import findings
 from tilewright.passes.tensor.flatten_buffer import element_count
@@ -265,7 +266,13 @@ def rewrite_storage(func: PrimFunc, ctx: PassContext | None = None) -> PrimFunc:
 
 
 @register_pass
-@primfunc_pass(opt_level=0, name="StorageRewrite")
+@primfunc_pass(
+    opt_level=0,
+    name="StorageRewrite",
+    requires={COMPACT, PARALLEL},
+    provides={WORKSPACES},
+    invalidates={ALLOCATED, SIMPLE},
+)
 class StorageRewrite(PrimFuncPass):
     """See the module."""
 

@@ -40,6 +40,7 @@ from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.properties import PARTITIONED, STATEMENTS, VECTOR_LOOPS
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.flatten_buffer import element_strides
 from tilewright.passes.tensor.hoist_invariant import ExprReplacer
@@ -53,7 +54,7 @@ from tilewright.tensorir.stmt import Allocate, BufferStore, For, LetStmt, PrimFu
 
 
 @register_pass
-@primfunc_pass(opt_level=2, name="TransposeTiles")
+@primfunc_pass(opt_level=2, name="TransposeTiles", requires={STATEMENTS, PARTITIONED, VECTOR_LOOPS})
 class TransposeTiles(PrimFuncPass):
     """Exchange rows and columns of tiles in registers, where a schedule says so."""
 

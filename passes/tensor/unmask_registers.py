@@ -32,6 +32,7 @@ from tilewright.graphir.module import IRModule
 from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.properties import DIMENSIONS, TILES, VECTORS
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.findings import findings
 from tilewright.passes.tensor.scoped import ScopedMutator
@@ -302,7 +303,7 @@ def unmask_registers(func: PrimFunc) -> PrimFunc:
 
 
 @register_pass
-@primfunc_pass(opt_level=1, name="UnmaskRegisters")
+@primfunc_pass(opt_level=1, name="UnmaskRegisters", requires={VECTORS, DIMENSIONS, TILES})
 class UnmaskRegisters(PrimFuncPass):
     """See the module."""
 

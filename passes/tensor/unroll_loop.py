@@ -20,6 +20,7 @@ from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.config import register_config_option
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.properties import EFFECTIVE, FLAT, SIMPLE, TILES
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.copies import FoldingCopier
 from tilewright.tensorir.expr import IntImm, const
@@ -86,7 +87,7 @@ def unroll_loops(func: PrimFunc, ctx: PassContext | None = None) -> PrimFunc:
 
 
 @register_pass
-@primfunc_pass(opt_level=0, name="UnrollLoop")
+@primfunc_pass(opt_level=0, name="UnrollLoop", requires={FLAT, SIMPLE, EFFECTIVE}, invalidates={TILES})
 class UnrollLoop(PrimFuncPass):
     """See the module."""
 

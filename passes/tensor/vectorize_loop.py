@@ -25,6 +25,7 @@ from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.config import register_config_option
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.properties import COMPACT, PARALLEL_WISHES, PARTITIONED, VECTOR_LOOPS, VECTORS
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.findings import findings
 from tilewright.passes.tensor.vector_arith import lane_numbers, widen
@@ -345,7 +346,13 @@ def vectorize_loops(func: PrimFunc, ctx: PassContext | None = None, target: Targ
 
 
 @register_pass
-@primfunc_pass(opt_level=0, name="VectorizeLoop")
+@primfunc_pass(
+    opt_level=0,
+    name="VectorizeLoop",
+    requires={COMPACT, PARTITIONED, PARALLEL_WISHES},
+    provides={VECTORS},
+    invalidates={VECTOR_LOOPS},
+)
 class VectorizeLoop(PrimFuncPass):
     """See the module. ``target``: default :meth:`Target.current`."""
 

@@ -23,6 +23,7 @@ from tilewright.passes.base import PrimFuncPass
 from tilewright.passes.config import register_config_option
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
+from tilewright.passes.properties import STATEMENTS, WORKSPACES
 from tilewright.passes.registry import register_pass
 from tilewright.passes.tensor.name_strides import NamedSizes
 from tilewright.passes.tensor.parallelize_loop import shared_element
@@ -227,7 +228,7 @@ def verify_memory(func: PrimFunc, max_stack_bytes: int = 256 << 10) -> None:
 
 
 @register_pass
-@primfunc_pass(opt_level=0, name="VerifyMemory")
+@primfunc_pass(opt_level=0, name="VerifyMemory", requires={STATEMENTS, WORKSPACES})
 class VerifyMemory(PrimFuncPass):
     """See the module."""
 
