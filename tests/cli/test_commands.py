@@ -179,8 +179,8 @@ def test_results_that_differ_end_with_3(command: Command) -> None:
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
-        ("network.ir", "network.ir is no model that it can read"),
-        ("network.py:function", "network.py has no function function_torch that gives what to call"),
+        ("network.ir", "network.ir is not a model that it can read"),
+        ("network.py:function", "network.py has no function function_torch that returns a callable"),
     ],
 )
 def test_a_model_that_a_library_cannot_run_is_measured_alone_and_ends_with_1(

@@ -98,7 +98,7 @@ def test_sizes_are_given_by_dimension_or_by_input(command: Command, args: list[s
     [
         (["--shape", "rows=5"], 2, "the model has no input or dim 'rows' (it has: batch)"),
         (["--shape", "y=5,4"], 2, "the model has no input 'y' (it has: x)"),
-        (["--shape", "x=5,13"], 1, "--shape x=5,13 does not suit x: Tensor[(batch, 12), float32]"),
+        (["--shape", "x=5,13"], 1, "--shape x=5,13 does not fit x: Tensor[(batch, 12), float32]"),
         (["--shape", "batch=many"], 2, "expected a size, found 'many'"),
     ],
 )
