@@ -1,4 +1,4 @@
-"""What each command prints and writes, and how it ends."""
+"""Test the output of each command, the files that it writes, and its exit codes."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_an_unknown_pass_suggests_the_nearest(command: Command) -> None:
 
 @pytest.fixture
 def libraries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What stands in for other libraries, which need not be installed."""
+    """Install stand-ins for other libraries, which need not be installed."""
     for name in ("torch", "onnxruntime"):
         library = SimpleNamespace(__name__=name, __version__="9.9+cpu", set_num_threads=lambda _: None)
         monkeypatch.setitem(sys.modules, name, library)  # type: ignore[arg-type]

@@ -22,7 +22,7 @@ KINDS = [
 
 
 def results(command: Command, tmp_path: Path, model: str, *args: object) -> np.ndarray:
-    """What a model computes of ``VALUES``."""
+    """Return the results of a model for ``VALUES``."""
     found = command("run", model, "-i", f"x={tmp_path / 'x.npy'}", "-r", 1, "-o", tmp_path / "y.npz", *args)
     assert found.exit_code == 0, found.output
     with np.load(tmp_path / "y.npz") as file:

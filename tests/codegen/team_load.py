@@ -105,7 +105,7 @@ def keep_calling(goes_on: Callable[[], bool]) -> int:
 
 
 def main(niceness: int) -> None:
-    """What this module does as a program."""
+    """Run the module as a program."""
     before = set(os.listdir("/proc/self/task")) if niceness else set()
     check_calls(1)
     if niceness:

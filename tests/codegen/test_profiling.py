@@ -1,4 +1,4 @@
-"""What a profiled main writes down, and that code that nobody profiles has nothing of it."""
+"""Test the records of a profiled main, and that code without a profile contains nothing of it."""
 
 from __future__ import annotations
 

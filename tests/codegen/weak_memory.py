@@ -1,15 +1,14 @@
-"""Runs LLVM IR in several threads on a machine that orders memory as loosely as LLVM's rules let it.
+"""Run LLVM IR in several threads on a simulated machine with as weak a memory ordering as LLVM's rules allow.
 
 A processor of the x86 family keeps nearly all accesses in order, so that a test on it cannot find an ordering that is
-too weak. Here each place keeps all that was ever stored there, and a thread knows for each place the oldest of these
-values that it may still read: what it has read or stored there itself, or what another thread knew when it released a
-value that this one acquired. It reads any value from there on, by chance. That is the model of views of "A promising
-semantics for relaxed-memory concurrency" (Kang et al., 2017) without its promises: no load sees a store that has not
-run yet. A plain access must know the last value that was stored, and a plain store all plain loads before it; else
-there is a race.
+too weak. Here each address keeps all values that were ever stored there, and a thread records for each address the
+oldest of these values that it may still read: one that it has read or stored there itself, or one that another thread
+had seen when it released a value that this one acquired. It reads that value or a later one, by chance. That is the
+model of views of "A promising semantics for relaxed-memory concurrency" (Kang et al., 2017) without its promises: no
+load sees a store that has not run yet. A plain access must have seen the last value that was stored, and a plain store
+all plain loads before it; else there is a race.
 
-The interpreter knows the instructions that teams are made of. What a function does that is not in the module, Python
-says.
+The interpreter supports the instructions of teams. Functions outside of the module are Python functions.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ _WORD = (1 << 64) - 1
 
 
 class ViolationError(Exception):
-    """What must not happen did: a race, or whatever the test that runs the code has found."""
+    """A violation: a race, or a failed check of the test that runs the code."""
 
 
 @dataclass
 class Stored:
-    """A value in the order of all stores to its place; ``view`` is what it tells who acquires it."""
+    """A value in the modification order of its address; an acquiring load learns its ``view``."""
 
     time: float
     value: int
@@ -295,7 +294,7 @@ class Machine:
 
 
 def _access(thread: Thread, code: Instruction, operands: list[int]) -> int:
-    """What an instruction loads; an update gives the value before it."""
+    """Execute a memory access; return the loaded value, for a read-modify-write the old one."""
     if code.opcode == "load":
         return thread.load(operands[0], code.ordering)
     if code.opcode == "store":

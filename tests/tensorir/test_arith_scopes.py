@@ -14,7 +14,7 @@ F = Var("f", "float32")
 
 
 def derived(findings: Findings) -> int:
-    """How much was derived in all scopes."""
+    """Return the number of facts derived in all scopes."""
     scopes = {findings.root, *findings.inner.values()}
     return sum(len(table) for scope in scopes for table in (scope.linear, scope.intervals, scope.simplified))
 

@@ -1,4 +1,4 @@
-"""What a target says of its processor."""
+"""Test the description of a target's processor."""
 
 from __future__ import annotations
 

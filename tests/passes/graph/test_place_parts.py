@@ -48,7 +48,7 @@ def run(body: gi.Expr, *params: gi.Var, **config: Any) -> tuple[gi.IRModule, Pas
 
 
 def reason(ctx: PassContext) -> str:
-    """Why something was not placed."""
+    """Return the reason why something was not placed."""
     (remark,) = [remark for remark in ctx.remarks if remark.kind == "missed"]
     return remark.message
 

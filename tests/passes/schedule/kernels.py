@@ -28,7 +28,7 @@ def apply_rule(
     target: Target | None = None,
     reassociate: bool = True,
 ) -> bool:
-    """Whether the rule has a plan, which is applied then."""
+    """Apply the plan of the rule; return whether it has one."""
     with target or TARGET as current:
         plans = offered_plans(rule, Nest(schedule, ref, current, reassociate))
         if isinstance(plans, Declined):

@@ -1,4 +1,5 @@
-"""What CompactBuffer knows where a buffer is read: ranges, conditions word for word, and what follows from them."""
+"""Test the facts that CompactBuffer knows where a buffer is read: ranges, conditions word for word, and their
+consequences."""
 
 from __future__ import annotations
 

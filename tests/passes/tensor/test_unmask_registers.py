@@ -115,7 +115,7 @@ def test_masks_stay_where_copies_of_an_access_meet_at_one_place():
 
 @pytest.mark.parametrize("limit", ["int32(i)", "N[0]"])
 def test_masks_stay_that_change_while_the_accumulator_is_there(limit):
-    """What an iteration leaves as it was, a later one sees."""
+    """Lanes that one iteration masks off are read by a later one."""
     func = parse(f"""
     primfunc @f(N: Buffer[(1,), int32], A: Buffer[(8,), float32], B: Buffer[(5, 8), float32]) {{
       allocate T: Buffer[(8,), float32, register]
