@@ -1,4 +1,4 @@
-"""MODEL is found in files of every kind; what is none is refused with a line that says what was expected."""
+"""Load MODEL from files of every kind; others are refused with a line that states the expected form."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def expected(size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def check_calls(number: int) -> None:
-    """Call so many times, with each size in turn."""
+    """Make ``number`` calls, with each size in turn."""
     compiled, func = compiled_loops()
     for size in itertools.islice(itertools.cycle(SIZES), number):
         x, y, count = np.arange(size, dtype=np.int64), np.zeros(size, np.int64), np.zeros(size, np.int64)

@@ -1,4 +1,4 @@
-"""Innermost loops: index arithmetic in front of them, pointers that step in them, and where their code lies."""
+"""Test innermost loops: hoisted index arithmetic, stepped pointers, and code alignment."""
 
 from __future__ import annotations
 

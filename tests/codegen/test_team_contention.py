@@ -1,4 +1,5 @@
-"""Teams whose threads come late, stand still, or have no core: every loop of every call is right, and all calls end."""
+"""Test teams whose threads arrive late, are stopped, or have no core: every loop of every call is right, and all calls
+end."""
 
 from __future__ import annotations
 
@@ -63,7 +64,7 @@ def test_more_threads_than_cores_do_each_item_once() -> None:
 
 
 def stop_and_go(process: int) -> None:
-    """Stops a process again and again, each time somewhere else in its loops."""
+    """Stop a process again and again, each time somewhere else in its loops."""
     end = time.monotonic() + LONG
     while time.monotonic() < end:
         os.kill(process, signal.SIGSTOP)

@@ -1,4 +1,4 @@
-"""The accesses of a team to its memory are ordered as strongly as they must be, and no more strongly.
+"""Check that the accesses of a team to its memory are ordered as strongly as necessary, and no more strongly.
 
 The functions of a team run on a machine in which a thread may see old values for as long as LLVM's rules allow
 (:mod:`tests.codegen.weak_memory`), with turns and values by chance: three threads do five loops of a few iterations.
@@ -145,7 +145,7 @@ def test_items_are_done_once_each_and_seen_by_who_comes_next(profiling: bool) ->
 
 
 def orderings() -> list[str]:
-    """The instructions that say more than that they are atomic."""
+    """Return the instructions with an ordering stronger than monotonic."""
     return re.findall(r"^  (.* (?:acquire|release|acq_rel|seq_cst)\b.*)$", team_text(), re.MULTILINE)
 
 

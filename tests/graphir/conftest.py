@@ -1,5 +1,5 @@
-"""Runs operators four ways: their loop nests through the interpreter and as machine code, their NumPy reference, and
-an oracle."""
+"""Run operators four ways: their loop nests through the interpreter and as machine code, their NumPy reference, and an
+oracle."""
 
 from __future__ import annotations
 

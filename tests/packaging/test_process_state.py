@@ -73,7 +73,7 @@ def place(node: ast.expr) -> str:
 
 
 def changed(function: Function) -> set[str]:
-    """Whatever the function puts something into, takes something out of, or replaces an attribute of."""
+    """Return the objects that the function changes: stores into, removals from, and assignments of attributes."""
     found = set()
     for node in ast.walk(function):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGES:

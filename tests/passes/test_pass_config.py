@@ -1,4 +1,4 @@
-"""Options of passes: registration, what a context accepts, what the errors say."""
+"""Test options of passes: registration, the values that a context accepts, and the errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scopes of an analyzer: what is derived is found again wherever nothing more is known that concerns it."""
+"""Scopes of an analyzer: derived facts are reused wherever no new fact concerns them."""
 
 from __future__ import annotations
 

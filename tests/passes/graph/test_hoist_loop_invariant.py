@@ -1,4 +1,4 @@
-"""HoistLoopInvariant: what is computed before a loop, and what stays inside."""
+"""HoistLoopInvariant: hoist loop-invariant expressions, and keep others inside."""
 
 from __future__ import annotations
 

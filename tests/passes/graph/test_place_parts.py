@@ -1,4 +1,5 @@
-"""PlaceParts: values are computed in the memory of what they become a part of, where that is possible and pays."""
+"""PlaceParts: compute values directly in the memory of the value that contains them, where that is possible and
+pays."""
 
 from __future__ import annotations
 

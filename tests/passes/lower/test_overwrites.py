@@ -1,4 +1,4 @@
-"""Results take the memory of arguments that nobody needs afterwards, where no other element needs them either."""
+"""Results reuse the memory of arguments that are dead afterwards, where no other element needs them either."""
 
 from __future__ import annotations
 

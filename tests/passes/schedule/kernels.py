@@ -1,4 +1,4 @@
-"""Loop nests that tests of several schedule rules share, scheduled, run, and taken apart."""
+"""Share loop nests of the tests of several schedule rules: schedule, run, and inspect them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DotProduct: loops annotated so become the instruction that adds several products, and the sums are right."""
+"""DotProduct: replace annotated loops by the instruction that adds several products; the sums are right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Passes share what analyzers find out of a function, for as long as it is in the pipeline."""
+"""Passes share the findings of analyzers about a function, for as long as it is in the pipeline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ParallelizeLoop: which loops are worth threads."""
+"""ParallelizeLoop: run loops in parallel that are worth threads."""
 
 from __future__ import annotations
 

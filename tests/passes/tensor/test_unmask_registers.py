@@ -1,4 +1,4 @@
-"""UnmaskRegisters: whole vectors where nobody sees the other lanes, and masks where somebody does."""
+"""UnmaskRegisters: use whole vectors where the masked lanes are dead, and keep masks elsewhere."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def _unrolled(node: Node, body: GraphProto, count: int, state: list[Expr]) -> li
 
 
 def _counted(node: Node, state: Sequence[Expr]) -> list[Expr]:
-    """A loop of the graph, whose state holds whether it goes on."""
+    """Convert to a loop of the graph, whose state includes the condition."""
     first = node.optional(1)
     initial = [const(np.array(True)) if first is None else _scalar(first), *state]
     for value in initial:
