@@ -1,4 +1,4 @@
-"""SkipUnseen: skip work that no row of a task uses; derive the used part from the stages' formulas."""
+"""SkipUnseen: skip work that no row of a task uses; the stages declare the used part."""
 
 from __future__ import annotations
 
