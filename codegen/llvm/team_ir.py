@@ -49,7 +49,8 @@ _LOOKS = 1000
 _LINE = 64
 _EPOCH, _LOOP, _FINISHED, _ARRIVED, _QUEUES = (number * _LINE for number in range(5))
 _TASK, _DATA, _ITEMS, _SHARES, _FIRST, _LAST, _GRAIN = (_LOOP + 8 * number for number in range(7))
-#: The program and its arguments; the address of the first thread's working time, and the distance to the next thread's.
+#: The program and its arguments; in profiled models the address of the first thread's working time, and the distance to
+#: the next thread's.
 _ENTRY, _ARGS, _BUSY, _STRIDE = (_ARRIVED + 8 * number for number in range(1, 5))
 
 _LOOP_PLACES = f"""\

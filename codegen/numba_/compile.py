@@ -28,8 +28,9 @@ _LOG = logging.getLogger("tilewright.codegen")
 
 _numbers = itertools.count(1)
 
-#: Calls of a function that only calls others before numba compiles it. To compile the entry of a whole model takes a
-#: quarter of a second; interpreting it costs 1 to 11 microseconds more a call, so that about as much is lost by then.
+#: The number of calls that Python interprets of a function that only calls others, before numba compiles it. Compiling
+#: the entry of a whole model takes a quarter of a second; interpreting it costs 1 to 11 microseconds more a call, so
+#: that about as much is lost by then.
 RUNS_BY_PYTHON = 50_000
 
 
