@@ -1,6 +1,7 @@
-"""What builds cost, and how that grows: ``python bench/bench_builds.py [NAME ...]``; README.md beside it says how.
+"""Measure the cost of builds, and its growth: ``python bench/bench_builds.py [NAME ...]``; bench/README.md describes
+the method.
 
-Everything is measured in processes of its own (``build_worker.py``), one after another.
+Each measurement runs in its own process (``build_worker.py``), one after another.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ if TYPE_CHECKING:
     from build_cases import Model
 
 HERE = Path(__file__).resolve().parent
-sys.path.append(str(HERE.parent))  # ``bench.peers``, which brings some of the networks
+sys.path.append(str(HERE.parent))  # ``bench.peers`` makes some of the networks
 
-#: Byte code is kept as after an installation, outside of the tree.
+#: The folder of kept byte code, as after an installation, outside of the tree.
 BYTE_CODE = Path(tempfile.gettempdir()) / "tilewright-bench-bytecode"
 PEERS = {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO"}
-#: How many layers the networks have by which growth is measured.
+#: The numbers of layers of the networks by which growth is measured.
 GROWTH = {"layers of BERT": (2, 12, 48), "distinct dense layers": (1000, 10000)}
-#: By so much the time for a layer may be more, at most, for growth to be called linear.
+#: The greatest increase of the time for a layer that still counts as linear growth.
 LINEAR_WITHIN = 0.2
 
 Answer = dict[str, Any]
@@ -41,10 +42,10 @@ class Sheet:
     """A table.
 
     Attributes:
-        title: above it.
-        note: below the title, what the columns say.
-        headings: of the columns; the first one's cells are words, the others' numbers.
-        rows: cells as text.
+        title: its heading.
+        note: the meaning of the columns, below the title.
+        headings: the headings of the columns; the first one's cells are words, the others' numbers.
+        rows: the cells as text.
     """
 
     title: str
@@ -53,7 +54,7 @@ class Sheet:
     rows: list[list[str]] = dataclasses.field(default_factory=list)
 
     def markdown(self) -> str:
-        """The table, its columns aligned."""
+        """Return the table with aligned columns."""
         lines = [list(self.headings), *self.rows]
         widths = [max(3, *(len(line[at]) for line in lines)) for at in range(len(self.headings))]
         texts = [
@@ -67,14 +68,14 @@ class Sheet:
 
 @dataclasses.dataclass(frozen=True)
 class Bench:
-    """How to measure.
+    """The settings of a measurement.
 
     Attributes:
         python: the interpreter whose Tilewright is measured.
-        repeat: how many processes measure the same thing.
-        limit: seconds after which a process is given up.
-        folder: for the models.
-        pieces: how many pieces of Python work a process does before what it measures, and again behind it.
+        repeat: the number of processes that repeat a measurement.
+        limit: the time limit of a process in seconds.
+        folder: the folder for the models.
+        pieces: the pieces of Python work that a process does before its measurement, and again after it.
     """
 
     python: str
@@ -84,7 +85,7 @@ class Bench:
     pieces: int
 
     def ask(self, job: Answer, cache: Path | None = None, python: str | None = None) -> Answer:
-        """What a new process answers. ``cache``: where builds are kept; None: nowhere."""
+        """Return the answer of a new process. ``cache``: the folder of kept builds; None: keep none."""
         unwanted = ("TILEWRIGHT_", "PYTHONDONTWRITEBYTECODE")
         environment = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
         environment["PYTHONPYCACHEPREFIX"] = str(BYTE_CODE)
@@ -103,17 +104,17 @@ class Bench:
         return answer
 
     def medians(self, ask: Callable[[], Answer]) -> Answer:
-        """The median of each number that ``ask`` answers, over the repeats."""
+        """Return the median of each number in the answers of ``ask``, over the repeats."""
         answers = [ask() for _ in range(self.repeat)]
         failed = [answer for answer in answers if "failed" in answer]
         return failed[0] if failed else {key: statistics.median(one[key] for one in answers) for key in answers[0]}
 
     def job(self, kind: str, model: Model, path: str) -> Answer:
-        """A job about a model that is written to ``path``."""
+        """Return a job about a model at ``path``."""
         return {"kind": kind, "model": path, "shapes": model.shapes, "classes": model.classes}
 
     def write(self, model: Model, name: str) -> str:
-        """The path of a model, which is written unless it is a file already."""
+        """Return the path of a model; write it unless it is a file already."""
         if model.make is None:
             return "digits"
         made = model.make()
@@ -125,24 +126,24 @@ class Bench:
 
 
 def say(text: str) -> None:
-    """Progress, on the standard error."""
+    """Print progress to the standard error."""
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
 def seconds(answer: Answer, key: str = "cpu") -> str:
-    """A time of an answer."""
+    """Format a time of an answer."""
     if "failed" in answer:
         return "failed"
     return f"{answer[key]:.2f}" if answer[key] >= 0.095 else f"{answer[key]:.3f}"
 
 
 def units(answer: Answer, key: str = "cpu") -> str:
-    """The same in units of Python work."""
+    """Format a time in units of Python work."""
     return "" if "failed" in answer else f"{answer[key] / answer[f'unit_{key}']:.1f}"
 
 
 def builds(bench: Bench, names: Sequence[str]) -> Iterator[Sheet]:
-    """What builds take: cold, beside the peers, with what a neighbour has kept, and kept whole."""
+    """Measure builds: cold, beside the peers, with what a neighbour has kept, and with the model itself kept."""
     import build_cases
 
     peer_headings = [f"{peer}, {unit}" for peer, unit in itertools.product(PEERS.values(), ("CPU s", "units"))]
@@ -155,8 +156,8 @@ def builds(bench: Bench, names: Sequence[str]) -> Iterator[Sheet]:
     )
     kept = Sheet(
         "Builds with what is kept",
-        "CPU seconds of a build in a program that finds nothing kept, what the build of a neighbouring model has kept, "
-        "and the model itself.",
+        "CPU seconds of a build in a program that finds nothing kept, the code that the build of a neighbouring model "
+        "has kept, and the model itself.",
         ("network", "neighbour", "cold", "after the neighbour", "share", "kept whole", "units"),
     )
     failures = []
@@ -196,7 +197,7 @@ def builds(bench: Bench, names: Sequence[str]) -> Iterator[Sheet]:
 
 
 def code(bench: Bench, names: Sequence[str]) -> Iterator[Sheet]:
-    """How much code there is."""
+    """Measure the size of the code."""
     import build_cases
 
     sheet = Sheet(
@@ -215,14 +216,14 @@ def code(bench: Bench, names: Sequence[str]) -> Iterator[Sheet]:
 
 
 def nodes(bench: Bench, names: Sequence[str]) -> Iterator[Sheet]:
-    """Nodes made, visited and alive."""
+    """Count the nodes that are made, visited and alive."""
     import build_cases
 
     headings = [f"{stage}: {what}" for stage in ("optimized", "tensor", "scheduled", "lowered") for what in "mva"]
     sheet = Sheet(
         "Nodes",
         "Thousands of nodes of both IRs that each stage makes (m) and visits (v), and that the module holds after it "
-        "(a); `code` is what code generation makes. `build_nodes.py` says what is counted.",
+        "(a); `code` is what code generation makes. `build_nodes.py` defines the counts.",
         ("network", *headings, "code: m", "all: m", "all: v"),
     )
     for name in names:
@@ -240,7 +241,7 @@ def nodes(bench: Bench, names: Sequence[str]) -> Iterator[Sheet]:
 
 
 def growth(bench: Bench, names: Sequence[str]) -> Iterator[Sheet]:
-    """Deep networks, whatever was named."""
+    """Measure the growth with deep networks, whatever was named."""
     import build_cases
 
     sheet = Sheet(
@@ -268,11 +269,11 @@ def growth(bench: Bench, names: Sequence[str]) -> Iterator[Sheet]:
 
 
 def imports(bench: Bench, names: Sequence[str]) -> Iterator[Sheet]:
-    """What imports cost, in turns."""
+    """Measure the cost of imports, interleaved."""
     sheet = Sheet(
         "Imports",
-        "CPU seconds of an import in a fresh process, medians of processes in turns; beside them what Tilewright adds "
-        "to NumPy and numba.",
+        "CPU seconds of an import in a fresh process, medians of interleaved processes; beside them the addition of "
+        "Tilewright to NumPy and numba.",
         ("import", "CPU s", "over NumPy and numba", "units"),
     )
     programs = ("numpy", "numpy,numba", "numpy,numba,tilewright", "tilewright")
@@ -296,15 +297,15 @@ TABLES: dict[str, Callable[[Bench, Sequence[str]], Iterator[Sheet]]] = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure and print; the exit status."""
+    """Measure and print; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="networks, all without")
-    parser.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES), help="which tables, all without")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="networks (default: all)")
+    parser.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES), help="tables (default: all)")
     parser.add_argument("--repeat", type=int, default=3, metavar="N", help="processes for each time (3)")
-    parser.add_argument("--pieces", type=int, default=5, metavar="N", help="pieces of work before and behind (5)")
-    parser.add_argument("--limit", type=float, default=1800, metavar="SECONDS", help="of one process (1800)")
+    parser.add_argument("--pieces", type=int, default=5, metavar="N", help="pieces of work before and after (5)")
+    parser.add_argument("--limit", type=float, default=1800, metavar="SECONDS", help="time limit of one process (1800)")
     parser.add_argument("--python", default=sys.executable, help="the interpreter whose Tilewright is measured")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables there, too")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the tables to this file")
     given = parser.parse_args(arguments)
     import build_cases
 

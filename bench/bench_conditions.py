@@ -1,4 +1,5 @@
-"""The same model under other conditions: for any size of its inputs, and while another program keeps a core busy."""
+"""Measure the same model under other conditions: for any size of its inputs, and while another program keeps a core
+busy."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def _build(module: tw.IRModule, threads: int = THREADS) -> Callable[..., Any]:
 
 @pytest.mark.parametrize("threads", sorted({1, THREADS}))
 def test_any_size(benchmark: Any, threads: int) -> None:
-    """A build for any height and width, beside one for the size that it is called with; in turns."""
+    """Compare a build for any height and width with one for the size of the call, interleaved."""
     image = np.random.default_rng(1).standard_normal((1, 3, 192, 192)).astype(np.float32)
     static = _build(mobile_network(192, 192), threads)
     symbolic = _build(mobile_network("h", "w"), threads)
@@ -70,8 +71,8 @@ def _busy_core() -> Iterator[None]:
 
 @pytest.mark.skipif(THREADS < 2, reason="a thread has to share its core with the other program, and another not")
 def test_busy_core(benchmark: Any) -> None:
-    """ResNet-50 while another process spins on one core: the median and the 99th percentile of its calls, in units of
-    the median with the machine left alone."""
+    """Measure ResNet-50 while another process spins on one core: the median and the 99th percentile of its calls,
+    relative to the median on the quiet machine."""
     onnx = pytest.importorskip("onnx")
     model = _build(tw.from_onnx(Path(onnx.__file__).parent / "backend/test/data/light/light_resnet50.onnx"))
     image = np.random.default_rng(1).random((1, 3, 224, 224), np.float32)
@@ -79,7 +80,7 @@ def test_busy_core(benchmark: Any) -> None:
     quiet = statistics.median(seconds(lambda: model(image)) for _ in range(CALLS))
     with _busy_core():
         benchmark.pedantic(lambda: model(image), rounds=CALLS, warmup_rounds=5)
-        np.testing.assert_array_equal(model(image), expected)  # whoever takes which task, the bits are the same
+        np.testing.assert_array_equal(model(image), expected)  # the bits do not depend on which thread takes a task
     own = sorted(benchmark.stats.stats.data)
     benchmark.extra_info.update(
         title="ResNet-50 while another process spins on one core",

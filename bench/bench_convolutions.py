@@ -1,8 +1,8 @@
-"""Convolutions as they run inside of a network: images lie in blocks of channels, before and behind.
+"""Measure convolutions as they run inside of a network: images are blocked by channels, before and after.
 
-A model of one plain convolution pays for bringing its image into blocks and out of them again, which in a network
-happens at its ends only. What a call adds here is the border that a 3x3 convolution copies its image into: in a network
-the kernel before writes inside of it.
+A model of one plain convolution pays for blocking and unblocking its image, which in a network happens only at its
+ends. Here a call only adds the border: a 3x3 convolution copies its image into one, whereas in a network the kernel
+before writes inside of it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Convolution:
     """A square filter, ``padding`` half of its size, on a square image.
 
     Attributes:
-        goal: of a direct or a Winograd convolution the share of the peak that its multiply-adds would take if they were
-            all done, at least; of a depthwise one the time in seconds, at most.
+        goal: for a direct or a Winograd convolution the least share of the peak, counting multiply-adds of the direct
+            sum; for a depthwise one the greatest time in seconds.
     """
 
     inputs: int
@@ -50,7 +50,7 @@ class Convolution:
 
     @property
     def operations(self) -> int:
-        """Multiplications and additions of the direct sum."""
+        """The multiplications and additions of the direct sum."""
         size = (self.image - 1) // self.stride + 1
         return 2 * size**2 * self.filters * self.inputs // self.groups * self.kernel**2
 
@@ -60,7 +60,7 @@ CASES = [
         Convolution(channels, channels, image, 3, groups=channels, goal=goal)
         for channels, image, goal in ((32, 112, 70e-6), (144, 56, 80e-6), (192, 28, 26e-6), (576, 14, 20e-6))
     ],
-    # Those of ResNet-50: first those that Winograd's formulas are for.
+    # The convolutions of ResNet-50: first those that Winograd's formulas apply to.
     *[
         Convolution(c, c, image, 3, goal=goal)
         for c, image, goal in ((64, 56, 3), (128, 28, 3), (256, 14, 2), (512, 7, 1))

@@ -1,4 +1,4 @@
-"""What it costs to watch a build: ResNet-50 with the timing instrument, in turns with builds that nobody watches."""
+"""Measure the cost of watching a build: ResNet-50 with the timing instrument, interleaved with builds without it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OVERHEAD_WITHIN = 0.02
 
 
 def build_seconds(module: tw.IRModule, *instruments: tw.passes.PassInstrument) -> tuple[float, float]:
-    """The time of a build that finds nothing that was compiled before: by the clock, and of all threads' work."""
+    """Return the wall time of a build that finds no compiled code, and the CPU time of all threads."""
     gc.collect()
     start, work = time.perf_counter(), time.process_time()
     with fresh_caches(), tw.PassContext(instruments=instruments):
@@ -29,9 +29,9 @@ def build_seconds(module: tw.IRModule, *instruments: tw.passes.PassInstrument) -
 
 
 def test_timing_overhead(benchmark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``overhead``: the median over the rounds of a watched build's time over that of the build beside it; which of the
-    two comes first changes from round to round. ``overhead_work``: the same of the processor time that they take, which
-    other programs disturb less."""
+    """Measure ``overhead``: the median over the rounds of a watched build's time relative to the unwatched build beside
+    it; the order of the two changes from round to round. ``overhead_work``: the same for processor time, which other
+    programs disturb less."""
     monkeypatch.setenv("TILEWRIGHT_CACHE", "off")
     module = tw.from_onnx(light("resnet50").onnx)
     build_seconds(module)

@@ -1,4 +1,4 @@
-"""Kernels, each built as a model of one or a few operators at optimization level 3."""
+"""Measure kernels, each built as a model of one or a few operators at optimization level 3."""
 
 from __future__ import annotations
 
@@ -25,28 +25,29 @@ EPSILON = 1e-5
 def compiled(
     inputs: dict[str, tuple[int, ...]], formula: Callable[..., Any], threads: int, mcpu: str | None = None
 ) -> tw.Executable:
-    """A model of float32 inputs at optimization level 3."""
+    """Build a model of float32 inputs at optimization level 3."""
     params = [gi.var(name, shape=shape, dtype="float32") for name, shape in inputs.items()]
     with tw.PassContext(opt_level=3):
         return tw.build(gi.Function(params, formula(*params)), target=tw.Target("llvm", mcpu=mcpu, num_threads=threads))
 
 
 def normal(*shape: int, seed: int = 0) -> FloatArray:
-    """Normally distributed numbers in memory that starts at a page."""
+    """Return normally distributed numbers in page-aligned memory."""
     array = aligned(int(np.prod(shape))).reshape(shape)
     array[...] = np.random.default_rng(seed).standard_normal(shape, np.float32)
     return array
 
 
 def check(found: Any, expected: npt.NDArray[np.float64], tolerance: float) -> None:
-    """Every element within ``tolerance`` of the reference in double precision, relative to its largest element."""
+    """Check that every element is within ``tolerance`` of the reference in double precision, relative to its largest
+    element."""
     assert found.shape == expected.shape
     error = float(np.abs(found - expected).max() / np.abs(expected).max())
     assert error <= tolerance, f"largest error {error:.2e} of the largest element"
 
 
 def kernels_of(model: tw.Executable) -> list[str]:
-    """The names of the loop-level functions that the model calls."""
+    """Return the names of the loop-level functions that the model calls."""
     heads = [line for line in model.ir("lowered").splitlines() if line.startswith("primfunc @")]
     return [head.split("@")[1].split("(")[0] for head in heads if not head.startswith("primfunc @main(")]
 
@@ -74,7 +75,7 @@ def test_matmul(benchmark: Any, size: int, threads: int) -> None:
 
 @pytest.mark.parametrize(("name", "mcpu"), [("AVX2", "x86-64-v3"), ("SSE4.2", "x86-64-v2")])
 def test_matmul_of_older_processors(benchmark: Any, name: str, mcpu: str) -> None:
-    """Code for processors with shorter vectors, beside the multiply-adds of those vectors."""
+    """Measure code for processors with shorter vectors against the multiply-adds of those vectors."""
     if not tw.Target("llvm", mcpu=mcpu).is_runnable:
         pytest.skip(f"this machine has no {name}")
     size = 1024
@@ -93,7 +94,8 @@ def test_matmul_of_older_processors(benchmark: Any, name: str, mcpu: str) -> Non
 
 @pytest.mark.parametrize(("left", "right"), [("bfloat16", "bfloat16"), ("uint8", "int8")])
 def test_matmul_of_narrow_types(benchmark: Any, left: str, right: str) -> None:
-    """Beside the multiply-adds of float32: an instruction for bfloat16 does twice, one for bytes four times as many."""
+    """Measure products of narrow types against the multiply-adds of float32: an instruction for bfloat16 does twice as
+    many, one for bytes four times."""
     size = 1024
     target = tw.Target("llvm")
     total = "int32" if right == "int8" else "float32"
@@ -120,7 +122,8 @@ def test_matmul_of_narrow_types(benchmark: Any, left: str, right: str) -> None:
 
 @pytest.mark.parametrize("threads", THREADS)
 def test_elementwise_chain(benchmark: Any, threads: int) -> None:
-    """``gelu(x * a + b) + y``: reads x and y, writes the result, each once; nothing in between goes to memory."""
+    """Measure ``gelu(x * a + b) + y``: it reads x and y and writes the result, each once; no intermediate goes to
+    memory."""
     scale, shift, size = 0.75, 0.125, 1 << 24
     x, y = normal(size), normal(size, seed=1)
     factor, offset = np.float32(scale), np.float32(shift)
@@ -181,7 +184,8 @@ def test_layer_norm(benchmark: Any, threads: int) -> None:
 
 @pytest.mark.parametrize("threads", THREADS)
 def test_conv2d(benchmark: Any, threads: int) -> None:
-    """3x3, 64 to 64 channels, 56x56 pixels, batch 1; the weights are constants, as in a network."""
+    """Measure a 3x3 convolution, 64 to 64 channels, 56x56 pixels, batch 1; the weights are constants, as in a
+    network."""
     x, weight = normal(1, 64, 56, 56), normal(64, 64, 3, 3, seed=1)
     model = compiled({"x": x.shape}, lambda x: gi.nn.conv2d(x, gi.const(weight), padding=(1, 1)), threads)
     check(model(x), conv2d(x.astype(np.float64), weight.astype(np.float64)), 1e-5)

@@ -1,4 +1,4 @@
-"""The machine's own limits, which the shares of the other rows refer to."""
+"""Measure the machine's own limits, to which the shares of the other rows refer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MEMORY = 512 << 20  # two arrays of 256 MiB, or one of 512: far beyond the cache
 
 
 def _record(benchmark: Any, run: Run, amount: float, title: str, unit: str, threads: int) -> None:
-    """Many calls of one probe: the limit is what the fastest reaches."""
+    """Time many calls of one probe: the limit is the rate of the fastest."""
     rounds = max(5, min(2000, int(BUDGET / settled(run))))
     benchmark.pedantic(run, rounds=rounds, warmup_rounds=1)
     benchmark.extra_info.update(title=title, threads=threads, unit=unit)
@@ -35,7 +35,7 @@ def test_fma_peak(benchmark: Any, threads: int) -> None:
 
 @pytest.mark.parametrize("threads", THREADS)
 def test_copy_bandwidth(benchmark: Any, threads: int) -> None:
-    """Our copy; ``numpy_rate`` in the extra information is that of numpy.copyto, which uses one thread."""
+    """Measure our copy; ``numpy_rate`` in the extra information is the rate of numpy.copyto, which uses one thread."""
     run, moved = machine(threads).copy(MEMORY)
     size = int(moved) // 8
     x, y = aligned(size, 1.0), aligned(size)

@@ -1,4 +1,4 @@
-"""A whole model: how fast it runs, how long it takes to build; and what a call and the import cost."""
+"""Measure a whole model: its speed and its build time; and the cost of a call and of the import."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tilewright import graphir as gi
 DIGITS = Path(__file__).resolve().parent.parent / "examples" / "digits"
 THREADS = sorted({1, tw.Target("llvm").num_threads})
 PROCESSES = 5
-#: Outside of the tree, so that nothing is left in it.
+#: Outside of the tree, to leave no files in it.
 BYTE_CODE = Path(tempfile.gettempdir()) / "tilewright-bench-bytecode"
 
 
 @pytest.fixture(scope="module")
 def digits() -> Any:
-    """The modules of the example, imported from its folder: (data, model, numpy_net)."""
+    """Import the modules of the example from its folder: (data, model, numpy_net)."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(DIGITS))
         import data
@@ -57,7 +57,7 @@ def test_digits(benchmark: Any, digits: Any, batch: int, threads: int) -> None:
 
 
 def test_call_overhead(benchmark: Any) -> None:
-    """One addition of four numbers: what is measured is the way there and back."""
+    """Add four numbers: this measures the overhead of a call."""
     x = gi.var("x", shape=(4,), dtype="float32")
     y = gi.var("y", shape=(4,), dtype="float32")
     with tw.PassContext(opt_level=3):
@@ -110,17 +110,19 @@ print(time.perf_counter() - start)
 
 
 def _fresh(script: str) -> float:
-    """The seconds that a script prints, run by a new interpreter, with byte code kept as after an installation."""
+    """Return the seconds that a script prints, run by a new interpreter, with byte code kept as after an
+    installation."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     environment["PYTHONPYCACHEPREFIX"] = str(BYTE_CODE)
-    environment["TILEWRIGHT_CACHE"] = "off"  # builds are measured, not finding them
+    environment["TILEWRIGHT_CACHE"] = "off"  # measures builds, not loads of kept ones
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, f"the fresh process failed:\n{done.stderr}"
     return float(done.stdout)
 
 
 def _measure_processes(benchmark: Any, script: str, title: str, goal: float, beside: str | None = None) -> None:
-    """The benchmark's own statistics are of whole processes; ``median`` is of what the script measures itself."""
+    """Measure fresh processes. The benchmark's own statistics are of whole processes; ``median`` is of the time that
+    the script measures itself."""
     inside: list[float] = []
     others: list[float] = []
     _fresh(script)  # byte code and file caches
@@ -147,6 +149,6 @@ def test_build_mobile_network(benchmark: Any, size: str, height: int | str, widt
 
 
 def test_import(benchmark: Any) -> None:
-    """Beside it ``import numpy`` alone."""
+    """Measure the import beside ``import numpy`` alone."""
     ours, numpy = (IMPORT.format(module=module) for module in ("tilewright", "numpy"))
     _measure_processes(benchmark, ours, "import tilewright, fresh process", 0.1, beside=numpy)

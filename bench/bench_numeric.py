@@ -1,4 +1,4 @@
-"""Numerical bisection: from a build with a broken pass to the pass, operator, element and smallest graph."""
+"""Measure numerical bisection: from a build with a broken pass to the pass, operator, element and smallest graph."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WIDTH = 48
 
 
 def network() -> tw.IRModule:
-    """500 operators in residual layers, of several kinds; the broken one is labelled."""
+    """Build 500 operators in residual layers, of several kinds; the broken one is labelled."""
     random = np.random.default_rng(0)
     x = gi.var("x", shape=(8, WIDTH))
     value: Any = x
@@ -45,7 +45,7 @@ def network() -> tw.IRModule:
 
 @function_pass(opt_level=0, name="SwapsOperands")
 def swaps_operands(func: gi.Function, mod: tw.IRModule, ctx: tw.PassContext) -> gi.Function:
-    """Exchanges the operands of one subtraction in the middle."""
+    """Swap the operands of one subtraction in the middle."""
 
     def transform(old: gi.Expr, new: gi.Expr) -> gi.Expr:
         return gi.subtract(new.args[1], new.args[0]) if isinstance(new, gi.Call) and new.span == "broken" else new
@@ -54,7 +54,7 @@ def swaps_operands(func: gi.Function, mod: tw.IRModule, ctx: tw.PassContext) -> 
 
 
 class _Shorter(Mutator):  # type: ignore[misc]
-    """The longest serial loops run once less."""
+    """Shortens the longest serial loops by one iteration."""
 
     def mutate_For(self, loop: For) -> For:
         extent = loop.extent
@@ -65,12 +65,12 @@ class _Shorter(Mutator):  # type: ignore[misc]
 
 @primfunc_pass(opt_level=0, name="ShortensLoops")
 def shortens_loops(func: PrimFunc, mod: tw.IRModule, ctx: tw.PassContext) -> PrimFunc:
-    """Leaves out the last step of loops in the kernels of one kind."""
+    """Drop the last iteration of loops in the kernels of one kind."""
     return func.with_body(_Shorter().mutate(func.body)) if "sigmoid" in func.attrs.get(OPERATORS, ()) else func
 
 
 def find(broken: Pass, stage: str, folder: Path) -> Failure:
-    """What is said of a build with the broken pass."""
+    """Return the failure that a build with the broken pass reports."""
     check = tw.NumericCheck(seed=1, folder=folder)
     with pytest.raises(NumericError) as caught, tw.PassContext(opt_level=3, instruments=[check]):
         tw.build(network(), target="llvm", passes={stage: broken})
@@ -87,7 +87,7 @@ def find(broken: Pass, stage: str, folder: Path) -> Failure:
     ids=["graph pass", "loop pass", "pass over code"],
 )
 def test_bisection(benchmark: Any, tmp_path: Path, broken: Pass, stage: str, operator: str) -> None:
-    """The whole build with its checks, up to the error with the smallest graph and the file."""
+    """Measure the whole build with its checks, up to the error with the smallest graph and the file."""
     found: list[Failure] = []
     benchmark.pedantic(lambda: found.append(find(broken, stage, tmp_path)), rounds=3)
     failure = found[-1]

@@ -1,4 +1,5 @@
-"""The graph passes on long chains of operators: time for each operator, and whether it grows with their number."""
+"""Measure the graph passes on long chains of operators: the time for each operator, and its growth with their
+number."""
 
 from __future__ import annotations
 
@@ -18,13 +19,13 @@ from tilewright.passes.base import Pass
 from tilewright.passes.pipelines import graph_pipeline
 
 SIZES = {1_000: 15, 10_000: 7, 100_000: 3}  # operators: rounds
-REPEATS = 3  # of the measurement of each single pass
+REPEATS = 3  # measurements of each single pass
 LINEAR_WITHIN = 0.2
 PIPELINE = "graph pipeline"
 
 
 def chain(operators: int) -> tw.IRModule:
-    """Operators one after another, of kinds that fuse, none of which folds or goes away."""
+    """Build a chain of operators, of kinds that fuse, none of which folds or is eliminated."""
     x = gi.var("x", shape=(64,), dtype="float32")
     steps = (gi.tanh, lambda value: value + x, gi.nn.relu, lambda value: value * x, gi.sigmoid)
     value: Any = x
@@ -34,15 +35,15 @@ def chain(operators: int) -> tw.IRModule:
 
 
 def other_passes() -> list[Pass]:
-    """The graph passes that the pipeline does not run."""
+    """Return the graph passes that the pipeline does not run."""
     known = {child.info.name for child in graph_pipeline().passes}
     made = [value() for name in graph.__all__ if isinstance(value := getattr(graph, name), type)]
     return [found for found in made if isinstance(found, Pass) and found.info.name not in known]
 
 
 def run_pipeline(module: tw.IRModule) -> tuple[tw.IRModule, float]:
-    """The module after the graph passes, and their wall time. Garbage is collected before, and while they run as in
-    any program."""
+    """Run the graph passes; return the module and their wall time. Garbage is collected before; during the passes the
+    collector runs as in any program."""
     gc.collect()
     with tw.PassContext(opt_level=3):
         start = time.perf_counter()
@@ -51,7 +52,8 @@ def run_pipeline(module: tw.IRModule) -> tuple[tw.IRModule, float]:
 
 
 def pass_times(operators: int) -> dict[str, float]:
-    """Seconds of each graph pass by name, the least of a few; twice in the pipeline is one entry with the mean."""
+    """Return the seconds of each graph pass by name, the least of a few; a pass that runs twice is one entry with the
+    mean."""
     runs = [_pass_times_once(operators) for _ in range(REPEATS)]
     return {name: min(run[name] for run in runs) for name in runs[0]}
 
@@ -76,8 +78,8 @@ def _pass_times_once(operators: int) -> dict[str, float]:
 
 @pytest.mark.parametrize("operators", SIZES)
 def test_graph_pipeline(benchmark: Any, operators: int) -> None:
-    """``per_operator``: seconds of the pipeline and of each pass, divided by the number of operators. ``linear``: the
-    time over ten times that of a chain of a tenth of the length, measured in turns; 1 is linear."""
+    """Measure ``per_operator``, the seconds of the pipeline and of each pass divided by the number of operators, and
+    ``linear``, the time over ten times that of a chain of a tenth of the length, interleaved; 1 is linear."""
     smaller, larger = operators // 10, operators
     tenths: list[float] = []
     rounds = SIZES[operators]
@@ -102,8 +104,8 @@ def test_graph_pipeline(benchmark: Any, operators: int) -> None:
 
 
 def test_infrastructure(benchmark: Any) -> None:
-    """A function pass that does nothing, on a module of one function: what running any pass costs. The goal is 10 us on
-    a core that has nothing else to do."""
+    """Run an empty function pass on a module of one function: this measures the cost of running any pass. The goal is
+    10 us on an otherwise idle core."""
     module = chain(1)
     same = function_pass(lambda func, mod, ctx: func, opt_level=0, name="Same")
     runs = 200
@@ -117,7 +119,7 @@ def test_infrastructure(benchmark: Any) -> None:
 
 
 def check_result() -> None:
-    """The optimized chain computes what NumPy does, in double precision."""
+    """Check the optimized chain against NumPy in double precision."""
     with tw.PassContext(opt_level=3):
         model = tw.build(chain(40), target="llvm")
     x = np.linspace(-2, 2, 64, dtype=np.float32)

@@ -1,4 +1,4 @@
-"""The networks whose builds ``bench_builds`` measures, each with a neighbour that shares kernels with it."""
+"""Define the networks whose builds ``bench_builds`` measures, each with a neighbour that shares kernels with it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bench.peers import networks, transformers
 
 Shapes = dict[str, list[int | str]]
 
-#: Sizes of the layers in the chain of distinct kernels are less than this, and not less than ``LEAST``.
+#: Sizes of the layers in the chain of distinct kernels are below ``SIZES``, and at least ``LEAST``.
 SIZES, LEAST = 128, 8
 
 
@@ -26,10 +26,10 @@ class Model:
     """A model to build.
 
     Attributes:
-        make: the ONNX model or the path of its file; raises a ``ModuleNotFoundError`` if a package that brings it is
-            missing. None: the network of ``examples/digits``.
-        shapes: as ``from_onnx`` takes them; None: as the model says.
-        classes: how many of the digits that network tells apart, if not all.
+        make: returns the ONNX model or the path of its file; raises ``ModuleNotFoundError`` if its package is missing.
+            None: the network of ``examples/digits``.
+        shapes: as ``from_onnx`` takes them; None: the model's own.
+        classes: the number of digits that the digits network distinguishes, if not all.
     """
 
     make: Callable[[], onnx.ModelProto | Path] | None
@@ -39,12 +39,12 @@ class Model:
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A row.
+    """A row of the tables.
 
     Attributes:
-        title: what it is called.
-        model: what is built.
-        neighbour: a model that another program has built before, and what it is.
+        title: the name of the row.
+        model: the model to build.
+        neighbour: a model that another program has built before, with its description.
     """
 
     title: str
@@ -59,7 +59,7 @@ def _light(name: str) -> onnx.ModelProto:
 
 
 def resnet101() -> onnx.ModelProto:
-    """ResNet-50 with 17 blocks more like the last one of its third stage."""
+    """Extend ResNet-50 with 17 more blocks like the last one of its third stage."""
     model = _light("resnet50")
     graph = model.graph
     uses = {name: number for number, node in enumerate(graph.node) for name in node.input}
@@ -84,14 +84,14 @@ def resnet101() -> onnx.ModelProto:
 
 
 def bert(layers: int) -> onnx.ModelProto:
-    """BERT-base with that many layers, over 1 x 128 words."""
+    """Build BERT-base with ``layers`` layers, over 1 x 128 words."""
     model = transformers.bert(1, 128, layers).onnx
     assert isinstance(model, onnx.ModelProto)
     return model
 
 
 def chain(layers: int) -> onnx.ModelProto:
-    """Small dense layers one behind another, no two of which have the same sizes."""
+    """Build a chain of small dense layers, no two of the same sizes."""
     random, used = np.random.default_rng(3), np.zeros((SIZES, SIZES), bool)
     o, value, size, first = Writer(), "x", 64, 64
     for _ in range(layers):
@@ -104,7 +104,7 @@ def chain(layers: int) -> onnx.ModelProto:
 
 
 def _package(name: str) -> Path:
-    """The folder of an installed package, which is not imported."""
+    """Return the folder of an installed package, without importing it."""
     found = importlib.util.find_spec(name)
     if found is None or found.origin is None:
         raise ModuleNotFoundError(f"{name} is not installed (make models)", name=name)
@@ -160,5 +160,5 @@ CASES: dict[str, Case] = {
         "a YOLO-like detector, sizes unknown", Model(detector), ("for 20 classes", Model(lambda: detector(20)))
     ),
 }
-#: How builds grow: rows of a heading, the number of what a model has, and the model.
+#: The models of the growth table: a row's heading, and the model by its number of layers.
 GROWTH: dict[str, Callable[[int], onnx.ModelProto]] = {"layers of BERT": bert, "distinct dense layers": chain}

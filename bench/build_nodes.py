@@ -1,9 +1,9 @@
-"""Counts the nodes of both IRs while a model is built: made, visited, and alive after each stage.
+"""Count the nodes of both IRs while a model is built: made, visited, and alive after each stage.
 
-*Made* are calls of the constructors of node classes, but for those that find the node there already. *Visited* are the
+*Made* are calls of the constructors of node classes, without those that find an existing node. *Visited* are the
 entries into ``Visitor.visit`` and ``Mutator.mutate``, and the nodes that ``walk``, the other walks beside it and
-``post_order`` give. *Alive* are the distinct nodes that the module holds after the stage. What other threads do than
-the one that runs the passes, code generation mostly, counts as the last stage, ``code``.
+``post_order`` yield. *Alive* are the distinct nodes that the module contains after the stage. The work of threads other
+than the one that runs the passes, mostly code generation, counts as the last stage, ``code``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WALKS = ("walk", "walk_once", "walk_to", "walk_to_loads", "walk_statements")
 
 
 class _Counter:
-    """Hooks in all node classes, visitors and walks of Tilewright; for a process that does nothing else."""
+    """Hooks all node classes, visitors and walks of Tilewright; for a process that does nothing else."""
 
     def __init__(self) -> None:
         self.made: dict[int, int] = collections.defaultdict(int)
@@ -35,7 +35,7 @@ class _Counter:
         for base in (Node, Expr):
             for cls in _family(base):
                 for name in ("__new__", "__init__"):
-                    if name in vars(cls):  # the first of both makes the node
+                    if name in vars(cls):  # the first that is defined makes the node
                         self._count_constructor(cls, name)
                         break
         for base, name in ((Visitor, "visit"), (Mutator, "mutate")):
@@ -70,7 +70,7 @@ class _Counter:
 
         @functools.wraps(original)
         def counted(visitor: Any, node: Any) -> Any:
-            if outermost(type(visitor)) is cls:  # not when a subclass hands the same node on
+            if outermost(type(visitor)) is cls:  # not when a subclass forwards the same node
                 visited[ident()] += 1
             return original(visitor, node)
 
@@ -99,11 +99,11 @@ class _Counter:
         return counted
 
     def here(self) -> Counts:
-        """Made and visited by this thread so far."""
+        """Return the counts of made and visited nodes in this thread so far."""
         return self.made[threading.get_ident()], self.visited[threading.get_ident()]
 
     def everywhere(self) -> Counts:
-        """Made and visited by all threads so far."""
+        """Return the counts of made and visited nodes in all threads so far."""
         return sum(self.made.values()), sum(self.visited.values())
 
 
@@ -117,7 +117,7 @@ def _family(base: type) -> list[type]:
 
 
 def _owner_of(name: str) -> Callable[[type], type]:
-    """The class whose ``name`` the objects of a class have."""
+    """Return a function that finds the class in whose body a class inherits ``name``."""
 
     @functools.cache
     def owner(cls: type) -> type:
@@ -128,7 +128,7 @@ def _owner_of(name: str) -> Callable[[type], type]:
 
 @functools.cache
 def _maker(cls: type) -> type:
-    """The class whose constructor makes the objects of ``cls``."""
+    """Return the class whose constructor makes the objects of ``cls``."""
     for each in cls.__mro__[:-1]:  # without ``object``
         if "__new__" in vars(each) or "__init__" in vars(each):
             return each
@@ -136,7 +136,7 @@ def _maker(cls: type) -> type:
 
 
 def _replace(original: Any, by: Any) -> None:
-    """Put ``by`` where modules of Tilewright hold ``original``."""
+    """Replace ``original`` by ``by`` in all modules of Tilewright."""
     for name, module in list(sys.modules.items()):
         if name.startswith("tilewright"):
             for key, value in list(vars(module).items()):
@@ -145,7 +145,7 @@ def _replace(original: Any, by: Any) -> None:
 
 
 def _parts(node: Any) -> Iterator[Any]:
-    """What a node of either IR holds: other nodes."""
+    """Yield the nodes that a node of either IR contains."""
     if not hasattr(node, "node_fields"):
         yield from node.children
         return
@@ -156,7 +156,7 @@ def _parts(node: Any) -> Iterator[Any]:
 
 
 def alive(module: Any) -> int:
-    """How many distinct nodes the functions of a module are made of."""
+    """Count the distinct nodes in the functions of a module."""
     seen: dict[int, Any] = {}
     pending = list(module.functions.values())
     while pending:
@@ -168,8 +168,8 @@ def alive(module: Any) -> int:
 
 
 def by_stage(module: Any) -> list[tuple[str, int, int, int | None]]:
-    """Name, nodes made, visited and alive for each stage of a build. The model must be one function: nothing in it
-    computes sizes."""
+    """Return name, nodes made, visited and alive for each stage of a build. The model must be a single function:
+    nothing in it computes sizes."""
     import tilewright as tw
     from tilewright import passes
     from tilewright.passes.pipelines import STAGES

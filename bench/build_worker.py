@@ -1,7 +1,7 @@
-"""What ``bench_builds`` measures, each in a process of its own: ``python build_worker.py JOB``, a job as JSON.
+"""Run one measurement of ``bench_builds`` in its own process: ``python build_worker.py JOB``, a job as JSON.
 
-The answer is a line of JSON. This file reads models that are there as files, and imports nothing of ``bench/`` but what
-counts nodes: so it measures the Tilewright of whatever Python runs it.
+The answer is a line of JSON. This file reads models from files, and imports nothing of ``bench/`` but the counter of
+nodes: so it measures the Tilewright of the Python that runs it.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from pathlib import Path
 from typing import Any
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
-#: How many of the pieces of Python work are done before what is measured, and again behind it, unless a job says so.
+#: The default number of pieces of Python work before a measurement, and again after it.
 PIECES = 5
-#: Where Tilewright's modules are.
+#: The folders of Tilewright's modules.
 ROOMS = ("tensorir", "graphir", "passes", "codegen", "runtime")
 
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What a process measures.
+    """A measurement.
 
     Attributes:
         kind: a key of ``KINDS``.
         model: the path of an ONNX model, or ``digits``.
         shapes: as ``from_onnx`` takes them.
-        classes: how many of the digits its network tells apart, if not all.
-        pieces: how many pieces of Python work are done before what is measured, and again behind it.
+        classes: the number of digits that the digits network distinguishes, if not all.
+        pieces: the pieces of Python work before the measurement, and again after it.
     """
 
     kind: str
@@ -46,7 +46,7 @@ class Job:
 
 
 class _Cell:
-    """What the piece of work makes and asks."""
+    """An object that the piece of work creates and calls."""
 
     __slots__ = ("key", "value")
 
@@ -59,8 +59,8 @@ class _Cell:
 
 
 def python_work() -> int:
-    """A fixed piece of interpreter-bound work: objects made, attributes read, methods called, dictionaries filled;
-    about a tenth of a second on a core of 2024. What a build takes in such units hardly depends on the core."""
+    """Run a fixed piece of interpreter-bound work: objects made, attributes read, methods called, dictionaries filled;
+    about a tenth of a second on a core of 2024. The cost of a build in such units hardly depends on the core."""
     total, seen = 0, dict[tuple[int, str], _Cell]()
     for number in range(280_000):
         cell = _Cell(number & 1023, number)
@@ -75,7 +75,8 @@ def python_work() -> int:
 
 
 def _piece() -> tuple[float, float]:
-    """CPU and wall seconds of the piece of work. The collector would look through what others have made."""
+    """Return CPU and wall seconds of the piece of work, without the collector, which would traverse objects of
+    others."""
     enabled = gc.isenabled()
     gc.disable()
     cpu, wall = time.process_time(), time.perf_counter()
@@ -87,7 +88,7 @@ def _piece() -> tuple[float, float]:
 
 
 def measured(job: Job, run: Callable[[], Any]) -> dict[str, float]:
-    """CPU and wall seconds of ``run``, and of a unit of Python work: the median of pieces before and behind."""
+    """Return CPU and wall seconds of ``run``, and of a unit of Python work: the median of pieces before and after."""
     pieces = [_piece() for _ in range(job.pieces)]
     cpu, wall = time.process_time(), time.perf_counter()
     run()
@@ -98,9 +99,9 @@ def measured(job: Job, run: Callable[[], Any]) -> dict[str, float]:
 
 
 def load_everything() -> None:
-    """Import every module of Tilewright, and numba, so that none is imported while something is measured."""
+    """Import every module of Tilewright, and numba, so that no import falls into a measurement."""
     importlib.import_module("numba.np.ufunc.parallel")
-    # A walk from the top finds no rooms where an editable installation maps each to a folder of its own.
+    # An editable installation maps each room to its own folder, which a walk from the top does not find.
     for package in ("tilewright", *(f"tilewright.{room}" for room in ROOMS)):
         for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
             if not module.name.endswith("__main__"):
@@ -108,7 +109,7 @@ def load_everything() -> None:
 
 
 def read(job: Job) -> Any:
-    """The model as a module."""
+    """Read the model as a module."""
     import tilewright as tw
 
     if job.model != "digits":
@@ -122,7 +123,7 @@ def read(job: Job) -> Any:
 
 
 def build(job: Job) -> dict[str, Any]:
-    """The seconds of reading a model into a module, and of its build."""
+    """Return the seconds of reading a model into a module, and of its build."""
     load_everything()
     import tilewright as tw
 
@@ -134,7 +135,7 @@ def build(job: Job) -> dict[str, Any]:
 
 
 def onnxruntime(job: Job) -> dict[str, Any]:
-    """The seconds until ONNX Runtime can be called, for one thread."""
+    """Return the seconds until ONNX Runtime can be called, for one thread."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     import onnxruntime as ort
 
@@ -144,7 +145,7 @@ def onnxruntime(job: Job) -> dict[str, Any]:
 
 
 def openvino(job: Job) -> dict[str, Any]:
-    """The seconds until OpenVINO can be called, for one thread; its plugin for processors is loaded on the way."""
+    """Return the seconds until OpenVINO can be called, for one thread; they include loading its CPU plugin."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     import openvino as ov
 
@@ -154,8 +155,8 @@ def openvino(job: Job) -> dict[str, Any]:
 
 
 def code(job: Job) -> dict[str, Any]:
-    """How much code there is for a model: kernels, characters of scheduled and lowered loops, lines of LLVM IR, bytes
-    of object code (in which equal kernels are one)."""
+    """Measure the code of a model: kernels, characters of scheduled and lowered loops, lines of LLVM IR, bytes of
+    object code (in which equal kernels are one)."""
     import tilewright as tw
 
     with tw.PassContext(opt_level=3):
@@ -172,7 +173,8 @@ def code(job: Job) -> dict[str, Any]:
 
 
 def nodes(job: Job) -> dict[str, Any]:
-    """Nodes made, visited and alive by stage; see ``build_nodes``. One core, so that all of it is in this process."""
+    """Return the nodes made, visited and alive by stage; see ``build_nodes``. One core, so that all work is in this
+    process."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     load_everything()
     import build_nodes
@@ -181,7 +183,7 @@ def nodes(job: Job) -> dict[str, Any]:
 
 
 def imports(job: Job) -> dict[str, Any]:
-    """CPU seconds of importing what ``model`` says, names between commas; and the unit."""
+    """Return the CPU seconds of importing the modules in ``model``, separated by commas; and the unit."""
     start = time.process_time()
     for name in job.model.split(","):
         importlib.import_module(name)
@@ -195,7 +197,7 @@ KINDS: dict[str, Callable[[Job], dict[str, Any]]] = {
 
 
 def main(arguments: list[str]) -> int:
-    """Measure, and print what was found; the exit status. What libraries print meanwhile goes to the standard error."""
+    """Measure, and print the findings; return the exit status. Output of libraries goes to the standard error."""
     channel = os.dup(1)
     os.dup2(2, 1)
     job = Job(**json.loads(arguments[0]))

@@ -1,4 +1,5 @@
-"""The tables at the end of a benchmark run: every row with its ratios, the passes by size, the figures with goals."""
+"""Print the tables at the end of a benchmark run: every row with its ratios, the passes by size, the figures with
+goals."""
 
 from __future__ import annotations
 
@@ -10,18 +11,18 @@ from rich.table import Table
 
 WIDTH = 160
 
-#: Figures that are ratios of times, and in which unit.
+#: Figures that are ratios of times, with their units.
 RATIOS = {
     "vs_static": "times the static build",
     "slowdown": "times the median when quiet",
-    "overhead": "times the build that nobody watches",
-    "overhead_work": "times its processor time",
+    "overhead": "times the unwatched build",
+    "overhead_work": "times the unwatched build's processor time",
     "slowdown_99": "times the median when quiet (99th percentile)",
 }
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """pytest-benchmark's own table has 12 columns of statistics: it appears with ``--benchmark-verbose``."""
+    """Hide pytest-benchmark's own table, which has 12 columns of statistics, unless ``--benchmark-verbose``."""
     if config.pluginmanager.hasplugin("benchmark"):
         config.option.benchmark_quiet = True
 
@@ -54,8 +55,8 @@ def _time(value: float) -> str:
 
 def _all_rows(rows: list[dict[str, Any]]) -> Table:
     caption = (
-        "vs NumPy: times faster, same computation, calls in turns. Share: of what a probe of the limit, with as much "
-        "work, reaches in the same round. Best: the same for the fastest calls; for a limit, its fastest call."
+        "vs NumPy: times faster, same computation, calls in turns. Share: of the rate that a probe of the limit, "
+        "with as much work, reaches in the same round. Best: the same for the fastest calls; of a limit, its fastest."
     )
     table = Table(title="Benchmarks", title_justify="left", caption=caption, caption_justify="left")
     table.add_column("name", no_wrap=True)
@@ -104,7 +105,7 @@ def _figures(rows: list[dict[str, Any]]) -> Table:
 
 
 def _figure(row: dict[str, Any], key: str, goal: float) -> tuple[str, str, bool]:
-    """What was measured, what is wanted, and whether it is met; a goal never fails a run."""
+    """Return the measured figure, the goal, and whether it is met; a missed goal never fails a run."""
     if key == "share":
         measured = f"{row['share']:.0%} of {row['limit']} (fastest calls: {row['best_share']:.0%})"
         return measured, f"at least {goal:.0%}", row["share"] >= goal

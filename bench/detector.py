@@ -1,7 +1,7 @@
-"""A detector of objects in images as an ONNX model, as exporters write the smallest network of the YOLOv8 family.
+"""Build a detector of objects in images as an ONNX model, as exporters write the smallest network of the YOLOv8 family.
 
-(Ultralytics, 2023.) Convolutions with SiLU, blocks that split and join channels, pyramid pooling, a neck that scales up
-and joins, and heads whose boxes are expectations over a softmax. The weights are random.
+(Ultralytics, 2023.) Convolutions with SiLU, blocks that split and concatenate channels, pyramid pooling, a neck that
+upsamples and concatenates, and heads whose boxes are expectations over a softmax. The weights are random.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ import onnx
 from onnx import TensorProto
 from onnx_writer import Writer
 
-#: Channels of the five steps that halve the image, and how many bottlenecks follow the last four.
+#: Channels of the five steps that halve the image, and the number of bottlenecks after the last four.
 CHANNELS, BOTTLENECKS = (16, 32, 64, 128, 256), (1, 2, 2, 1)
 STRIDES = (8, 16, 32)
-#: Distances to a box's sides are expectations over so many bins.
+#: The number of bins; the distance to a box's side is an expectation over them.
 BINS = 16
 
 
 class _Detector(Writer):
-    """What the network is made of. Values go by with the number of their channels."""
+    """Writes the parts of the network. Values are passed along with the number of their channels."""
 
     def __init__(self) -> None:
         super().__init__()
         self._random = np.random.default_rng(8)
 
     def plain(self, x: str, of: int, to: int, kernel: int = 1, stride: int = 1) -> str:
-        """A convolution with a bias; batch normalizations are folded into it as exporters do."""
+        """Add a convolution with a bias; batch normalizations are folded into it as exporters do."""
         scale = np.float32(np.sqrt(2 / (of * kernel**2)))
         weight = self._random.standard_normal((to, of, kernel, kernel), np.float32) * scale
         bias = self._random.standard_normal(to, np.float32) * np.float32(0.1)
@@ -36,19 +36,19 @@ class _Detector(Writer):
         return self("Conv", x, self.constant(weight), self.constant(bias), **at)
 
     def convolution(self, x: str, of: int, to: int, kernel: int = 1, stride: int = 1) -> str:
-        """The same with SiLU, which ONNX has no operator for."""
+        """Add a convolution with SiLU, for which ONNX has no operator."""
         x = self.plain(x, of, to, kernel, stride)
         return self("Mul", x, self("Sigmoid", x))
 
     def split(self, x: str, *sizes: int, axis: int = 1) -> Sequence[str]:
-        """Parts of ``x`` along an axis."""
+        """Split ``x`` along an axis."""
         first = self("Split", x, self.integers(*sizes), axis=axis)
         names = [first, *(f"{first}_{number}" for number in range(1, len(sizes)))]
         self.nodes[-1].output[:] = names
         return names
 
     def block(self, x: str, of: int, to: int, bottlenecks: int, shortcut: bool) -> str:
-        """Half of the channels go through bottlenecks, and all that was computed on the way is joined (*C2f*)."""
+        """Send half of the channels through bottlenecks, and concatenate all intermediate results (*C2f*)."""
         half = to // 2
         parts = list(self.split(self.convolution(x, of, to), half, half))
         for _ in range(bottlenecks):
@@ -57,20 +57,20 @@ class _Detector(Writer):
         return self.convolution(self("Concat", *parts, axis=1), half * len(parts), to)
 
     def pooling(self, x: str, channels: int) -> str:
-        """Maxima over windows of 5, 9 and 13 pixels, by pooling three times (*SPPF*)."""
+        """Take maxima over windows of 5, 9 and 13 pixels, by pooling three times (*SPPF*)."""
         parts = [self.convolution(x, channels, channels // 2)]
         for _ in range(3):
             parts.append(self("MaxPool", parts[-1], kernel_shape=[5, 5], strides=[1, 1], pads=[2] * 4))
         return self.convolution(self("Concat", *parts, axis=1), 2 * channels, channels)
 
     def joined_above(self, x: str, finer: str) -> str:
-        """``x`` scaled up to the size of ``finer``, and both joined; so sizes need not be multiples of 32."""
+        """Upsample ``x`` to the size of ``finer``, and concatenate both; so sizes need not be multiples of 32."""
         sizes = self("Concat", self("Shape", x, end=2), self("Shape", finer, start=2), axis=0)
         at = {"mode": "nearest", "nearest_mode": "floor", "coordinate_transformation_mode": "asymmetric"}
         return self("Concat", self("Resize", x, "", "", sizes, **at), finer, axis=1)
 
     def head(self, x: str, of: int, classes: int) -> str:
-        """Bins of four distances and the scores of the classes, ``[n, 4 * BINS + classes, pixels]``."""
+        """Return the bins of four distances and the scores of the classes, ``[n, 4 * BINS + classes, pixels]``."""
         parts = []
         for inner, to in ((max(16, of // 4, 4 * BINS), 4 * BINS), (max(CHANNELS[2], min(classes, 100)), classes)):
             value = self.convolution(self.convolution(x, of, inner, 3), inner, inner, 3)
@@ -79,7 +79,7 @@ class _Detector(Writer):
         return self("Reshape", self("Concat", *parts, axis=1), shape)
 
     def places(self, x: str, stride: int) -> str:
-        """Where the pixels of ``x`` are in the image, and their stride: ``[3, pixels]``."""
+        """Return the positions of the pixels of ``x`` in the image, and their stride: ``[3, pixels]``."""
         zero, one, all_ = self.constant(np.int64(0)), self.constant(np.int64(1)), self.integers(-1)
         half, scale = self.constant(np.float32(0.5)), self.constant(np.float32(stride))
         height, width = (self("Squeeze", self("Shape", x, start=axis, end=axis + 1)) for axis in (2, 3))
@@ -92,7 +92,7 @@ class _Detector(Writer):
         return self("Concat", *rows, axis=0)
 
     def boxes(self, bins: str, places: str) -> str:
-        """Boxes, ``[n, 4, pixels]``: centre, width and height, from the bins of their distances."""
+        """Return boxes, ``[n, 4, pixels]``: centre, width and height, from the bins of their distances."""
         shares = self("Softmax", self("Reshape", bins, self.integers(0, 4, BINS, -1)), axis=2)
         weights = self.constant(np.arange(BINS, dtype=np.float32).reshape(1, 1, BINS, 1))
         distances = self("ReduceSum", self("Mul", shares, weights), self.integers(2), keepdims=0)
@@ -104,7 +104,8 @@ class _Detector(Writer):
 
 
 def detector(classes: int = 80) -> onnx.ModelProto:
-    """The network for images ``[batch, 3, height, width]`` of any size; it gives ``[batch, 4 + classes, boxes]``."""
+    """Build the network for images ``[batch, 3, height, width]`` of any size; it returns ``[batch, 4 + classes,
+    boxes]``."""
     o = _Detector()
     value, seen = o.convolution("image", 3, CHANNELS[0], 3, 2), []
     for of, to, bottlenecks in zip(CHANNELS, CHANNELS[1:], BOTTLENECKS, strict=False):

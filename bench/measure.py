@@ -1,8 +1,8 @@
-"""Measuring a callable next to NumPy's version of it and next to the machine's limit, in turns.
+"""Measure a callable beside NumPy's version of it and beside the machine's limit, interleaved.
 
 The machine may be shared: its speed changes from one second to the next. So one round calls NumPy, the probe of the
-limit and ours right after one another, and what is reported is the median over the rounds of the *ratio* within a
-round, next to the plain medians.
+limit and ours one right after another; the report is the median over the rounds of the *ratio* within a round, beside
+the plain medians.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
 
 Run = Callable[[], object]
 
-#: Seconds that one benchmark measures, and the least and most rounds that it takes.
+#: The seconds that one benchmark measures, and the least and the greatest number of its rounds.
 BUDGET = 3.0
 MIN_ROUNDS, MAX_ROUNDS = 7, 2000
-#: Calls shorter than this (seconds) are made untimed first: once, as what ran before has filled the caches, and on
-#: several threads until they took ``WARM_UP`` together, as the threads have to wake up.
+#: Calls shorter than this (seconds) follow untimed ones: one, as other code has filled the caches, or on several
+#: threads ``WARM_UP`` seconds of them, as the threads have to wake up.
 SHORT, WARM_UP = 3e-3, 1e-2
-#: Seconds to wait after NumPy has used several threads: OpenBLAS lets them spin for a tenth of a second before they
-#: sleep, and whatever runs meanwhile has one core less.
+#: The seconds to wait after NumPy has used several threads: OpenBLAS lets them spin for a tenth of a second before they
+#: sleep, which takes a core from other code.
 SPIN = 0.15
 
 FMA, COPY = "FMA peak", "copy"
 
 
 class Work(NamedTuple):
-    """What a call has to do: the limit that it is compared with, and how much of that.
+    """The work of a call: the limit to compare with, and the amount.
 
     Attributes:
         limit: ``FMA`` or ``COPY``.
         amount: floating-point operations (a multiply-add is two), or bytes read and written.
-        mcpu: the processor whose instructions the probe uses, as the call does; None for this machine's.
+        mcpu: the processor whose instructions call and probe use; None for this machine's.
     """
 
     limit: str
@@ -53,13 +53,13 @@ class Work(NamedTuple):
         return "GFLOP/s" if self.limit == FMA else "GB/s"
 
     def probe(self, threads: int) -> tuple[Run, float]:
-        """A call that does about as much at the machine's limit, and how much it does exactly."""
+        """Return a call that does about as much at the machine's limit, and the exact amount that it does."""
         probes = machine(threads, self.mcpu)
         return probes.fma(self.amount) if self.limit == FMA else probes.copy(self.amount)
 
 
 def warm_up(run: Run, threads: int) -> None:
-    """Untimed calls of a short ``run``."""
+    """Make untimed calls of a short ``run``."""
     start = time.perf_counter()
     run()
     while threads > 1 and time.perf_counter() - start < WARM_UP:
@@ -67,7 +67,7 @@ def warm_up(run: Run, threads: int) -> None:
 
 
 def seconds(run: Run, threads: int = 1) -> float:
-    """Wall time of one call; short ones are made untimed before."""
+    """Return the wall time of one call; short ones follow untimed calls."""
     start = time.perf_counter()
     run()
     elapsed = time.perf_counter() - start
@@ -80,7 +80,7 @@ def seconds(run: Run, threads: int = 1) -> float:
 
 
 def settled(run: Run) -> float:
-    """About how long a call takes once everything is loaded: the best of a few."""
+    """Return about how long a call takes once everything is loaded: the best of a few."""
     return min(seconds(run) for _ in range(3))
 
 
@@ -101,14 +101,14 @@ def compare(
     goals: dict[str, Any] | None = None,
     budget: float = BUDGET,
 ) -> dict[str, Any]:
-    """Benchmark ``ours`` with NumPy and the limit in turns; what was found is in ``benchmark.extra_info``.
+    """Benchmark ``ours`` with NumPy and the limit, interleaved; the findings are in ``benchmark.extra_info``.
 
     Args:
-        title: what the row is called.
-        threads: how many NumPy's linear algebra and the probe may use; ``ours`` is compiled for as many.
+        title: the name of the row.
+        threads: the threads that NumPy's linear algebra and the probe may use; ``ours`` is compiled for as many.
         numpy: the same computation in NumPy.
-        work: what the call does, for the rate and the share of the limit.
-        goals: for the list of figures: ``vs_numpy``, ``share`` (at least) or ``median`` (seconds, at most).
+        work: the work of the call, for the rate and the share of the limit.
+        goals: the goals of figures: ``vs_numpy``, ``share`` (at least) or ``median`` (seconds, at most).
 
     Returns:
         ``benchmark.extra_info``: title, threads; ``numpy_median`` (seconds) and ``vs_numpy`` (times faster);

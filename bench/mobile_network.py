@@ -1,4 +1,5 @@
-"""A convolutional network of the kind that runs on telephones: separable convolutions, gates over channels, steps."""
+"""Build a convolutional network of the kind that runs on telephones: separable convolutions, gates over channels,
+steps."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import numpy as np
 from tilewright import IRModule
 from tilewright import graphir as gi
 
-#: Channels, kernel and stride of each block; half of the channel counts are no multiple of a vector.
+#: Channels, kernel and stride of each block; half of the channel counts are not a multiple of a vector.
 BLOCKS = (
     (16, 3, 2), (24, 3, 2), (24, 3, 1), (40, 5, 2), (40, 5, 1), (40, 5, 1), (56, 3, 1), (56, 3, 1),
     (96, 5, 2), (96, 5, 1), (96, 5, 1), (120, 3, 1), (120, 3, 1), (120, 5, 1),
@@ -17,7 +18,7 @@ BLOCKS = (
 
 
 def mobile_network(height: int | str, width: int | str) -> IRModule:
-    """The network for images of that size; a name stands for any size."""
+    """Build the network for images of that size; a name stands for any size."""
     random = np.random.default_rng(5)
 
     def weights(*shape: int) -> gi.Expr:

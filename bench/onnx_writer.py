@@ -1,4 +1,4 @@
-"""Writing ONNX models, one call for each node."""
+"""Write ONNX models, one call for each node."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ Array = np.ndarray[Any, Any]
 
 
 class Writer:
-    """The nodes and constants of a graph: ``o("Add", a, b)`` appends a node and gives the name of its result.
+    """Collects the nodes and constants of a graph: ``o("Add", a, b)`` appends a node and returns the name of its
+    result.
 
     Attributes:
         weights: arrays that :meth:`weight`, :meth:`linear` and :meth:`norm` take by name.
@@ -37,7 +38,7 @@ class Writer:
         return name
 
     def integers(self, *values: int) -> str:
-        """A vector of int64, as shapes and axes are given."""
+        """Add a vector of int64, the form of shapes and axes."""
         return self.constant(np.array(values, np.int64))
 
     def weight(self, name: str) -> str:
@@ -52,7 +53,7 @@ class Writer:
         return self("LayerNormalization", x, gamma, beta, axis=-1, epsilon=epsilon)
 
     def named(self, value: str, name: str) -> str:
-        """The value under a name of its own, as results have one."""
+        """Rename a value, as results need names of their own."""
         for node in reversed(self.nodes):
             if value in node.output:
                 node.output[list(node.output).index(value)] = name
@@ -65,7 +66,7 @@ class Writer:
         outputs: Mapping[str, Sequence[int | str]],
         title: str = "model",
     ) -> onnx.ModelProto:
-        """The model.
+        """Return the model.
 
         Args:
             inputs: an array of the type of each input, or its element type (of ONNX) and shape.

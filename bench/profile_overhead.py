@@ -1,12 +1,12 @@
-"""What the run-time profile costs a model of small kernels.
+"""Measure the cost of the run-time profile for a model of small kernels.
 
     python bench/profile_overhead.py [--builds 9] [--rounds 12] [--threads 1 2]
 
-A chain of matrix products of about ten microseconds each is called as it is, with the clock in it, and as it is once
-more (the noise), each some times in a row and with memory of its own. The mean time of a block is compared with that of
-its round's first; the median over the rounds says how much longer the clock makes a call. Where values and code happen
-to lie moves that by some percent either way: reported is the median over several builds, with the least and the
-greatest, the time of a kernel, and what the clock takes for each.
+A chain of matrix products of about ten microseconds each is called plainly, with the clock in it, and plainly once more
+(the noise), each some times in a row and with memory of its own. The mean time of a block is divided by that of its
+round's first; the median over the rounds is the factor by which the clock lengthens a call. The layout of values and
+code in memory moves that by some percent either way: the report is the median over several builds, with the least and
+the greatest, the time of a kernel, and the time that the clock takes for each.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from tilewright.runtime.observe.profile.recording import Recording
 from tilewright.runtime.steps import Array
 
 LAYERS = 40
-#: Columns of each product, a thread each; rows are as many as make about ten microseconds.
+#: Columns of each product, one block for each thread; the number of rows makes a product take about ten microseconds.
 WIDTH, ROWS = 80, 64
-#: How many calls in a row are measured, and how many go before them.
+#: The number of calls measured in a row, and of the untimed ones before them.
 BLOCK, WARM_UP = 25, 4
 
 
 def chain(rows: int) -> tw.IRModule:
-    """Products with a weight each, between which negative numbers become zero: nothing is done away with."""
+    """Build products with a weight each, with ReLU between them, so that none can be eliminated."""
     rng = np.random.default_rng(0)
     x = gi.var("x", shape=(rows, WIDTH))
     value: gi.Expr = x
@@ -42,7 +42,7 @@ def chain(rows: int) -> tw.IRModule:
 
 
 def seconds(run: Callable[[], object]) -> float:
-    """What a call takes: one in a block, as a program makes them that does the same all the time."""
+    """Return the time of a call: the mean over a block of calls in a row."""
     for _ in range(WARM_UP):
         run()
     start = time.perf_counter()
@@ -52,9 +52,10 @@ def seconds(run: Callable[[], object]) -> float:
 
 
 def ratios(model: tw.Executable, x: Array, rounds: int) -> tuple[float, float, float]:
-    """The seconds of a call of a model, and what part of it a call with the clock takes, and another one without."""
+    """Return the seconds of a call of a model, and the relative time of a call with the clock, and of another one
+    without."""
     recording = Recording(model._built)
-    steps = [model._built.step() for _ in range(2)]  # what a call runs, behind the checks of its inputs
+    steps = [model._built.step() for _ in range(2)]  # the code of a call after the checks of its inputs
     runs: list[Callable[[], object]] = [*(functools.partial(step, [x], ()) for step in steps)]
     runs.append(lambda: recording([x], ()))
     times: list[list[float]] = []
@@ -69,7 +70,7 @@ def ratios(model: tw.Executable, x: Array, rounds: int) -> tuple[float, float, f
 
 
 def measure(threads: int, builds: int, rounds: int) -> str:
-    """A line of the table for that many threads."""
+    """Return a line of the table for that many threads."""
     mod, target = chain(ROWS * threads), tw.Target("llvm", num_threads=threads)
     x = np.random.default_rng(1).standard_normal((ROWS * threads, WIDTH)).astype("f4")
     models = [tw.build(mod, target) for _ in range(builds)]

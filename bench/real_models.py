@@ -1,12 +1,13 @@
-"""Real networks beside ONNX Runtime: ``python bench/real_models.py [NAME ...]`` (``make models`` installs them).
+"""Measure real networks beside ONNX Runtime: ``python bench/real_models.py [NAME ...]`` (``make models`` installs
+them).
 
-For each network: how long it takes to import, to build in a fresh process, and to build again in another one that finds
+For each network: the time to import it, to build it in a fresh process, and to build it again in another one that finds
 the first one's code, the largest relative difference from ONNX Runtime's results, and the time of a call of both at
-several sizes on one and on two threads. Calls are made in turns, in one process; the times are medians, the ratio is
-the median of the ratios of neighbouring calls.
+several sizes on one and on two threads. Calls are interleaved in one process; the times are medians, the ratio is the
+median of the ratios of neighbouring calls.
 
-``minilm`` is not there as an ONNX file: its graph is written as one, operator by operator, as PyTorch exports it. The
-``light_`` networks come with the onnx package, for one size each; their weights are made up.
+``minilm`` does not exist as an ONNX file: its graph is written as one, operator by operator, as PyTorch exports it. The
+``light_`` networks come with the onnx package, for one size each; their weights are synthetic.
 """
 
 from __future__ import annotations
@@ -131,7 +132,7 @@ CASES: dict[str, Callable[[], Case]] = {
 
 
 def _minilm_onnx(weights: Any, config: Any) -> onnx.ModelProto:
-    """The network of ``examples/sentences/model.py`` as an ONNX model."""
+    """Write the network of ``examples/sentences/model.py`` as an ONNX model."""
     o = Writer(dict(weights))
     heads, width = config.num_attention_heads, config.hidden_size // config.num_attention_heads
     one, zero, last = (o.constant(np.array([value], np.int64)) for value in (1, 0, -1))
@@ -167,10 +168,10 @@ def _minilm_onnx(weights: Any, config: Any) -> onnx.ModelProto:
 
 
 def session(path: Path, threads: int) -> Callable[..., Array]:
-    """The model in ONNX Runtime."""
+    """Load the model in ONNX Runtime."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-    # Its threads spin between calls otherwise, which are made in turns with ours.
+    # Otherwise its threads spin between its calls, which is when ours are measured.
     options.add_session_config_entry("session.intra_op.allow_spinning", "1" if threads == 1 else "0")
     made = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     names = [one.name for one in made.get_inputs()]
@@ -178,14 +179,14 @@ def session(path: Path, threads: int) -> Callable[..., Array]:
 
 
 def seconds(run: Callable[..., Any], inputs: Inputs) -> float:
-    """Wall time of one call."""
+    """Return the wall time of one call."""
     start = time.perf_counter()
     run(*inputs)
     return time.perf_counter() - start
 
 
 def in_turns(ours: Callable[..., Any], theirs: Callable[..., Any], inputs: Inputs) -> tuple[float, float, float]:
-    """Medians of the seconds of both, and of the ratio of neighbouring calls."""
+    """Return the medians of the seconds of both, and of the ratio of neighbouring calls."""
     for run in (ours, theirs):
         for _ in range(WARM_CALLS):
             run(*inputs)
@@ -198,7 +199,7 @@ def in_turns(ours: Callable[..., Any], theirs: Callable[..., Any], inputs: Input
 
 
 def build(case: Case, threads: int) -> tuple[tw.Executable, float, float]:
-    """The compiled network, the seconds of its import, and those of its build."""
+    """Return the compiled network, the seconds of its import, and those of its build."""
     start = time.perf_counter()
     module = case.module()
     imported = time.perf_counter()
@@ -208,7 +209,8 @@ def build(case: Case, threads: int) -> tuple[tw.Executable, float, float]:
 
 
 def fresh(name: str) -> tuple[float, float, float]:
-    """Seconds of import, build, and another build that finds the code of the first one; each in a fresh process."""
+    """Return the seconds of import, build, and another build that finds the code of the first one; each in a fresh
+    process."""
     with tempfile.TemporaryDirectory() as folder:
         times: list[list[float]] = []
         for _ in range(2):
@@ -219,7 +221,7 @@ def fresh(name: str) -> tuple[float, float, float]:
 
 
 def measure(name: str, table: Table) -> None:
-    """Rows for one network."""
+    """Add the rows of one network."""
     case = CASES[name]()
     imported, built, again = fresh(name)
     path = case.peer()
@@ -237,7 +239,7 @@ def measure(name: str, table: Table) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure the networks that are named, all without names; the exit status."""
+    """Measure the named networks, all without names; return the exit status."""
     if arguments[:1] == ["--fresh"]:
         print(*build(CASES[arguments[1]](), THREADS[-1])[1:])
         return 0

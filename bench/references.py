@@ -1,4 +1,4 @@
-"""The kernels in plain NumPy, as one writes them when speed matters; in the element type of their arguments."""
+"""Compute the kernels in plain NumPy, as one writes them when speed matters; in the element type of their arguments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _exact_erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def erf(x: Array) -> Array:
-    """The error function, with an absolute error of 1.5e-7; intermediate results are overwritten in place."""
+    """Compute the error function, with an absolute error of 1.5e-7; intermediate results are overwritten in place."""
     size = np.abs(x)
     t = 1 / (1 + x.dtype.type(_ERF_P) * size)
     polynomial = np.full_like(x, _ERF_COEFFICIENTS[0])
@@ -35,7 +35,7 @@ def erf(x: Array) -> Array:
 
 
 def gelu(x: Array) -> Array:
-    """``x * (1 + erf(x / sqrt(2))) / 2``."""
+    """Compute ``x * (1 + erf(x / sqrt(2))) / 2``."""
     result = erf(x * x.dtype.type(math.sqrt(0.5)))
     result += 1
     result *= x
@@ -44,13 +44,13 @@ def gelu(x: Array) -> Array:
 
 
 def gelu_float64(x: Array) -> Array:
-    """``gelu`` with the C library's erf, one element at a time: the oracle."""
+    """Compute ``gelu`` with the C library's erf, one element at a time: the oracle."""
     result: Array = 0.5 * x * (1 + _exact_erf(x / math.sqrt(2)))
     return result
 
 
 def softmax(x: Array) -> Array:
-    """Along the last axis."""
+    """Compute the softmax along the last axis."""
     result: Array = x - x.max(axis=-1, keepdims=True)
     np.exp(result, out=result)
     result /= result.sum(axis=-1, keepdims=True)
@@ -58,7 +58,7 @@ def softmax(x: Array) -> Array:
 
 
 def layer_norm(x: Array, gamma: Array, beta: Array, epsilon: float) -> Array:
-    """Along the last axis."""
+    """Normalize along the last axis."""
     result: Array = x - x.mean(axis=-1, keepdims=True)
     variance = np.einsum("ij,ij->i", result, result)[:, None] / x.dtype.type(x.shape[-1])
     result /= np.sqrt(variance + x.dtype.type(epsilon))
@@ -68,8 +68,8 @@ def layer_norm(x: Array, gamma: Array, beta: Array, epsilon: float) -> Array:
 
 
 def conv2d(x: Array, weight: Array, stride: int = 1, groups: int = 1) -> Array:
-    """With a border of zeros that keeps the size at stride 1: ``x [n, c, h, w]``, ``weight [o, c / groups, k, k]`` with
-    odd ``k``; a matrix product of shifted images for each group."""
+    """Convolve with a border of zeros that keeps the size at stride 1: ``x [n, c, h, w]``, ``weight [o, c / groups, k,
+    k]`` with odd ``k``; a matrix product of shifted images for each group."""
     n, c, h, w = x.shape
     filters, _, k, _ = weight.shape
     border = k // 2

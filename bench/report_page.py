@@ -1,6 +1,6 @@
-"""The report of ResNet-50: how large it is, how long it takes to write and to open. ``python bench/report_page.py``.
+"""Measure the report of ResNet-50: its size, and the time to write and to open it. ``python bench/report_page.py``.
 
-Needs what ``make browser`` installs. With a folder as argument it leaves the page and a picture of each tab there.
+Needs the browser of ``make browser``. With a folder as argument it leaves the page and a picture of each tab there.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main(folder: Path) -> None:
 
 
 def pictures(page: Path, folder: Path) -> list[float]:
-    """Seconds until the page is drawn, several times; and a picture of each tab, 1280 pixels wide."""
+    """Return the seconds until the page is drawn, several times; save a picture of each tab, 1280 pixels wide."""
     from playwright.sync_api import sync_playwright
 
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

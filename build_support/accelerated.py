@@ -1,11 +1,11 @@
-"""Builds the accelerated wheel: the strictly typed core of Tilewright, compiled by mypyc.
+"""Build the accelerated wheel: the strictly typed core of Tilewright, compiled by mypyc.
 
 Everything happens below ``build/accelerated/``, and nothing there is read by a plain install:
 
-* ``source/tilewright`` -- what mypyc reads: all packages under their import names, those modules that are compiled
-  rewritten (:mod:`node_classes`, :mod:`records`, :func:`rewritten`);
-* ``c`` -- the C that it makes;
-* ``project`` -- what setuptools packs: the packages as they are, and beside them the extension modules.
+* ``source/tilewright`` -- the input of mypyc: all packages under their import names, with compiled modules rewritten
+  (:mod:`node_classes`, :mod:`records`, :func:`rewritten`);
+* ``c`` -- the generated C;
+* ``project`` -- the input of setuptools: the packages as they are, and beside them the extension modules.
 
 A module's ``.py`` file is in the wheel too, for readers and tracebacks; Python prefers the extension module.
 """
@@ -28,8 +28,8 @@ from records import write_out
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "accelerated"
 
-#: What is compiled, as patterns of files; packages' ``__init__`` stay as they are, since their lazy names are read from
-#: their byte code (``tensorir/lazy.py``).
+#: The compiled modules, as patterns of files; packages' ``__init__`` stay interpreted, since their lazy names are read
+#: from their byte code (``tensorir/lazy.py``).
 COMPILED = (
     "tensorir/consing.py",
     "tensorir/node.py",
@@ -61,11 +61,11 @@ COMPILED = (
     "codegen/llvm/*.py",
 )
 
-#: Compiled code gives up what a local name holds after its last use, not where the function ends. So what lends memory
-#: to C stays interpreted.
+#: Compiled code releases the object of a local name after its last use, not where the function ends. So modules that
+#: lend memory to C stay interpreted.
 _LENDS_MEMORY = "hands addresses of memory that local names own to C"
 
-#: ``tensorir.compute`` names axes as the parameters of the formula, which compiled functions do not tell.
+#: ``tensorir.compute`` names axes after the parameters of the formula, which compiled functions do not reveal.
 _FORMULAS = "parameters of its functions name axes"
 
 #: mypyc (2.4) fails at methods with closures in classes that are decorated, as passes are.
@@ -75,7 +75,7 @@ _CLOSURES = "has closures in a method of a decorated class"
 INTERPRETED = {
     "passes/schedule/rule.py": "users derive rules from its classes",
     "passes/schedule/settings.py": "makes classes of options, derived from one of its own, when rules are registered",
-    "tensorir/schedule/handles.py": "a schedule says itself what it expects where a handle is of the other kind",
+    "tensorir/schedule/handles.py": "a schedule itself reports a handle of the wrong kind",
     "passes/lower/parts.py": _FORMULAS,
     "passes/lower/primitive.py": _FORMULAS,
     "passes/graph/common_subexpr.py": _CLOSURES,
@@ -94,8 +94,8 @@ INTERPRETED = {
     "codegen/llvm/team.py": _LENDS_MEMORY,
 }
 
-#: mypy's part. ``make typecheck`` checks types against all dependencies; where the wheel is built they may be missing,
-#: and only what is compiled counts.
+#: Options of mypy. ``make typecheck`` checks types against all dependencies; where the wheel is built they may be
+#: missing, and only the compiled modules count.
 OPTIONS = (
     "--config-file=",
     "--follow-imports=silent",
@@ -107,7 +107,7 @@ OPTIONS = (
 
 
 def build(wheel_directory: str, config_settings: Any = None) -> str:
-    """Build the wheel into ``wheel_directory``; its name."""
+    """Build the wheel into ``wheel_directory``; return its name."""
     from setuptools import build_meta
 
     stage()
@@ -120,26 +120,26 @@ def build(wheel_directory: str, config_settings: Any = None) -> str:
 
 
 def compiled_modules(root: Path = ROOT) -> list[Path]:
-    """The files that are compiled, relative to ``root``."""
+    """Return the compiled files, relative to ``root``."""
     found = sorted({path.relative_to(root) for pattern in COMPILED for path in root.glob(pattern)})
     return [path for path in found if path.name != "__init__.py" and path.as_posix() not in INTERPRETED]
 
 
 def stage() -> None:
-    """Write ``source`` and ``project`` anew."""
+    """Write ``source`` and ``project`` from scratch."""
     shutil.rmtree(BUILD, ignore_errors=True)
     source, project = BUILD / "source" / "tilewright", BUILD / "project" / "tilewright"
     ignore = shutil.ignore_patterns("__pycache__", "*.so")
     rooms = package_folders((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     for target in (source, project):
-        for name, folder in sorted(rooms.items()):  # the front door comes first: the others are put into it
+        for name, folder in sorted(rooms.items()):  # the front door comes first, as it contains the others
             shutil.copytree(ROOT / folder, target.joinpath(*name.split(".")[1:]), ignore=ignore)
         shutil.copy(ROOT / "build_support" / "described.py", target / "tensorir" / "described.py")
     for path in compiled_modules():
         text = (ROOT / path).read_text(encoding="utf-8")
         expanded = write_out(expand(text, str(path)))
         (source / path).write_text(rewritten(expanded), encoding="utf-8")
-        if expanded != text:  # tracebacks show the lines that were compiled
+        if expanded != text:  # so that tracebacks show the compiled lines
             (project / path).write_text(expanded, encoding="utf-8")
     for name in ("README.md", "LICENSE"):
         shutil.copy(ROOT / name, BUILD / "project" / name)
@@ -152,12 +152,12 @@ def stage() -> None:
 
 
 def package_folders(settings: str) -> dict[str, str]:
-    """``[tool.setuptools.package-dir]``: the folder of each import name that has one of its own."""
+    """Parse ``[tool.setuptools.package-dir]``: the folder of each import name that has one of its own."""
     return dict(re.findall(r'^"([\w.]+)" = "(\w+)"$', _section(settings, "tool.setuptools.package-dir"), re.MULTILINE))
 
 
 def as_plain_project(settings: str) -> str:
-    """pyproject.toml for folders that lie where their import names say, built by setuptools alone."""
+    """Return pyproject.toml for folders that match their import names, built by setuptools alone."""
     without = settings.replace(_section(settings, "tool.setuptools.package-dir"), "")
     return re.sub(
         r"^build-backend = .*\nbackend-path = .*$", 'build-backend = "setuptools.build_meta"', without, flags=re.M
@@ -172,7 +172,7 @@ def _section(settings: str, name: str) -> str:
 
 
 def extensions() -> list[Any]:
-    """The extension modules of ``source``, as setuptools takes them; writes their C."""
+    """Return the extension modules of ``source``, as setuptools takes them; write their C."""
     from mypyc.build import mypycify
 
     sys.setrecursionlimit(10_000)
@@ -194,14 +194,14 @@ def extensions() -> list[Any]:
     for path in sorted((BUILD / "c").glob("*.c")):
         _refuse_miscompiled(path.read_text(encoding="utf-8"))
     for each in made:
-        # Compilers differ in what they warn of. This one shows where mypyc (2.4) goes wrong: what a function's closures
-        # share, read in a ``with`` block and behind it.
+        # Compilers differ in their warnings. This one detects a fault of mypyc (2.4): variables that a function's
+        # closures share, read in a ``with`` block and after it.
         each.extra_compile_args = [*each.extra_compile_args, "-Wno-error", "-Werror=maybe-uninitialized", *_LINKED]
     return made
 
 
-#: Functions of the library call each other as they are, and not by way of the table in which another library could
-#: replace them: most of what is compiled calls something of another file.
+#: Functions of the library call each other directly, not through the table in which another library could replace them:
+#: most compiled modules call functions of another file.
 _LINKED = ("-fvisibility=hidden", "-fno-semantic-interposition", "-fno-plt")
 
 
@@ -210,11 +210,11 @@ _NOT_NATIVE = ("NamedTuple", "TypedDict", "Protocol", "Enum", "Exception", "Valu
 
 
 def rewritten(source: str) -> str:
-    """``source`` as mypyc is to read it, every line where it was: classes may have subclasses that are interpreted,
-    and what type checkers alone read is left out.
+    """Return ``source`` as mypyc needs it, every line in its place: classes may have interpreted subclasses, and code
+    for type checkers alone is removed.
 
     Raises:
-        ValueError: it has something that mypyc (2.4) reads otherwise than Python does.
+        ValueError: it contains a construct that mypyc (2.4) treats differently from Python.
     """
     lines = source.split("\n")
     tree = ast.parse(source)
@@ -252,8 +252,8 @@ _TYPES = ("TypeVar", "NewType", "ParamSpec", "NamedTuple", "TypedDict")
 
 
 def _mark_constants(tree: ast.Module, lines: list[str]) -> None:
-    """Say of names that a module sets once that they are constants: compiled code finds those at fixed places, and
-    looks up others by name each time."""
+    """Mark names that a module sets once as constants: compiled code finds those at fixed addresses, and looks up
+    others by name each time."""
     stored = collections.Counter(
         node.id for node in _at_module_level(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     )
@@ -278,7 +278,7 @@ def _mark_constants(tree: ast.Module, lines: list[str]) -> None:
 
 
 def _at_module_level(tree: ast.Module) -> Iterator[ast.AST]:
-    """All that stands in a module but in no function and no class of it."""
+    """Yield the nodes of a module that are in none of its functions and classes."""
     found: list[ast.AST] = [*tree.body]
     while found:
         node = found.pop()
@@ -288,16 +288,14 @@ def _at_module_level(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def _is_value(value: ast.expr) -> bool:
-    """Whether an expression makes a value, and no type that annotations name."""
+    """Return whether an expression makes a value, not a type for annotations."""
     if isinstance(value, ast.Call):
         return ast.unparse(value.func).rpartition(".")[2] not in _TYPES
     if isinstance(value, ast.BinOp):
         return not isinstance(value.op, ast.BitOr)
     if isinstance(value, ast.Constant):
         return value.value is not None
-    if isinstance(
-        value, ast.Tuple
-    ):  # mypyc (2.4) takes constants that are tuples of floats for names that were not set
+    if isinstance(value, ast.Tuple):  # mypyc (2.4) mistakes constants that are tuples of floats for unset names
         return (
             bool(value.elts) and isinstance(value.elts[0], ast.Constant) and isinstance(value.elts[0].value, (str, int))
         )
@@ -305,12 +303,12 @@ def _is_value(value: ast.expr) -> bool:
 
 
 def _refuse_misread(tree: ast.Module) -> None:
-    """Raise a ValueError where mypyc would make a list of a generator that never ends, or fail at a closure."""
+    """Raise a ValueError where mypyc would build a list from an endless generator, or fail at a closure."""
     for node in ast.walk(tree):
         if isinstance(node, ast.GeneratorExp) and any(
             "itertools.count" in ast.unparse(each) for each in node.generators
         ):
-            raise ValueError(f"line {node.lineno}: {ast.unparse(node)} never ends; mypyc makes a list of it")
+            raise ValueError(f"line {node.lineno}: {ast.unparse(node)} never ends; mypyc builds a list from it")
         if isinstance(node, ast.ClassDef) and any("_pass(" in ast.unparse(each) for each in node.decorator_list):
             for inner in [each for method in node.body for each in ast.walk(method) if each is not method]:
                 if isinstance(inner, (ast.Lambda, ast.FunctionDef)):
@@ -318,8 +316,8 @@ def _refuse_misread(tree: ast.Module) -> None:
 
 
 def _quote_annotations(node: ast.ClassDef, lines: list[str]) -> None:
-    """Write the types of a dataclass's fields as strings, as they are for Python here: mypyc would otherwise keep of
-    ``Literal["a", "b"]`` that it is a type, where a pass's options are checked against it."""
+    """Write the types of a dataclass's fields as strings, as Python stores them here: mypyc would otherwise only record
+    of ``Literal["a", "b"]`` that it is a type, though a pass's options are checked against it."""
     for item in node.body:
         if isinstance(item, ast.AnnAssign) and item.annotation.lineno == item.annotation.end_lineno:
             line, annotation = lines[item.lineno - 1], item.annotation
@@ -328,19 +326,17 @@ def _quote_annotations(node: ast.ClassDef, lines: list[str]) -> None:
 
 
 def _refuse_miscompiled(c: str) -> None:
-    """Raise a ValueError where ``c`` refuses a constant that was set: mypyc (2.4) asks the wrong way round whether a
-    tuple that begins with a float was."""
+    """Raise a ValueError where ``c`` rejects a constant that is set: mypyc (2.4) inverts the test whether a tuple that
+    begins with a float is set."""
     found = re.search(
         r"!= -113\.0 && PyErr_Occurred\(\)\)\) goto \w+;\s+PyErr_SetString\(PyExc_NameError, .*final name \\\"(\w+)", c
     )
     if found is not None:
-        raise ValueError(
-            f"{found.group(1)} is a constant that begins with a float; mypyc takes it for one that was not set"
-        )
+        raise ValueError(f"{found.group(1)} is a constant that begins with a float; mypyc mistakes it for an unset one")
 
 
 def _may_have_subclasses(node: ast.ClassDef) -> bool:
-    """Whether it is made native and something interpreted may extend it: neither a node that was written out, nor
+    """Return whether a class is native and may have interpreted subclasses: neither a node that was expanded, nor
     decorated (a dataclass, a pass, a final class), nor one of another kind of classes."""
     bases = [ast.unparse(each).partition("[")[0] for each in node.bases]
     fields = any(isinstance(item, ast.AnnAssign) and ast.unparse(item.target) == "node_fields" for item in node.body)

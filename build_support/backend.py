@@ -1,7 +1,7 @@
-"""The build backend of Tilewright (PEP 517): that of setuptools, and the accelerated wheel where it is asked for.
+"""Provide the build backend of Tilewright (PEP 517): that of setuptools, and the accelerated wheel on request.
 
 ``TILEWRIGHT_MYPYC=1 pip install .`` compiles the typed core with mypyc (:mod:`accelerated`). Without the variable
-this is setuptools, and asks for nothing more than that.
+this is setuptools, and needs nothing else.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ __all__ = [
 
 VARIABLE = "TILEWRIGHT_MYPYC"
 
-#: Older ones know other forms of classes, and make other C of them.
+#: Older versions support other forms of classes, and generate other C from them.
 REQUIRED = "mypy[mypyc]>=2.4"
 
 
 def is_accelerated() -> bool:
-    """Whether the environment asks for the accelerated wheel.
+    """Return whether the environment requests the accelerated wheel.
 
     Raises:
         ValueError: the variable has another value than 0 and 1.

@@ -1,7 +1,7 @@
-"""Builds the accelerated wheel, installs it beside nothing of the checkout, and runs a part of the tests on it.
+"""Build the accelerated wheel, install it isolated from the checkout, and run a part of the tests on it.
 
-``make wheel`` runs this, and so does ``.ci/run``. Where there is no C compiler, or Python's headers are not installed,
-it says so and ends well: the wheel is optional. Arguments are pytest's, in place of :data:`TESTS`.
+``make wheel`` runs this, and so does ``.ci/run``. Without a C compiler, or without Python's headers, it reports that
+and succeeds: the wheel is optional. Arguments are pytest's, in place of :data:`TESTS`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "build" / "wheel"
 
-#: What runs on the wheel: tests of what is compiled, and builds that go all the way.
+#: The tests that run on the wheel: those of compiled modules, and complete builds.
 TESTS = (
     "tests/packaging/test_accelerated.py",
     "tests/tensorir",
@@ -59,7 +59,7 @@ LEFT_OUT = {
 
 
 def missing() -> str | None:
-    """What this machine has not got, of what the wheel needs; None: it has all."""
+    """Return the tool for the wheel that this machine lacks; None if it has all."""
     compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")[0]
     if shutil.which(compiler) is None:
         return f"no C compiler ({compiler})"
@@ -72,7 +72,7 @@ def missing() -> str | None:
 
 
 def build() -> Path:
-    """The wheel of this tree."""
+    """Build the wheel of this tree."""
     shutil.rmtree(FOLDER, ignore_errors=True)
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet", "--no-deps"]
     environment = {**os.environ, "TILEWRIGHT_MYPYC": "1"}
@@ -84,8 +84,8 @@ def build() -> Path:
 
 
 def install(wheel: Path) -> Path:
-    """The interpreter of an environment with ``wheel``, which borrows all other packages of this one. What is installed
-    here for editing is not seen there: a ``.pth`` file in a borrowed folder does nothing."""
+    """Return the interpreter of an environment with ``wheel``, which borrows all other packages of this one. Editable
+    installs here are invisible there: a ``.pth`` file in a borrowed folder has no effect."""
     folder = FOLDER / "environment"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     python = folder / "bin" / "python"
@@ -99,8 +99,8 @@ def install(wheel: Path) -> Path:
 
 
 def test(python: Path, tests: list[str]) -> int:
-    """pytest's exit status. It runs in an empty folder, and so do the programs that tests start: what lies in the
-    checkout must not be found before what is installed."""
+    """Run pytest; return its exit status. It runs in an empty folder, and so do the programs that tests start: files of
+    the checkout must not hide installed ones."""
     command = [str(python), "-I", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2", "--dist", "loadfile"]
     command += ["--rootdir", str(ROOT), "-c", str(ROOT / "pyproject.toml")]
     command += [f"--deselect={name}" for name in LEFT_OUT]

@@ -1,6 +1,6 @@
-"""What the compiled classes of nodes tell ``dataclasses``; part of an accelerated wheel only.
+"""Provide the metadata of compiled node classes to ``dataclasses``; part of an accelerated wheel only.
 
-``build_support/node_classes.py`` writes node classes out, and a call of :func:`describe` behind each.
+``build_support/node_classes.py`` expands node classes, and adds a call of :func:`describe` after each.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import Any
 
 
 def describe(cls: Any, fields: list[tuple[Any, ...]]) -> None:
-    """Give ``cls`` what ``dataclasses.dataclass`` gives a class besides its constructor: ``dataclasses.fields``,
-    ``dataclasses.replace`` and ``match`` work as on a node that is interpreted, and its fields cannot be set. (Compiled
-    code sets them in memory, and ``object.__setattr__`` does as ever.)
+    """Give ``cls`` the parts of ``dataclasses.dataclass`` besides the constructor: ``dataclasses.fields``,
+    ``dataclasses.replace`` and ``match`` work as on an interpreted node, and its fields cannot be set. (Compiled code
+    sets them in memory, and ``object.__setattr__`` still works.)
 
     Args:
         fields: name, annotation and, where it has one, default or ``dataclasses.field`` of each field.
@@ -21,7 +21,7 @@ def describe(cls: Any, fields: list[tuple[Any, ...]]) -> None:
     for name in ("__dataclass_fields__", "__dataclass_params__", "__match_args__", "__replace__"):
         if hasattr(twin, name):
             setattr(cls, name, getattr(twin, name))
-    # A class that is made through CPython's C interface loses its hash where it has comparisons.
+    # A class with comparisons that is made through CPython's C interface loses its hash.
     cls.__hash__ = object.__hash__
     cls.__setattr__, cls.__delattr__ = _refuse_to_set, _refuse_to_delete
 

@@ -1,7 +1,7 @@
-"""Node declarations written out as plain classes, which mypyc makes native ones of.
+"""Expand node declarations to plain classes, which mypyc compiles to native ones.
 
 ``@node`` (``tensorir/node.py``) derives ``__init__``, ``parts`` and ``rebuild`` of a class while it is loaded, by
-``exec``; a compiler of Python never sees them. This writes them into the source, from the declaration alone::
+``exec``; a compiler of Python never sees them. This module writes them into the source, from the declaration alone::
 
     @node                                       class Evaluate(Stmt):
     class Evaluate(Stmt):                           value: Expr
@@ -12,11 +12,11 @@
                                                     def parts(self) -> tuple[Any, ...]: ...
                                                     def rebuild(self, mutator: Mutator) -> Any: ...
 
-A class whose base says ``hash_consed = True`` looks in ``__new__`` for the node that is there already; what would be
-its ``__init__`` is ``_fill`` then.
+A class whose base sets ``hash_consed = True`` looks in ``__new__`` for an existing node; its ``__init__`` becomes
+``_fill`` then.
 
 ``__post_init__`` becomes the end of ``__init__``: a field that it changes (by ``_set``) is a local name until all are
-known. Only forms that are known here are written out; any other is an :class:`UnknownDeclarationError`.
+known. Only known forms are expanded; any other is an :class:`UnknownDeclarationError`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 ROLES = ("child", "children", "definition", "buffer", "new_buffer", "derived")
 _OWNED = ("child", "children")
 
-#: How a mutator treats what a field holds, as ``tensorir/node.py`` says it.
+#: The treatment of a field's value by a mutator, as in ``tensorir/node.py``.
 _MUTATED = {
     "child": "mutator.mutate({0})",
     "children": "mutator.mutate_all({0})",
@@ -48,7 +48,7 @@ _IMPORTS = (
 
 
 class UnknownDeclarationError(ValueError):
-    """A node class is declared in a way that cannot be written out."""
+    """A node class is declared in a way that cannot be expanded."""
 
 
 @dataclass
@@ -68,7 +68,7 @@ class Field:
 
 @dataclass
 class Declaration:
-    """What a class declares."""
+    """The declaration of a class."""
 
     name: str
     fields: list[Field] = field(default_factory=list)
@@ -82,13 +82,13 @@ class Declaration:
 
 
 def expand(source: str, place: str) -> str:
-    """``source`` with its node classes written out; what stands between them stays as it is.
+    """Expand the node classes in ``source``; the text between them stays as it is.
 
     Args:
         place: the name of the file, for errors.
 
     Raises:
-        UnknownDeclarationError: a class is declared in another way than those that this knows.
+        UnknownDeclarationError: a class is declared in an unknown way.
     """
     lines = source.split("\n")
     classes = [each for each in ast.parse(source).body if isinstance(each, ast.ClassDef)]
@@ -112,7 +112,7 @@ def expand(source: str, place: str) -> str:
 
 
 def _attributes(base: ast.ClassDef) -> set[str]:
-    """What a base of nodes declares for all of them."""
+    """Return the attributes that a base of nodes declares for all of them."""
     return {
         item.target.id
         for item in base.body
@@ -178,7 +178,7 @@ def _field(item: ast.AnnAssign, name: str, where: str) -> Field:
 
 
 def _default(keyword: ast.keyword) -> ast.expr | None:
-    """The default that an argument of a field's declaration gives, if it always is the same object."""
+    """Return the default in an argument of a field's declaration, if it always is the same object."""
     if keyword.arg == "default":
         return keyword.value
     if keyword.arg == "default_factory" and isinstance(keyword.value, ast.Lambda) and not keyword.value.args.args:
@@ -196,7 +196,7 @@ def _written_out(
     docstring = ast.get_docstring(found, clean=False)
     if docstring is not None:
         lines += [f"    {docstring!r}", ""]
-    # An expression's type is an attribute of Expr, so that it is at one place in all of them.
+    # An expression's type is an attribute of Expr, so that it has the same offset in all of them.
     own = [each for each in declared.fields if each.name not in inherited.get(bases, ())]
     lines += [f"    {each.name}: {each.annotation}" for each in own]
     fields = tuple((each.name, each.role) for each in declared.given)
@@ -230,7 +230,7 @@ def _parameters(declared: Declaration, body: _InitBody) -> str:
 
 
 def _constructor(declared: Declaration, place: str) -> list[str]:
-    """``__new__`` of a class that is hash-consed, as ``tensorir/node.py`` has it."""
+    """Write ``__new__`` of a hash-consed class, as in ``tensorir/node.py``."""
     parameters = _parameters(declared, _InitBody(declared, place))
     names = [each.name for each in declared.given]
     making = ["self = super().__new__(cls)", f"self._fill({', '.join(names)})"]
@@ -260,7 +260,8 @@ def _constructor(declared: Declaration, place: str) -> list[str]:
 
 
 class _InitBody(ast.NodeTransformer):
-    """The statements of ``__init__``: those of ``__post_init__`` on local names, and the fields set behind them."""
+    """Builds the statements of ``__init__``: those of ``__post_init__`` on local names, then the assignments of
+    fields."""
 
     def __init__(self, declared: Declaration, place: str) -> None:
         self.declared = declared
@@ -275,7 +276,7 @@ class _InitBody(ast.NodeTransformer):
         for node in nodes:
             if isinstance(node, ast.Call) and ast.unparse(node.func) in ("_set", "object.__setattr__"):
                 self.changed.add(self._set_field(node))
-        #: Names that are local in ``__post_init__`` and those of fields too.
+        #: Names that are both local in ``__post_init__`` and fields.
         stored = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
         self.renamed = stored & self.names
 
@@ -295,7 +296,7 @@ class _InitBody(ast.NodeTransformer):
         made: list[ast.stmt] = []
         for each in self.declared.fields:
             if each.role == "derived" and each.name not in self.changed:
-                raise UnknownDeclarationError(f"{self.place}: {self.declared.name}: {each.name} is derived by nothing")
+                raise UnknownDeclarationError(f"{self.place}: {self.declared.name}: {each.name} is never set")
             made.append(ast.parse(f"self.{each.name} = {each.name}").body[0])
         return made or [ast.Pass()]
 
@@ -339,7 +340,7 @@ class _InitBody(ast.NodeTransformer):
         )
 
     def _uses_whole_node(self, statement: ast.stmt) -> bool:
-        """Whether ``self`` is used in any other way than to read or set a field."""
+        """Return whether ``self`` is used in any other way than to read or set a field."""
         reads = [
             node.value
             for node in ast.walk(statement)

@@ -1,8 +1,8 @@
-"""Records written out as plain classes, which mypyc makes native ones of.
+"""Expand records to plain classes, which mypyc compiles to native ones.
 
-mypyc leaves a ``NamedTuple`` what it is, so that each field that is read is looked up by its name and each method is
-an object that is made to be called once; and it leaves to ``dataclasses`` to make ``__init__`` while a class is loaded,
-so that it is interpreted. This writes both into the source::
+mypyc keeps a ``NamedTuple`` as it is, so that each access looks a field up by name and each method call creates an
+object; and it leaves it to ``dataclasses`` to create ``__init__`` while a class is loaded, so that it is interpreted.
+This module writes both into the source::
 
     class Mark(NamedTuple):        class Mark:                             @dataclass(frozen=True)
         line: int                      line: int                           class Digit:
@@ -11,8 +11,8 @@ so that it is interpreted. This writes both into the source::
                                        def __init__(self, line: int, ...)
                                        def __iter__(self) ...                  def __init__(self, source: Expr, ...)
 
-A named tuple that is written out has as many items as it has fields, is equal to a tuple of the same items and has its
-hash, but is none: what asks whether it is one (the type checker sees most of that) has no place in a compiled module.
+An expanded named tuple has as many items as fields, and equals a tuple of the same items, with the same hash, but it
+is not a tuple: tests for that (the type checker finds most of them) have no place in a compiled module.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _COMPARED = """
 
 
 def write_out(source: str) -> str:
-    """``source`` with its named tuples as plain classes, and with the constructors of its dataclasses."""
+    """Expand the named tuples in ``source`` to plain classes, and write the constructors of its dataclasses."""
     lines = source.split("\n")
     classes = [each for each in ast.parse(source).body if isinstance(each, ast.ClassDef)]
     for found in reversed(classes):
@@ -65,7 +65,7 @@ def write_out(source: str) -> str:
 
 
 def _is_plain_dataclass(found: ast.ClassDef) -> bool:
-    """Whether the constructor of a class is that of a dataclass, and sets fields alone to what it is given."""
+    """Return whether the constructor of a class is that of a dataclass, and only sets fields to its arguments."""
     if len(found.decorator_list) != 1 or "dataclass" not in ast.unparse(found.decorator_list[0]):
         return False
     methods = {each.name for each in found.body if isinstance(each, ast.FunctionDef)}
@@ -75,7 +75,7 @@ def _is_plain_dataclass(found: ast.ClassDef) -> bool:
 
 
 def _fields(found: ast.ClassDef) -> list[tuple[str, str, ast.expr | None]]:
-    """Name, annotation and default of each field; a call as the default is none that can be written into a header."""
+    """Return name, annotation and default of each field; a call is no default that a header can contain."""
     fields = []
     for item in found.body:
         if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
@@ -101,7 +101,7 @@ def _constructor(found: ast.ClassDef) -> list[str]:
 
 
 def _write_constructor(found: ast.ClassDef, lines: list[str]) -> None:
-    """Put ``__init__`` at the end of the class: what stands in it stays at its lines."""
+    """Append ``__init__`` to the class, so that its other lines stay in place."""
     assert found.end_lineno is not None
     lines[found.end_lineno : found.end_lineno] = _constructor(found)
 
@@ -120,7 +120,7 @@ def _write_out_tuple(found: ast.ClassDef, lines: list[str]) -> None:
     )
     own = {each.name for each in found.body if isinstance(each, ast.FunctionDef)}
     lines[found.end_lineno : found.end_lineno] = _constructor(found) + _without(compared, own).split("\n")
-    for item in found.body:  # a default is one of the constructor's, not an attribute of the class
+    for item in found.body:  # a default belongs to the constructor, it is not an attribute of the class
         if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name) and item.end_lineno is not None:
             kept = [f"    {item.target.id}: {_annotation(item)}"]
             lines[item.lineno - 1 : item.end_lineno] = kept + [""] * (item.end_lineno - item.lineno)
@@ -129,12 +129,12 @@ def _write_out_tuple(found: ast.ClassDef, lines: list[str]) -> None:
 
 
 def _annotation(item: ast.AnnAssign) -> str:
-    """The type of a field; compiled code would make a ``float`` of an integer, and lose digits of it."""
+    """Return the type of a field; for ``float``, also integers, as compiled code would convert them and lose digits."""
     text = ast.unparse(item.annotation)
     return "int | float" if text == "float" else text
 
 
 def _without(methods: str, own: set[str]) -> str:
-    """``methods`` without those that a class defines itself."""
+    """Return ``methods`` without those that a class defines itself."""
     kept = [each for each in methods.split("\n    def ") if each.partition("(")[0] not in own]
     return "\n    def ".join(kept)

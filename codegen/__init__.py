@@ -1,4 +1,4 @@
-"""Scheduled loop IR to machine code."""
+"""Generate machine code from scheduled loop IR."""
 
 from __future__ import annotations
 

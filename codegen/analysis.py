@@ -1,4 +1,4 @@
-"""What a function's statements use: buffers that they write, and what a part of them captures from around it."""
+"""Find what the statements of a function use: the buffers that they write, and the values that a part captures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from tilewright.tensorir.stmt import Allocate, BufferStore, Evaluate, For, LetSt
 
 
 def unique_nodes(root: Node) -> Iterator[Node]:
-    """All nodes below and including ``root``, each once: expressions are graphs with very many paths to an operand."""
+    """Yield ``root`` and all nodes below it, each once: expressions are graphs in which very many paths may lead to one
+    operand."""
     seen: set[Node] = {root}
     stack = [root]
     while stack:
@@ -30,16 +31,16 @@ def unique_nodes(root: Node) -> Iterator[Node]:
 
 @dataclasses.dataclass(frozen=True)
 class Uses:
-    """What the nodes of a program use, found in one walk.
+    """The uses that the nodes of a program contain, found in one walk.
 
     Attributes:
-        written: buffers that may be written: those that are stored to, and those whose address is given away.
-        masked: for each buffer that is accessed under masks the lanes of the widest such access.
-        called: the names of the PrimFuncs that are called.
+        written: buffers that may be written: those with stores, and those whose address is taken.
+        masked: the lanes of the widest masked access, for each buffer with masked accesses.
+        called: the names of the called PrimFuncs.
         has_parallel_loop: whether there is a parallel loop.
         has_profile: whether the clock is read around kernels.
-        local: the accesses of each buffer that is allocated.
-        addressed: buffers whose addresses are taken, if only to fetch them into the cache.
+        local: the accesses of each allocated buffer.
+        addressed: buffers whose addresses are taken, be it only for a prefetch.
     """
 
     written: frozenset[Buffer]
@@ -52,7 +53,8 @@ class Uses:
 
 
 def uses(root: Node) -> Uses:
-    """What the nodes below and including ``root`` use; found once, as several stages of a build ask for it."""
+    """Return the uses of ``root`` and the nodes below it; found once and kept, as several stages of a build need
+    them."""
     notes = notes_on(root)
     found: Uses | None = notes.get(uses)
     if found is None:
@@ -103,12 +105,12 @@ def _find_uses(root: Node) -> Uses:
 
 
 def defined_variables(stmt: Stmt) -> frozenset[Var]:
-    """The variables that loops and let statements in ``stmt`` define."""
+    """Return the variables that loops and let statements in ``stmt`` define."""
     return frozenset(node.var for node in walk_statements(stmt) if isinstance(node, (For, LetStmt)))
 
 
 def called_names(root: Node) -> frozenset[str]:
-    """The PrimFuncs that a program calls. They return nothing, so that each call is a statement."""
+    """Return the names of the PrimFuncs that a program calls. They return nothing, so that each call is a statement."""
     if not isinstance(root, Stmt):
         return uses(root).called
     calls = [stmt.value for stmt in walk_statements(root) if isinstance(stmt, Evaluate)]
@@ -116,13 +118,13 @@ def called_names(root: Node) -> frozenset[str]:
 
 
 def has_parallel_loop(root: Node) -> bool:
-    """Whether a parallel loop stands in a program."""
+    """Return whether a program contains a parallel loop."""
     return uses(root).has_parallel_loop
 
 
 @dataclasses.dataclass(frozen=True)
 class Captured:
-    """What statements and expressions use but do not define, in order of first use, and which buffers they write."""
+    """The free variables and buffers of some statements, in order of first use, and the buffers that these write."""
 
     variables: list[Var]
     buffers: list[Buffer]
@@ -130,7 +132,7 @@ class Captured:
 
 
 def captured(stmts: Sequence[Node]) -> Captured:
-    """What ``stmts`` capture from around them; of a single one it is found once."""
+    """Return the captures of ``stmts``; those of a single statement are found once and kept."""
     notes = notes_on(stmts[0]) if len(stmts) == 1 else {}
     found: Captured | None = notes.get(captured)
     if found is None:
@@ -142,7 +144,7 @@ def captured(stmts: Sequence[Node]) -> Captured:
 
 
 class _Capturing:
-    """One walk over statements; what they share is seen once."""
+    """Walk over statements once; shared nodes are visited once."""
 
     def __init__(self) -> None:
         self.free: dict[Var, None] = {}

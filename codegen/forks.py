@@ -1,4 +1,4 @@
-"""How often a function forks: whether its threads should stay together for all of a call."""
+"""Count the forks of a function: decide whether its threads should stay together for all of a call."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from tilewright.tensorir.stmt import Allocate, Evaluate, For, IfThenElse, LetStm
 
 
 def several_forks(func: PrimFunc, functions: Mapping[str, PrimFunc], least: int = 2) -> Expr:
-    """Whether a call of ``func`` comes to ``least`` parallel loops or more (one, or several) that are worth threads, as
-    far as its parameters say: a condition over them. Functions that it calls are looked up in ``functions``; others
-    count for nothing.
-    """
+    """Return the condition, over the parameters of ``func``, on which a call executes at least ``least`` parallel loops
+    that are worth threads (several loops, or one repeatedly). Callees are looked up in ``functions``; unknown ones
+    count for nothing."""
     found = _forks(func, functions, {})
     if len(found) < least and not any(repeated for _, repeated in found):
         return as_expr(False)
@@ -25,14 +24,14 @@ def several_forks(func: PrimFunc, functions: Mapping[str, PrimFunc], least: int 
 
 
 def _any_of(conditions: Sequence[Expr]) -> Expr:
-    """Whether one of them holds, for sizes of which none is zero: nothing forks for empty arrays. A network has a
-    hundred conditions: those that the first loop with many iterations meets need no code."""
+    """Return the disjunction of ``conditions``, for sizes of which none is zero: nothing forks for empty arrays. A
+    network has a hundred conditions: those implied by that of the first loop with many iterations need no code."""
     analyzer = Analyzer()
     thresholds: dict[Expr, Compare] = {}
     others: dict[Expr, None] = {}
     for condition in conditions:
         if isinstance(condition, Compare) and condition.op == "ge" and isinstance(condition.b, IntImm):
-            # Of the same number with several limits the least one counts.
+            # Of several thresholds for one value the least decides.
             known = thresholds.setdefault(condition.a, condition)
             assert isinstance(known.b, IntImm)
             if condition.b.value < known.b.value:
@@ -50,18 +49,18 @@ def _any_of(conditions: Sequence[Expr]) -> Expr:
     return functools.reduce(lambda a, b: a | b, [*thresholds.values(), *others])
 
 
-#: The conditions on which parallel loops fork, and whether each stands in another loop.
+#: The conditions on which parallel loops fork, and whether each is nested in another loop.
 _Forks = list[tuple[Expr, bool]]
 
 
 def outline(func: PrimFunc) -> PrimFunc:
-    """``func``, which calls no others, with a body that does nothing: what a model's ``main`` that calls it depends on
-    is there (parameters, attributes, whether it does anything, and on which conditions it forks how often)."""
+    """Return ``func``, which calls no others, with an empty body that keeps what the ``main`` of a model depends on:
+    parameters, attributes, whether it does anything, and the conditions and repetition of its forks."""
     if isinstance(func.body, SeqStmt) and not func.body.stmts:
         return func
     nothing = SeqStmt(())
     loops: list[Stmt] = []
-    for condition, repeated in reversed(_forks(func, {}, {})):  # which are found from the last one to the first
+    for condition, repeated in reversed(_forks(func, {}, {})):  # found from the last one to the first
         fork = _loop("parallel", nothing, {PARALLEL_IF: condition})
         loops.append(_loop("serial", fork) if repeated else fork)
     return func.with_body(IfThenElse(as_expr(True), sequence(*loops)))
@@ -101,7 +100,7 @@ def _forks(func: PrimFunc, functions: Mapping[str, PrimFunc], known: dict[str, _
             if callee is None:
                 continue
             if callee.name not in known:
-                known[callee.name] = []  # a function that calls itself
+                known[callee.name] = []  # ends the recursion of a function that calls itself
                 known[callee.name] = _forks(callee, functions, known)
             values = {
                 param: cast(param.dtype, arg)

@@ -1,12 +1,12 @@
-"""The threads that parallel loops run on: numba's threading layer, TBB first.
+"""Start the threads of parallel loops: numba's threading layer, TBB first.
 
-With another process keeping a core busy, a parallel loop under OpenMP waits for the thread that was descheduled, while
-TBB's others take over its work; workqueue takes 100 microseconds to start and lets only one thread of the program in.
+When another process keeps a core busy, a parallel loop under OpenMP waits for its descheduled thread, while TBB's other
+threads steal that work; workqueue takes 100 microseconds to start and admits only one thread of the program at a time.
 
-The pool is numba's, which the program's own numba functions may share. Its size is NUMBA_NUM_THREADS, or else the cores
-of the process's affinity mask when numba is imported. Without NUMBA_NUM_THREADS, generated code uses no more of it than
-the cores that the process may use when the pool starts: numba neither knows of a control group's quota nor of a mask
-that became narrower after its import.
+The pool is numba's, shared with the program's own numba functions. Its size is NUMBA_NUM_THREADS, or else the number of
+cores in the process's affinity mask when numba is imported. Without NUMBA_NUM_THREADS, generated code uses at most as
+many threads as the process may use cores when the pool starts: numba knows neither the quota of a control group nor an
+affinity mask that was narrowed after its import.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tilewright.tensorir.cores import available_cores, chosen_threads
 
 PARALLEL_FOR = "numba_parallel_for"
 
-#: How many threads of the pool generated code may use, which reads it before it asks for threads.
+#: The number of threads of the pool that generated code may use; the code reads it before it forks.
 _limit = ctypes.c_int32(1)
 _lock = threading.Lock()
 _workqueue_lock = threading.RLock()
@@ -36,7 +36,7 @@ _layer: str | None = None
 
 
 def _load_tbb() -> None:
-    """Make the library of the ``tbb`` wheel known: numba does not look into a virtual environment for it."""
+    """Load the library of the ``tbb`` wheel: numba does not look for it in a virtual environment."""
     names = {"linux": "lib/libtbb.so.12", "darwin": "lib/libtbb.12.dylib", "win32": "Library/bin/tbb12.dll"}
     name = names.get(sys.platform)
     if name is None:
@@ -51,7 +51,7 @@ def _load_tbb() -> None:
 
 
 def ensure_threads() -> str:
-    """Start the thread pool if it does not run yet, and name its layer: ``tbb``, ``omp`` or ``workqueue``.
+    """Start the thread pool if it does not run yet; return the name of its layer: ``tbb``, ``omp`` or ``workqueue``.
 
     Afterwards LLVM's JIT finds the symbol ``numba_parallel_for``. Several threads may call this at once.
     The environment variables NUMBA_NUM_THREADS and NUMBA_THREADING_LAYER are respected.
@@ -65,15 +65,15 @@ def ensure_threads() -> str:
             return _layer
         if os.environ.get("NUMBA_THREADING_LAYER", "default") in ("default", "tbb"):
             _load_tbb()
-        # numba takes a quarter of a second to import, which programs without parallel loops should not pay.
+        # Importing numba takes a quarter of a second; programs without parallel loops should not pay for it.
         parallel = importlib.import_module("numba.np.ufunc.parallel")
         parallel._launch_threads()
         if llvm.address_of_symbol(PARALLEL_FOR) is None:
             raise RuntimeError(f"numba's threading layer {parallel.threading_layer()} offers no {PARALLEL_FOR}")
         layer = str(parallel.threading_layer())
         if layer == "tbb":
-            # numba gives TBB an empty task, for which the end of the program waits. TBB has no thread of its own where
-            # there is one core: the task stays with this thread, and if this one has ended, nobody runs it.
+            # numba gives TBB an empty task, and the end of the program waits for it. On a single core TBB has no
+            # worker: the task stays queued for this thread, and if this thread has ended, nobody runs it.
             pool = importlib.import_module("numba.np.ufunc.tbbpool")
             ctypes.CFUNCTYPE(None)(pool.synchronize)()
         size = int(parallel.NUM_THREADS)
@@ -90,29 +90,30 @@ def ensure_threads() -> str:
 
 
 def thread_limit() -> int:
-    """How many threads generated code may use, whatever its target asks for: 1 before the pool starts."""
+    """Return the number of threads that generated code may use, whatever its target asks for: 1 before the pool
+    starts."""
     return _limit.value
 
 
 def thread_limit_address() -> int:
-    """The address of the 32-bit integer that holds :func:`thread_limit`; generated code reads it."""
+    """Return the address of the 32-bit integer that holds :func:`thread_limit`; generated code reads it."""
     return ctypes.addressof(_limit)
 
 
 def needs_lock() -> bool:
-    """Whether only one thread of the program at a time may run code with parallel loops: so it is with workqueue, which
-    ends the process otherwise."""
+    """Return whether only one thread of the program at a time may run code with parallel loops. workqueue requires it:
+    it ends the process otherwise."""
     return _layer == "workqueue"
 
 
 def parallel_lock() -> AbstractContextManager[object]:
-    """What to hold while code with parallel loops runs: a lock where one is needed."""
+    """Return the context to hold while code with parallel loops runs: a lock for layers that need one."""
     return _workqueue_lock if needs_lock() else contextlib.nullcontext()
 
 
 @contextlib.contextmanager
 def limited_threads(most: int) -> Iterator[None]:
-    """Numba's own parallel loops in this thread use at most ``most`` threads, of those that generated code may use. The
+    """Limit numba's own parallel loops in this thread to ``most`` threads, of those that generated code may use. The
     pool must run."""
     numba = importlib.import_module("numba")
     before = numba.get_num_threads()

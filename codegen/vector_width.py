@@ -1,7 +1,8 @@
-"""How wide the vectors are that machine code computes with, read from its assembly text.
+"""Read the vector width of machine code from its assembly text.
 
-A compiler behind this one (numba's LLVM) decides for itself whether it makes vectors of a loop, and how wide; only its
-instructions tell. Those that move data do not count: registers are saved, and arrays unpacked, also by scalar code.
+A compiler behind this one (numba's LLVM) decides for itself whether and how wide it vectorizes a loop; only its
+instructions tell. Instructions that move data do not count: scalar code uses them too, to save registers and unpack
+arrays.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _ARM_BITS = {"b": 8, "h": 16, "s": 32, "d": 64}
 
 
 def vector_bits(assembly: str) -> int:
-    """The width in bits of most instructions that compute with vectors, of x86 or of AArch64; 0 if there are none."""
+    """Return the width in bits of most vector arithmetic instructions, of x86 or of AArch64; 0 if there are none."""
     widths = Counter(_X86_BITS[register] for register in _X86.findall(assembly))
     widths.update(int(lanes) * _ARM_BITS[kind] for lanes, kind in _ARM.findall(assembly))
     return max(widths, key=lambda bits: (widths[bits], bits), default=0)

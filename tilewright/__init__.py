@@ -35,7 +35,7 @@ def from_onnx(
     shapes: Mapping[str, Sequence[int | str | None]] | None = None,
     values: Mapping[str, Any] | None = None,
 ) -> IRModule:
-    """An ONNX model as a module; see :func:`tilewright.graphir.frontend.onnx.from_onnx`.
+    """Convert an ONNX model to a module; see :func:`tilewright.graphir.frontend.onnx.from_onnx`.
 
     Raises:
         ImportError: the package onnx is not installed (``pip install tilewright[onnx]``).

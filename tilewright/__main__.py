@@ -1,15 +1,15 @@
-"""``python -m tilewright``: the command line."""
+"""Run the command line: ``python -m tilewright``."""
 
 from __future__ import annotations
 
 import sys
 
-#: The exit code of what a user interrupts (``cli.console`` cannot be asked before it is imported).
+#: The exit code of an interrupted command (``cli.console`` is not imported yet).
 _INTERRUPTED = 130
 
 if __name__ == "__main__":
     try:
         from tilewright.cli import main
-    except KeyboardInterrupt:  # importing takes longer than some users wait
+    except KeyboardInterrupt:  # some users interrupt already the import
         sys.exit(_INTERRUPTED)
     main()

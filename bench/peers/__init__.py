@@ -1,8 +1,8 @@
-"""The suite beside other libraries: ``python -m bench.peers`` (see ``bench/README.md``).
+"""Run the suite beside other libraries: ``python -m bench.peers`` (see ``bench/README.md``).
 
-``suite`` says what is measured; ``kernels``, ``networks`` and ``transformers`` write it as ONNX models, and
-``torch_models`` as PyTorch functions; ``worker`` is the process of one library with one model, ``drive`` makes calls in
-turns, ``report`` and ``plot`` say what came out.
+``suite`` lists the cases; ``kernels``, ``networks`` and ``transformers`` write them as ONNX models, and
+``torch_models`` as PyTorch functions; ``worker`` is the process of one library with one model, ``drive`` interleaves
+calls, ``report`` and ``plot`` present the results.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""The command line: ``python -m bench.peers``, from the top of the repository."""
+"""Run the command line: ``python -m bench.peers``, from the top of the repository."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ PEERS = ("onnxruntime", "openvino", "torch_eager", "torch_compile")
 
 def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.peers", description="The suite beside other libraries.")
-    parser.add_argument("--only", default="", metavar="REGEX", help="cases whose group or name it is found in")
+    parser.add_argument("--only", default="", metavar="REGEX", help="only cases whose group or name matches")
     parser.add_argument("--threads", default="1,2", help="numbers of threads (default: 1,2)")
     parser.add_argument(
         "--peers", default=",".join(PEERS), help=f"libraries (default: {','.join(PEERS)}); may be empty"
     )
     parser.add_argument(
-        "--before", type=Path, metavar="FOLDER", help="another checkout, with its .venv, that takes part as a library"
+        "--before", type=Path, metavar="FOLDER", help="another checkout, with its .venv, to measure as a library"
     )
-    parser.add_argument("--seconds", type=float, default=3.0, help="for measuring each row, after loading (default: 3)")
+    parser.add_argument("--seconds", type=float, default=3.0, help="to measure each row, after loading (default: 3)")
     parser.add_argument("--spin", action="store_true", help="let threads of ONNX Runtime spin inside of a call")
     parser.add_argument("--list", action="store_true", help="print the names of the cases and stop")
     parser.add_argument("--json", type=Path, metavar="FILE")
@@ -36,7 +36,7 @@ def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _summary(row: drive.Row) -> str:
-    """A line of the terminal."""
+    """Return a line for the terminal."""
     found = [f"{report.TITLES[name]} {report.time(row.median(name))}" for name in row.times if name != drive.LIMIT]
     value, share = report.ratio(row), row.share()
     found += [] if value is None else [f"ratio {value:.2f}"]
@@ -47,7 +47,7 @@ def _summary(row: drive.Row) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure what is asked for; the exit status."""
+    """Measure the selected cases; return the exit status."""
     options = _arguments(arguments)
     cases = [case for case in CASES if re.search(options.only, f"{case.group}: {case.name}")]
     if options.list:

@@ -1,4 +1,4 @@
-"""Making calls in turns: one process for each library and model, one of them awake at a time."""
+"""Interleave calls: one process for each library and model, one of them awake at a time."""
 
 from __future__ import annotations
 
@@ -30,45 +30,45 @@ Array = np.ndarray[Any, Any]
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS, LIMIT = "tilewright", "limit"
-#: Tilewright of another checkout, as if it were another library.
+#: Tilewright of another checkout, treated as another library.
 BEFORE = "before"
 
-#: How long a worker may take to load a model and make its first call, and for every later request.
+#: The seconds that a worker may take to load a model and make its first call, and for every later request.
 LOAD_SECONDS, CALL_SECONDS = 120.0, 30.0
 LEAST_ROUNDS, MOST_ROUNDS = 5, 300
 #: A turn of a call shorter than ``LONG`` seconds begins with untimed ones, for ``WARM`` seconds: other processes have
-#: just filled the caches. Several threads have to wake up, too, sometimes all on one core, until the system moves one:
-#: they get ``WARM_THREADS`` seconds, or one call, if that is shorter than ``LONG_THREADS``. Calls under ``TURN`` are
-#: repeated for as long.
+#: just filled the caches. Several threads also have to wake up, sometimes all on one core until the system migrates
+#: one: they get ``WARM_THREADS`` seconds, or one call, if that is shorter than ``LONG_THREADS``. Calls under ``TURN``
+#: are repeated for as long.
 LONG, WARM, LONG_THREADS, WARM_THREADS, TURN = 0.05, 0.002, 0.5, 0.008, 0.001
-#: Above this a result counts as wrong, and its library is left out.
+#: The greatest error of a correct result; a library above it is excluded.
 TOLERANCE = 1e-2
-#: A probe of the multiply-adds does at most as many: its rate is what counts.
+#: The most multiply-adds of a probe: only its rate counts.
 MOST_OPERATIONS = 5e8
 
-# No library's threads wait by spinning; those of OpenMP, which PyTorch uses, are told so by the environment.
+# No library's threads spin while they wait; OpenMP, which PyTorch uses, reads that from the environment.
 QUIET = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0", "GOMP_SPINCOUNT": "0"}
 
 
 def takes_part(library: str, case: Case) -> bool:
-    """Whether the model of the case is there for that library."""
+    """Return whether the library can run the model of the case."""
     return bool(case.torch) or not library.startswith("torch")
 
 
 class WorkerError(Exception):
-    """A worker failed; the message is the reason."""
+    """A worker failed; the message gives the reason."""
 
 
 def python_of(root: Path) -> Path:
-    """The interpreter of a checkout; that of this one is the one that runs."""
+    """Return the interpreter of a checkout; for this one, the running interpreter."""
     return Path(sys.executable) if root == ROOT else root / ".venv/bin/python"
 
 
 class Worker:
-    """A process that has loaded a model. It is stopped whenever it has nothing to do.
+    """A process that has loaded a model. It is stopped while it is idle.
 
     Args:
-        root: the checkout whose worker it is; any but this one has an interpreter of its own, in ``.venv``.
+        root: the checkout whose worker to run; any but this one has its own interpreter, in ``.venv``.
     """
 
     def __init__(self, job: Job, root: Path = ROOT) -> None:
@@ -89,21 +89,21 @@ class Worker:
 
     @property
     def process(self) -> int:
-        """Its number."""
+        """The number of the process."""
         return self._process.pid
 
     def ready(self) -> None:
         """Wait until the model is loaded.
 
         Raises:
-            WorkerError: it cannot be.
+            WorkerError: the model cannot be loaded.
         """
         reply = self._receive(LOAD_SECONDS, "was not loaded, and called once, within")
         self.version, self.load, self.amount = reply["version"], reply["load"], reply["amount"]
         self._process.send_signal(signal.SIGSTOP)
 
     def ask(self, **request: Any) -> dict[str, Any]:
-        """The reply to a request.
+        """Return the reply to a request.
 
         Raises:
             WorkerError: the call failed, or took too long.
@@ -115,7 +115,7 @@ class Worker:
         return reply
 
     def seconds(self, calls: int = 1, warm: float = 0.0) -> float:
-        """Mean time of a call."""
+        """Return the mean time of a call."""
         return float(self.ask(calls=calls, warm=warm)["seconds"])
 
     def close(self) -> None:
@@ -127,7 +127,7 @@ class Worker:
 
     def _send(self, message: dict[str, Any]) -> None:
         assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # what happened is read from the other end
+        with contextlib.suppress(BrokenPipeError):  # _receive reports the reason
             self._process.stdin.write(json.dumps(message).encode() + b"\n")
 
     def _receive(self, timeout: float, late: str) -> dict[str, Any]:
@@ -147,16 +147,16 @@ class Worker:
 
 @dataclasses.dataclass
 class Row:
-    """What was found for a case on a number of threads.
+    """The measurements of a case on a number of threads.
 
     Attributes:
-        times: seconds of each round, by library; a round of the probe is the time for as much work.
-        errors: largest difference from the reference, relative to its largest element.
-        reference: whose results those are.
-        failed: why a library is not among the times.
-        loads: seconds until a library had the model ready.
-        operations: of a call, or 0.
-        others: cores that other programs kept busy meanwhile, where that can be known.
+        times: the seconds of each round, by library; a round of the probe is the time for as much work.
+        errors: the largest difference from the reference, relative to its largest element.
+        reference: the origin of the reference results.
+        failed: the reason why a library is not among the times.
+        loads: the seconds until a library had the model ready.
+        operations: the floating-point operations of a call, or 0.
+        others: the cores that other programs kept busy meanwhile, if known.
     """
 
     case: Case
@@ -174,7 +174,7 @@ class Row:
         return statistics.median(self.times[library])
 
     def spread(self, library: str) -> float:
-        """Half of what the middle half of the times spans, relative to their median."""
+        """Return half of the interquartile range of the times, relative to their median."""
         times = self.times[library]
         low, _, high = statistics.quantiles(times, n=4, method="inclusive") if len(times) > 1 else times * 3
         return (high - low) / 2 / self.median(library)
@@ -184,11 +184,11 @@ class Row:
         return sorted((name for name in self.times if name not in (OURS, LIMIT)), key=self.median)
 
     def ratio(self, library: str) -> float:
-        """Our time as a part of the library's: the median over the rounds."""
+        """Return our time relative to the library's: the median over the rounds."""
         return statistics.median(a / b for a, b in zip(self.times[OURS], self.times[library], strict=True))
 
     def share(self) -> float | None:
-        """How much of the machine's limit we reach."""
+        """Return the share of the machine's limit that we reach."""
         if LIMIT not in self.times or OURS not in self.times:
             return None
         return statistics.median(b / a for a, b in zip(self.times[OURS], self.times[LIMIT], strict=True))
@@ -208,7 +208,7 @@ def _difference(found: Sequence[Array], expected: Sequence[Array]) -> float:
 
 
 class Prepared:
-    """The files of a case, and what its results should be."""
+    """The files of a case, and its expected results."""
 
     def __init__(self, case: Case, model: Model, folder: Path) -> None:
         self.case, self.model, self.folder = case, model, folder
@@ -236,7 +236,7 @@ class Prepared:
 def _workers(
     prepared: Prepared, row: Row, libraries: Sequence[str], spinning: bool, before: Path | None
 ) -> Iterator[dict[str, Worker]]:
-    """The processes that could load the model; why others could not is in ``row.failed``."""
+    """Return the processes that could load the model; ``row.failed`` has the reasons of the others."""
     wanted = [name for name in libraries if takes_part(name, prepared.case)]
     wanted += [LIMIT] if prepared.case.limit else []
     started: dict[str, Worker] = {}
@@ -258,13 +258,13 @@ def _workers(
 
 
 def _drop(name: str, reason: str, row: Row, workers: dict[str, Worker]) -> None:
-    """A library takes no part any more; it may still be in a call, and keep a core busy."""
+    """Exclude a library; it may still be in a call, and keep a core busy."""
     row.failed[name] = reason
     workers.pop(name).close()
 
 
 def _check(prepared: Prepared, row: Row, workers: dict[str, Worker]) -> None:
-    """Compare everyone's results; who is wrong does not stay among the workers."""
+    """Compare all results; exclude workers with wrong ones."""
     results: dict[str, list[Array]] = {}
     for name in [name for name in workers if name != LIMIT]:
         path = prepared.folder / f"{name}.npz"
@@ -322,7 +322,7 @@ def measure(
     spinning: bool = False,
     before: Path | None = None,
 ) -> list[Row]:
-    """The rows of a case, one for each number of threads; each takes about ``budget`` seconds after loading.
+    """Return the rows of a case, one for each number of threads; each takes about ``budget`` seconds after loading.
 
     Args:
         before: the checkout of the library ``BEFORE``.

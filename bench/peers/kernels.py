@@ -1,6 +1,7 @@
-"""Single operators and small networks of the suite as ONNX models, with what they should compute in double precision.
+"""Write single operators and small networks of the suite as ONNX models, with their expected results in double
+precision.
 
-A maker gives a :class:`Model`: the ONNX model, its inputs, and for most the expected results. Weights are random.
+A maker returns a :class:`Model`: the ONNX model, its inputs, and for most the expected results. Weights are random.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from references import gelu_float64, layer_norm, softmax
 Array = np.ndarray[Any, Any]
 
 EPSILON = 1e-5
-#: Rows of the element-wise chain that are compared: its reference takes a microsecond for each element.
+#: The rows of the element-wise chain to compare: its reference takes a microsecond for each element.
 CHECKED_ROWS = 16
 
 
@@ -29,8 +30,8 @@ class Model:
 
     Attributes:
         onnx: the model, or the path of its file.
-        inputs: by name, in the model's order.
-        expected: computes what the results should be, or their first rows; without it ONNX Runtime's count.
+        inputs: its inputs by name, in the model's order.
+        expected: computes the expected results, or their first rows; without it ONNX Runtime's are the reference.
         real: its name in ``real_models``, if it comes from there.
     """
 
@@ -41,12 +42,12 @@ class Model:
 
 
 def normal(*shape: int, seed: int = 0, scale: float = 1.0) -> Array:
-    """Normally distributed float32 numbers."""
+    """Return normally distributed float32 numbers."""
     return np.random.default_rng(seed).standard_normal(shape, np.float32) * np.float32(scale)
 
 
 def wide(*arrays: Array) -> list[Array]:
-    """The arrays in double precision."""
+    """Convert the arrays to double precision."""
     return [array.astype(np.float64) for array in arrays]
 
 
@@ -57,7 +58,7 @@ def _single(inputs: dict[str, Array], shape: tuple[int, ...], formula: Callable[
 
 
 def matmul(size: int, constant: bool) -> Model:
-    """A product of square matrices, the second a constant or an input."""
+    """Write a product of square matrices, the second a constant or an input."""
     a, b = normal(size, size), normal(size, size, seed=1)
     inputs = {"a": a} if constant else {"a": a, "b": b}
 
@@ -70,12 +71,12 @@ def matmul(size: int, constant: bool) -> Model:
 
 
 def convolution(kernel: int, stride: int, channels: int, filters: int, size: int, groups: int = 1) -> Model:
-    """A convolution with a bias, of an image of ``size`` x ``size``, padded to keep its size."""
+    """Write a convolution with a bias, of an image of ``size`` x ``size``, padded to keep its size."""
     return convolution_nd((kernel,) * 2, channels, filters, (size,) * 2, stride=stride, groups=groups)
 
 
 def _bias(filters: int, rank: int) -> tuple[Array, Array]:
-    """A bias, and as it is added to a result."""
+    """Return a bias, and its shape for adding it to a result."""
     bias = normal(filters, seed=2)
     return bias, bias.astype(np.float64).reshape(1, filters, *[1] * rank)
 
@@ -89,7 +90,7 @@ def convolution_nd(
     dilation: int = 1,
     groups: int = 1,
 ) -> Model:
-    """A convolution with a bias along any dimensions, padded to keep their sizes where the stride is 1."""
+    """Write a convolution with a bias over any dimensions, padded to keep their sizes where the stride is 1."""
     x, of = normal(1, channels, *size), channels // groups
     weight = normal(filters, of, *window, seed=1, scale=(of * math.prod(window)) ** -0.5)
     bias, added = _bias(filters, len(size))
@@ -118,7 +119,8 @@ def convolution_nd(
 
 
 def transposed(window: int, stride: int, cut: int, channels: int, filters: int, size: int) -> Model:
-    """A transposed convolution with a bias, of an image of ``size`` x ``size``; ``cut`` off on each side."""
+    """Write a transposed convolution with a bias, of an image of ``size`` x ``size``, cropped by ``cut`` on each
+    side."""
     x, full = normal(1, channels, size, size), (size - 1) * stride + window
     weight = normal(channels, filters, window, window, seed=1, scale=channels**-0.5 * stride / window)
     bias, added = _bias(filters, 2)
@@ -139,7 +141,7 @@ def transposed(window: int, stride: int, cut: int, channels: int, filters: int, 
 
 
 def gelu_chain(rows: int = 4096, columns: int = 4096) -> Model:
-    """``gelu(x * a + b) + y`` with scalars a and b."""
+    """Write ``gelu(x * a + b) + y`` with scalars a and b."""
     x, y = normal(rows, columns), normal(rows, columns, seed=1)
     a, b = np.float32(0.75), np.float32(0.125)
 
@@ -173,7 +175,7 @@ def layer_norm_rows() -> Model:
 
 
 def mlp(*widths: int) -> Model:
-    """Dense layers with ReLU between them, batch 1."""
+    """Write dense layers with ReLU between them, batch 1."""
     o, x = Writer(), normal(1, widths[0])
     value, layers = "x", list(itertools.pairwise(widths))
     arrays: list[tuple[Array, Array]] = []
@@ -195,7 +197,7 @@ def mlp(*widths: int) -> Model:
 
 
 def lstm(layers: int, width: int, steps: int) -> Model:
-    """Layers of LSTM over a sequence, batch 1; every step of the last one is a result."""
+    """Write layers of LSTM over a sequence, batch 1; every step of the last one is a result."""
     o, x = Writer(), normal(steps, 1, width)
     value = "x"
     for number in range(layers):
@@ -211,7 +213,7 @@ def lstm(layers: int, width: int, steps: int) -> Model:
 
 
 def tiny() -> Model:
-    """One operator on four numbers: a call costs nothing else."""
+    """Write one operator on four numbers: only the overhead of a call counts."""
     x = normal(4)
     return Model(
         _single({"x": x}, (4,), lambda o: o("Add", "x", o.constant(np.float32(1)))), {"x": x}, lambda: [x + 1.0]

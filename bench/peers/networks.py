@@ -1,4 +1,4 @@
-"""Image networks as ONNX models, with random weights; and those that ``make models`` installs."""
+"""Write image networks as ONNX models, with random weights; load those that ``make models`` installs."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ MOBILENET = (
 
 
 def light(name: str) -> Model:
-    """A network of the onnx package. Its weights are constants of one value there: random ones take their place, so
-    that results say something and no library gains from their being equal."""
+    """Load a network of the onnx package. Its weights are constants of one value: random ones replace them, so that
+    results are meaningful and no library gains from equal weights."""
     model = onnx.load(LIGHT / f"light_{name}.onnx")
     graph = model.graph
     made = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
     uses = {name: (node.op_type, at) for node in graph.node for at, name in enumerate(node.input)}
     random = np.random.default_rng(0)
-    # Variances stay the same over a chain of convolutions and ReLUs, and grow little where blocks add to what came in:
-    # a softmax at the end still tells its inputs apart.
+    # Variances stay the same over a chain of convolutions and ReLUs, and grow little at residual additions:
+    # a softmax at the end still distinguishes its inputs.
     gain = 1.0 if any(node.op_type == "Sum" for node in graph.node) else 2.0
     kept = []
     for node in graph.node:
@@ -59,7 +59,7 @@ def light(name: str) -> Model:
 
 
 def mobilenet() -> Model:
-    """MobileNet v2 for 224 x 224 pixels, its normalizations folded into the convolutions as exporters do."""
+    """Write MobileNet v2 for 224 x 224 pixels, its normalizations folded into the convolutions as exporters do."""
     o, seed = Writer(), 0
     zero, six = o.constant(np.float32(0)), o.constant(np.float32(6))
 
@@ -89,10 +89,10 @@ def mobilenet() -> Model:
 
 
 def real(name: str, title: str) -> Model:
-    """A network of ``real_models``, for one of its sizes.
+    """Load a network of ``real_models``, for one of its sizes.
 
     Raises:
-        ModuleNotFoundError: the package that it comes with is not installed.
+        ModuleNotFoundError: the package that contains it is not installed.
     """
     import real_models
 
@@ -105,7 +105,7 @@ def real(name: str, title: str) -> Model:
 
 
 def operations(model: onnx.ModelProto) -> float:
-    """Floating-point operations of the contractions of a model of fixed sizes, a multiply-add as two."""
+    """Count the floating-point operations of the contractions of a model of fixed sizes, a multiply-add as two."""
     graph = shape_inference.infer_shapes(model, data_prop=True).graph
     shapes = {value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim] for value in graph.value_info}
     for value in (*graph.input, *graph.output):

@@ -1,4 +1,4 @@
-"""How much of the processor other programs use while something is measured, as Linux counts it."""
+"""Measure the processor time of other programs during a measurement, as Linux counts it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-#: In a line of /proc/stat, idle and waiting; in /proc/PID/stat after the name, time in user and in system mode.
+#: Fields of a line of /proc/stat: idle and waiting; of /proc/PID/stat after the name: time in user and in system mode.
 IDLE, OWN = (3, 4), (11, 12)
 
 
 class Others:
-    """Made when measuring begins.
+    """Measures from its creation on.
 
     Args:
-        own: the processes that take part, with all of their threads.
+        own: the processes of the measurement, with all of their threads.
     """
 
     def __init__(self, own: Sequence[int]) -> None:
@@ -23,14 +23,14 @@ class Others:
         self._start = self._now()
 
     def cores(self) -> float | None:
-        """Cores that others kept busy since, on average; None where it can't be known."""
+        """Return the mean number of cores that others have kept busy since; None if unknown."""
         now = self._now()
         if now is None or self._start is None or now[0] <= self._start[0]:
             return None
         return max(0.0, (now[1] - self._start[1]) / (now[0] - self._start[0]))
 
     def _now(self) -> tuple[float, float] | None:
-        """The time, and the seconds that others have used so far."""
+        """Return the time, and the seconds that others have used so far."""
         try:
             fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
             used = sum(fields) - sum(fields[place] for place in IDLE)

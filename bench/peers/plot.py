@@ -1,4 +1,4 @@
-"""A picture of the rows, SVG written by hand: a dot for each library, at its time relative to the fastest peer."""
+"""Draw the rows as hand-written SVG: a dot for each library, at its time relative to the fastest peer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TICKS = (0.25, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0)
 
 
 def _x(value: float) -> float:
-    """Logarithmic; what lies beyond the ends is drawn at them."""
+    """Return the position of a value on the logarithmic axis; values beyond the ends are drawn at them."""
     place = math.log(min(max(value, LEAST), MOST) / LEAST) / math.log(MOST / LEAST)
     return LEFT + place * (WIDTH - LEFT - RIGHT)
 
@@ -51,7 +51,7 @@ def _dots(row: Row, y: float) -> list[str]:
 
 
 def svg(rows: Sequence[Row]) -> str:
-    """The picture: a line for each row that has a peer."""
+    """Draw the picture: a line for each row that has a peer."""
     rows = [row for row in rows if row.peers()]
     body: list[str] = []
     y = float(TOP)

@@ -1,4 +1,4 @@
-"""What a run says: Markdown with a table for each group and one of the goals, and JSON."""
+"""Report the results of a run: Markdown with a table for each group and one of the goals, and JSON."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ page is written by `make bench-peers`.
 
 
 def time(seconds: float) -> str:
-    """With three digits."""
+    """Format a time with three digits."""
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if seconds >= size:
             return f"{seconds / size:#.3g}".rstrip(".") + f" {unit}"
@@ -42,24 +42,24 @@ def time(seconds: float) -> str:
 
 
 def ordered(names: set[str]) -> list[str]:
-    """In the order of ``TITLES``."""
+    """Sort names in the order of ``TITLES``."""
     return [name for name in TITLES if name in names]
 
 
 def best(row: Row) -> str | None:
-    """The fastest other library."""
+    """Return the fastest other library."""
     peers = row.peers()
     return peers[0] if peers else None
 
 
 def ratio(row: Row) -> float | None:
-    """Ours to the fastest other library."""
+    """Return our time relative to the fastest other library."""
     peer = best(row)
     return row.ratio(peer) if peer is not None and OURS in row.times else None
 
 
 def groups(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """The rows under their headings."""
+    """Return the rows by their headings."""
     found: dict[str, list[Row]] = {}
     for row in rows:
         found.setdefault(row.case.group, []).append(row)
@@ -67,7 +67,7 @@ def groups(rows: Sequence[Row]) -> dict[str, list[Row]]:
 
 
 def as_dict(rows: Sequence[Row]) -> dict[str, Any]:
-    """For JSON: seconds throughout."""
+    """Return the rows for JSON: seconds throughout."""
     return {
         "machine": machine(),
         "versions": versions(rows),
@@ -106,7 +106,7 @@ def as_dict(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def machine() -> str:
-    """The processor, and how many of it there are."""
+    """Describe the processor, and the number of its cores."""
     name = platform.processor() or platform.machine()
     if Path("/proc/cpuinfo").exists():
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -120,7 +120,7 @@ def versions(rows: Sequence[Row]) -> dict[str, str]:
 
 
 def goals(rows: Sequence[Row]) -> Iterator[tuple[str, int, str, str, bool]]:
-    """Figure, threads, what was measured, what is wanted, whether it is met; a case that failed misses its goal."""
+    """Yield figure, threads, measurement, goal, and whether it is met; a case that failed misses its goal."""
     for row in rows:
         found = ratio(row)
         if row.failed.get(OURS) and (row.case.goal or row.case.goal_seconds):
@@ -179,7 +179,7 @@ def _row(row: Row, libraries: Sequence[str]) -> list[str]:
 
 
 def _absent(rows: Sequence[Row]) -> dict[str, str]:
-    """The libraries that took part in no row, and why."""
+    """Return the libraries without a row, and the reasons."""
     found: dict[str, str] = {}
     measured = {name for row in rows for name in row.times}
     for row in rows:
@@ -190,7 +190,7 @@ def _absent(rows: Sequence[Row]) -> dict[str, str]:
 
 
 def _rates(rows: Sequence[Row]) -> list[str]:
-    """The multiply-adds of the probe: the median over the rows."""
+    """Return the multiply-adds of the probe: the median over the rows."""
     found = []
     for threads in sorted({row.threads for row in rows}):
         of = [row for row in rows if row.case.limit == "fma" and row.threads == threads and LIMIT in row.times]
@@ -201,7 +201,7 @@ def _rates(rows: Sequence[Row]) -> list[str]:
 
 
 def markdown(rows: Sequence[Row], picture: str = "") -> str:
-    """The page; ``picture`` is the path of the plot from there."""
+    """Return the page; ``picture`` is the path of the plot from there."""
     found = {name for row in rows for name in row.times} - {LIMIT}
     libraries = ordered(found | {OURS})
     named = ", ".join(f"{TITLES[name]} {version}" for name, version in versions(rows).items())

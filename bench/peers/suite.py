@@ -1,4 +1,4 @@
-"""What is measured: every case with its group, what it is compared with, and its goal."""
+"""List the cases of the suite: every case with its group, its comparison, and its goal."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Case:
     """A line of the suite.
 
     Attributes:
-        name: unique.
-        group: the heading it stands under.
-        make: writes the model; ``ModuleNotFoundError`` if a package that brings it is missing.
-        limit: what bounds it: ``fma``, ``copy``, ``read``, or nothing that is measured.
-        amount: bytes that it has to move at least; operations are counted in the model.
-        goal: the ratio to the best peer that it should reach.
-        goal_seconds: the time of a call that it should reach.
-        torch: the function of ``torch_models`` that computes the same; without one PyTorch takes no part.
+        name: its unique name.
+        group: its heading.
+        make: writes the model; raises ``ModuleNotFoundError`` if the package that contains it is missing.
+        limit: its bound: ``fma``, ``copy``, ``read``, or none that is measured.
+        amount: the least number of bytes to move; operations are counted in the model.
+        goal: the greatest ratio to the best peer.
+        goal_seconds: the greatest time of a call.
+        torch: the function of ``torch_models`` that computes the same; without one PyTorch is not measured.
     """
 
     name: str
@@ -44,7 +44,7 @@ GROUP_GOALS = {IMAGE_NETWORKS: 0.85, DOCUMENTS: 0.85}
 
 
 def _convolutions() -> list[Case]:
-    """Every distinct convolution of ResNet-50: kernel, stride, channels in and out, size of the image."""
+    """List every distinct convolution of ResNet-50: kernel, stride, channels in and out, size of the image."""
     shapes = [(7, 2, 3, 64, 224), (1, 1, 64, 64, 56), (3, 1, 64, 64, 56), (1, 1, 64, 256, 56), (1, 1, 256, 64, 56)]
     for inner, size in (128, 28), (256, 14), (512, 7):
         shapes += [
@@ -76,7 +76,7 @@ def _depthwise() -> list[Case]:
 
 
 def _other_convolutions() -> list[Case]:
-    """As speech, video, segmentation and image-making networks have them."""
+    """List convolutions of speech, video, segmentation and image-generating networks."""
     made = {
         "conv1d 5 256-256 at 512": functools.partial(kernels.convolution_nd, (5,), 256, 256, (512,)),
         "conv1d 3 dilated by 4 64-64 at 4096": functools.partial(

@@ -1,4 +1,4 @@
-"""Models of the suite as PyTorch functions over the weights of their ONNX models: what ``torch.nn`` would do."""
+"""Write models of the suite as PyTorch functions over the weights of their ONNX models, equivalent to ``torch.nn``."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def mlp(weights: Weights) -> Function:
 
 
 def lstm(weights: Weights) -> Function:
-    """Gates are in the order input, output, forget, cell in ONNX, and input, forget, cell, output in PyTorch."""
+    """Reorder the gates: input, output, forget, cell in ONNX; input, forget, cell, output in PyTorch."""
     import torch
 
     count = sum(name.startswith("input") for name in weights)

@@ -1,4 +1,4 @@
-"""Transformers as ONNX models, operator by operator as PyTorch exports them; the weights are random."""
+"""Write transformers as ONNX models, operator by operator as PyTorch exports them; the weights are random."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BERT_EPSILON, GPT_EPSILON = 1e-12, 1e-5
 
 
 def _block_weights(layer: int) -> Iterator[tuple[str, Array]]:
-    """Two norms, the attention's four matrices and the two of the dense part, by name."""
+    """Yield two norms, the attention's four matrices and the two of the dense part, by name."""
     seed = 100 * layer
     for name in ("norm1", "norm2"):
         yield f"{layer}.{name}.weight", 1 + normal(WIDTH, seed=seed, scale=0.1)
@@ -33,7 +33,7 @@ def _block_weights(layer: int) -> Iterator[tuple[str, Array]]:
 
 
 class _Blocks(Writer):
-    """What both networks have."""
+    """The parts that both networks share."""
 
     def __init__(self, layers: int = LAYERS) -> None:
         super().__init__(dict(pair for layer in range(layers) for pair in _block_weights(layer)))
@@ -42,14 +42,16 @@ class _Blocks(Writer):
         return self("Add", self("MatMul", x, self.weight(f"{name}.matrix")), self.weight(f"{name}.bias"))
 
     def attention(self, query: str, keys: str, values: str, joined: str) -> str:
-        """``query [n, heads, words, head]``, ``keys [n, heads, head, words]``; the result has one axis for heads."""
+        """Attend with ``query [n, heads, words, head]``, ``keys [n, heads, head, words]``; the result has one axis for
+        heads."""
         scores = self("Div", self("MatMul", query, keys), self.constant(np.float32(math.sqrt(HEAD)), "scale"))
         mixed = self("MatMul", self("Softmax", scores, axis=-1), values)
         return self("Reshape", self("Transpose", mixed, perm=[0, 2, 1, 3]), joined)
 
 
 def bert(batch: int, words: int, layers: int = LAYERS) -> Model:
-    """The encoder of BERT-base without its embeddings: layers over ``[batch, words, 768]``, norms after the sums."""
+    """Write the encoder of BERT-base without its embeddings: layers over ``[batch, words, 768]``, norms after the
+    sums."""
     o, x = _Blocks(layers), normal(batch, words, WIDTH)
     split, joined = o.integers(batch, words, HEADS, HEAD), o.integers(batch, words, WIDTH)
     value = "x"
@@ -67,9 +69,9 @@ def bert(batch: int, words: int, layers: int = LAYERS) -> Model:
 
 
 def gpt_step(cached: int) -> Model:
-    """One word of GPT-2 small: its number and the keys and values of ``cached`` words in, the scores of all words and
-    the new keys and values out, which the caller puts into its cache. Norms come first; gelu is the one with tanh.
-    """
+    """Write the step of GPT-2 small for one word: its number and the keys and values of ``cached`` words in, the scores
+    of all words and the new keys and values out, which the caller puts into its cache. Norms come first; gelu is the
+    variant with tanh."""
     o = _Blocks()
     words = o.constant(normal(WORDS, WIDTH, seed=5000, scale=0.02), "words")
     place = o.constant(normal(1, 1, WIDTH, seed=5001, scale=0.02), "place")

@@ -1,6 +1,6 @@
-"""A process that has one model loaded in one library and makes a call when it is asked to.
+"""Serve one model in one library: a process that makes a call on request.
 
-Requests and replies are lines of JSON on the standard streams; what a library prints goes to the standard error. The
+Requests and replies are lines of JSON on the standard streams; output of a library goes to the standard error. The
 first line is the :class:`Job`. Between requests the process sleeps: the driver stops it.
 """
 
@@ -27,17 +27,17 @@ PR_SET_PDEATHSIG = 1
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What a worker does.
+    """The task of a worker.
 
     Attributes:
         library: a name of ``LIBRARIES``.
-        torch: the function of ``torch_models`` that computes what the model does, if there is one.
+        torch: the function of ``torch_models`` that computes the same as the model, if there is one.
         model: the path of the ONNX model; empty for a probe.
         inputs: the path of the inputs, an ``.npz`` in the order of the model's.
-        threads: how many threads a call may use.
+        threads: the number of threads that a call may use.
         real: the name of the network in ``real_models``, whose import narrows its shapes; mostly empty.
-        limit: what a probe measures, ``fma``, ``copy`` or ``read``, and how much a call does.
-        spinning: threads may spin inside of a call while they wait for work.
+        limit: the limit that a probe measures, ``fma``, ``copy`` or ``read``, and the amount of a call.
+        spinning: whether threads may spin inside of a call while they wait for work.
     """
 
     library: str
@@ -52,12 +52,12 @@ class Job:
 
 @dataclasses.dataclass(frozen=True)
 class Loaded:
-    """A model that can be called: a call gives the results, one array or several.
+    """A loaded model; a call returns the results, one array or several.
 
     Attributes:
         run: makes a call.
-        version: of the library.
-        amount: what a probe does in one call, exactly.
+        version: the version of the library.
+        amount: the exact amount of work in a call of a probe.
     """
 
     run: Run
@@ -66,7 +66,7 @@ class Loaded:
 
 
 def page_aligned(array: Array) -> Array:
-    """A copy in memory that starts at a page: all libraries get their inputs like that."""
+    """Copy an array to page-aligned memory: all libraries get their inputs like that."""
     raw = np.empty(array.nbytes + PAGE, np.uint8)
     start = -raw.ctypes.data % PAGE
     copy: Array = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
@@ -75,7 +75,7 @@ def page_aligned(array: Array) -> Array:
 
 
 def load_inputs(path: str) -> dict[str, Array]:
-    """The arrays by name, in order."""
+    """Load the arrays by name, in order."""
     with np.load(path) as file:
         return {name: page_aligned(file[name]) for name in file.files}
 
@@ -159,7 +159,7 @@ def torch_compile(job: Job) -> Loaded:
 
 
 def limit(job: Job) -> Loaded:
-    """A probe of the machine in place of a model."""
+    """Load a probe of the machine in place of a model."""
     from tilewright.runtime.observe.machine import machine
 
     kind, wanted = job.limit
@@ -173,12 +173,13 @@ LIBRARIES: dict[str, Callable[[Job], Loaded]] = {
 
 
 def results(found: Any) -> list[Array]:
-    """What a call gave, as arrays."""
+    """Return the results of a call as arrays."""
     return [np.asarray(one) for one in (found if isinstance(found, (list, tuple)) else [found])]
 
 
 def seconds(run: Run, calls: int, warm: float) -> float:
-    """Mean wall time of that many calls, after untimed ones for ``warm`` seconds: none if 0, else at least one."""
+    """Return the mean wall time of ``calls`` calls, after untimed ones for ``warm`` seconds: none if 0, else at least
+    one."""
     start = time.perf_counter()
     while time.perf_counter() - start < warm:
         run()
@@ -189,7 +190,7 @@ def seconds(run: Run, calls: int, warm: float) -> float:
 
 
 def answer(run: Run, request: dict[str, Any]) -> dict[str, Any]:
-    """The reply to a request: ``save`` results in a file, or time ``calls``."""
+    """Answer a request: ``save`` results in a file, or time ``calls``."""
     if "save" in request:
         np.savez(request["save"], *results(run()))
         return {}
@@ -197,7 +198,7 @@ def answer(run: Run, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def reason(error: Exception, library: str) -> str:
-    """One line for the table."""
+    """Return one line about an error for the table."""
     name = library.split("_")[0]
     if isinstance(error, ModuleNotFoundError) and error.name == name:
         return f"{name} is not installed"

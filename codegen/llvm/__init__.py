@@ -1,4 +1,4 @@
-"""Scheduled loop IR to machine code through LLVM."""
+"""Generate machine code from scheduled loop IR through LLVM."""
 
 from tilewright.codegen.llvm.call import call_primfunc
 from tilewright.codegen.llvm.compile import CompiledModule, compile_module

@@ -1,4 +1,4 @@
-"""Where buffers lie, and what an access adds to the address: a variable part, a constant, and a step between lanes."""
+"""Describe the place of buffers, and the offset of an access: a variable part, a constant, and a step between lanes."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from tilewright.tensorir.expr import BinaryOp, Broadcast, Buffer, Cast, Expr, In
 
 
 class Slot(NamedTuple):
-    """Where a buffer lies.
+    """The place of a buffer in memory.
 
     Attributes:
-        pointer: the operand that is its address.
-        local: a stack slot of this function, large enough that a masked access may touch all of its lanes.
-        strides: of its dimensions, in elements.
-        dense: whether it has one dimension whose elements are neighbours: an index is an offset.
+        pointer: the operand that holds its address.
+        local: whether it is a stack slot of this function, padded so that a masked access may touch all of its lanes.
+        strides: the strides of its dimensions, in elements.
+        dense: whether it is one contiguous dimension: an index is an offset.
     """
 
     pointer: str
@@ -25,14 +25,15 @@ class Slot(NamedTuple):
 
     @classmethod
     def of(cls, buffer: Buffer, pointer: str, local: bool) -> Slot:
-        """``buffer`` at ``pointer``."""
+        """Return the slot of ``buffer`` at ``pointer``."""
         strides = row_major_strides(buffer)
         dense = len(strides) == 1 and isinstance(strides[0], IntImm) and strides[0].value == 1
         return cls(pointer, local, strides, dense)
 
 
 def row_major_strides(buffer: Buffer) -> tuple[Expr, ...]:
-    """The strides of ``buffer`` in elements: its own, or those of a dense array with the last dimension innermost."""
+    """Return the strides of ``buffer`` in elements: its own, or those of a dense array with the last dimension
+    innermost."""
     if buffer.strides:
         return buffer.strides
     strides: list[Expr] = [IntImm(1)] * len(buffer.shape)
@@ -42,12 +43,12 @@ def row_major_strides(buffer: Buffer) -> tuple[Expr, ...]:
 
 
 class Address(NamedTuple):
-    """What an access adds to the address of its buffer, in elements.
+    """The offset of an access from the address of its buffer, in elements.
 
     Attributes:
         variable: its variable part in the first lane; None if there is none.
         fixed: its constant part.
-        step: from lane to lane; None if it is not constant: then ``offset`` is all that there is.
+        step: the step from lane to lane; None if it is not constant: then only ``offset`` is known.
         offset: the offset as a whole, with all lanes.
     """
 
@@ -65,7 +66,7 @@ def split(offset: Expr) -> Address:
 
 
 def split_constant(offset: Expr) -> tuple[Expr | None, int]:
-    """``offset`` as a variable part (None if there is none) plus a constant."""
+    """Split ``offset`` into a variable part (None if there is none) and a constant."""
     kind = type(offset)
     if kind is IntImm:
         assert isinstance(offset, IntImm)
@@ -88,7 +89,8 @@ def split_constant(offset: Expr) -> tuple[Expr | None, int]:
 
 
 def split_lanes(index: Expr) -> tuple[Expr, int] | None:
-    """A vector index as its value in lane 0 and the constant step from lane to lane; None if it has no such form."""
+    """Split a vector index into its value in lane 0 and the constant step from lane to lane; return None if it has no
+    such form."""
     if isinstance(index, Ramp):
         return (index.base, index.stride.value) if isinstance(index.stride, IntImm) else None
     if isinstance(index, Broadcast):

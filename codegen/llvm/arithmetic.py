@@ -1,4 +1,4 @@
-"""Arithmetic of the loop-level IR in LLVM's instructions: exact for every type and every value.
+"""Emit the arithmetic of the loop IR as LLVM instructions: exact for every type and every value.
 
 Nothing traps and nothing is undefined: a division by zero gives zero, as in NumPy, the quotient of the least integer
 and -1 wraps, shifts by the width or more give zero (or the sign), and a float that does not fit an integer saturates
@@ -18,7 +18,7 @@ HALF_TYPES = ("float16", "bfloat16")
 
 
 class Operand(NamedTuple):
-    """An operand with what is known about it.
+    """An operand and the known facts about it.
 
     Attributes:
         text: the LLVM operand.
@@ -33,12 +33,12 @@ class Operand(NamedTuple):
 
 
 def is_half(dtype: DataType) -> bool:
-    """Whether values of ``dtype`` are stored in 16 bits and computed in float32."""
+    """Return whether values of ``dtype`` are stored in 16 bits and computed in float32."""
     return dtype.element in HALF_TYPES
 
 
 def like(dtype: DataType, element: DataType) -> DataType:
-    """``element`` with the lanes of ``dtype``."""
+    """Return ``element`` with the lanes of ``dtype``."""
     return element.with_lanes(dtype.lanes)
 
 
@@ -46,7 +46,7 @@ def like(dtype: DataType, element: DataType) -> DataType:
 
 
 def widen(b: Builder, dtype: DataType, x: str) -> str:
-    """A float16 or bfloat16 value as float32 (exact); other types as they are."""
+    """Convert a float16 or bfloat16 value to float32 (exact); leave other types as they are."""
     if dtype.element == "float16":
         if not b.module.converts_halves:
             return _widen_by_integers(b, dtype, x)
@@ -60,7 +60,7 @@ def widen(b: Builder, dtype: DataType, x: str) -> str:
 
 
 def narrow(b: Builder, dtype: DataType, x: str) -> str:
-    """A float32 value rounded to ``dtype``, to nearest, ties to even; NaN stays NaN and denormals stay."""
+    """Round a float32 value to ``dtype``, to nearest, ties to even; NaN stays NaN and denormals stay."""
     single = value_type(like(dtype, FLOAT32))
     if dtype.element == "float16":
         if not b.module.converts_halves:
@@ -87,8 +87,8 @@ def narrow(b: Builder, dtype: DataType, x: str) -> str:
 
 
 def _widen_by_integers(b: Builder, dtype: DataType, x: str) -> str:
-    """float16 as float32 without an instruction for it: the exponent is moved by a multiplication, which makes denormal
-    numbers normal ones; infinity and NaN get the greatest exponent (F. Giesen, "half_to_float_fast")."""
+    """Convert float16 to float32 without a conversion instruction: a multiplication rebases the exponent, which also
+    normalizes denormals; infinity and NaN get the greatest exponent (F. Giesen, "half_to_float_fast")."""
     lanes, single_type = dtype.lanes, like(dtype, FLOAT32)
     wide, single = integer_type(32, lanes), value_type(single_type)
 
@@ -110,8 +110,8 @@ def _widen_by_integers(b: Builder, dtype: DataType, x: str) -> str:
 
 
 def _narrow_by_integers(b: Builder, dtype: DataType, x: str) -> str:
-    """A float32 value rounded to float16 without an instruction for it: what becomes denormal is rounded by an addition
-    that pushes the digits out, the rest by integers (F. Giesen, "float_to_half_fast3_rtne")."""
+    """Round float32 to float16 without a conversion instruction: an addition that shifts the digits out rounds results
+    that become denormal, integer arithmetic rounds the others (F. Giesen, "float_to_half_fast3_rtne")."""
     lanes, single_type = dtype.lanes, like(dtype, FLOAT32)
     wide, single, condition = integer_type(32, lanes), value_type(single_type), integer_type(1, lanes)
 
@@ -137,8 +137,8 @@ def _narrow_by_integers(b: Builder, dtype: DataType, x: str) -> str:
 
 
 def _round_to_odd(b: Builder, lanes: int, x: str) -> str:
-    """A float64 value as float32 whose last bit is set if it is inexact, so that rounding once more to a type with two
-    bits less rounds as if from the float64 (Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums")."""
+    """Round float64 to float32 to odd: the last bit is set if the result is inexact, so that rounding again, to a type
+    with two bits less, equals rounding once (Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums")."""
     single_type, double_type = FLOAT32.with_lanes(lanes), FLOAT64.with_lanes(lanes)
     single, double, wide = value_type(single_type), value_type(double_type), integer_type(32, lanes)
     condition = integer_type(1, lanes)
@@ -157,7 +157,7 @@ def _round_to_odd(b: Builder, lanes: int, x: str) -> str:
 
 
 def from_double(b: Builder, dtype: DataType, x: str) -> str:
-    """A float64 value rounded to ``dtype``. bfloat16 is reached through float32, as ml_dtypes does."""
+    """Round a float64 value to ``dtype``; to bfloat16 through float32, as ml_dtypes does."""
     if dtype.element == "float64":
         return x
     if dtype.element == "float16":
@@ -167,7 +167,7 @@ def from_double(b: Builder, dtype: DataType, x: str) -> str:
 
 
 def to_double(b: Builder, dtype: DataType, x: str) -> str:
-    """A value of any floating-point type as float64 (exact)."""
+    """Convert a value of any floating-point type to float64 (exact)."""
     if dtype.element == "float64":
         return x
     x = widen(b, dtype, x)
@@ -182,7 +182,7 @@ def _integers(value: int, bits: int, lanes: int) -> str:
 
 
 def cast(b: Builder, source: DataType, target: DataType, x: str) -> str:
-    """``x`` converted from ``source`` to ``target``, which has as many lanes."""
+    """Convert ``x`` from ``source`` to ``target``, which has as many lanes."""
     if source is target:
         return x
     if target.is_bool:
@@ -199,8 +199,8 @@ def cast(b: Builder, source: DataType, target: DataType, x: str) -> str:
 
 
 def _saturate(b: Builder, source: DataType, target: DataType, x: str) -> str:
-    """A float32 or float64 as an integer. LLVM's own ``fptosi.sat`` does the same but takes vectors apart (9 times
-    slower on AVX-512); ``freeze`` makes the lanes that do not fit, which the selects replace, some value."""
+    """Convert float32 or float64 to an integer, saturating. LLVM's own ``fptosi.sat`` scalarizes vectors (9 times
+    slower on AVX-512); ``freeze`` gives lanes out of range some value, which the selects replace."""
     kind, result, condition = value_type(source), value_type(target), integer_type(1, source.lanes)
     low, high = (-(1 << (target.bits - 1)), 1 << (target.bits - 1)) if target.is_int else (0, 1 << target.bits)
     converted = b.pure(f"fpto{'s' if target.is_int else 'u'}i {kind} {x} to {result}")
@@ -254,7 +254,7 @@ _FLOAT_CONDITIONS = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "
 
 
 def compare(b: Builder, op: str, dtype: DataType, x: str, y: str) -> str:
-    """The comparison of two values of ``dtype``; ordered ones with NaN are false."""
+    """Compare two values of ``dtype``; ordered comparisons with NaN are false."""
     if dtype.is_float:
         x, y = widen(b, dtype, x), widen(b, dtype, y)
         kind = value_type(like(dtype, FLOAT32) if is_half(dtype) else dtype)
@@ -264,10 +264,10 @@ def compare(b: Builder, op: str, dtype: DataType, x: str, y: str) -> str:
 
 
 def extremum(b: Builder, op: str, dtype: DataType, x: Operand, y: Operand) -> str:
-    """``min`` or ``max`` of two values; NaN if either is NaN.
+    """Return ``min`` or ``max`` of two values; NaN if either is NaN.
 
-    One comparison and one select become a single ``maxps`` on x86, which gives its second operand if the comparison
-    fails: so a constant goes first, and what may be NaN second. Two unknown operands need one more select.
+    One comparison and one select become a single ``maxps`` on x86, which returns its second operand if the comparison
+    fails: so constants go first, operands that may be NaN second. Two unknown operands need one more select.
     """
     if dtype.is_bool:
         return b.pure(f"{'and' if op == 'min' else 'or'} {value_type(dtype)} {x.text}, {y.text}")
@@ -300,7 +300,7 @@ _BIT_OPS = {"bitand": "and", "bitor": "or", "bitxor": "xor", "and": "and", "or":
 
 
 def binary(b: Builder, op: str, dtype: DataType, x: Operand, y: Operand, no_wrap: bool = False) -> str:
-    """``x op y`` on values of ``dtype``.
+    """Emit ``x op y`` on values of ``dtype``.
 
     Args:
         no_wrap: the integer operation is known not to overflow (index arithmetic).
@@ -320,8 +320,8 @@ PLAIN_OPS = frozenset({*_FLOAT_OPS, *_BIT_OPS})
 
 @functools.cache
 def plain_instruction(op: str, dtype: DataType) -> str | None:
-    """What the instruction of :func:`plain_binary` starts with, its type included; None if it needs several, or if more
-    has to be known of the operands."""
+    """Return the opcode and type of the instruction of :func:`plain_binary`; None if it needs several instructions, or
+    facts about the operands."""
     if op in _BIT_OPS:
         return f"{_BIT_OPS[op]} {value_type(dtype)}"
     return (
@@ -330,7 +330,7 @@ def plain_instruction(op: str, dtype: DataType) -> str | None:
 
 
 def plain_binary(b: Builder, op: str, dtype: DataType, x: str, y: str, no_wrap: bool = False) -> str:
-    """:func:`binary` for operations whose code depends on nothing that is known of the operands."""
+    """Emit :func:`binary` for operations whose code depends on no facts about the operands."""
     start = plain_instruction(op, dtype)
     if start is not None:
         return b.pure(f"{start} {x}, {y}")
@@ -345,7 +345,7 @@ def plain_binary(b: Builder, op: str, dtype: DataType, x: str, y: str, no_wrap: 
 
 
 def negate(b: Builder, dtype: DataType, x: str) -> str:
-    """``-x``; the sign of a zero and of NaN changes too."""
+    """Emit ``-x``; the sign of a zero and of NaN changes too."""
     kind = value_type(dtype)
     if dtype.element == "bfloat16":
         return b.pure(f"xor {kind} {x}, {_integers(-0x8000, 16, dtype.lanes)}")
@@ -400,7 +400,7 @@ def _divide(b: Builder, op: str, dtype: DataType, x: Operand, y: Operand) -> str
 
 
 def _divide_safely(b: Builder, op: str, dtype: DataType, x: Operand, y: Operand, unsigned: bool) -> str:
-    """A division whose divisor is neither zero nor -1."""
+    """Emit a division whose divisor is neither zero nor -1."""
     kind = value_type(dtype)
     sign = "u" if unsigned else "s"
     power = isinstance(y.value, int) and y.value > 0 and y.value & (y.value - 1) == 0
@@ -430,7 +430,7 @@ def _divide_safely(b: Builder, op: str, dtype: DataType, x: Operand, y: Operand,
 
 
 def reduce_lanes(b: Builder, dtype: DataType, x: str, combine: Callable[[DataType, str, str], str]) -> str:
-    """All lanes of ``x`` combined in pairs, halves first: a tree whose depth is the logarithm of the lanes."""
+    """Combine all lanes of ``x`` in pairs, halves first: a tree whose depth is the logarithm of the lanes."""
     lanes, left_over = dtype.lanes, []
     while lanes > 1:
         half = lanes // 2

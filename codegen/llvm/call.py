@@ -1,4 +1,4 @@
-"""Calling one compiled PrimFunc on NumPy arrays, for tests, tuning and benchmarks."""
+"""Call one compiled PrimFunc on NumPy arrays, for tests, tuning and benchmarks."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from tilewright.tensorir.stmt import PrimFunc
 
 
 class HasAddresses(Protocol):
-    """What holds machine code."""
+    """An object that holds machine code."""
 
     def packed_address(self, name: str) -> int: ...
 
 
 def check_arguments(func: PrimFunc, args: Sequence[Any]) -> None:
-    """Check number, types and constant extents of the arguments of ``func``: arrays for buffers, ints for variables.
+    """Check number, types and constant extents of the arguments of ``func``: arrays for buffers, integers for
+    variables.
 
     Raises:
         InputError: an argument does not fit: the message names it, what was expected and what was found.
@@ -46,7 +47,7 @@ def check_arguments(func: PrimFunc, args: Sequence[Any]) -> None:
 
 
 def call_primfunc(compiled: HasAddresses, func: PrimFunc, *args: Any) -> None:
-    """Run ``func`` of ``compiled``; results are written into the arrays.
+    """Run ``func`` of ``compiled``; it writes results into the arrays.
 
     Raises:
         InputError: an argument does not fit.
@@ -56,8 +57,8 @@ def call_primfunc(compiled: HasAddresses, func: PrimFunc, *args: Any) -> None:
 
 
 def call_packed(compiled: HasAddresses, name: str, values: Sequence[int]) -> None:
-    """Run the function of that name with addresses for its buffers and numbers for its variables; nothing is checked.
-    The memory must live as long as the call runs."""
+    """Run the function ``name`` with addresses for its buffers and numbers for its variables, unchecked. The memory
+    must outlive the call."""
     packed = (ctypes.c_int64 * max(1, len(values)))(*values)
     function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(compiled.packed_address(name))
     with parallel_lock():

@@ -1,8 +1,9 @@
-"""What a profiled model calls to read the clock: LLVM IR that is linked with the functions of teams.
+"""Emit the functions with which profiled models read the clock: LLVM IR, linked with the functions of teams.
 
 A record is described in :mod:`tilewright.tensorir.profiling`. The clock is the processor's time stamp counter where the
-operating system itself tells the time by it, else the system's: between kernels that leave nothing in the caches, a
-call of ``clock_gettime``, whose code and data must be fetched anew, takes several times as long as the instruction.
+operating system itself uses it as clock source, else the system's clock. Between kernels that evict everything from the
+caches, a call of ``clock_gettime`` takes several times as long as the instruction: its code and data must be fetched
+anew.
 """
 
 from __future__ import annotations
@@ -17,20 +18,21 @@ from pathlib import Path
 
 from tilewright.tensorir.profiling import BUSY, END, PROFILE_INTRINSICS, RUNS, TOTAL
 
-#: ``void f(ptr team, ptr record, i64 stride)``: a kernel's call begins, or ends.
+#: ``void f(ptr team, ptr record, i64 stride)``: records that a kernel's call begins, or ends.
 PROFILE_FUNCTIONS = {name: f"tilewright_{name}" for name in PROFILE_INTRINSICS}
-#: ``i64 f()``: the ticks now.
+#: ``i64 f()``: returns the current ticks.
 TICKS = "tilewright_ticks"
 #: The name under which the operating system's clock is linked.
 CLOCK = "tilewright_clock"
 
-#: In the function in which a thread works on a loop: before the first item.
+#: Stands in the function that works on a loop, before the first item.
 BEGIN_WORK = "  %start = call i64 @now()\n"
 
 
 def end_work(busy: int, stride: int) -> str:
-    """After the last item, before they are reported as finished: ``main`` may end then. ``busy`` and ``stride`` are the
-    places in the memory of a team that say where the first thread's sum is, and how far from there the next one's."""
+    """Return the IR that adds up a thread's work. It stands behind the last item, before the items are reported as
+    finished: ``main`` may end then. ``busy`` and ``stride`` are the offsets in the memory of a team of the address of
+    the first thread's sum and of the distance to the next thread's."""
     return f"""\
   %stop = call i64 @now()
   %took = sub i64 %stop, %start
@@ -46,7 +48,7 @@ def end_work(busy: int, stride: int) -> str:
 """
 
 
-# The processor would read the counter before it is done with what stands before; the fence makes it wait.
+# The processor would read the counter before earlier instructions have finished; the fence makes it wait.
 _COUNTER = """
 declare void @llvm.x86.sse2.lfence()
 declare i64 @llvm.readcyclecounter()
@@ -73,7 +75,7 @@ define internal i64 @now() nounwind {{
 }}
 """
 
-# Its ticks are 100 nanoseconds on Windows 10 and later.
+# The performance counter has ticks of 100 nanoseconds on Windows 10 and later.
 _WINDOWS = f"""
 declare i32 @{CLOCK}(ptr)
 
@@ -86,14 +88,14 @@ define internal i64 @now() nounwind {{
 }}
 """
 
-#: What Linux tells the time by.
+#: The clock source of Linux.
 _CLOCK_SOURCE = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
 
 
 @functools.cache
 def uses_counter() -> bool:
-    """Whether the clock is the time stamp counter: Linux has found that it is the same on all cores, has one frequency
-    and never stops, or would not tell the time by it. Asked once: code and the length of its ticks belong together."""
+    """Return whether the clock is the time stamp counter. Linux uses it as clock source only if it is synchronous on
+    all cores, has one frequency and never stops. Determined once: code and the length of its ticks belong together."""
     if platform.machine() not in ("x86_64", "AMD64"):
         return False
     try:
@@ -103,8 +105,8 @@ def uses_counter() -> bool:
 
 
 def functions(busy: int, stride: int, counter: bool) -> str:
-    """``PROFILE_FUNCTIONS``, ``TICKS``, and ``i64 @now()``: of the counter, or of the operating system's clock, whose
-    ticks are nanoseconds. For ``busy`` and ``stride`` see :func:`end_work`."""
+    """Return the IR of ``PROFILE_FUNCTIONS``, ``TICKS`` and ``i64 @now()``, which reads the counter, or the operating
+    system's clock with ticks of nanoseconds. For ``busy`` and ``stride`` see :func:`end_work`."""
     system = _WINDOWS if sys.platform == "win32" else _POSIX
     return f"""{_COUNTER if counter else system}
 define i64 @{TICKS}() nounwind {{
@@ -152,7 +154,7 @@ define void @{PROFILE_FUNCTIONS["profile_end"]}(ptr %team, ptr %record, i64 %str
 
 
 def address() -> int | None:
-    """Of the operating system's clock, which the code links as :data:`CLOCK`."""
+    """Return the address of the operating system's clock, which the code links as :data:`CLOCK`."""
     if sys.platform == "win32":
         function = ctypes.CDLL("kernel32").QueryPerformanceCounter
     else:
@@ -160,13 +162,14 @@ def address() -> int | None:
     return ctypes.cast(function, ctypes.c_void_p).value
 
 
-#: Seconds between the two moments by which a frequency is found. Either is known to some ten nanoseconds.
+#: Seconds between the two samples that yield a frequency. Each is known to some ten nanoseconds.
 _APART = 0.02
 
 
 def seconds_per_tick(read: Callable[[], int]) -> float:
-    """Of a counter of constant frequency, which ``read`` reads, beside Python's clock. Takes 20 milliseconds: what was
-    read long ago would not do, since a machine that slept stops one of the two and not the other."""
+    """Measure the tick of a counter of constant frequency, which ``read`` reads, against Python's clock. Takes 20
+    milliseconds: an old sample would not do, since suspending the machine stops one of the two clocks and not the
+    other."""
     begin, first = _moment(read)
     time.sleep(_APART)
     end, last = _moment(read)
@@ -174,7 +177,7 @@ def seconds_per_tick(read: Callable[[], int]) -> float:
 
 
 def _moment(read: Callable[[], int]) -> tuple[float, int]:
-    """The time in seconds, and the ticks then: the closest pair of a few, the first of which are cold."""
+    """Return the time in seconds and the ticks at that time: the closest pair of a few, the first of which are cold."""
     pairs = []
     for _ in range(5):
         before = time.perf_counter()

@@ -1,4 +1,4 @@
-"""LLVM IR text to machine code: passes, object code, linking into this process."""
+"""Compile LLVM IR text to machine code: run passes, generate object code, link it into this process."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from tilewright.tensorir.target import Target, process_triple
 
 _LOG = logging.getLogger("tilewright.codegen")
 
-#: Numbers for what is linked: no two libraries of an engine may have one name.
+#: Numbers of linked libraries: no two libraries of an engine may share a name.
 _libraries = itertools.count()
 _initialize_lock = threading.Lock()
 _engine_lock = threading.Lock()
 _initialized: set[str] = set()
-#: Machines that nobody has borrowed, by what describes them.
+#: Target machines not in use, by their description.
 _idle_machines: dict[tuple[str, str, str, int], collections.deque[llvm.TargetMachine]] = {}
 
 
 def _initialize(target: Target) -> None:
-    """Make LLVM's code generators known: this machine's alone, unless code for another is asked for."""
+    """Register LLVM's code generators: this machine's alone, unless ``target`` is another."""
     which = "native" if target.mtriple == process_triple() else "all"
     with _initialize_lock:
         if which in _initialized:
@@ -58,20 +58,20 @@ def _initialize(target: Target) -> None:
 
 
 class Effort(enum.Enum):
-    """What LLVM does for a module. The value is the level of its code generator."""
+    """The effort that LLVM spends on a module. The value is the level of its code generator."""
 
-    #: It only calls others, as ``main`` does: every instruction runs at most once in a call. Registers are not worth
-    #: the time: code generation at level 0 takes an eighth.
+    #: A module that only calls others, as ``main`` does: every instruction runs at most once in a call. Register
+    #: allocation is not worth its time: code generation at level 0 takes an eighth.
     CALLS = 0
-    #: Its loops are scheduled: level 2, without the passes on LLVM IR. Level 3 gives the same code for nearly all of
-    #: them; 1 takes 8 % less time, but a layer norm ran 6 % slower.
+    #: A module of scheduled loops: level 2, without the passes on LLVM IR. Level 3 gives the same code for nearly all
+    #: of them; 1 takes 8 % less time, but a layer norm ran 6 % slower.
     SCHEDULED = 2
     #: All passes, vectorizers included, and level 2.
     FULL = 3
 
     @classmethod
     def of(cls, functions: Sequence[PrimFunc]) -> Effort:
-        """What ``functions`` need."""
+        """Return the effort that ``functions`` need."""
         if any(func.attrs.get(LLVM_VECTORIZE) for func in functions):
             return cls.FULL
         works = (For, BufferStore, Allocate)
@@ -80,7 +80,7 @@ class Effort(enum.Enum):
 
 
 def create_target_machine(target: Target, effort: Effort = Effort.SCHEDULED) -> llvm.TargetMachine:
-    """LLVM's description of ``target``, for code generation with that effort, by one thread at a time.
+    """Create LLVM's target machine for ``target`` and an effort; only one thread at a time may use it.
 
     Raises:
         CodegenError: LLVM does not know the triple or the processor.
@@ -96,16 +96,16 @@ def create_target_machine(target: Target, effort: Effort = Effort.SCHEDULED) -> 
 
 
 def _described(target: Target, effort: Effort) -> tuple[str, str, str, int]:
-    """The triple, the processor, its features, and the level of the code generator."""
-    # For a named processor LLVM knows the features; this machine may lack some of those that its name stands for.
+    """Return the triple, the processor, its features, and the level of the code generator."""
+    # LLVM knows the features of a named processor; this machine may lack some of those that the name implies.
     features = _host_features() if target.is_host else ""
     return target.mtriple, target.mcpu, features, min(effort.value, 2)
 
 
 @contextlib.contextmanager
 def _borrowed_machine(target: Target, effort: Effort) -> Iterator[llvm.TargetMachine]:
-    """What :func:`create_target_machine` makes, for this thread alone: it remembers things while code is generated. To
-    make one takes .7 ms, a tenth of a small build, so that it is given back; raises as that does."""
+    """Lend the result of :func:`create_target_machine` to this thread alone: code generation changes its state.
+    Machines are pooled, as creating one takes .7 ms, a tenth of a small build; raises as that function does."""
     idle = _idle_machines.setdefault(_described(target, effort), collections.deque())
     try:
         machine = idle.pop()
@@ -123,15 +123,15 @@ def _host_features() -> str:
 
 
 def _optimize(module: llvm.ModuleRef, machine: llvm.TargetMachine, effort: Effort, llvm_ir: str) -> None:
-    """Make registers of stack slots, of those of which the code generator did not. Scheduled loops gain nothing from
-    the rest of LLVM's passes, which double the time.
+    """Promote stack slots to registers where the code generator did not. Scheduled loops gain nothing from the rest of
+    LLVM's passes, which double the time.
 
     Args:
         llvm_ir: the module's text.
     """
     full = effort is Effort.FULL
     if not full and DIVISIBLE not in llvm_ir:
-        return  # to set up a pass takes a tenth of a small kernel's time
+        return  # setting up a pass takes a tenth of a small kernel's time
     options = llvm.create_pipeline_tuning_options(speed_level=3 if full else 1)
     options.loop_vectorization = options.slp_vectorization = full
     builder = llvm.create_pass_builder(machine, options)
@@ -144,8 +144,8 @@ def _optimize(module: llvm.ModuleRef, machine: llvm.TargetMachine, effort: Effor
 
 
 def _engine(target: Target) -> llvm.LLJIT:
-    """What links code for ``target``. Each module is a library in it, which sees no other: to make an engine takes as
-    long as to link ten kernels."""
+    """Return the engine that links code for ``target``. Each module is a library of its own in it, which sees no other:
+    creating an engine takes as long as linking ten kernels."""
     with _engine_lock:
         return _made_engine(target)
 
@@ -158,7 +158,7 @@ def _made_engine(target: Target) -> llvm.LLJIT:
 
 @functools.cache
 def _c_library() -> dict[str, int]:
-    """Addresses of the C library's functions that generated code may call."""
+    """Return the addresses of the C library's functions that generated code may call."""
     library = ctypes.CDLL("ucrtbase") if sys.platform == "win32" else ctypes.CDLL(None)
     addresses = {}
     for name in library_symbols():
@@ -172,10 +172,10 @@ class CompiledModule:
     """Machine code of some PrimFuncs. The addresses stay valid as long as this object lives.
 
     Attributes:
-        target: what the code is for.
-        object_bytes: the object file; :meth:`from_object` takes it back.
-        llvm_ir: the text that it was made of; empty for a module made from object code.
-        unresolved: the PrimFuncs that it calls without an address given for them: it cannot run.
+        target: the target of the code.
+        object_bytes: the object file; :meth:`from_object` loads it.
+        llvm_ir: its LLVM IR; empty for a module loaded from object code.
+        unresolved: called PrimFuncs without an address: the module cannot run before they are resolved.
     """
 
     def __init__(
@@ -197,29 +197,29 @@ class CompiledModule:
     def from_object(
         cls, object_bytes: bytes, target: Target, externals: Mapping[str, int] | None = None
     ) -> CompiledModule:
-        """The module whose object code was kept, ready to run.
+        """Load a module from kept object code, ready to run.
 
         Args:
-            externals: addresses of the PrimFuncs that it calls but does not hold, by name.
+            externals: addresses of the PrimFuncs that it calls but does not contain, by name.
         """
         return cls(object_bytes, target, "", externals or {}, Effort.SCHEDULED)
 
     def for_profiling(self) -> CompiledModule:
-        """The same code again, whose threads note how long they work on parallel loops; for calls by a function that
-        has ``profile_begin`` and ``profile_end`` around them."""
+        """Return a copy of the module whose threads record how long they work on parallel loops; for callers that
+        enclose its calls in ``profile_begin`` and ``profile_end``."""
         again = CompiledModule(self.object_bytes, self.target, self.llvm_ir, self._externals, self._effort)
         again._profiling = True
         return again
 
     def resolve(self, externals: Mapping[str, int]) -> None:
-        """Tell addresses of PrimFuncs that the module calls but does not hold, by name, before it is linked: code can
-        be made before they are known."""
+        """Set the addresses of PrimFuncs that the module calls but does not contain, by name, before it is linked: code
+        can be generated before they are known."""
         self._externals.update(externals)
         self.unresolved = tuple(name for name in self.unresolved if name not in externals)
 
     @property
     def assembly(self) -> str:
-        """The machine code as assembly text (generated when asked for).
+        """The machine code as assembly text (generated on access).
 
         Raises:
             CodegenError: the module was made from object code.
@@ -232,13 +232,13 @@ class CompiledModule:
             return str(machine.emit_assembly(module))
 
     def address(self, name: str) -> int:
-        """The address of the PrimFunc ``name``: ``void f(ptr..., i64...)``, its parameters in order, and behind them a
-        team or null if the target has several threads."""
+        """Return the address of the PrimFunc ``name``: ``void f(ptr..., i64...)`` with its parameters in order; if the
+        target has several threads, a team or null follows them."""
         return self._lookup(PREFIX + name, name)
 
     def packed_address(self, name: str) -> int:
-        """The address of ``void f(ptr)``, which takes the parameters of ``name`` as an array of 64-bit integers. The
-        module has it if it was compiled with ``packed``."""
+        """Return the address of ``void f(ptr)``, which takes the parameters of ``name`` as an array of 64-bit integers.
+        The module has it if it was compiled with ``packed``."""
         return self._lookup(PREFIX + name + PACKED, name)
 
     def _lookup(self, symbol: str, name: str) -> int:
@@ -280,10 +280,10 @@ class CompiledModule:
 
 
 def _parse(llvm_ir: str, machine: llvm.TargetMachine) -> llvm.ModuleRef:
-    """The module in a context of its own, so that several threads can compile at once.
+    """Parse a module in a context of its own, so that several threads can compile at once.
 
     Raises:
-        CodegenError: the text is wrong, which is a fault of the generator: the message shows LLVM's.
+        CodegenError: the text is invalid, which is a fault of the generator; the message quotes LLVM's.
     """
     try:
         module = llvm.parse_assembly(llvm_ir, llvm.create_context())
@@ -303,16 +303,16 @@ def compile_module(
     elsewhere: Sequence[PrimFunc] = (),
     packed: bool = True,
 ) -> CompiledModule:
-    """Machine code for ``functions``, which are lowered: loops serial or parallel, no blocks.
+    """Compile ``functions``, which are lowered (loops serial or parallel, no blocks), to machine code.
 
     Args:
-        entry_names: the functions that are called from outside (default: all).
+        entry_names: the functions visible from outside (default: all).
         externals: addresses of PrimFuncs that the functions call but that are compiled elsewhere, by name.
-        elsewhere: these PrimFuncs: a function that calls several with parallel loops keeps its threads together.
-        packed: whether the entries have a :meth:`CompiledModule.packed_address`, which is more code.
+        elsewhere: those PrimFuncs: a function that calls several with parallel loops keeps its threads together.
+        packed: whether the entries have a :meth:`CompiledModule.packed_address`, at the price of more code.
 
     Raises:
-        CodegenError: a program holds something that cannot be expressed; the place is underlined.
+        CodegenError: a program contains something that cannot be expressed; the place is underlined.
     """
     start = time.perf_counter()
     llvm_ir = emit_llvm_ir(functions, target, entry_names, elsewhere, packed)

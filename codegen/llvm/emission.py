@@ -1,8 +1,8 @@
-"""Object code of LLVM modules, by several threads at once.
+"""Generate object code of LLVM modules in several threads at once.
 
-llvmlite holds one lock around every call of LLVM, and nine tenths of LLVM's time are one call: code generation. LLVM
-itself lets threads generate code at once for modules of different contexts, with a target machine for each thread. So
-this call goes around the lock; all others, which take microseconds, keep it.
+llvmlite holds one lock around every call of LLVM, and a single call, code generation, takes nine tenths of LLVM's time.
+LLVM itself lets threads generate code at once for modules of different contexts, each with its own target machine. So
+this call bypasses the lock; all others, which take microseconds, keep it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ _NAME = "LLVMPY_TargetMachineEmitToMemory"
 
 @functools.cache
 def _without_lock() -> Callable[..., Any] | None:
-    """llvmlite's function; None where llvmlite is made otherwise, and only its own way is left."""
+    """Return llvmlite's function without the lock; None if llvmlite is built differently and only its own way
+    remains."""
     try:
         locked = getattr(ffi.lib, _NAME)
-        # A library object of our own: types of arguments are not shared with other users of the handle.
+        # A separate library object: argument types set here do not affect other users of the handle.
         function = getattr(ctypes.CDLL(ffi.lib._name, handle=ffi.lib._handle), _NAME)
         function.argtypes, function.restype = locked.argtypes, locked.restype
     except AttributeError:
@@ -32,11 +33,11 @@ def _without_lock() -> Callable[..., Any] | None:
 
 
 def emit_object(machine: llvm.TargetMachine, module: llvm.ModuleRef) -> bytes:
-    """The object code of ``module``.
+    """Return the object code of ``module``.
 
     Args:
-        machine: no other thread generates code with it meanwhile.
-        module: in a context of its own.
+        machine: a machine that no other thread uses meanwhile.
+        module: a module in a context of its own.
 
     Raises:
         RuntimeError: LLVM can't generate code for it.

@@ -1,4 +1,4 @@
-"""Scalar and vector expressions: from nodes to operands."""
+"""Emit scalar and vector expressions: turn nodes into operands."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ from tilewright.tensorir.printer import underline
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.target import Target
 
-#: This code generator, as declarations of intrinsics name it; :mod:`.intrinsics` says how it writes each.
+#: The name of this code generator in the declarations of intrinsics; :mod:`.intrinsics` registers an emitter for each.
 GENERATOR = "llvm"
 
 
 class ExpressionEmitter:
-    """Writes expressions into a builder.
+    """Emits expressions into a builder.
 
     Attributes:
-        root: the function that the expressions stand in, for messages.
+        root: the function that contains the expressions, for messages.
         values: the operand of each variable in scope.
-        slots: where each buffer in scope lies that is memory.
-        registers: the other ones, which are values.
-        known: the variables of unrolled loops around, which have a number here and no operand.
-        changing: the variables that each copy of an unrolled body around defines anew.
+        slots: the places of the buffers in scope that lie in memory.
+        registers: the other buffers, which are values.
+        known: the variables of enclosing unrolled loops, which are constants here and have no operand.
+        changing: the variables that each copy of an enclosing unrolled body defines anew.
     """
 
     def __init__(self, root: PrimFunc, builder: Builder, target: Target) -> None:
@@ -71,16 +71,16 @@ class ExpressionEmitter:
         self._emitted: dict[Expr, str] = {}
 
     def error(self, node: Node, message: str) -> NoReturn:
-        """Refuse ``node``, and show where it stands."""
+        """Raise an error about ``node`` that shows its place."""
         raise CodegenError(f"{self.root.name}: {message}\n{underline(self.root, node)}")
 
     def begin_statement(self) -> None:
-        """Forget the values of the statement before that may be others now: memory may have changed."""
+        """Forget the values of the previous statement that may be stale: memory may have changed."""
         self._emitted.clear()
 
     def expr(self, expr: Expr) -> str:
-        """The operand that holds the value of ``expr``. An operand that is shared in one statement is written once, and
-        index arithmetic once for all statements that what was written dominates."""
+        """Return the operand that holds the value of ``expr``. An operand shared within a statement is emitted once,
+        and index arithmetic once for all statements that its instruction dominates."""
         kind = type(expr)
         if kind is IntImm:
             return self._immediate(expr)
@@ -103,7 +103,7 @@ class ExpressionEmitter:
             found = self._emitted[expr] = emitter(self, expr)
             for part in expr.parts():
                 if type(part) not in _LEAVES and self.builder.kept(part) is None:
-                    break  # its value may be another in the next statement
+                    break  # its value may differ in the next statement
             else:
                 if self.changing and not leaves(expr).isdisjoint(self.changing):
                     self.builder.keep_in_copy(expr, found)
@@ -112,7 +112,7 @@ class ExpressionEmitter:
         return found
 
     def offset(self, expr: Expr) -> str:
-        """The operand that holds an offset (int64), added up from what changes least often."""
+        """Return the operand that holds an offset (int64), summed from the term that changes least often."""
         if not isinstance(expr, BinaryOp) or expr.op not in ("add", "sub"):
             return self.expr(expr)
         found = self._emitted.get(expr) or self.builder.kept(expr)
@@ -129,7 +129,7 @@ class ExpressionEmitter:
         return total
 
     def operand(self, expr: Expr) -> Operand:
-        """``expr`` with what is known of its value."""
+        """Return ``expr`` as an operand with the known facts about its value."""
         expr = self.folded(expr)
         text = self.expr(expr)
         scalar = expr.value if isinstance(expr, Broadcast) else expr
@@ -142,11 +142,11 @@ class ExpressionEmitter:
         return Operand(text, None, interval.lower, interval.upper)
 
     def folded(self, expr: Expr) -> Expr:
-        """``expr`` with the numbers that unrolled loops give its variables, if it reads no memory."""
+        """Replace the variables of unrolled loops in ``expr`` by their values, if it reads no memory."""
         return self.known.fold_index(expr) if self.known.values else expr
 
     def int64(self, expr: Expr) -> str:
-        """An integer as i64, as addresses and arguments take it."""
+        """Convert an integer to i64, the type of addresses and arguments."""
         return arithmetic.cast(self.builder, expr.dtype, INT64, self.expr(expr))
 
     def variable(self, var: Var) -> str:
@@ -156,7 +156,7 @@ class ExpressionEmitter:
         return found
 
     def slot(self, buffer: Buffer, node: Node) -> Slot:
-        """Where ``buffer``, which ``node`` uses, lies."""
+        """Return the place of ``buffer``, which ``node`` uses."""
         found = self.slots.get(buffer)
         if found is None:
             self.error(node, f"buffer {buffer.name} is neither a parameter nor allocated here")
@@ -175,7 +175,7 @@ class ExpressionEmitter:
             if op in arithmetic.PLAIN_OPS:
                 return arithmetic.plain_binary(self.builder, op, dtype, x, y)
             return arithmetic.binary(self.builder, op, dtype, self.operand(expr.a), self.operand(expr.b))
-        # Index arithmetic is written again and again with other nodes, whose bounds need not be found then.
+        # Equal index arithmetic recurs in other nodes, whose bounds need not be found again.
         key = (op, dtype, x, y)
         found = self.builder.kept(key)
         if found is None:
@@ -235,7 +235,7 @@ class ExpressionEmitter:
         return text
 
 
-#: Expressions of integers that hold the same in all statements if their operands do, as those of indices.
+#: Integer expressions that have the same value in all statements if their operands do, as those of indices.
 _KEPT = frozenset({BinaryOp, Ramp, Broadcast})
 _LEAVES = frozenset({Var, IntImm})
 

@@ -1,4 +1,4 @@
-"""Statements of one function, and the functions that its parallel loops become."""
+"""Emit the statements of one function, and the functions that its parallel loops become."""
 
 from __future__ import annotations
 
@@ -26,25 +26,26 @@ from tilewright.tensorir.stmt import Allocate, BufferStore, Evaluate, For, IfThe
 if TYPE_CHECKING:
     from tilewright.codegen.llvm.module import ModuleEmitter
 
-#: An arena buffer that was not planned into a workspace may be this large; more belongs into the arena.
+#: The greatest size of an arena buffer on the stack if it was not planned into a workspace; larger ones belong into the
+#: arena.
 STACK_BUFFER_BYTES = 64 << 10
-#: All stack buffers of one function: a thread's stack has 2 MiB or more, and calls nest.
+#: The greatest size of all stack buffers of one function: a thread's stack has 2 MiB or more, and calls nest.
 STACK_FRAME_BYTES = 512 << 10
-#: Loops around so few others step the addresses that these begin with. What such loops take counts where they are the
-#: channels, rows and columns of a window.
+#: A loop that encloses at most so many others steps the addresses that these begin with: the loops over the channels,
+#: rows and columns of a window, where the start of the inner loops counts.
 _LOOPS_AROUND = 2
 
 
 class FunctionEmitter(ExpressionEmitter):
-    """Writes the body of one LLVM function.
+    """Emits the body of one LLVM function.
 
     Attributes:
-        module: the module that it stands in.
+        module: the module that contains it.
         symbol: its name there.
-        serial: parallel loops run as serial ones: the caller is one of several threads, or there is one thread.
+        serial: whether parallel loops run serially: the caller is one of several threads, or there is one thread.
         team: the operand that holds the team whose threads run parallel loops.
-        children: how many of its loops have become functions so far.
-        loops: how many loops of the machine were.
+        children: the number of its loops that have become functions so far.
+        loops: the number of loops emitted so far, without unrolled ones.
     """
 
     def __init__(self, module: ModuleEmitter, root: PrimFunc, symbol: str, serial: bool) -> None:
@@ -59,7 +60,7 @@ class FunctionEmitter(ExpressionEmitter):
         self._depth = 0
 
     def statement(self, stmt: Stmt) -> None:
-        """Write ``stmt``."""
+        """Emit ``stmt``."""
         emitter = _STATEMENTS.get(type(stmt))
         if emitter is None:
             self.error(stmt, f"no code for statements of class {type(stmt).__name__}; LowerBlocks removes blocks")
@@ -67,7 +68,7 @@ class FunctionEmitter(ExpressionEmitter):
         emitter(self, stmt)
 
     def bind_buffer(self, buffer: Buffer, pointer: str, local: bool = False) -> None:
-        """``buffer`` lies at ``pointer``."""
+        """Bind ``buffer`` to the memory at ``pointer``."""
         self.slots[buffer] = Slot.of(buffer, pointer, local)
 
     def _sequence(self, stmt: SeqStmt) -> None:
@@ -120,7 +121,7 @@ class FunctionEmitter(ExpressionEmitter):
             return
         condition = self.expr(truth)
         if stmt.condition.dtype.lanes != 1:
-            self.error(stmt, "if: expected a scalar condition; vectorized branches become masks before")
+            self.error(stmt, "if: expected a scalar condition; vectorized branches must have become masks")
         then, after = b.fresh("then"), b.fresh("endif")
         otherwise = b.fresh("else") if stmt.else_body is not None else after
         branches: list[tuple[str, dict[Buffer, dict[int, str]]]] = []
@@ -161,7 +162,7 @@ class FunctionEmitter(ExpressionEmitter):
             self.statement(stmt.body)
             self.registers.release(buffer)
             return
-        # A masked access touches all of its lanes (and selects), so there is room for them behind the last element.
+        # A masked access touches all of its lanes (and selects), so there is padding for them behind the last element.
         size += uses(self.root.body).masked.get(buffer, 1) - 1
         self._frame_bytes += size * buffer.dtype.bytes
         if self._frame_bytes > STACK_FRAME_BYTES:
@@ -180,7 +181,7 @@ class FunctionEmitter(ExpressionEmitter):
         if loop.annotations.get(OUTLINE):
             emit_outlined_loop(self, loop)
             return
-        # The bounds of all copies of an unrolled body around: intervals are found once for each variable.
+        # The interval covers all copies of an enclosing unrolled body: it is found once for each variable.
         self.bounds.bind_loop(loop.var, loop.min, loop.extent)
         low, extent = self.folded(loop.min), self.folded(loop.extent)
         if loop.kind == "unrolled" and isinstance(low, IntImm) and isinstance(extent, IntImm):
@@ -196,7 +197,7 @@ class FunctionEmitter(ExpressionEmitter):
         self.loop(loop.var, first, end, runs, loop.body)
 
     def _unroll(self, loop: For, low: int, extent: int) -> None:
-        """Write the body for each value of the loop's variable. How much is unrolled is for passes to say."""
+        """Emit the body for each value of the loop's variable. Passes decide how much is unrolled."""
         changing = self.changing
         if not self.known.values:
             self.changing = defined_variables(loop.body)
@@ -209,7 +210,8 @@ class FunctionEmitter(ExpressionEmitter):
         self.changing = changing
 
     def _bind(self, var: Var, value: Expr, body: Stmt) -> None:
-        """Write ``body``, in which ``var`` has ``value``; what is constant in one copy of an unrolled body is known."""
+        """Emit ``body``, in which ``var`` has ``value``; a constant value in a copy of an unrolled body needs no
+        operand."""
         known = bool(self.known.values) and isinstance(value, IntImm)
         if known:
             assert isinstance(value, IntImm)
@@ -222,7 +224,7 @@ class FunctionEmitter(ExpressionEmitter):
             self.known.forget(var)
 
     def loop(self, var: Var, first: str, end: str, runs: bool, body: Stmt) -> None:
-        """A loop over ``[first, end)`` that tests at its end; ``runs``: there is at least one iteration."""
+        """Emit a loop over ``[first, end)`` that tests at its end; ``runs``: there is at least one iteration."""
         b, kind = self.builder, value_type(var.dtype)
         less = f"icmp {'ult' if var.dtype.is_uint else 'slt'} {kind}"
         head, after = b.fresh(f"loop_{var.name}"), b.fresh(f"end_{var.name}")
@@ -275,7 +277,7 @@ class FunctionEmitter(ExpressionEmitter):
     # Whole functions.
 
     def child(self, kind: str) -> FunctionEmitter:
-        """An emitter for the function that a loop of this one becomes; inside, all loops are serial."""
+        """Return an emitter for the function that a loop of this one becomes; inside, all loops are serial."""
         symbol = f"{self.symbol}.{kind}{self.children}"
         self.children += 1
         made = FunctionEmitter(self.module, self.root, symbol, serial=True)
@@ -285,7 +287,7 @@ class FunctionEmitter(ExpressionEmitter):
         return made
 
     def finish(self, header: str) -> str:
-        """The text of the function."""
+        """Return the text of the function."""
         self.builder.emit("ret void")
         return self.builder.function(header)
 
@@ -302,7 +304,7 @@ _STATEMENTS: dict[type[Node], Callable[[FunctionEmitter, Any], None]] = {
 
 
 def bind_parameters(emitter: FunctionEmitter, func: PrimFunc) -> list[str]:
-    """Give the parameters of ``func`` their operands; returns their declarations."""
+    """Bind the parameters of ``func`` to operands; return their declarations."""
     written = uses(func.body).written
     declarations: list[str] = []
     for param in func.params:

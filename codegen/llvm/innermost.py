@@ -1,9 +1,9 @@
-"""Addresses of innermost loops, and of the loops around them: what does not change stands before the loop, and what
-changes by steps is a pointer.
+"""Strength-reduce the addresses of innermost loops, and of the loops around them: hoist loop-invariant numbers, and
+step pointers instead of recomputing addresses.
 
-LLVM's strength reduction does the same, but takes each address for a sum of all that it is made of and tries which
-parts to keep in registers: a third of the time that LLVM takes. Here is known what the sums are made of. (J. Cocke, K.
-Kennedy: "An algorithm for reduction of operator strength", 1977.)
+LLVM's strength reduction does the same, but treats each address as a sum of everything that enters it, and searches for
+the parts to keep in registers: a third of the time that LLVM takes. Here the structure of the sums is known. (J. Cocke,
+K. Kennedy: "An algorithm for reduction of operator strength", 1977.)
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-#: Loops of fewer lines are left as they are: there is little to try, and what a loop around them counts in steps may
-#: matter. Those over a window of a pooling have 10, and were a sixth slower.
+#: Loops of fewer lines are left as they are: LLVM has little to search there, and a loop around them may count in
+#: steps. Loops over a pooling window have 10 lines and were a sixth slower.
 _LEAST_LINES = 32
-#: So many lines is a value worth that is carried from iteration to iteration: it takes a register that addresses then
-#: can't have, and the more of them, the more a loop works.
+#: The weight in lines of a value carried from iteration to iteration: it occupies a register that addresses then cannot
+#: have, and loops that carry more do more work.
 _CARRIED_LINES = 2
-#: More pointers than these would not stay in registers.
+#: More pointers than these would spill.
 _MOST_POINTERS = 10
-#: Sums and products, by their first letters.
+#: Opcodes of sums and products, by their first four characters.
 _SUMS = frozenset({"add ", "sub ", "mul "})
-#: What else is hoisted: quotients, choices, bounds. They stand before the loop only if each iteration computes them, as
-#: a condition may keep a divisor from being zero.
+#: Opcodes that are hoisted as well: quotients, selects, bounds. They are hoisted only if each iteration computes them,
+#: as a condition may keep a divisor from being zero.
 _OTHERS = frozenset({"udiv", "urem", "sdiv", "srem", "icmp", "sele", "call"})
 _OTHER = re.compile(
     r"(?:[us](?:div|rem) i64|icmp \w+ i64|select i1 \S+ i64|call i64 @llvm\.[su](?:min|max)\.i64\(i64) "
@@ -35,8 +35,8 @@ class Mark(NamedTuple):
     """A place in a function.
 
     Attributes:
-        line: the number of lines before.
-        names: the number of names before.
+        line: the number of lines before it.
+        names: the number of names given before it.
     """
 
     line: int
@@ -44,19 +44,19 @@ class Mark(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """A loop that is written.
+    """An emitted loop.
 
     Attributes:
-        start: the place in front of the jump into it.
-        variable: the operand that holds its variable.
-        kind: the type of it.
-        first: the first value of it.
+        start: the place in front of the jump into the loop.
+        variable: the operand that holds the induction variable.
+        kind: the type of the variable.
+        first: its first value.
         following: its next value.
-        before: the block that jumps into the loop.
-        head: the place of the line that is the variable's phi.
-        increment: the place of the line that counts, in the loop's last block.
+        before: the preheader, which jumps into the loop.
+        head: the place of the line of the variable's phi.
+        increment: the place of the line that increments the variable, in the loop's last block.
         latch: the loop's last block.
-        carried: how many other values the loop carries from iteration to iteration.
+        carried: the number of other values that the loop carries from iteration to iteration.
     """
 
     start: Mark
@@ -72,7 +72,7 @@ class Counted(NamedTuple):
 
 
 class _Sum(NamedTuple):
-    """A sum of products of operands and constants, and of a constant; each operand stands in it once."""
+    """A sum of a constant and of multiples of operands; each operand occurs once."""
 
     terms: tuple[tuple[str, int], ...]
     constant: int
@@ -103,7 +103,7 @@ class _Linear(NamedTuple):
 
 
 def _number(operand: str) -> int:
-    """The number of a name that ``Builder.fresh`` made; -1 for parameters and constants."""
+    """Return the number in a name that ``Builder.fresh`` made; -1 for parameters and constants."""
     number = operand.rpartition(".")[2]
     return int(number) if operand.startswith("%") and number.isdecimal() else -1
 
@@ -113,7 +113,7 @@ def _is_constant(operand: str) -> bool:
 
 
 class _Pointer(NamedTuple):
-    """An address in a loop that is linear in its variable: ``base`` and so many elements of a type."""
+    """An address in a loop that is linear in the induction variable: ``base`` plus ``offset`` elements of a type."""
 
     name: str
     element: str
@@ -122,21 +122,21 @@ class _Pointer(NamedTuple):
 
     @property
     def shared(self) -> tuple[object, ...]:
-        """What addresses have in common that are constants apart."""
+        """The key that addresses share which differ by a constant."""
         return self.element, self.base, self.offset.fixed.terms, self.offset.step
 
 
 class _Finisher:
-    """What is found in a loop: in all of an innermost one, in the first block of one around it.
+    """The findings about a loop: about all of an innermost one, about the first block of one around it.
 
     Attributes:
-        moved: numbers that the loop does not change, by name.
-        parts: those of them that others are made of.
-        linear: the sums and products that are linear in the loop's variable.
+        moved: loop-invariant numbers, by name.
+        parts: the operands of such numbers.
+        linear: the sums and products that are linear in the induction variable.
         pointers: the linear addresses, by the places of their lines.
-        numbers: the linear numbers that are divided, compared or chosen from, by name; the places of their lines.
-        before: what is computed before the loop for the pointers' sake.
-        inside: what the first block of a loop around others defines; what was moved there has no number in its name.
+        numbers: the places of the linear numbers that quotients, comparisons or selects use, by name.
+        before: instructions that compute the start of pointers in front of the loop.
+        inside: the names that the first block of an outer loop defines; hoisted ones have no number there.
     """
 
     def __init__(self, lines: list[str], loop: Counted, innermost: bool = True) -> None:
@@ -199,7 +199,7 @@ class _Finisher:
         if all(self._known(operand) for operand in operands):
             self._move(place, name, instruction, operands)
             if instruction.startswith("icmp"):
-                self.parts.add(name)  # no number
+                self.parts.add(name)  # a condition, no number
         else:
             for operand in operands:
                 if operand in self._made and operand != self.loop.following:
@@ -217,11 +217,11 @@ class _Finisher:
             self.pointers[place] = _Pointer(name, element[:-1], base[:-1], offset)
 
     def _known(self, operand: str) -> bool:
-        """Whether an operand is known before the loop, or will be."""
+        """Return whether an operand is known before the loop, or will be."""
         return operand in self.moved or (_number(operand) <= self.loop.start.names and operand not in self.inside)
 
     def _value(self, operand: str) -> _Linear | None:
-        """What an operand is as a linear function of the loop's variable, if it is one."""
+        """Return an operand as a linear function of the induction variable; None if it is not linear."""
         if _is_constant(operand):
             return _Linear(_Sum((), int(operand)), _NOTHING)
         if self._known(operand):
@@ -241,7 +241,7 @@ class _Finisher:
         return _Linear(self._product(x.fixed, y.fixed), self._product(x.step, y.fixed))
 
     def _product(self, x: _Sum, y: _Sum) -> _Sum:
-        """The product of two sums, as one operand unless one of them is a constant."""
+        """Return the product of two sums, as one operand unless one of them is a constant."""
         if not x.terms:
             return y.times(x.constant)
         if not y.terms:
@@ -254,7 +254,7 @@ class _Finisher:
         return name
 
     def _operand(self, value: _Sum) -> str:
-        """The operand that holds a sum before the loop."""
+        """Emit a sum in front of the loop; return the operand that holds it."""
         made = ""
         for operand, weight in value.terms:
             term = operand if weight == 1 else self._write(f"mul i64 {operand}, {weight}")
@@ -264,7 +264,7 @@ class _Finisher:
         return made or str(value.constant)
 
     def move(self) -> None:
-        """Move what was found in front of the loop."""
+        """Move the findings in front of the loop."""
         loop, lines = self.loop, self.lines
         hoisted = []
         for name, instruction in self.moved.items():
@@ -285,7 +285,7 @@ class _Finisher:
         lines[loop.start.line :] = hoisted + self.before + rest
 
     def _step(self, shared: list[list[int]]) -> None:
-        """Make a pointer for each group of addresses that are constants apart, and a number that steps of each of
+        """Make a pointer for each group of addresses that differ by constants, and a stepped number for each of
         ``numbers``."""
         loop, lines = self.loop, self.lines
         first = self._value(loop.first)
@@ -314,24 +314,24 @@ class _Finisher:
         lines[loop.increment] = "\n".join([*steps, lines[loop.increment]])
 
     def _hide_variable(self) -> None:
-        """Hide from LLVM that the loop's variable counts, so that it does not look for what else may do so."""
+        """Hide from LLVM that the loop's variable is an induction variable, so that it does not search for others."""
         line, following = self.lines[self.loop.increment], self.loop.following
         counted = line.replace(f"  {following} = ", f"  {following}.sum = ", 1)
         self.lines[self.loop.increment] = f"{counted}\n  {following} = freeze {self.loop.kind} {following}.sum"
 
 
 def finish_innermost(lines: list[str], loop: Counted) -> None:
-    """Compute the numbers (int64) that are the same in all iterations of an innermost loop in front of it, and make
-    pointers of the addresses in it that are linear in its variable.
+    """Hoist the loop-invariant numbers (int64) of an innermost loop, and turn its addresses that are linear in the
+    induction variable into pointers.
 
-    What the loop uses of them becomes opaque (``freeze``), and so does how its variable counts: LLVM sees addresses
-    that are known before the loop, or that step from iteration to iteration, and has nothing to try.
+    The loop sees them through ``freeze``, which is opaque, and so is the increment of its variable: LLVM finds
+    addresses that are known before the loop or step from iteration to iteration, and has nothing to search.
     """
     if len(lines) - loop.start.line + loop.carried * _CARRIED_LINES >= _LEAST_LINES:
         _Finisher(lines, loop).move()
 
 
 def finish_around(lines: list[str], loop: Counted) -> None:
-    """Do the same in a loop around an innermost one for the addresses that the latter begins with: where it walks a
-    window or a block of channels it is short, and takes as long as computing them anew."""
+    """Do the same for the first block of a loop around an innermost one: where the innermost loop walks a window or a
+    block of channels it is short, and recomputing its start addresses takes as long as the loop."""
     _Finisher(lines, loop, innermost=False).move()

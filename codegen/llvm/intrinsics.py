@@ -1,7 +1,7 @@
-"""The functions that expressions may call: instructions where there are any, else the C library lane by lane.
+"""Emit intrinsics: as instructions where there are any, else as calls of the C library lane by lane.
 
-The pass ``LowerIntrin`` writes what is hot (``exp``, ``tanh``) as arithmetic before code is generated. What still
-arrives here is computed in float64 by the C library and rounded once to the type, whatever the type is.
+The pass ``LowerIntrin`` turns hot intrinsics (``exp``, ``tanh``) into arithmetic before code is generated. The
+remaining ones are computed in float64 by the C library and rounded once to the type, whatever the type is.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _Emitter = TypeVar("_Emitter", bound=Callable[[ExpressionEmitter, Call], str])
 #: Intrinsics that are functions of the C library: its float64 versions have the same names.
 LIBRARY_FUNCTIONS = tuple(name for name, found in INTRINSICS.items() if found.in_c_library)
 
-#: Names that LLVM itself may call for what a processor lacks (float64 versions have no suffix).
+#: Functions that LLVM itself may call for instructions that a processor lacks (float64 versions have no suffix).
 _ROUNDINGS = ("fma", "floor", "ceil", "trunc", "rint", "roundeven", "sqrt")
 RUNTIME_FUNCTIONS = (*_ROUNDINGS, *(f"{name}f" for name in _ROUNDINGS), "memcpy", "memset", "memmove")
 
 
 def library_symbols() -> tuple[str, ...]:
-    """Every symbol of the C library that generated code may refer to."""
+    """Return every symbol of the C library that generated code may refer to."""
     return (*sorted(LIBRARY_FUNCTIONS), *RUNTIME_FUNCTIONS)
 
 
@@ -38,7 +38,7 @@ def _emits(*names: str) -> Callable[[_Emitter], _Emitter]:
 
 
 def _double_call(b: Builder, name: str, dtype: DataType, args: list[str]) -> str:
-    """The C library's function on float64 values of ``dtype``, lane by lane, inside of a helper for vectors."""
+    """Call the C library's function on float64 values of ``dtype``, lane by lane in a helper for vectors."""
     count = len(args)
     scalar = b.module.declare(name, "double", ["double"] * count, "nounwind willreturn memory(none)")
     if dtype.lanes == 1:
@@ -80,7 +80,7 @@ def _sigmoid(e: ExpressionEmitter, call: Call) -> str:
 
 
 def _float_intrinsic(e: ExpressionEmitter, call: Call, name: str) -> str:
-    """An instruction of LLVM on floats, in float32 for the half types."""
+    """Emit an intrinsic of LLVM on floats, in float32 for the half types."""
     b = e.builder
     dtype = like(call.dtype, FLOAT32) if arithmetic.is_half(call.dtype) else call.dtype
     args = [(value_type(dtype), widen(b, arg.dtype, e.expr(arg))) for arg in call.args]

@@ -1,9 +1,9 @@
-"""Variables whose values are known while code is written: those of unrolled loops, which are no values of the machine.
+"""Track variables whose values are known during emission: those of unrolled loops, which are no values of the machine.
 
-An unrolled loop is written once for each value of its variable; nothing is copied. What its body says of the variable
-becomes numbers as it is written: addresses are split once into what all copies share and a sum of multiples
-(:meth:`KnownIntegers.linear`), which costs each copy a few products of Python's integers; other index expressions are
-folded once for each combination of values that they depend on (:meth:`KnownIntegers.fold`).
+An unrolled loop is emitted once for each value of its variable; nothing is copied. Uses of the variable become
+constants during emission: addresses are split once into the part that all copies share and a sum of multiples
+(:meth:`KnownIntegers.linear`), which costs each copy a few products of Python integers; other index expressions are
+folded once for each combination of the values that they depend on (:meth:`KnownIntegers.fold`).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from tilewright.tensorir.functor import Mutator, leaves
 
 
 class Linear(NamedTuple):
-    """An integer as a variable part (None: there is none) plus ``fixed`` plus multiples of known variables."""
+    """An integer as a variable part (None if there is none) plus ``fixed`` plus multiples of known variables."""
 
     variable: Expr | None
     fixed: int
     terms: dict[Var, int]
 
     def at(self, values: Mapping[Var, int]) -> int:
-        """The constant part where the known variables have these values."""
+        """Return the constant part for these values of the known variables."""
         total = self.fixed
         for var, factor in self.terms.items():
             total += factor * values[var]
@@ -32,11 +32,11 @@ class Linear(NamedTuple):
 
 
 class KnownIntegers:
-    """The known variables of one function, and expressions in which they are replaced by their values.
+    """The known variables of one function; replaces them by their values in expressions.
 
     Attributes:
         values: the value of each.
-        names: a number for the set of variables that are known.
+        names: a number that identifies the set of known variables.
     """
 
     def __init__(self, values: dict[Var, int] | None = None) -> None:
@@ -47,18 +47,18 @@ class KnownIntegers:
         self._linear: dict[tuple[Expr, int], Linear | None] = {}
 
     def copy(self) -> KnownIntegers:
-        """The same variables, for a function that is written while they are known."""
+        """Return the same variables, for a function that is emitted while they are known."""
         return KnownIntegers(self.values)
 
     def bind(self, var: Var, value: int) -> None:
-        """``var`` has that value from here on."""
+        """Bind ``var`` to ``value`` from here on."""
         new = var not in self.values
         self.values[var] = value
         if new:
             self.names = self._number()
 
     def forget(self, var: Var) -> None:
-        """``var`` is known no longer."""
+        """Remove ``var``, whose value is no longer known."""
         del self.values[var]
         self.names = self._number()
 
@@ -66,11 +66,11 @@ class KnownIntegers:
         return self._sets.setdefault(frozenset(self.values), len(self._sets))
 
     def occur_in(self, expr: Expr) -> bool:
-        """Whether a known variable stands in ``expr``."""
+        """Return whether a known variable occurs in ``expr``."""
         return not leaves(expr).isdisjoint(self.values)
 
     def fold(self, expr: Expr) -> Expr:
-        """``expr`` with known variables replaced, and what becomes constant computed: one object for equal values."""
+        """Replace known variables in ``expr`` and fold constants; equal values yield one object."""
         found = leaves(expr)
         relevant = tuple([value for var, value in self.values.items() if var in found])
         if not relevant:
@@ -82,8 +82,8 @@ class KnownIntegers:
         return folded
 
     def fold_index(self, expr: Expr) -> Expr:
-        """:meth:`fold` for integers, conditions and conversions that read no memory; of others what numbers in them
-        decide (a product with zero), else as they are."""
+        """Apply :meth:`fold` to integers, conditions and conversions that read no memory; reduce others only where a
+        constant decides them (a product with zero)."""
         dtype = expr.dtype
         if not (dtype.is_integer or dtype.is_bool or type(expr) is Cast) or not self.occur_in(expr):
             return expr
@@ -96,7 +96,7 @@ class KnownIntegers:
         return made if type(made) is not BinaryOp else expr
 
     def linear(self, expr: Expr) -> Linear | None:
-        """An int64 as a sum that holds for all values of the known variables; None if there is no such sum."""
+        """Return an int64 as a sum that holds for all values of the known variables; None if there is no such sum."""
         key = (expr, self.names)
         if key not in self._linear:
             self._linear[key] = self._split(expr)
@@ -137,7 +137,8 @@ def _multiple(a: Linear, factor: int) -> Linear:
 
 
 class _Folder(Mutator):
-    """Replaces the known variables of one expression; what it shares with others is folded once for all of them."""
+    """Replaces the known variables of one expression; subexpressions shared with others are folded once for all of
+    them."""
 
     def __init__(self, known: KnownIntegers) -> None:
         self.known = known
@@ -146,14 +147,14 @@ class _Folder(Mutator):
         return self.known.fold(node)
 
     def compute(self, expr: Expr) -> Expr:
-        """``expr``, in which known variables stand, without them."""
+        """Return ``expr``, in which known variables occur, with their values in place of them."""
         if isinstance(expr, Var):
             return const(self.known.values[expr], expr.dtype)
         return _computed(expr.rebuild(self))
 
 
 def _computed(expr: Expr) -> Expr:
-    """What ``expr`` over folded operands folds to."""
+    """Fold ``expr``, whose operands are folded."""
     if isinstance(expr, BinaryOp) and expr.dtype.lanes == 1:
         if expr.op in ("and", "or"):
             decides = is_false if expr.op == "and" else is_true

@@ -1,4 +1,4 @@
-"""Whole modules: PrimFuncs to LLVM IR text."""
+"""Emit whole modules: PrimFuncs as LLVM IR text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from tilewright.codegen.analysis import uses
 from tilewright.codegen.forks import several_forks
 from tilewright.codegen.llvm import arithmetic
-from tilewright.codegen.llvm import intrinsics as intrinsics  # registers how each intrinsic is written
+from tilewright.codegen.llvm import intrinsics as intrinsics  # registers the emitter of each intrinsic
 from tilewright.codegen.llvm.function import FunctionEmitter, bind_parameters
 from tilewright.codegen.llvm.team_ir import RUN_TEAM
 from tilewright.codegen.llvm.text import Builder, Module, global_name
@@ -17,7 +17,7 @@ from tilewright.tensorir.expr import Buffer, Call, IntImm, Var, as_expr
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.target import Target
 
-#: Before the names of generated functions: a kernel called "exp" must not be taken for the C library's.
+#: The prefix of generated functions: a kernel called "exp" must not be mistaken for the C library's.
 PREFIX = "tw."
 PACKED = ".packed"
 _SERIAL = ".serial"
@@ -25,12 +25,12 @@ _IN_TEAM = ".in_team"
 
 
 class ModuleEmitter:
-    """Writes one LLVM module.
+    """Emits one LLVM module.
 
     Every PrimFunc ``f`` becomes ``void tw.f(ptr ..., i64 ...)`` with the parameters in order, buffers as addresses and
-    variables as i64; with ``packed`` each entry also ``void tw.f.packed(ptr)``, which takes them as an array of 64-bit
-    integers. For a target with several threads ``tw.f`` takes a team behind them
-    (:mod:`~tilewright.codegen.llvm.team`), or null: ``tw.f.packed`` gathers one if ``f`` forks more than once.
+    variables as i64; with ``packed`` each entry also becomes ``void tw.f.packed(ptr)``, which takes them as an array of
+    64-bit integers. For a target with several threads ``tw.f`` takes one more parameter, a team
+    (:mod:`~tilewright.codegen.llvm.team`) or null: ``tw.f.packed`` gathers a team if ``f`` forks more than once.
     """
 
     def __init__(
@@ -59,20 +59,20 @@ class ModuleEmitter:
 
     @property
     def attributes(self) -> str:
-        """Attributes of every generated function."""
+        """The attributes of every generated function."""
         width = self.target.vector_bits
         return f'nounwind "prefer-vector-width"="{width}"' if width == 512 else "nounwind"
 
     def emit(self) -> str:
-        """The text of the module."""
+        """Return the text of the module."""
         for func in self.functions.values():
             self._function(func, serial=self.target.num_threads == 1)
         return self.text.text()
 
     def callee(self, call: Call, kinds: list[str], caller: FunctionEmitter) -> str:
-        """The operand that calls the PrimFunc named by ``call``, whose arguments have these LLVM types.
+        """Return the operand that calls the PrimFunc named by ``call``, whose arguments have these LLVM types.
 
-        A function that is called by one of several threads runs its parallel loops serially: it gets a second body.
+        A function that one of several threads calls runs its parallel loops serially: it gets a second body.
         """
         name = call.name[1:]
         func = self.functions.get(name)
@@ -88,7 +88,7 @@ class ModuleEmitter:
         return global_name(PREFIX + name)
 
     def _calls_threads(self, name: str, seen: set[str]) -> bool:
-        """Whether ``name``, or a function that it calls, has parallel loops."""
+        """Return whether ``name``, or a function that it calls, has parallel loops."""
         if name in seen or name not in self.functions:
             return False
         seen.add(name)
@@ -115,9 +115,9 @@ class ModuleEmitter:
             self._packed(func)
 
     def _packed(self, func: PrimFunc) -> None:
-        """The function that takes its parameters as an array, and gathers a team if ``func`` has work for one."""
+        """Emit the function that takes its parameters as an array, and gathers a team if ``func`` has work for one."""
         name = PREFIX + func.name
-        # A profile is of teams: only their threads say how long they worked.
+        # Profiles need a team: only its threads record their working time.
         least = 1 if uses(func.body).has_profile else 2
         forks = several_forks(func, self._known, least) if self.has_teams else as_expr(False)
         emitter = FunctionEmitter(self, func, name + PACKED, serial=True)
@@ -145,7 +145,7 @@ class ModuleEmitter:
         )
 
     def _gather(self, emitter: FunctionEmitter, func: PrimFunc) -> None:
-        """Run ``func`` with a team, for which it becomes a function of one address."""
+        """Emit a call of ``func`` with a team, through a function of one address."""
         inner = FunctionEmitter(self, func, PREFIX + func.name + _IN_TEAM, serial=True)
         inner.team = "%team"
         self._call_unpacked(inner, func)
@@ -167,7 +167,7 @@ class ModuleEmitter:
 
 
 def _place(b: Builder, position: int) -> str:
-    """Where the parameter at ``position`` lies in the array of all."""
+    """Return the address of the parameter at ``position`` in the array of all."""
     return b.pure(f"getelementptr inbounds i64, ptr %args, i64 {position}")
 
 
@@ -178,11 +178,11 @@ def emit_llvm_ir(
     elsewhere: Sequence[PrimFunc] = (),
     packed: bool = True,
 ) -> str:
-    """The LLVM IR of ``functions`` as text; ``entry_names`` (default: all) are visible from outside, and take their
-    parameters as an array too if ``packed``. Those called that stand ``elsewhere``, in another module, are declared.
+    """Emit ``functions`` as LLVM IR text; ``entry_names`` (default: all) are visible from outside, and if ``packed``
+    also take their parameters as an array. Callees that stand ``elsewhere``, in another module, are declared.
 
     Raises:
-        CodegenError: a program holds something that cannot be expressed; the place is underlined.
+        CodegenError: a program contains something that cannot be expressed; the place is underlined.
     """
     names = [func.name for func in functions] if entry_names is None else entry_names
     return ModuleEmitter(functions, target, names, elsewhere, packed).emit()

@@ -1,9 +1,9 @@
-"""Loops that become functions of their own.
+"""Outline loops: emit them as functions of their own.
 
-A loop with the annotation ``{"outline": True}`` (``tensorir.keys.OUTLINE``) is called instead of written in place. So
-is an epilogue with an exponential behind a tile of sums: LLVM moves constants of a loop in front of all loops around
-it, and keeps them in registers there, though the sums need these, which are then copied about in their innermost loop.
-A call separates them, since no vector register outlives it in C's calling conventions.
+A loop with the annotation ``{"outline": True}`` (``tensorir.keys.OUTLINE``) becomes a call. An epilogue with an
+exponential behind a tile of sums is such a loop: LLVM hoists the constants of a loop out of all loops around it and
+keeps them in registers there, although the accumulators need these, so that the innermost loop spills and copies them.
+A call separates the two, since no vector register is preserved across it by C's calling conventions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def emit_outlined_loop(emitter: FunctionEmitter, loop: For) -> None:
-    """Write ``loop`` as a function, and its call."""
+    """Emit ``loop`` as a function, and a call of it."""
     found = captured([loop])
     passed = captured_operands(emitter, found, loop, set(emitter.known.values))
     child = emitter.child("part")
@@ -36,11 +36,11 @@ def emit_outlined_loop(emitter: FunctionEmitter, loop: For) -> None:
 
 
 def captured_operands(emitter: FunctionEmitter, found: Captured, node: Node, inside: set[Var]) -> list[tuple[str, str]]:
-    """The types and operands of what a function that a part of ``emitter``'s becomes takes from around it: variables,
-    without those that it knows ``inside``, and buffers.
+    """Return the types and operands that a function made of a part of ``emitter``'s captures: variables, without those
+    that it knows ``inside``, and buffers.
 
     Args:
-        node: the part, for messages.
+        node: the outlined part, for messages.
     """
     variables = [var for var in found.variables if var not in inside]
     passed = [(value_type(var.dtype), emitter.variable(var)) for var in variables]
@@ -50,7 +50,7 @@ def captured_operands(emitter: FunctionEmitter, found: Captured, node: Node, ins
 def capture_parameters(
     emitter: FunctionEmitter, child: FunctionEmitter, found: Captured, inside: set[Var]
 ) -> list[str]:
-    """Make those operands parameters of the function that ``child`` writes; their declarations."""
+    """Make those operands parameters of the function that ``child`` emits; return their declarations."""
     params: list[str] = []
     for var in found.variables:
         if var not in inside:

@@ -1,9 +1,9 @@
-"""Parallel loops: their bodies become functions that several threads call.
+"""Emit parallel loops: their bodies become functions that several threads call.
 
-A fork hands ``void task(i64 begin, i64 end, ptr data)`` to :data:`.team_ir.FORK`, which calls it for parts of the
-loop's range, in this thread or in several: the task takes what the loop captured from ``data`` and calls the body with
-it. (The body could do that itself, but addresses of which LLVM knows that they do not overlap are parameters.) What has
-to be decided at run time is decided there, once, and not in front of each loop.
+A fork passes ``void task(i64 begin, i64 end, ptr data)`` to :data:`.team_ir.FORK`, which calls it for parts of the
+loop's range, in this thread or in several: the task loads the captured values from ``data`` and calls the body with
+them. (The body could load them itself, but LLVM accepts that addresses do not alias only of parameters.) Decisions at
+run time are made there, once, and not in front of each loop.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from tilewright.tensorir.stmt import For
 if TYPE_CHECKING:
     from tilewright.codegen.llvm.function import FunctionEmitter
 
-#: What each call of a task is told: which iterations to do.
+#: The parameters of a task: the range of iterations to do.
 _RANGE = "i64 %begin, i64 %end"
 
 
 def emit_parallel_loop(emitter: FunctionEmitter, loop: For) -> None:
-    """Write ``loop`` as work for the threads of a team.
+    """Emit ``loop`` as work for the threads of a team.
 
     Annotations of the loop: ``parallel_if``, an expression: where it is false the loop runs in the calling thread;
-    ``grain``, a number of iterations for one work item.
+    ``grain``, the number of iterations of one work item.
     """
     found = captured([loop.body])
     inside = {loop.var, *emitter.known.values}
@@ -50,7 +50,7 @@ def emit_parallel_loop(emitter: FunctionEmitter, loop: For) -> None:
 
 
 def _fork(emitter: FunctionEmitter, loop: For, body: str, captures: list[tuple[str, str]]) -> None:
-    """Hand over the captured values, and wait."""
+    """Emit a fork: store the captured values, hand them over, and join."""
     b = emitter.builder
     data = "null"
     if captures:
@@ -72,7 +72,7 @@ def _fork(emitter: FunctionEmitter, loop: For, body: str, captures: list[tuple[s
 
 
 def _grain(emitter: FunctionEmitter, loop: For) -> str:
-    """Iterations of one work item; zero where the loop does not say."""
+    """Return the iterations of one work item; zero where the loop has no annotation."""
     given = loop.annotations.get(GRAIN)
     if given is None:
         return "0"
@@ -84,17 +84,17 @@ def _grain(emitter: FunctionEmitter, loop: For) -> str:
 
 
 def _struct(captures: list[tuple[str, str]]) -> str:
-    """The type of what holds captured values."""
+    """Return the type of the struct of captured values."""
     return f"{{ {', '.join(kind for kind, _ in captures)} }}"
 
 
 def _field(b: Builder, struct: str, data: str, position: int) -> str:
-    """The address of a captured value."""
+    """Return the address of a captured value."""
     return b.pure(f"getelementptr inbounds {struct}, ptr {data}, i32 0, i32 {position}") if position else data
 
 
 def _emit_task(emitter: FunctionEmitter, body: str, captures: list[tuple[str, str]]) -> str:
-    """The function that threads call: takes the captured values, and calls ``body``."""
+    """Emit the function that threads call: it loads the captured values and calls ``body``."""
     name = global_name(body[1:].strip('"') + ".task")
     b, struct = Builder(emitter.module.text), _struct(captures)
     passed = [_RANGE]

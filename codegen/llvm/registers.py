@@ -1,11 +1,11 @@
-"""Buffers whose elements are values of LLVM, and never memory: tiles of sums, and what else a loop keeps at hand.
+"""Keep small buffers in LLVM values instead of memory: accumulator tiles, and other values that a loop reuses.
 
-A buffer of a function whose every access touches places that are known when code is written needs no memory: a store
-says what a slot (a vector, or a scalar, of the buffer) holds from there on, and a load is that value. At the head of a
-loop, and where branches meet, a phi chooses. One is made in a loop when a slot is read there that holds what was stored
-in front of the loop or in an iteration before, so that there is none for what each iteration stores anew. (M. Braun et
-al.: "Simple and efficient construction of static single assignment form", 2013.) LLVM would do the same to memory on
-the stack, but it has to read and to change three instructions for each multiplication and addition.
+A buffer whose every access has a place that is known during emission needs no memory: a store defines the value of a
+slot (a vector, or a scalar, of the buffer), and a load uses it. At the head of a loop, and where branches join, a phi
+merges values. A loop gets one for a slot when it reads a value stored in front of the loop or in an earlier iteration,
+so that slots which each iteration overwrites get none. (M. Braun et al.: "Simple and efficient construction of static
+single assignment form", 2013.) LLVM would promote stack memory in the same way, but it would have to parse and to
+rewrite three instructions for each multiplication and addition.
 """
 
 from __future__ import annotations
@@ -28,22 +28,21 @@ from tilewright.tensorir.stmt import Allocate, BufferStore, For, LetStmt, SeqStm
 if TYPE_CHECKING:
     from tilewright.codegen.llvm.text import Builder
 
-#: In place of the number of an element: all that a slot has.
+#: Stands for an element number: the access is to the whole slot.
 WHOLE = -1
-#: What a slot holds that nothing was stored to.
+#: The value of a slot without a store.
 _UNDEFINED = "undef"
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """Which buffers of a function need no memory.
+    """The buffers of a function that need no memory.
 
     Attributes:
-        widths: for each of them how many elements its slots have.
-        places: for those of its accesses whose indices are constants the number of the slot, and the element in it that
-            is accessed (:data:`WHOLE`: all of them).
-        divisible: other buffers of which LLVM can make registers, by taking them apart.
-        stored: for the body of each loop those that it stores to.
+        widths: the number of elements in a slot, for each of them.
+        places: the slot and the element in it (:data:`WHOLE`: all of them), for accesses with constant indices.
+        divisible: other buffers that LLVM can split and promote to registers.
+        stored: the buffers that the body of each loop stores to.
     """
 
     widths: Mapping[Buffer, int]
@@ -53,7 +52,7 @@ class Plan:
 
 
 def plan_registers(root: Stmt) -> Plan:
-    """The plan for the function whose body is ``root``, and for those that its loops become."""
+    """Return the plan for the function with the body ``root``, and for those that its loops become."""
     notes = notes_on(root)
     found: Plan | None = notes.get(plan_registers)
     if found is None:
@@ -62,14 +61,14 @@ def plan_registers(root: Stmt) -> Plan:
 
 
 class _Planner:
-    """One walk over the statements of a function.
+    """Plans the registers of a function in one walk over its statements.
 
     Attributes:
-        stores: the buffers that are stored to, in the order of the statements.
-        stored: those in the body of each loop.
-        unrolled: the variables that are known when code is written.
-        others: the variables that are not.
-        escaping: buffers that other functions take from this one.
+        stores: the buffers of the stores, in the order of the statements.
+        stored: the buffers stored to in the body of each loop.
+        unrolled: the variables that are known during emission.
+        others: the variables that are not known.
+        escaping: buffers that other functions capture from this one.
     """
 
     def __init__(self) -> None:
@@ -80,7 +79,7 @@ class _Planner:
         self.escaping: set[Buffer] = set()
 
     def plan(self, root: Stmt) -> Plan:
-        """The plan for a function's body."""
+        """Return the plan for a function's body."""
         self._visit(root, frozenset())
         known = KnownIntegers(dict.fromkeys(self.unrolled - self.others, 0))
         found = uses(root)
@@ -103,7 +102,7 @@ class _Planner:
         return Plan(widths, places, frozenset(divisible), self.stored)
 
     def _visit(self, stmt: Stmt, allocated: frozenset[Buffer]) -> None:
-        """``allocated``: the buffers of the function in which ``stmt`` will stand."""
+        """Visit ``stmt``; ``allocated``: the buffers of the function that will contain it."""
         kind = type(stmt)
         if kind is BufferStore:
             assert isinstance(stmt, BufferStore)
@@ -140,7 +139,7 @@ class _Planner:
 
 
 def _is_plain(buffer: Buffer) -> bool:
-    """Whether an index into ``buffer`` is the number of a scalar."""
+    """Return whether an index into ``buffer`` is the number of a scalar."""
     dense = not buffer.strides or (isinstance(buffer.strides[0], IntImm) and buffer.strides[0].value == 1)
     return len(buffer.shape) == 1 and dense and buffer.dtype.lanes == 1
 
@@ -148,10 +147,10 @@ def _is_plain(buffer: Buffer) -> bool:
 def _width(
     accesses: Sequence[BufferLoad | BufferStore], known: KnownIntegers, elements: list[tuple[Node, int, int]]
 ) -> int | None:
-    """The number of elements of the slots into which a buffer with these accesses falls; 0 if they cross each other;
-    None if their places are not known. ``elements`` gets, of those whose indices are constants, the first element and
-    how many there are."""
-    #: For each number of lanes what divides the first element of all such accesses.
+    """Return the number of elements of the slots into which these accesses divide a buffer; 0 if they straddle slots;
+    None if their places are not known. ``elements`` receives the first element and the number of elements of accesses
+    with constant indices."""
+    #: The common divisor of the first elements of all accesses, by number of lanes.
     divisors: dict[int, int] = {}
     for access in accesses:
         found = first_element(access)
@@ -175,8 +174,8 @@ def _width(
 
 
 def first_element(access: BufferLoad | BufferStore) -> tuple[Expr, int] | None:
-    """The index of the first element that ``access`` touches, and how many it touches that are neighbours; None if they
-    are not."""
+    """Return the index of the first element that ``access`` touches, and the number of contiguous elements; None if
+    they are not contiguous."""
     index = access.indices[0]
     lanes = index.dtype.lanes
     if lanes == 1:
@@ -194,20 +193,20 @@ def first_element(access: BufferLoad | BufferStore) -> tuple[Expr, int] | None:
 
 
 def slot_of(first: int, lanes: int, width: int) -> tuple[int, int]:
-    """Slot and element of an access to so many elements, in slots of ``width``."""
+    """Return slot and element of an access to ``lanes`` elements from ``first`` on, in slots of ``width``."""
     return first // width, WHOLE if lanes == width else first % width
 
 
 class Tile:
-    """What the slots of a buffer hold in a loop, or in a branch, as far as they were stored to or read there.
+    """The values of a buffer's slots in a loop or a branch, as far as they were stored or read there.
 
     Attributes:
-        kind: LLVM's type of a slot.
+        kind: the LLVM type of a slot.
         width: the number of its elements.
-        values: the operand that each holds, by its number.
-        outer: what they hold in front of the loop or the branch; None where the buffer comes to life.
-        builder: writes the loop, and is None for a branch.
-        phis: the slots that the loop needs from before, and the names that they have at its head.
+        values: the operand that each slot holds, by its number.
+        outer: the tile in front of the loop or the branch; None where the buffer is allocated.
+        builder: the builder of the loop; None for a branch.
+        phis: the slots that are live into the loop, and their names at its head.
     """
 
     def __init__(self, kind: str, width: int, outer: Tile | None, builder: Builder | None) -> None:
@@ -219,7 +218,7 @@ class Tile:
         self.phis: list[tuple[int, str]] = []
 
     def read(self, slot: int) -> str:
-        """The operand that a slot holds."""
+        """Return the operand that a slot holds."""
         found = self.values.get(slot)
         if found is not None:
             return found
@@ -233,32 +232,32 @@ class Tile:
 
 
 class Registers:
-    """The buffers of one function that are values, where its code is being written."""
+    """The buffers of one function that are values, at the current place of emission."""
 
     def __init__(self, builder: Builder) -> None:
         self.builder = builder
-        #: What they hold here.
+        #: Their tiles at this place.
         self.tiles: dict[Buffer, Tile] = {}
-        #: Where their accesses are, as the plan has them.
+        #: The places of their accesses, from the plan.
         self.places: Mapping[Node, tuple[int, int]] = {}
 
     def allocate(self, buffer: Buffer, plan: Plan) -> None:
-        """``buffer`` comes to life."""
+        """Begin the live range of ``buffer``."""
         width = plan.widths[buffer]
         self.places = plan.places
         self.tiles[buffer] = Tile(memory_type(buffer.dtype.with_lanes(width)), width, None, None)
 
     def release(self, buffer: Buffer) -> None:
-        """``buffer`` is used no longer."""
+        """End the live range of ``buffer``."""
         del self.tiles[buffer]
 
     def enter_branch(self) -> None:
-        """A branch begins."""
+        """Enter a branch."""
         for buffer, tile in self.tiles.items():
             self.tiles[buffer] = Tile(tile.kind, tile.width, tile, None)
 
     def leave_branch(self) -> dict[Buffer, dict[int, str]]:
-        """The branch ends; what it stored."""
+        """Leave the branch; return the values that it stored."""
         stored: dict[Buffer, dict[int, str]] = {}
         for buffer, tile in self.tiles.items():
             assert tile.outer is not None
@@ -268,7 +267,7 @@ class Registers:
         return stored
 
     def join(self, branches: Sequence[tuple[str, dict[Buffer, dict[int, str]]]]) -> None:
-        """Blocks meet, in each of which a branch ended that stored that."""
+        """Merge the values at a join of branches, given each branch's last block and its stores."""
         for buffer, tile in self.tiles.items():
             slots: set[int] = set()
             for _, stored in branches:
@@ -281,14 +280,14 @@ class Registers:
                 tile.values[slot] = self._choose(tile.kind, incoming)
 
     def _choose(self, kind: str, incoming: Sequence[tuple[str, str]]) -> str:
-        """The value that comes from the block that was left."""
+        """Return the value that arrives from the predecessor block, as a phi unless all are equal."""
         first = incoming[0][0]
         if all(value == first for value, _ in incoming):
             return first
         return self.builder.value(f"phi {kind} {', '.join([f'[ {value}, %{block} ]' for value, block in incoming])}")
 
     def enter_loop(self, stored: frozenset[Buffer]) -> list[Buffer]:
-        """The body of a loop begins that stores to these buffers; those of them that are values."""
+        """Enter the body of a loop that stores to these buffers; return those of them that are values."""
         changing = [buffer for buffer in self.tiles if buffer in stored]
         for buffer in changing:
             tile = self.tiles[buffer]
@@ -296,8 +295,8 @@ class Registers:
         return changing
 
     def leave_loop(self, changing: Sequence[Buffer], before: str, latch: str) -> tuple[list[str], list[str]]:
-        """The body ends, in the block ``latch``; ``before`` is the block in front of the loop. The lines at the loop's
-        head, and those to stand in front of it."""
+        """Leave the body in the block ``latch``; ``before`` is the preheader. Return the lines for the loop's head and
+        those to insert in front of the loop."""
         head: list[str] = []
         ahead: list[str] = []
         for buffer in changing:

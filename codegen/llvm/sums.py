@@ -1,7 +1,7 @@
-"""The order in which the terms of an offset are added up.
+"""Order the terms of an offset for addition.
 
-Offsets are written where they are used, in the innermost loop often. Added up from what changes least often, all but
-the last terms of a sum are one number there that the loop does not change, and accesses share the beginnings of sums.
+Offsets are emitted at their use, often in the innermost loop. Summed from the term that changes least often, all but
+the last terms of a sum are one loop-invariant number there, and accesses share prefixes of sums.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ class Term(NamedTuple):
     """A term of a sum.
 
     Attributes:
-        depth: the number of loops around what it changes in.
-        negative: whether it is subtracted.
-        position: its place in the sum, which no other term has.
-        value: what is added.
+        depth: the depth of the innermost loop that it varies in.
+        negative: whether the term is subtracted.
+        position: its unique place in the sum.
+        value: the expression to add.
     """
 
     depth: int
@@ -29,7 +29,7 @@ class Term(NamedTuple):
     value: Expr
 
 
-#: More loops than there are: of what memory holds, which may change anywhere, and behind that of constants.
+#: Depths beyond those of loops: of loads, as memory may change anywhere, and of constants, which come last.
 _ANYWHERE, _LAST = 1 << 16, 1 << 17
 
 
@@ -46,16 +46,16 @@ class SumOrder:
         self._terms: dict[Expr, list[Term]] = {}
 
     def enter_loop(self, var: Var, depth: int) -> None:
-        """``var`` counts in a loop that stands in ``depth - 1`` others."""
+        """Note that ``var`` counts in a loop that is nested in ``depth - 1`` others."""
         self._depths[var] = depth
 
     def define(self, var: Var, value: Expr) -> None:
-        """``var`` has the value of an expression."""
+        """Note that ``var`` has the value of an expression."""
         if var.dtype is INT64:
             self._depths[var] = self._depth(value)
 
     def terms(self, total: BinaryOp) -> list[Term]:
-        """The terms of a sum, those that change least often first."""
+        """Return the terms of a sum, those that change least often first."""
         found = self._terms.get(total)
         if found is not None:
             return found
@@ -73,7 +73,7 @@ class SumOrder:
         return found
 
     def _depth(self, expr: Expr) -> int:
-        """The number of loops that ``expr`` changes in."""
+        """Return the depth of the innermost loop that ``expr`` varies in."""
         depth = 0
         for leaf in leaves(expr):
             found = self._depths.get(leaf, 0) if isinstance(leaf, Var) else _ANYWHERE

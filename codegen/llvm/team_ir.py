@@ -1,10 +1,11 @@
-"""The functions of teams as LLVM IR. Why each access is ordered as it is: :mod:`~tilewright.codegen.llvm.team`.
+"""Define the functions of teams as LLVM IR. :mod:`~tilewright.codegen.llvm.team` gives the reason for each memory
+ordering.
 
-The memory of a team, one cache line each: the epoch; the loop (what runs an item, what it captured, the number of items
-and of queues, the first iteration, the end of the last one, iterations of an item); how many items are finished; how
-many threads have come, and what they are to run; and the queues. A queue is its epoch and the next item in one word: an
-item is taken by a compare-and-swap, which fails for a thread that is late by a loop. The next loop moves the queues on
-before it changes the number of items, by which such a thread knows where a queue ends.
+The memory of a team, one cache line each: the epoch; the loop (its task, captured values, the number of items and of
+queues, the first iteration, the end of the last one, iterations of an item); the number of finished items; the number
+of arrived threads, and the program that they run; and the queues. A queue is its epoch and the next item in one word:
+an item is taken by a compare-and-swap, which fails for a thread that is late by a loop. The next loop advances the
+queues before it changes the number of items, from which such a thread computes the end of a queue.
 """
 
 from __future__ import annotations
@@ -15,38 +16,41 @@ from tilewright.codegen.llvm import clock
 from tilewright.tensorir.processors import architecture_of
 
 #: ``void numba_parallel_for(task, args, dims, steps, data, inner_ndim, array_count, num_threads)`` splits ``dims[0]``
-#: items among threads and calls ``task(args, dims, steps, data)`` with the addresses ``args[i]`` moved by ``steps[i]``
-#: bytes for each item before, and with ``dims[0]`` the number of items that this call has to do (which may be zero).
+#: items among threads and calls ``task(args, dims, steps, data)`` with the addresses ``args[i]`` advanced by
+#: ``steps[i]`` bytes for each preceding item, and with ``dims[0]`` the number of items of this call (which may be
+#: zero).
 PARALLEL_FOR = "numba_parallel_for"
-#: An i32: how many threads of the pool may be used. More than it has must not be asked for: workqueue would wait for
-#: ever. Object code is kept, and run by processes with fewer cores than its target has.
+#: An i32: the number of threads of the pool that may be used. A request for more than the pool has would hang in
+#: workqueue. Object code is kept, and run by processes with fewer cores than its target has.
 THREAD_LIMIT = "tilewright_thread_limit"
 #: ``void f(ptr entry, ptr args, i32 threads)`` calls ``entry(args, team)`` with a team of so many threads, at most.
 RUN_TEAM = "tilewright_run_team"
 #: ``void f(ptr team, ptr task, ptr data, i64 first, i64 extent, i64 grain, i32 threads)`` does ``extent`` iterations of
 #: a loop, from ``first`` on, by calls of ``task(i64 begin, i64 end, ptr data)``: by the threads of the team, or (null)
-#: of the threading layer, or in one call if one thread may run, or there is work for one. ``grain`` iterations are one
-#: item of work, more where a queue could not count so many items; zero leaves that open.
+#: of the threading layer, or in one call if one thread may run or there is work for only one. ``grain`` iterations are
+#: one item of work, more where a queue could not count so many items; zero leaves the choice to the fork.
 FORK = "tilewright_fork"
-#: Items for each thread if the loop does not say: enough to even out a busy core, few enough to cost nothing.
+#: Items for each thread if the loop has no grain: enough to balance the load when a core is busy, few enough to cost
+#: nothing.
 ITEMS_PER_THREAD = 8
 
-#: Where the function that offers the core to other threads is linked.
+#: The name under which the function that yields the core to other threads is linked.
 YIELD = "tilewright_yield"
 
-#: The next item's bits in the word of a queue; the others are the epoch's.
+#: The bits of the next item in the word of a queue; the others are the epoch's.
 _ITEM_BITS = 24
 #: A loop has 2 ** _MOST_ITEMS items at most: fewer than fit, as an empty queue holds one more than its last item.
 _MOST_ITEMS = _ITEM_BITS - 1
 
-#: How often a waiting thread looks before it offers its core to others, each time then: about 20 microseconds.
+#: The number of polls before a waiting thread yields its core at each further poll: about 20 microseconds.
 _LOOKS = 1000
 
 # Places in the memory of a team, in bytes.
 _LINE = 64
 _EPOCH, _LOOP, _FINISHED, _ARRIVED, _QUEUES = (number * _LINE for number in range(5))
 _TASK, _DATA, _ITEMS, _SHARES, _FIRST, _LAST, _GRAIN = (_LOOP + 8 * number for number in range(7))
-#: What is run; where the first thread adds up how long it worked, if anywhere, and how far on the next one does.
+#: The program and its arguments; in profiled models the address of the first thread's working time, and the distance to
+#: the next thread's.
 _ENTRY, _ARGS, _BUSY, _STRIDE = (_ARRIVED + 8 * number for number in range(1, 5))
 
 _LOOP_PLACES = f"""\
@@ -59,7 +63,7 @@ _LOOP_PLACES = f"""\
   %grain.place = getelementptr i8, ptr %team, i64 {_GRAIN}
 """
 
-#: What the layer hands to an item: the task, what it captured, the first iteration, the end, iterations of an item.
+#: The data of an item of the layer: the task, its captured values, the first iteration, the end, iterations of an item.
 _WHOLE_LOOP = "{ ptr, ptr, i64, i64, i64 }"
 
 _TEXT = f"""
@@ -71,7 +75,7 @@ declare i64 @llvm.smax.i64(i64, i64)
 @{THREAD_LIMIT} = external global i32
 $declarations
 
-; The threading layer, with one item for what it counts.
+; Fork through the threading layer: it counts items.
 define internal void @layer(ptr %task, ptr %data, i64 %items, i32 %threads) nounwind {{
   %args = alloca ptr
   %dims = alloca i64
@@ -83,14 +87,14 @@ define internal void @layer(ptr %task, ptr %data, i64 %items, i32 %threads) noun
   ret void
 }}
 
-; How many threads may run of so many.
+; Limit a number of threads to those that may run.
 define internal i32 @allowed(i32 %threads) nounwind alwaysinline {{
   %limit = load i32, ptr @{THREAD_LIMIT}, align 4
   %fewer = call i32 @llvm.smin.i32(i32 %limit, i32 %threads)
   ret i32 %fewer
 }}
 
-; Items of a loop.
+; Run consecutive items of a loop.
 define internal void @work(ptr %task, ptr %data, i64 %item, i64 %count, i64 %first, i64 %last, i64 %grain)
     nounwind alwaysinline {{
   %low = mul i64 %item, %grain
@@ -102,7 +106,7 @@ define internal void @work(ptr %task, ptr %data, i64 %item, i64 %count, i64 %fir
   ret void
 }}
 
-; Waits a little; gives how often that was done.
+; Wait a little; return the number of polls.
 define internal i32 @wait(i32 %looks) nounwind alwaysinline {{
   %patient = icmp ult i32 %looks, {_LOOKS}
   br i1 %patient, label %pause, label %offer
@@ -115,7 +119,7 @@ offer:
   ret i32 %looks
 }}
 
-; Items of one loop, those of queue %me first, for as long as there are some.
+; Run items of one loop, those of queue %me first, until all queues are empty.
 define internal void @take_part(ptr %team, i64 %epoch, i64 %me) nounwind {{
 entry:
 {_LOOP_PLACES}  %task = load atomic ptr, ptr %task.place monotonic, align 8
@@ -172,7 +176,7 @@ out:
   ret void
 }}
 
-; What the threads do that do not run the program.
+; Run a helper: a thread that does not run the program.
 define internal void @help(ptr %team, i64 %me) nounwind {{
 entry:
   br label %look
@@ -195,7 +199,7 @@ out:
   ret void
 }}
 
-; An item of the layer: a thread that joins the team.
+; Run an item of the layer: this thread joins the team.
 define internal void @join(ptr %args, ptr %dims, ptr %steps, ptr %team) nounwind {{
 entry:
   %count = load i64, ptr %dims
@@ -250,7 +254,7 @@ gather:
   ret void
 }}
 
-; A loop without a team, as an item of the layer.
+; Run an item of the layer: a part of a loop without a team.
 define internal void @alone(ptr %args, ptr %dims, ptr %steps, ptr %loop) nounwind {{
   %base = load ptr, ptr %args
   %item = ptrtoint ptr %base to i64
@@ -356,8 +360,8 @@ out:
 
 
 def team_ir(processor: str, yields: bool, profiling: bool = False, counter: bool = False) -> str:
-    """The functions of teams as LLVM IR, for a processor (the first part of LLVM's triple); those that are profiled by
-    the processor's ``counter``, or by the operating system's clock."""
+    """Return the functions of teams as LLVM IR, for a processor (the first part of LLVM's triple); profiled ones read
+    the processor's ``counter``, or the operating system's clock."""
     declaration, pause = architecture_of(processor).pause
     if yields:
         declaration += f"\ndeclare i32 @{YIELD}()"

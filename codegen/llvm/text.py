@@ -1,8 +1,8 @@
-"""LLVM IR as text: type names, constants, and a builder that numbers values.
+"""Write LLVM IR as text: type names, constants, and a builder that numbers values.
 
-A light builder of text is several times faster than an object for every instruction, and kernels that were unrolled
-have thousands of them. The builder keeps one instruction for equal pure instructions in a scope that dominates the
-place (local value numbering over structured control flow), so that no LLVM pass has to look for them.
+Building text is several times faster than an object for every instruction, and unrolled kernels have thousands of them.
+The builder reuses an equal pure instruction that dominates the place (local value numbering over structured control
+flow), so that no LLVM pass has to look for common subexpressions.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _ELEMENT_TYPES = {
     "handle": "ptr",
     "void": "void",
 }
-#: Constants that are zero in every bit.
+#: Constants whose bits are all zero.
 _ZEROS = frozenset({"0", "false", "0xH0000", "0x0000000000000000"})
-#: LLVM 19 has a short form for vectors of equal constants, which are half of the text of a kernel.
+#: LLVM 19 has a short form for vectors of equal constants, which make up half of a kernel's text.
 _HAS_SPLATS = llvm.llvm_version_info[0] >= 19
-#: Behind a stack slot that LLVM can take apart into registers.
+#: Marks a stack slot that LLVM can split and promote to registers.
 DIVISIBLE = " ; divisible"
-#: Bytes of a line of the caches that hold instructions.
+#: The size in bytes of an instruction cache line.
 _CODE_LINE = 64
 _PLAIN_NAME = re.compile(r"[A-Za-z$._][A-Za-z0-9$._]*")
 _SUFFIXES = {"float16": "f16", "float32": "f32", "float64": "f64"}
@@ -42,14 +42,14 @@ _SUFFIXES = {"float16": "f16", "float32": "f32", "float64": "f64"}
 
 @functools.cache
 def value_type(dtype: DataType) -> str:
-    """LLVM's type of a value in registers: a bool is one bit there."""
+    """Return LLVM's type of a value in registers: a bool is one bit there."""
     element = _ELEMENT_TYPES.get(dtype.element) or f"i{dtype.bits}"
     return element if dtype.lanes == 1 else f"<{dtype.lanes} x {element}>"
 
 
 @functools.cache
 def memory_type(dtype: DataType) -> str:
-    """LLVM's type of a value in memory: a bool is one byte there."""
+    """Return LLVM's type of a value in memory: a bool is one byte there."""
     if not dtype.is_bool:
         return value_type(dtype)
     return "i8" if dtype.lanes == 1 else f"<{dtype.lanes} x i8>"
@@ -57,19 +57,19 @@ def memory_type(dtype: DataType) -> str:
 
 @functools.cache
 def integer_type(bits: int, lanes: int) -> str:
-    """The type of an integer, or of a vector of them."""
+    """Return the type of an integer, or of a vector of them."""
     return f"i{bits}" if lanes == 1 else f"<{lanes} x i{bits}>"
 
 
 @functools.cache
 def suffix(dtype: DataType) -> str:
-    """The type as it stands in the name of an overloaded intrinsic: ``v16f32``, ``i64``."""
+    """Return the type as in the name of an overloaded intrinsic: ``v16f32``, ``i64``."""
     element = _SUFFIXES.get(dtype.element) or ("i1" if dtype.is_bool else f"i{dtype.bits}")
     return element if dtype.lanes == 1 else f"v{dtype.lanes}{element}"
 
 
 def float_constant(value: float, dtype: DataType) -> str:
-    """A floating-point constant of the element type of ``dtype``, exact to the bit."""
+    """Return a floating-point constant of the element type of ``dtype``, exact to the bit."""
     name = str(dtype.element)
     if name == "bfloat16":
         return str(int(np.asarray(value, dtype.numpy).view(np.uint16)))
@@ -82,7 +82,7 @@ def float_constant(value: float, dtype: DataType) -> str:
 
 
 def constant(value: float | int, dtype: DataType) -> str:
-    """A constant of any type; a vector gets the same value in every lane."""
+    """Return a constant of any type; a vector has the same value in every lane."""
     if dtype.is_float:
         text = _float_text(struct.pack("<d", value), dtype)
     elif dtype.is_bool:
@@ -94,13 +94,13 @@ def constant(value: float | int, dtype: DataType) -> str:
 
 @functools.cache
 def _float_text(bits: bytes, dtype: DataType) -> str:
-    """:func:`float_constant` by the bits of the float64: zeros have signs, and NaN is no key."""
+    """Return :func:`float_constant` of the bits of a float64: zeros have signs, and NaN is no key for a cache."""
     return float_constant(struct.unpack("<d", bits)[0], dtype)
 
 
 @functools.lru_cache(4096)
 def uniform_vector(scalar: str, dtype: DataType) -> str:
-    """The vector constant of type ``dtype`` with the constant ``scalar`` in every lane."""
+    """Return the vector constant of type ``dtype`` with the constant ``scalar`` in every lane."""
     if scalar in _ZEROS:
         return "zeroinitializer"
     if _HAS_SPLATS:
@@ -109,12 +109,12 @@ def uniform_vector(scalar: str, dtype: DataType) -> str:
 
 
 def constant_vector(elements: Sequence[str], element_type: str) -> str:
-    """A vector constant of these elements."""
+    """Return a vector constant of these elements."""
     return "<" + ", ".join([f"{element_type} {element}" for element in elements]) + ">"
 
 
 def global_name(name: str) -> str:
-    """``@name`` with quotes and escapes where LLVM's syntax needs them."""
+    """Return ``@name`` with quotes and escapes where LLVM's syntax needs them."""
     if _PLAIN_NAME.fullmatch(name):
         return f"@{name}"
     escaped = "".join(chr(b) if 32 <= b < 127 and chr(b) not in '"\\' else f"\\{b:02X}" for b in name.encode())
@@ -122,7 +122,7 @@ def global_name(name: str) -> str:
 
 
 class Module:
-    """What the functions of one module share: declarations, metadata and helper functions.
+    """The declarations, metadata and helper functions that the functions of one module share.
 
     Args:
         converts_halves: whether the target has instructions between float16 and float32.
@@ -131,7 +131,7 @@ class Module:
     def __init__(self, converts_halves: bool = True) -> None:
         self.converts_halves = converts_halves
         self.declarations: dict[str, str] = {}
-        self._operands: dict[str, str] = {}  # of functions that were declared, by their names
+        self._operands: dict[str, str] = {}  # of declared functions, by name
         self.helpers: dict[str, str] = {}
         self.functions: list[str] = []
         self.metadata: list[str] = [
@@ -141,7 +141,7 @@ class Module:
         ]
 
     def declare(self, name: str, result: str, params: Sequence[str], attributes: str = "") -> str:
-        """Make an external function known, and return its name as an operand of ``call``."""
+        """Declare an external function; return its name as an operand of ``call``."""
         known = self._operands.get(name)
         if known is not None:
             return known
@@ -152,28 +152,28 @@ class Module:
         return operand
 
     def loop_metadata(self, innermost: bool) -> str:
-        """A new loop identity that tells LLVM to leave the loop as it is: schedules decide. Innermost loops are aligned
-        to lines of the code's cache: left to chance, a product took a fifth longer while another thread was on the
-        same core (a Zen 3, whose threads take turns at the cache of decoded instructions)."""
+        """Return the metadata of a new loop that tells LLVM to leave it as it is: schedules decide. Innermost loops are
+        aligned to instruction cache lines: with their alignment left to chance, a product took a fifth longer while
+        another thread was on the same core (a Zen 3, whose threads take turns at the cache of decoded instructions)."""
         number = len(self.metadata)
         aligned = ", !2" if innermost else ""
         self.metadata.append(f"!{number} = distinct !{{!{number}, !0, !1{aligned}}}")
         return f"!{number}"
 
     def text(self) -> str:
-        """The whole module."""
+        """Return the text of the whole module."""
         parts = [*self.declarations.values(), "", *self.helpers.values(), *self.functions, *self.metadata]
         return "\n".join(parts) + "\n"
 
 
 @functools.lru_cache(4096)
 def _clean(hint: str) -> str:
-    """A hint for a name with the letters that LLVM's names may have."""
+    """Replace the characters of a hint that LLVM's names may not have."""
     return re.sub("[^A-Za-z0-9_]", "_", hint)
 
 
 class Builder:
-    """Writes the instructions of one function.
+    """Appends the instructions of one function.
 
     Every method returns the operand (``%t7`` or a constant) that holds the result.
     """
@@ -184,30 +184,31 @@ class Builder:
         self.lines: list[str] = []
         self.block = "entry"
         self._count = 0
-        #: Operands by what they hold (the text of a pure instruction, an expression), with what is forgotten at the end
-        #: of the innermost scope, and at the end of the innermost copy of an unrolled body or scope.
+        #: Operands by their value (the text of a pure instruction, or an expression), and the keys to forget at the end
+        #: of the innermost scope, and at the end of the innermost scope or copy of an unrolled body.
         self._known: dict[object, str] = {}
         self._of_scope: list[object] = []
         self._of_copy: list[object] = self._of_scope
 
     def fresh(self, hint: str = "t") -> str:
-        """A new name for a value or a block, without its sigil."""
+        """Return a new name for a value or a block, without its sigil."""
         self._count += 1
         return f"{_clean(hint)}.{self._count}"
 
     def emit(self, instruction: str) -> None:
-        """An instruction without a result."""
+        """Append an instruction without a result."""
         self.lines.append(f"  {instruction}")
 
     def value(self, instruction: str, hint: str = "t") -> str:
-        """An instruction with a result that is computed anew each time (loads, calls with effects)."""
+        """Append an instruction whose result is computed anew each time (loads, calls with effects)."""
         self._count += 1
         name = f"%{_clean(hint)}.{self._count}"
         self.lines.append(f"  {name} = {instruction}")
         return name
 
     def pure(self, instruction: str) -> str:
-        """An instruction whose result depends on its operands alone; an equal one that dominates is used again."""
+        """Append an instruction whose result depends only on its operands, or reuse an equal one that dominates this
+        place."""
         found = self._known.get(instruction)
         if found is None:
             self._count += 1
@@ -222,16 +223,17 @@ class Builder:
         self._of_scope.append(what)
 
     def keep_in_copy(self, what: object, operand: str) -> None:
-        """The same for what the next copy of an unrolled body computes anew."""
+        """Remember an operand that the next copy of an unrolled body computes anew."""
         self._known[what] = operand
         self._of_copy.append(what)
 
     def kept(self, what: object) -> str | None:
-        """The operand remembered for ``what``, if it may be used here."""
+        """Return the operand remembered for ``what`` if it may be used here."""
         return self._known.get(what)
 
     def slot(self, type_text: str, alignment: int, hint: str = "slot", divisible: bool = False) -> str:
-        """Stack memory that lives as long as the function's frame; ``divisible``: LLVM can make registers of it."""
+        """Allocate stack memory that lives as long as the function's frame; ``divisible``: LLVM can promote it to
+        registers."""
         name = f"%{self.fresh(hint)}"
         self.entry.append(f"  {name} = alloca {type_text}, align {alignment}{DIVISIBLE if divisible else ''}")
         return name
@@ -242,17 +244,17 @@ class Builder:
         self.block = name
 
     def branch(self, target: str) -> None:
-        """Jump to the block ``target``."""
+        """Branch to the block ``target``."""
         self.emit(f"br label %{target}")
 
     def branch_if(self, condition: str, then: str, otherwise: str, metadata: str = "") -> None:
-        """Jump to one of two blocks."""
+        """Branch to one of two blocks."""
         note = f", !llvm.loop {metadata}" if metadata else ""
         self.emit(f"br i1 {condition}, label %{then}, label %{otherwise}{note}")
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """Code that does not dominate what follows: its instructions are not used again afterwards."""
+        """Enter code that does not dominate what follows: its instructions are not reused afterwards."""
         outer = self._of_scope, self._of_copy
         self._of_scope = self._of_copy = []
         yield
@@ -261,7 +263,8 @@ class Builder:
 
     @contextmanager
     def copy(self) -> Iterator[None]:
-        """One copy of an unrolled body: the next one uses its instructions, but has other values of what it defines."""
+        """Enter one copy of an unrolled body: the next one reuses its instructions, but not those of variables that
+        each copy defines anew."""
         outer = self._of_copy
         self._of_copy = []
         yield
@@ -269,7 +272,7 @@ class Builder:
         self._of_copy = outer
 
     def mark(self) -> Mark:
-        """This place."""
+        """Return the current place."""
         return Mark(len(self.lines), self._count)
 
     def _forget(self, things: list[object]) -> None:
@@ -277,13 +280,13 @@ class Builder:
             del self._known[thing]
 
     def call(self, name: str, result: DataType, args: Sequence[tuple[str, str]]) -> str:
-        """A call of one of LLVM's pure intrinsics: ``args`` are pairs of type and operand."""
+        """Emit a call of one of LLVM's pure intrinsics: ``args`` are pairs of type and operand."""
         kind = value_type(result)
         operand = self.module.declare(name, kind, [t for t, _ in args])
         return self.pure(f"call {kind} {operand}({', '.join([f'{t} {x}' for t, x in args])})")
 
     def splat(self, scalar: str, dtype: DataType) -> str:
-        """A vector of type ``dtype`` with ``scalar`` in every lane."""
+        """Return a vector of type ``dtype`` with ``scalar`` in every lane."""
         if not scalar.startswith("%"):
             return uniform_vector(scalar, dtype)
         kind = value_type(dtype)
@@ -291,21 +294,22 @@ class Builder:
         return self.pure(f"shufflevector {kind} {first}, {kind} poison, <{dtype.lanes} x i32> zeroinitializer")
 
     def element(self, vector: str, dtype: DataType, lane: int) -> str:
-        """Lane ``lane`` of a vector of type ``dtype``."""
+        """Return lane ``lane`` of a vector of type ``dtype``."""
         return self.pure(f"extractelement {value_type(dtype)} {vector}, i64 {lane}")
 
     def shuffle(self, vector: str, dtype: DataType, lanes: Sequence[int], other: str = "poison") -> str:
-        """The chosen lanes of a vector of type ``dtype``, and behind them those of ``other``."""
+        """Return the chosen lanes of a vector of type ``dtype``, whose lanes are followed by those of ``other``."""
         kind = value_type(dtype)
         mask = constant_vector([str(lane) for lane in lanes], "i32")
         return self.pure(f"shufflevector {kind} {vector}, {kind} {other}, <{len(lanes)} x i32> {mask}")
 
     def select(self, condition: str, dtype: DataType, true: str, false: str, lanes: int | None = None) -> str:
-        """``true if condition else false``; ``lanes`` is that of the condition where it differs from ``dtype``'s."""
+        """Emit ``true if condition else false``; ``lanes`` are those of the condition where they differ from
+        ``dtype``'s."""
         kind = value_type(dtype)
         bits = integer_type(1, dtype.lanes if lanes is None else lanes)
         return self.pure(f"select {bits} {condition}, {kind} {true}, {kind} {false}")
 
     def function(self, header: str) -> str:
-        """The finished function."""
+        """Return the text of the finished function."""
         return "\n".join([f"{header} {{", "entry:", *self.entry, *self.lines, "}", ""])

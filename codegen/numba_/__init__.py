@@ -1,4 +1,4 @@
-"""Scheduled loop IR to readable Python source that numba compiles."""
+"""Emit readable Python source from scheduled loop IR; numba compiles it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generated Python source to functions that run."""
+"""Turn generated Python source into functions that run."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ _LOG = logging.getLogger("tilewright.codegen")
 
 _numbers = itertools.count(1)
 
-#: So many times Python runs a function that does nothing but call others, before numba compiles it, which takes a
-#: quarter of a second to a whole one; Python takes 1 to 11 microseconds more for a run, so that it has lost about as
-#: much by then.
+#: The number of calls that Python interprets of a function that only calls others, before numba compiles it. Compiling
+#: the entry of a whole model takes a quarter of a second; interpreting it costs 1 to 11 microseconds more a call, so
+#: that about as much is lost by then.
 RUNS_BY_PYTHON = 50_000
 
 
 class NumbaModule:
-    """Python functions of some PrimFuncs, each compiled by numba when it is first called; a function that does nothing
-    but call others (the entry of most models) when it has been called ``runs_by_python`` times.
+    """Python functions for some PrimFuncs. numba compiles each at its first call, and a function that only calls others
+    (the entry of most models) after ``runs_by_python`` calls.
 
     Attributes:
-        source: the text; a debugger shows its lines.
+        source: the Python text; a debugger shows its lines.
         functions: the Python functions by the names of the PrimFuncs.
-        runs_by_python: how often Python itself runs such a function.
+        runs_by_python: the number of calls that Python itself interprets.
     """
 
     runs_by_python = RUNS_BY_PYTHON
@@ -66,8 +66,8 @@ class NumbaModule:
         self._runs = {func.name: itertools.count() for func in functions if only_calls(func)}
 
     def with_function(self, func: PrimFunc) -> NumbaModule:
-        """A module with ``func`` in place of the function of its name; the others are those of this module, which numba
-        need not compile again."""
+        """Return a module with ``func`` in place of the function of its name; it shares the other functions with this
+        module, so that numba need not compile them again."""
         module = NumbaModule([func if name == func.name else old for name, old in self._primfuncs.items()], self.target)
         for name, function in self.functions.items():
             if name != func.name:
@@ -75,17 +75,17 @@ class NumbaModule:
         return module
 
     def vector_bits(self, name: str) -> int:
-        """The width of the vectors with which the machine code of the PrimFunc ``name`` computes; 0 if it does so with
-        none, or has not been called so far."""
-        inspect = getattr(self.functions[name], "inspect_asm", None)  # Python itself runs some, and all without the JIT
+        """Return the vector width in bits of the machine code of the PrimFunc ``name``; 0 if it has no vector
+        arithmetic or has not been called so far."""
+        inspect = getattr(self.functions[name], "inspect_asm", None)  # Python interprets some, and all without the JIT
         return 0 if inspect is None else vector_bits("".join(inspect().values()))
 
     def function(self, name: str) -> Callable[..., None]:
-        """What runs the PrimFunc ``name`` on arrays and integers, as :meth:`call` does."""
+        """Return a callable that runs the PrimFunc ``name`` on arrays and integers, as :meth:`call` does."""
         return functools.partial(self.call, name)
 
     def call(self, name: str, *args: Any) -> None:
-        """Run the PrimFunc ``name`` on arrays and integers; results are written into the arrays.
+        """Run the PrimFunc ``name`` on arrays and integers; it writes results into the arrays.
 
         Raises:
             InputError: an argument does not fit.
@@ -103,14 +103,14 @@ class NumbaModule:
         ]
         function = self.functions[name]
         if name in self._runs and next(self._runs[name]) < self.runs_by_python:
-            function = getattr(function, "py_func", function)  # what Python itself always runs has none
+            function = getattr(function, "py_func", function)  # functions that Python always interprets have none
         with parallel_lock(), limited_threads(self.target.num_threads):
             function(*passed)
 
 
 @functools.cache
 def _helper(name: str) -> Callable[..., Any]:
-    """A helper function, which numba compiles once in a process, whatever number of modules have it in their source."""
+    """Return a helper function; numba compiles it once in a process, however many modules have it in their source."""
     filename = f"<tilewright {name}>"
     text = f"{HEADER}\n\n{HELPERS[name]}"
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
@@ -121,7 +121,7 @@ def _helper(name: str) -> Callable[..., Any]:
 
 
 def _as_parameter(param: Buffer, array: np.ndarray[Any, Any], sizes: dict[Var, IntImm]) -> np.ndarray[Any, Any]:
-    """``array`` as the generated function takes it: half types as bits, in the parameter's shape."""
+    """Return ``array`` as the generated function takes it: half types as bits, in the shape of the parameter."""
     if is_half(param.dtype):
         array = array.view(np.uint16)
     elif param.dtype.kind == "storage":
@@ -147,10 +147,10 @@ def _as_parameter(param: Buffer, array: np.ndarray[Any, Any], sizes: dict[Var, I
 
 
 def compile_module(functions: Sequence[PrimFunc], target: Target) -> NumbaModule:
-    """``functions`` as Python functions that numba compiles when they are first called.
+    """Return ``functions`` as Python functions, each compiled by numba at its first call.
 
     Raises:
-        CodegenError: a program holds something that cannot be expressed; the place is underlined.
+        CodegenError: a program contains something that cannot be expressed; the place is underlined.
     """
     made = NumbaModule(functions, target)
     names = ", ".join(f"@{func.name}" for func in functions)

@@ -1,7 +1,7 @@
-"""Expressions as Python source that numba compiles to the same numbers as the loop-level IR defines.
+"""Write expressions as Python source that numba compiles to the numbers that the loop IR defines.
 
 numba computes integers in 64 bits, so that narrower results are converted back; half types are kept as float32 values
-that are rounded after each operation. A vector expression is written for one lane, whose number is ``lane``.
+and rounded after each operation. A vector expression is written for one lane, whose number is ``lane``.
 """
 
 from __future__ import annotations
@@ -40,12 +40,13 @@ _SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "bitand": "&", "bito
 _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _DIVISIONS = {"floordiv": "floor_div", "floormod": "floor_mod", "truncdiv": "trunc_div", "truncmod": "trunc_mod"}
 
-#: This code generator, as declarations of intrinsics name it; :mod:`.intrinsics` says how it writes each.
+#: The name of this code generator in the declarations of intrinsics; :mod:`.intrinsics` registers a writer for each.
 GENERATOR = "numba"
 
 
 def storage(dtype: DataType) -> str:
-    """The NumPy type of an element in memory: half types, and those that are only stored, are kept as their bits."""
+    """Return the NumPy type of an element in memory: half types and types that are only stored are kept as their
+    bits."""
     if dtype.element in HALF_TYPES:
         return "uint16"
     if dtype.kind == "storage":
@@ -54,15 +55,15 @@ def storage(dtype: DataType) -> str:
 
 
 def is_half(dtype: DataType) -> bool:
-    """Whether values of ``dtype`` are float32 values that fit 16 bits."""
+    """Return whether values of ``dtype`` are kept as float32 values that fit 16 bits."""
     return dtype.element in HALF_TYPES
 
 
 class ExpressionWriter:
-    """Writes expressions of one function.
+    """Writes the expressions of one function.
 
     Attributes:
-        before: lines of code that must run before the statement whose expressions are written.
+        before: lines of code that must run before the current statement.
         inside: lines that must run for each lane before it.
         helpers: names of the helper functions in use.
     """
@@ -79,7 +80,7 @@ class ExpressionWriter:
         self._known: dict[Expr, str] = {}
 
     def error(self, node: Node, message: str) -> NoReturn:
-        """Refuse ``node``, and show where it stands."""
+        """Raise an error about ``node`` that shows its place."""
         raise CodegenError(f"{self.root.name}: {message}\n{underline(self.root, node)}")
 
     def begin_statement(self, stmt: Stmt, parts: list[Expr]) -> None:
@@ -94,12 +95,12 @@ class ExpressionWriter:
         self._shared = {node for node, count in counts.items() if count > 1 and _size(node, sizes) > 3}
 
     def helper(self, name: str) -> str:
-        """A helper function, which will stand at the top of the source."""
+        """Note that the helper function ``name`` must stand at the top of the source; return its name."""
         self.helpers.add(name)
         return name
 
     def expr(self, expr: Expr) -> str:
-        """The source of ``expr``; for a vector, of one lane."""
+        """Return the source of ``expr``; for a vector, of one lane."""
         found = self._known.get(expr)
         if found is not None:
             return found
@@ -114,14 +115,14 @@ class ExpressionWriter:
         return text
 
     def index(self, expr: Expr) -> str:
-        """An index as a signed integer without the parentheses around it."""
+        """Return the source of an index as a signed integer, without enclosing parentheses."""
         text = self.expr(expr)
         if expr.dtype.element != "int64":
             return f"np.int64({bare(text)})"
         return bare(text)
 
     def element(self, access: Any) -> str:
-        """``buffer[indices]``; a buffer with strides is an array of one dimension."""
+        """Return ``buffer[indices]``; a buffer with strides is an array of one dimension."""
         name = self.buffers.get(access.buffer)
         if name is None:
             self.error(access, f"buffer {access.buffer.name} is neither a parameter nor allocated here")
@@ -132,7 +133,7 @@ class ExpressionWriter:
         return f"{name}[{', '.join(indices) or '()'}]"
 
     def convert(self, dtype: DataType, text: str) -> str:
-        """The result of an operation, of which numba knows too wide a type, as a value of ``dtype``."""
+        """Convert the result of an operation, for which numba infers too wide a type, to ``dtype``."""
         element = str(dtype.element)
         if is_half(dtype):
             to_bits, to_float = self.helper(f"to_{element}_bits"), self.helper(f"{element}_to_float32")
@@ -142,11 +143,11 @@ class ExpressionWriter:
         return f"np.{element}({bare(text)})"
 
     def from_memory(self, dtype: DataType, text: str) -> str:
-        """An element as a value."""
+        """Convert an element in memory to a value."""
         return f"{self.helper(f'{dtype.element!s}_to_float32')}({text})" if is_half(dtype) else text
 
     def to_memory(self, dtype: DataType, text: str) -> str:
-        """A value as an element."""
+        """Convert a value to an element in memory."""
         return f"{self.helper(f'to_{dtype.element!s}_bits')}({text})" if is_half(dtype) else bare(text)
 
     # One method for each class of expression.
@@ -274,7 +275,7 @@ class ExpressionWriter:
         return text
 
     def lanes(self, operand: Expr) -> str:
-        """The name of an array of the lanes of a vector."""
+        """Write the lanes of a vector into an array; return its name."""
         outer, self.inside = self.inside, []
         known = dict(self._known)
         text = self.expr(operand)
@@ -288,7 +289,7 @@ class ExpressionWriter:
 
 
 def bare(text: str) -> str:
-    """``text`` without parentheses around the whole of it."""
+    """Strip the parentheses that enclose the whole of ``text``."""
     if not (text.startswith("(") and text.endswith(")")):
         return text
     depth = 0
@@ -311,7 +312,7 @@ def _operands(node: Node) -> list[Expr]:
 
 
 def _size(expr: Expr, known: dict[Expr, int]) -> int:
-    """How many operations ``expr`` has, counting shared ones each time."""
+    """Count the operations of ``expr``, shared ones each time."""
     found = known.get(expr)
     if found is None:
         found = known[expr] = 1 + sum(_size(child, known) for child in _operands(expr))

@@ -1,4 +1,4 @@
-"""Calls of intrinsics as Python source: functions of ``math`` and NumPy that numba knows, in float64, and helpers."""
+"""Write calls of intrinsics as Python source: float64 functions of ``math`` and NumPy that numba knows, and helpers."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tilewright.tensorir.intrinsics import INTRINSICS, REDUCERS, lowers
 
 _Writer = TypeVar("_Writer", bound=Callable[[ExpressionWriter, Call], str])
 
-#: What is another function than that of ``math`` with the name of the intrinsic.
-_FROM_NUMPY = {"exp2": "np.exp2", "log2": "np.log2", "fmod": "np.fmod"}  # of these numba has no ``math``
+#: Intrinsics without a function of their name in ``math``, or for which another function is right.
+_FROM_NUMPY = {"exp2": "np.exp2", "log2": "np.log2", "fmod": "np.fmod"}  # numba lacks ``math``'s
 _FROM_NUMPY |= {"floor": "np.floor", "ceil": "np.ceil", "trunc": "np.trunc", "round": "np.rint"}
 
 _FORMULAS = {
@@ -73,7 +73,7 @@ def _reinterpret(w: ExpressionWriter, call: Call) -> str:
 
 
 def _regroup(w: ExpressionWriter, call: Call) -> str:
-    """Bits as elements of another width."""
+    """Reinterpret bits as elements of another width."""
     source, target = call.args[0].dtype, call.dtype
     lanes = w.lanes(call.args[0])
     bits = w.names.fresh("bits")

@@ -1,4 +1,4 @@
-"""Python names for the IR's variables, buffers and functions."""
+"""Choose Python names for the IR's variables, buffers and functions."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _RESERVED = frozenset({"np", "math", "numba", "lane", *HELPERS, *keyword.kwlist,
 
 
 class Names:
-    """Gives names that are not yet taken."""
+    """Chooses names that are not yet taken."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set(_RESERVED)
 
     def fresh(self, wanted: str) -> str:
-        """``wanted`` as an identifier, with a number if it is taken."""
+        """Return ``wanted`` as an identifier, with a number appended if it is taken."""
         base = re.sub(r"\W", "_", wanted, flags=re.ASCII) or "v"
         base = f"v{base}" if base[0].isdigit() else base
         name, count = base, 1

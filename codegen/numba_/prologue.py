@@ -1,4 +1,4 @@
-"""Helper functions that generated Python source may need; only those in use stand at its top."""
+"""Define the helper functions of generated Python source; only those in use stand at its top."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 _SATURATE = '''\
 @numba.njit
 def to_{name}(x):
-    """A float as {name}, toward zero; what does not fit becomes the nearest end of the range, NaN becomes 0."""
+    """Convert a float to {name}, toward zero; saturate values out of range; NaN becomes 0."""
     if x != x:
         return np.{name}(0)
     if x <= {low!r}:
@@ -29,7 +29,7 @@ HELPERS = {
     "float16_to_float32": '''\
 @numba.njit
 def float16_to_float32(bits):
-    """The value of the 16 bits of a half-precision float."""
+    """Return the value of the 16 bits of a half-precision float."""
     bits = np.int64(bits)
     exponent, fraction = (bits >> 10) & 31, bits & 1023
     if exponent == 31:
@@ -43,7 +43,7 @@ def float16_to_float32(bits):
     "to_float16_bits": '''\
 @numba.njit
 def to_float16_bits(x):
-    """A float rounded to half precision (to nearest, ties to even), as its 16 bits."""
+    """Round a float to half precision (to nearest, ties to even); return its 16 bits."""
     bits = np.float64(x).view(np.int64)
     sign = 0x8000 if bits < 0 else 0
     magnitude = bits & 0x7FFFFFFFFFFFFFFF
@@ -59,13 +59,13 @@ def to_float16_bits(x):
     "bfloat16_to_float32": '''\
 @numba.njit
 def bfloat16_to_float32(bits):
-    """The value of the 16 bits of a bfloat16."""
+    """Return the value of the 16 bits of a bfloat16."""
     return np.uint32(np.uint32(bits) << np.uint32(16)).view(np.float32)
 ''',
     "to_bfloat16_bits": '''\
 @numba.njit
 def to_bfloat16_bits(x):
-    """A float rounded to bfloat16 (to nearest, ties to even), as its 16 bits."""
+    """Round a float to bfloat16 (to nearest, ties to even); return its 16 bits."""
     bits = np.int64(np.float32(x).view(np.uint32))
     if x != x:
         return np.uint16((bits >> 16) | 0x40)
@@ -74,7 +74,7 @@ def to_bfloat16_bits(x):
     "floor_div": '''\
 @numba.njit
 def floor_div(a, b):
-    """The quotient rounded down; 0 for a division by zero."""
+    """Return the quotient rounded down; 0 for a division by zero."""
     if b == 0:
         return a - a
     if b == -1:
@@ -84,7 +84,7 @@ def floor_div(a, b):
     "floor_mod": '''\
 @numba.njit
 def floor_mod(a, b):
-    """The remainder with the sign of the divisor; 0 for a division by zero."""
+    """Return the remainder with the sign of the divisor; 0 for a division by zero."""
     if b == 0 or b == -1:
         return a - a
     return a % b
@@ -92,7 +92,7 @@ def floor_mod(a, b):
     "trunc_div": '''\
 @numba.njit
 def trunc_div(a, b):
-    """The quotient rounded toward zero; 0 for a division by zero."""
+    """Return the quotient rounded toward zero; 0 for a division by zero."""
     if b == 0:
         return a - a
     if b == -1:
@@ -103,7 +103,7 @@ def trunc_div(a, b):
     "trunc_mod": '''\
 @numba.njit
 def trunc_mod(a, b):
-    """The remainder with the sign of the dividend; 0 for a division by zero."""
+    """Return the remainder with the sign of the dividend; 0 for a division by zero."""
     if b == 0 or b == -1:
         return a - a
     remainder = a % b
@@ -112,25 +112,25 @@ def trunc_mod(a, b):
     "unsigned_div": '''\
 @numba.njit
 def unsigned_div(a, b):
-    """The quotient of unsigned integers; 0 for a division by zero."""
+    """Return the quotient of unsigned integers; 0 for a division by zero."""
     return a // b if b != 0 else a - a
 ''',
     "unsigned_mod": '''\
 @numba.njit
 def unsigned_mod(a, b):
-    """The remainder of unsigned integers; 0 for a division by zero."""
+    """Return the remainder of unsigned integers; 0 for a division by zero."""
     return a % b if b != 0 else a - a
 ''',
     "shift_left": '''\
 @numba.njit
 def shift_left(a, b, bits):
-    """``a << b``; 0 if ``b`` is no number of bits of the type."""
+    """Return ``a << b``; 0 if ``b`` is negative or not below the width of the type."""
     return a << b if 0 <= b < bits else a - a
 ''',
     "shift_right": '''\
 @numba.njit
 def shift_right(a, b, bits):
-    """``a >> b``; 0 or, for a negative number, -1 if ``b`` is no number of bits of the type."""
+    """Return ``a >> b``; 0 (-1 for negative ``a``) if ``b`` is negative or not below the width of the type."""
     if 0 <= b < bits:
         return a >> b
     return a - a - 1 if a < 0 else a - a
@@ -138,13 +138,13 @@ def shift_right(a, b, bits):
     "shift_right_unsigned": '''\
 @numba.njit
 def shift_right_unsigned(a, b, bits):
-    """``a >> b``; 0 if ``b`` is no number of bits of the type."""
+    """Return ``a >> b``; 0 if ``b`` is not below the width of the type."""
     return a >> b if b < bits else a - a
 ''',
     "popcount": '''\
 @numba.njit
 def popcount(a, bits):
-    """How many of the lowest ``bits`` bits of ``a`` are set."""
+    """Count the set bits among the lowest ``bits`` bits of ``a``."""
     count = 0
     for bit in range(bits):
         count += (np.int64(a) >> bit) & 1
@@ -153,7 +153,7 @@ def popcount(a, bits):
     "count_leading_zeros": '''\
 @numba.njit
 def count_leading_zeros(a, bits):
-    """How many zeros stand before the first set bit among the lowest ``bits`` bits of ``a``."""
+    """Count the zeros above the highest set bit among the lowest ``bits`` bits of ``a``."""
     for bit in range(bits):
         if (np.int64(a) >> (bits - 1 - bit)) & 1:
             return bit
@@ -162,7 +162,7 @@ def count_leading_zeros(a, bits):
     "reduce_add": '''\
 @numba.njit
 def reduce_add(lanes):
-    """The sum of the lanes, in pairs (a tree): overwrites them."""
+    """Sum the lanes in pairs (a tree); overwrites them."""
     size, rest = len(lanes), lanes[:0].copy()
     while size > 1:
         half = size // 2
@@ -178,7 +178,7 @@ def reduce_add(lanes):
     "reduce_mul": '''\
 @numba.njit
 def reduce_mul(lanes):
-    """The product of the lanes, in pairs (a tree): overwrites them."""
+    """Multiply the lanes in pairs (a tree); overwrites them."""
     size, rest = len(lanes), lanes[:0].copy()
     while size > 1:
         half = size // 2
@@ -194,7 +194,7 @@ def reduce_mul(lanes):
     "reduce_min": '''\
 @numba.njit
 def reduce_min(lanes):
-    """The least of the lanes; NaN if one is NaN."""
+    """Return the least of the lanes; NaN if one is NaN."""
     result = lanes[0]
     for value in lanes:
         if value < result or value != value:
@@ -204,7 +204,7 @@ def reduce_min(lanes):
     "reduce_max": '''\
 @numba.njit
 def reduce_max(lanes):
-    """The largest of the lanes; NaN if one is NaN."""
+    """Return the largest of the lanes; NaN if one is NaN."""
     result = lanes[0]
     for value in lanes:
         if value > result or value != value:
@@ -212,13 +212,13 @@ def reduce_max(lanes):
     return result
 ''',
 }
-# Called by Python: numba has no clock.
+# Python runs these: numba has no clock.
 HELPERS["profile_begin"] = '''\
 import time
 
 
 def profile_begin(records, call):
-    """A kernel's call begins now."""
+    """Record the time at which a kernel's call begins."""
     records[0, call] = time.perf_counter_ns()
 '''
 HELPERS["profile_end"] = '''\
@@ -226,7 +226,7 @@ import time
 
 
 def profile_end(records, call):
-    """A kernel's call ends now: one more, and its time."""
+    """Record the end of a kernel's call: add it to the count, and its duration to the sum."""
     records[1, call] = time.perf_counter_ns()
     records[2, call] += 1
     records[3, call] += records[1, call] - records[0, call]

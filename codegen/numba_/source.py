@@ -1,4 +1,4 @@
-"""PrimFuncs to readable Python source that numba compiles."""
+"""Write PrimFuncs as readable Python source that numba compiles."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tilewright.codegen.analysis import called_names, has_parallel_loop, unique_nodes, uses
-from tilewright.codegen.numba_ import intrinsics as intrinsics  # registers how each intrinsic is written
+from tilewright.codegen.numba_ import intrinsics as intrinsics  # registers the writer of each intrinsic
 from tilewright.codegen.numba_.expressions import ExpressionWriter, bare, storage
 from tilewright.codegen.numba_.names import Names
 from tilewright.codegen.numba_.prologue import HEADER, HELPERS
@@ -30,7 +30,7 @@ from tilewright.tensorir.stmt import (
     Stmt,
 )
 
-#: Python itself makes the calls of a function that calls more others than this.
+#: A function that calls more others than this is interpreted by Python.
 MOST_COMPILED_CALLS = 16
 
 
@@ -45,28 +45,28 @@ class FunctionWriter(ExpressionWriter):
         self.python_names = python_names
         self.lines: list[str] = []
         self.depth = 1
-        #: Names of parts of arrays, by what they are: a part that several calls take is made once.
+        #: Names of array slices by their source: a slice that several calls take is made once.
         self.parts: dict[str, str] = {}
         self._in_parallel = False
         for name in python_names.values():
             self.names.fresh(name)
 
     def line(self, text: str) -> None:
-        """A line at the current depth."""
+        """Append a line at the current depth."""
         self.lines.append("    " * self.depth + text)
 
     def begin(self, stmt: Stmt, *parts: Expr | None) -> None:
-        """Start a statement with these expressions."""
+        """Begin a statement with these expressions."""
         self.begin_statement(stmt, [part for part in parts if part is not None])
 
     def flush(self, *lines: str) -> None:
-        """The statement itself, after what its scalar expressions need."""
+        """Append the lines of a statement, preceded by those that its scalar expressions need."""
         for text in (*self.before, *lines):
             self.line(text)
         self.before = []
 
     def body(self, stmt: Stmt | None) -> None:
-        """An indented block."""
+        """Write an indented block."""
         outside, self.parts = self.parts, dict(self.parts)
         self.depth += 1
         count = len(self.lines)
@@ -85,7 +85,7 @@ class FunctionWriter(ExpressionWriter):
         writer(self, stmt)
 
     def function(self) -> str:
-        """The whole function."""
+        """Write the whole function; return its source."""
         params = []
         for param in self.root.params:
             name = self.names.fresh(param.name)
@@ -100,22 +100,22 @@ class FunctionWriter(ExpressionWriter):
         if not self.lines:
             self.line("pass")
         parallel = "parallel=True, " if has_parallel_loop(self.root.body) else ""
-        # Without the wrapper for C, which nobody calls and which takes numba a tenth of its time.
+        # Without the wrapper for C, which nobody calls and which takes a tenth of numba's time.
         head = f'@numba.njit({parallel}fastmath={{"contract"}}, error_model="numpy", no_cfunc_wrapper=True)'
         lines = [f"def {self.python_names[self.root.name]}({', '.join(params)}):", *self.lines, ""]
         return "\n".join(lines if self._only_passes_on(params) else [head, *lines])
 
     def _only_passes_on(self, params: Sequence[str]) -> bool:
-        """Whether the function does nothing but call others, and Python can do that: one with what it was given (numba
-        would take as long to compile that as the other, and it is the entry of every model of one kernel), or many,
-        which numba takes minutes to compile."""
+        """Return whether Python should interpret the function: it only calls others, either one with its own arguments
+        (numba would take as long to compile that as the callee, and it is the entry of every model of one kernel), or
+        many, which numba takes minutes to compile."""
         if uses(self.root.body).has_profile:
             return True  # only Python has a clock
         if not only_calls(self.root):
             return False
         calls = list(_calls(self.root.body))
         if any(self.root.name in called_names(func.body) for func in self.functions.values()):
-            return False  # compiled code can call compiled code only
+            return False  # compiled code can only call compiled code
         if len(calls) > MOST_COMPILED_CALLS:
             return True
         if len(calls) > 1:
@@ -135,7 +135,7 @@ class FunctionWriter(ExpressionWriter):
         bounds = end if first == "0" else f"{first}, {end}"
         name = self.names.fresh(loop.var.name)
         parallel = loop.kind == "parallel" and not self._in_parallel
-        # numba takes the index of a parallel loop for unsigned, which makes floats of sums with signed integers.
+        # numba infers an unsigned type for the index of a parallel loop; its sums with signed integers would be floats.
         convert = parallel or loop.var.dtype != "int64"
         raw = self.names.fresh(f"{name}_") if convert else name
         note = f"  # {loop.kind}" if loop.kind in ("vectorized", "unrolled") else ""
@@ -164,7 +164,7 @@ class FunctionWriter(ExpressionWriter):
         indent = "        " if guard else "    "
         head = f"for lane in range({dtype.lanes}):"
         if self._reads_other_lanes(stmt):
-            # All lanes are read before the first is written.
+            # Read all lanes before the first is written.
             name = self.names.fresh("lanes")
             self.flush(
                 f"{name} = np.empty({dtype.lanes}, np.{storage(dtype)})", head, *inside, f"    {name}[lane] = {value}"
@@ -243,7 +243,7 @@ class FunctionWriter(ExpressionWriter):
         self.flush(f"{self.python_names[callee.name]}({', '.join(args)})")
 
     def _profile(self, stmt: Evaluate, call: Call) -> None:
-        """Read the clock: in Python a record is the column of that number."""
+        """Write a read of the clock: in Python a record is a column of the array of records."""
         address = call.args[0]
         if not (isinstance(address, Call) and address.name == "address_of" and isinstance(address.args[0], BufferLoad)):
             self.error(call, f"{call.name}: expected the address of a record")
@@ -253,7 +253,8 @@ class FunctionWriter(ExpressionWriter):
         self.flush(f"{self.helper(call.name)}({self.buffers[access.buffer]}, {column})")
 
     def _argument(self, call: Call, param: Any, arg: Expr, sizes: Mapping[Var, Expr]) -> str:
-        """An argument: an integer, or a part of an array with the shape and the type that the callee has for it."""
+        """Return the source of an argument: an integer, or a slice of an array in the shape and type of the callee's
+        parameter."""
         if isinstance(param, Var):
             return bare(self.expr(arg))
         if not (isinstance(arg, Call) and arg.name == "address_of" and isinstance(arg.args[0], BufferLoad)):
@@ -312,7 +313,7 @@ class FunctionWriter(ExpressionWriter):
 
 
 def _calls(stmt: Stmt) -> Iterator[Evaluate | None]:
-    """The statements that evaluate something, be it with named sizes; None for any other statement."""
+    """Yield the evaluated statements of ``stmt``, also below let statements; None for any other statement."""
     if isinstance(stmt, LetStmt):
         yield from _calls(stmt.body)
     elif isinstance(stmt, SeqStmt):
@@ -323,7 +324,7 @@ def _calls(stmt: Stmt) -> Iterator[Evaluate | None]:
 
 
 def only_calls(func: PrimFunc) -> bool:
-    """Whether ``func`` does nothing but call other functions, one after another, be it with named sizes."""
+    """Return whether ``func`` only calls other functions, one after another, possibly below let statements."""
     calls = list(_calls(func.body))
     return bool(calls) and all(call is not None and called_names(call) for call in calls)
 
@@ -338,7 +339,8 @@ def _strides(buffer: Buffer) -> list[Expr]:
 
 
 def _is_whole(buffer: Buffer, offset: Expr, param: Buffer, shape: tuple[Expr, ...]) -> bool:
-    """Whether an argument that begins at ``offset`` is all of ``buffer``, as the callee has it in ``param``."""
+    """Return whether an argument that begins at ``offset`` is the whole of ``buffer`` in the shape of the callee's
+    ``param``."""
     if buffer.strides or param.strides or buffer.dtype != param.dtype or len(buffer.shape) != len(shape):
         return False
     pairs = [(offset, IntImm(0)), *zip(buffer.shape, shape, strict=True)]
@@ -354,7 +356,7 @@ def _product(extents: Sequence[Expr]) -> Expr:
 
 
 def _span(buffer: Buffer) -> Expr:
-    """How many elements a buffer with strides stretches over."""
+    """Return the number of elements from the first to the last of a strided buffer."""
     span: Expr = IntImm(1)
     for extent, stride in zip(buffer.shape, _strides(buffer), strict=True):
         span = binary(
@@ -376,7 +378,7 @@ _STATEMENTS: dict[type[Node], Callable[[FunctionWriter, Any], None]] = {
 
 
 def python_names(functions: Sequence[PrimFunc]) -> dict[str, str]:
-    """The Python name of each function.
+    """Choose the Python name of each function.
 
     Raises:
         CodegenError: two functions have one name.
@@ -390,11 +392,11 @@ def python_names(functions: Sequence[PrimFunc]) -> dict[str, str]:
 
 
 def emit_source(functions: Sequence[PrimFunc]) -> str:
-    """Python source of ``functions``: buffers are arrays of their shapes (of one dimension if they have strides, of
-    uint16 for half types), variables are integers.
+    """Emit Python source for ``functions``. Buffers are arrays of their shapes (of one dimension if they have strides,
+    of uint16 for half types), variables are integers.
 
     Raises:
-        CodegenError: a program holds something that cannot be expressed; the place is underlined.
+        CodegenError: a program contains something that cannot be expressed; the place is underlined.
     """
     names = python_names(functions)
     by_name = {func.name: func for func in functions}

@@ -1,4 +1,4 @@
-"""The digits of this example: 1,797 real 8x8 images, and which of them the network may learn from.
+"""Load the digits of this example: 1,797 real 8x8 images, and their split into training and held-out ones.
 
 Source and licence of ``digits.npz``: see README.md beside this file.
 """
@@ -32,7 +32,7 @@ class Split(NamedTuple):
 
 
 def load_digits() -> tuple[FloatArray, IndexArray]:
-    """Images as float32 ``[1797, 1, 8, 8]`` with ink from 0 to 1, and their classes as int64 ``[1797]``."""
+    """Load the images as float32 ``[1797, 1, 8, 8]`` with ink from 0 to 1, and their classes as int64 ``[1797]``."""
     with np.load(DIGITS_FILE) as archive:
         images = archive["images"].astype(np.float32)[:, None] / np.float32(GREY_LEVELS)
         labels = archive["labels"].astype(np.int64)
@@ -40,7 +40,7 @@ def load_digits() -> tuple[FloatArray, IndexArray]:
 
 
 def split(labels: IndexArray) -> Split:
-    """The same split for whoever asks: 90 images of each class to train on, the other 897 held out.
+    """Return the one split of the images: 90 of each class to train on, the other 897 held out.
 
     Training never sees a held-out image, neither to fit weights nor to choose when to stop.
     """
@@ -52,6 +52,6 @@ def split(labels: IndexArray) -> Split:
 
 
 def load_weights() -> dict[str, FloatArray]:
-    """The trained parameters and running statistics that train.py saved, by name."""
+    """Load the trained parameters and running statistics that train.py saved, by name."""
     with np.load(WEIGHTS_FILE) as archive:
         return {name: archive[name] for name in archive.files}

@@ -1,4 +1,4 @@
-"""The digits network as a Tilewright model graph; layer by layer the same as numpy_net.py."""
+"""Build the digits network as a Tilewright model graph; layer by layer the same as numpy_net.py."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EPSILON = 1e-5
 
 
 def build_module(weights: Mapping[str, npt.NDArray[np.float32]]) -> tw.IRModule:
-    """A module whose ``main`` takes ``images [batch, 1, 8, 8]`` (float32, ink from 0 to 1) to ``[batch, 10]``.
+    """Build a module whose ``main`` takes ``images [batch, 1, 8, 8]`` (float32, ink from 0 to 1) to ``[batch, 10]``.
 
     ``batch`` is symbolic: one compilation serves every number of images. ``weights`` are the arrays that
     ``train.py`` saves, by name.

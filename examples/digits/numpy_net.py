@@ -1,4 +1,4 @@
-"""The digits network in plain NumPy: the reference that the compiled model is compared with, in numbers and in time.
+"""Compute the digits network in plain NumPy: the reference for the results and the speed of the compiled model.
 
     images [n, 1, 8, 8]
     conv 3x3 1 -> 16,  batch norm, relu        [n, 16, 8, 8]
@@ -8,7 +8,7 @@
     global average pool                        [n, 64]
     dense 64 -> 10, softmax                    [n, 10]
 
-Each layer is what one would write with NumPy when speed matters: convolution as im2col and one matrix product,
+Each layer is written as one does in NumPy when speed matters: convolution as im2col and one matrix product,
 batch norm as one multiplication and one addition per element.
 """
 
@@ -21,16 +21,17 @@ import numpy.typing as npt
 
 EPSILON = 1e-5
 CONVOLUTIONS = 3  # each with its batch norm: conv1/bn1, conv2/bn2, conv3/bn3
-POOL_AFTER = 2  # the max pool stands behind the second convolution
+POOL_AFTER = 2  # the max pool follows the second convolution
 
 FloatArray = npt.NDArray[np.float32]
 
 
 def im2col(x: FloatArray, kernel: int, padding: int) -> FloatArray:
-    """The ``kernel x kernel`` window around every pixel of ``x [n, c, h, w]``: ``[n, c * kernel * kernel, h' * w']``.
+    """Return the ``kernel x kernel`` window around every pixel of ``x [n, c, h, w]``: ``[n, c * kernel * kernel, h' *
+    w']``.
 
-    One copy of a shifted image for each kernel position; faster here than reshaping a sliding window view, whose copy
-    walks the memory in steps of one element.
+    Copies one shifted image for each kernel position; faster here than reshaping a sliding window view, whose copy
+    strides through memory element by element.
     """
     n, c, h, w = x.shape
     padded = np.zeros((n, c, h + 2 * padding, w + 2 * padding), x.dtype)
@@ -44,7 +45,7 @@ def im2col(x: FloatArray, kernel: int, padding: int) -> FloatArray:
 
 
 def conv2d(x: FloatArray, weight: FloatArray, padding: int = 1) -> FloatArray:
-    """Convolution with stride 1: ``x [n, c, h, w]``, ``weight [o, c, k, k]``, result ``[n, o, h', w']``."""
+    """Convolve with stride 1: ``x [n, c, h, w]``, ``weight [o, c, k, k]``, result ``[n, o, h', w']``."""
     o, _, k, _ = weight.shape
     n, _, h, w = x.shape
     products: FloatArray = weight.reshape(o, -1) @ im2col(x, k, padding)
@@ -60,27 +61,27 @@ def batch_norm(x: FloatArray, gamma: FloatArray, beta: FloatArray, mean: FloatAr
 
 
 def relu(x: FloatArray) -> FloatArray:
-    """``max(x, 0)`` for each element."""
+    """Compute ``max(x, 0)`` for each element."""
     y: FloatArray = np.maximum(x, np.float32(0))
     return y
 
 
 def max_pool2x2(x: FloatArray) -> FloatArray:
-    """The largest of each 2x2 block: ``[n, c, h, w]`` to ``[n, c, h / 2, w / 2]``; h and w are even."""
+    """Return the largest of each 2x2 block: ``[n, c, h, w]`` to ``[n, c, h / 2, w / 2]``; h and w are even."""
     rows = np.maximum(x[:, :, 0::2], x[:, :, 1::2])
     y: FloatArray = np.maximum(rows[..., 0::2], rows[..., 1::2])
     return y
 
 
 def softmax(x: FloatArray) -> FloatArray:
-    """Probabilities along the last axis; the maximum is subtracted first, so that no exponential overflows."""
+    """Return probabilities along the last axis; the maximum is subtracted first, so that no exponential overflows."""
     exponentials = np.exp(x - x.max(axis=-1, keepdims=True))
     probabilities: FloatArray = exponentials / exponentials.sum(axis=-1, keepdims=True)
     return probabilities
 
 
 def forward(weights: Mapping[str, FloatArray], images: FloatArray) -> FloatArray:
-    """Class probabilities ``[n, 10]`` of ``images [n, 1, 8, 8]`` (float32, ink from 0 to 1)."""
+    """Return class probabilities ``[n, 10]`` of ``images [n, 1, 8, 8]`` (float32, ink from 0 to 1)."""
     x = images
     for i in range(1, CONVOLUTIONS + 1):
         x = conv2d(x, weights[f"conv{i}.weight"])

@@ -1,7 +1,7 @@
-"""The main job of ``make run``: compile the digits network, classify 1,797 real images, compare with plain NumPy.
+"""Run the main job of ``make run``: compile the digits network, classify 1,797 real images, compare with plain NumPy.
 
 Prints the accuracy, the agreement with the NumPy reference on every image, latency and throughput against the same
-network in plain NumPy, and what each compiler pass cost. Exits with status 1 if the accuracy on the held-out images
+network in plain NumPy, and the cost of each compiler pass. Exits with status 1 if the accuracy on the held-out images
 or on all of them is under 97 %, or if the compiled model disagrees with the reference on any image.
 """
 
@@ -33,7 +33,7 @@ Predict = Callable[[FloatArray], FloatArray]
 
 
 class Speed(NamedTuple):
-    """Median seconds of one call at one batch size, and the median of the ratios of neighbouring calls."""
+    """The median seconds of one call at one batch size, and the median of the ratios of neighbouring calls."""
 
     batch: int
     compiled: float
@@ -42,16 +42,16 @@ class Speed(NamedTuple):
 
 
 def seconds(predict: Predict, images: FloatArray) -> float:
-    """Wall time of one call."""
+    """Return the wall time of one call."""
     start = time.perf_counter()
     predict(images)
     return time.perf_counter() - start
 
 
 def measure(compiled: Predict, plain: Predict, images: FloatArray, advance: Callable[[float], None]) -> Speed:
-    """Time both in turns, so that a slow moment of the machine meets both; the ratio is taken pair by pair.
+    """Time both interleaved, so that a slow moment of the machine affects both; the ratio is taken pair by pair.
 
-    ``advance`` is told the share of the work that is done, from 0 to 1.
+    ``advance`` is called with the share of the work that is done, from 0 to 1.
     """
     for _ in range(3):
         compiled(images)
@@ -71,7 +71,7 @@ def measure(compiled: Predict, plain: Predict, images: FloatArray, advance: Call
 
 
 def measure_all(compiled: Predict, plain: Predict, images: FloatArray, console: Console) -> list[Speed]:
-    """Latency at batch 1, throughput at batch 256 and with all images at once."""
+    """Measure latency at batch 1, throughput at batch 256 and with all images at once."""
     batches = [images[:1], images[:256], images]
     speeds = []
     with Progress(console=console, transient=True) as progress:
@@ -82,7 +82,7 @@ def measure_all(compiled: Predict, plain: Predict, images: FloatArray, console: 
 
 
 def speed_table(speeds: list[Speed]) -> Table:
-    """One row for each batch size."""
+    """Build a table with one row for each batch size."""
     table = Table(title="Speed: medians of calls taken in turns", title_justify="left")
     for heading in ("batch", "Tilewright", "NumPy", "images/s, Tilewright", "images/s, NumPy", "times faster"):
         table.add_column(heading, justify="right")
@@ -99,7 +99,7 @@ def speed_table(speeds: list[Speed]) -> Table:
 
 
 def check_accuracy(predicted: IndexArray, labels: IndexArray, parts: Split, console: Console) -> bool:
-    """Print the accuracy on the held-out images and on all of them; true if both are high enough."""
+    """Print the accuracy on the held-out images and on all of them; return whether both are high enough."""
     correct = predicted == labels
     held_out, everything = float(correct[parts.held_out].mean()), float(correct.mean())
     console.print(f"Accuracy on {len(parts.held_out):,} held-out images, never seen in training: {held_out:.2%}")
@@ -111,7 +111,7 @@ def check_accuracy(predicted: IndexArray, labels: IndexArray, parts: Split, cons
 
 
 def check_agreement(compiled: FloatArray, reference: FloatArray, console: Console) -> bool:
-    """Print on how many images both give the same class, and the largest difference; true if they agree on all."""
+    """Print the number of images with the same class, and the largest difference; return whether both agree on all."""
     same = compiled.argmax(axis=1) == reference.argmax(axis=1)
     difference = float(np.abs(compiled - reference).max())
     console.print(f"Same class as the NumPy reference: {int(same.sum()):,} of {len(same):,} images")
@@ -127,7 +127,7 @@ def check_agreement(compiled: FloatArray, reference: FloatArray, console: Consol
 
 
 def main() -> int:
-    """Do the job; the exit status."""
+    """Do the job; return the exit status."""
     console = Console()
     images, labels = load_digits()
     weights = load_weights()

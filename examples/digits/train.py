@@ -39,7 +39,7 @@ NOISE = 0.04
 
 
 def initial_parameters(rng: np.random.Generator) -> tuple[Parameters, Parameters]:
-    """What training fits (He et al. 2015 initialization), and the running statistics of the batch norms."""
+    """Initialize the parameters to train (He et al. 2015), and the running statistics of the batch norms."""
     trained: Parameters = {}
     statistics: Parameters = {}
     for i, (fan_in, fan_out) in enumerate(pairwise(CHANNELS), start=1):
@@ -82,7 +82,7 @@ def augment(images: FloatArray, rng: np.random.Generator) -> FloatArray:
 
 
 class ConvBlock:
-    """Convolution, batch norm with batch statistics, relu and, where asked, max pool: forward and backward."""
+    """Convolution, batch norm with batch statistics, relu and optionally max pool: forward and backward."""
 
     def __init__(self, index: int, parameters: Parameters, statistics: Parameters) -> None:
         self.conv, self.bn = f"conv{index}", f"bn{index}"
@@ -90,7 +90,7 @@ class ConvBlock:
         self.parameters, self.statistics = parameters, statistics
 
     def forward(self, x: FloatArray) -> FloatArray:
-        """``x [n, c, h, w]`` to ``[n, o, h, w]`` (half the height and width with a pool)."""
+        """Map ``x [n, c, h, w]`` to ``[n, o, h, w]`` (half the height and width with a pool)."""
         weight = self.parameters[f"{self.conv}.weight"]
         self.columns = im2col(x, 3, 1).transpose(0, 2, 1).reshape(-1, weight[0].size)  # one row for each pixel
         rows = self.columns @ weight.reshape(len(weight), -1).T
@@ -112,7 +112,7 @@ class ConvBlock:
         return pooled
 
     def backward(self, gradient: FloatArray, gradients: Parameters) -> FloatArray:
-        """Gradient of the loss by the output to gradient by the input; the parameters' go into ``gradients``."""
+        """Map the gradient by the output to that by the input; put the parameters' into ``gradients``."""
         if self.pools:
             n, o, h, w = gradient.shape
             blocks = np.zeros((n, o, h, w, 4), np.float32)
@@ -128,7 +128,7 @@ class ConvBlock:
         )
         weight = self.parameters[f"{self.conv}.weight"]
         gradients[f"{self.conv}.weight"] = (rows.T @ self.columns).reshape(weight.shape)
-        # The gradient by the input of a convolution is a convolution with the kernel turned by half a circle.
+        # The gradient by the input of a convolution is a convolution with the kernel rotated by 180 degrees.
         turned = np.ascontiguousarray(weight.transpose(1, 0, 2, 3)[:, :, ::-1, ::-1])
         return conv2d(rows.reshape(n, h, w, o).transpose(0, 3, 1, 2), turned)
 
@@ -159,7 +159,7 @@ class Adam:
 def train_batch(
     blocks: list[ConvBlock], parameters: Parameters, images: FloatArray, labels: IndexArray
 ) -> tuple[float, Parameters]:
-    """Mean cross-entropy of one batch, and its gradient by every parameter."""
+    """Return the mean cross-entropy of one batch, and its gradient by every parameter."""
     gradients: Parameters = {}
     x = images
     for block in blocks:
@@ -182,7 +182,7 @@ def train_batch(
 
 
 def train(images: FloatArray, labels: IndexArray, console: Console) -> Parameters:
-    """Fit the network to ``images [n, 1, 8, 8]`` and ``labels [n]``; every parameter and statistic, by name."""
+    """Fit the network to ``images [n, 1, 8, 8]`` and ``labels [n]``; return every parameter and statistic, by name."""
     rng = np.random.default_rng(SEED)
     parameters, statistics = initial_parameters(rng)
     blocks = [ConvBlock(i, parameters, statistics) for i in range(1, CONVOLUTIONS + 1)]
@@ -202,7 +202,7 @@ def train(images: FloatArray, labels: IndexArray, console: Console) -> Parameter
 
 
 def main() -> None:
-    """Train, save weights.npz, and say how well the reference network does with what was saved."""
+    """Train, save weights.npz, and report the accuracy of the reference network with the saved weights."""
     console = Console()
     images, labels = load_digits()
     parts = split(labels)

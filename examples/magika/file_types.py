@@ -1,7 +1,7 @@
-"""Tells the types of files by their content with the network of the package ``magika``, compiled by Tilewright.
+"""Identify the types of files by their content with the network of the package ``magika``, compiled by Tilewright.
 
-What surrounds the network is written down here from the package's own files: which bytes the network sees, and when
-its answer is believed. See *Magika: AI-Powered Content-Type Detection*, Y. Fratantonio and others, 2024.
+The code around the network follows the package's own files: the selection of the bytes that the network sees, and the
+thresholds of its answers. See *Magika: AI-Powered Content-Type Detection*, Y. Fratantonio and others, 2024.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy.typing as npt
 import tilewright as tw
 
 MODEL_NAME = "standard_v3_3"
-#: Labels that are given without asking the network.
+#: Labels that need no call of the network.
 EMPTY, TEXT, UNKNOWN = "empty", "txt", "unknown"
 
 Bytes = npt.NDArray[np.int32]
@@ -26,17 +26,17 @@ Scores = npt.NDArray[np.float32]
 
 
 class Answer(NamedTuple):
-    """The type of a file, and how sure the network is, from 0 to 1 (1 where it was not asked)."""
+    """The type of a file, and the confidence of the network, from 0 to 1 (1 where it was not called)."""
 
     label: str
     score: float
 
 
 def package_folder() -> Path:
-    """Where the package ``magika`` is installed; it is not imported, as that would import ONNX Runtime.
+    """Return the folder of the package ``magika``; it is not imported, as that would import ONNX Runtime.
 
     Raises:
-        ModuleNotFoundError: it is not installed.
+        ModuleNotFoundError: the package is not installed.
     """
     spec = importlib.util.find_spec("magika")
     if spec is None or spec.origin is None:
@@ -45,21 +45,21 @@ def package_folder() -> Path:
 
 
 def model_file() -> Path:
-    """The network, an ONNX model: ``bytes [files, 2048]`` (int32) to ``target_label [files, labels]``."""
+    """Return the network's file, an ONNX model: ``bytes [files, 2048]`` (int32) to ``target_label [files, labels]``."""
     return package_folder() / "models" / MODEL_NAME / "model.onnx"
 
 
 def compile_network(target: tw.Target | str = "llvm") -> tw.Executable:
-    """The compiled network; it takes any number of files at once."""
+    """Compile the network; it takes any number of files at once."""
     with tw.PassContext(opt_level=3):
         return tw.build(tw.from_onnx(model_file(), shapes={"bytes": ("files", 2048)}), target=target)
 
 
 class FileTyper:
-    """Tells the types of files.
+    """Identifies the types of files.
 
     Attributes:
-        network: takes ``[files, 2048]`` bytes to a score for each label.
+        network: maps ``[files, 2048]`` bytes to a score for each label.
         labels: the types that the network knows.
     """
 
@@ -73,8 +73,8 @@ class FileTyper:
         self._config = config
 
     def features(self, content: bytes) -> Bytes | None:
-        """What the network sees of a file: its first and last bytes without the white space around them, filled up
-        with a number that no byte has. None for a file that is too short to ask about."""
+        """Return the network's input for a file: its first and last bytes without the surrounding white space, padded
+        with a number that no byte has. None for a file that is too short for the network."""
         config = self._config
         block, filler = config["block_size"], config["padding_token"]
         begin = np.frombuffer(content[:block].lstrip()[: config["beg_size"]], np.uint8)
@@ -87,7 +87,7 @@ class FileTyper:
         return found
 
     def identify(self, contents: Sequence[bytes]) -> list[Answer]:
-        """The types of files with these contents; one call of the network for all of them."""
+        """Return the types of files with these contents; calls the network once for all of them."""
         features = [self.features(content) for content in contents]
         asked = [found for found in features if found is not None]
         scores = iter(self.network(np.stack(asked)) if asked else [])
@@ -106,7 +106,7 @@ class FileTyper:
         return Answer(TEXT, 1.0)
 
     def _believed(self, scores: Scores) -> Answer:
-        """The best label, where its score reaches the threshold of that label."""
+        """Return the best label if its score reaches the threshold of that label."""
         best, score = self.labels[int(scores.argmax())], float(scores.max())
         label = self._config["overwrite_map"].get(best, best)
         if score < self._config["thresholds"].get(best, self._config["medium_confidence_threshold"]):

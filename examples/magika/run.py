@@ -1,7 +1,7 @@
-"""Tells the types of files by what is in them: ``python examples/magika/run.py [FILE or FOLDER ...]``.
+"""Identify the types of files by their content: ``python examples/magika/run.py [FILE or FOLDER ...]``.
 
 Without arguments it looks at the files of this repository. The network is the trained one of the package ``magika``,
-compiled by Tilewright; ``make models`` installs what is needed.
+compiled by Tilewright; ``make models`` installs the packages.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOST_SHOWN = 40
 
 
 def files_below(places: list[Path]) -> list[Path]:
-    """The files among ``places`` and in the folders among them, without what is hidden or generated."""
+    """List the files among ``places`` and in the folders among them, without hidden or generated ones."""
     found: list[Path] = []
     for place in places:
         inside = sorted(place.rglob("*")) if place.is_dir() else [place]
@@ -36,7 +36,7 @@ def files_below(places: list[Path]) -> list[Path]:
 
 
 def main() -> int:
-    """Do the job; the exit status."""
+    """Do the job; return the exit status."""
     console = Console()
     places = [Path(argument) for argument in sys.argv[1:]]
     missing = [str(place) for place in places if not place.exists()]

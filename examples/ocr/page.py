@@ -1,4 +1,4 @@
-"""Pages to read: drawn, or from a file."""
+"""Provide pages to read: drawn, or from a file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FONT_SIZE, LINE_HEIGHT, MARGIN = 36, 60, 40
 
 
 def draw_page(lines: Sequence[str] = TEXT) -> Image:
-    """A white page with black text on it, ``[height, width, 3]``."""
+    """Draw a white page with black text on it, ``[height, width, 3]``."""
     font: Any = ImageFont.load_default(FONT_SIZE)
     width = max(int(font.getlength(line)) for line in lines) + 2 * MARGIN
     page = Pictures.new("RGB", (width, LINE_HEIGHT * len(lines) + 2 * MARGIN), "white")
@@ -37,6 +37,6 @@ def draw_page(lines: Sequence[str] = TEXT) -> Image:
 
 
 def load_page(path: Path) -> Image:
-    """A picture from a file, in the order of colours that the reader takes: blue, green, red."""
+    """Load a picture from a file, in the order of colours that the reader takes: blue, green, red."""
     with Pictures.open(path) as picture:
         return np.ascontiguousarray(np.asarray(picture.convert("RGB"))[..., ::-1])

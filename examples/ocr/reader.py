@@ -1,7 +1,7 @@
-"""Reads text from pictures with the three networks of the package ``rapidocr-onnxruntime``, compiled by Tilewright.
+"""Read text from pictures with the three networks of the package ``rapidocr-onnxruntime``, compiled by Tilewright.
 
-Finding lines of text, turning those that stand on their head, and reading them takes a network each (*PP-OCRv4*, the
-PaddleOCR project, 2023). What lies between them (scaling pictures, outlines of regions, characters from scores) is the
+Finding lines of text, turning those that are upside down, and reading them takes a network each (*PP-OCRv4*, the
+PaddleOCR project, 2023). The steps between them (scaling pictures, outlines of regions, characters from scores) are the
 package's own code on NumPy arrays; ONNX Runtime computes nothing here.
 """
 
@@ -24,7 +24,7 @@ Network = Callable[[FloatArray], FloatArray]
 MODELS = Path(rapidocr_onnxruntime.__file__).parent / "models"
 
 #: The networks' files, and the shapes that they are compiled for: names are sizes that change from call to call. The
-#: files say less: they leave the height of a line open, which is always 48.
+#: files themselves leave the height of a line open, which is always 48.
 NETWORKS: dict[str, tuple[str, tuple[int | str, ...]]] = {
     "detection": ("ch_PP-OCRv4_det_infer.onnx", ("pages", 3, "height", "width")),
     "direction": ("ch_ppocr_mobile_v2.0_cls_infer.onnx", ("lines", 3, 48, 192)),
@@ -37,7 +37,7 @@ class Line(NamedTuple):
 
     Attributes:
         text: the characters.
-        score: how sure the network is, from 0 to 1.
+        score: the confidence of the network, from 0 to 1.
         corners: the line's corners in the picture, ``[4, 2]``: x and y from the top left.
     """
 
@@ -47,14 +47,15 @@ class Line(NamedTuple):
 
 
 def compile_network(name: str, target: tw.Target | str = "llvm") -> tw.Executable:
-    """The network of that name in ``NETWORKS``, for all sizes."""
+    """Compile the network of that name in ``NETWORKS``, for all sizes."""
     file, shape = NETWORKS[name]
     with tw.PassContext(opt_level=3):
         return tw.build(tw.from_onnx(MODELS / file, shapes={"x": shape}), target=target)
 
 
 class _Session:
-    """A network where the package's code expects a session: called with an array, it returns a list of results."""
+    """Wraps a network as the session that the package's code expects: called with an array, it returns a list of
+    results."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
@@ -67,7 +68,7 @@ class Reader:
     """Reads pictures.
 
     Args:
-        networks: what computes each of ``NETWORKS``, by name.
+        networks: the callable of each of ``NETWORKS``, by name.
     """
 
     def __init__(self, networks: dict[str, Network]) -> None:
@@ -77,6 +78,6 @@ class Reader:
         self._engine.text_rec.session = _Session(networks["recognition"])
 
     def read(self, image: Image) -> list[Line]:
-        """The lines in ``image`` (``[height, width, 3]``, blue, green, red), from top to bottom."""
+        """Return the lines in ``image`` (``[height, width, 3]``, blue, green, red), from top to bottom."""
         found, _ = self._engine(image)
         return [Line(text, float(score), np.asarray(corners)) for corners, text, score in found or []]

@@ -1,7 +1,7 @@
-"""Reads a page of text: ``python examples/ocr/run.py [PICTURE ...]``.
+"""Read a page of text: ``python examples/ocr/run.py [PICTURE ...]``.
 
 Without arguments it reads a page that it has drawn itself, once as it is and once upside down. The networks are the
-trained ones of the package ``rapidocr-onnxruntime``, compiled by Tilewright; ``make models`` installs what is needed.
+trained ones of the package ``rapidocr-onnxruntime``, compiled by Tilewright; ``make models`` installs the packages.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from reader import NETWORKS, Reader, compile_network
 
 
 def main() -> int:
-    """Do the job; the exit status."""
+    """Do the job; return the exit status."""
     console = Console()
     paths = [Path(argument) for argument in sys.argv[1:]]
     missing = [str(path) for path in paths if not path.is_file()]

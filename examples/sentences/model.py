@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2 as a Tilewright model graph: a BERT encoder, the mean over the words, a vector of length 1.
+"""Build all-MiniLM-L6-v2 as a Tilewright model graph: a BERT encoder, the mean over the words, a vector of length 1.
 
 The architecture is that of *BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding*,
 J. Devlin and others, 2019, with the sizes of *MiniLM*, W. Wang and others, 2020; pooling and normalization are those
@@ -23,7 +23,7 @@ Weights = Mapping[str, npt.NDArray[np.float32]]
 
 
 class Config(NamedTuple):
-    """The sizes of the network, as the file ``config.json`` beside its weights names them."""
+    """The sizes of the network, named as in the file ``config.json`` beside its weights."""
 
     hidden_size: int
     num_attention_heads: int
@@ -32,35 +32,35 @@ class Config(NamedTuple):
 
     @classmethod
     def load(cls, folder: Path) -> Config:
-        """Read from ``folder``."""
+        """Read the sizes from ``folder``."""
         found = json.loads((folder / "config.json").read_text())
         return cls(*(found[name] for name in cls._fields))
 
 
 def linear(x: gi.Expr, weights: Weights, name: str) -> gi.Expr:
-    """A fully connected layer: ``[..., in]`` to ``[..., out]``."""
+    """Apply a fully connected layer: ``[..., in]`` to ``[..., out]``."""
     return gi.nn.dense(x, weights[f"{name}.weight"]) + weights[f"{name}.bias"]
 
 
 def layer_norm(x: gi.Expr, weights: Weights, name: str, config: Config) -> gi.Expr:
-    """Each word's vector to mean 0 and variance 1, then scaled and shifted."""
+    """Normalize each word's vector to mean 0 and variance 1, then scale and shift it."""
     gamma, beta = weights[f"{name}.weight"], weights[f"{name}.bias"]
     return gi.nn.layer_norm(x, gamma, beta, epsilon=config.layer_norm_eps)
 
 
 def embed(ids: gi.Expr, weights: Weights, config: Config) -> gi.Expr:
-    """Words ``[batch, words]`` to vectors ``[batch, words, hidden]``: what each is, and where it stands."""
+    """Map words ``[batch, words]`` to vectors ``[batch, words, hidden]``: the sum of word and position embeddings."""
     words = gi.take(weights["embeddings.word_embeddings.weight"], ids)
     length = ids.shape[1]
     table = gi.const(weights["embeddings.position_embeddings.weight"])
-    # There is a limited number of places: a call with longer sentences is an error.
+    # The number of positions is limited: a call with longer sentences is an error.
     places = gi.match_shape(table[:length], (length, config.hidden_size))
     first_sentence = weights["embeddings.token_type_embeddings.weight"][0]
     return layer_norm(words + places + first_sentence, weights, "embeddings.LayerNorm", config)
 
 
 def attention(x: gi.Expr, bias: gi.Expr, weights: Weights, name: str, config: Config) -> gi.Expr:
-    """Every word's vector becomes a mixture of those of all words, in each head by other weights.
+    """Mix every word's vector with those of all words, with different weights in each head.
 
     Args:
         bias: ``[batch, 1, 1, words]``, added to the logarithms of the weights: 0 for a word, very low for padding.
@@ -80,7 +80,7 @@ def attention(x: gi.Expr, bias: gi.Expr, weights: Weights, name: str, config: Co
 
 
 def encoder_layer(x: gi.Expr, bias: gi.Expr, weights: Weights, name: str, config: Config) -> gi.Expr:
-    """Attention, then a network of two layers for each word, each added to what came in and normalized."""
+    """Apply attention, then a two-layer network for each word, each with a residual addition and a normalization."""
     mixed = attention(x, bias, weights, f"{name}.attention", config)
     x = layer_norm(x + mixed, weights, f"{name}.attention.output.LayerNorm", config)
     wide = gi.nn.gelu(linear(x, weights, f"{name}.intermediate.dense"))
@@ -88,7 +88,7 @@ def encoder_layer(x: gi.Expr, bias: gi.Expr, weights: Weights, name: str, config
 
 
 def build_module(weights: Weights, config: Config) -> tw.IRModule:
-    """A module whose ``main`` takes sentences to vectors of length 1, ``[batch, hidden]``.
+    """Build a module whose ``main`` maps sentences to vectors of length 1, ``[batch, hidden]``.
 
     Its parameters are ``ids [batch, words]`` (int64), the numbers of the words, and ``mask`` of the same shape
     (int64), 1 for a word and 0 for padding; each sentence has at least one word. Both sizes are symbolic: one

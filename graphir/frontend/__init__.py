@@ -1,1 +1,1 @@
-"""Models that other programs wrote, as modules."""
+"""Import models that other programs wrote."""

@@ -74,6 +74,6 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def command(models: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """Runs a command in the folder of the models."""
+    """Return a function that runs a command in the folder of the models."""
     monkeypatch.chdir(models)
     return lambda *args: CliRunner().invoke(cli, [str(arg) for arg in args])

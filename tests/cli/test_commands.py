@@ -1,4 +1,4 @@
-"""What each command prints and writes, and how it ends."""
+"""Test the output of each command, the files that it writes, and its exit codes."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_an_unknown_pass_suggests_the_nearest(command: Command) -> None:
 
 @pytest.fixture
 def libraries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What stands in for other libraries, which need not be installed."""
+    """Install stand-ins for other libraries, which need not be installed."""
     for name in ("torch", "onnxruntime"):
         library = SimpleNamespace(__name__=name, __version__="9.9+cpu", set_num_threads=lambda _: None)
         monkeypatch.setitem(sys.modules, name, library)  # type: ignore[arg-type]
@@ -179,8 +179,8 @@ def test_results_that_differ_end_with_3(command: Command) -> None:
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
-        ("network.ir", "network.ir is no model that it can read"),
-        ("network.py:function", "network.py has no function function_torch that gives what to call"),
+        ("network.ir", "network.ir is not a model that it can read"),
+        ("network.py:function", "network.py has no function function_torch that returns a callable"),
     ],
 )
 def test_a_model_that_a_library_cannot_run_is_measured_alone_and_ends_with_1(

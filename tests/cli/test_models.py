@@ -1,4 +1,4 @@
-"""MODEL is found in files of every kind; what is none is refused with a line that says what was expected."""
+"""Load MODEL from files of every kind; others are refused with a line that states the expected form."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KINDS = [
 
 
 def results(command: Command, tmp_path: Path, model: str, *args: object) -> np.ndarray:
-    """What a model computes of ``VALUES``."""
+    """Return the results of a model for ``VALUES``."""
     found = command("run", model, "-i", f"x={tmp_path / 'x.npy'}", "-r", 1, "-o", tmp_path / "y.npz", *args)
     assert found.exit_code == 0, found.output
     with np.load(tmp_path / "y.npz") as file:
@@ -98,7 +98,7 @@ def test_sizes_are_given_by_dimension_or_by_input(command: Command, args: list[s
     [
         (["--shape", "rows=5"], 2, "the model has no input or dim 'rows' (it has: batch)"),
         (["--shape", "y=5,4"], 2, "the model has no input 'y' (it has: x)"),
-        (["--shape", "x=5,13"], 1, "--shape x=5,13 does not suit x: Tensor[(batch, 12), float32]"),
+        (["--shape", "x=5,13"], 1, "--shape x=5,13 does not fit x: Tensor[(batch, 12), float32]"),
         (["--shape", "batch=many"], 2, "expected a size, found 'many'"),
     ],
 )

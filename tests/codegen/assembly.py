@@ -1,4 +1,4 @@
-"""Reading machine code: the innermost loops of assembly text, and what is in them."""
+"""Read machine code: find the innermost loops of assembly text, and match their instructions."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def lowered_kernels(function: gi.Function, target: Target, opt_level: int = 3) -
 
 
 def innermost_loops(assembly: str) -> list[list[str]]:
-    """The instructions of each loop that no other is inside of: from a label to the branch back to it."""
+    """Return the instructions of each loop that contains no other: from a label to the branch back to it."""
     lines = assembly.splitlines()
     labels: dict[str, int] = {}
     spans: list[tuple[int, int]] = []
@@ -99,7 +99,7 @@ def matching(pattern: str, loop: Sequence[str]) -> list[str]:
 
 
 def hot_loop(kernel: PrimFunc, isa: InstructionSet) -> list[str]:
-    """The innermost loop with most arithmetic, be it on vectors or on single elements."""
+    """Return the innermost loop with most arithmetic, on vectors or on scalars."""
     loops = innermost_loops(compile_module([kernel], isa.target).assembly)
     assert loops, f"{kernel.name} has no loop"
     return max(loops, key=lambda loop: len(matching(isa.arithmetic, loop)) + len(matching(isa.scalar, loop)))

@@ -64,7 +64,7 @@ def expected(size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def check_calls(number: int) -> None:
-    """Call so many times, with each size in turn."""
+    """Make ``number`` calls, with each size in turn."""
     compiled, func = compiled_loops()
     for size in itertools.islice(itertools.cycle(SIZES), number):
         x, y, count = np.arange(size, dtype=np.int64), np.zeros(size, np.int64), np.zeros(size, np.int64)
@@ -105,7 +105,7 @@ def keep_calling(goes_on: Callable[[], bool]) -> int:
 
 
 def main(niceness: int) -> None:
-    """What this module does as a program."""
+    """Run the module as a program."""
     before = set(os.listdir("/proc/self/task")) if niceness else set()
     check_calls(1)
     if niceness:

@@ -1,4 +1,4 @@
-"""When the threads of a function stay together."""
+"""Test the conditions on which the threads of a function stay together."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tilewright.tensorir import parse
 
 
 def gathers(*conditions: str) -> str:
-    """When a function with loops that fork on these conditions gathers a team."""
+    """Return the condition on which a function with loops that fork on these conditions gathers a team."""
     loops = "\n".join(
         f"""
   for i in parallel(8) annotations {{"parallel_if": expr({condition})}} {{

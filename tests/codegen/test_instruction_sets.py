@@ -75,7 +75,7 @@ OTHERS = {
 
 
 def main_kernel(name: str, isa: InstructionSet) -> list[str]:
-    """The hot loop of the kernel that does the work: the one with most arithmetic in a loop."""
+    """Return the hot loop of the main kernel: the one with most arithmetic in a loop."""
     # Winograd's transforms have other loops; the direct sum is what is looked at.
     level = 2 if name.startswith("conv2d") else 3
     kernels = lowered_kernels({**CONTRACTIONS, **OTHERS}[name](), isa.target, level)

@@ -1,4 +1,4 @@
-"""Code generators say with the declarations of intrinsics how they write them."""
+"""Test the lowerings of intrinsics, which code generators register with the declarations."""
 
 from __future__ import annotations
 

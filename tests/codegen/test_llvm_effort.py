@@ -1,4 +1,4 @@
-"""How much LLVM does for a module: what only calls others is compiled in an eighth of the time."""
+"""Test the effort of LLVM for a module: one that only calls others is compiled in an eighth of the time."""
 
 from __future__ import annotations
 

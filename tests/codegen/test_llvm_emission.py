@@ -1,4 +1,4 @@
-"""Several threads generate code at once, each with a machine of its own, and get what one thread gets."""
+"""Generate code in several threads at once, each with its own target machine; the code equals that of one thread."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def code(number: int) -> bytes:
 
 @pytest.fixture
 def without_lock(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., Any]], None]:
-    """Puts something around the call that generates code."""
+    """Return a function that wraps the call that generates code."""
 
     def put(around: Callable[..., Any]) -> None:
         emit = emission._without_lock()

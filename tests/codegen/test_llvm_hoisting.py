@@ -1,4 +1,4 @@
-"""Innermost loops: index arithmetic in front of them, pointers that step in them, and where their code lies."""
+"""Test innermost loops: hoisted index arithmetic, stepped pointers, and code alignment."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def rows(accesses: int, guarded: bool = False) -> PrimFunc:
 
 
 def inner_loop(text: str) -> tuple[str, str]:
-    """What stands in front of the loop over columns, and the loop."""
+    """Split the text into the part in front of the loop over columns, and the loop."""
     start, end = text.index("\nloop_j"), text.index("\nend_j")
     return text[:start], text[start:end]
 

@@ -1,4 +1,4 @@
-"""Loops that the annotation ``outline`` makes functions of their own."""
+"""Test loops that the annotation ``outline`` turns into functions."""
 
 from __future__ import annotations
 

@@ -72,8 +72,8 @@ def test_iterations_run_once_each(dtype: str) -> None:
 
 
 def there_and_back(least: int = 0) -> PrimFunc:
-    """x = y reversed and y = x reversed plus 1 in turns, and how often each element of y was written; by threads from
-    ``least`` elements on."""
+    """x = y reversed and y = x reversed plus 1 in turns, and the number of writes of each element of y; by threads from
+    ``least`` iterations on."""
     n, steps, i, step = Var("n"), Var("steps"), Var("i"), Var("step")
     x, y, count = (Buffer(name, (n,)) for name in ("x", "y", "count"))
     notes: dict[str, object] = {"grain": 1, "parallel_if": n >= least} if least else {"grain": 1}

@@ -1,4 +1,5 @@
-"""Buffers whose places are all known become values of LLVM; those that have to be memory stay memory."""
+"""Test the promotion of buffers to LLVM values: those with known places are values, those that escape stay in
+memory."""
 
 from __future__ import annotations
 

@@ -17,7 +17,8 @@ from tilewright.tensorir.target import Target
 
 
 def has_float_to_integer(func: PrimFunc) -> bool:
-    """Whether a float becomes an integer: a last bit that contraction changes may then change the whole result."""
+    """Return whether a float becomes an integer: a last bit that contraction changes may then change the whole
+    result."""
     casts = (node for node in unique_nodes(func.body) if isinstance(node, Cast))
     return any(cast.value.dtype.is_float and not cast.dtype.is_float for cast in casts)
 

@@ -1,4 +1,4 @@
-"""Sums of index arithmetic: in which order they are added up, and what is known of their parts."""
+"""Test sums of index arithmetic: the order of their terms, and the known facts about their parts."""
 
 from __future__ import annotations
 

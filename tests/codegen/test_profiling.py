@@ -1,4 +1,4 @@
-"""What a profiled main writes down, and that code that nobody profiles has nothing of it."""
+"""Test the records of a profiled main, and that code without a profile contains nothing of it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def functions(mod: IRModule) -> list[PrimFunc]:
 
 
 class Program:
-    """The program, with or without the clock in it."""
+    """A program, with or without the clock in it."""
 
     def __init__(self, threads: int, profiled: bool, kind: str = "llvm") -> None:
         self.target = Target(kind, num_threads=threads)
@@ -79,7 +79,7 @@ class Program:
             self.compiled = compile_module(functions(self.mod), self.target, ("main",))
 
     def __call__(self, often: int = 3, rows: int = ROWS) -> tuple[Records, npt.NDArray[np.float32]]:
-        """The records, and what was computed."""
+        """Run the program; return the records and its result."""
         x = np.random.default_rng(0).random((rows, 256), np.float32)
         y = np.ones_like(x)
         records = np.zeros(records_shape(5, self.target.num_threads), np.int64)
@@ -183,7 +183,7 @@ def test_one_thread_and_numba_say_nothing_of_threads(kind: str, threads: int) ->
 
 
 def test_the_last_thread_to_work_is_waited_for() -> None:
-    """Whatever a thread adds to its time is there when the call has ended: sums do not change afterwards."""
+    """All that threads add to their times is stored when the call ends: sums do not change afterwards."""
     program = Program(3, profiled=True)
     for _ in range(50):
         records, _ = program(often=5)

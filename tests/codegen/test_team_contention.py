@@ -1,4 +1,5 @@
-"""Teams whose threads come late, stand still, or have no core: every loop of every call is right, and all calls end."""
+"""Test teams whose threads arrive late, are stopped, or have no core: every loop of every call is right, and all calls
+end."""
 
 from __future__ import annotations
 
@@ -14,14 +15,14 @@ from pathlib import Path
 import pytest
 
 LOAD = Path(__file__).with_name("team_load.py")
-#: How long each test keeps calling, in seconds.
+#: The seconds for which each test keeps calling.
 LONG = 1.0
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextlib.contextmanager
 def busy_neighbours(count: int) -> Iterator[None]:
-    """Other processes that compute all the time."""
+    """Run other processes that compute all the time."""
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
     try:
         yield
@@ -32,8 +33,8 @@ def busy_neighbours(count: int) -> Iterator[None]:
 
 
 def calls_of_process(threads: int, niceness: int = 0, meanwhile: Callable[[int], None] | None = None) -> int:
-    """How many calls a process made, all with the right results, while ``meanwhile`` did something to it. (A process of
-    its own, as a team that counts wrongly waits for ever.)"""
+    """Count the calls of a process, all with the right results, while ``meanwhile`` disturbs it. (A separate process,
+    as a team that miscounts hangs.)"""
     environment = {**os.environ, "NUMBA_NUM_THREADS": str(threads)}
     command = [sys.executable, str(LOAD), str(niceness)]
     with subprocess.Popen(
@@ -63,7 +64,7 @@ def test_more_threads_than_cores_do_each_item_once() -> None:
 
 
 def stop_and_go(process: int) -> None:
-    """Stops a process again and again, each time somewhere else in its loops."""
+    """Stop a process again and again, each time somewhere else in its loops."""
     end = time.monotonic() + LONG
     while time.monotonic() < end:
         os.kill(process, signal.SIGSTOP)

@@ -1,4 +1,4 @@
-"""The accesses of a team to its memory are ordered as strongly as they must be, and no more strongly.
+"""Check that the accesses of a team to its memory are ordered as strongly as necessary, and no more strongly.
 
 The functions of a team run on a machine in which a thread may see old values for as long as LLVM's rules allow
 (:mod:`tests.codegen.weak_memory`), with turns and values by chance: three threads do five loops of a few iterations.
@@ -21,11 +21,11 @@ from tilewright.tensorir.profiling import BUSY
 #: Iterations of each loop, an item of work each: more than in the loop before, and fewer.
 LOOPS = (2, 5, 3, 2, 4)
 THREADS = 3
-#: Runs of each test, which differ in what chance gives.
+#: Runs of each test, which differ in their random choices.
 RUNS = 150
 
 PROGRAM, FIRST_TASK = 1, 100
-#: What a profiled program calls before a loop.
+#: The function that a profiled program calls before a loop.
 BEGIN_CALL = PROFILE_FUNCTIONS["profile_begin"]
 #: More accesses of memory than any run needs.
 MOST = 100_000
@@ -33,12 +33,12 @@ MOST = 100_000
 
 @functools.cache
 def team_text(profiling: bool = False) -> str:
-    """With nothing to do for a thread that waits."""
+    """Return the functions of teams, without a pause for a waiting thread."""
     return team_ir("", yields=False, profiling=profiling, counter=True)
 
 
 class Run:
-    """Loops in which each item adds one to a number of its own and reads what the loop captured, without order."""
+    """Loops in which each item adds one to a number of its own and reads the loop's captured value, without atomics."""
 
     def __init__(self, functions: Mapping[str, Function], loops: Sequence[int], seed: int) -> None:
         self.loops = loops
@@ -56,19 +56,19 @@ class Run:
         self.machine = Machine(functions, foreign, seed)
         self.numbers = [self.machine.memory.allocate(8) for _ in range(max(loops))]
         self.captured = self.machine.memory.allocate(8)
-        #: What a profile notes of each loop.
+        #: The profile's record of each loop.
         self.records = [self.machine.memory.allocate(8 * (BUSY + THREADS)) for _ in loops]
         self.loop = -1
         self.done: set[int] = set()
 
     def result(self) -> list[int]:
-        """How often each item was done, as the thread sees it that called for the team."""
+        """Return the number of times each item was done, as seen by the thread that called for the team."""
         thread = Thread(self.machine.memory)
         self.machine.run(self.machine.call(thread, RUN_TEAM, [PROGRAM, 0, THREADS]), MOST)
         return [thread.load(number, "") for number in self.numbers]
 
     def layer(self, thread: Thread, task: int, team: int, items: int, threads: int) -> Steps:
-        """Shares the items among new threads, by chance several to one; waits for all."""
+        """Distribute the items among new threads, by chance several to one; wait for all."""
         borders = [0, *(border for border in range(1, items) if self.machine.chance.random() < 0.8), items]
         joined = []
         for first, last in itertools.pairwise(borders):
@@ -121,13 +121,13 @@ class Run:
 
 
 def _value(value: int) -> Steps:
-    """What a function gives that takes no time."""
+    """Return a value without taking a step."""
     return value
     yield False
 
 
 def violations(text: str, loops: Sequence[int] = LOOPS) -> list[str]:
-    """What goes wrong in :data:`RUNS` runs."""
+    """Return the violations of :data:`RUNS` runs."""
     functions = parse_functions(text)
     expected = [sum(item < items for items in loops) for item in range(max(loops))]
     found = []
@@ -145,7 +145,7 @@ def test_items_are_done_once_each_and_seen_by_who_comes_next(profiling: bool) ->
 
 
 def orderings() -> list[str]:
-    """The instructions that say more than that they are atomic."""
+    """Return the instructions with an ordering stronger than monotonic."""
     return re.findall(r"^  (.* (?:acquire|release|acq_rel|seq_cst)\b.*)$", team_text(), re.MULTILINE)
 
 

@@ -1,15 +1,14 @@
-"""Runs LLVM IR in several threads on a machine that orders memory as loosely as LLVM's rules let it.
+"""Run LLVM IR in several threads on a simulated machine with as weak a memory ordering as LLVM's rules allow.
 
 A processor of the x86 family keeps nearly all accesses in order, so that a test on it cannot find an ordering that is
-too weak. Here each place keeps all that was ever stored there, and a thread knows for each place the oldest of these
-values that it may still read: what it has read or stored there itself, or what another thread knew when it released a
-value that this one acquired. It reads any value from there on, by chance. That is the model of views of "A promising
-semantics for relaxed-memory concurrency" (Kang et al., 2017) without its promises: no load sees a store that has not
-run yet. A plain access must know the last value that was stored, and a plain store all plain loads before it; else
-there is a race.
+too weak. Here each address keeps all values that were ever stored there, and a thread records for each address the
+oldest of these values that it may still read: one that it has read or stored there itself, or one that another thread
+had seen when it released a value that this one acquired. It reads that value or a later one, by chance. That is the
+model of views of "A promising semantics for relaxed-memory concurrency" (Kang et al., 2017) without its promises: no
+load sees a store that has not run yet. A plain access must have seen the last value that was stored, and a plain store
+all plain loads before it; else there is a race.
 
-The interpreter knows the instructions that teams are made of. What a function does that is not in the module, Python
-says.
+The interpreter supports the instructions of teams. Functions outside of the module are Python functions.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ _WORD = (1 << 64) - 1
 
 
 class ViolationError(Exception):
-    """What must not happen did: a race, or whatever the test that runs the code has found."""
+    """A violation: a race, or a failed check of the test that runs the code."""
 
 
 @dataclass
 class Stored:
-    """A value in the order of all stores to its place; ``view`` is what it tells who acquires it."""
+    """A value in the modification order of its address; an acquiring load learns its ``view``."""
 
     time: float
     value: int
@@ -46,7 +45,7 @@ class Stored:
 
 
 class Memory:
-    """All places, by address. Addresses are handed out once and never again."""
+    """All memory, by address. Addresses are allocated once and never reused."""
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
@@ -57,14 +56,14 @@ class Memory:
         self._free = 1 << 20
 
     def allocate(self, size: int) -> int:
-        """The address of so many bytes, all zero."""
+        """Return the address of ``size`` bytes, all zero."""
         address, self._free = self._free, self._free + (size + 63) // 64 * 64
         return address
 
 
 @dataclass
 class Thread:
-    """One thread of the machine: what it knows, and how it goes on."""
+    """One thread of the machine: its view of memory."""
 
     memory: Memory
     view: View = field(default_factory=dict)
@@ -73,7 +72,7 @@ class Thread:
         self.number = self.memory.allocate(8)
 
     def load(self, address: int, ordering: str) -> int:
-        """A value that the thread may read. Plain loads have the empty ordering."""
+        """Return a value that the thread may read. Plain loads have the empty ordering."""
         stored = self.memory.places[address]
         if not ordering:
             self._check_race(address, "load")
@@ -90,7 +89,7 @@ class Thread:
         return found.value
 
     def learn(self, view: View) -> None:
-        """Know what another thread knew."""
+        """Merge the view of another thread."""
         for address, time in view.items():
             self.view[address] = max(self.view.get(address, 0), time)
 
@@ -99,7 +98,8 @@ class Thread:
             raise ViolationError(f"a plain {what} races with another thread's store")
 
     def store(self, address: int, value: int, ordering: str) -> None:
-        """Put ``value`` anywhere behind what the thread knows of; nothing comes between an update and what it read."""
+        """Store ``value`` anywhere after the values in the thread's view; nothing comes between a read-modify-write and
+        the value that it read."""
         stored = self.memory.places[address]
         if not ordering:
             self._check_race(address, "store")
@@ -122,7 +122,8 @@ class Thread:
         stored.insert(position + 1, Stored(time, value, view))
 
     def update(self, address: int, ordering: str, change: Callable[[int], int | None]) -> int:
-        """Read a value that no update has taken yet, and put what ``change`` makes of it right behind, if anything."""
+        """Read a value that no read-modify-write has taken yet, and store the result of ``change``, if any, right after
+        it."""
         stored = self.memory.places[address]
         known = self.view.get(address, 0)
         position = self.memory.chance.choice([i for i, one in enumerate(stored) if one.time >= known and not one.taken])
@@ -137,7 +138,7 @@ class Thread:
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction of LLVM, taken apart.
+    """A parsed instruction of LLVM.
 
     Attributes:
         result: the name of its value, or nothing.
@@ -202,7 +203,7 @@ class Function:
 
 
 def parse_functions(text: str) -> dict[str, Function]:
-    """The functions of a module."""
+    """Parse the functions of a module."""
     found: dict[str, Function] = {}
     # LLVM writes one instruction a line.
     written = str(llvm.parse_assembly(text, llvm.create_context()))
@@ -219,8 +220,8 @@ def parse_functions(text: str) -> dict[str, Function]:
 
 
 class Machine:
-    """Runs functions, in threads that take turns by chance. ``foreign`` are those that Python says, by their names or
-    addresses."""
+    """Runs functions in threads whose turns are random. ``foreign`` are the functions that Python implements, by their
+    names or addresses."""
 
     def __init__(self, functions: Mapping[str, Function], foreign: Mapping[str | int, Foreign], seed: int) -> None:
         self.functions = functions
@@ -250,7 +251,7 @@ class Machine:
         raise ViolationError("the threads do not come to an end")
 
     def start(self, steps: Generator[bool, None, Any]) -> None:
-        """Let a thread take part."""
+        """Add a thread."""
         self._running.append(steps)
 
     def call(self, thread: Thread, name: str | int, args: Sequence[int]) -> Steps:
@@ -295,7 +296,7 @@ class Machine:
 
 
 def _access(thread: Thread, code: Instruction, operands: list[int]) -> int:
-    """What an instruction loads; an update gives the value before it."""
+    """Execute a memory access; return the loaded value, for a read-modify-write the old one."""
     if code.opcode == "load":
         return thread.load(operands[0], code.ordering)
     if code.opcode == "store":
@@ -336,7 +337,7 @@ _OPERATIONS: dict[str, Callable[..., int]] = {
 
 
 def _value(values: dict[str, int], text: str) -> int:
-    """Of a name or a number; functions of the module have none."""
+    """Return the value of a name or a number; functions of the module have none."""
     if text.startswith("%"):
         return values[text]
     return {"null": 0, "true": 1, "false": 0}.get(text, 0) if not text.lstrip("-").isdigit() else int(text) & _WORD

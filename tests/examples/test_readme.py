@@ -72,7 +72,7 @@ def run_page(text: str, page: str, names: dict[str, object]) -> None:
 
 @pytest.fixture
 def registries() -> Iterator[None]:
-    """What an example registers is forgotten after it."""
+    """Restore the registries after an example."""
     importer._load_converters()  # by the first model that is imported, otherwise
     tables: list[dict] = [operators.OPERATORS, converters._CONVERTERS, registry._REGISTRY, config._OPTIONS, rule._RULES]
     before = [dict(table) for table in tables]

@@ -1,5 +1,5 @@
-"""Runs operators four ways: their loop nests through the interpreter and as machine code, their NumPy reference, and
-an oracle."""
+"""Run operators four ways: their loop nests through the interpreter and as machine code, their NumPy reference, and an
+oracle."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def close(found: Any, expected: Any, dtype: Any = None, scale: float = 1.0) -> N
 
 
 def float64(array: np.ndarray) -> np.ndarray:
-    """What an oracle computes with: floats in double precision, the rest as it is."""
+    """Convert the input of an oracle: floats to double precision, others unchanged."""
     return array if array.dtype.kind in "biu" else array.astype(np.float64)
 
 
@@ -110,22 +110,22 @@ def float64(array: np.ndarray) -> np.ndarray:
 class Checker:
     """Compares loop nests, reference and oracle.
 
-    numba takes a fifth of a second for the smallest kernel, LLVM a hundredth. So what is compiled with numba is what
-    adds something: an operator with element types of a kind that it did not have before in this test file (integers,
+    numba takes a fifth of a second for the smallest kernel, LLVM a hundredth. So numba compiles only cases that add
+    something: an operator with element types of a kind that it did not have before in this test file (integers,
     floats, half types; tests/codegen has every operation for every type), with scalars, vectors or arrays where it had
     none, or with a value of an attribute that differs from all earlier ones in more than its numbers and how many they
     are. Which values go together is the operator's matter, and LLVM's loops show it.
 
     Attributes:
         all_combinations: whether numba compiles every case.
-        known: what numba had before.
+        known: the features that numba has compiled before.
     """
 
     all_combinations: bool = False
     known: set[object] = dataclasses.field(default_factory=set)
 
     def builds(self, call: gi.Call) -> list[tuple[tw.Target, int]]:
-        """How to compile ``call``."""
+        """Return the targets and levels to compile ``call`` for."""
         case: set[object] = {call.op}
         if call.op.compute is not None:  # others are written in operators that have cases of their own
             case.add((call.op, "types", *(_family(str(arg.dtype)) for arg in call.args)))
@@ -177,7 +177,7 @@ class Checker:
 
 
 def _family(dtype: str) -> str:
-    """What numba computes values of an element type with."""
+    """Return the kind of type in which numba computes values of an element type."""
     return "half" if dtype in ("float16", "bfloat16") else dtype.rstrip("0123456789").removeprefix("u")
 
 

@@ -1,4 +1,4 @@
-"""The graph interpreter against what the program means, computed in NumPy."""
+"""Test the graph interpreter against NumPy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Integers that are known before a model runs: what shape computations come to."""
+"""Test integers that are known before a model runs: the results of shape computations."""
 
 from __future__ import annotations
 

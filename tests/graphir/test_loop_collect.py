@@ -1,4 +1,4 @@
-"""Loops that collect what their iterations give."""
+"""Test loops that collect values of their iterations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sizes that are said to be equal: proved, or checked when a model is called."""
+"""Test sizes that are declared equal: proved, or checked when a model is called."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ def main(*params: gi.Var, body: object, **attrs: object) -> gi.IRModule:
 
 
 def returns(module: gi.IRModule) -> gi.IRModule:
-    """What the text of ``module`` reads back to, which must be equal and of the same text, with both kinds of data."""
+    """Parse the text of ``module``; it must be equal and of the same text, with both kinds of data."""
     again = gi.parse(gi.to_text(module, constants="inline"))
     gi.assert_structural_equal(module, again)
     other = gi.parse(str(module), gi.large_constants(module))

@@ -1,4 +1,4 @@
-"""The text of the graph-level IR: what is written where. That it reads back is tested in test_parser."""
+"""Test the text of the graph-level IR. test_parser checks that it parses back."""
 
 from __future__ import annotations
 

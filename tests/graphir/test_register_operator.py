@@ -1,4 +1,4 @@
-"""Registering operators, and what is said of an operator whose class breaks its own promises."""
+"""Test the registration of operators, and the errors about a class that breaks its own declaration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operators state of themselves, checked on their NumPy references."""
+"""Check the traits that operators declare against their NumPy references."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verifier names each broken rule with its line, and finds nothing wrong in what is right."""
+"""The verifier reports each broken rule with its line, and accepts valid modules."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def test_a_network_compiled_once_computes_what_onnx_runtime_does(
 
 
 def words(count: int) -> list[str]:
-    """Words that no dictionary helps to read."""
+    """Words that are in no dictionary."""
     chosen = random.Random(3)
     return ["".join(chosen.choices("abcdefghkmnprstuvwxyz", k=chosen.randint(3, 8))) for _ in range(count)]
 

@@ -34,7 +34,7 @@ KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator", "real")
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """How a case ended: ``passed``, ``failed`` or ``unsupported``, and why."""
+    """The outcome of a case: ``passed``, ``failed`` or ``unsupported``, and the reason."""
 
     status: str
     reason: str = ""
@@ -89,7 +89,7 @@ def _array(value: Any) -> Any:
 
 
 def _inputs(model: ModelProto) -> list[ValueInfoProto]:
-    """What a model takes: its inputs that have no value in the file."""
+    """Return the inputs of a model without a value in the file."""
     initializers = {tensor.name for tensor in model.graph.initializer}
     return [info for info in model.graph.input if info.name not in initializers]
 

@@ -72,7 +72,7 @@ def run_guarded(names: Iterable[str], target: str, workers: int = 2) -> Iterator
 
 
 def serve(target: str) -> None:
-    """What the process of a worker does."""
+    """Run the process of a worker."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
     results = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # nothing that a case prints is taken for an outcome

@@ -166,7 +166,7 @@ class End:
 
     @property
     def is_bug(self) -> bool:
-        """Whether this is none of the ends that a bad model may have."""
+        """Whether the end is none that a bad model may have."""
         return self.status in ("bug", "crashed", "hung")
 
 

@@ -108,7 +108,7 @@ def _change_list(rng: random.Random, values: list[Any], another: Callable[[Any],
 
 
 def _change_messages(rng: random.Random, model: ModelProto, message: Message, field: Any) -> None:
-    """The same with messages: what is put in comes from elsewhere in the model."""
+    """Delete, repeat, exchange, insert or replace a message; inserted ones come from elsewhere in the model."""
     alike = [m for m in _messages(model) if m.DESCRIPTOR is field.message_type]
     alike = [type(m).FromString(m.SerializeToString()) for m in alike]  # not what is about to change
     if not _repeated(field):

@@ -27,7 +27,7 @@ def test_truncated_file(share: float, tmp_path: Path) -> None:
     data = seed_models()["raw_data"].SerializeToString()
     path = tmp_path / "cut.onnx"
     path.write_bytes(data[: int(len(data) * share)])
-    refused(path, InputError, r"cut\.onnx hold no ONNX model")
+    refused(path, InputError, r"cut\.onnx contain no ONNX model")
 
 
 def test_every_flipped_bit_of_a_file() -> None:
@@ -57,7 +57,7 @@ def test_model_without_a_graph() -> None:
 
 def test_cyclic_graph_is_shown() -> None:
     source = parsed("(float[2] x) => (float[2] y) { a = Add (x, c) b = Neg (a) c = Abs (b) y = Neg (c) }")
-    message = refused(source, InputError, "Add 'a': value 'c' is defined by nothing before it; Abs 'c' makes it")
+    message = refused(source, InputError, "Add 'a': value 'c' is not defined before it; Abs 'c' makes it")
     assert "is in a cycle: 'c' -> 'a' -> 'b' -> 'c'" in message
 
 
@@ -72,19 +72,19 @@ def test_nodes_out_of_order() -> None:
 
 def test_missing_initializer() -> None:
     source = parsed("(float[2] x) => (float[2] y) { y = Add (x, weight) }")
-    refused(source, InputError, "Add 'y': value 'weight' is defined by nothing before it\n")
+    refused(source, InputError, "Add 'y': value 'weight' is not defined before it\n")
 
 
 def test_missing_output() -> None:
     source = parsed("(float[2] x) => (float[2] y, float[2] z) { y = Neg (x) }")
-    refused(source, InputError, "the graph's outputs: value 'z' is defined by nothing before it")
+    refused(source, InputError, "the graph's outputs: value 'z' is not defined before it")
 
 
 @pytest.mark.parametrize(
     ("graph", "message"),
     [
-        ("(float[2] x) => (float[2] y) { y = Neg (x) y = Abs (x) }", "Abs 'y': value 'y' is defined before it already"),
-        ("(float[2] x) => (float[2] x) { x = Neg (x) }", "Neg 'x': value 'x' is defined before it already"),
+        ("(float[2] x) => (float[2] y) { y = Neg (x) y = Abs (x) }", "Abs 'y': value 'y' is already defined"),
+        ("(float[2] x) => (float[2] x) { x = Neg (x) }", "Neg 'x': value 'x' is already defined"),
         ("(float[2] x, float[2] x) => (float[2] y) { y = Neg (x) }", "two inputs have one name among 'x', 'x'"),
         ("(float[2] x) => (float y) <float a = {1}, float a = {2}> { y = Add (x, a) }", "has two constants 'a'"),
     ],
@@ -130,7 +130,7 @@ def test_opset(opset: int, error: type[TilewrightError], message: str) -> None:
 def test_missing_opset() -> None:
     source = parsed("(float[2] x) => (float[2] y) { y = Neg (x) }")
     del source.opset_import[:]
-    refused(source, InputError, "Neg 'y': the model does not say the opset of its operators")
+    refused(source, InputError, "Neg 'y': the model does not state the opset of its operators")
 
 
 def test_input_of_a_wrong_type() -> None:
@@ -154,7 +154,7 @@ def test_shapes_that_do_not_fit() -> None:
     [
         ("Add (x)", r"expected inputs \(A, B\), found 1"),
         ("Neg (x, x)", r"expected inputs \(X\), found 2"),
-        ("Add (, x)", r"input 0 \(A\) is left out"),
+        ("Add (, x)", r"input 0 \(A\) is missing"),
         ("Concat (x, x)", "attribute 'axis' is missing"),
         ('Concat <axis = "rows"> (x, x)', "attribute 'axis': expected INT, found STRING"),
         ("Concat <axis = 0.5> (x, x)", "attribute 'axis': expected INT, found FLOAT"),
@@ -188,7 +188,7 @@ def test_node_that_is_wrong(node: str, message: str) -> None:
 def test_attribute_that_is_there_twice() -> None:
     source = parsed("(float[2] x) => (float y) { y = Softmax <axis = 0> (x) }")
     source.graph.node[0].attribute.append(helper.make_attribute("axis", 0))
-    refused(source, InputError, "Softmax 'y': attribute 'axis' is there twice")
+    refused(source, InputError, "Softmax 'y': attribute 'axis' is given twice")
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_attribute_that_is_there_twice() -> None:
         ),
         (
             "Loop (trips, , x) <body = g (int64 i, bool c, float[2] s) => (bool d) { d = Identity (c) }>",
-            "Loop 'y': the body gives 1 values, of which 2 are passed on",
+            "Loop 'y': the body returns 1 values, of which 2 are the state",
         ),
         (
             "Scan (x) <num_scan_inputs = 3, body = g (float s) => (float t) { t = Neg (s) }>",

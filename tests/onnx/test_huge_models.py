@@ -101,7 +101,7 @@ def nested(depth: int) -> bytes:
 
 @pytest.mark.parametrize("depth", [40, 300, 2000])
 def test_branches_nested_deeply(depth: int) -> None:
-    refused(nested(depth), InputError, "hold no ONNX model")
+    refused(nested(depth), InputError, "contain no ONNX model")
 
 
 def test_branches_nested_as_deeply_as_a_file_may_have_them() -> None:

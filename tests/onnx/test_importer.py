@@ -250,8 +250,8 @@ def test_a_branch_that_is_known_is_taken_at_import() -> None:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        (b"", "hold no ONNX model"),
-        (b"no model at all", "hold no ONNX model"),
+        (b"", "contain no ONNX model"),
+        (b"no model at all", "contain no ONNX model"),
         (Path("no such file.onnx"), "there is no file"),
         (3, "expected a path, bytes or a ModelProto, found a int"),
     ],
@@ -263,7 +263,7 @@ def test_what_is_no_model(source: Any, message: str) -> None:
 
 def test_value_that_nothing_defines() -> None:
     nodes = [helper.make_node("Identity", ["later"], ["y"]), helper.make_node("Identity", ["y"], ["later"])]
-    with pytest.raises(InputError, match="Identity 'y': value 'later' is defined by nothing before it"):
+    with pytest.raises(InputError, match="Identity 'y': value 'later' is not defined before it"):
         tw.from_onnx(model(nodes, [("x", FLOAT, [2])], ["y"]))
 
 
@@ -289,7 +289,7 @@ def test_type_that_is_not_supported() -> None:
 
 def test_input_of_unknown_rank() -> None:
     source = model([helper.make_node("Identity", ["x"], ["y"])], [("x", FLOAT, None)], ["y"])
-    with pytest.raises(InputError, match="input 'x': its rank is unknown; say its shape"):
+    with pytest.raises(InputError, match="input 'x': its rank is unknown; state its shape"):
         tw.from_onnx(source)
     assert str(tw.from_onnx(source, shapes={"x": (2, "n")})["main"].body.type) == "Tensor[(2, n), float32]"
 

@@ -84,17 +84,17 @@ def test_whether_a_value_is_there_is_known(there: bool) -> None:
 @pytest.mark.parametrize(
     ("nodes", "inputs", "options", "error", "message"),
     [
-        ([JOIN], [sequence("t")], {}, UnsupportedOperatorError, "say the shape of each element"),
+        ([JOIN], [sequence("t")], {}, UnsupportedOperatorError, "state the shape of each element"),
         ([JOIN], [sequence("t")], {"shapes": {"t": (2,)}}, InputError, "expected the shape of each element"),
         ([JOIN], [sequence("t")], {"shapes": {"t": [(2,)]}, "values": {"t": []}}, InputError, "a sequence of 1 arrays"),
-        ([ALL], None, {"shapes": {"a": [(3,)]}}, InputError, "is no sequence"),
+        ([ALL], None, {"shapes": {"a": [(3,)]}}, InputError, "is not a sequence"),
         ([helper.make_node("SequenceLength", ["a"], ["y"])], None, {}, TypeInferenceError, "found tensor"),
         (
             [constant(3, "p"), ALL, helper.make_node("SequenceAt", ["s", "p"], ["y"])],
             None,
             {},
             InputError,
-            "place 3 is not in a sequence of 3",
+            "index 3 is out of range for a sequence of 3 values",
         ),
     ],
 )

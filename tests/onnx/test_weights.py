@@ -107,7 +107,7 @@ def test_constants_as_lists_of_numbers_stay() -> None:
 def test_a_model_that_ends_early_is_refused(cut: int, tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(made().SerializeToString()[:-cut])
-    with pytest.raises(InputError, match="hold no ONNX model"):
+    with pytest.raises(InputError, match="contain no ONNX model"):
         tw.from_onnx(path)
 
 

@@ -1,4 +1,4 @@
-"""What the accelerated wheel has to keep: compiled classes behave as interpreted ones, for who uses and extends them.
+"""Test the accelerated wheel: compiled classes behave as interpreted ones, for their users and for subclasses.
 
 These run on the source too (what they ask for holds there), and on the wheel by ``make wheel``.
 """

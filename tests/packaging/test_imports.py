@@ -93,7 +93,7 @@ def imports(root: Path) -> list[Import]:
 
 
 def floor(module: str) -> int:
-    """The floor of the room that ``module`` stands in; what is in no other room is the front door's."""
+    """Return the floor of the room of ``module``; modules in no other room belong to the front door."""
     room = module.split(".")[1] if "." in module else PACKAGE
     return FLOORS.get(room, FLOORS[PACKAGE])
 

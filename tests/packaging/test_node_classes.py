@@ -150,7 +150,7 @@ def test_every_node_is_written_out_as_declared(module: ModuleType, monkeypatch: 
         ("    x: int = dataclasses.field(default_factory=list)", "unknown argument default_factory"),
         ("    x: ClassVar[int] = 3", "class variable"),
         ("    x = 3", "neither a field nor a method"),
-        ("    x: int = derived()", "derived by nothing"),
+        ("    x: int = derived()", "is never set"),
         ("    x: int = 1\n    y: int", "has no default"),
         ("    x: int\n    def parts(self):\n        return ()", "defines parts"),
         ("    x: int\n    def __post_init__(self):\n        _set(other, 'x', 1)", "sets no field"),

@@ -1,4 +1,5 @@
-"""What a process remembers is listed: tables, caches, counters and locks of modules and classes (docs/architecture.md).
+"""Check that the state of a process is listed: tables, caches, counters and locks of modules and classes
+(docs/architecture.md).
 
 Read from the source text (``ast``). State is a name of a module or a class that stands for an empty container, a cache
 of ``functools``, a lock, a counter or a variable of a context; that a function changes, or replaces (``global``); or
@@ -72,7 +73,7 @@ def place(node: ast.expr) -> str:
 
 
 def changed(function: Function) -> set[str]:
-    """Whatever the function puts something into, takes something out of, or replaces an attribute of."""
+    """Return the objects that the function changes: stores into, removals from, and assignments of attributes."""
     found = set()
     for node in ast.walk(function):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGES:
@@ -132,7 +133,7 @@ def modules() -> dict[str, ast.Module]:
 
 
 def listed() -> set[State]:
-    """What the table in the document names: in each row's first cell a file, then names in it."""
+    """Return the names in the document's table: the first cell of each row has a file, then names in it."""
     section = DOCUMENT.read_text(encoding="utf-8").split(HEADING)[1].split("\n## ")[0]
     found = set()
     for row in re.findall(r"^\| (`[^|]*) \|", section, re.MULTILINE):

@@ -1,4 +1,4 @@
-"""What a user installs: one import name, every package of the repository in it, and nothing beside it."""
+"""Test the installed package: one import name with every package of the repository in it, and nothing beside it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What tests of the pass infrastructure share: small modules, an instrument that records, a registry to write on."""
+"""Share fixtures of the tests of the pass infrastructure: small modules, an instrument that records, a writable
+registry."""
 
 from __future__ import annotations
 
@@ -73,7 +74,7 @@ class Recorder(PassInstrument):
 
 @pytest.fixture
 def events() -> list[str]:
-    """What happened, in order."""
+    """Return the events, in order."""
     return []
 
 

@@ -1,4 +1,4 @@
-"""What the environment switches on: logs, dumps and verification, in programs that know nothing of them."""
+"""Test the environment variables: logs, dumps and verification, in programs that do not mention them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What passes see of a module, what they may return, and that they leave their input alone."""
+"""Test the arguments and results of function passes, and that they leave their input alone."""
 
 from __future__ import annotations
 

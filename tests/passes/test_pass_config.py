@@ -1,4 +1,4 @@
-"""Options of passes: registration, what a context accepts, what the errors say."""
+"""Test options of passes: registration, the values that a context accepts, and the errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEY = "test.UnrollSomething"
 
 @dataclass(frozen=True)
 class UnrollConfig:
-    """How far to unroll."""
+    """The limits of unrolling."""
 
     auto_max_step: int = field(default=0, metadata={"doc": "unroll loops of at most this many steps"})
     factor: float = 1.5

@@ -1,4 +1,4 @@
-"""``PassContext``: which one is current, in nested blocks, threads and tasks; which passes it enables."""
+"""``PassContext``: the current one in nested blocks, threads and tasks; the passes that it enables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users are told: notes on errors (pass, function, IR line), remarks, suggestions."""
+"""Test the messages to users: notes on errors (pass, function, IR line), remarks, suggestions."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def example() -> tw.IRModule:
 
 
 def expected_of_example(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """What the example computes, in float64."""
+    """Compute the example in float64."""
     c = np.array(SHAPE, dtype=np.float64)
     y = x.astype(np.float64) + (c + c) * 2
     return (y + c) + (y + c)

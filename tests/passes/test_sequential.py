@@ -1,4 +1,4 @@
-"""``Sequential``: order, gating, required passes, cycles, and names in the context that mean nothing."""
+"""``Sequential``: order, gating, required passes, cycles, and unknown names in the context."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which entries of models the tests have numba compile.
+"""Choose the entries of models that the tests have numba compile.
 
 Python runs the entry of a model for numba, and numba compiles it late: it calls the kernels with parts of an arena, in
 few forms. numba compiles each form that a test process meets at once, with the first entry that has it.

@@ -55,7 +55,7 @@ class Loop:
 
 @dataclasses.dataclass
 class Scope:
-    """What an expression may use."""
+    """The names that an expression may use."""
 
     loops: list[Loop]
     buffers: list[Buffer]

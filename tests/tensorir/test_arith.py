@@ -1,4 +1,4 @@
-"""What the analyzer makes of the index expressions that compilation meets, one line for each."""
+"""Test the analyzer on the index expressions of real compilations, one line for each."""
 
 from __future__ import annotations
 
@@ -280,7 +280,7 @@ def test_a_range_may_depend_on_an_outer_one():
 
 
 def test_chunks_of_a_symbolic_row_end_before_it_does():
-    """What is left of a pixel's row under a main loop of whole vectors, whose end is the lesser of two."""
+    """The remainder of a pixel's row under a main loop of whole vectors, whose end is the lesser of two."""
     n, chunk, vector, lane = (Var(name) for name in ("n", "chunk", "vector", "lane"))
     analyzer = Analyzer()
     analyzer.bind_nonnegative(n)

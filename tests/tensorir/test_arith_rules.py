@@ -68,7 +68,7 @@ def variables(pattern: Pattern) -> dict[str, bool]:
 
 
 def holds(rule: Rule, names: dict[str, bool], combination, dtype: str) -> bool:
-    """Whether the condition of the rule accepts these values for its constants."""
+    """Return whether the condition of the rule accepts these values for its constants."""
     if rule.condition is None:
         return True
     make = FloatImm if dtype.startswith("float") else IntImm

@@ -1,4 +1,4 @@
-"""Scopes of an analyzer: what is derived is found again wherever nothing more is known that concerns it."""
+"""Scopes of an analyzer: derived facts are reused wherever no new fact concerns them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ F = Var("f", "float32")
 
 
 def derived(findings: Findings) -> int:
-    """How much was derived in all scopes."""
+    """Return the number of facts derived in all scopes."""
     scopes = {findings.root, *findings.inner.values()}
     return sum(len(table) for scope in scopes for table in (scope.linear, scope.intervals, scope.simplified))
 

@@ -1,4 +1,4 @@
-"""Witnesses: values that agree with all an analyzer was told."""
+"""Witnesses: values that satisfy all facts of an analyzer."""
 
 from __future__ import annotations
 

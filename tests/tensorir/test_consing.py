@@ -1,4 +1,4 @@
-"""Hash-consing: one node for each structure, and none kept that nobody uses."""
+"""Hash-consing: one node for each structure; unused nodes are freed."""
 
 from __future__ import annotations
 

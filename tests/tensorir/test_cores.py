@@ -1,4 +1,4 @@
-"""How many cores a process may use, read from files as Linux has them."""
+"""Test the number of cores that a process may use, read from files as Linux has them."""
 
 from __future__ import annotations
 

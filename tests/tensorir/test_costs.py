@@ -263,7 +263,8 @@ def test_scheduled_kernels_have_the_vectors_of_their_target(mcpu: str, bits: int
 
 @dataclasses.dataclass
 class Counted:
-    """What a program did: operations by type, and the elements that it read of inputs and wrote."""
+    """The counted work of a program: operations by type, the elements that it read of inputs and those that it
+    wrote."""
 
     operations: Counter[DataType] = dataclasses.field(default_factory=Counter)
     read: set[tuple[Buffer, tuple[int, ...]]] = dataclasses.field(default_factory=set)

@@ -1,4 +1,4 @@
-"""What nodes keep of what occurs in them, against a walk over all that they hold."""
+"""Test the cached kinds and leaves of nodes, and the walks, against a walk over all their parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Interval arithmetic says of two intervals what all their numbers say."""
+"""Interval arithmetic agrees with arithmetic on all numbers of two intervals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the declaration of an intrinsic says holds for its value."""
+"""Check that the properties declared for an intrinsic hold for its value."""
 
 from __future__ import annotations
 

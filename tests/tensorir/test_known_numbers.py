@@ -1,4 +1,4 @@
-"""``integer_value`` is what the interpreter computes, wherever it says a number."""
+"""``integer_value`` equals the interpreter's value wherever it returns a number."""
 
 from __future__ import annotations
 

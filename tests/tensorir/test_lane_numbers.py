@@ -9,7 +9,7 @@ from tilewright.tensorir.arith.lane_numbers import LANES, lane_number
 
 
 def test_whoever_finds_a_variable_finds_how_many_lanes_it_stands_for() -> None:
-    """Several threads ask for the same new variables, and Python lets the next one run as often as it can."""
+    """Several threads look up the same new variables, with as many thread switches as possible."""
     missing: list[int] = []
     together = threading.Barrier(4)
 

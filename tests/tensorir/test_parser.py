@@ -1,4 +1,4 @@
-"""Text that was printed reads back as the same program; text that is wrong says where and why."""
+"""Printed text parses back to the same program; the error about invalid text states reason and place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a target says of its processor."""
+"""Test the description of a target's processor."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_caches_of_a_processor_grow(mcpu: str) -> None:
 
 
 def test_every_described_processor_is_one_that_llvm_knows() -> None:
-    """LLVM says on the standard error which names it does not know."""
+    """LLVM reports unknown names on the standard error."""
     program = f"""if True:
         import llvmlite.binding as llvm
         llvm.initialize_all_targets()
@@ -160,7 +160,7 @@ def test_a_waiting_thread_pauses_by_an_instruction_of_its_architecture(mtriple: 
 
 
 def test_a_target_does_not_wait_for_llvm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asks LLVM waits for the kernel that another thread compiles."""
+    """A call into LLVM waits for the kernel that another thread compiles."""
     assert Target("llvm").is_runnable
 
     def busy() -> str:

@@ -1,4 +1,4 @@
-"""Loop nests from formulas: whose variables blocks have."""
+"""Test loop nests from formulas: the variables of their blocks."""
 
 from __future__ import annotations
 

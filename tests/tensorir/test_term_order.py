@@ -1,4 +1,4 @@
-"""Canonical forms list terms by place, whoever asks first."""
+"""Canonical forms order terms by place, regardless of the order of queries."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The command line: ``tilewright run model.onnx`` and its siblings; docs/cli.md describes all of them.
+"""Provide the command line: ``tilewright run model.onnx`` and its siblings; docs/cli.md describes all of them.
 
-Each file has a command, or what several share. Standard output carries results only, as tables or JSON; progress and
-errors go to standard error.
+Each file contains a command, or code that several share. Standard output carries results only, as tables or JSON;
+progress and errors go to standard error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``tilewright bench``: latency and throughput of a model, alone or beside other libraries, in turns."""
+"""``tilewright bench``: measure latency and throughput of a model, alone or interleaved with other libraries."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from tilewright.passes.tables import format_seconds
 
 OURS = "tilewright"
 
-#: Calls that take less (seconds) follow one that does not count: another library has just filled the caches.
+#: Calls shorter than this (seconds) follow an untimed one: another library has just filled the caches.
 _SHORT = 0.05
-#: Rounds at least, and at most.
+#: The least and the greatest number of rounds.
 _LEAST, _MOST = 10, 100_000
-#: How often a second progress is shown at most.
+#: The least time between two updates of the progress, in seconds.
 _SHOWN_EVERY = 0.2
 
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """What was measured of one library.
+    """The measurements of one library.
 
     Attributes:
-        name: of the library.
-        version: of the library.
-        times: seconds of each call, in order; calls of one place in the order of two libraries are neighbours.
-        items: how many a call works on.
-        difference: the greatest difference from our results, and that as a part of the largest of our results.
+        name: the name of the library.
+        version: its version.
+        times: the seconds of each call, in order; the n-th calls of all libraries belong to one round.
+        items: the number of items in a call.
+        difference: the greatest difference from our results, absolute, and relative to the largest of our results.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Measured:
     difference: tuple[float, float] | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain data; times in seconds."""
+        """Return the measurements as plain data; times in seconds."""
         mean = statistics.fmean(self.times)
         found: dict[str, Any] = {
             "name": self.name,
@@ -73,14 +73,14 @@ class Measured:
 @with_model
 @with_inputs
 @click.option("-c", "--compare", metavar="NAMES", help=f"Other libraries, with commas: {', '.join(PEERS)}.")
-@click.option("--seconds", type=click.FloatRange(0), default=3.0, show_default=True, help="To measure for, about.")
+@click.option("--seconds", type=click.FloatRange(0), default=3.0, show_default=True, help="About how long to measure.")
 @click.option("-r", "--repeat", type=click.IntRange(1), help="Calls to time, in place of --seconds.")
 @click.option(
     "--tolerance",
     type=click.FloatRange(0),
     default=1e-2,
     show_default=True,
-    help="Results may differ by so much of the largest one; more is exit code 3.",
+    help="Greatest difference of results, relative to the largest one; more is exit code 3.",
 )
 @click.option("--json", "as_json", is_flag=True, help="As JSON; times in seconds.")
 @with_build
@@ -98,11 +98,11 @@ def bench(
 ) -> None:
     """Measure latency and throughput of MODEL, alone or beside others.
 
-    Calls of several libraries take turns, and each begins as often as the others. items/s counts the first dimension
-    of the first input.
+    Calls of several libraries take turns, and each goes first as often as the others. items/s counts the first
+    dimension of the first input.
 
-    For a model FILE.py:NAME, NAME_torch (or NAME_onnxruntime) is a function beside it, without arguments, that gives
-    what to call: a torch.nn.Module, or any function of the inputs in order, as NumPy arrays.
+    For a model FILE.py:NAME, NAME_torch (or NAME_onnxruntime) is a function in the same file, without arguments, that
+    returns the callable to measure: a torch.nn.Module, or any function of the inputs in order, as NumPy arrays.
     """
     names = _peer_names(compare)
     found = load_model(model, inputs.shapes, random_weights, inputs.seed)
@@ -150,12 +150,12 @@ def bench(
 
 
 def in_turns(runs: Mapping[str, Callable[[], Any]], budget: float, repeat: int | None) -> dict[str, list[float]]:
-    """The seconds that calls take, of each library as many: one call of each in a round, and every round begins with
-    another library.
+    """Time calls of the libraries in rounds, one call of each in a round; the rounds rotate which library goes first.
+    Return the seconds of each library's calls.
 
     Args:
-        budget: seconds to go on for.
-        repeat: the number of rounds in its place.
+        budget: the seconds to measure for.
+        repeat: the number of rounds, in place of ``budget``.
     """
     names = list(runs)
     once = {name: min(_seconds(run) for _ in range(3)) for name, run in runs.items()}
@@ -177,13 +177,14 @@ def in_turns(runs: Mapping[str, Callable[[], Any]], budget: float, repeat: int |
 
 
 def ratio(theirs: Sequence[float], ours: Sequence[float]) -> float:
-    """How many times longer they take: the median over the rounds, as the machine's speed changes between them."""
+    """Return how many times longer their calls take: the median over the rounds, as the machine's speed changes between
+    them."""
     return statistics.median(a / b for a, b in zip(theirs, ours, strict=True))
 
 
 def difference(found: Sequence[Array], expected: Sequence[Array]) -> tuple[float, float]:
-    """The greatest difference of an element, and the greatest as a part of the largest element of its array; infinite
-    for other shapes."""
+    """Return the greatest difference of an element, absolute, and relative to the largest element of its array;
+    infinite if the shapes differ."""
     if [array.shape for array in found] != [array.shape for array in expected]:
         return float("inf"), float("inf")
     greatest = relative = 0.0

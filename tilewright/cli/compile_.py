@@ -20,9 +20,9 @@ from tilewright.passes.tables import format_bytes, format_seconds
 @click.option(
     "--with-graph",
     is_flag=True,
-    help="Also all weights as the graph has them: `profile` works for the artifact then. Up to twice as large.",
+    help="Include the graph with its unpacked weights, so that `profile` works for the artifact. Up to twice as large.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="For weights that are made up.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of random weights.")
 @with_build
 @with_settings
 def compile_model(
@@ -36,8 +36,8 @@ def compile_model(
 ) -> None:
     """Compile MODEL into an artifact, a file.
 
-    It holds machine code and packed weights, and runs without compiling anything. The code is for this processor,
-    unless --mcpu names another, which this machine need not be: code for x86-64-v3 runs on what has AVX2.
+    It contains machine code and packed weights, and runs without compiling anything. The code is for this processor,
+    unless --mcpu names another. It may be one that cannot run here: code for x86-64-v3 runs on any processor with AVX2.
     """
     found = load_model(model, shapes, random_weights, seed)
     found.graph("compile")

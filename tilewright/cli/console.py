@@ -1,6 +1,6 @@
-"""What the commands print, and how they end.
+"""Print the output of the commands, and end them.
 
-Colours and progress are for terminals: what is piped is plain text, and ``NO_COLOR`` is respected (by rich).
+Colours and progress are for terminals: piped output is plain text, and ``NO_COLOR`` is respected (by rich).
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from rich.text import Text
 
 from tilewright.tensorir.errors import TilewrightError
 
-#: Exit codes: what is refused or fails; wrong use (click's); an answer that scripts ask for is "no"; interrupted.
+#: Exit codes: refused or failed; wrong use (click's); the answer to the command's question is "no"; interrupted.
 REFUSED, WRONG_USE, DIFFERENT, INTERRUPTED = 1, 2, 3, 130
 
-#: No line of what is piped is wrapped.
+#: Lines of piped output are not wrapped.
 _WIDE = 100_000
 
 
 @dataclasses.dataclass
 class Settings:
-    """What holds for all of a command.
+    """The settings of a whole command.
 
     Attributes:
-        debug: show where errors come from.
+        debug: show the tracebacks of errors.
         quiet: show no progress.
     """
 
@@ -41,13 +41,13 @@ class Settings:
 
 
 def settings() -> Settings:
-    """Those of the command that runs."""
+    """Return the settings of the running command."""
     context = click.get_current_context(silent=True)
     return Settings() if context is None else context.ensure_object(Settings)
 
 
 def console(stderr: bool = False) -> Console:
-    """Standard output, or standard error."""
+    """Return a console on standard output, or on standard error."""
     found = Console(stderr=stderr, highlight=False)
     if not found.is_terminal:
         found.width = _WIDE
@@ -71,7 +71,7 @@ def say_json(data: Any) -> None:
 
 
 def say_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]], numbers: Collection[str] = ()) -> None:
-    """Print a table; the columns ``numbers`` are aligned to the right. Without names in the header there is none."""
+    """Print a table; the columns ``numbers`` are aligned to the right. A header of empty names is not shown."""
     table = Table(
         title=title or None,
         title_justify="left",
@@ -96,7 +96,7 @@ def say_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]], 
 
 @contextlib.contextmanager
 def working(text: str) -> Iterator[None]:
-    """Show that something is going on, and for how long."""
+    """Show that work is going on, and for how long."""
     with _progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()) as shown:
         shown.add_task(text, total=None)
         yield
@@ -104,7 +104,7 @@ def working(text: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def counting(text: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Show how much is done; gives the function that is told of it."""
+    """Show the progress; yield the function that updates it."""
     with _progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()) as shown:
         task = shown.add_task(text, total=total)
         yield lambda done: shown.update(task, completed=done)
@@ -112,14 +112,14 @@ def counting(text: str, total: int | None) -> Iterator[Callable[[int], None]]:
 
 def _progress(*columns: Any) -> Progress:
     where = console(stderr=True)
-    # Four times a second: whoever draws more often takes time from what is measured.
+    # Four updates a second: more would take time from the code that is measured.
     return Progress(
         *columns, console=where, transient=True, refresh_per_second=4, disable=settings().quiet or not where.is_terminal
     )
 
 
 class Commands(click.Group):
-    """Commands whose errors are a line on standard error, and an exit code."""
+    """A group of commands that report an error as a line on standard error, and an exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -128,7 +128,7 @@ class Commands(click.Group):
             raise
         except KeyboardInterrupt:
             raise SystemExit(INTERRUPTED) from None
-        except BrokenPipeError:  # whoever read the output has seen enough; click ends quietly
+        except BrokenPipeError:  # the reader closed the pipe; click ends quietly
             raise
         except Exception as error:
             if ctx.ensure_object(Settings).debug:
@@ -138,12 +138,12 @@ class Commands(click.Group):
 
 
 def _show(error: Exception) -> None:
-    """An error without its traceback."""
+    """Print an error without its traceback."""
     where = console(stderr=True)
     where.print("error:", style="red", end=" ")
     where.print(_message(error), markup=False, soft_wrap=True)
     if not isinstance(error, (TilewrightError, OSError, ValueError, ImportError)):
-        where.print("(this may be a fault of Tilewright: --debug shows where it comes from)", markup=False, style="dim")
+        where.print("(this may be a fault of Tilewright: --debug shows the traceback)", markup=False, style="dim")
 
 
 def _message(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""The group of commands, and the entry point of the process."""
+"""Define the group of commands, and the entry point of the process."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tilewright.cli.console import Commands, Settings
 
 
 class _LoadedOnUse(MutableMapping[str, click.Command]):
-    """Commands by name; the module of each is loaded when the command is asked for.
+    """Maps names to commands; imports the module of a command when the command is looked up.
 
     Args:
-        places: for each command its module in this package, and its name there.
+        places: the module in this package and the name there, for each command.
     """
 
     def __init__(self, places: Mapping[str, tuple[str, str]]) -> None:
@@ -59,20 +59,20 @@ _COMMANDS = _LoadedOnUse(
 
 @click.group(cls=Commands, commands=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(tw.__version__, prog_name="tilewright")
-@click.option("--debug", is_flag=True, help="Show where an error comes from.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress and no notes.")
 @click.pass_context
 def cli(context: click.Context, debug: bool, quiet: bool) -> None:
-    """Compile models for the CPU, run them, and read what the compiler made.
+    """Compile models for the CPU, run them, and inspect the generated code.
 
-    MODEL is an .onnx file, FILE.py:FUNCTION (a function without arguments that gives an IRModule), IR text (.ir,
-    .txt), or an artifact (.tw) that the command `compile` has made.
+    MODEL is an .onnx file, FILE.py:FUNCTION (a function without arguments that returns an IRModule), IR text (.ir,
+    .txt), or an artifact (.tw) written by the command `compile`.
 
-    Exit codes: 0; 1 the model or an input is refused, or fails; 2 wrong use; 3 results differ; 130 interrupted.
+    Exit codes: 0 success; 1 the model or an input is refused, or fails; 2 wrong use; 3 results differ; 130 interrupted.
     """
     context.obj = Settings(debug, quiet)
 
 
 def main() -> None:
-    """Run the command line; ends the process."""
+    """Run the command line and end the process."""
     cli(prog_name="tilewright")

@@ -1,4 +1,4 @@
-"""The arrays that a model is run on: read from files, the others made up."""
+"""Prepare the arrays that a model is run on: read them from files, generate the others."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Array = np.ndarray[Any, Any]
 
 
 def read_inputs(model: Model, signature: Signature, options: InputOptions) -> dict[str, Array]:
-    """An array for each input. What files say of symbolic dimensions holds for the inputs that are made up, which are
-    standard normal numbers, or integers from 0 to 9.
+    """Return an array for each input. Sizes of symbolic dimensions in the files also hold for generated inputs, which
+    are standard normal numbers, or integers from 0 to 9.
 
     Raises:
-        click.BadParameter: an input or a dimension is named that the model does not have.
-        InputError, OSError, ValueError: a file holds no arrays, or ``--shape`` does not suit the model.
+        click.BadParameter: the model has no such input or dimension.
+        InputError, OSError, ValueError: a file contains no arrays, or ``--shape`` does not fit the model.
     """
     read = _files(options.files, [argument.name for argument in signature.inputs])
     symbols = [symbol.name for symbol in signature.symbols]
@@ -50,13 +50,13 @@ def read_inputs(model: Model, signature: Signature, options: InputOptions) -> di
 
 
 def sizes_in(signature: Signature, arrays: Mapping[str, Array]) -> dict[str, int]:
-    """The symbolic dimensions that arrays have."""
+    """Return the sizes of the symbolic dimensions in these arrays."""
     _, sizes = signature.check([arrays[argument.name] for argument in signature.inputs], convert=False)
     return {symbol.name: size for symbol, size in zip(signature.symbols, sizes, strict=True)}
 
 
 def _files(texts: Sequence[str], names: Sequence[str]) -> dict[str, Array]:
-    """The arrays of the files that ``--input`` names."""
+    """Load the arrays of the files that ``--input`` names."""
     found: dict[str, Array] = {}
     for text in texts:
         name, equals, path = text.partition("=")
@@ -76,7 +76,7 @@ def _files(texts: Sequence[str], names: Sequence[str]) -> dict[str, Array]:
 
 
 def _narrowed(argument: Argument, entries: Sequence[Entry]) -> dict[Expr, int]:
-    """The symbolic dimensions that ``--shape`` gives by an input's sizes."""
+    """Return the sizes of symbolic dimensions that ``--shape`` sets through the shape of an input."""
     dims = argument.type.shape
     wanted = ",".join("?" if entry is None else str(entry) for entry in entries)
     fits = len(dims) == len(entries) and all(
@@ -84,7 +84,7 @@ def _narrowed(argument: Argument, entries: Sequence[Entry]) -> dict[Expr, int]:
         for dim, entry in zip(dims, entries, strict=True)
     )
     if not fits:
-        raise InputError(f"--shape {argument.name}={wanted} does not suit {argument}")
+        raise InputError(f"--shape {argument.name}={wanted} does not fit {argument}")
     return {
         dim: entry
         for dim, entry in zip(dims, entries, strict=True)
@@ -93,7 +93,7 @@ def _narrowed(argument: Argument, entries: Sequence[Entry]) -> dict[Expr, int]:
 
 
 def say_arrays(title: str, arrays: Mapping[str, Array]) -> None:
-    """Print one line for each array: what it is and where its values lie."""
+    """Print one line for each array: its type, its shape, and the range of its values."""
     header = ("name", "type", "shape", "least", "mean", "greatest")
     say_table(title, header, [[name, *_described(array)] for name, array in arrays.items()], header[3:])
 
@@ -105,7 +105,7 @@ def _described(array: Array) -> list[str]:
 
 
 def flat_results(signature: Signature, results: Any) -> dict[str, Array]:
-    """The arrays that a call gave, by the names of the results."""
+    """Return the arrays that a call returned, by the names of the results."""
 
     def flat(value: Any) -> list[Array]:
         return [array for part in value for array in flat(part)] if isinstance(value, tuple) else [value]

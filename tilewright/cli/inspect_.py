@@ -1,4 +1,4 @@
-"""``tilewright inspect``: what an artifact holds, and whether this machine can run it."""
+"""``tilewright inspect``: show the contents of an artifact, and whether this machine can run it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tilewright.runtime.artifact import FORMAT, Artifact
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 @with_settings
 def inspect(artifact: Path, weights: bool, as_json: bool) -> None:
-    """Show what an artifact holds, and whether it runs here.
+    """Show the contents of an artifact, and whether it runs here.
 
-    All checksums are verified; nothing in the file is run.
+    All checksums are verified; no code in the file is executed.
     """
     found = Artifact.open(artifact)
     facts = describe(found)
@@ -56,7 +56,7 @@ def inspect(artifact: Path, weights: bool, as_json: bool) -> None:
 
 
 def describe(artifact: Artifact) -> dict[str, Any]:
-    """What an artifact holds, as plain data."""
+    """Return the contents of an artifact as plain data."""
     stored, functions = artifact.stored, artifact.functions
     weights = {id(array): array for function in functions for array in function.constants}.values()
     objects = {id(content): content for function in functions for content in function.code.objects}.values()
@@ -88,7 +88,7 @@ def describe(artifact: Artifact) -> dict[str, Any]:
 
 
 def _settings(settings: dict[str, Any]) -> str:
-    """The settings of a build as the command line writes them."""
+    """Return the settings of a build as command-line options."""
     parts = [f"-O{settings['opt_level']}"]
     parts += [f"--disable-pass {name}" for name in settings["disabled_pass"]]
     parts += [f"--require-pass {name}" for name in settings["required_pass"]]
@@ -99,7 +99,7 @@ def _settings(settings: dict[str, Any]) -> str:
 
 
 def _kernels(uses: list[dict[str, Any]]) -> list[list[str]]:
-    """A line for each kernel, those first that are called first."""
+    """Return a line for each kernel, in the order of their first calls."""
     counts = collections.Counter(use["kernel"] for use in uses)
     operators = {use["kernel"]: ", ".join(use["operators"]) for use in reversed(uses)}
     return [[name, str(count), operators[name]] for name, count in counts.items()]

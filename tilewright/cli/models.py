@@ -1,7 +1,7 @@
-"""What MODEL may be: a name in a file of Python, IR text, an artifact, or an ONNX model.
+"""Load MODEL: a name in a Python file, IR text, an artifact, or an ONNX model.
 
 =================  ===================================================================================
-``net.py:make``    a function without arguments that gives the model, or the model itself: an IRModule,
+``net.py:make``    a function without arguments that returns the model, or the model itself: an IRModule,
                    a function of the graph-level IR, or an Executable
 ``net.ir, .txt``   the text of a module, as ``print`` writes it, with its constants
 ``net.tw``         an artifact of ``tilewright compile``
@@ -35,21 +35,21 @@ from tilewright.graphir.types import TensorType
 from tilewright.runtime.observe.example_inputs import example_array
 from tilewright.tensorir.errors import InputError
 
-#: A constant of a text that is only described by its digest.
+#: A constant in IR text that is given only by its digest.
 _DESCRIBED = re.compile(r'^(const#\d+): Tensor\[\(([\d, ]*)\), (\w+)\] sha256="[0-9a-f]+"', re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """What MODEL is.
+    """A model that a command has loaded.
 
     Attributes:
         path: the file.
-        name: what it is called in messages.
-        module: the graph; None for a model that is compiled already.
-        executable: the model, if it is compiled already.
-        source: the module of Python that it was found in, if any.
-        narrowed: what ``--shape`` said.
+        name: its name in messages.
+        module: the graph; None for a compiled model.
+        executable: the model if it is compiled already.
+        source: the Python module that contains it, if any.
+        narrowed: the values of ``--shape``.
     """
 
     path: Path
@@ -60,20 +60,20 @@ class Model:
     narrowed: Narrowed
 
     def graph(self, command: str) -> tw.IRModule:
-        """The graph.
+        """Return the graph.
 
         Raises:
-            click.UsageError: it is compiled already.
+            click.UsageError: the model is compiled already.
         """
         if self.module is None:
             raise click.UsageError(f"{self.name} is compiled already; {command} needs the graph")
         return self.module
 
     def build(self, options: BuildOptions) -> tuple[tw.Executable, float]:
-        """The model, compiled, and the seconds that this took.
+        """Return the compiled model, and the seconds that compiling took.
 
         Raises:
-            click.UsageError: it is compiled already, and options of a build are given.
+            click.UsageError: the model is compiled already, and options of a build are given.
         """
         if self.executable is not None:
             given = options.given()
@@ -86,7 +86,7 @@ class Model:
 
 
 def timed(function: Callable[[], Any]) -> tuple[Any, float]:
-    """What a function gives, and the seconds that it takes."""
+    """Return the result of a function, and the seconds that it takes."""
     start = time.perf_counter()
     result = function()
     return result, time.perf_counter() - start
@@ -95,17 +95,17 @@ def timed(function: Callable[[], Any]) -> tuple[Any, float]:
 def load_model(
     place: tuple[Path, str], shapes: Sequence[str] = (), random_weights: bool = False, seed: int = 0
 ) -> Model:
-    """The model that a command names.
+    """Load the model that a command names.
 
     Args:
-        place: the file and, for one of Python, the name in it.
+        place: the file and, for Python, the name in it.
         shapes: the values of ``--shape``.
-        random_weights: make up constants that a text only describes.
-        seed: of those.
+        random_weights: generate the constants that IR text gives only by their digests.
+        seed: the seed of those.
 
     Raises:
-        click.UsageError: the file has a suffix that says nothing, or a name is missing.
-        InputError: the file holds no model.
+        click.UsageError: the suffix of the file is unknown, or a name is missing.
+        InputError: the file contains no model.
         TilewrightError: the model is refused.
     """
     path, function = place
@@ -149,16 +149,16 @@ def _from_onnx(path: Path, shapes: Sequence[str]) -> Model:
 
 
 def _onnx_inputs(path: Path) -> list[str]:
-    """The names of the inputs of an ONNX model."""
+    """Return the names of the inputs of an ONNX model."""
     try:
         import onnx
         from google.protobuf.message import DecodeError
     except ModuleNotFoundError:
-        return []  # from_onnx says what is missing
+        return []  # from_onnx reports the missing package
     try:
         graph = onnx.load(path, load_external_data=False).graph
     except DecodeError:
-        return []  # from_onnx says what is wrong
+        return []  # from_onnx reports the error
     weights = {weight.name for weight in graph.initializer}
     return [value.name for value in graph.input if value.name not in weights]
 
@@ -179,18 +179,18 @@ def _from_python(path: Path, name: str) -> tuple[Any, ModuleType]:
     if not isinstance(found, (tw.IRModule, Function, tw.Executable)):
         raise InputError(
             f"{path.name}:{name}: expected an IRModule, a graphir.Function or an Executable, or a function without "
-            f"arguments that gives one; found {type(found).__name__}"
+            f"arguments that returns one; found {type(found).__name__}"
         )
     return found, module
 
 
 def _imported(path: Path) -> ModuleType:
-    """The file as a module, which finds the files beside it."""
+    """Import the file as a module, with its directory on the import path."""
     name = path.stem if path.stem not in sys.modules else f"{path.stem}_model"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # where dataclasses, among others, look for it
+    sys.modules[name] = module  # dataclasses, among others, look it up there
     sys.path.insert(0, str(path.resolve().parent))
     with _blamed_on(path.name):
         spec.loader.exec_module(module)
@@ -199,7 +199,7 @@ def _imported(path: Path) -> ModuleType:
 
 @contextlib.contextmanager
 def _blamed_on(what: str) -> Iterator[None]:
-    """An error of a user's code says whose it is."""
+    """Attribute errors of a user's code to that code."""
     try:
         yield
     except tw.TilewrightError:
@@ -209,7 +209,7 @@ def _blamed_on(what: str) -> Iterator[None]:
 
 
 def _offered(module: ModuleType) -> list[str]:
-    """The names in a module that may be models."""
+    """Return the names in a module that may be models."""
     return [
         name
         for name, value in vars(module).items()
@@ -230,14 +230,14 @@ def _from_text(path: Path, random_weights: bool, seed: int) -> tw.IRModule:
     if described and not random_weights:
         raise InputError(
             f"{path.name} describes {len(described)} weights by digests only, such as {described[0][0]}; write it with "
-            "graphir.to_text(module, constants='inline'), or let --random-weights make them up"
+            "graphir.to_text(module, constants='inline'), or generate them with --random-weights"
         )
     generator = np.random.default_rng(seed)
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     for name, shape, dtype in described:
         found = TensorType([int(size) for size in shape.split(",") if size.strip()], dtype)
         values = example_array(found, {}, generator)
-        if found.dtype.is_float:  # so that what many layers compute stays in the range of the type
+        if found.dtype.is_float:  # so that the results of many layers stay in range
             fan_in = max(1, values.size // max(1, len(values)))
             values = (values.astype(np.float64) / fan_in**0.5).astype(values.dtype)
         arrays[name] = values

@@ -1,4 +1,4 @@
-"""The options that several commands have."""
+"""Define the options that several commands share."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclasses.dataclass(frozen=True)
 class BuildOptions:
-    """How a model is compiled: the options of :func:`with_build`."""
+    """The settings of a build: the options of :func:`with_build`."""
 
     target_kind: str
     opt_level: int
@@ -37,14 +37,14 @@ class BuildOptions:
     config: Sequence[str]
 
     def target(self) -> Target:
-        """What code is generated for."""
+        """Return the target to generate code for."""
         return Target(self.target_kind, mcpu=self.mcpu, num_threads=self.threads)
 
     def context(self, instruments: Sequence[PassInstrument] = ()) -> PassContext:
-        """A context with these settings.
+        """Return a context with these settings.
 
         Raises:
-            click.BadParameter: there is no such option of a pass, or it has another type.
+            click.BadParameter: no pass has such an option, or it has another type.
         """
         config: dict[str, dict[str, Any]] = {}
         for text in self.config:
@@ -58,7 +58,7 @@ class BuildOptions:
 
     @staticmethod
     def given() -> list[str]:
-        """Those of the options that the command line has."""
+        """Return the names of these options that are set on the command line."""
         context = click.get_current_context()
         names = [field.name for field in dataclasses.fields(BuildOptions)]
         return [
@@ -70,7 +70,7 @@ class BuildOptions:
 
 @dataclasses.dataclass(frozen=True)
 class InputOptions:
-    """What a model is run on: the options of :func:`with_inputs`."""
+    """The inputs of a model: the options of :func:`with_inputs`."""
 
     files: Sequence[str]
     shapes: Sequence[str]
@@ -79,7 +79,7 @@ class InputOptions:
 
 
 def pair(text: str, option: str, form: str = "NAME=VALUE") -> tuple[str, str]:
-    """The two sides of ``NAME=VALUE``.
+    """Split ``NAME=VALUE``.
 
     Raises:
         click.BadParameter: the text has another form.
@@ -91,7 +91,7 @@ def pair(text: str, option: str, form: str = "NAME=VALUE") -> tuple[str, str]:
 
 
 def plain_value(text: str) -> Any:
-    """A value as JSON or Python write it; else the text itself."""
+    """Parse a value as JSON or Python; else return the text itself."""
     for read in (json.loads, ast.literal_eval):
         with contextlib.suppress(ValueError, SyntaxError):
             return read(text)
@@ -100,7 +100,7 @@ def plain_value(text: str) -> Any:
 
 @contextlib.contextmanager
 def wrong_use(option: str, *errors: type[Exception]) -> Iterator[None]:
-    """What the library says of a value is an error of the option that has it."""
+    """Report an error of the library about a value as an error of the option that sets it."""
     try:
         yield
     except errors as error:
@@ -115,7 +115,7 @@ def _known_passes(context: click.Context, parameter: click.Parameter, names: Seq
 
 
 def _model_place(context: click.Context, parameter: click.Parameter, value: str) -> tuple[Path, str]:
-    """A file, or a file of Python and a name in it."""
+    """Parse a file name, or the name of a Python file and a name in it."""
     path, colon, function = value.rpartition(":")
     found = (Path(path), function) if colon and path.endswith(".py") else (Path(value), "")
     if not found[0].is_file():
@@ -131,14 +131,14 @@ _BUILD = [
         type=click.Choice(KINDS),
         default="llvm",
         show_default=True,
-        help="What to generate: machine code, or Python source for numba.",
+        help="Generate machine code, or Python source for numba.",
     ),
     click.option(
-        "-O", "--opt-level", type=click.IntRange(0, 3), default=3, show_default=True, help="How much to optimize."
+        "-O", "--opt-level", type=click.IntRange(0, 3), default=3, show_default=True, help="Optimization level."
     ),
     click.option("--mcpu", metavar="NAME", help="LLVM's name of the processor to compile for [default: this one]."),
     click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads of parallel loops [default: cores]."),
-    click.option("--disable-pass", multiple=True, metavar="NAME", callback=_known_passes, help="Leave a pass out."),
+    click.option("--disable-pass", multiple=True, metavar="NAME", callback=_known_passes, help="Skip a pass."),
     click.option(
         "--require-pass", multiple=True, metavar="NAME", callback=_known_passes, help="Run a pass at any level."
     ),
@@ -150,7 +150,7 @@ _SHAPES = click.option(
     "shapes",
     multiple=True,
     metavar="NAME=1,3,h,w",
-    help="Sizes of an input ('?': as the model says), or NAME=SIZE of a dimension.",
+    help="Sizes of an input ('?': as in the model), or NAME=SIZE of a dimension.",
 )
 _INPUTS = [
     click.option(
@@ -158,29 +158,29 @@ _INPUTS = [
     ),
     _SHAPES,
     click.option("-d", "--dim", "dims", multiple=True, metavar="NAME=SIZE", help="A symbolic dimension; 1 without it."),
-    click.option("--seed", type=int, default=0, show_default=True, help="For inputs and weights that are made up."),
+    click.option("--seed", type=int, default=0, show_default=True, help="Seed of random inputs and weights."),
 ]
 
 
 def with_build(command: F) -> F:
-    """Gives a command the options of a build, as its argument ``build``."""
+    """Give a command the options of a build, as its argument ``build``."""
     return _gathered(command, "build", BuildOptions, _BUILD)
 
 
 def with_inputs(command: F) -> F:
-    """Gives a command the options for inputs, as its argument ``inputs``."""
+    """Give a command the options for inputs, as its argument ``inputs``."""
     return _gathered(command, "inputs", InputOptions, _INPUTS)
 
 
 def with_shapes(command: F) -> F:
-    """Gives a command the option ``--shape``, as its argument ``shapes``."""
+    """Give a command the option ``--shape``, as its argument ``shapes``."""
     return _SHAPES(command)
 
 
 def with_model(command: F) -> F:
-    """Gives a command its argument ``model`` and ``--random-weights``."""
+    """Give a command its argument ``model`` and ``--random-weights``."""
     command = click.argument("model", callback=_model_place)(command)
-    return click.option("--random-weights", is_flag=True, help="Make up weights that IR text only has digests of.")(
+    return click.option("--random-weights", is_flag=True, help="Generate weights that IR text gives only by digest.")(
         command
     )
 
@@ -199,13 +199,13 @@ def _gathered(command: F, name: str, kind: type[Any], options: Sequence[Callable
 
 
 def with_settings(command: F) -> F:
-    """Gives a command ``--quiet`` and ``--debug``."""
+    """Give a command ``--quiet`` and ``--debug``."""
 
     def note(context: click.Context, parameter: click.Parameter, value: bool) -> None:
         if value:
             setattr(context.find_root().ensure_object(Settings), str(parameter.name), True)
 
-    for name, text in (("quiet", "Show no progress and no notes."), ("debug", "Show where an error comes from.")):
+    for name, text in (("quiet", "Show no progress and no notes."), ("debug", "Show the traceback of an error.")):
         command = click.option(f"--{name}", is_flag=True, expose_value=False, is_eager=True, callback=note, help=text)(
             command
         )

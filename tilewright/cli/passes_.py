@@ -1,4 +1,4 @@
-"""``tilewright passes``: what the passes are, and their options."""
+"""``tilewright passes``: list the passes and their options."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.registry import get_pass, list_passes
 from tilewright.tensorir.errors import UnknownPassError
 
-#: How the docstring of a class begins whose module says what the pass does.
+#: The docstring of a class whose module describes the pass begins so.
 _ELSEWHERE = "See the module."
 
 
@@ -28,10 +28,10 @@ _ELSEWHERE = "See the module."
 def passes(name: str | None, configs: bool, as_json: bool) -> None:
     """List the passes; with NAME describe one.
 
-    A pass runs from its level of optimization (-O) on. "always" are those without which there is no code.
+    A pass runs from its optimization level (-O) on. "always" marks passes that code generation depends on.
     """
     if name is not None and configs:
-        raise click.UsageError("NAME and --configs exclude each other: the description of a pass has its options")
+        raise click.UsageError("NAME and --configs exclude each other: the description of a pass lists its options")
     if name is not None:
         with wrong_use("NAME", UnknownPassError):
             _describe(get_pass(name), as_json)
@@ -47,7 +47,7 @@ def passes(name: str | None, configs: bool, as_json: bool) -> None:
 
 
 def facts(found: Pass) -> dict[str, Any]:
-    """What there is to say about a pass, in a line."""
+    """Return the facts about a pass that fit a line."""
     return {
         "name": found.info.name,
         "opt_level": found.info.opt_level,
@@ -58,7 +58,7 @@ def facts(found: Pass) -> dict[str, Any]:
 
 
 def options_of(found: Pass) -> dict[str, dict[str, dict[str, Any]]]:
-    """The options that are registered beside a pass."""
+    """Return the options that the module of a pass registers."""
     return {
         key: fields
         for key, fields in PassContext.list_configs().items()
@@ -102,7 +102,7 @@ def _level(known: dict[str, Any]) -> str:
 
 
 def _text(found: Pass) -> str:
-    """What the source says about a pass: its own docstring and that of its module."""
+    """Return the description of a pass: its own docstring and that of its module."""
     own = (inspect.getdoc(type(found)) or "").removeprefix(_ELSEWHERE).strip()
     module = inspect.getdoc(sys.modules[type(found).__module__]) or ""
     parts = (own, module) if own and not own.startswith("``") else (module, own)
@@ -110,7 +110,7 @@ def _text(found: Pass) -> str:
 
 
 def _description(found: Pass) -> str:
-    """The first sentence or two of it, as one line."""
+    """Return the first paragraph of the description as one line."""
     title = f"``{found.info.name}``: "
     first = " ".join(_text(found).split("\n\n")[0].split()).removeprefix(title).rstrip(":.").replace("``", "`")
     return first[:1].upper() + first[1:]

@@ -1,7 +1,7 @@
-"""Other libraries that run the same model, for ``tilewright bench --compare``.
+"""Run the same model in other libraries, for ``tilewright bench --compare``.
 
-Each runs in this process, with as many threads as our target has. Their threads do not wait by spinning where that can
-be switched off: they would keep the cores busy while others are measured.
+Each runs in this process, with as many threads as our target has. Their threads do not spin where that can be switched
+off: they would keep the cores busy while others are measured.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from tilewright.cli.models import Model
 
 
 class NotComparableError(Exception):
-    """A library cannot run the model; the message says why."""
+    """A library cannot run the model; the message gives the reason."""
 
 
 class Peer(NamedTuple):
     """A library that has the model loaded.
 
     Attributes:
-        name: of the library.
-        version: of the library.
-        run: makes a call.
+        name: the name of the library.
+        version: its version.
+        run: calls the model.
     """
 
     name: str
@@ -34,16 +34,16 @@ class Peer(NamedTuple):
 
 
 def load_peer(name: str, model: Model, arrays: Mapping[str, Array], threads: int) -> Peer:
-    """The model in a library.
+    """Load the model into a library.
 
     Args:
         arrays: the inputs by name, in order.
 
     Raises:
-        NotComparableError: the library is not installed, or this kind of MODEL is nothing for it.
+        NotComparableError: the library is not installed, or cannot read this kind of MODEL.
     """
     if name == "torch":
-        # Read when its OpenMP starts: threads that spin would take the core that others are measured on.
+        # Its OpenMP reads this when it starts: spinning threads would take the core that others are measured on.
         os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     try:
         library = importlib.import_module(name)
@@ -75,16 +75,16 @@ def _torch(library: Any, model: Model, arrays: Mapping[str, Array], threads: int
 
 
 def _offered(name: str, model: Model, arrays: Mapping[str, Array], threads: int) -> Callable[[], Any]:
-    """What a file of Python offers beside its model for a library."""
+    """Return the counterpart of the model that its Python file offers for a library."""
     _, colon, function = model.name.rpartition(":")
     if model.source is None or not colon:
         reads = ".onnx files, and " if name == "onnxruntime" else ""
         raise NotComparableError(
-            f"{model.name} is no model that it can read: that are {reads}FILE.py:NAME where the file has NAME_{name}"
+            f"{model.name} is not a model that it can read: it reads {reads}FILE.py:NAME where the file has NAME_{name}"
         )
     offered = getattr(model.source, f"{function}_{name}", None)
     if offered is None:
-        raise NotComparableError(f"{model.path.name} has no function {function}_{name} that gives what to call")
+        raise NotComparableError(f"{model.path.name} has no function {function}_{name} that returns a callable")
     try:
         found = offered()
         run = _called(found, list(arrays.values()))
@@ -95,7 +95,7 @@ def _offered(name: str, model: Model, arrays: Mapping[str, Array], threads: int)
 
 
 def _called(found: Any, arrays: list[Array]) -> Callable[[], Any]:
-    """A call of what a file of Python offers: modules of PyTorch take and give tensors, everything else arrays."""
+    """Return a call of such a counterpart: PyTorch modules take and return tensors, everything else arrays."""
     torch = importlib.import_module("torch") if _is_torch_module(found) else None
     if torch is None:
         return lambda: found(*arrays)

@@ -1,4 +1,4 @@
-"""``tilewright profile``: what each kernel of a model costs."""
+"""``tilewright profile``: measure the cost of each kernel of a model."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _FILE = click.Path(dir_okay=False, path_type=Path, allow_dash=True)
 @click.command()
 @with_model
 @with_inputs
-@click.option("-r", "--repeat", type=click.IntRange(1), default=20, show_default=True, help="Calls that count.")
+@click.option("-r", "--repeat", type=click.IntRange(1), default=20, show_default=True, help="Calls to measure.")
 @click.option(
     "--order",
     type=click.Choice(ORDERS),
     default=ORDERS[0],
     show_default=True,
-    help="Slowest calls first, as they run, or all calls of a kernel in one line.",
+    help="Slowest calls first, in order of execution, or all calls of a kernel in one line.",
 )
-@click.option("--limit", type=click.IntRange(1), help="Show so many lines at most.")
-@click.option("--json", "json_file", type=_FILE, help="Write all of it as JSON; '-': instead of the table.")
+@click.option("--limit", type=click.IntRange(1), help="The greatest number of lines.")
+@click.option("--json", "json_file", type=_FILE, help="Write the whole profile as JSON; '-': instead of the table.")
 @click.option("--trace", type=_FILE, help="Write a Chrome trace, for Perfetto.")
 @with_build
 @with_settings
@@ -42,9 +42,9 @@ def profile(
     trace: Path | None,
     build: BuildOptions,
 ) -> None:
-    """Measure what each kernel of MODEL costs.
+    """Measure the cost of each kernel of MODEL.
 
-    Beside each stands how far it is from the machine's limits. An artifact has to be compiled with --with-graph.
+    The table also shows how close each is to the machine's limits. An artifact must be compiled with --with-graph.
     """
     found = load_model(model, inputs.shapes, random_weights, inputs.seed)
     built, _ = found.build(build)

@@ -1,4 +1,4 @@
-"""The reference of all commands, as Markdown: ``python -m tilewright.cli.reference docs/cli.md``."""
+"""Write the reference of all commands as Markdown: ``python -m tilewright.cli.reference docs/cli.md``."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import click
 
 from tilewright.cli.group import cli
 
-#: In the page, what stands below this line is written here.
+#: The text below this line of the page is generated here.
 MARK = "<!-- The rest is written by `python -m tilewright.cli.reference docs/cli.md`. -->\n"
 
 
 def reference() -> str:
-    """One section for each command."""
+    """Return one section for each command."""
     return "".join(_section(name, command) for name, command in sorted(cli.commands.items()))
 
 

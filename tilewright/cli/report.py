@@ -1,4 +1,4 @@
-"""``tilewright report``: one page about a model."""
+"""``tilewright report``: write one page about a model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tilewright.cli.options import BuildOptions, InputOptions, with_build, with_
 @with_inputs
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), required=True, help="The HTML file.")
 @click.option("-r", "--repeat", type=click.IntRange(1), default=20, show_default=True, help="Calls to profile.")
-@click.option("--title", help="Of the page [default: the name of MODEL].")
+@click.option("--title", help="Title of the page [default: the name of MODEL].")
 @with_build
 @with_settings
 def report(
@@ -32,8 +32,8 @@ def report(
 ) -> None:
     """Write a page about MODEL, its passes and kernels.
 
-    It shows what each pass changed, what the kernels cost, and the memory. The file is complete in itself, and needs
-    no network.
+    It shows the changes of each pass, the cost of the kernels, and the memory. The file is self-contained and needs no
+    network.
     """
     found = load_model(model, inputs.shapes, random_weights, inputs.seed)
     built, _ = found.build(build)

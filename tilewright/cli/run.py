@@ -1,4 +1,4 @@
-"""``tilewright run``: compile a model, call it, and show what goes in and comes out."""
+"""``tilewright run``: compile a model, call it, and show its inputs and results."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def run(
 ) -> None:
     """Compile MODEL and run it.
 
-    Inputs that no file is given for are random numbers: standard normal, or integers from 0 to 9.
+    Inputs without a file are random numbers: standard normal, or integers from 0 to 9.
     """
     found, loading = timed(lambda: load_model(model, inputs.shapes, random_weights, inputs.seed))
     built, building = found.build(build)

@@ -1,4 +1,4 @@
-"""Sizes on the command line: of inputs, and of symbolic dimensions."""
+"""Parse sizes on the command line: of inputs, and of symbolic dimensions."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import click
 
 from tilewright.cli.options import pair
 
-#: One dimension of an input: a size, a name, or None for what the model says.
+#: One dimension of an input: a size, a name, or None for the model's own.
 Entry = int | str | None
 
 
 @dataclasses.dataclass(frozen=True)
 class Narrowed:
-    """What ``--shape`` says.
+    """The values of ``--shape``.
 
     Attributes:
-        shapes: by the names of inputs.
-        sizes: by the names of symbolic dimensions.
+        shapes: the shapes of inputs, by name.
+        sizes: the sizes of symbolic dimensions, by name.
     """
 
     shapes: Mapping[str, tuple[Entry, ...]]
@@ -27,10 +27,10 @@ class Narrowed:
 
 
 def split_shapes(texts: Iterable[str], inputs: Sequence[str]) -> Narrowed:
-    """The values of ``--shape``, which are of an input where it has that name.
+    """Parse the values of ``--shape``; a name that an input has means the input, not a dimension.
 
     Raises:
-        click.BadParameter: a value has no such form, or its name is no input's and it is no single size.
+        click.BadParameter: a value has another form, or is more than a size though no input has its name.
     """
     shapes: dict[str, tuple[Entry, ...]] = {}
     sizes: dict[str, int] = {}
@@ -45,15 +45,15 @@ def split_shapes(texts: Iterable[str], inputs: Sequence[str]) -> Narrowed:
 
 
 def sizes_of(texts: Iterable[str]) -> dict[str, int]:
-    """The values of ``--dim``."""
+    """Parse the values of ``--dim``."""
     return {name: size(value, f"--dim {name}") for name, value in (pair(text, "--dim") for text in texts)}
 
 
 def size(text: str, where: str) -> int:
-    """A size.
+    """Parse a size.
 
     Raises:
-        click.BadParameter: it is none.
+        click.BadParameter: the text is not a size.
     """
     if not text.isdecimal():
         raise click.BadParameter(f"expected a size, found {text!r}", param_hint=where)
@@ -61,10 +61,10 @@ def size(text: str, where: str) -> int:
 
 
 def check_names(given: Iterable[str], known: Sequence[str], what: str, option: str) -> None:
-    """Refuse a name that the model does not have.
+    """Check that the model has all of the given names.
 
     Raises:
-        click.BadParameter: there is one.
+        click.BadParameter: the model lacks one.
     """
     for name in given:
         if name not in known:

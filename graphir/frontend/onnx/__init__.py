@@ -1,4 +1,4 @@
-"""ONNX models as modules."""
+"""Import ONNX models as modules."""
 
 from tilewright.graphir.frontend.onnx.importer import from_onnx
 from tilewright.graphir.frontend.onnx.node import Node

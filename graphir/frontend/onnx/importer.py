@@ -1,4 +1,4 @@
-"""From an ONNX model to a module: walks the nodes and calls the converters."""
+"""Convert an ONNX model to a module: walk the nodes and call the converters."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ from tilewright.graphir.visitor import post_order
 from tilewright.tensorir.errors import InputError, TilewrightError, UnsupportedOperatorError, add_note
 from tilewright.tensorir.lazy import import_all
 
-#: Values by their names; an empty name stands for one that is left out.
+#: Values by name; the empty name stands for an omitted value.
 Scope = MutableMapping[str, Expr]
 
-#: Functions and subgraphs may lie in each other this deep.
+#: The greatest depth to which functions and subgraphs may nest.
 _MAX_DEPTH = 32
 
-#: Calls of functions and iterations of loops may come to so many nodes, beside those of the graph itself: a file of
-#: some lines can ask for more than any memory holds.
+#: The greatest number of nodes in calls of functions and iterations of loops, not counting those of the graph itself: a
+#: file of a few lines can ask for more than any memory holds.
 MOST_EXPANDED = 1 << 16
 
 
@@ -59,23 +59,23 @@ def from_onnx(
     shapes: Mapping[str, GivenShape] | None = None,
     values: Mapping[str, Any] | None = None,
 ) -> IRModule:
-    """An ONNX model as a module whose ``main`` takes the model's inputs and gives its outputs.
+    """Convert an ONNX model to a module whose ``main`` takes the model's inputs and returns its outputs.
 
-    Constants of an object keep its memory, large ones of a file or of bytes are read once to where they stay, and data
-    in files of their own are mapped into memory. The attribute ``results`` of ``main`` has the names that the model
-    gives to its outputs. Dimensions without a size are symbolic: those of one name are one variable.
+    Constants of an object share its memory; large ones of a file or of bytes are read once to their final place; data
+    in external files are mapped into memory. The attribute ``results`` of ``main`` lists the model's names of its
+    outputs. Dimensions without a size are symbolic: those of one name are one variable.
 
     Args:
         source: a path, the bytes of a file, or the onnx package's object.
         shapes: sizes and names that narrow inputs, as in ``{"x": (1, 3, 480, "w")}``; None leaves a dimension as it is.
-            Of a sequence, which a tuple stands for, the shape of each element.
+            For a sequence, which is a tuple, the shape of each element.
         values: arrays for inputs that are known now; they become constants, and the model takes the others. Inputs that
-            decide on the rank of other tensors, such as the axes of a reduction, must be among them.
+            determine the rank of other tensors, such as the axes of a reduction, must be among them.
 
     Raises:
-        InputError: this is no model, or one that is wrong: a value that nothing defines, data that do not fit.
-        UnsupportedOperatorError: some operators have no converter; all of them are named, with their nodes.
-        TypeInferenceError: an operator's inputs do not fit together; the node is named.
+        InputError: the source is no model, or an invalid one: an undefined value, data that do not fit.
+        UnsupportedOperatorError: some operators have no converter; the message lists all of them, with their nodes.
+        TypeInferenceError: an operator's inputs do not fit together; the message names the node.
     """
     return _Importer(read_model(source)).module(shapes or {}, values or {})
 
@@ -96,7 +96,7 @@ class _Importer:
         self.contents = read.contents
         self.opsets = opsets_of(model.opset_import)
         self.functions = {(normalized_domain(f.domain), f.name): f for f in model.functions}
-        self.placed: set[Expr] = set()  # what has its place in the source already
+        self.placed: set[Expr] = set()  # expressions that have a source span already
         self.depth = 0
         self.runtime_sizes = RuntimeSizes()
         self.expanded = 0
@@ -123,7 +123,7 @@ class _Importer:
         attrs = {RESULTS: tuple(output.name for output in graph.output)}
         return IRModule.from_expr(Function(params, outputs[0] if len(outputs) == 1 else Tuple(outputs), attrs=attrs))
 
-    # What is not supported is found before anything is converted, so that one error names all of it.
+    # Unsupported operators are found before any conversion, so that one error lists all of them.
 
     def check_operators(self, graph: GraphProto) -> None:
         missing: dict[str, list[str]] = {}
@@ -141,7 +141,7 @@ class _Importer:
         depth: int,
     ) -> None:
         if depth > _MAX_DEPTH:
-            raise InputError(f"subgraphs and functions lie in each other more than {_MAX_DEPTH} deep")
+            raise InputError(f"subgraphs and functions are nested more than {_MAX_DEPTH} deep")
         for node in nodes:
             check_names(node)
             domain = normalized_domain(node.domain)
@@ -165,8 +165,8 @@ class _Importer:
         opsets: Mapping[str, int],
         contents: Mapping[int, Bytes] = MappingProxyType({}),
     ) -> list[Expr]:
-        """The outputs of ``graph``, whose inputs are in ``scope``; what it computes is added there. ``contents``: the
-        bytes of initializers, by their numbers, that do not hold them themselves."""
+        """Return the outputs of ``graph``, whose inputs are in ``scope``; the values of its nodes are added there.
+        ``contents``: the bytes of initializers, by their numbers, whose bytes were taken out of the proto."""
         if graph.sparse_initializer:
             raise UnsupportedOperatorError("sparse initializers are not supported")
         own = scope.maps[0] if isinstance(scope, ChainMap) else scope
@@ -192,7 +192,7 @@ class _Importer:
                 inputs = [self._value(scope, name, label, nodes) if name else None for name in node.input]
                 for name in node.output:
                     if name and name in own:
-                        raise InputError(f"{label}: value {name!r} is defined before it already")
+                        raise InputError(f"{label}: value {name!r} is already defined")
                 results = self.convert(node, inputs, scope, opsets, label)
             except TilewrightError as error:
                 add_note(error, f"in node {label}")
@@ -226,15 +226,16 @@ class _Importer:
         return self.function(function, node, inputs, opsets)
 
     def enter(self, what: str) -> None:
-        """Go one step down, into a function or a subgraph."""
+        """Enter a function or a subgraph, one level deeper."""
         self.depth += 1
         if self.depth > _MAX_DEPTH:
-            raise InputError(f"{what} calls itself, or lies more than {_MAX_DEPTH} deep in others")
+            raise InputError(f"{what} calls itself, or is nested more than {_MAX_DEPTH} deep")
 
     def subgraph(
         self, graph: GraphProto, values: Sequence[Expr], scope: Scope, opsets: Mapping[str, int], label: str
     ) -> list[Expr]:
-        """The outputs of a graph in an attribute, for values of its inputs; it sees the values around the node."""
+        """Return the outputs of a graph in an attribute, for these values of its inputs; it sees the values of the
+        enclosing graph."""
         if len(graph.input) != len(values):
             raise InputError(f"{label}: graph {graph.name!r} has {len(graph.input)} inputs, expected {len(values)}")
         self.enter(f"graph {graph.name!r}")
@@ -246,7 +247,7 @@ class _Importer:
     def function(
         self, function: FunctionProto, node: NodeProto, inputs: list[Expr | None], opsets: Mapping[str, int]
     ) -> list[Expr | None]:
-        """The results of a function of nodes; it sees its own inputs only."""
+        """Return the results of a function of nodes; it sees only its own inputs."""
         self.enter(f"function {function.name}")
         if len(inputs) > len(function.input):
             raise InputError(f"function {function.name} has {len(function.input)} inputs, found {len(inputs)}")
@@ -256,13 +257,13 @@ class _Importer:
         attributes |= {attribute.name: attribute for attribute in node.attribute}
         body = [_bound(inner, attributes, left_out) for inner in function.node]
         self.nodes(body, scope, _opsets_in(function, opsets))
-        # A body may leave out a result, for which the node then has no use.
+        # A body may omit a result that the node does not use.
         results = [scope.get(name) for name in function.output]
         self.depth -= 1
         return results
 
     def place(self, results: Sequence[Expr], label: str) -> None:
-        """Note where the new expressions come from."""
+        """Record the source of the new expressions."""
         for expr in post_order(*results, known=self.placed):
             self.placed.add(expr)
             if expr.span is None and not isinstance(expr, (Var, Constant)):
@@ -275,22 +276,22 @@ class _Importer:
     def _value(scope: Scope, name: str, user: str, nodes: Sequence[NodeProto] = ()) -> Expr:
         found = scope.get(name)
         if found is None:
-            raise InputError(f"{user}: value {name!r} is defined by nothing before it{why_undefined(name, nodes)}")
+            raise InputError(f"{user}: value {name!r} is not defined before it{why_undefined(name, nodes)}")
         return found
 
 
 def _bound_sizes(value: Expr, node: Node) -> Expr:
-    """A result of ``node`` with the sizes that it computes from data."""
+    """Bind the sizes that ``node`` computes from data, in one of its results."""
     for dim, size in node.bound_sizes.items():
         value = bind_size(value, size, dim)
     return value
 
 
 def _opset(domain: str, opsets: Mapping[str, int], label: str) -> int:
-    """The version of the operators of ``domain``, which a model must say of those of the standard."""
+    """Return the version of the operators of ``domain``; a model must state that of the standard's."""
     found = opsets.get(domain)
     if found is None and not domain:
-        raise InputError(f"{label}: the model does not say the opset of its operators (opset_import)")
+        raise InputError(f"{label}: the model does not state the opset of its operators (opset_import)")
     return 1 if found is None else found
 
 
@@ -299,7 +300,8 @@ def _opsets_in(function: FunctionProto, opsets: Mapping[str, int]) -> dict[str, 
 
 
 def _results(made: Expr | Sequence[Expr], count: int) -> list[Expr | None]:
-    """What a converter gave as a list: a call with a tuple for its result is taken apart if the node has several."""
+    """Return the results of a converter as a list: a call that returns a tuple is split if the node has several
+    results."""
     if not isinstance(made, Expr):
         return list(made)
     if isinstance(made.type, TupleType):
@@ -308,7 +310,7 @@ def _results(made: Expr | Sequence[Expr], count: int) -> list[Expr | None]:
 
 
 def _bound(node: NodeProto, attributes: Mapping[str, onnx.AttributeProto], left_out: set[str]) -> NodeProto:
-    """A node of a function's body with the caller's attributes and without the inputs that the caller leaves out."""
+    """Return a node of a function's body with the caller's attributes and without the inputs that the caller omits."""
     result = NodeProto()
     result.CopyFrom(node)
     del result.attribute[:]
@@ -331,7 +333,7 @@ def _bound(node: NodeProto, attributes: Mapping[str, onnx.AttributeProto], left_
 
 
 def _is_known(node: NodeProto, opset: int) -> bool:
-    """Whether there is a converter, or a function body in the standard, of an operator that the opset has."""
+    """Return whether an operator of this opset has a converter, or a function body in the standard."""
     domain = normalized_domain(node.domain)
     schema = schema_of(node.op_type, opset, domain)
     if find_converter(domain, node.op_type, opset) is not None:
@@ -340,7 +342,7 @@ def _is_known(node: NodeProto, opset: int) -> bool:
 
 
 def _standard_body(node: NodeProto, opset: int, inputs: Sequence[Expr | None]) -> FunctionProto | None:
-    """The function that the standard defines a node's operator by, if it does."""
+    """Return the function by which the standard defines a node's operator, if it does."""
     schema = schema_of(node.op_type, opset, normalized_domain(node.domain))
     if schema is None:
         return None
@@ -348,7 +350,7 @@ def _standard_body(node: NodeProto, opset: int, inputs: Sequence[Expr | None]) -
         data = schema.get_function_with_opset_version(opset)
     elif schema.has_context_dependent_function:
         if any(value is not None and not isinstance(value.type, TensorType) for value in inputs):
-            return None  # the package ends the process where it expects the type of a tensor and there is none
+            return None  # the package ends the process if an input that should be a tensor is none
         types = [_type_proto(value).SerializeToString() for value in inputs]
         data = schema.get_context_dependent_function_with_opset_version(opset, node.SerializeToString(), types)
     else:

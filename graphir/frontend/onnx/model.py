@@ -1,4 +1,4 @@
-"""Reading a model: from a file, from bytes or as the onnx package's object."""
+"""Read a model: from a file, from bytes, or as the onnx package's object."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from tilewright.graphir.types import TensorType, TupleType
 from tilewright.tensorir.dtype import as_dtype
 from tilewright.tensorir.errors import InputError, UnsupportedOperatorError
 
-#: What stands for one dimension in the argument ``shapes``: a size, a name, or None to take it from the model.
+#: An entry of the argument ``shapes``: a size, a name, or None to take the dimension from the model.
 ShapeEntry = int | str | None
 
-#: What the argument ``shapes`` says of one input: its shape, or that of each element of a sequence.
+#: The value of ``shapes`` for one input: its shape, or that of each element of a sequence.
 GivenShape = Sequence[ShapeEntry] | Sequence[Sequence[ShapeEntry]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Read:
-    """A model that was read.
+    """A model that has been read.
 
     Attributes:
-        proto: what the protobuf package made of it.
-        folder: that of its file, None if it came as bytes or as an object.
-        contents: the ``raw_data`` of initializers of the graph that were taken from ``proto``, by their numbers.
+        proto: the model as parsed by the protobuf package.
+        folder: the folder of its file; None if it came as bytes or as an object.
+        contents: the ``raw_data`` of initializers that was taken out of ``proto``, by their numbers.
     """
 
     proto: ModelProto
@@ -45,10 +45,10 @@ class Read:
 
 
 def read_model(source: str | os.PathLike[str] | bytes | ModelProto) -> Read:
-    """A model as it is given to ``from_onnx``.
+    """Read a model in any form that ``from_onnx`` accepts.
 
     Raises:
-        InputError: there is no such file, or it holds no model.
+        InputError: there is no such file, or it contains no model.
     """
     if isinstance(source, ModelProto):
         return Read(source)
@@ -69,17 +69,17 @@ def read_model(source: str | os.PathLike[str] | bytes | ModelProto) -> Read:
     try:
         model.ParseFromString(data)
     except DecodeError as error:
-        raise InputError(f"{where} hold no ONNX model: {error}") from None
+        raise InputError(f"{where} contain no ONNX model: {error}") from None
     if not model.HasField("graph"):
-        raise InputError(f"{where} hold no ONNX model: there is no graph")
+        raise InputError(f"{where} contain no ONNX model: there is no graph")
     return Read(model, folder, contents)
 
 
 def opsets_of(imports: Sequence[Any]) -> dict[str, int]:
-    """The version of each operator set, by domain.
+    """Return the version of each operator set, by domain.
 
     Raises:
-        InputError: a version is newer than the onnx package knows, or no number of a version.
+        InputError: a version is newer than the onnx package knows, or invalid.
     """
     found = {"" if each.domain == "ai.onnx" else each.domain: int(each.version) for each in imports}
     for domain, version in found.items():
@@ -96,28 +96,28 @@ def check_names(node: NodeProto) -> None:
     """Check that the names in a node are text.
 
     Raises:
-        InputError: one of them is not UTF-8, for which the protobuf package gives bytes.
+        InputError: one of them is not UTF-8; the protobuf package returns bytes for it.
     """
     for name in (node.op_type, node.name, node.domain, *node.input, *node.output, *(a.name for a in node.attribute)):
         check_text(name, "a name in a node")
 
 
 def check_text(text: str | bytes, what: str) -> None:
-    """Check that what should be text is.
+    """Check that a value is text.
 
     Raises:
-        InputError: it is not UTF-8, for which the protobuf package gives bytes.
+        InputError: it is not UTF-8; the protobuf package returns bytes for it.
     """
     if not isinstance(text, str):
         raise InputError(f"{what} is not UTF-8: {text!r}")
 
 
 def why_undefined(name: str, nodes: Sequence[NodeProto]) -> str:
-    """What more there is to say of a value that is not there yet: whether a later one of ``nodes`` makes it."""
+    """Explain why a value is not defined yet: a later one of ``nodes`` makes it, or it is in a cycle."""
     makers = {output: node for node in nodes for output in node.output if output}
     if name not in makers:
         return ""
-    needed_by: dict[str, str] = {}  # values that this one is made of, and what of it each of them goes into
+    needed_by: dict[str, str] = {}  # values that this one depends on, and the value that uses each of them
     waiting = [name]
     while waiting and name not in needed_by:
         value = waiting.pop()
@@ -127,7 +127,7 @@ def why_undefined(name: str, nodes: Sequence[NodeProto]) -> str:
                 waiting.append(source)
     maker = label_of(makers[name])
     if name not in needed_by:
-        return f"; {maker}, which makes it, comes later: nodes must be in the order in which they are computed"
+        return f"; {maker}, which makes it, comes later: nodes must be in topological order"
     cycle = [name]
     while needed_by[cycle[-1]] != name:
         cycle.append(needed_by[cycle[-1]])
@@ -136,7 +136,7 @@ def why_undefined(name: str, nodes: Sequence[NodeProto]) -> str:
 
 
 def symbol_name(text: str) -> str:
-    """A name of the file as an identifier.
+    """Turn a name of the file into an identifier.
 
     Raises:
         InputError: it is not UTF-8.
@@ -147,15 +147,15 @@ def symbol_name(text: str) -> str:
 
 
 def input_type(info: ValueInfoProto, given: GivenShape | None) -> TensorType | TupleType:
-    """The type of a model's input; dimensions without a size are symbolic variables. A sequence is a tuple, and a value
-    that may be left out is taken to be there.
+    """Return the type of a model's input; dimensions without a size are symbolic variables. A sequence becomes a tuple;
+    an optional value is assumed to be present.
 
     Args:
-        given: sizes and names that narrow it; of a sequence, the shape of each element.
+        given: sizes and names that narrow it; for a sequence, the shape of each element.
 
     Raises:
         UnsupportedOperatorError: it is neither a tensor nor a sequence of tensors.
-        InputError: its rank, or the length of a sequence, is unknown and not given, or what is given does not fit.
+        InputError: its rank, or the length of a sequence, is unknown and not given, or ``given`` does not fit.
     """
     where = f"input {info.name!r}"
     kind = info.type
@@ -164,7 +164,7 @@ def input_type(info: ValueInfoProto, given: GivenShape | None) -> TensorType | T
     if kind.HasField("sequence_type") and kind.sequence_type.elem_type.HasField("tensor_type"):
         if given is None:
             raise UnsupportedOperatorError(
-                f"{where}: a sequence of unknown length is not supported; say the shape of each element, as in "
+                f"{where}: a sequence of unknown length is not supported; state the shape of each element, as in "
                 f"shapes={{{info.name!r}: [(1, 3), (1, 'n')]}}"
             )
         if not all(isinstance(each, (tuple, list)) for each in given):
@@ -174,7 +174,7 @@ def input_type(info: ValueInfoProto, given: GivenShape | None) -> TensorType | T
     if not kind.HasField("tensor_type"):
         raise UnsupportedOperatorError(f"{where}: only tensors are supported, found {kind.WhichOneof('value')}")
     if given is not None and any(isinstance(each, (tuple, list)) for each in given):
-        raise InputError(f"shapes: {where} is no sequence, found {given!r}")
+        raise InputError(f"shapes: {where} is not a sequence, found {given!r}")
     return _tensor_type(kind.tensor_type, info.name, where, given)  # type: ignore[arg-type]
 
 
@@ -182,7 +182,7 @@ def _tensor_type(tensor: Any, name: str, where: str, given: Sequence[ShapeEntry]
     dtype = as_dtype(numpy_dtype(tensor.elem_type, where))
     if not tensor.HasField("shape"):
         if given is None:
-            raise InputError(f"{where}: its rank is unknown; say its shape, as in shapes={{{name!r}: (1, 3, 'h')}}")
+            raise InputError(f"{where}: its rank is unknown; state its shape, as in shapes={{{name!r}: (1, 3, 'h')}}")
         declared: list[Dim | None] = [None] * len(given)
     else:
         declared = [_declared(dim) for dim in tensor.shape.dim]
@@ -206,19 +206,19 @@ def _declared(dim: Any) -> Dim | None:
         return int(dim.dim_value) if dim.dim_value >= 0 else None
     if kind != "dim_param":
         return None
-    # Some exporters write "?" for every unknown dimension; that is no name.
+    # Some exporters write "?" for every unknown dimension; that is not a name.
     name = symbol_name(dim.dim_param)
     return as_dim(name) if re.search(r"\w", dim.dim_param) else None
 
 
 def label_of(node: NodeProto) -> str:
-    """What errors and profiles call a node: its operator, and its name or that of its first result."""
+    """Return the name of a node in errors and profiles: its operator, and its name or that of its first result."""
     name = node.name or next((output for output in node.output if output), "")
     return f"{node.op_type} {name!r}" if name else node.op_type
 
 
 def subgraphs_of(node: NodeProto) -> Iterator[GraphProto]:
-    """The graphs in a node's attributes."""
+    """Yield the graphs in a node's attributes."""
     for attribute in node.attribute:
         if attribute.HasField("g"):
             yield attribute.g
@@ -226,10 +226,10 @@ def subgraphs_of(node: NodeProto) -> Iterator[GraphProto]:
 
 
 def check_inputs(argument: str, given: Mapping[str, Any], names: Sequence[str]) -> None:
-    """Check that an argument speaks of inputs that there are.
+    """Check that the names in an argument are inputs of the model.
 
     Raises:
-        InputError: otherwise.
+        InputError: one is not.
     """
     for name in given:
         if name not in names:
@@ -237,10 +237,10 @@ def check_inputs(argument: str, given: Mapping[str, Any], names: Sequence[str]) 
 
 
 def known_input(name: str, value: Any, expected: TensorType | TupleType) -> Expr:
-    """An input whose value is known, as a constant; of a sequence each element is one.
+    """Return an input whose value is known as a constant; a sequence as one constant for each element.
 
     Raises:
-        InputError: its type, or a size, is another.
+        InputError: its type, or a size, differs.
     """
     if isinstance(expected, TupleType):
         if not isinstance(value, (list, tuple)) or len(value) != len(expected.fields):

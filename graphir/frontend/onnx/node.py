@@ -1,4 +1,4 @@
-"""What a converter sees of a node: its inputs as expressions, its attributes as Python values."""
+"""Present a node to converters: its inputs as expressions, its attributes as Python values."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ Array = np.ndarray[Any, Any]
 
 T = TypeVar("T")
 
-#: Converts a subgraph with values for its inputs; gives its outputs.
+#: Converts a subgraph for these values of its inputs; returns its outputs.
 Subgraph = Callable[[GraphProto, Sequence[Expr]], list[Expr]]
 
 
 class Node:
-    """One node that is being converted.
+    """A node to convert.
 
     Attributes:
         op_type: the operator's name.
-        opset: of the operator's domain.
-        label: what errors call the node.
-        inputs: the inputs; None for one that is left out (its name is empty). Left out at the end, it is missing.
-        num_outputs: how many results the node names; trailing ones may be left out.
-        outputs_used: for each of them, whether it has a name.
+        opset: the opset of the operator's domain.
+        label: the node's name in errors.
+        inputs: the inputs; None for an omitted one (its name is empty). Omitted trailing ones are missing.
+        num_outputs: the number of results that the node names; trailing ones may be omitted.
+        outputs_used: whether it has a name, for each of them.
     """
 
     def __init__(
@@ -58,16 +58,16 @@ class Node:
         self._tensor = tensor
         self._subgraph = subgraph
         self._runtime_sizes = runtime_sizes
-        #: The symbolic dimensions that stand for numbers of the graph here, with these numbers.
+        #: The symbolic dimensions that this node binds to numbers of the graph.
         self.bound_sizes: dict[Var, Expr] = {}
 
     # Inputs.
 
     def __getitem__(self, number: int) -> Expr:
-        """Input ``number``, which must be there.
+        """Return input ``number``, which must be present.
 
         Raises:
-            InputError: it is left out.
+            InputError: it is omitted.
         """
         found = self.optional(number)
         if found is None:
@@ -75,14 +75,14 @@ class Node:
         return found
 
     def optional(self, number: int) -> Expr | None:
-        """Input ``number``, or None if it is left out."""
+        """Return input ``number``, or None if it is omitted."""
         return self.inputs[number] if number < len(self.inputs) else None
 
     def type(self, number: int = 0) -> TensorType:
-        """The type of input ``number``.
+        """Return the type of input ``number``.
 
         Raises:
-            UnsupportedOperatorError: it is no tensor (a sequence or an optional).
+            UnsupportedOperatorError: it is not a tensor (but a sequence or an optional).
         """
         found = self[number].type
         if not isinstance(found, TensorType):
@@ -90,7 +90,7 @@ class Node:
         return found
 
     def shape(self, number: int = 0, rank: int | None = None) -> tuple[Dim, ...]:
-        """The shape of input ``number``, which must have ``rank`` dimensions if that is given.
+        """Return the shape of input ``number``, which must have ``rank`` dimensions if that is given.
 
         Raises:
             InputError: it has more or fewer.
@@ -101,7 +101,7 @@ class Node:
         return found
 
     def constant(self, number: int) -> Array:
-        """The elements of input ``number``, all of them numbers that are known now.
+        """Return the elements of input ``number``, all of which must be known at import.
 
         Raises:
             UnsupportedOperatorError: they depend on the model's inputs.
@@ -112,21 +112,21 @@ class Node:
         return found
 
     def _whole(self, number: int, found: Array) -> Array:
-        """Numbers of a floating-point type, which some operators allow for sizes, as integers."""
+        """Convert numbers of a floating-point type, which some operators allow for sizes, to integers."""
         wide = found.astype(np.float64)
         if not np.all(np.abs(wide) < 1 << 53) or np.any(wide != np.floor(wide)):
             raise self.wrong(f"input {number}: expected integers, found {wide.reshape(-1)[:8].tolist()}")
         return wide.astype(np.int64)
 
     def optional_constant(self, number: int) -> Array | None:
-        """As :meth:`constant`; None if the input is left out."""
+        """Return :meth:`constant`, or None if the input is omitted."""
         return None if self.optional(number) is None else self.constant(number)
 
     def integers(self, number: int) -> tuple[int, ...]:
-        """The elements of input ``number`` (a vector or a scalar) as integers known now.
+        """Return the elements of input ``number`` (a vector or a scalar) as integers known at import.
 
         Raises:
-            InputError: they are no integers.
+            InputError: they are not integers.
         """
         found = self.constant(number)
         if found.dtype.kind not in "iub":
@@ -134,18 +134,18 @@ class Node:
         return tuple(int(value) for value in found.reshape(-1))
 
     def integer(self, number: int) -> int:
-        """The one element of input ``number`` as an integer known now.
+        """Return the single element of input ``number`` as an integer known at import.
 
         Raises:
-            InputError: it is none, or not one.
+            InputError: it is not an integer, or not a single element.
         """
         return self._one(number, self.integers(number))
 
     def dim(self, number: int) -> Dim:
-        """The one element of input ``number`` as a size.
+        """Return the single element of input ``number`` as a size.
 
         Raises:
-            InputError: it is not one.
+            InputError: it is not a single element.
         """
         return self._one(number, self.dims(number))
 
@@ -155,21 +155,21 @@ class Node:
         return found[0]
 
     def dims(self, number: int) -> tuple[Dim, ...]:
-        """The elements of input ``number`` as sizes: integers, or integer expressions over symbolic dimensions; where
-        they depend on data, a symbolic dimension stands for what is computed when the model runs.
+        """Return the elements of input ``number`` as sizes: integers, or integer expressions over symbolic dimensions;
+        a size that depends on data becomes a symbolic dimension, bound when the model runs.
 
         Raises:
-            UnsupportedOperatorError: it isn't known how many elements there are.
+            UnsupportedOperatorError: the number of elements is unknown.
         """
         return tuple(self.size(element) for element in self.elements(number))
 
     def elements(self, number: int) -> list[Dim | Expr]:
-        """The elements of input ``number``: integers and integer expressions as far as they are known, the others as
-        scalars of the graph.
+        """Return the elements of input ``number``: integers and integer expressions where they are known, scalars of
+        the graph otherwise.
 
         Raises:
-            UnsupportedOperatorError: it isn't known how many there are.
-            InputError: they are no integers.
+            UnsupportedOperatorError: their number is unknown.
+            InputError: they are not integers.
         """
         numbers = known_values(self[number])
         if numbers is not None and numbers.dtype.kind not in "iubO":
@@ -180,8 +180,8 @@ class Node:
         return found
 
     def size(self, element: Dim | Expr) -> Dim:
-        """A size as a dimension: a scalar of the graph becomes a symbolic dimension that is bound when the model runs,
-        and must not be negative then."""
+        """Return a size as a dimension: a scalar of the graph becomes a symbolic dimension that is bound when the model
+        runs, and must not be negative then."""
         if not isinstance(element, Expr):
             return element
         known = elements_of(element)
@@ -194,10 +194,10 @@ class Node:
     # Attributes.
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """An attribute as a Python value: lists are tuples, tensors are arrays, graphs stay as they are.
+        """Return an attribute as a Python value: lists are tuples, tensors are arrays, graphs stay as they are.
 
         Raises:
-            InputError: an attribute of a kind that no operator has.
+            InputError: no operator has an attribute of this kind.
         """
         found = self._attributes.get(name)
         if found is None:
@@ -228,10 +228,10 @@ class Node:
             raise self.wrong(f"attribute {name!r} is not UTF-8: {value!r}") from None
 
     def required(self, name: str) -> Any:
-        """An attribute that must be there.
+        """Return an attribute that must be present.
 
         Raises:
-            InputError: it is not.
+            InputError: it is missing.
         """
         found = self.attribute(name)
         if found is None:
@@ -239,14 +239,14 @@ class Node:
         return found
 
     def has(self, name: str) -> bool:
-        """Whether the node states the attribute."""
+        """Return whether the node states the attribute."""
         return name in self._attributes
 
     def axis(self, name: str, default: int, rank: int | None = None, last: bool = False) -> int:
-        """An attribute that is an axis of the first input (or of a tensor of ``rank``), counted from the front.
+        """Return an attribute that is an axis of the first input (or of a tensor of ``rank``), counted from the front.
 
         Args:
-            last: whether the place behind the last axis is one as well.
+            last: whether the position after the last axis is valid, too.
 
         Raises:
             InputError: there is no such axis.
@@ -255,7 +255,7 @@ class Node:
         return self.checked_axis(self.attribute(name, default), rank, f"attribute {name!r}", last)
 
     def checked_axis(self, axis: int, rank: int, what: str, last: bool = False) -> int:
-        """``axis`` of a tensor of ``rank``, counted from the front.
+        """Check ``axis`` of a tensor of ``rank``; return it counted from the front.
 
         Raises:
             InputError: there is no such axis.
@@ -265,14 +265,14 @@ class Node:
         return axis + rank if axis < 0 else axis
 
     def wrong(self, what: str) -> InputError:
-        """The error that says what of the node is wrong."""
+        """Return an error about something invalid in the node."""
         return InputError(f"{self.label}: {what}")
 
     def dtype(self, name: str, default: Any = None) -> DataType:
-        """The element type that an integer attribute stands for.
+        """Return the element type that an integer attribute encodes.
 
         Raises:
-            InputError: it is none of ours.
+            InputError: it is not supported.
         """
         found = self.attribute(name)
         if found is None:
@@ -282,9 +282,10 @@ class Node:
         return as_dtype(numpy_dtype(found, self.label))
 
     def subgraph(self, name: str, inputs: Sequence[Expr] = ()) -> list[Expr]:
-        """The outputs of the graph in attribute ``name`` for these inputs; it sees the values around the node."""
+        """Return the outputs of the graph in attribute ``name`` for these inputs; it sees the values of the enclosing
+        graph."""
         return self._subgraph(self.required(name), inputs)
 
     def unsupported(self, what: str) -> UnsupportedOperatorError:
-        """The error that says what of the operator there is no support for."""
+        """Return an error about something unsupported in the operator."""
         return UnsupportedOperatorError(f"{self.label}: {what} is not supported")

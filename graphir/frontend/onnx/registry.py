@@ -1,4 +1,4 @@
-"""Which function converts which ONNX operator."""
+"""Register the function that converts each ONNX operator."""
 
 from __future__ import annotations
 
@@ -12,29 +12,30 @@ from tilewright.graphir.expr import Expr
 if TYPE_CHECKING:
     from tilewright.graphir.frontend.onnx.node import Node
 
-#: From a node to its result, or its results in order. Results that the node leaves out may be missing at the end.
+#: Maps a node to its result, or to its results in order. Results that the node omits may be missing at the end.
 Converter = Callable[["Node"], "Expr | Sequence[Expr]"]
 
 F = TypeVar("F", bound=Converter)
 
-#: By domain and operator: the opsets from which on converters hold, ascending, each with the converter.
+#: The converters of an operator (domain and name), each with the opset from which on it holds, ascending.
 _CONVERTERS: dict[tuple[str, str], tuple[tuple[int, Converter], ...]] = {}
-#: Held by who registers one.
+#: Held during a registration.
 _lock = threading.Lock()
 
 
 def converter(name: str, since: int = 1, domain: str = "") -> Callable[[F], F]:
-    """Decorator: the function converts the operator ``name`` from opset ``since`` on, until a later one takes over.
+    """Register the decorated function as converter of the operator ``name`` from opset ``since`` on, until a later one
+    takes over.
 
     A function defined anew by the same code (a notebook cell run twice) replaces the old one.
 
     Args:
-        name: of the ONNX operator.
+        name: the name of the ONNX operator.
         since: the first version of the operator's domain whose definition the function converts.
-        domain: of the operator; empty: ONNX's own.
+        domain: the domain of the operator; empty for ONNX's own.
 
     Raises:
-        ValueError: there is one for that opset.
+        ValueError: there already is a converter for that opset.
     """
 
     def register(function: F) -> F:
@@ -44,7 +45,7 @@ def converter(name: str, since: int = 1, domain: str = "") -> Callable[[F], F]:
             if since in found and _definition(found[since]) != _definition(function):
                 raise ValueError(f"{name}: two converters from opset {since} on")
             found[since] = function
-            # As a whole: other threads may be looking for a converter.
+            # Replaced as a whole: other threads may be looking for a converter.
             _CONVERTERS[key] = tuple(sorted(found.items(), key=operator.itemgetter(0)))
         return function
 
@@ -56,16 +57,16 @@ def _definition(function: Converter) -> tuple[str, str]:
 
 
 def find_converter(domain: str, name: str, opset: int) -> Converter | None:
-    """The converter of an operator as ``opset`` defines it, or None."""
+    """Return the converter of an operator as defined in ``opset``, or None."""
     definitions = _CONVERTERS.get((normalized_domain(domain), name), ())
     return next((function for since, function in reversed(definitions) if since <= opset), None)
 
 
 def normalized_domain(domain: str) -> str:
-    """The default domain has two names in files."""
+    """Return the one name of a domain: the default domain has two names in files."""
     return "" if domain == "ai.onnx" else domain
 
 
 def converted_operators() -> list[tuple[str, str, int]]:
-    """Domain, name and first opset of every converter, sorted."""
+    """Return domain, name and first opset of every converter, sorted."""
     return sorted((domain, name, since) for (domain, name), found in _CONVERTERS.items() for since, _ in found)

@@ -1,4 +1,4 @@
-"""Sizes that a model computes from its data: which numbers of the graph stand for which symbolic dimensions."""
+"""Track sizes that a model computes from its data: bind numbers of the graph to symbolic dimensions."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import Expr as Scalar
 from tilewright.tensorir.expr import Var
 
-#: Operators that leave a vector's elements as they are, and in order.
+#: Operators that keep a vector's elements and their order.
 _SAME_ELEMENTS = frozenset(("cast", "reshape", "squeeze", "expand_dims", "copy"))
 
 
 class RuntimeSizes:
-    """One symbolic dimension for each number of the graph that is a size, however many nodes ask for it."""
+    """Maps each number of the graph that is a size to one symbolic dimension, for all nodes that use it."""
 
     def __init__(self) -> None:
         self._dims: dict[Expr, tuple[Var, Expr]] = {}
 
     def dim(self, number: Expr) -> tuple[Var, Expr]:
-        """The symbolic dimension for a tensor of one element, and that as a scalar of type int64."""
+        """Return the symbolic dimension for a tensor of one element, and that tensor as an int64 scalar."""
         if number not in self._dims:
             self._dims[number] = fresh_symbol(), as_size(number)
         return self._dims[number]
 
 
 def as_size(number: Expr) -> Expr:
-    """A tensor of one integer as an int64 scalar."""
+    """Convert a tensor of one integer to an int64 scalar."""
     assert isinstance(number.type, TensorType)
     scalar = reshape(number, newshape=()) if number.type.shape else number
     return scalar if number.type.dtype is INT64 else cast(scalar, dtype=INT64)
 
 
 def elements_of(vector: Expr) -> list[Dim | Expr] | None:
-    """The elements of a small tensor: integers and integer expressions where they are known, else scalars of the
-    graph; None if it isn't known how many there are."""
+    """Return the elements of a small tensor: integers and integer expressions where they are known, scalars of the
+    graph otherwise; None if their number is unknown."""
     known = known_values(vector)
     if known is not None:
         return [value if isinstance(value, Scalar) else int(value) for value in known.reshape(-1).tolist()]
@@ -66,20 +66,20 @@ def elements_of(vector: Expr) -> list[Dim | Expr] | None:
 
 
 def _rounds(call: Call) -> bool:
-    """Whether a cast may change numbers."""
+    """Return whether a cast may change numbers."""
     return not all(isinstance(x.type, TensorType) and x.type.dtype.is_integer for x in (call, *call.args))
 
 
 def as_number(size: Dim | Expr) -> Expr:
-    """A size as an int64 scalar of the graph."""
+    """Convert a size to an int64 scalar of the graph."""
     if isinstance(size, Expr):
         return as_size(size)
     return squeeze(get_operator("sizes")(values=(size,)), axis=(0,))
 
 
 def reshape_sizes(old: Sequence[Dim], wanted: Sequence[Dim | Expr], allowzero: bool) -> list[Dim | Expr]:
-    """The sizes that ``wanted`` stands for in a reshape of a tensor of shape ``old``: 0 is the old size, unless
-    ``allowzero``, and -1 is what is left. A -1 that is known is left as it is."""
+    """Return the sizes that ``wanted`` denotes in a reshape of a tensor of shape ``old``: 0 is the old size, unless
+    ``allowzero``, and -1 is the remaining size. A -1 that is known stays."""
     sizes = [
         old[axis] if isinstance(size, int) and size == 0 and not allowzero and axis < len(old) else size
         for axis, size in enumerate(wanted)
@@ -106,8 +106,8 @@ def reshape_sizes(old: Sequence[Dim], wanted: Sequence[Dim | Expr], allowzero: b
 
 
 def slice_bounds(begin: Dim | Expr, end: Dim | Expr | None, step: int, extent: Dim) -> tuple[Expr, Expr]:
-    """Where a slice of an axis of size ``extent`` begins, and how many elements it has, as int64 scalars; by NumPy's
-    rules for bounds that are negative or lie outside."""
+    """Return the begin of a slice of an axis of size ``extent`` and its number of elements, as int64 scalars, by
+    NumPy's rules for bounds that are negative or out of range."""
     size = as_number(extent)
     low, high = (as_number(0), size) if step > 0 else (as_number(-1), subtract(size, 1))
 
@@ -122,13 +122,13 @@ def slice_bounds(begin: Dim | Expr, end: Dim | Expr | None, step: int, extent: D
 
 
 def range_count(start: Expr, stop: Expr, step: Expr) -> Expr:
-    """How many numbers a range has, as an int64 scalar."""
+    """Return the length of a range as an int64 scalar."""
     distance = subtract(stop, start)
     assert isinstance(distance.type, TensorType)
     if distance.type.dtype.is_float:
         count = cast(get_operator("ceil")(divide(distance, step)), dtype=INT64)
     else:
-        # Rounded up: the negative of the negative, rounded down.
+        # Rounds up: negates the floor of the negated quotient.
         distance, step = cast(distance, dtype=INT64), cast(step, dtype=INT64)
         count = get_operator("negative")(get_operator("floor_divide")(get_operator("negative")(distance), step))
     return get_operator("maximum")(count, 0)

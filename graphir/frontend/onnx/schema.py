@@ -1,7 +1,7 @@
-"""What the standard says of a node, and whether a node keeps to it.
+"""Check a node against its definition in the standard.
 
-Converters rely on this: attributes are of the kind that the standard says, required ones are there, and so are required
-inputs, which have allowed element types.
+Converters rely on this: attributes are of the standard's kinds, required attributes and inputs are present, and inputs
+have allowed element types.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from tilewright.graphir.types import TensorType
 from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.errors import InputError, TypeInferenceError
 
-#: Domains whose operators the onnx package describes: what it does not know there does not exist.
+#: Domains whose operators the onnx package describes completely.
 STANDARD_DOMAINS = frozenset(("", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training", "ai.onnx.training"))
 
-#: Attributes whose names begin so are notes of programs, and mean nothing.
+#: The prefix of attributes that are private notes of programs, without a meaning.
 _INTERNAL = "__"
 
 
 def schema_of(op_type: str, opset: int, domain: str) -> Any:
-    """The onnx package's description of an operator as ``opset`` has it; None if it has none."""
-    # Any: the package's type information does not know what a schema can do.
+    """Return the onnx package's description of an operator as of ``opset``; None if there is none."""
+    # Any: the package's type information lacks the attributes of a schema.
     if not 0 < opset < 1 << 31:
         return None
     try:
@@ -40,13 +40,13 @@ def schema_of(op_type: str, opset: int, domain: str) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class _Input:
-    """What an input may be.
+    """The constraints on an input.
 
     Attributes:
-        name: as the standard calls it.
-        required: whether it must be there.
+        name: its name in the standard.
+        required: whether it must be present.
         types: the element types it may have, as ``tensor(float)``; None if anything but a tensor is allowed.
-        variable: inputs of one variable have one type; None for an input with a type of its own.
+        variable: its type variable, which inputs of one type share; None for an input with a type of its own.
     """
 
     name: str
@@ -57,9 +57,10 @@ class _Input:
 
 @dataclasses.dataclass(frozen=True)
 class _Signature:
-    """What a node of an operator may be: the kinds of attributes, the required ones, and the inputs in order.
+    """The constraints on a node of an operator: the kinds of attributes, the required ones, and the inputs in order.
 
-    ``variadic``: whether the last input may come any number of times. ``outputs``: the greatest number of results.
+    ``variadic``: whether the last input may repeat. ``fewest``: the least number of inputs. ``outputs``: the greatest
+    number of results.
     """
 
     attributes: Mapping[str, int]
@@ -97,11 +98,11 @@ def _signature(op_type: str, opset: int, domain: str) -> _Signature | None:
 
 
 def check_node(node: NodeProto, opset: int, domain: str, inputs: Sequence[Expr | None], label: str) -> None:
-    """Check a node against the standard; nothing is known of nodes of other domains.
+    """Check a node against the standard; nodes of other domains are not checked.
 
     Raises:
-        InputError: an attribute of an unknown name or another kind, or one that is missing; too few or too many inputs.
-        TypeInferenceError: an input has an element type that the operator has not, or another one than its peers.
+        InputError: an attribute is unknown, of another kind, or missing; too few or too many inputs.
+        TypeInferenceError: the operator does not allow the element type of an input, or it differs from its peers'.
     """
     signature = _signature(node.op_type, opset, domain)
     if signature is None:
@@ -117,7 +118,7 @@ def check_node(node: NodeProto, opset: int, domain: str, inputs: Sequence[Expr |
         formal = signature.inputs[min(number, len(signature.inputs) - 1)]
         if value is None:
             if formal.required:
-                raise InputError(f"{label}: input {number} ({formal.name}) is left out")
+                raise InputError(f"{label}: input {number} ({formal.name}) is missing")
         elif isinstance(value.type, TensorType):
             dtype = value.type.dtype
             if formal.types is not None and type_text(dtype) not in formal.types:
@@ -145,7 +146,7 @@ def _check_attributes(node: NodeProto, signature: _Signature, label: str) -> Non
         if attribute.type != expected:
             raise InputError(f"{label}: attribute {name!r}: expected {_kind(expected)}, found {_kind(attribute.type)}")
         if name in seen:
-            raise InputError(f"{label}: attribute {name!r} is there twice")
+            raise InputError(f"{label}: attribute {name!r} is given twice")
         seen.add(name)
     for name in signature.required:
         if name not in seen:
@@ -159,5 +160,5 @@ def _kind(number: int) -> str:
 
 @functools.cache
 def type_text(dtype: DataType) -> str:
-    """An element type as the standard writes it."""
+    """Return an element type in the standard's notation."""
     return f"tensor({TensorProto.DataType.Name(onnx_type(dtype.numpy)).lower()})"

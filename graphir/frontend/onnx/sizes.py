@@ -1,7 +1,7 @@
-"""Sizes that must be equal although it cannot be proved: the graph says so, and a call checks it.
+"""Require sizes to be equal where it cannot be proved: the graph asserts it, and a call checks it.
 
-An image of any height ``h`` that is halved four times and another that is halved five times and doubled once are added:
-that is right for multiples of 32. ONNX leaves it to run time, and so do we, by ``match_shape``.
+Take an image of any height ``h`` that is halved four times, and add another that is halved five times and doubled once:
+that is right for multiples of 32. ONNX leaves the check to run time, and so do we, through ``match_shape``.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ BROADCASTING = frozenset(
 
 
 def with_equal_sizes(node: NodeProto, inputs: Sequence[Expr | None]) -> list[Expr | None]:
-    """The inputs of a node, with sizes that broadcasting or joining takes for equal written alike.
+    """Return the inputs of a node; sizes that broadcasting or concatenation requires to be equal become the same
+    expression.
 
-    Two symbolic sizes are taken for equal; that one of them is 1 only at run time is an error then.
+    Two symbolic sizes are assumed to be equal; if one of them is 1 only at run time, that is an error then.
     """
     result = list(inputs)
     if node.domain not in ("", "ai.onnx"):
@@ -63,7 +64,8 @@ def with_equal_sizes(node: NodeProto, inputs: Sequence[Expr | None]) -> list[Exp
 
 
 def _with_equal_inner_sizes(node: NodeProto, inputs: list[Expr | None]) -> list[Expr | None]:
-    """The operands of a product, where the columns of the first and the rows of the second are written alike."""
+    """Return the operands of a product; the columns of the first and the rows of the second become the same
+    expression."""
     a, b = (x.type.shape if x is not None and isinstance(x.type, TensorType) else () for x in inputs[:2])
     if not a or not b:
         return inputs
@@ -80,7 +82,7 @@ def _with_equal_inner_sizes(node: NodeProto, inputs: list[Expr | None]) -> list[
 
 
 def with_elements(x: Expr, newshape: Sequence[Dim]) -> Expr:
-    """``x`` for a reshape: where it cannot be proved that the shape has as many elements, a call checks it."""
+    """Return ``x`` for a reshape: where it cannot be proved that the shape has as many elements, a call checks it."""
     if not isinstance(x.type, TensorType) or any(isinstance(dim, int) and dim < 0 for dim in newshape):
         return x
     found, wanted = product(x.type.shape), product(newshape)

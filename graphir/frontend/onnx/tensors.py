@@ -1,4 +1,4 @@
-"""ONNX tensors as NumPy arrays, without copies where the file's bytes are the array's."""
+"""Convert ONNX tensors to NumPy arrays, without copies where the file has the bytes of the array."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tilewright.tensorir.errors import InputError, ShapeError
 
 Array = np.ndarray[Any, Any]
 
-#: NumPy types by ONNX's numbers for element types that we have.
+#: NumPy types by ONNX's numbers, for the supported element types.
 DTYPES: dict[int, np.dtype[Any]] = {
     TensorProto.FLOAT: np.dtype(np.float32),
     TensorProto.DOUBLE: np.dtype(np.float64),
@@ -43,7 +43,7 @@ DTYPES: dict[int, np.dtype[Any]] = {
     TensorProto.UINT2: np.dtype(ml_dtypes.uint2),
 }
 
-#: How many bits an element takes in a file, where it is less than a byte.
+#: The width in bits of elements that take less than a byte in a file.
 _PACKED: dict[int, int] = {
     TensorProto.FLOAT4E2M1: 4,
     TensorProto.INT4: 4,
@@ -54,10 +54,10 @@ _PACKED: dict[int, int] = {
 
 
 def numpy_dtype(data_type: int, where: str) -> np.dtype[Any]:
-    """The NumPy type of an ONNX element type.
+    """Return the NumPy type of an ONNX element type.
 
     Raises:
-        InputError: we have no such type (strings, complex numbers).
+        InputError: the type is not supported (strings, complex numbers).
     """
     found = DTYPES.get(data_type)
     if found is None:
@@ -68,11 +68,11 @@ def numpy_dtype(data_type: int, where: str) -> np.dtype[Any]:
 
 
 def to_array(tensor: TensorProto, folder: Path | None, content: Array | None = None) -> Array:
-    """The elements of ``tensor``; external data are mapped into memory, not read.
+    """Return the elements of ``tensor``; external data are mapped into memory, not read.
 
     Args:
-        folder: where the model's file is; external data must lie in it.
-        content: its ``raw_data`` as bytes, where that was taken from it.
+        folder: the folder of the model's file; external data must lie in it.
+        content: its ``raw_data`` as bytes, where that was taken out of the proto.
 
     Raises:
         InputError: the data does not fit the shape, or lies outside of ``folder``.
@@ -86,7 +86,7 @@ def to_array(tensor: TensorProto, folder: Path | None, content: Array | None = N
     if tensor.data_location == TensorProto.EXTERNAL:
         return _external(tensor, dtype, shape, folder, where)
     if content is None and tensor.HasField("raw_data"):
-        content = np.frombuffer(tensor.raw_data, np.uint8)  # which is a copy, each time
+        content = np.frombuffer(tensor.raw_data, np.uint8)  # each access to raw_data copies it
     if tensor.data_type in _PACKED:
         data = _bytes(tensor) if content is None else content
         return _unpacked(data, _PACKED[tensor.data_type], dtype, shape, where)
@@ -124,7 +124,7 @@ def _bytes(tensor: TensorProto) -> Array:
 
 
 def _unpacked(data: Array, bits: int, dtype: np.dtype[Any], shape: tuple[int, ...], where: str) -> Array:
-    """Elements of ``bits`` bits, the first of a byte in its lowest ones, each in a byte of its own."""
+    """Unpack elements of ``bits`` bits, the first of a byte in its lowest bits, into a byte each."""
     count, each = math.prod(shape), 8 // bits
     if data.size != -(-count // each):
         raise InputError(f"{where}: expected {-(-count // each)} bytes for shape {shape}, found {data.size}")
@@ -143,8 +143,8 @@ def _external(
     try:
         path = (root / location).resolve()
         is_file = path.is_file()
-    except (OSError, RuntimeError, ValueError) as error:  # a link to itself, a name that is too long or holds a zero
-        raise InputError(f"{where}: its data is in {location[:80]!r}, which is no path: {error}") from None
+    except (OSError, RuntimeError, ValueError) as error:  # a cyclic link, a name that is too long or contains a zero
+        raise InputError(f"{where}: its data is in {location[:80]!r}, which is not a path: {error}") from None
     if not location or not path.is_relative_to(root):
         raise InputError(f"{where}: its data is in {location!r}, which is outside of the model's folder")
     if not is_file:
@@ -169,5 +169,5 @@ def _external(
 
 
 def onnx_type(dtype: np.dtype[Any]) -> int:
-    """ONNX's number for a NumPy type of ours."""
+    """Return ONNX's number for a supported NumPy type."""
     return next(number for number, known in DTYPES.items() if known == dtype)

@@ -1,11 +1,11 @@
-"""Large constants of a model, taken from its bytes before the protobuf package parses the rest.
+"""Take large constants out of a model's bytes before the protobuf package parses the rest.
 
-That package copies what it parses, and gives bytes as copies again: a file of 400 MB would fill three times as much
-memory. Here the fields of the messages are walked (https://protobuf.dev/programming-guides/encoding/), which looks at
-their heads alone, and each large ``raw_data`` of an initializer of the graph is left out of what is parsed. It is then
-read once, to where it stays, at addresses that suit vectors.
+That package copies the bytes that it parses, and copies them again on each access: a file of 400 MB would fill three
+times as much memory. So this module walks the fields of the messages
+(https://protobuf.dev/programming-guides/encoding/), reading only their headers, and cuts each large ``raw_data`` of an
+initializer out of the bytes to parse. That is then read once, to its final place, at addresses aligned for vectors.
 
-Whatever is not as the exporters of models write it is left to the protobuf package as a whole.
+Models whose bytes differ from what exporters write are parsed by the protobuf package as a whole.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from tilewright.tensorir.target import CACHE_LINE
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
-#: Models of fewer bytes are parsed as a whole, and so are smaller constants.
+#: Smaller models are parsed as a whole, and so are smaller constants.
 LEAST_MODEL, LEAST_TENSOR = 1 << 20, 1 << 14
-#: Neighbours share a block of memory of at most so many bytes, if none is larger: large blocks get large pages, but a
-#: block is held as long as any of its constants is.
+#: Adjacent constants share a block of memory of at most so many bytes, if none is larger: large blocks get huge pages,
+#: but a block is kept as long as any of its constants is.
 _BLOCK = 1 << 26
 
 #: Numbers of fields: ``ModelProto.graph``, ``GraphProto.initializer``, ``TensorProto.raw_data``.
@@ -35,15 +35,15 @@ _VARINT, _EIGHT_BYTES, _LENGTH, _FOUR_BYTES = 0, 1, 2, 5
 
 
 class _OtherFormError(Exception):
-    """The bytes are left to the protobuf package."""
+    """The bytes need the protobuf package."""
 
 
 class Large:
-    """Where the large constants are.
+    """The places of the large constants.
 
     Attributes:
         rest: the model without them, for the protobuf package.
-        places: for the number of an initializer the first byte of its ``raw_data``, and their count.
+        places: offset and length of its ``raw_data``, for the number of an initializer.
     """
 
     def __init__(self, rest: bytes, places: Mapping[int, tuple[int, int]]) -> None:
@@ -51,10 +51,10 @@ class Large:
         self.places = places
 
     def read(self, fill: Callable[[int, Bytes], None]) -> dict[int, Bytes]:
-        """The bytes of each.
+        """Return the bytes of each.
 
         Args:
-            fill: fills an array with the bytes from a place on.
+            fill: fills an array with the bytes from an offset on.
         """
         found: dict[int, Bytes] = {}
         waiting: list[tuple[int, int, int]] = []
@@ -80,7 +80,7 @@ class Large:
 
 
 def find_large(data: memoryview | bytes) -> Large | None:
-    """The large constants of a model; None if it has none, or should be parsed as a whole."""
+    """Find the large constants of a model; return None if it has none, or should be parsed as a whole."""
     if len(data) < LEAST_MODEL:
         return None
     try:
@@ -90,11 +90,12 @@ def find_large(data: memoryview | bytes) -> Large | None:
 
 
 def from_file(path: Path) -> tuple[bytes, dict[int, Bytes]]:
-    """The bytes of a model for the protobuf package, and those of its large constants, by the initializers' numbers.
+    """Return the bytes of a model for the protobuf package, and those of its large constants, by the initializers'
+    numbers.
 
     Raises:
         OSError: the file cannot be read.
-        InputError: it changed meanwhile.
+        InputError: the file changed meanwhile.
     """
     with open(path, "rb", buffering=0) as file:
         if path.stat().st_size < LEAST_MODEL:
@@ -115,7 +116,7 @@ def from_file(path: Path) -> tuple[bytes, dict[int, Bytes]]:
 
 
 def from_bytes(data: bytes) -> tuple[bytes, dict[int, Bytes]]:
-    """The same of a model's bytes."""
+    """Do the same as :func:`from_file` with a model's bytes."""
     large = find_large(data)
     if large is None:
         return data, {}
@@ -128,7 +129,7 @@ def from_bytes(data: bytes) -> tuple[bytes, dict[int, Bytes]]:
 
 
 class _Walk:
-    """One walk through a model's bytes."""
+    """Walks through a model's bytes once."""
 
     def __init__(self, data: memoryview) -> None:
         self._data = data
@@ -146,7 +147,7 @@ class _Walk:
         return Large(rest, self._places)
 
     def _graph(self, begin: int, end: int) -> bytes:
-        """The graph without large constants."""
+        """Return the graph without large constants."""
         parts: list[bytes | memoryview] = []
         copied, number = begin, 0
         for field, (head, first, last) in self._fields(begin, end):
@@ -161,7 +162,7 @@ class _Walk:
         return b"".join(parts)
 
     def _tensor(self, begin: int, end: int, number: int) -> bytes | None:
-        """A tensor without its data, which it has once; None if they are not large."""
+        """Return a tensor without its data; None if the data is not large or not in one piece."""
         raw = [span for field, span in self._fields(begin, end) if field == _RAW_DATA]
         if len(raw) != 1 or raw[0][2] - raw[0][1] < LEAST_TENSOR:
             return None
@@ -170,11 +171,11 @@ class _Walk:
         return b"".join([self._data[begin:head], self._data[last:end]])
 
     def _fields(self, at: int, end: int) -> Iterator[tuple[int, tuple[int, int, int]]]:
-        """The fields of a message that have a length: their numbers, where they begin, and where their contents begin
-        and end.
+        """Yield the fields of a message that have a length: their numbers, their offsets, and begin and end of their
+        contents.
 
         Raises:
-            _OtherFormError: it is no message, or one that holds groups.
+            _OtherFormError: it is not a message, or contains groups.
         """
         while at < end:
             head = at
@@ -195,7 +196,7 @@ class _Walk:
                 yield number, (head, content, at)
 
     def _varint(self, at: int, end: int) -> tuple[int, int]:
-        """A number of variable length, and where it ends."""
+        """Return a number of variable length, and its end."""
         value = shift = 0
         while at < end and shift < 64:
             byte = self._data[at]
@@ -208,12 +209,12 @@ class _Walk:
 
 
 def _field(number: int, content: bytes) -> bytes:
-    """A field of a message or of bytes."""
+    """Encode a field of a message or of bytes."""
     return _encoded(number << 3 | _LENGTH) + _encoded(len(content)) + content
 
 
 def _encoded(value: int) -> bytes:
-    """A number of variable length."""
+    """Encode a number of variable length."""
     made = bytearray()
     while value > 127:
         made.append(value & 127 | 128)

@@ -1,4 +1,4 @@
-"""What the tests of the graph passes share: running a pass, and comparing with what is expected and with NumPy."""
+"""Share fixtures of the tests of the graph passes: run a pass, and compare with the expected module and with NumPy."""
 
 from __future__ import annotations
 

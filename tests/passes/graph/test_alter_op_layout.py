@@ -1,4 +1,4 @@
-"""AlterOpLayout: convolutions and what is between them work on blocks of channels."""
+"""AlterOpLayout: convolutions, and the operators between them, work on blocks of channels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""EliminateCommonSubexpr shares what is equal, and nothing else."""
+"""EliminateCommonSubexpr shares equal expressions, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DeadCodeElimination removes what no result depends on."""
+"""DeadCodeElimination removes expressions that no result depends on."""
 
 from __future__ import annotations
 

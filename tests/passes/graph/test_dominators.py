@@ -1,4 +1,4 @@
-"""The post-dominator tree equals the one by definition: what is on every way from an expression to the result."""
+"""The post-dominator tree equals the one by definition: the expressions on every path to the result."""
 
 from __future__ import annotations
 

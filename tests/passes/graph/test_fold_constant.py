@@ -1,4 +1,4 @@
-"""FoldConstant computes what depends on constants alone."""
+"""FoldConstant computes expressions that depend only on constants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FuseAttention: attention is found in the operators that it is written in."""
+"""FuseAttention: recognize attention in the operators that it is composed of."""
 
 from __future__ import annotations
 

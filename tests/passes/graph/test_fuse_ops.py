@@ -1,4 +1,4 @@
-"""FuseOps: what becomes one group, what stays apart, and why."""
+"""FuseOps: form groups of operators, and keep others apart for a reason."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_the_size_of_a_group_is_limited():
 
 
 def test_arguments_of_an_anchor_say_nothing_about_each_other() -> None:
-    """A query that is read across memory leaves keys alone that come together from two places."""
+    """A query with a strided access does not affect keys that are concatenated."""
     query, old, new = (
         gi.var(name, shape=shape) for name, shape in (("q", (3, 2, 4)), ("old", (2, 5, 4)), ("new", (2, 1, 4)))
     )

@@ -1,4 +1,4 @@
-"""HoistLoopInvariant: what is computed before a loop, and what stays inside."""
+"""HoistLoopInvariant: hoist loop-invariant expressions, and keep others inside."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def model(result: gi.Expr) -> gi.IRModule:
 
 
 def hoisted(mod: gi.IRModule) -> list[gi.Expr]:
-    """What is bound by lets."""
+    """Return the values that lets bind."""
     return [node.value for node in post_order(mod["main"].body) if isinstance(node, gi.Let)]
 
 

@@ -1,4 +1,4 @@
-"""NarrowProducts: products of narrow integers, less their zero points, as instructions take them."""
+"""NarrowProducts: turn products of narrow integers minus their zero points into the form of the instructions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PadRows: rows that a product reads side by side do not begin a multiple of a page apart."""
+"""PadRows: pad rows that a product reads together, so that their starts are not a multiple of a page apart."""
 
 from __future__ import annotations
 

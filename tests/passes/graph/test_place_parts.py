@@ -1,4 +1,5 @@
-"""PlaceParts: values are computed in the memory of what they become a part of, where that is possible and pays."""
+"""PlaceParts: compute values directly in the memory of the value that contains them, where that is possible and
+pays."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ def run(body: gi.Expr, *params: gi.Var, **config: Any) -> tuple[gi.IRModule, Pas
 
 
 def reason(ctx: PassContext) -> str:
-    """Why something was not placed."""
+    """Return the reason why something was not placed."""
     (remark,) = [remark for remark in ctx.remarks if remark.kind == "missed"]
     return remark.message
 

@@ -1,4 +1,4 @@
-"""SimplifyExpr: each rule, where it applies and where it must not."""
+"""SimplifyExpr: test each rule where it applies and where it must not."""
 
 from __future__ import annotations
 

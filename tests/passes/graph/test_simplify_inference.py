@@ -1,4 +1,4 @@
-"""SimplifyInference: dropout goes, batch normalization becomes a multiplication and an addition."""
+"""SimplifyInference: remove dropout, and turn batch normalization into a multiplication and an addition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rewriting graphs keeps what users know about a place: where it came from."""
+"""Rewriting graphs keeps the source spans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What shows the module between passes: printing instruments, ``PrintIR`` and ``DumpIR``."""
+"""Test the display of the module between passes: printing instruments, ``PrintIR`` and ``DumpIR``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``Remarks`` collects what passes say, and finds it again by pass, kind, function and text."""
+"""``Remarks`` collects the remarks of passes, and filters them by pass, kind, function and text."""
 
 from __future__ import annotations
 

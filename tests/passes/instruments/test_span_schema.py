@@ -1,4 +1,4 @@
-"""What reports made of spans give as data is what ``docs/spans.schema.json`` says."""
+"""Check the data of reports made of spans against ``docs/spans.schema.json``."""
 
 from __future__ import annotations
 

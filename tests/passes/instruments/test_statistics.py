@@ -1,4 +1,4 @@
-"""``IRStatistics`` counts what modules are made of before and after every pass."""
+"""``IRStatistics`` counts the nodes of modules before and after every pass."""
 
 from __future__ import annotations
 

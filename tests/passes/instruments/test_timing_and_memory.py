@@ -347,7 +347,7 @@ def kernels(count: int) -> IRModule:
 
 
 def in_parts(*instruments: PassInstrument) -> list[int]:
-    """How many kernels were ready at a time, with these instruments."""
+    """Return the numbers of kernels that were ready at a time, with these instruments."""
     ready: list[int] = []
     pipeline = Sequential([Simplify(), RemoveNoOp(), Simplify()], name="kernels")
     with PassContext(instruments=instruments):

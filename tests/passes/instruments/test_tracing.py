@@ -1,4 +1,4 @@
-"""``TraceSymbol`` tells what became of a name, and says so where nobody knows."""
+"""``TraceSymbol`` follows a name through the passes, and reports where it gets lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``VerifyInstrument`` blames the pass that broke a rule or changed its input, and nobody for what came in."""
+"""``VerifyInstrument`` blames the pass that broke a rule or changed its input, and none for an invalid input."""
 
 from __future__ import annotations
 

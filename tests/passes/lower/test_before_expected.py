@@ -1,4 +1,4 @@
-"""What LowerToTensorIR and PlanMemory make of a small module, as text."""
+"""Test LowerToTensorIR and PlanMemory on a small module, as text."""
 
 from __future__ import annotations
 

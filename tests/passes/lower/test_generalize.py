@@ -1,4 +1,4 @@
-"""Kernels over plain sizes: which layers share one, and that they compute the same at every size of the model."""
+"""Test kernels over plain sizes: layers share them, and they compute the same at every size of the model."""
 
 from __future__ import annotations
 

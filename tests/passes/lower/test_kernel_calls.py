@@ -1,4 +1,4 @@
-"""A lowered model says which operators of the graph each call of a kernel computes."""
+"""A lowered model records the operators of the graph that each call of a kernel computes."""
 
 from __future__ import annotations
 

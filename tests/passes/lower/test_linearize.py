@@ -1,4 +1,4 @@
-"""A graph function as a list of instructions: what is computed when, and with which sizes a kernel is called."""
+"""Test a graph function as a list of instructions: their order, and the sizes that a kernel is called with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results take the memory of arguments that nobody needs afterwards, where no other element needs them either."""
+"""Results reuse the memory of arguments that are dead afterwards, where no other element needs them either."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_residual_network_computes_the_same(target: tw.Target, opt_level: int, r
 
 
 def _overwritten(message: str) -> list[str]:
-    """How many calls overwrite an argument, in PlanMemory's remark."""
+    """Return the number of calls that overwrite an argument, from PlanMemory's remark."""
     words = message.split()
     return [words[words.index("overwrite") - 1]] if "overwrite" in words else []
 

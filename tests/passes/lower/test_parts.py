@@ -1,4 +1,4 @@
-"""Kernels of values that lie in larger ones: strides, what is left to do where a value is put together, memory."""
+"""Test kernels that compute parts of larger values in place: strides, the remaining assembly, memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a graph is cut where a size becomes known only at run time."""
+"""Test the division of a graph at sizes that become known only at run time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loop nests that tests of several schedule rules share, scheduled, run, and taken apart."""
+"""Share loop nests of the tests of several schedule rules: schedule, run, and inspect them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def apply_rule(
     target: Target | None = None,
     reassociate: bool = True,
 ) -> bool:
-    """Whether the rule has a plan, which is applied then."""
+    """Apply the plan of the rule; return whether it has one."""
     with target or TARGET as current:
         plans = offered_plans(rule, Nest(schedule, ref, current, reassociate))
         if isinstance(plans, Declined):

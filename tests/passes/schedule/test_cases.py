@@ -1,4 +1,5 @@
-"""Formulas that are chosen by their place: the choice is unrolled, and what comes before is computed on the tile."""
+"""Test formulas that are chosen by their place: the choice is unrolled, and the stage before is computed on the
+tile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CollapseDims: which dimensions become one, and that kernels compute the same on the same memory."""
+"""CollapseDims: merge adjacent dimensions; kernels compute the same on the same memory."""
 
 from __future__ import annotations
 

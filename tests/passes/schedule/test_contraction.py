@@ -1,4 +1,4 @@
-"""The plan of a register tile: along which variables, how large, and whether an operand is packed first."""
+"""Test the plan of a register tile: its variables, its sizes, and whether an operand is packed first."""
 
 from __future__ import annotations
 

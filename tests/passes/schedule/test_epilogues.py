@@ -1,4 +1,4 @@
-"""Which consumer of a reduction's result is computed with it."""
+"""Test the choice of the consumer that is computed together with a reduction's result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What schedule rules find out about the index expressions and formulas of a block."""
+"""Test the facts that schedule rules derive from the index expressions and formulas of a block."""
 
 from __future__ import annotations
 

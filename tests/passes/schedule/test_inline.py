@@ -1,4 +1,4 @@
-"""Which producers are computed again for every use, and which keep loops of their own."""
+"""Test which producers are inlined into every use, and which keep loops of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedule rules: their order, what users add, plans that do not fit, and what is said of all that."""
+"""Test schedule rules: their order, user rules, plans that do not fit, and the remarks."""
 
 from __future__ import annotations
 

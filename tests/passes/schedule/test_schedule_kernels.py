@@ -1,4 +1,4 @@
-"""ScheduleKernels: every nest gets a schedule, and what no rule fits stays as it was."""
+"""ScheduleKernels: every nest gets a schedule; one that fits no rule stays unchanged."""
 
 from __future__ import annotations
 

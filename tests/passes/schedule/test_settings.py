@@ -80,7 +80,7 @@ def planned(func: PrimFunc, config: dict[str, Any], opt_level: int = 3) -> tuple
 
 
 def results(func: PrimFunc) -> list[np.ndarray]:
-    """What the interpreter gets of random inputs."""
+    """Return the interpreter's results for random inputs."""
     rng = np.random.default_rng(5)
     count = int(func.attrs["num_outputs"])
     arrays = [rng.standard_normal([int(str(n)) for n in buffer.shape]).astype("f4") for buffer in func.buffers]

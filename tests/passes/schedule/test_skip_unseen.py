@@ -1,4 +1,4 @@
-"""SkipUnseen: what no row of a task sees is left out, and what rows see is what the stages say."""
+"""SkipUnseen: skip work that no row of a task uses; the stages declare the used part."""
 
 from __future__ import annotations
 

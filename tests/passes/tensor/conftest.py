@@ -1,4 +1,5 @@
-"""What tests of tensor passes share: compare a rewritten program with the expected one, and with what it computed."""
+"""Share fixtures of the tests of tensor passes: compare a rewritten program with the expected one, and their
+results."""
 
 from __future__ import annotations
 

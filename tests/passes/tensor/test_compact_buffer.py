@@ -1,4 +1,4 @@
-"""CompactBuffer: where intermediate buffers go, and how small they become."""
+"""CompactBuffer: move and shrink intermediate buffers."""
 
 from __future__ import annotations
 

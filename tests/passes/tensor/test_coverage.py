@@ -1,4 +1,5 @@
-"""What CompactBuffer knows where a buffer is read: ranges, conditions word for word, and what follows from them."""
+"""Test the facts that CompactBuffer knows where a buffer is read: ranges, conditions word for word, and their
+consequences."""
 
 from __future__ import annotations
 
@@ -98,7 +99,7 @@ def test_what_holds_at_one_read_is_not_taken_to_hold_at_the_next():
 
 
 def test_a_variable_of_several_loops_has_the_range_of_the_loop_around():
-    """... and so has what ranges with it, though that stands in one loop."""
+    """... and so has an inner variable whose extent depends on it, although its loop is one node."""
     nests = " ".join(f"for i in range({n}) {{ for j in range(8) {{ T[j] = T[j] + 1.0 }} }}" for n in (4, 9, 2))
     func = parse(f"primfunc @f(n: int64) {{ allocate T: Buffer[(64,), float32, stack] {nests} }}")
     i, j = Var("i"), Var("j")

@@ -1,4 +1,4 @@
-"""DotProduct: loops annotated so become the instruction that adds several products, and the sums are right."""
+"""DotProduct: replace annotated loops by the instruction that adds several products; the sums are right."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def plain(text: str) -> str:
 
 
 def reasons(func: PrimFunc, target: Target, opt_level: int = 2) -> list[str]:
-    """Why the pass leaves annotated loops."""
+    """Return the reasons why the pass leaves annotated loops."""
     with PassContext(opt_level=opt_level) as ctx:
         DotProduct(target)(IRModule({func.name: func}))
     return [remark.message for remark in ctx.remarks if remark.kind == "missed"]

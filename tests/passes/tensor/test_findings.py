@@ -1,4 +1,4 @@
-"""Passes share what analyzers find out of a function, for as long as it is in the pipeline."""
+"""Passes share the findings of analyzers about a function, for as long as it is in the pipeline."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_kernel_is_lowered_the_same_from_a_request(kernels: dict[GlobalVar, Pr
 
 @pass_instrument
 class _Seen:
-    """How many functions' findings there are after each pass."""
+    """Counts the functions with findings after each pass."""
 
     def __init__(self) -> None:
         self.counts: list[int] = []

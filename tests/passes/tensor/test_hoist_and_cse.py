@@ -1,4 +1,4 @@
-"""HoistInvariant and CommonSubexprElim: what is computed once."""
+"""HoistInvariant and CommonSubexprElim: compute loop-invariant and common expressions once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""InterleaveStores: vectors whose elements take turns in memory are written as one."""
+"""InterleaveStores: write vectors whose elements alternate in memory as one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LoopPartition: loops are split where their conditions turn."""
+"""LoopPartition: split loops where their conditions change."""
 
 from __future__ import annotations
 

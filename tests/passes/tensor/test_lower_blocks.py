@@ -1,4 +1,4 @@
-"""LowerBlocks: blocks become statements, with the conditions that they stood for."""
+"""LowerBlocks: turn blocks into statements under their conditions."""
 
 from __future__ import annotations
 

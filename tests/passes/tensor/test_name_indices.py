@@ -1,4 +1,4 @@
-"""NameIndices: the parts of a fused loop's variable, and what is known of them."""
+"""NameIndices: name the parts of a fused loop's variable, with their known ranges."""
 
 from __future__ import annotations
 

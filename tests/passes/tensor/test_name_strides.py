@@ -1,4 +1,4 @@
-"""Strides of buffers whose sizes are not known: which get a name, and that nothing else changes."""
+"""Name strides of buffers with unknown sizes, and change nothing else."""
 
 from __future__ import annotations
 

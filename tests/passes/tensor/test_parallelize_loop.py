@@ -1,4 +1,4 @@
-"""ParallelizeLoop: which loops are worth threads."""
+"""ParallelizeLoop: run loops in parallel that are worth threads."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ def test_symbolic_work_is_decided_at_run_time():
 
 
 def condition(extent, body):
-    """When the rows of a matrix are worth threads, whose row takes ``for j in extent: body``."""
+    """Return the condition on which the rows of a matrix are worth threads, where a row takes ``for j in extent:
+    body``."""
     params = "A: Buffer[(n, m), float32], B: Buffer[(n, m), float32], n: int64, m: int64"
     func = parse(f"""
     primfunc @f({params}) attrs {{"num_outputs": 1}} {{

@@ -1,4 +1,4 @@
-"""PrefetchEpilogue: what a tile reads behind its sum is fetched while the sum is computed."""
+"""PrefetchEpilogue: prefetch the operands of a tile's epilogue while the sum is computed."""
 
 from __future__ import annotations
 

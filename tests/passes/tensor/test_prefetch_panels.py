@@ -182,7 +182,7 @@ def test_blocks_at_a_distance_that_is_not_known_lie_apart(rewrites: Any) -> None
 
 
 def test_names_of_sizes_are_sizes(rewrites: Any) -> None:
-    """What a name at the top of the function stands for decides; what is fetched is said with the name."""
+    """The value of a name at the top of the function decides; the prefetch uses the name."""
 
     def text(stride: str, fetched: str) -> str:
         found = rows("stride * b + t * 32 + k", "stride * b + t * 32 + k + 16", fetched)

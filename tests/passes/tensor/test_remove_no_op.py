@@ -1,4 +1,4 @@
-"""RemoveNoOp: what has no effect goes away, what has one stays."""
+"""RemoveNoOp: remove statements without an effect, and keep others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ScopedMutator: what its analyzers know at each place of a program, and when they learn it."""
+"""ScopedMutator: test the facts that its analyzers know at each place of a program."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ primfunc @f(A: Buffer[(99,), float32], n: int64) {
 
 
 class Asker(ScopedMutator):
-    """Asks at stores whose index has a name, whose name is given."""
+    """Calls ``ask`` at each store, with the program's variables by name; keeps the answers."""
 
     def __init__(self, program: str, ask: Callable[[Asker, dict[str, Expr]], object]) -> None:
         func = parse(program)

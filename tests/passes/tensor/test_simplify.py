@@ -1,4 +1,4 @@
-"""Simplify: what ranges and conditions decide is decided."""
+"""Simplify: decide conditions that follow from ranges and other conditions."""
 
 from __future__ import annotations
 

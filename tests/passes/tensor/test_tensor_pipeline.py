@@ -1,4 +1,4 @@
-"""All tensor passes in order, on random programs: results stay, and nothing is left that code cannot be made of."""
+"""All tensor passes in order, on random programs: results stay, and code can be generated for every result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TransposeTiles: which loops change rows and columns in registers, and into what."""
+"""TransposeTiles: transpose tiles in registers instead of loops over rows and columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""UnmaskRegisters: whole vectors where nobody sees the other lanes, and masks where somebody does."""
+"""UnmaskRegisters: use whole vectors where the masked lanes are dead, and keep masks elsewhere."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_masks_stay_where_copies_of_an_access_meet_at_one_place():
 
 @pytest.mark.parametrize("limit", ["int32(i)", "N[0]"])
 def test_masks_stay_that_change_while_the_accumulator_is_there(limit):
-    """What an iteration leaves as it was, a later one sees."""
+    """Lanes that one iteration masks off are read by a later one."""
     func = parse(f"""
     primfunc @f(N: Buffer[(1,), int32], A: Buffer[(8,), float32], B: Buffer[(5, 8), float32]) {{
       allocate T: Buffer[(8,), float32, register]

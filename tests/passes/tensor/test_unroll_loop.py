@@ -1,4 +1,4 @@
-"""UnrollLoop: which loops are written out."""
+"""UnrollLoop: choose the loops to unroll."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""VectorizeLoop: what becomes of loops whose iterations run in the lanes of vectors."""
+"""VectorizeLoop: turn loop iterations into vector lanes."""
 
 from __future__ import annotations
 

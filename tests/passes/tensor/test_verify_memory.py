@@ -1,4 +1,4 @@
-"""VerifyMemory: what a lowered function must not do."""
+"""VerifyMemory: reject invalid memory accesses of lowered functions."""
 
 from __future__ import annotations
 

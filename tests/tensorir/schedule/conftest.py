@@ -1,4 +1,4 @@
-"""How schedule tests compare: the interpreter runs the function before and after, on inputs of the caller's sizes."""
+"""Compare schedules: the interpreter runs the function before and after, on inputs of the caller's sizes."""
 
 from __future__ import annotations
 

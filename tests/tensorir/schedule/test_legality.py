@@ -1,4 +1,5 @@
-"""What would change the result is refused, says why and where, and leaves the schedule as it was."""
+"""Check that an edit which would change the result is refused with reason and place, and leaves the schedule
+unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an edit of a schedule copies, and how places are found."""
+"""Test the copies that an edit of a schedule makes, and the search for places."""
 
 from __future__ import annotations
 

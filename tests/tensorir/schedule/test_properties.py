@@ -1,4 +1,4 @@
-"""Random schedules of random programs: no sequence of primitives that is accepted changes what is computed."""
+"""Random schedules of random programs: no accepted sequence of primitives changes the results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedules ask an analyzer only what numbers do not answer, and take the same answers from both."""
+"""Schedules query an analyzer only where constants do not decide; both give the same answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The converters, one small function for each ONNX operator: each module here is imported before the first model is.
+"""Define the converters, one small function for each ONNX operator; all modules here are imported before the first
+model.
 
-A converter maps inputs and attributes to graph operators. What is missing in mathematics is an operator of the graph.
+A converter maps inputs and attributes to graph operators. Mathematics that cannot be composed of them becomes a new
+operator of the graph.
 """

@@ -1,4 +1,4 @@
-"""Activation functions, softmax and dropout."""
+"""Convert activation functions, softmax and dropout."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ for _name in _ACTIVATIONS:
 
 @converter("Selu")
 def first_selu(node: Node) -> Expr:
-    """The first version had shorter defaults."""
+    """Convert the first version, whose defaults have fewer digits."""
     return get_operator("nn.selu")(
         node[0], alpha=node.attribute("alpha", 1.6732), gamma=node.attribute("gamma", 1.0507)
     )
@@ -46,13 +46,13 @@ def first_selu(node: Node) -> Expr:
 
 @converter("Gelu", since=20)
 def gelu(node: Node) -> Expr:
-    """With the error function, or approximately with ``tanh``."""
+    """Convert by the error function, or approximately by ``tanh``."""
     return get_operator("nn.gelu")(node[0], approximate=node.attribute("approximate", "none") == "tanh")
 
 
 @converter("Swish", since=24)
 def swish(node: Node) -> Expr:
-    """``x * sigmoid(alpha * x)``."""
+    """Convert to ``x * sigmoid(alpha * x)``."""
     return _swish(node)
 
 
@@ -63,13 +63,13 @@ def _swish(node: Node) -> Expr:
 
 @converter("SwiGLU", since=28)
 def swiglu(node: Node) -> Expr:
-    """The second input times what the first lets through."""
+    """Multiply the second input by the swish of the first."""
     return multiply(_swish(node), node[1])
 
 
 @converter("PRelu")
 def prelu_by_channel(node: Node) -> Expr:
-    """Before opset 7: one slope, or one for each channel."""
+    """Convert before opset 7: one slope, or one for each channel."""
     slope, rank = node.shape(1), len(node.shape())
     if slope in ((), (1,)) or len(slope) > 1 or rank < 2:
         return prelu(node)
@@ -78,20 +78,20 @@ def prelu_by_channel(node: Node) -> Expr:
 
 @converter("PRelu", since=7)
 def prelu(node: Node) -> Expr:
-    """Slopes that broadcast to the input."""
+    """Convert with slopes that broadcast to the input."""
     x, slope = node[0], node[1]
     return where(get_operator("greater")(x, 0), x, multiply(x, slope))
 
 
 @converter("Softmax")
 def softmax_of_rows(node: Node) -> Expr:
-    """Before opset 13 the input is a matrix, whose columns are the dimensions from ``axis`` on."""
+    """Convert before opset 13: the input is a matrix, whose columns are the dimensions from ``axis`` on."""
     return _of_rows(node, "nn.softmax")
 
 
 @converter("LogSoftmax")
 def log_softmax_of_rows(node: Node) -> Expr:
-    """As for ``Softmax``."""
+    """Convert before opset 13, as ``Softmax``."""
     return _of_rows(node, "nn.log_softmax")
 
 
@@ -107,31 +107,32 @@ def _of_rows(node: Node, name: str) -> Expr:
 
 @converter("Softmax", since=13)
 def softmax(node: Node) -> Expr:
-    """Along one axis."""
+    """Convert along one axis."""
     return get_operator("nn.softmax")(node[0], axis=node.attribute("axis", -1))
 
 
 @converter("LogSoftmax", since=13)
 def log_softmax(node: Node) -> Expr:
-    """Along one axis."""
+    """Convert along one axis."""
     return get_operator("nn.log_softmax")(node[0], axis=node.attribute("axis", -1))
 
 
 @converter("Dropout")
 def dropout_with_numeric_mask(node: Node) -> list[Expr]:
-    """Before opset 10 the mask has the type of the data."""
+    """Convert before opset 10, where the mask has the type of the data."""
     return _dropout(node, str(node.type().dtype))
 
 
 @converter("Dropout", since=10)
 def dropout(node: Node) -> list[Expr]:
-    """Nothing is dropped when a model runs."""
+    """Return the data: inference drops nothing."""
     return _dropout(node, "bool")
 
 
 @converter("Dropout", since=12)
 def dropout_by_inputs(node: Node) -> list[Expr]:
-    """Nothing is dropped when a model runs; one that trains, at a rate above 0, draws random numbers."""
+    """Return the data: inference drops nothing. Training at a rate above 0, which draws random numbers, is not
+    supported."""
     training = node.optional_constant(2)
     rate = node.optional_constant(1)
     if training is not None and bool(training) and (rate is None or float(rate) != 0):

@@ -1,4 +1,4 @@
-"""Conversions between element types."""
+"""Convert between element types."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tilewright.graphir.ops.calls import cast
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir.dtype import DataType
 
-#: What the attribute was before opset 6: a name.
+#: Names of types, which the attribute held before opset 6.
 _NAMES = {"FLOAT": "float32", "DOUBLE": "float64"}
 
 
 @converter("Cast")
 def cast_to_name(node: Node) -> Expr:
-    """Before opset 6 the type is named by a text."""
+    """Convert before opset 6, where the attribute names the type."""
     name = node.required("to")
     if name in ("STRING", "COMPLEX64", "COMPLEX128"):
         raise node.unsupported(f"element type {name}")
@@ -25,13 +25,13 @@ def cast_to_name(node: Node) -> Expr:
 
 @converter("Cast", since=6)
 def cast_to_number(node: Node) -> Expr:
-    """To the type of an attribute."""
+    """Cast to the type of an attribute."""
     return _cast(node, node.dtype("to"))
 
 
 @converter("CastLike", since=15)
 def cast_like(node: Node) -> Expr:
-    """To the type of the second input."""
+    """Cast to the type of the second input."""
     return _cast(node, node.type(1).dtype)
 
 
@@ -40,13 +40,13 @@ def _cast(node: Node, dtype: DataType) -> Expr:
 
 
 def decoded(x: Expr) -> Expr:
-    """``x`` in a type that there is arithmetic in, if it is not in one."""
+    """Decode ``x`` from a type that is only stored; types with arithmetic stay."""
     is_stored = isinstance(x.type, TensorType) and x.type.dtype.kind == "storage"
     return get_operator("decode")(x) if is_stored else x
 
 
 def stored(node: Node, x: Expr, dtype: DataType) -> Expr:
-    """``x`` in ``dtype``, be it one that there is arithmetic in or not."""
+    """Convert ``x`` to ``dtype``, also if that is a type that is only stored."""
     if dtype.kind != "storage":
         return x if isinstance(x.type, TensorType) and x.type.dtype is dtype else cast(x, dtype=dtype)
     wide = cast(x, dtype="int32" if "int" in dtype else "float32")
@@ -56,5 +56,5 @@ def stored(node: Node, x: Expr, dtype: DataType) -> Expr:
 
 @converter("BitCast", since=26)
 def bit_cast(node: Node) -> Expr:
-    """The same bits as another type."""
+    """Reinterpret the bits as another type."""
     return get_operator("bitcast")(node[0], dtype=node.dtype("to"))

@@ -1,4 +1,4 @@
-"""Operators of classical machine learning (domain ``ai.onnx.ml``) on numbers."""
+"""Convert numeric operators of classical machine learning (domain ``ai.onnx.ml``)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CLASSICAL = "ai.onnx.ml"
 
 @converter("Binarizer", domain=CLASSICAL)
 def binarizer(node: Node) -> Expr:
-    """1 for what lies above a threshold, 0 for all else. The threshold of integers may lie between two of them."""
+    """Return 1 above a threshold, 0 elsewhere. The threshold of integers may lie between two of them."""
     dtype = node.type().dtype
     x = node[0] if dtype.is_float else cast(node[0], dtype="float64")
     threshold = np.array(node.attribute("threshold", 0.0), dtype.numpy if dtype.is_float else np.float64)
@@ -23,6 +23,6 @@ def binarizer(node: Node) -> Expr:
 
 @converter("ArrayFeatureExtractor", domain=CLASSICAL)
 def array_feature_extractor(node: Node) -> Expr:
-    """Columns picked by indices; of a vector, a matrix of one row."""
+    """Pick columns by indices; of a vector, into a matrix of one row."""
     picked = take(node[0], reshape(node[1], newshape=(-1,)), axis=-1)
     return picked if len(node.shape()) > 1 else reshape(picked, newshape=(1, -1))

@@ -1,4 +1,4 @@
-"""Branches and loops. What can be decided at import is decided then; a counted loop becomes its iterations."""
+"""Convert branches and loops. Conditions known at import are decided then; a short counted loop is unrolled."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.calls import add, reshape, subtract, take, transpose, where
 from tilewright.graphir.types import TensorType, TupleType
 
-#: Loops of more iterations are no longer written out.
+#: Loops of more iterations are not unrolled.
 MOST_UNROLLED = 256
 
 
 @converter("If")
 def branch(node: Node) -> list[Expr]:
-    """One of two graphs; the one that is taken, if that is known."""
+    """Convert a branch; only the graph that is taken, if that is known."""
     condition = _known(node, 0)
     if condition is not None:
         return node.subgraph("then_branch" if condition else "else_branch")
@@ -37,7 +37,7 @@ def branch(node: Node) -> list[Expr]:
 
 @converter("Loop")
 def loop(node: Node) -> list[Expr]:
-    """Iterations that pass values on; what each of them gives besides is stacked."""
+    """Convert a loop: it carries state from iteration to iteration, and stacks further results of each."""
     state = [value for value in node.inputs[2:] if value is not None]
     body: GraphProto = node.required("body")
     limit, start = _known(node, 0), _known(node, 1)
@@ -52,7 +52,7 @@ def loop(node: Node) -> list[Expr]:
 
 
 def _unrolled(node: Node, body: GraphProto, count: int, state: list[Expr]) -> list[Expr] | None:
-    """The loop's iterations one after the other; None if whether it goes on depends on data."""
+    """Unroll the loop; return None if its condition depends on data."""
     collected: list[list[Expr]] = [[] for _ in body.output[1 + len(state) :]]
     for number in range(count):
         inputs = [const(np.array(number, np.int64)), const(np.array(True)), *state]
@@ -71,12 +71,12 @@ def _unrolled(node: Node, body: GraphProto, count: int, state: list[Expr]) -> li
 
 
 def _counted(node: Node, state: Sequence[Expr]) -> list[Expr]:
-    """A loop of the graph, whose state holds whether it goes on."""
+    """Convert to a loop of the graph, whose state includes the condition."""
     first = node.optional(1)
     initial = [const(np.array(True)) if first is None else _scalar(first), *state]
     for value in initial:
         if not isinstance(value.type, TensorType):
-            raise node.unsupported("a loop that passes on what is no tensor")
+            raise node.unsupported("a loop whose state is not all tensors")
     trips = node.optional(0)
     count = const(np.array(np.iinfo(np.int64).max)) if trips is None else as_size(trips)
     params, results = _iteration(node, initial)
@@ -96,8 +96,8 @@ def _counted(node: Node, state: Sequence[Expr]) -> list[Expr]:
 
 
 def _iteration(node: Node, initial: Sequence[Expr]) -> tuple[list[Var], list[Expr]]:
-    """The parameters and the results of the body: the number of the iteration (only a parameter), whether it goes on,
-    the state, and what is collected."""
+    """Return the parameters and the results of the body: the iteration number (only a parameter), the condition, the
+    state, and the collected values."""
     params = [Var("i", TensorType((), "int64")), *(Var(f"state{n}", value.type) for n, value in enumerate(initial))]
     goes_on, *results = _body(node, params, len(initial))
     results = [_scalar(goes_on), *results]
@@ -108,7 +108,7 @@ def _iteration(node: Node, initial: Sequence[Expr]) -> tuple[list[Var], list[Exp
 
 
 def _count_steps(node: Node, count: Expr, initial: Sequence[Expr]) -> Expr:
-    """How many iterations a loop has that ends by its state: found by running it without what it collects."""
+    """Count the iterations of a loop that its state ends, by running it without the collected values."""
     params, results = _iteration(node, initial)
     done = Var("done", TensorType((), "int64"))
     body = Function([*params, done], Tuple([*results[: len(initial)], add(done, 1)]))
@@ -117,7 +117,7 @@ def _count_steps(node: Node, count: Expr, initial: Sequence[Expr]) -> Expr:
 
 
 def _goes_on(state: Sequence[Expr]) -> Function:
-    """The condition of a loop: the first value of its state."""
+    """Return the condition of a loop: the first value of its state."""
     asked = [Var("i", TensorType((), "int64")), *(Var(f"state{n}", value.type) for n, value in enumerate(state))]
     return Function(asked, asked[1])
 
@@ -134,7 +134,7 @@ def _is_true(value: Expr) -> bool:
 
 @converter("Scan", since=9)
 def scan(node: Node) -> list[Expr]:
-    """A loop over slices of its inputs, along an axis of known size."""
+    """Convert a loop over slices of its inputs, along an axis of known size."""
     count = int(node.required("num_scan_inputs"))
     values = [node[number] for number in range(len(node.inputs))]
     if not 0 < count <= len(values):
@@ -171,7 +171,7 @@ def scan(node: Node) -> list[Expr]:
 def _unrolled_scan(
     node: Node, steps: int, state: list[Expr], scanned: list[Expr], axes: Sequence[int], backwards: Sequence[int]
 ) -> tuple[list[Expr], list[Expr]]:
-    """The steps one after the other; what they give besides the state is stacked along the first axis."""
+    """Unroll the steps; stack their results besides the state along the first axis."""
     collected: list[list[Expr]] = []
     for number in range(steps):
         places = [const(np.array(steps - 1 - number if direction else number)) for direction in backwards]
@@ -185,7 +185,7 @@ def _unrolled_scan(
 def _scan_loop(
     node: Node, steps: Dim, state: list[Expr], scanned: list[Expr], axes: Sequence[int], backwards: Sequence[int]
 ) -> tuple[list[Expr], list[Expr]]:
-    """As :func:`_unrolled_scan` for any number of steps."""
+    """Convert as :func:`_unrolled_scan`, to a loop, for any number of steps."""
     count = as_number(steps)
     i = Var("i", TensorType((), "int64"))
     params = [Var(f"state{number}", value.type) for number, value in enumerate(state)]
@@ -206,15 +206,15 @@ def _scan_loop(
 
 
 def _body(node: Node, inputs: Sequence[Expr], state: int) -> list[Expr]:
-    """The outputs of a loop's body, of which the first ``state`` are what is passed on."""
+    """Return the outputs of a loop's body, of which the first ``state`` are the next state."""
     results = node.subgraph("body", inputs)
     if len(results) < state:
-        raise node.wrong(f"the body gives {len(results)} values, of which {state} are passed on")
+        raise node.wrong(f"the body returns {len(results)} values, of which {state} are the state")
     return results
 
 
 def _listed(node: Node, name: str, count: int) -> tuple[int, ...]:
-    """An attribute with a number for each of some tensors; zeros without it."""
+    """Return an attribute with a number for each of some tensors; zeros without it."""
     found: tuple[int, ...] = node.attribute(name, (0,) * count)
     if len(found) != count:
         raise node.wrong(f"attribute {name!r}: expected {count} numbers, found {len(found)}")
@@ -222,7 +222,7 @@ def _listed(node: Node, name: str, count: int) -> tuple[int, ...]:
 
 
 def _known(node: Node, number: int) -> int | bool | None:
-    """The one element of an input; None if the input is left out, or not known."""
+    """Return the single element of an input; None if the input is omitted or unknown."""
     value = node.optional(number)
     found = None if value is None else known_values(value)
     return None if found is None or found.dtype == object else _only(node, found)
@@ -236,5 +236,5 @@ def _only(node: Node, values: np.ndarray[Any, Any]) -> int | bool:
 
 
 def _scalar(value: Expr) -> Expr:
-    """A tensor of one element without dimensions."""
+    """Reshape a tensor of one element to no dimensions."""
     return value if isinstance(value.type, TensorType) and not value.type.shape else reshape(value, newshape=())

@@ -1,4 +1,4 @@
-"""Arithmetic, comparisons, logic and functions of one tensor, element by element."""
+"""Convert elementwise operators: arithmetic, comparisons, logic and functions of one tensor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.calls import cast, divide, reshape, where
 from tilewright.tensorir.dtype import FLOAT32, FLOAT64, INT64
 
-#: Operators of one input that are operators of the graph under another name.
+#: Unary operators that exist in the graph under another name.
 _UNARY = {
     "Abs": "abs",
     "Acos": "acos",
@@ -42,7 +42,7 @@ _UNARY = {
     "Tanh": "tanh",
 }
 
-#: The same of two inputs; those that had attributes for broadcasting before opset 7.
+#: Binary operators of that kind; those that had attributes for broadcasting before opset 7.
 _BINARY = {
     "Add": "add",
     "And": "logical_and",
@@ -62,12 +62,12 @@ _BROADCASTING_BINARY = {
     "LessOrEqual": "less_equal",
 }
 
-#: Operators of any number of inputs, which the graph has of two.
+#: Variadic operators, which are binary in the graph.
 _VARIADIC = {"Max": "maximum", "Min": "minimum", "Sum": "add"}
 
 
 def _second(node: Node) -> Expr:
-    """The second input; before opset 7 its dimensions may begin at ``axis`` of the first."""
+    """Return the second input; before opset 7 its dimensions may begin at ``axis`` of the first."""
     axis = node.attribute("axis")
     if axis is None:
         return node[1]
@@ -85,7 +85,7 @@ def _legacy(node: Node) -> Expr:
 
 
 def _fold(node: Node) -> Expr:
-    """Two at a time."""
+    """Combine the inputs two at a time."""
     combine = get_operator(_VARIADIC[node.op_type])
     return functools.reduce(combine, [node[number] for number in range(len(node.inputs))])
 
@@ -98,7 +98,7 @@ for _name in _BINARY:
 
 
 def _in_float32(node: Node, values: list[Expr]) -> list[Expr]:
-    """Half types as float32, in which sums of several are computed."""
+    """Convert half types to float32, the type of sums of several values."""
     return [cast(value, dtype=FLOAT32) for value in values] if node.type().dtype.bits == 16 else values
 
 
@@ -108,13 +108,13 @@ for _name in ("Max", "Min"):
 
 @converter("Sum")
 def sum_of_inputs(node: Node) -> Expr:
-    """The sum of the inputs."""
+    """Add the inputs."""
     return _sum(node, mean=False)
 
 
 @converter("Mean")
 def mean_of_inputs(node: Node) -> Expr:
-    """The mean of the inputs."""
+    """Average the inputs."""
     return _sum(node, mean=True)
 
 
@@ -128,13 +128,13 @@ def _sum(node: Node, mean: bool) -> Expr:
 
 @converter("Div")
 def div_with_axis(node: Node) -> Expr:
-    """Before opset 7: with attributes for broadcasting."""
+    """Convert before opset 7, with attributes for broadcasting."""
     return _div(node, _second(node))
 
 
 @converter("Div", since=7)
 def div(node: Node) -> Expr:
-    """Integers are rounded toward zero."""
+    """Divide; integer quotients are rounded toward zero."""
     return _div(node, node[1])
 
 
@@ -145,19 +145,19 @@ def _div(node: Node, divisor: Expr) -> Expr:
 
 @converter("Mod", since=10)
 def mod(node: Node) -> Expr:
-    """The remainder has the sign of the divisor, with ``fmod`` that of the dividend."""
+    """Take the remainder, with the sign of the divisor, or with ``fmod`` that of the dividend."""
     return get_operator("trunc_mod" if node.attribute("fmod", 0) else "floor_mod")(node[0], node[1])
 
 
 @converter("Pow")
 def pow_with_axis(node: Node) -> Expr:
-    """Before opset 7: with attributes for broadcasting."""
+    """Convert before opset 7, with attributes for broadcasting."""
     return _pow(node, _second(node))
 
 
 @converter("Pow", since=7)
 def pow(node: Node) -> Expr:
-    """The result has the type of the base."""
+    """Raise to a power; the result has the type of the base."""
     return _pow(node, node[1])
 
 
@@ -175,7 +175,7 @@ def _pow(node: Node, exponent: Expr) -> Expr:
 
 @converter("BitShift", since=11)
 def bit_shift(node: Node) -> Expr:
-    """Bits moved to the left or right."""
+    """Shift bits to the left or right."""
     direction = node.required("direction")
     if direction not in ("LEFT", "RIGHT"):
         raise node.unsupported(f"direction {direction!r}")
@@ -184,13 +184,13 @@ def bit_shift(node: Node) -> Expr:
 
 @converter("Where", since=9)
 def where_(node: Node) -> Expr:
-    """A choice between two tensors."""
+    """Select between two tensors."""
     return where(node[0], node[1], node[2])
 
 
 @converter("IsInf", since=10)
 def is_inf(node: Node) -> Expr:
-    """Infinities of either sign, or of one."""
+    """Detect infinities of either sign, or of one."""
     positive, negative = node.attribute("detect_positive", 1), node.attribute("detect_negative", 1)
     if positive and negative:
         return get_operator("isinf")(node[0])
@@ -201,13 +201,13 @@ def is_inf(node: Node) -> Expr:
 
 @converter("Clip")
 def clip_by_attributes(node: Node) -> Expr:
-    """Before opset 11 the bounds are attributes."""
+    """Convert before opset 11, where the bounds are attributes."""
     return get_operator("clip")(node[0], a_min=node.attribute("min"), a_max=node.attribute("max"))
 
 
 @converter("Clip", since=11)
 def clip_by_inputs(node: Node) -> Expr:
-    """The bounds are scalars, which may be left out."""
+    """Clip to bounds that are scalars and may be omitted."""
     bounds = [node.optional(1), node.optional(2)]
     known = {bound: known_values(bound) for bound in bounds if bound is not None}
     if any(value is not None and value.size != 1 for value in known.values()):

@@ -1,4 +1,4 @@
-"""Images: resizing, borders, sampling, and what moves between pixels and channels."""
+"""Convert operators on images: resizing, padding, sampling, and moves between pixels and channels."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _method(node: Node) -> str:
 
 
 def _scales(node: Node, values: Any, **attrs: Any) -> Expr:
-    """Resized by scales, as operators did before there were coordinate modes."""
+    """Resize by scales with the coordinates of operators before there were coordinate modes."""
     old = {"coordinate_mode": "asymmetric", "rounding": "floor"}
     scales = tuple(float(value) for value in np.reshape(values, -1))
     return call_operator("nn.resize", node[0], scale=scales, method=_method(node), **{**old, **attrs})

@@ -1,4 +1,4 @@
-"""Gathering, scattering, sorting, running sums and masks."""
+"""Convert gathering, scattering, sorting, running sums and masks."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def top_k(node: Node) -> Expr:
 
 @converter("TopK", since=10)
 def top_k_of_input(node: Node) -> Expr:
-    # Results are always in order, whether or not "sorted" asks for it.
+    # Results are always sorted, whatever the attribute "sorted" is.
     k = node.dim(1)
     largest = bool(node.attribute("largest", 1))
     return get_operator("top_k")(node[0], k=k, axis=node.attribute("axis", -1), largest=largest)
@@ -124,7 +124,7 @@ def hardmax(node: Node) -> Expr:
 
 @converter("NonZero", since=9)
 def non_zero(node: Node) -> Expr:
-    """The places of what is not zero; how many there are becomes known at run time, unless the elements are known."""
+    """Return the indices of nonzero elements; their number is known only at run time, unless the elements are known."""
     if (known := known_values(node[0])) is not None and known.dtype != object:
         return const(np.stack(np.nonzero(np.atleast_1d(known))).astype(np.int64))
     return get_operator("nonzero")(node[0] if node.shape() else calls.reshape(node[0], newshape=(1,)))
@@ -132,7 +132,7 @@ def non_zero(node: Node) -> Expr:
 
 @converter("Compress", since=9)
 def compress(node: Node) -> Expr:
-    """The slices along an axis whose condition holds."""
+    """Return the slices along an axis whose condition holds."""
     places = non_zero_places(node[1])
     axis = node.attribute("axis")
     x = calls.reshape(node[0], newshape=(-1,)) if axis is None else node[0]
@@ -140,7 +140,7 @@ def compress(node: Node) -> Expr:
 
 
 def non_zero_places(vector: Expr) -> Expr:
-    """The indices of a vector's elements that are not zero."""
+    """Return the indices of a vector's nonzero elements."""
     if (known := known_values(vector)) is not None and known.dtype != object:
         return const(np.flatnonzero(known), "int64")
     return calls.squeeze(get_operator("nonzero")(vector), axis=(0,))
@@ -148,7 +148,7 @@ def non_zero_places(vector: Expr) -> Expr:
 
 @converter("NonMaxSuppression", since=10)
 def non_max_suppression(node: Node) -> Expr:
-    """Boxes that overlap no better one too much. Thresholds that are left out let every box pass."""
+    """Return the boxes that overlap no better one by more than a threshold. Omitted thresholds accept every box."""
     options = [
         default if node.optional(number) is None else calls.reshape(node[number], newshape=())
         for number, default in ((2, const(np.array(0, np.int64))), (3, const(np.float32(0))), (4, None))
@@ -161,5 +161,5 @@ def non_max_suppression(node: Node) -> Expr:
 
 @converter("Unique", since=11)
 def unique_elements(node: Node) -> Sequence[Expr]:
-    """The different elements, or slices, with their places, and how often each is there."""
+    """Return the distinct elements, or slices, with their indices and counts."""
     return unique(node[0], sorted=bool(node.attribute("sorted", 1)), axis=node.attribute("axis"))

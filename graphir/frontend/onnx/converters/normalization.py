@@ -1,4 +1,4 @@
-"""Normalizations."""
+"""Convert normalizations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilewright.tensorir.dtype import FLOAT32, DataType
 
 
 def _widest(node: Node) -> DataType:
-    """The element type that all inputs are computed in where they differ: the one with most bits."""
+    """Return the element type with the most bits, in which inputs of different types are computed."""
     types = [value.dtype for value in node.inputs if value is not None]
     widest = max(types, key=lambda dtype: dtype.bits)
     different = any(dtype is not widest for dtype in types)
@@ -21,7 +21,7 @@ def _widest(node: Node) -> DataType:
 
 @converter("BatchNormalization")
 def batch_normalization(node: Node) -> Expr | list[Expr]:
-    """By given statistics, or with ``training_mode`` (opset 14) by those of the batch."""
+    """Normalize by given statistics, or with ``training_mode`` (opset 14) by those of the batch."""
     wide = _widest(node)
     args = [cast(node[number], dtype=wide) for number in range(5)]
     epsilon = node.attribute("epsilon", 1e-5)
@@ -35,13 +35,13 @@ def batch_normalization(node: Node) -> Expr | list[Expr]:
 
 @converter("InstanceNormalization")
 def instance_normalization(node: Node) -> Expr:
-    """Each channel of each item by its own statistics."""
+    """Normalize each channel of each item by its own statistics."""
     return get_operator("nn.instance_norm")(node[0], node[1], node[2], epsilon=node.attribute("epsilon", 1e-5))
 
 
 @converter("GroupNormalization", since=18)
 def group_normalization_by_groups(node: Node) -> Expr:
-    """Groups of channels; scale and bias are for each group."""
+    """Normalize groups of channels; scale and bias are for each group."""
     groups, channels = node.required("num_groups"), node.shape()[1]
     if not isinstance(channels, int) or groups < 1 or channels % groups:
         raise node.unsupported(f"{groups} groups of {channels} channels")
@@ -55,7 +55,7 @@ def group_normalization_by_groups(node: Node) -> Expr:
 
 @converter("GroupNormalization", since=21)
 def group_normalization(node: Node) -> Expr:
-    """Groups of channels; scale and bias are for each channel."""
+    """Normalize groups of channels; scale and bias are for each channel."""
     return _group_norm(node, node[1], node[2])
 
 
@@ -65,7 +65,7 @@ def _group_norm(node: Node, scale: Expr, bias: Expr) -> Expr:
 
 
 def _rows(node: Node, name: str, vectors: list[Expr], epsilon: float) -> Expr:
-    """A normalization of the dimensions from ``axis`` on, as one of rows."""
+    """Normalize the dimensions from ``axis`` on as one row."""
     x, shape = node[0], node.shape()
     axis = node.attribute("axis", -1) % max(len(shape), 1)
     wide = _widest(node)
@@ -86,7 +86,7 @@ def _rows(node: Node, name: str, vectors: list[Expr], epsilon: float) -> Expr:
 
 @converter("LayerNormalization", since=17)
 def layer_normalization(node: Node) -> list[Expr]:
-    """The normalized data and, where asked for, mean and reciprocal of the standard deviation."""
+    """Return the normalized data and, where used, mean and reciprocal of the standard deviation."""
     x, scale, bias = node[0], node[1], node.optional(2)
     epsilon = node.attribute("epsilon", 1e-5)
     if bias is None:
@@ -102,13 +102,13 @@ def layer_normalization(node: Node) -> list[Expr]:
 
 @converter("RMSNormalization", since=23)
 def rms_normalization(node: Node) -> Expr:
-    """Division by the root of the mean square."""
+    """Divide by the root of the mean square."""
     return _rows(node, "nn.rms_norm", [node[1]], node.attribute("epsilon", 1e-5))
 
 
 @converter("LRN")
 def lrn(node: Node) -> Expr:
-    """Division by the power of neighbouring channels."""
+    """Divide by the power of neighbouring channels."""
     return get_operator("nn.lrn")(
         node[0],
         size=node.required("size"),
@@ -120,5 +120,5 @@ def lrn(node: Node) -> Expr:
 
 @converter("LpNormalization")
 def lp_normalization(node: Node) -> Expr:
-    """Division by the norm along an axis."""
+    """Divide by the norm along an axis."""
     return get_operator("nn.lp_normalize")(node[0], axis=node.attribute("axis", -1), p=node.attribute("p", 2))

@@ -1,4 +1,4 @@
-"""Products of matrices and tensors."""
+"""Convert products of matrices and tensors."""
 
 from __future__ import annotations
 

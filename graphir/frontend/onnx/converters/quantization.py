@@ -1,6 +1,6 @@
-"""Quantization, and products of quantized tensors.
+"""Convert quantization, and products of quantized tensors.
 
-A product of quantized tensors is that of the integers less their zero points, accumulated in int32.
+A product of quantized tensors is that of the integers minus their zero points, accumulated in int32.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _quantize(node: Node, axis: int, block_size: int) -> Expr:
 
 
 def _zero_point(node: Node, dtype: DataType) -> Expr | None:
-    """What stands for zero; that of a float type is zero itself, and states no more than the type."""
+    """Return the zero point; that of a float type is zero itself and only states the type."""
     return node.optional(2) if "int" in dtype else None
 
 
@@ -102,13 +102,13 @@ def _wide(scale: Expr) -> Expr:
 
 
 def _shifted(x: Expr, zero: Expr | None) -> Expr:
-    """``x`` less its zero point, in int32."""
+    """Subtract the zero point from ``x``, in int32."""
     wide = calls.cast(x, dtype="int32")
     return wide if zero is None else wide - calls.cast(zero, dtype="int32")
 
 
 def _rows(a: Expr, zero: Expr | None) -> Expr:
-    """As :func:`_shifted` for a left factor, where a vector has a zero point for each row."""
+    """Shift a left factor as :func:`_shifted`; a vector has a zero point for each row."""
     return _shifted(a, None if zero is None else _as_column(zero, a))
 
 
@@ -119,7 +119,7 @@ def _as_column(parameter: Expr, a: Expr) -> Expr:
 
 
 def _convolve(node: Node, x: Expr, x_zero: Expr | None, w: Expr, w_zero: Expr | None) -> Expr:
-    """The convolution of integers; the zero point of the filters may be a vector, one for each output channel."""
+    """Convolve integers; the zero point of the filters may be a vector, one for each output channel."""
     if w_zero is not None and len(w_zero.shape) == 1:
         w_zero = calls.reshape(w_zero, newshape=(-1, *[1] * (len(w.shape) - 1)))
     return convolved(node, _shifted(x, x_zero), _shifted(w, w_zero))

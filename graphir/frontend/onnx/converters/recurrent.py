@@ -1,4 +1,4 @@
-"""Recurrent layers."""
+"""Convert recurrent layers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops import calls
 from tilewright.graphir.ops.nn.recurrent_activations import activation
 
-#: Functions whose parameters the standard's lists of them hold a value for.
+#: Functions for which the standard's lists of parameters contain a value.
 _WITH_ALPHA = ("affine", "leakyrelu", "thresholdedrelu", "scaledtanh", "hardsigmoid", "elu")
 _WITH_BETA = ("affine", "scaledtanh", "hardsigmoid")
 
@@ -49,7 +49,7 @@ def _convert(node: Node, name: str, gates: int, **attrs: Any) -> list[Expr]:
         bias = _full(x, (directions, simplify(hidden * 2 * gates)), 0)
     states = [_full(x, (directions, batch, hidden), 0) if state is None else state for state in states]
     peepholes = node.optional(7) if name == "nn.lstm" else None
-    if peepholes is not None and lengths is None:  # arguments are left out at the end only
+    if peepholes is not None and lengths is None:  # only trailing arguments may be omitted
         lengths = calls.take(
             get_operator("sizes")(values=(steps,)), get_operator("zeros")(shape=(batch,), dtype="int64")
         )
@@ -73,7 +73,7 @@ def _full(x: Expr, shape: Sequence[Dim], value: int) -> Expr:
 
 
 def _activations(node: Node) -> list[Any]:
-    """The functions with their parameters, which two lists hold for those that have some, in order."""
+    """Return the functions with their parameters, which two lists hold in order for the functions that have some."""
     alphas, betas = iter(node.attribute("activation_alpha", ())), iter(node.attribute("activation_beta", ()))
     found = []
     for name in node.attribute("activations", ()):

@@ -1,4 +1,4 @@
-"""Reductions over axes, and the places of extremes."""
+"""Convert reductions over axes, and the indices of extremes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _named(name: str, **attrs: Any) -> _Reduction:
 
 
 def _extreme(name: str, of_bools: str, identity: Callable[..., int | float]) -> _Reduction:
-    """The greatest or the least, which over nothing is the lowest or the highest of the type."""
+    """Return a reduction to the greatest or the least; an empty one is the lowest or the highest number of the type."""
 
     def reduce(x: Expr, **where: Any) -> Expr:
         if x.dtype.is_bool:
@@ -35,7 +35,8 @@ def _extreme(name: str, of_bools: str, identity: Callable[..., int | float]) -> 
 
 
 def _in_float(reduction: _Reduction) -> _Reduction:
-    """In float32 for half types and in float64 for integers, which are rounded toward zero at last."""
+    """Return a reduction in float32 for half types, and in float64 for integers, which are finally rounded toward
+    zero."""
 
     def reduce(x: Expr, **where: Any) -> Expr:
         dtype = x.dtype
@@ -64,7 +65,7 @@ _REDUCTIONS: dict[str, _Reduction] = {
     "ReduceSumSquare": _named("sum_squares"),
 }
 
-#: From which opset on the axes are an input.
+#: The opset from which on the axes are an input.
 _AXES_INPUT_SINCE = {"ReduceSum": 13}
 
 
@@ -104,5 +105,5 @@ converter("ArgMin")(_place_of_extreme)
 
 @converter("Det", since=11)
 def det(node: Node) -> Expr:
-    """The determinant of matrices."""
+    """Compute the determinant of matrices."""
     return get_operator("det")(node[0])

@@ -1,4 +1,5 @@
-"""Sequences of tensors, whose lengths are known at import: tuples of the graph. Optional values are there or not."""
+"""Convert sequences of tensors, whose lengths are known at import: they are tuples of the graph. Optional values are
+known to be present or not."""
 
 from __future__ import annotations
 
@@ -14,10 +15,10 @@ from tilewright.tensorir.errors import InputError
 
 
 def elements(node: Node, number: int = 0) -> list[Expr]:
-    """The tensors of the sequence that input ``number`` is.
+    """Return the tensors of the sequence that is input ``number``.
 
     Raises:
-        InputError: it is no sequence.
+        InputError: it is not a sequence.
     """
     value = node[number]
     if isinstance(value, Tuple):
@@ -28,41 +29,41 @@ def elements(node: Node, number: int = 0) -> list[Expr]:
 
 
 def _place(node: Node, number: int, count: int) -> int:
-    """A place in a sequence: one of ``count``, from behind where it is negative."""
+    """Return an index into a sequence of ``count`` elements, counted from the end if negative."""
     (place,) = node.integers(number)
     if not -count <= place < count:
-        raise InputError(f"{node.label}: place {place} is not in a sequence of {count}")
+        raise InputError(f"{node.label}: index {place} is out of range for a sequence of {count} values")
     return place % count
 
 
 @converter("SequenceConstruct", since=11)
 def sequence_construct(node: Node) -> list[Expr]:
-    """The inputs as a sequence."""
+    """Build a sequence of the inputs."""
     return [Tuple([node[number] for number in range(len(node.inputs))])]
 
 
 @converter("SequenceEmpty", since=11)
 def sequence_empty(node: Node) -> list[Expr]:
-    """A sequence of nothing."""
+    """Return the empty sequence."""
     return [Tuple([])]
 
 
 @converter("SequenceAt", since=11)
 def sequence_at(node: Node) -> list[Expr]:
-    """One element."""
+    """Return one element."""
     found = elements(node)
     return [found[_place(node, 1, len(found))]]
 
 
 @converter("SequenceLength", since=11)
 def sequence_length(node: Node) -> Expr:
-    """The number of elements."""
+    """Return the number of elements."""
     return const(np.array(len(elements(node)), np.int64))
 
 
 @converter("SequenceInsert", since=11)
 def sequence_insert(node: Node) -> list[Expr]:
-    """One element more, before a place or at the end."""
+    """Insert one element before an index or at the end."""
     found = elements(node)
     place = len(found) if node.optional(2) is None else node.integers(2)[0]
     if place != len(found):
@@ -72,7 +73,7 @@ def sequence_insert(node: Node) -> list[Expr]:
 
 @converter("SequenceErase", since=11)
 def sequence_erase(node: Node) -> list[Expr]:
-    """One element less, the last one if no place is given."""
+    """Remove one element, the last one if no index is given."""
     found = elements(node)
     del found[len(found) - 1 if node.optional(1) is None else _place(node, 1, len(found))]
     return [Tuple(found)]
@@ -80,7 +81,7 @@ def sequence_erase(node: Node) -> list[Expr]:
 
 @converter("SplitToSequence", since=11)
 def split_to_sequence(node: Node) -> list[Expr]:
-    """Parts of a tensor along an axis: of given sizes, of one size, or of one index each."""
+    """Split a tensor along an axis: into parts of given sizes, of one size, or of one index each."""
     axis = node.attribute("axis", 0)
     extent = node.shape()[axis]
     if not isinstance(extent, int):
@@ -95,7 +96,7 @@ def split_to_sequence(node: Node) -> list[Expr]:
             raise InputError(f"{node.label}: parts of size {size}")
         sizes = [min(size, extent - start) for start in range(0, extent, size)]
     if sum(sizes) != extent or min(sizes, default=0) < 0:
-        raise InputError(f"{node.label}: parts of sizes {sizes} are not the whole of {extent}")
+        raise InputError(f"{node.label}: parts of sizes {sizes} do not add up to {extent}")
     parts, start = [], 0
     for size in sizes:
         part = get_operator("slice")(node[0], begin=(start,), end=(start + size,), strides=(1,), axes=(axis,))
@@ -107,7 +108,7 @@ def split_to_sequence(node: Node) -> list[Expr]:
 
 @converter("ConcatFromSequence", since=11)
 def concat_from_sequence(node: Node) -> Expr:
-    """The elements joined along an axis, which may be a new one."""
+    """Concatenate the elements along an axis, which may be a new one."""
     axis = node.required("axis")
     if node.attribute("new_axis", 0):
         return get_operator("stack")(elements(node), axis=axis)
@@ -116,7 +117,8 @@ def concat_from_sequence(node: Node) -> Expr:
 
 @converter("SequenceMap", since=17)
 def sequence_map(node: Node) -> list[Expr]:
-    """A graph for each element of a sequence; further inputs are sequences, too, or a tensor that all of them share."""
+    """Apply a graph to each element of a sequence; further inputs are sequences, too, or a tensor that all of them
+    share."""
     columns = [
         elements(node, number) if isinstance(node[number].type, TupleType) else None
         for number in range(len(node.inputs))
@@ -134,19 +136,19 @@ def sequence_map(node: Node) -> list[Expr]:
 
 @converter("Optional", since=15)
 def optional(node: Node) -> list[Expr]:
-    """A value that is there: itself."""
+    """Return the value itself, which is present."""
     if node.optional(0) is None:
-        raise node.unsupported("a value that is not there")
+        raise node.unsupported("an optional without a value")
     return [node[0]]
 
 
 @converter("OptionalHasElement", since=15)
 def optional_has_element(node: Node) -> Expr:
-    """Whether a value is there."""
+    """Return whether a value is present."""
     return const(np.array(node.optional(0) is not None))
 
 
 @converter("OptionalGetElement", since=15)
 def optional_get_element(node: Node) -> list[Expr]:
-    """A value that is there."""
+    """Return a value, which must be present."""
     return [node[0]]

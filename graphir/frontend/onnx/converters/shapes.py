@@ -1,4 +1,4 @@
-"""Constants, shapes, and operators that move elements without looking at them."""
+"""Convert constants, shapes, and operators that move elements without computing with them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tilewright.graphir.op import get_operator
 from tilewright.graphir.ops.calls import add, cast, concatenate, multiply, reshape, squeeze, take, transpose
 from tilewright.tensorir.dtype import as_dtype
 
-#: Exporters write an end that no axis reaches for "up to the end": INT64_MAX, INT32_MAX or a thousand millions.
+#: The least end that means "up to the end": exporters write INT64_MAX, INT32_MAX or a thousand millions.
 FAR = 10**9
 
 
 @converter("Constant")
 def constant(node: Node) -> Expr:
-    """A tensor from one of several attributes."""
+    """Build a tensor from one of several attributes."""
     if node.has("value"):
         return Constant(node.attribute("value"))
     for name, dtype in (("value_float", np.float32), ("value_floats", np.float32), ("value_int", np.int64)):
@@ -38,32 +38,32 @@ def constant(node: Node) -> Expr:
 
 @converter("Identity")
 def identity(node: Node) -> list[Expr]:
-    """The input itself."""
+    """Return the input itself."""
     return [node[0]]
 
 
 @converter("Shape")
 def shape(node: Node) -> Expr:
-    """Sizes as data; from opset 15 on those of some axes."""
+    """Return the sizes as data; from opset 15 on optionally those of some axes."""
     sizes = node.shape()
     return get_operator("sizes")(values=sizes[slice(node.attribute("start", 0), node.attribute("end", len(sizes)))])
 
 
 @converter("Size")
 def size(node: Node) -> Expr:
-    """The number of elements."""
+    """Return the number of elements."""
     return squeeze(get_operator("sizes")(values=(product(node.shape()),)), axis=(0,))
 
 
 @converter("Reshape")
 def reshape_by_attribute(node: Node) -> Expr:
-    """Before opset 5 the shape is an attribute."""
+    """Convert before opset 5, where the shape is an attribute."""
     return _reshape(node, node.required("shape"), False)
 
 
 @converter("Reshape", since=5)
 def reshape_by_input(node: Node) -> Expr:
-    """The shape is an input: 0 keeps a size (unless ``allowzero``), -1 is what is left."""
+    """Reshape to an input: 0 keeps a size (unless ``allowzero``), -1 is the remaining size."""
     return _reshape(node, node.elements(1), bool(node.attribute("allowzero", 0)))
 
 
@@ -74,34 +74,34 @@ def _reshape(node: Node, wanted: Sequence[Dim | Expr], allowzero: bool) -> Expr:
 
 @converter("Flatten")
 def flatten(node: Node) -> Expr:
-    """Two dimensions: those before an axis, and those from it on."""
+    """Flatten to two dimensions: those before an axis, and those from it on."""
     old, axis = node.shape(), node.axis("axis", 1, last=True)
     return reshape(node[0], newshape=(product(old[:axis]), product(old[axis:])))
 
 
 @converter("Transpose")
 def transpose_axes(node: Node) -> Expr:
-    """The axes in another order; reversed without one."""
+    """Permute the axes; without a permutation, reverse them."""
     axes = node.attribute("perm", tuple(reversed(range(len(node.shape())))))
     return transpose(node[0], axes=axes)
 
 
 @converter("Concat")
 def concat(node: Node) -> Expr:
-    """Joined along an axis, which is 1 before opset 4."""
+    """Concatenate along an axis, which is 1 by default before opset 4."""
     values = [value for value in node.inputs if value is not None]
     return concatenate(values, axis=node.attribute("axis", 1))
 
 
 @converter("Squeeze")
 def squeeze_by_attribute(node: Node) -> Expr:
-    """Before opset 13 the axes are an attribute."""
+    """Convert before opset 13, where the axes are an attribute."""
     return squeeze(node[0], axis=node.attribute("axes", _ones(node)))
 
 
 @converter("Squeeze", since=13)
 def squeeze_by_input(node: Node) -> Expr:
-    """The axes are an input; without it, all of size 1."""
+    """Squeeze the axes of an input; without it, all of size 1."""
     return squeeze(node[0], axis=_ones(node) if node.optional(1) is None else node.integers(1))
 
 
@@ -111,13 +111,13 @@ def _ones(node: Node) -> tuple[int, ...]:
 
 @converter("Unsqueeze")
 def unsqueeze_by_attribute(node: Node) -> Expr:
-    """Before opset 13 the axes are an attribute."""
+    """Convert before opset 13, where the axes are an attribute."""
     return _unsqueeze(node, node.required("axes"))
 
 
 @converter("Unsqueeze", since=13)
 def unsqueeze_by_input(node: Node) -> Expr:
-    """The axes, of the result, are an input."""
+    """Insert the axes of an input; they count in the result."""
     return _unsqueeze(node, node.integers(1))
 
 
@@ -142,26 +142,26 @@ def expand(node: Node) -> Expr:
 
 @converter("Tile", since=6)
 def tile(node: Node) -> Expr:
-    """Repeated along each axis."""
+    """Repeat along each axis."""
     return get_operator("tile")(node[0], reps=node.dims(1))
 
 
 @converter("Gather")
 def gather(node: Node) -> Expr:
-    """Slices picked by indices."""
+    """Pick slices by indices."""
     return take(node[0], node[1], axis=node.attribute("axis", 0))
 
 
 @converter("Slice")
 def slice_by_attributes(node: Node) -> Expr:
-    """Before opset 10 the bounds are attributes."""
+    """Convert before opset 10, where the bounds are attributes."""
     starts, ends = node.required("starts"), node.required("ends")
     return _slice(node, starts, ends, node.attribute("axes", tuple(range(len(starts)))), (1,) * len(starts))
 
 
 @converter("Slice", since=10)
 def slice_by_inputs(node: Node) -> Expr:
-    """The bounds are inputs, and steps may be negative."""
+    """Slice between bounds that are inputs; steps may be negative."""
     starts, ends = node.elements(1), node.elements(2)
     axes = tuple(range(len(starts))) if node.optional(3) is None else node.integers(3)
     steps = (1,) * len(starts) if node.optional(4) is None else node.integers(4)
@@ -181,7 +181,7 @@ def _slice(
     axes = tuple(node.checked_axis(axis, len(node.shape()), "axes") for axis in axes)
     known: list[tuple[int, Dim, Dim | None, int]] = []
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        # Far above, or below for a slice that runs backwards, stands for the last, or first, element.
+        # A bound far above (below, for a backward slice) means the last (first) element.
         is_far = isinstance(end, int) and (end >= FAR if step > 0 else end <= -FAR)
         if isinstance(start, Expr) or isinstance(end, Expr):
             first, count = slice_bounds(start, None if is_far else end, step, node.shape()[axis])
@@ -197,13 +197,13 @@ def _slice(
 
 @converter("Split")
 def split(node: Node) -> list[Expr]:
-    """Before opset 13 the sizes are an attribute (an input in opset 1)."""
+    """Convert before opset 13, where the sizes are an attribute (an input in opset 1)."""
     return _split(node, node.attribute("split"))
 
 
 @converter("Split", since=13)
 def split_by_input(node: Node) -> list[Expr]:
-    """The sizes are an input."""
+    """Split into the sizes of an input."""
     return _split(node, None if node.optional(1) is None else node.dims(1))
 
 
@@ -227,14 +227,14 @@ def _split(node: Node, sizes: Sequence[Dim] | None) -> list[Expr]:
 
 
 def _parts(node: Node, axis: int, sizes: Sequence[Dim]) -> list[Expr]:
-    """The parts of a split, one behind the other."""
+    """Slice a tensor into consecutive parts of these sizes."""
     results: list[Expr] = []
     start: Dim = 0
     for part in sizes:
         if isinstance(part, int) and isinstance(start, int):
             bounds = {"begin": (start,), "end": (start + part,), "strides": (1,), "axes": (axis,)}
             results.append(get_operator("slice")(node[0], **bounds))
-        else:  # it cannot be proved that they lie inside
+        else:  # it cannot be proved that they are in range
             places = get_operator("arange")(start=0, stop=part, step=1, dtype="int64")
             results.append(take(node[0], add(places, as_number(start)), axis=axis))
         start = start + part
@@ -243,7 +243,7 @@ def _parts(node: Node, axis: int, sizes: Sequence[Dim]) -> list[Expr]:
 
 @converter("ConstantOfShape", since=9)
 def constant_of_shape(node: Node) -> Expr:
-    """One value everywhere."""
+    """Fill a shape with one value."""
     given = node.attribute("value", np.zeros(1, np.float32)).reshape(-1)
     if given.size != 1:
         raise node.wrong(f"attribute 'value': expected one element, found {given.size}")
@@ -253,7 +253,7 @@ def constant_of_shape(node: Node) -> Expr:
 
 @converter("Range", since=11)
 def arange(node: Node) -> Expr:
-    """Numbers at equal distances."""
+    """Return numbers at equal distances."""
     dtype = node.type(0).dtype
     start, limit, delta = (known_values(node[number]) for number in range(3))
     if start is None or limit is None or delta is None:

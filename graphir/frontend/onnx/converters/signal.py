@@ -1,4 +1,4 @@
-"""Fourier transforms."""
+"""Convert Fourier transforms."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _stft(node: Node) -> Expr:
     else:
         length = node.shape(0)[1] if window is None else window.shape[0]
     if not isinstance(length, int):
-        raise node.unsupported("a frame of a length that is not known when the model is imported")
+        raise node.unsupported("a frame of a length that is unknown at import")
     onesided = bool(node.attribute("onesided", 1))
     step = node.integers(1)[0]
     return get_operator("stft")(node[0], window, frame_step=step, frame_length=length, onesided=onesided)
@@ -46,7 +46,8 @@ def _stft(node: Node) -> Expr:
 
 @converter("MelWeightMatrix", since=17)
 def _mel_weight_matrix(node: Node) -> Expr:
-    """What each bin of a spectrum gives to a band of the mel scale: triangles, whose feet are their neighbours' tops.
+    """Return the weight of each bin of a spectrum in each band of the mel scale: triangles that end at the centers of
+    adjacent bands.
 
     The scale is that of O'Shaughnessy, "Speech Communication: Human and Machine" (1987).
     """

@@ -1,7 +1,7 @@
-"""One step of gradient descent: optimizers, each in operators on single elements.
+"""Convert one step of gradient descent: optimizers, each as operators on single elements.
 
-Inputs are the learning rate, the number of steps so far, and then the tensors, their gradients and what the optimizer
-remembers of them; results are the new tensors and what it remembers now.
+Inputs are the learning rate, the number of steps so far, and then the tensors, their gradients and the optimizer's
+state; results are the new tensors and the new state.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TRAINING = "ai.onnx.preview.training"
 
 
 def _groups(node: Node, count: int) -> list[tuple[Expr, ...]]:
-    """For each tensor: itself, its gradient, and its memories; ``count`` in all."""
+    """Return, for each tensor, itself, its gradient, and its state; ``count`` in all."""
     tensors = [node[number] for number in range(2, len(node.inputs))]
     each, rest = divmod(len(tensors), count)
     if rest or not each:
@@ -28,7 +28,7 @@ def _groups(node: Node, count: int) -> list[tuple[Expr, ...]]:
 
 
 def _by_result(groups: list[tuple[Expr, ...]]) -> list[Expr]:
-    """First results of all tensors, then second ones, and so on."""
+    """Return the first results of all tensors, then the second ones, and so on."""
     return [value for values in zip(*groups, strict=True) for value in values]
 
 
@@ -42,7 +42,8 @@ def _regularized(node: Node, x: Expr, gradient: Expr) -> Expr:
 
 @converter("Adagrad", domain=TRAINING)
 def adagrad(node: Node) -> list[Expr]:
-    """Duchi et al., "Adaptive Subgradient Methods for Online Learning and Stochastic Optimization", JMLR 2011."""
+    """Convert a step of Adagrad (Duchi et al., "Adaptive Subgradient Methods for Online Learning and Stochastic
+    Optimization", JMLR 2011)."""
     results: list[tuple[Expr, ...]] = []
     for x, gradient, squares in _groups(node, 3):
         steps = cast(node[1], dtype=x.dtype)
@@ -56,7 +57,7 @@ def adagrad(node: Node) -> list[Expr]:
 
 @converter("Adam", domain=TRAINING)
 def adam(node: Node) -> list[Expr]:
-    """Kingma and Ba, "Adam: A Method for Stochastic Optimization", ICLR 2015."""
+    """Convert a step of Adam (Kingma and Ba, "Adam: A Method for Stochastic Optimization", ICLR 2015)."""
     results: list[tuple[Expr, ...]] = []
     alpha, beta = node.attribute("alpha", 0.9), node.attribute("beta", 0.999)
     for x, gradient, mean, squares in _groups(node, 4):
@@ -77,7 +78,8 @@ def _power(factor: float, steps: Expr, like: Expr) -> Expr:
 
 @converter("Momentum", domain=TRAINING)
 def momentum(node: Node) -> list[Expr]:
-    """Sutskever et al., "On the importance of initialization and momentum in deep learning", ICML 2013."""
+    """Convert a step with momentum (Sutskever et al., "On the importance of initialization and momentum in deep
+    learning", ICML 2013)."""
     results: list[tuple[Expr, ...]] = []
     alpha, beta, mode = node.required("alpha"), node.required("beta"), node.required("mode")
     if mode not in ("standard", "nesterov"):

@@ -1,4 +1,4 @@
-"""Operators with windows that slide over space: convolution and pooling."""
+"""Convert operators with windows that slide over space: convolution and pooling."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CONVOLUTIONS = {1: "nn.conv1d", 2: "nn.conv2d", 3: "nn.conv3d"}
 
 @dataclasses.dataclass(frozen=True)
 class _Window:
-    """The attributes that all these operators share, one number for each spatial dimension."""
+    """The attributes that these operators share, one number for each spatial dimension."""
 
     size: tuple[int, ...]
     strides: tuple[int, ...]
@@ -30,12 +30,12 @@ class _Window:
 
     @property
     def moves(self) -> dict[str, Any]:
-        """How the window moves, as operators' attributes."""
+        """The movement of the window, as operators' attributes."""
         return {"strides": self.strides, "padding": self.padding, "dilation": self.dilation}
 
 
 def _window(node: Node, size: tuple[int, ...] | None) -> _Window:
-    """The window of a node, of ``size`` if no attribute states that."""
+    """Return the window of a node, of ``size`` if no attribute states one."""
     size = node.attribute("kernel_shape", size)
     rank = len(node.shape()) - 2
     if size is None or len(size) != rank:
@@ -45,7 +45,7 @@ def _window(node: Node, size: tuple[int, ...] | None) -> _Window:
 
 
 def _numbers(node: Node, name: str, rank: int, default: int = 1) -> tuple[int, ...]:
-    """An attribute with a number for each spatial dimension."""
+    """Return an attribute with a number for each spatial dimension."""
     found: tuple[int, ...] = node.attribute(name, (default,) * rank)
     if len(found) != rank:
         raise InputError(f"{node.label}: {name}: expected {rank} integers, found {found}")
@@ -53,7 +53,8 @@ def _numbers(node: Node, name: str, rank: int, default: int = 1) -> tuple[int, .
 
 
 def _padding(node: Node, size: tuple[int, ...], strides: tuple[int, ...], dilation: tuple[int, ...]) -> tuple[Dim, ...]:
-    """``pads``, or what ``auto_pad`` says: with SAME as many windows as strides fit into the data (and a part).
+    """Return ``pads``, or the padding of ``auto_pad``: SAME has as many windows as strides fit into the data (rounded
+    up).
 
     Over a dimension of symbolic size the padding is an expression.
     """
@@ -72,7 +73,7 @@ def _padding(node: Node, size: tuple[int, ...], strides: tuple[int, ...], dilati
 
 
 def _halves(node: Node, mode: str, totals: Sequence[Dim]) -> tuple[Dim, ...]:
-    """Padding split into that before and that behind; of an odd number one more behind (UPPER) or before (LOWER)."""
+    """Split padding into that before and that behind; the odd one goes behind (UPPER) or before (LOWER)."""
     if mode == "SAME_UPPER":
         before = [simplify(total // 2) for total in totals]
     elif mode == "SAME_LOWER":
@@ -83,7 +84,7 @@ def _halves(node: Node, mode: str, totals: Sequence[Dim]) -> tuple[Dim, ...]:
 
 
 def _static_window(node: Node, weight: Expr) -> tuple[int, ...]:
-    """The window of a weight."""
+    """Return the window of a weight."""
     size = weight.shape[2:]
     if not all(isinstance(extent, int) for extent in size):
         raise node.unsupported(f"a window of symbolic size {size}")
@@ -96,7 +97,7 @@ def _biased(node: Node, result: Expr) -> Expr:
 
 
 def convolved(node: Node, data: Expr, weight: Expr) -> Expr:
-    """The convolution of ``data``, which have the shape of the node's first input, by the node's attributes."""
+    """Convolve ``data``, which has the shape of the node's first input, by the node's attributes."""
     rank = len(node.shape()) - 2
     if rank not in _CONVOLUTIONS:
         raise node.unsupported(f"convolution in {rank} dimensions")
@@ -106,13 +107,13 @@ def convolved(node: Node, data: Expr, weight: Expr) -> Expr:
 
 @converter("Conv")
 def conv(node: Node) -> Expr:
-    """Convolution."""
+    """Convolve."""
     return _biased(node, convolved(node, node[0], node[1]))
 
 
 @converter("ConvTranspose")
 def conv_transpose(node: Node) -> Expr:
-    """Transposed convolution."""
+    """Convolve transposed."""
     size = node.attribute("kernel_shape", _static_window(node, node[1]))
     rank = len(node.shape()) - 2
     if len(size) != rank:
@@ -134,7 +135,7 @@ def conv_transpose(node: Node) -> Expr:
 def _transposed_padding(
     node: Node, size: tuple[int, ...], strides: tuple[int, ...], dilation: tuple[int, ...], extra: tuple[int, ...]
 ) -> tuple[Dim, ...]:
-    """``pads``, or what brings the result to ``output_shape`` or, with SAME, to the data's size times the strides."""
+    """Return ``pads``, or the padding that yields ``output_shape`` or, with SAME, the data's size times the strides."""
     rank = len(size)
     mode = node.attribute("auto_pad", "NOTSET")
     target = node.attribute("output_shape")
@@ -153,7 +154,7 @@ def _transposed_padding(
 
 
 def _pool(node: Node, name: str, **attrs: Any) -> Expr:
-    """A pooling operator, that for images where the data are such."""
+    """Return a pooling operator: that for images if the data are images."""
     window = _window(node, None)
     is_image = len(window.size) == 2 and name in ("nn.max_pool", "nn.avg_pool")
     operator = get_operator(f"{name}2d" if is_image else name)
@@ -163,7 +164,7 @@ def _pool(node: Node, name: str, **attrs: Any) -> Expr:
 
 @converter("MaxPool")
 def max_pool(node: Node) -> list[Expr]:
-    """The greatest value of windows and, as a second result, where it is."""
+    """Return the maximum of windows and, as a second result, its index."""
     results = [_pool(node, "nn.max_pool")]
     if node.num_outputs > 1:
         results.append(_pool(node, "nn.max_pool_indices", column_major=bool(node.attribute("storage_order", 0))))
@@ -172,19 +173,20 @@ def max_pool(node: Node) -> list[Expr]:
 
 @converter("AveragePool")
 def average_pool(node: Node) -> Expr:
-    """The mean of windows."""
+    """Return the mean of windows."""
     return _pool(node, "nn.avg_pool", count_include_pad=bool(node.attribute("count_include_pad", 0)))
 
 
 @converter("LpPool")
 def lp_pool(node: Node) -> Expr:
-    """The norm of windows."""
+    """Return the norm of windows."""
     return _pool(node, "nn.lp_pool", p=node.attribute("p", 2))
 
 
 @converter("MaxUnpool")
 def max_unpool(node: Node) -> Expr:
-    """Values back at the places where max pooling found them; what a larger ``output_shape`` adds is zero."""
+    """Put values back to the indices where max pooling found them; fill the rest of a larger ``output_shape`` with
+    zeros."""
     window = _window(node, None)
     rank = len(window.size)
     space = []
@@ -203,7 +205,7 @@ def max_unpool(node: Node) -> Expr:
     return get_operator("pad")(result, pad_width=[(0, amount) for amount in added]) if any(added) else result
 
 
-# Over all of space.
+# Pooling over all of space.
 
 
 def _space(node: Node) -> tuple[int, ...]:
@@ -212,7 +214,7 @@ def _space(node: Node) -> tuple[int, ...]:
 
 @converter("GlobalAveragePool")
 def global_average_pool(node: Node) -> Expr:
-    """The mean of each channel."""
+    """Return the mean of each channel."""
     if len(_space(node)) == 2:
         return get_operator("nn.global_avg_pool2d")(node[0])
     return mean(node[0], axis=_space(node), keepdims=True)
@@ -220,7 +222,7 @@ def global_average_pool(node: Node) -> Expr:
 
 @converter("GlobalMaxPool")
 def global_max_pool(node: Node) -> Expr:
-    """The greatest value of each channel."""
+    """Return the maximum of each channel."""
     if len(_space(node)) == 2:
         return get_operator("nn.global_max_pool2d")(node[0])
     return greatest(node[0], axis=_space(node), keepdims=True)
@@ -228,13 +230,13 @@ def global_max_pool(node: Node) -> Expr:
 
 @converter("GlobalLpPool")
 def global_lp_pool(node: Node) -> Expr:
-    """The norm of each channel."""
+    """Return the norm of each channel."""
     return get_operator("nn.lp_norm")(node[0], axis=_space(node), keepdims=True, p=node.attribute("p", 2))
 
 
 @converter("DeformConv")
 def deform_conv(node: Node) -> Expr:
-    """Convolution with windows whose elements are moved by offsets and, with a mask, weighed."""
+    """Convolve with windows whose elements are displaced by offsets and, with a mask, weighted."""
     window = _window(node, _static_window(node, node[1]))
     mask = [] if node.optional(4) is None else [node[4]]
     if len(window.size) != 2:
