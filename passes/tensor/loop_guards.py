@@ -23,10 +23,16 @@ TRUE, FALSE = IntImm(1, BOOL), IntImm(0, BOOL)
 
 @dataclass(frozen=True)
 class Guard:
-    """A condition in the body of a loop, with the loops between: least value and extent of their variables."""
+    """A condition in the body of a loop, with the loops between.
+
+    Attributes:
+        inner: the variables of these loops, with least value and extent.
+        lets: the variables that the body binds by ``let`` up to the condition: ends of inner loops may mention them.
+    """
 
     condition: Expr
     inner: Mapping[Var, tuple[Expr, Expr]]
+    lets: frozenset[Var]
 
 
 def find_guards(loop: For) -> list[Guard]:
@@ -54,7 +60,7 @@ class _GuardFinder(Visitor):
         for part in conjuncts(condition):
             plain = not uses_var(part, self.lets) and not kinds(part) & LOADS
             if plain and uses_var(part, {self.var}):
-                self.found.append(Guard(part, dict(self.inner)))
+                self.found.append(Guard(part, dict(self.inner), frozenset(self.lets)))
 
     def visit_For(self, loop: For) -> None:
         self.visit(loop.min)

@@ -215,7 +215,7 @@ class _Partitioner(ScopedMutator):
 
     def _is_visible(self, loop: For, guard: Guard, ends: tuple[Expr | None, Expr | None]) -> bool:
         """Whether the ends are made of what is known outside of the loop."""
-        hidden = {loop.var, *guard.inner}
+        hidden = {loop.var, *guard.inner, *guard.lets}
         return not any(var in hidden for end in ends if end is not None for var in free_vars(end))
 
     def _part(self, loop: For, low: Expr, high: Expr, body: Stmt, *, tail: bool) -> Stmt:
