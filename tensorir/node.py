@@ -69,10 +69,10 @@ class Node:
 
     __slots__ = ("_kinds", "_leaves", "_notes")
 
-    #: Kept by :func:`tilewright.tensorir.functor.kinds`; there where the leaves are.
+    #: Kept by :func:`tilewright.tensorir.occurrences.kinds`; there where the leaves are.
     _kinds: int
 
-    #: Kept by :func:`tilewright.tensorir.functor.leaves`, once it was asked for; None before.
+    #: Kept by :func:`tilewright.tensorir.occurrences.leaves`, once it was asked for; None before.
     _leaves: frozenset[Any] | None
 
     #: Kept by :func:`notes_on`.
