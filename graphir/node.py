@@ -167,11 +167,17 @@ def _with_children(cls: Any) -> Any:
         values[name] = f"new_{name}"
     for name, role in cls.node_fields:
         if role == "given":
-            same = [f"new_{other} is node.{other}" for other, other_role in parts if other_role == "applied"]
-            same += [f"same_types(new_{other}, node.{other})" for other, _ in parts if _is_tuple(cls, other)]
+            same = []
+            for other, _ in parts:
+                if _is_tuple(cls, other):
+                    same.append(f"same_types(new_{other}, node.{other})")
+                elif other in missing:
+                    same.append(f"new_{other} is node.{other}")
+                else:
+                    same.append(f"same_types((new_{other},), (node.{other},))")
             lines.append(f"    known = node.{name} if {' and '.join(same)} else None")
             values[name] = "known"
-    keywords = {field.name: field.kw_only for field in dataclasses.fields(cls)}
+    keywords = {field.name: bool(field.kw_only) for field in dataclasses.fields(cls)}
     order = sorted((field.name for field in dataclasses.fields(cls)), key=lambda name: keywords[name])
     arguments = [f"{name}={values[name]}" if keywords[name] else values[name] for name in order]
     lines.append(f"    return cls({', '.join(arguments)})")

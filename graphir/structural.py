@@ -158,7 +158,7 @@ class _Comparison:
                 if self.left.get(x) is not y or self.right.get(y) is not x:
                     return x, y, "one is shared or bound where the other is not"
                 continue
-            reason = self.variable(x, y) if isinstance(x, Var) else self.step(x, y)
+            reason = self.variable(x, y) if isinstance(x, Var) and isinstance(y, Var) else self.step(x, y)
             if reason is not None:
                 return x, y, reason
         return None

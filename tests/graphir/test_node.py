@@ -8,7 +8,7 @@ from tilewright import graphir as gi
 from tilewright.graphir.base import FrozenExpr
 from tilewright.graphir.expr import Expr, Var
 from tilewright.graphir.module import IRModule
-from tilewright.graphir.node import child, children, definition, node, note, outer
+from tilewright.graphir.node import child, children, definition, given, node, note, outer
 from tilewright.graphir.types import Type
 from tilewright.graphir.verify import verify
 from tilewright.graphir.visitor import free_vars, post_order, substitute, users
@@ -33,10 +33,10 @@ class Scan(FrozenExpr):
 
 @node
 class Plain(FrozenExpr):
-    """Says nothing of its type."""
+    """Has the type that it is given."""
 
     value: Expr = child()
-    type: Type | None = None
+    type: Type | None = given(default=None)
     span: str | None = note(default=None)
 
 
@@ -73,8 +73,11 @@ def test_a_node_is_made_again_of_other_parts() -> None:
         old.steps = 2  # type: ignore[misc]
 
 
-def test_a_type_may_be_a_field_of_its_own() -> None:
-    assert Plain(X).type is None and Plain(X, X.type).with_children([X]).type is X.type
+def test_a_given_type_stays_with_parts_of_the_same_types() -> None:
+    assert Plain(X).type is None
+    typed = Plain(X, X.type)
+    assert typed.with_children([gi.var("y", shape=(4,))]).type is X.type
+    assert typed.with_children([gi.var("y", shape=(5,))]).type is None
 
 
 def test_names_of_bound_variables_do_not_count_all_else_does() -> None:
