@@ -12,8 +12,8 @@
                                                     def parts(self) -> tuple[Any, ...]: ...
                                                     def rebuild(self, mutator: Mutator) -> Any: ...
 
-A class whose base, in this file or another one of the project, says ``hash_consed = True`` looks in ``__new__`` for the node that is there already; what would be
-its ``__init__`` is ``_fill`` then.
+A class whose base, in this file or another one of the project, says ``hash_consed = True`` looks in ``__new__`` for the
+node that is there already; what would be its ``__init__`` is ``_fill`` then.
 
 ``__post_init__`` becomes the end of ``__init__``: a field that it changes (by ``_set``) is a local name until all are
 known. Only forms that are known here are written out; any other is an :class:`UnknownDeclarationError`.
