@@ -18,7 +18,7 @@ from tilewright.graphir.base import FrozenExpr, new_fields
 from tilewright.graphir.constant import Constant as Constant
 from tilewright.graphir.control_flow import If as If
 from tilewright.graphir.control_flow import Loop as Loop
-from tilewright.graphir.node import applied, child, children, definition, given, node, note, outer
+from tilewright.graphir.node import applied, attributes, child, children, definition, given, node, note, outer
 from tilewright.graphir.op import NoAttrs, Operator, get_operator, set_call_maker
 from tilewright.graphir.types import FuncType, TensorType, TupleType, Type
 from tilewright.tensorir.dtype import DataType, as_dtype
@@ -69,7 +69,7 @@ class Call(FrozenExpr):
 
     op: Operator | Expr = applied((Operator, GlobalVar))
     args: tuple[Expr, ...] = children()
-    attrs: Any = None
+    attrs: Any = attributes(default=None)
     type: Type | None = given(default=None)
     span: str | None = note(default=None)
 

@@ -7,6 +7,8 @@ the text of a node that has no form of its own are derived from the declaration.
 * ``children``   -- a tuple of nodes,
 * ``outer``      -- one node that is evaluated before the variables which this one binds are there,
 * ``applied``    -- a node that is called, or plain data that names what is called,
+* ``attributes`` -- data about what is called: it counts in comparisons where that is an operator; beside a function it
+  only says where the call comes from,
 * ``definition`` -- a variable (or tuple of variables) that the node binds for its other fields,
 * ``note``       -- data that does not count in comparisons: names of variables, places in the source,
 * ``given``      -- the type, where it cannot be inferred from the other fields alone,
@@ -36,7 +38,7 @@ from tilewright.tensorir.declaration import (
     written,
 )
 
-__all__ = ["applied", "child", "children", "definition", "given", "node", "note", "outer"]
+__all__ = ["applied", "attributes", "child", "children", "definition", "given", "node", "note", "outer"]
 
 T = TypeVar("T")
 
@@ -54,6 +56,11 @@ def applied(names: tuple[type, ...], **kwargs: Any) -> Any:
     return dataclasses.field(metadata={"role": "applied", "names": names}, **kwargs)
 
 
+def attributes(**kwargs: Any) -> Any:
+    """A field behind that of what is called, of data about that."""
+    return field_of("attributes", **kwargs)
+
+
 def note(**kwargs: Any) -> Any:
     """A field of plain data that does not count in comparisons."""
     return field_of("note", **kwargs)
@@ -68,7 +75,7 @@ def given(**kwargs: Any) -> Any:
 @dataclass_transform(
     frozen_default=True,
     eq_default=False,
-    field_specifiers=(child, children, outer, applied, definition, note, given),
+    field_specifiers=(child, children, outer, applied, attributes, definition, note, given),
 )
 def node(cls: type[T]) -> type[T]:
     """Class decorator: declares ``cls``, a subclass of ``FrozenExpr``, as a node."""

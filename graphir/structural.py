@@ -8,8 +8,9 @@ recurse over its depth. The rules:
 * What is shared counts: ``y + y`` is not equal to ``y1 + y2``, since the second computes ``y`` twice. Only constants
   are compared by value alone: element type, shape and bytes (so ``-0.0`` differs from ``0.0``, a NaN equals itself).
 * Types of variables count, those of other expressions follow from them. Dimensions are equal if provably so.
-* Attributes are compared by value, where ``1`` differs from ``True`` and ``1.0``. ``span`` does not count, nor do
-  declared result types, which bodies state again.
+* Attributes are compared by value, where ``1`` differs from ``True`` and ``1.0``; on calls of functions they only say
+  where these come from, and do not count. ``span`` does not count, nor do declared result types, which bodies state
+  again.
 """
 
 from __future__ import annotations
@@ -133,6 +134,11 @@ def data_equal(p: Any, q: Any) -> bool:
     return type(p) is type(q) and bool(p == q)
 
 
+#: Roles of fields that do not count, and those beside a function that is called.
+_UNCOUNTED = frozenset({"note", "given"})
+_UNCOUNTED_OF_FUNCTIONS = _UNCOUNTED | {"attributes"}
+
+
 def _shown(value: Any) -> str:
     return str(dict(value) if isinstance(value, Mapping) else value)
 
@@ -180,8 +186,9 @@ class _Comparison:
         if not x.by_value:
             self.bind(x, y)
         below: list[tuple[Expr, Expr]] = []
+        uncounted = _UNCOUNTED
         for name, role in x.node_fields:
-            if role == "note" or role == "given":
+            if role in uncounted:
                 continue
             p, q = getattr(x, name), getattr(y, name)
             reason: str | None = None
@@ -193,6 +200,8 @@ class _Comparison:
                 reason = self.define_all(p, q, name)
             elif role != "data" and isinstance(p, Expr) and isinstance(q, Expr):
                 below.append((p, q))
+                if role == "applied":
+                    uncounted = _UNCOUNTED_OF_FUNCTIONS
             elif p is not q and not data_equal(p, q):
                 if role == "applied":
                     return f"different {'operators' if isinstance(p, Operator) else 'functions'}"
@@ -266,8 +275,9 @@ class _Hasher:
         if not node.by_value:
             self.number(node)
         below: list[Expr] = []
+        uncounted = _UNCOUNTED
         for name, role in node.node_fields:
-            if role == "note" or role == "given":
+            if role in uncounted:
                 continue
             value = getattr(node, name)
             if role == "children":
@@ -280,6 +290,8 @@ class _Hasher:
                     self.define(var)
             elif role != "data" and isinstance(value, Expr):
                 below.append(value)
+                if role == "applied":
+                    uncounted = _UNCOUNTED_OF_FUNCTIONS
             elif role == "applied":
                 self.feed(value.name)
             else:
