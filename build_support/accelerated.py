@@ -33,8 +33,10 @@ BUILD = ROOT / "build" / "accelerated"
 COMPILED = (
     "tensorir/consing.py",
     "tensorir/node.py",
+    "tensorir/arithmetic.py",
     "tensorir/expr.py",
     "tensorir/stmt.py",
+    "tensorir/occurrences.py",
     "tensorir/functor.py",
     "tensorir/folding.py",
     "tensorir/conditions.py",

@@ -12,8 +12,8 @@
                                                     def parts(self) -> tuple[Any, ...]: ...
                                                     def rebuild(self, mutator: Mutator) -> Any: ...
 
-A class whose base sets ``hash_consed = True`` looks in ``__new__`` for an existing node; its ``__init__`` becomes
-``_fill`` then.
+A class whose base, in this file or another one of the project, sets ``hash_consed = True`` looks in ``__new__`` for an
+existing node; its ``__init__`` becomes ``_fill`` then.
 
 ``__post_init__`` becomes the end of ``__init__``: a field that it changes (by ``_set``) is a local name until all are
 known. Only known forms are expanded; any other is an :class:`UnknownDeclarationError`.
@@ -24,6 +24,9 @@ from __future__ import annotations
 import ast
 import copy
 from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
 
 ROLES = ("child", "children", "definition", "buffer", "new_buffer", "derived")
 _OWNED = ("child", "children")
@@ -95,20 +98,36 @@ def expand(source: str, place: str) -> str:
     nodes = [each for each in classes if _is_node(each, place)]
     if not nodes:
         return source
-    inherited: dict[str, set[str]] = {}
-    hash_consed: set[str] = set()
-    for each in classes:
-        if each not in nodes:
-            bases = [ast.unparse(base) for base in each.bases]
-            inherited[each.name] = _attributes(each).union(*(inherited.get(base, set()) for base in bases))
-            if any(ast.unparse(item) == "hash_consed = True" for item in each.body):
-                hash_consed.add(each.name)
+    inherited, hash_consed = _bases(ast.parse(source))
     for found in reversed(nodes):
         first = found.decorator_list[0].lineno - 1
         lines[first : found.end_lineno] = _written_out(found, source, inherited, hash_consed, place).split("\n")
     imports = lines.index("from __future__ import annotations") + 1
     lines[imports:imports] = _IMPORTS
     return "\n".join(lines)
+
+
+def _bases(tree: ast.Module) -> tuple[dict[str, set[str]], set[str]]:
+    """The attributes of each class that a file defines or imports from a module of the project and that is no node
+    itself, and the names of those whose nodes are hash-consed."""
+    inherited: dict[str, set[str]] = {}
+    hash_consed: set[str] = set()
+    for statement in tree.body:
+        if isinstance(statement, ast.ImportFrom):
+            path = ROOT.joinpath(*(statement.module or "").split(".")[1:]).with_suffix(".py")
+            if (statement.module or "").startswith("tilewright.") and path.is_file():
+                others, consed = _bases(ast.parse(path.read_text(encoding="utf-8")))
+                for alias in statement.names:
+                    if alias.name in others:
+                        inherited[alias.asname or alias.name] = others[alias.name]
+                    if alias.name in consed:
+                        hash_consed.add(alias.asname or alias.name)
+        elif isinstance(statement, ast.ClassDef) and "node" not in map(ast.unparse, statement.decorator_list):
+            bases = [ast.unparse(base) for base in statement.bases]
+            inherited[statement.name] = _attributes(statement).union(*(inherited.get(base, set()) for base in bases))
+            if any(ast.unparse(item) == "hash_consed = True" for item in statement.body):
+                hash_consed.add(statement.name)
+    return inherited, hash_consed
 
 
 def _attributes(base: ast.ClassDef) -> set[str]:

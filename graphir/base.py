@@ -7,7 +7,7 @@ building nodes. The operators stand above this module, so calls go through their
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from tilewright.graphir.dims import Dim
 from tilewright.graphir.op import get_operator
@@ -40,6 +40,12 @@ class Expr:
     type: Type | None
     span: str | None
 
+    #: (name, role) of each field that is part of the node, in order of evaluation (``node.py``).
+    node_fields: ClassVar[tuple[tuple[str, str], ...]] = ()
+
+    #: Whether nodes with equal fields are interchangeable, so that it does not count how many there are.
+    by_value: ClassVar[bool] = False
+
     def __str__(self) -> str:
         from tilewright.graphir.printer import to_text  # knows every node class
 
@@ -47,9 +53,21 @@ class Expr:
 
     __repr__ = __str__
 
+    # Derived from the fields of nodes that have parts.
+
     @property
     def children(self) -> tuple[Expr, ...]:
         """The expressions that this one is made of, in order of evaluation."""
+        return ()
+
+    @property
+    def bound(self) -> tuple[Any, ...]:
+        """The variables among them that this expression binds."""
+        return ()
+
+    @property
+    def outside(self) -> tuple[Expr, ...]:
+        """Those that are evaluated before there are these variables."""
         return ()
 
     def with_children(self, children: Sequence[Expr]) -> Expr:

@@ -48,6 +48,10 @@ class Constant(FrozenExpr):
 
     __slots__ = ("_value",)
 
+    #: The value may be computed later, so that it is no field by itself.
+    node_fields = (("type", "data"), ("data", "data"), ("span", "note"))
+    by_value = True
+
     _value: Array | _Later
     type: TensorType
 

@@ -5,41 +5,35 @@ They are names of ``expr.py``, too, as all node classes are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from tilewright.graphir.base import Expr, FrozenExpr, new_fields
+from tilewright.graphir.node import child, children, node, note
 from tilewright.graphir.types import FuncType, TensorType, TupleType, Type
 from tilewright.tensorir.dtype import BOOL
 from tilewright.tensorir.errors import TypeInferenceError
 
 
+@node
 class If(FrozenExpr):
     """``then_branch`` if the scalar bool ``condition`` holds, else ``else_branch``; only the taken one is computed."""
 
-    __slots__ = ("condition", "else_branch", "then_branch")
+    condition: Expr = child()
+    then_branch: Expr = child()
+    else_branch: Expr = child()
+    span: str | None = note(default=None)
 
-    condition: Expr
-    then_branch: Expr
-    else_branch: Expr
-
-    def __init__(self, condition: Expr, then_branch: Expr, else_branch: Expr, span: str | None = None) -> None:
-        expected = TensorType((), BOOL)
-        if condition.type is not None and condition.type != expected:
-            raise TypeInferenceError(f"if: condition: expected {expected}, found {condition.type}")
-        then_type, else_type = then_branch.type, else_branch.type
+    def __post_init__(self) -> None:
+        expected, found = TensorType((), BOOL), self.condition.type
+        if found is not None and found != expected:
+            raise TypeInferenceError(f"if: condition: expected {expected}, found {found}")
+        then_type, else_type = self.then_branch.type, self.else_branch.type
         if then_type is not None and else_type is not None and then_type != else_type:
             raise TypeInferenceError(f"if: branches differ: {then_type} and {else_type}")
-        found = then_type if else_type is not None else None
-        new_fields(self, condition=condition, then_branch=then_branch, else_branch=else_branch, type=found, span=span)
-
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        return (self.condition, self.then_branch, self.else_branch)
-
-    def with_children(self, children: Sequence[Expr]) -> Expr:
-        return If(children[0], children[1], children[2], self.span)
+        new_fields(self, type=then_type if else_type is not None else None)
 
 
+@node
 class Loop(FrozenExpr):
     """A counted loop that carries values: ``for i in range(trip_count): state = body(i, *state)``.
 
@@ -60,13 +54,12 @@ class Loop(FrozenExpr):
         TypeInferenceError: the types of state, condition and body do not fit.
     """
 
-    __slots__ = ("body", "collect", "condition", "initial", "trip_count")
-
-    trip_count: Expr
-    condition: Expr | None
-    body: Expr
-    initial: tuple[Expr, ...]
-    collect: tuple[Expr, ...]
+    trip_count: Expr = child()
+    condition: Expr | None = child()
+    body: Expr = child()
+    initial: tuple[Expr, ...] = children()
+    span: str | None = note(default=None)
+    collect: tuple[Expr, ...] = children(default=(), kw_only=True)
 
     def __init__(
         self,
@@ -103,18 +96,6 @@ class Loop(FrozenExpr):
             type=found,
             span=span,
         )
-
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        functions = (self.body,) if self.condition is None else (self.condition, self.body)
-        return (self.trip_count, *functions, *self.initial, *self.collect)
-
-    def with_children(self, children: Sequence[Expr]) -> Expr:
-        trip_count, *rest = children
-        condition = None if self.condition is None else rest.pop(0)
-        body, *values = rest
-        count = len(self.initial)
-        return Loop(trip_count, condition, body, values[:count], self.span, collect=values[count:])
 
 
 def _row_type(found: Type | None) -> Type:

@@ -6,6 +6,7 @@ inferred when it is made, as far as the types of its parts are known, so that an
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -17,6 +18,7 @@ from tilewright.graphir.base import FrozenExpr, new_fields
 from tilewright.graphir.constant import Constant as Constant
 from tilewright.graphir.control_flow import If as If
 from tilewright.graphir.control_flow import Loop as Loop
+from tilewright.graphir.node import applied, attributes, child, children, definition, given, node, note, outer
 from tilewright.graphir.op import NoAttrs, Operator, get_operator, set_call_maker
 from tilewright.graphir.types import FuncType, TensorType, TupleType, Type
 from tilewright.tensorir.dtype import DataType, as_dtype
@@ -26,30 +28,31 @@ from tilewright.tensorir.notebook import html_text
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
+@node
 class Var(FrozenExpr):
     """A variable: a function's parameter, or what a ``Let`` binds. Identity is the variable; the name is for people."""
 
-    __slots__ = ("name",)
+    name: str = note()
+    type: Type | None = None
+    span: str | None = note(default=None)
 
-    name: str
-
-    def __init__(self, name: str, type: Type | None = None, span: str | None = None) -> None:
-        if type is not None and not isinstance(type, Type):
-            raise TypeError(f"variable {name}: expected a type, found {type!r}")
-        new_fields(self, name=name, type=type, span=span)
+    def __post_init__(self) -> None:
+        if self.type is not None and not isinstance(self.type, Type):
+            raise TypeError(f"variable {self.name}: expected a type, found {self.type!r}")
 
 
+@node
 class GlobalVar(FrozenExpr):
     """The name of a function of the module. ``type`` is that of the function where it is known."""
 
-    __slots__ = ("name",)
+    by_value = True
 
     name: str
+    type: Type | None = note(default=None)
+    span: str | None = note(default=None)
 
-    def __init__(self, name: str, type: Type | None = None) -> None:
-        new_fields(self, name=name, type=type, span=None)
 
-
+@node
 class Call(FrozenExpr):
     """A call of an operator, or of a function (a ``Function``, a ``GlobalVar``, a ``Var`` of function type).
 
@@ -64,11 +67,11 @@ class Call(FrozenExpr):
         UnsupportedOperatorError: no operator has that name.
     """
 
-    __slots__ = ("args", "attrs", "op")
-
-    op: Operator | Expr
-    args: tuple[Expr, ...]
-    attrs: Any
+    op: Operator | Expr = applied((Operator, GlobalVar))
+    args: tuple[Expr, ...] = children()
+    attrs: Any = attributes(default=None)
+    type: Type | None = given(default=None)
+    span: str | None = note(default=None)
 
     def __init__(
         self,
@@ -101,30 +104,11 @@ class Call(FrozenExpr):
         _set_type(self, type)
         _set_span(self, span)
 
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        return self.args if isinstance(self.op, (Operator, GlobalVar)) else (self.op, *self.args)
-
-    def with_children(self, children: Sequence[Expr]) -> Expr:
-        op: Operator | Expr = self.op
-        args = tuple(children)
-        if not isinstance(op, (Operator, GlobalVar)):
-            op, args = args[0], args[1:]
-        known = self.type if _same_types(args, self.args) and op is self.op else None
-        return Call(op, args, self.attrs, known, self.span)
-
 
 # As calls are most of a graph, their fields are set without a look for each by its name.
-_set_op, _set_args, _set_attrs = (vars(Call)[name].__set__ for name in ("op", "args", "attrs"))
-_set_type, _set_span = vars(Expr)["type"].__set__, vars(Expr)["span"].__set__
-
-
-def _same_types(new: Sequence[Expr], old: Sequence[Expr]) -> bool:
-    """Whether types need no new inference: they are the same objects or equal. Inference costs more than comparing."""
-    for a, b in zip(new, old, strict=True):
-        if a.type is not b.type and (a.type is None or a.type != b.type):
-            return False
-    return True
+_set_op, _set_args, _set_attrs, _set_type, _set_span = (
+    getattr(Call, name).__set__ for name in ("op", "args", "attrs", "type", "span")
+)
 
 
 def infer_call_type(op: Operator, args: Sequence[Expr], attrs: Any, span: str | None = None) -> Type | None:
@@ -166,26 +150,20 @@ def _function_result(op: Expr, args: Sequence[Expr]) -> Type | None:
     return signature.result
 
 
+@node
 class Tuple(FrozenExpr):
     """Several values as one."""
 
-    __slots__ = ("fields",)
-
-    fields: tuple[Expr, ...]
+    fields: tuple[Expr, ...] = children()
+    span: str | None = note(default=None)
 
     def __init__(self, fields: Iterable[Expr], span: str | None = None) -> None:
         fields = tuple(fields)
         types = [field.type for field in fields]
         new_fields(self, fields=fields, type=None if None in types else TupleType(types), span=span)  # type: ignore[arg-type]
 
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        return self.fields
 
-    def with_children(self, children: Sequence[Expr]) -> Expr:
-        return Tuple(children, self.span)
-
-
+@node
 class TupleGetItem(FrozenExpr):
     """One field of a tuple.
 
@@ -193,53 +171,38 @@ class TupleGetItem(FrozenExpr):
         TypeInferenceError: the value is no tuple, or has no such field.
     """
 
-    __slots__ = ("index", "value")
-
-    value: Expr
+    value: Expr = child()
     index: int
+    span: str | None = note(default=None)
 
-    def __init__(self, value: Expr, index: int, span: str | None = None) -> None:
-        found: Type | None = None
-        if value.type is not None:
-            if not isinstance(value.type, TupleType):
-                raise TypeInferenceError(f"field {index}: expected a tuple, found {value.type}")
-            if not 0 <= index < len(value.type.fields):
-                raise TypeInferenceError(f"field {index}: the tuple has {len(value.type.fields)} fields")
-            found = value.type.fields[index]
-        new_fields(self, value=value, index=index, type=found, span=span)
-
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        return (self.value,)
-
-    def with_children(self, children: Sequence[Expr]) -> Expr:
-        return TupleGetItem(children[0], self.index, self.span)
+    def __post_init__(self) -> None:
+        found, index = self.value.type, self.index
+        if found is None:
+            return
+        if not isinstance(found, TupleType):
+            raise TypeInferenceError(f"field {index}: expected a tuple, found {found}")
+        if not 0 <= index < len(found.fields):
+            raise TypeInferenceError(f"field {index}: the tuple has {len(found.fields)} fields")
+        new_fields(self, type=found.fields[index])
 
 
+@node
 class Let(FrozenExpr):
     """``var`` stands for ``value`` in ``body``."""
 
-    __slots__ = ("body", "value", "var")
+    var: Var = definition()
+    value: Expr = outer()
+    body: Expr = child()
+    span: str | None = note(default=None)
 
-    var: Var
-    value: Expr
-    body: Expr
-
-    def __init__(self, var: Var, value: Expr, body: Expr, span: str | None = None) -> None:
+    def __post_init__(self) -> None:
+        var, value = self.var, self.value
         if var.type is not None and value.type is not None and var.type != value.type:
             raise TypeInferenceError(f"let {var.name}: expected {var.type}, found {value.type}")
-        new_fields(self, var=var, value=value, body=body, type=body.type, span=span)
-
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        return (self.value, self.var, self.body)
-
-    def with_children(self, children: Sequence[Expr]) -> Expr:
-        value, var, body = children
-        assert isinstance(var, Var)
-        return Let(var, value, body, self.span)
+        new_fields(self, type=self.body.type)
 
 
+@node
 class Function(FrozenExpr):
     """A function of tensors.
 
@@ -250,12 +213,11 @@ class Function(FrozenExpr):
         attrs: plain data about the function (``Primitive``: a fused group; ``SkipOptimization``: leave it alone).
     """
 
-    __slots__ = ("attrs", "body", "params", "ret_type")
-
-    params: tuple[Var, ...]
-    body: Expr
-    ret_type: Type | None
-    attrs: Mapping[str, Any]
+    params: tuple[Var, ...] = definition()
+    body: Expr = child()
+    ret_type: Type | None = note(default=None)
+    attrs: Mapping[str, Any] = dataclasses.field(default_factory=lambda: _EMPTY)
+    span: str | None = note(default=None)
 
     def __init__(
         self,
@@ -289,14 +251,6 @@ class Function(FrozenExpr):
             type=found,
             span=span,
         )
-
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        return (*self.params, self.body)
-
-    def with_children(self, children: Sequence[Expr]) -> Expr:
-        *params, body = children
-        return Function(params, body, self.ret_type, self.attrs, self.span)  # type: ignore[arg-type]
 
     def with_body(self, body: Expr) -> Function:
         """The same function with another body; itself if the body is the same."""

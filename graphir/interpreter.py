@@ -63,6 +63,15 @@ def evaluate(node: IRModule | Expr, *inputs: Any, dtype: str | None = None, **na
     return machine.start(_Closure(root, _Scope(None)), bind_inputs(root, inputs, named, dtype))
 
 
+def evaluate_decomposition(op: Operator, args: Sequence[Any], attrs: Any) -> Any:
+    """The result of an operator on arrays, by the operators that it is decomposed into."""
+    assert op.decompose is not None
+    arrays = [np.asarray(arg) for arg in args]
+    params = [Var(op.argument_name(n), TensorType(a.shape, a.dtype)) for n, a in enumerate(arrays)]
+    with np.errstate(all="ignore"):
+        return evaluate(Function(params, op.decompose(list(params), attrs)), *arrays)
+
+
 def evaluate_parts(
     function: Function,
     inputs: Sequence[Any],
@@ -138,8 +147,8 @@ class _Scope:
 
     def __init__(self, outer: _Scope | None) -> None:
         self.outer = outer
-        #: What the sizes are that become known while it runs.
-        self.bindings: dict[ScalarExpr, Expr] = {}
+        #: What tells the sizes that become known while it runs.
+        self.bindings: Mapping[ScalarExpr, Expr] = {}
         self.values: dict[Expr, Value] = {}
         #: Of the symbolic dimensions that parameters have here or around.
         self.sizes: dict[ScalarExpr, int] = {} if outer is None else dict(outer.sizes)
@@ -185,6 +194,8 @@ class _Machine:
         self.wide = wide
         #: The values of the function that runs first.
         self.outermost: _Scope | None = None
+        #: By function, what tells the sizes that become known while it runs.
+        self.known_bindings: dict[Function, dict[ScalarExpr, Expr]] = {}
 
     def start(self, closure: _Closure, args: Sequence[Value]) -> Value:
         runs: list[_Run] = [self.run(closure, args)]
@@ -213,10 +224,7 @@ class _Machine:
             if isinstance(param.type, TensorType) and isinstance(value, np.ndarray):
                 pairs = zip(param.type.shape, value.shape, strict=False)
                 scope.sizes |= {dim: size for dim, size in pairs if isinstance(dim, ScalarVar)}
-        for call in call_nodes(function.body):
-            bound = call.op.bound_size(call.args, call.attrs) if isinstance(call.op, Operator) else None
-            if bound is not None:
-                scope.bindings[bound[0]] = bound[1]
+        scope.bindings = self.bindings(function)
         stack: list[Expr] = [function.body]
         while stack:
             node = stack[-1]
@@ -235,6 +243,17 @@ class _Machine:
                 scope.values[node] = self.compute(node, scope)
             stack.pop()
         return self.get(function.body, scope)
+
+    def bindings(self, function: Function) -> dict[ScalarExpr, Expr]:
+        """What tells each size that becomes known while ``function`` runs; found once, as loops run a body often."""
+        found = self.known_bindings.get(function)
+        if found is None:
+            found = self.known_bindings[function] = {}
+            for call in call_nodes(function.body):
+                bound = call.op.bound_size(call.args, call.attrs) if isinstance(call.op, Operator) else None
+                if bound is not None:
+                    found[bound[0]] = bound[1]
+        return found
 
     def needed(self, node: Expr, scope: _Scope) -> list[Expr]:
         """The parts that must be known before ``node``, as far as they are not."""

@@ -1,9 +1,9 @@
 """What an operator is: one class in one place.
 
-A class states the operator's name, argument names, attributes, fusion kind, type inference, NumPy reference, and
-either a loop-level definition (``compute``) or a decomposition into other operators (``decompose``). Passes ask it for
-these facts and never for its name. The one instance of the class is the function that users call:
-``gi.add(x, y)`` builds a ``Call`` of it.
+A class states the operator's name, argument names, attributes, fusion kind, type inference, and either a loop-level
+definition (``compute``) with a NumPy reference or a decomposition into other operators (``decompose``). Passes ask it
+for these facts and never for its name. The one instance of the class is the function that users call: ``gi.add(x, y)``
+builds a ``Call`` of it.
 """
 
 from __future__ import annotations
@@ -102,8 +102,16 @@ class Operator(Traits):
         raise NotImplementedError(f"operator {self.name} states no type inference")
 
     def reference(self, args: Sequence[Any], attrs: Any) -> Any:
-        """The result on NumPy arrays: an array, or a tuple of arrays if there are several outputs."""
-        raise NotImplementedError(f"operator {self.name} states no NumPy reference")
+        """The result on NumPy arrays: an array, or a tuple of arrays if there are several outputs.
+
+        An operator with a decomposition states none: its result is what the decomposition gives. It states one all the
+        same where that would be wrong or take much longer, with the reason beside it.
+        """
+        if self.decompose is None:
+            raise NotImplementedError(f"operator {self.name} states neither a NumPy reference nor a decomposition")
+        from tilewright.graphir.interpreter import evaluate_decomposition  # stands above the operators
+
+        return evaluate_decomposition(self, args, attrs)
 
     #: Loop-level definition: ``compute(args: list[Tensor], attrs, out: Type) -> Tensor | list[Tensor]``.
     compute: ClassVar[Callable[..., Tensor | list[Tensor]] | None] = None

@@ -240,11 +240,27 @@ class _GraphPrinter:
             return f"({inner},)" if len(node.fields) == 1 else f"({inner})"
         if isinstance(node, TupleGetItem):
             return f"{self.use(node.value)}.{node.index}"
-        assert isinstance(node, Loop)
+        if not isinstance(node, Loop):
+            return f"{type(node).__name__}({', '.join(self.declared(node))})"
         condition = "None" if node.condition is None else self.use(node.condition)
         parts = (self.use(node.trip_count), condition, self.use(node.body), *map(self.use, node.initial))
         collected = f" collect({', '.join(map(self.use, node.collect))})" if node.collect else ""
         return f"loop({', '.join(parts)}){collected}"
+
+    def declared(self, node: Expr) -> list[str]:
+        """Return what a node of a class without a form of its own holds, in order of evaluation."""
+        shown: list[str] = []
+        for name, role in node.node_fields:
+            value = getattr(node, name)
+            if role == "note" or role == "given":
+                continue
+            if isinstance(value, Expr):
+                shown.append(self.use(value))
+            elif isinstance(value, tuple) and role != "data":
+                shown.append(f"[{', '.join(map(self.use, value))}]")
+            else:
+                shown.append(f"{name}={attribute_text(value)}")
+        return shown
 
     def signature(self, function: Function) -> str:
         params: list[str] = []

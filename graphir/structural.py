@@ -1,14 +1,16 @@
 """Whether two graphs (or modules) are the same but for the names of their variables, and a hash to match.
 
-Both take time linear in the size of the graph and do not recurse over its depth. The rules:
+Both are derived from the nodes' declared fields (``node.py``), take time linear in the size of the graph, and do not
+recurse over its depth. The rules:
 
 * A variable that the graph binds is compared by where it is bound; a free one by identity, or one to one with
   ``map_free_vars``. Names of variables do not count, those of operators and global functions do.
 * What is shared counts: ``y + y`` is not equal to ``y1 + y2``, since the second computes ``y`` twice. Only constants
   are compared by value alone: element type, shape and bytes (so ``-0.0`` differs from ``0.0``, a NaN equals itself).
 * Types of variables count, those of other expressions follow from them. Dimensions are equal if provably so.
-* Attributes are compared by value, where ``1`` differs from ``True`` and ``1.0``. ``span`` does not count, nor do
-  declared result types, which bodies state again.
+* Attributes are compared by value, where ``1`` differs from ``True`` and ``1.0``; on calls of functions they only say
+  where these come from, and do not count. ``span`` does not count, nor do declared result types, which bodies state
+  again.
 """
 
 from __future__ import annotations
@@ -17,23 +19,15 @@ import dataclasses
 import difflib
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from tilewright.graphir.dims import dim_equal
 from tilewright.graphir.expr import (
-    Call,
-    Constant,
     Expr,
     Function,
-    GlobalVar,
-    If,
-    Let,
-    Loop,
-    Tuple,
-    TupleGetItem,
     Var,
 )
 from tilewright.graphir.module import IRModule
@@ -133,21 +127,20 @@ def data_equal(p: Any, q: Any) -> bool:
         return len(p) == len(q) and all(map(data_equal, p, q))
     if isinstance(p, float) and isinstance(q, float):
         return p.hex() == q.hex()
+    if isinstance(p, np.ndarray) and isinstance(q, np.ndarray):
+        return p.dtype == q.dtype and p.shape == q.shape and p.tobytes() == q.tobytes()
     if dataclasses.is_dataclass(p) and type(p) is type(q):
         return all(data_equal(getattr(p, f.name), getattr(q, f.name)) for f in dataclasses.fields(p))
     return type(p) is type(q) and bool(p == q)
 
 
-def constant_equal(a: Constant, b: Constant) -> bool:
-    """Whether two constants have the same element type, shape and bytes."""
-    if a is b or a.data is b.data:
-        return True
-    return a.dtype is b.dtype and a.shape == b.shape and a.data.tobytes() == b.data.tobytes()
+#: Roles of fields that do not count, and those beside a function that is called.
+_UNCOUNTED = frozenset({"note", "given"})
+_UNCOUNTED_OF_FUNCTIONS = _UNCOUNTED | {"attributes"}
 
 
-def global_name(callee: object) -> str | None:
-    """The name of a callee that is a function of the module, else None."""
-    return callee.name if isinstance(callee, GlobalVar) else None
+def _shown(value: Any) -> str:
+    return str(dict(value) if isinstance(value, Mapping) else value)
 
 
 class _Comparison:
@@ -171,7 +164,7 @@ class _Comparison:
                 if self.left.get(x) is not y or self.right.get(y) is not x:
                     return x, y, "one is shared or bound where the other is not"
                 continue
-            reason = _COMPARE[type(x)](self, x, y)
+            reason = self.variable(x, y) if isinstance(x, Var) and isinstance(y, Var) else self.step(x, y)
             if reason is not None:
                 return x, y, reason
         return None
@@ -188,14 +181,48 @@ class _Comparison:
         self.bind(x, y)
         return None
 
-    def below(self, x: Expr, y: Expr, what: str) -> str | None:
-        """Compare the parts of ``x`` and ``y`` next."""
-        self.bind(x, y)
-        p, q = x.children, y.children
-        if len(p) != len(q):
-            return f"{len(p)} and {len(q)} {what}"
-        self.stack.extend(zip(reversed(p), reversed(q), strict=True))
+    def step(self, x: Expr, y: Expr) -> str | None:
+        """Compare what ``x`` and ``y`` hold themselves, and put their parts on the stack."""
+        if not x.by_value:
+            self.bind(x, y)
+        below: list[tuple[Expr, Expr]] = []
+        uncounted = _UNCOUNTED
+        for name, role in x.node_fields:
+            if role in uncounted:
+                continue
+            p, q = getattr(x, name), getattr(y, name)
+            reason: str | None = None
+            if role == "children":
+                if len(p) != len(q):
+                    return f"{len(p)} and {len(q)} {name}"
+                below += zip(p, q, strict=True)
+            elif role == "definition":
+                reason = self.define_all(p, q, name)
+            elif role != "data" and isinstance(p, Expr) and isinstance(q, Expr):
+                below.append((p, q))
+                if role == "applied":
+                    uncounted = _UNCOUNTED_OF_FUNCTIONS
+            elif p is not q and not data_equal(p, q):
+                if role == "applied":
+                    return f"different {'operators' if isinstance(p, Operator) else 'functions'}"
+                if p is None or q is None:
+                    return f"one has a part {name} and the other has none"
+                if isinstance(p, np.ndarray):
+                    return f"{name} of two arrays differ"
+                return f"{name} {_shown(p)} and {_shown(q)}"
+            if reason is not None:
+                return reason
+        below.reverse()
+        self.stack += below
         return None
+
+    def define_all(self, x: Any, y: Any, name: str) -> str | None:
+        """Let variables stand for each other from here on: one, or those of tuples."""
+        if isinstance(x, Var):
+            return self.define(x, y)
+        if len(x) != len(y):
+            return f"{len(x)} and {len(y)} {name}"
+        return next((reason for p, q in zip(x, y, strict=True) if (reason := self.define(p, q)) is not None), None)
 
     def variable(self, x: Var, y: Var) -> str | None:
         if not self.map_free_vars:
@@ -204,69 +231,6 @@ class _Comparison:
             self.bind(x, y)
             return None
         return self.define(x, y)
-
-    def constant(self, x: Constant, y: Constant) -> str | None:
-        return None if constant_equal(x, y) else "constants differ"
-
-    def global_var(self, x: GlobalVar, y: GlobalVar) -> str | None:
-        return None if x.name == y.name else f"functions @{x.name} and @{y.name}"
-
-    def call(self, x: Call, y: Call) -> str | None:
-        if isinstance(x.op, Operator) or isinstance(y.op, Operator):
-            if x.op is not y.op:
-                return "different operators"
-            if x.attrs is not y.attrs and not data_equal(x.attrs, y.attrs):
-                return f"attributes {x.attrs} and {y.attrs}"
-        elif global_name(x.op) != global_name(y.op):  # a callee that is a GlobalVar is none of the children
-            return "different functions are called"
-        return self.below(x, y, "arguments")
-
-    def tuple(self, x: Tuple, y: Tuple) -> str | None:
-        return self.below(x, y, "fields")
-
-    def field(self, x: TupleGetItem, y: TupleGetItem) -> str | None:
-        if x.index != y.index:
-            return f"fields {x.index} and {y.index}"
-        return self.below(x, y, "parts")
-
-    def let(self, x: Let, y: Let) -> str | None:
-        self.bind(x, y)
-        self.stack.append((x.body, y.body))
-        self.stack.append((x.value, y.value))
-        return self.define(x.var, y.var)
-
-    def plain(self, x: Expr, y: Expr) -> str | None:
-        return self.below(x, y, "parts")
-
-    def loop(self, x: Loop, y: Loop) -> str | None:
-        if (x.condition is None) != (y.condition is None):
-            return "one loop has a condition and the other has none"
-        if len(x.collect) != len(y.collect):
-            return f"loops that collect {len(x.collect)} and {len(y.collect)} tensors"
-        return self.below(x, y, "parts")
-
-    def function(self, x: Function, y: Function) -> str | None:
-        if len(x.params) != len(y.params):
-            return f"{len(x.params)} and {len(y.params)} parameters"
-        if not data_equal(x.attrs, y.attrs):
-            return f"function attributes {dict(x.attrs)} and {dict(y.attrs)}"
-        self.bind(x, y)
-        self.stack.append((x.body, y.body))
-        return next((r for p, q in zip(x.params, y.params, strict=True) if (r := self.define(p, q)) is not None), None)
-
-
-_COMPARE: dict[type, Callable[[_Comparison, Any, Any], str | None]] = {
-    Var: _Comparison.variable,
-    Constant: _Comparison.constant,
-    GlobalVar: _Comparison.global_var,
-    Call: _Comparison.call,
-    Tuple: _Comparison.tuple,
-    TupleGetItem: _Comparison.field,
-    Let: _Comparison.let,
-    If: _Comparison.plain,
-    Loop: _Comparison.loop,
-    Function: _Comparison.function,
-}
 
 
 class _Hasher:
@@ -301,41 +265,39 @@ class _Hasher:
                 self.feed("shared", known)
                 continue
             self.feed(type(node).__name__)
-            if isinstance(node, Constant):
-                self.feed(node.dtype, node.data.shape, node.data.tobytes())
-            elif isinstance(node, GlobalVar):
-                self.feed(node.name)
-            elif isinstance(node, Var):
+            if isinstance(node, Var):
                 self.define(node)
             else:
-                self.number(node)
                 self.parts(node, stack)
 
     def parts(self, node: Expr, stack: list[Expr]) -> None:
-        if isinstance(node, Function):
-            self.feed(len(node.params))
-            self.data(node.attrs)
-            for param in node.params:
-                self.define(param)
-            stack.append(node.body)
-            return
-        if isinstance(node, Let):
-            self.define(node.var)
-            stack.extend((node.body, node.value))
-            return
-        if isinstance(node, Call):
-            if isinstance(node.op, Operator):
-                self.feed(node.op.name)
-                self.data(node.attrs)
-            elif isinstance(node.op, GlobalVar):
-                self.feed("@", node.op.name)
-        elif isinstance(node, TupleGetItem):
-            self.feed(node.index)
-        elif isinstance(node, Loop):
-            self.feed(node.condition is None, len(node.collect))
-        children = node.children
-        self.feed(len(children))
-        stack.extend(reversed(children))
+        """Feed what ``node`` holds itself, and put its parts on the stack."""
+        if not node.by_value:
+            self.number(node)
+        below: list[Expr] = []
+        uncounted = _UNCOUNTED
+        for name, role in node.node_fields:
+            if role in uncounted:
+                continue
+            value = getattr(node, name)
+            if role == "children":
+                self.feed(len(value))
+                below += value
+            elif role == "definition":
+                variables = (value,) if isinstance(value, Var) else value
+                self.feed(len(variables))
+                for var in variables:
+                    self.define(var)
+            elif role != "data" and isinstance(value, Expr):
+                below.append(value)
+                if role == "applied":
+                    uncounted = _UNCOUNTED_OF_FUNCTIONS
+            elif role == "applied":
+                self.feed(value.name)
+            else:
+                self.data(value)
+        below.reverse()
+        stack += below
 
     def define(self, var: Var) -> None:
         self.number(var)
@@ -365,6 +327,8 @@ class _Hasher:
             self.feed(type(value).__name__, value)
         elif isinstance(value, Type):
             self.feed(hash_text(value))
+        elif isinstance(value, np.ndarray):
+            self.feed(value.dtype, value.shape, value.tobytes())
         # Symbolic dimensions may be written in several ways, and of other objects only the type is known to be stable.
         else:
             self.feed("dim" if isinstance(value, ScalarExpr) else type(value).__name__)

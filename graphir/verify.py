@@ -7,15 +7,12 @@ group holds calls of operators only and captures nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from tilewright.graphir.expr import (
     Call,
     Constant,
     Expr,
     Function,
     GlobalVar,
-    Let,
     Tuple,
     TupleGetItem,
     Var,
@@ -83,10 +80,7 @@ class _Verifier:
         """Every variable is bound, once, and used inside its binder."""
         binders: dict[Var, list[Expr]] = {}
         for node in order:
-            bound: Iterable[Var] = node.params if isinstance(node, Function) else ()
-            if isinstance(node, Let):
-                bound = (node.var,)
-            for var in bound:
+            for var in node.bound:
                 binders.setdefault(var, []).append(node)
         for var, places in binders.items():
             if len(places) > 1:
@@ -117,7 +111,7 @@ class _Verifier:
             node = stack.pop()
             for user in users.get(node, ()):
                 if user is binder:
-                    if isinstance(binder, Let) and node is binder.value:
+                    if node in binder.outside:
                         return node
                     continue
                 if user is function:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable
 from typing import Any
 
-from tilewright.graphir.expr import Call, Expr, Function, Let, Var
+from tilewright.graphir.expr import Call, Expr, Function, Var
 from tilewright.tensorir.errors import VerifyError
 
 
@@ -104,10 +104,8 @@ def free_vars(root: Expr) -> list[Var]:
     for node in post_order(root):
         if isinstance(node, Var):
             used[node] = None
-        elif isinstance(node, Function):
-            bound.update(node.params)
-        elif isinstance(node, Let):
-            bound.add(node.var)
+        else:
+            bound.update(node.bound)
     return [var for var in used if var not in bound]
 
 

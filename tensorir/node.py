@@ -1,4 +1,4 @@
-"""How an IR node is declared: once, as a frozen dataclass whose fields say what they hold.
+"""How a node of the loop-level IR is declared: once, as a frozen dataclass whose fields say what they hold.
 
 Everything that walks the IR (visitors, mutators, structural equality and hash, printing) is derived from these
 declarations. A field is one of
@@ -18,50 +18,35 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
-
-if TYPE_CHECKING:
-    from typing_extensions import dataclass_transform
-else:
-
-    def dataclass_transform(**_: Any) -> Any:
-        """Python 3.10 has no ``typing.dataclass_transform``; only type checkers need it."""
-        return lambda decorated: decorated
-
+from typing import Any, ClassVar, TypeVar
 
 from tilewright.tensorir.consing import NODES, unique
+from tilewright.tensorir.declaration import (
+    child,
+    children,
+    dataclass_transform,
+    declared_fields,
+    definition,
+    derived,
+    field_of,
+    optional_fields,
+    setting,
+    written,
+)
+
+__all__ = ["Node", "buffer", "child", "children", "definition", "derived", "new_buffer", "node", "notes_on"]
 
 T = TypeVar("T")
 
 
-def child(**kwargs: Any) -> Any:
-    """A field that holds one owned node, or None."""
-    return dataclasses.field(metadata={"role": "child"}, **kwargs)
-
-
-def children(**kwargs: Any) -> Any:
-    """A field that holds a tuple of owned nodes."""
-    return dataclasses.field(metadata={"role": "children"}, **kwargs)
-
-
-def definition(**kwargs: Any) -> Any:
-    """A field that holds a variable which this node defines."""
-    return dataclasses.field(metadata={"role": "definition"}, **kwargs)
-
-
 def buffer(**kwargs: Any) -> Any:
     """A field that holds a buffer which this node reads or writes."""
-    return dataclasses.field(metadata={"role": "buffer"}, **kwargs)
+    return field_of("buffer", **kwargs)
 
 
 def new_buffer(**kwargs: Any) -> Any:
     """A field that holds a buffer which this node defines."""
-    return dataclasses.field(metadata={"role": "new_buffer"}, **kwargs)
-
-
-def derived(*, init: Literal[False] = False, **kwargs: Any) -> Any:
-    """A field computed from the others in ``__post_init__``; no part of the node's identity or text."""
-    return dataclasses.field(init=init, metadata={"role": "derived"}, **kwargs)
+    return field_of("new_buffer", **kwargs)
 
 
 class Node:
@@ -69,10 +54,10 @@ class Node:
 
     __slots__ = ("_kinds", "_leaves", "_notes")
 
-    #: Kept by :func:`tilewright.tensorir.functor.kinds`; there where the leaves are.
+    #: Kept by :func:`tilewright.tensorir.occurrences.kinds`; there where the leaves are.
     _kinds: int
 
-    #: Kept by :func:`tilewright.tensorir.functor.leaves`, once it was asked for; None before.
+    #: Kept by :func:`tilewright.tensorir.occurrences.leaves`, once it was asked for; None before.
     _leaves: frozenset[Any] | None
 
     #: Kept by :func:`notes_on`.
@@ -127,11 +112,7 @@ _set = object.__setattr__
 def node(cls: type[T]) -> type[T]:
     """Class decorator: declares ``cls`` as a node (a frozen, slotted dataclass with identity semantics)."""
     made = dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)(cls)
-    made.node_fields = tuple(  # type: ignore[attr-defined]
-        (field.name, field.metadata.get("role", "data"))
-        for field in dataclasses.fields(made)  # type: ignore[arg-type]
-        if field.metadata.get("role") != "derived"
-    )
+    made.node_fields = declared_fields(made)  # type: ignore[attr-defined]
     made.parts, made.rebuild = _derived_functions(made)  # type: ignore[attr-defined]
     if made.hash_consed:  # type: ignore[attr-defined]
         made.__new__ = _constructor(made)  # type: ignore[method-assign]
@@ -142,10 +123,9 @@ def node(cls: type[T]) -> type[T]:
 
 
 def _initializer(cls: Any) -> Callable[..., None]:
-    """``__init__`` as the dataclass has it, but that it sets slots by their descriptors: nodes are made by the hundred
-    thousand, and a frozen dataclass looks each field up by its name."""
+    """``__init__`` as the dataclass has it, but faster."""
     params, lines, namespace = _setting(cls)
-    return _compiled(cls, "__init__", params, lines, namespace)
+    return _annotated(cls, written(cls, "__init__", params, lines, namespace))
 
 
 def _constructor(cls: Any) -> Callable[..., Any]:
@@ -172,42 +152,21 @@ def _constructor(cls: Any) -> Callable[..., Any]:
             *lines,
             f"    return unique(self, (cls{found}))",
         ]
-    return _compiled(cls, "__new__", ["of", *params[1:]], lines, namespace)
+    made = _annotated(cls, written(cls, "__new__", ["of", *params[1:]], lines, namespace))
+    made.__annotations__["return"] = cls.__name__
+    return made
 
 
 def _setting(cls: Any) -> tuple[list[str], list[str], dict[str, Any]]:
-    """The parameters of the function that makes a node, the lines that set its fields, and the names in those."""
-    fields = [field for field in dataclasses.fields(cls) if field.init]
-    namespace: dict[str, Any] = {"missing": dataclasses.MISSING, "set_leaves": vars(Node)["_leaves"].__set__}
-    params, lines = ["self"], ["    set_leaves(self, None)"]
-    for field in fields:
-        name = field.name
-        namespace[f"set_{name}"] = cls.__dict__[name].__set__
-        if field.default is not dataclasses.MISSING:
-            namespace[f"default_{name}"] = field.default
-            params.append(f"{name}=default_{name}")
-        elif field.default_factory is not dataclasses.MISSING:
-            namespace[f"make_{name}"] = field.default_factory
-            params.append(f"{name}=missing")
-            lines.append(f"    if {name} is missing: {name} = make_{name}()")
-        else:
-            params.append(name)
-        lines.append(f"    set_{name}(self, {name})")
-    if hasattr(cls, "__post_init__"):
-        lines.append("    self.__post_init__()")
-    return params, lines, namespace
+    """As :func:`setting`, and that nobody has looked into the node yet."""
+    params, lines, namespace = setting(cls)
+    namespace["set_leaves"] = vars(Node)["_leaves"].__set__
+    return params, ["    set_leaves(self, None)", *lines], namespace
 
 
-def _compiled(
-    cls: Any, name: str, params: list[str], lines: list[str], namespace: dict[str, Any]
-) -> Callable[..., Any]:
-    exec(f"def {name}({', '.join(params)}):\n" + "\n".join(lines), namespace)
-    made: Callable[..., Any] = namespace[name]
-    made.__qualname__ = f"{cls.__qualname__}.{name}"
-    made.__annotations__ = dict(cls.__init__.__annotations__)
-    if name == "__new__":
-        made.__annotations__["return"] = cls.__name__
-    return made
+def _annotated(cls: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    function.__annotations__ = dict(cls.__init__.__annotations__)
+    return function
 
 
 #: How a mutator treats what a field holds, by the role of the field.
@@ -228,7 +187,7 @@ def _derived_functions(cls: Any) -> tuple[Callable[[Any], tuple[Any, ...]], Call
     """
     fields = cls.node_fields
     owned = [(name, role) for name, role in fields if role in ("child", "children")]
-    optional = {field.name for field in dataclasses.fields(cls) if "None" in str(field.type)}
+    optional = optional_fields(cls)
     items = [f"*node.{name}" if role == "children" else f"node.{name}" for name, role in owned]
     lines = ["def parts(node):"]
     missing = [name for name, _ in owned if name in optional]

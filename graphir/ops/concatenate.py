@@ -128,6 +128,7 @@ class stack(Operator):
         axis = axis_index(self, attrs.axis, first.ndim + 1)
         return TensorType((*first.shape[:axis], len(args), *first.shape[axis:]), first.dtype)
 
+    # Also of arrays of integer expressions (``known_values.py``), which no type describes.
     def reference(self, args: Sequence[Any], attrs: JoinAttrs) -> Any:
         return np.stack(list(args), axis=attrs.axis)
 

@@ -89,6 +89,7 @@ class dft(Operator):
         shape[-1] = 1 if attrs.onesided and attrs.inverse else 2
         return TensorType(shape, x.dtype)
 
+    # The decomposition multiplies with a matrix: time and memory grow with the square of the length.
     def reference(self, args: Sequence[Any], attrs: DftAttrs) -> Any:
         x = widened(args[0]).astype(np.float64)
         axis = attrs.axis % x.ndim
@@ -214,6 +215,7 @@ class stft(Operator):
     def _frames(self, time: Dim, attrs: StftAttrs) -> Dim:
         return simplify((time - attrs.frame_length) // attrs.frame_step + 1)
 
+    # As of dft, frame by frame.
     def reference(self, args: Sequence[Any], attrs: StftAttrs) -> Any:
         x = widened(args[0])
         begins = np.arange((x.shape[1] - attrs.frame_length) // attrs.frame_step + 1) * attrs.frame_step

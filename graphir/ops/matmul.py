@@ -21,7 +21,6 @@ from tilewright.graphir.ops.common import (
     normalize,
     read_broadcast,
     same_dtype,
-    widened,
 )
 from tilewright.graphir.ops.narrow import MatrixSums
 from tilewright.graphir.ops.nn.dense import panels
@@ -150,14 +149,6 @@ class gemm(Operator):
             if not fits:
                 raise self.error(2, f"a shape that broadcasts to {format_shape(product.shape)}", args[2])
         return product
-
-    def reference(self, args: Sequence[Any], attrs: GemmAttrs) -> Any:
-        a, b = [widened(arg) for arg in args[:2]]
-        product = np.matmul(a.T if attrs.transpose_a else a, b.T if attrs.transpose_b else b)
-        result = product * np.asarray(attrs.alpha).astype(product.dtype)
-        if len(args) == 3 and attrs.beta != 0:
-            result = result + widened(args[2]) * np.asarray(attrs.beta).astype(product.dtype)
-        return result.astype(args[0].dtype, copy=False)
 
     def decompose(self, args: Sequence[GraphExpr], attrs: GemmAttrs) -> GraphExpr:
         dtype = args[0].dtype

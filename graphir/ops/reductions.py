@@ -183,13 +183,9 @@ class logsumexp(Reduce):
 
     name = "logsumexp"
     dtypes = FLOATS
-    compute = None  # type: ignore[assignment]  # what it is made of is written in decompose
-
-    def evaluate(self, x: np.ndarray[Any, Any], axes: tuple[int, ...], attrs: Any) -> Any:
-        greatest = np.max(x, axis=axes, keepdims=True, initial=-np.inf)
-        greatest = np.where(np.isinf(greatest), np.zeros((), x.dtype), greatest)
-        result = np.log(np.sum(np.exp(x - greatest), axis=axes, keepdims=True)) + greatest
-        return result if attrs.keepdims else np.squeeze(result, axes)
+    # What it is made of is written in decompose.
+    compute = None  # type: ignore[assignment]
+    reference = Operator.reference
 
     def decompose(self, args: Sequence[GraphExpr], attrs: ReduceAttrs) -> GraphExpr:
         (x,) = args
@@ -245,13 +241,9 @@ class norm(Reduce):
 
     name = "norm"
     Attrs = NormAttrs
-    compute = None  # type: ignore[assignment]  # what it is made of is written in decompose
-
-    def evaluate(self, x: np.ndarray[Any, Any], axes: tuple[int, ...], attrs: NormAttrs) -> Any:
-        if attrs.ord == 1:
-            return np.sum(np.abs(x), axis=axes, keepdims=attrs.keepdims, dtype=x.dtype)
-        wide = x.astype(np.float64) if x.dtype.kind in "iu" else x
-        return np.sqrt(np.sum(np.square(wide), axis=axes, keepdims=attrs.keepdims))
+    # What it is made of is written in decompose.
+    compute = None  # type: ignore[assignment]
+    reference = Operator.reference
 
     def decompose(self, args: Sequence[GraphExpr], attrs: NormAttrs) -> GraphExpr:
         (x,) = args

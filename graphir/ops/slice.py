@@ -8,8 +8,6 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.dims import Dim, analyzer_for, as_dim, simplify
 from tilewright.graphir.expr import Call, Tuple
@@ -211,9 +209,6 @@ class split(Operator):
         (x,) = args
         parts = [_part(begin, end, attrs) for begin, end in self._cuts(x.shape, attrs)]
         return TupleType([get_operator("slice").infer_type([x], part) for part in parts])
-
-    def reference(self, args: Sequence[Any], attrs: SplitAttrs) -> Any:
-        return tuple(np.split(args[0], attrs.indices_or_sections, attrs.axis))
 
     def decompose(self, args: Sequence[GraphExpr], attrs: SplitAttrs) -> GraphExpr:
         (x,) = args

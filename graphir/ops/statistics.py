@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.graphir.base import Expr as GraphExpr
-from tilewright.graphir.op import register_operator
+from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops import calls
 from tilewright.graphir.ops.common import FLOATS, Reduce, ReduceAttrs, compute_type, is_half
 from tilewright.graphir.types import TensorType
@@ -53,13 +53,6 @@ class VarianceAttrs(ReduceAttrs):
     unbiased: bool = False
 
 
-def _variance(x: np.ndarray[Any, Any], axes: tuple[int, ...], attrs: VarianceAttrs) -> Any:
-    count = np.prod([x.shape[axis] for axis in axes], dtype=np.int64)
-    centre = np.sum(x, axis=axes, keepdims=True) / x.dtype.type(count)
-    squares = np.sum(np.square(x - centre), axis=axes, keepdims=attrs.keepdims)
-    return squares / x.dtype.type(count - attrs.unbiased)
-
-
 @register_operator
 class variance(Reduce):
     """The mean squared distance of floats from their mean over axes, computed from the distances, so that a large
@@ -70,7 +63,10 @@ class variance(Reduce):
     Attrs = VarianceAttrs
 
     def evaluate(self, x: np.ndarray[Any, Any], axes: tuple[int, ...], attrs: Any) -> Any:
-        return _variance(x, axes, attrs)
+        count = np.prod([x.shape[axis] for axis in axes], dtype=np.int64)
+        centre = np.sum(x, axis=axes, keepdims=True) / x.dtype.type(count)
+        squares = np.sum(np.square(x - centre), axis=axes, keepdims=attrs.keepdims)
+        return squares / x.dtype.type(count - attrs.unbiased)
 
     def compute(self, args: Sequence[Tensor], attrs: VarianceAttrs, out: TensorType) -> Tensor:
         (x,) = args
@@ -96,10 +92,9 @@ class std(Reduce):
     name = "std"
     dtypes = FLOATS
     Attrs = VarianceAttrs
-    compute = None  # type: ignore[assignment]  # what it is made of is written in decompose
-
-    def evaluate(self, x: np.ndarray[Any, Any], axes: tuple[int, ...], attrs: Any) -> Any:
-        return np.sqrt(_variance(x, axes, attrs))
+    # What it is made of is written in decompose.
+    compute = None  # type: ignore[assignment]
+    reference = Operator.reference
 
     def decompose(self, args: Sequence[GraphExpr], attrs: VarianceAttrs) -> GraphExpr:
         (x,) = args

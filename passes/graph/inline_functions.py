@@ -14,7 +14,7 @@ functions that are called where they are made. Recursive functions, fused groups
 
 from __future__ import annotations
 
-from tilewright.graphir.expr import Call, Expr, Function, GlobalVar, Let, Var
+from tilewright.graphir.expr import Call, Expr, Function, GlobalVar, Var
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import Operator
 from tilewright.graphir.visitor import post_order
@@ -90,7 +90,6 @@ def instantiate(function: Function, args: tuple[Expr, ...], copy: bool = True) -
     done: dict[Expr, Expr] = dict(zip(function.params, args, strict=True))
     if copy:
         for node in post_order(function.body, known=done):
-            bound = node.params if isinstance(node, Function) else (node.var,) if isinstance(node, Let) else ()
-            for var in bound:
+            for var in node.bound:
                 done[var] = Var(var.name, var.type, var.span)
     return rewrite_graph(function.body, lambda node: node, done=done)

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tilewright as tw
@@ -105,3 +106,26 @@ def test_a_decomposition_of_another_type_is_refused(decompose: Any, found: str) 
     op = make(decompose=lambda self, args, attrs: decompose(args[0]))
     with pytest.raises(TypeInferenceError, match=rf"test\.broken: decompose: expected .*, found {found}"):
         build(op)
+
+
+def test_what_a_decomposition_gives_is_the_reference() -> None:
+    op = make(decompose=lambda self, args, attrs: gi.tanh(args[0]) * 2.0)
+    for dtype in ("float32", "float64"):
+        values = np.linspace(-1, 1, 5, dtype=dtype)
+        found = op.reference([values], op.make_attrs({}))
+        assert found.dtype == dtype
+        np.testing.assert_allclose(found, 2 * np.tanh(values), rtol=1e-6)
+    pair = make(decompose=lambda self, args, attrs: gi.Tuple([args[0], gi.negative(args[0])]))
+    same, turned = pair.reference([values], None)
+    assert (turned == -same).all()
+
+
+def test_an_operator_with_neither_reference_nor_decomposition_says_so() -> None:
+    with pytest.raises(NotImplementedError, match=r"test\.broken states neither a NumPy reference nor a decomposition"):
+        make().reference([np.ones(2)], None)
+
+
+def test_operators_state_a_reference_beside_a_decomposition_for_a_reason_only() -> None:
+    both = {op.name for op in OPERATORS.values() if op.decompose is not None and "reference" in vars(type(op))}
+    derived = {name for name in both if type(OPERATORS[name]).reference is gi.Operator.reference}
+    assert both - derived == {"dft", "stft", "stack"}  # each says why

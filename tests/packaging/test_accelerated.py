@@ -29,6 +29,7 @@ from tilewright.tensorir.stmt import BufferStore, For, PrimFunc
 
 COMPILED = (
     "tensorir.node",
+    "tensorir.arithmetic",
     "tensorir.expr",
     "tensorir.stmt",
     "tensorir.functor",

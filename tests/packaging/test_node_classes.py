@@ -18,7 +18,7 @@ import described
 import pytest
 from node_classes import UnknownDeclarationError, expand
 
-from tilewright.tensorir import expr, stmt
+from tilewright.tensorir import arithmetic, expr, stmt
 from tilewright.tensorir.functor import Mutator
 from tilewright.tensorir.node import Node
 
@@ -122,7 +122,7 @@ def test_a_mutator_rebuilds_what_changes(both: tuple[ModuleType, ModuleType]) ->
         assert made.left is None and made.size == -1
 
 
-@pytest.mark.parametrize("module", [expr, stmt], ids=["expr", "stmt"])
+@pytest.mark.parametrize("module", [arithmetic, expr, stmt], ids=["arithmetic", "expr", "stmt"])
 def test_every_node_is_written_out_as_declared(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     path = ROOT / "tensorir" / f"{module.__name__.rpartition('.')[2]}.py"
     written = load("written_out", expand(path.read_text(encoding="utf-8"), path.name), monkeypatch)
@@ -133,6 +133,7 @@ def test_every_node_is_written_out_as_declared(module: ModuleType, monkeypatch: 
         other = getattr(written, kind.__name__)
         assert other.node_fields == kind.node_fields
         assert other.__doc__ == kind.__doc__
+        assert ("__new__" in vars(other)) == kind.hash_consed
         assert other.__match_args__ == kind.__match_args__
         assert list(inspect.signature(other).parameters) == list(inspect.signature(kind).parameters)
         for field, known in zip(dataclasses.fields(other), dataclasses.fields(kind), strict=True):

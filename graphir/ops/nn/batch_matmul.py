@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.meaning import MatrixProduct
@@ -41,12 +40,6 @@ class batch_matmul(Operator):
         ]
         product = get_operator("matmul")
         return product.infer_type(turned, product.Attrs())
-
-    def reference(self, args: Sequence[Any], attrs: BatchMatmulAttrs) -> Any:
-        flags = (attrs.transpose_a, attrs.transpose_b)
-        turned = [arg.transpose(0, 2, 1) if flag else arg for arg, flag in zip(args, flags, strict=True)]
-        product = get_operator("matmul")
-        return product.reference(turned, product.Attrs())
 
     def decompose(self, args: Sequence[GraphExpr], attrs: BatchMatmulAttrs) -> GraphExpr:
         return matmul(*self._factors(args, attrs))

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
 
 from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.dims import dim_equal
 from tilewright.graphir.expr import const
 from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.calls import add, cast, divide, expand_dims, multiply, sqrt, subtract
-from tilewright.graphir.ops.common import FLOATS, axis_index, check_dtype, is_half, same_dtype, widened
+from tilewright.graphir.ops.common import FLOATS, axis_index, check_dtype, is_half, same_dtype
 from tilewright.graphir.types import TensorType
 
 
@@ -57,18 +54,6 @@ class batch_norm(Operator):
             if arg.ndim != 1 or not dim_equal(arg.shape[0], data.shape[axis]):
                 raise self.error(number, f"a shape ({data.shape[axis]},) to match axis {attrs.axis} of data", arg)
         return data
-
-    def reference(self, args: Sequence[Any], attrs: BatchNormAttrs) -> Any:
-        data, gamma, beta, mean, variance = [widened(arg) for arg in args]
-        shape = [1] * data.ndim
-        shape[attrs.axis] = -1
-        with np.errstate(all="ignore"):
-            result = (data - mean.reshape(shape)) / np.sqrt(variance.reshape(shape) + data.dtype.type(attrs.epsilon))
-            if attrs.scale:
-                result = result * gamma.reshape(shape)
-            if attrs.center:
-                result = result + beta.reshape(shape)
-        return result.astype(args[0].dtype, copy=False)
 
     def decompose(self, args: Sequence[GraphExpr], attrs: BatchNormAttrs) -> GraphExpr:
         """One multiplication and one addition with vectors that fold where the statistics are constants."""

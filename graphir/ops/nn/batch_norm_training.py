@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
 
 from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.base import call_operator
 from tilewright.graphir.expr import Tuple
 from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.calls import add, cast, mean, multiply, variance
-from tilewright.graphir.ops.common import compute_type, widened
+from tilewright.graphir.ops.common import compute_type
 from tilewright.graphir.ops.nn.layer_norm import check_vectors
 from tilewright.graphir.types import TensorType, TupleType
 
@@ -42,19 +39,6 @@ class batch_norm_training(Operator):
     def infer_type(self, args: Sequence[TensorType], attrs: BatchNormTrainingAttrs) -> TupleType:
         check_vectors(self, args, attrs.axis)
         return TupleType([args[0], args[3], args[4]])
-
-    def reference(self, args: Sequence[Any], attrs: BatchNormTrainingAttrs) -> Any:
-        data, gamma, beta, running_mean, running_var = [widened(arg) for arg in args]
-        channels = attrs.axis % data.ndim
-        axes = tuple(axis for axis in range(data.ndim) if axis != channels)
-        shape = [-1 if axis == channels else 1 for axis in range(data.ndim)]
-        with np.errstate(all="ignore"):
-            centre, spread = data.mean(axis=axes), data.var(axis=axes)
-            result = (data - centre.reshape(shape)) / np.sqrt(spread.reshape(shape) + data.dtype.type(attrs.epsilon))
-            result = result * gamma.reshape(shape) + beta.reshape(shape)
-        old, new = data.dtype.type(attrs.momentum), data.dtype.type(1 - attrs.momentum)
-        results = result, running_mean * old + centre * new, running_var * old + spread * new
-        return tuple(each.astype(args[0].dtype, copy=False) for each in results)
 
     def decompose(self, args: Sequence[GraphExpr], attrs: BatchNormTrainingAttrs) -> GraphExpr:
         dtype = args[0].dtype

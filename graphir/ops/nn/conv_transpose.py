@@ -16,7 +16,7 @@ from tilewright.graphir.dims import Dim, as_dim, dim_equal, simplify
 from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.calls import concatenate, expand_dims, reshape, squeeze, transpose
 from tilewright.graphir.ops.calls import slice as slice_of
-from tilewright.graphir.ops.common import NUMBERS, check_dtype, guarded, normalize, same_dtype, widened
+from tilewright.graphir.ops.common import NUMBERS, check_dtype, guarded, normalize, same_dtype
 from tilewright.graphir.ops.nn.window import cuts, per_axis
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import tensor as te
@@ -216,38 +216,6 @@ class conv_transpose(Operator):
 
     def channel_axis(self, argument: int, attrs: ConvTransposeAttrs) -> int | None:
         return 1
-
-    def reference(self, args: Sequence[Any], attrs: ConvTransposeAttrs) -> Any:
-        data, weight = widened(args[0]), widened(args[1])
-        rank = data.ndim - 2
-        attrs = self._attrs(rank, attrs)
-        groups, window = attrs.groups, weight.shape[2:]
-        batch, taken, made = data.shape[0], data.shape[1] // groups, weight.shape[1]
-        spans = [(size - 1) * d + 1 for size, d in zip(window, attrs.dilation, strict=True)]
-        full = [max(n - 1, 0) * s + k for n, s, k in zip(data.shape[2:], attrs.strides, spans, strict=True)]
-        # Room for what padding adds on either side, which is cut down to the result below.
-        margin = [(max(0, -attrs.padding[n]), max(0, -attrs.padding[n + rank])) for n in range(rank)]
-        margin = [(a, b + extra) for (a, b), extra in zip(margin, attrs.output_padding, strict=True)]
-        result = np.zeros(
-            (batch, groups, made, *[a + n + b for n, (a, b) in zip(full, margin, strict=True)]), data.dtype
-        )
-        grouped = data.reshape(batch, groups, taken, -1)
-        kernel = weight.reshape(groups, taken, made, *window)
-        for offsets in np.ndindex(*window):
-            part = np.einsum("ngis,gio->ngos", grouped, kernel[(slice(None),) * 3 + offsets], dtype=data.dtype)
-            where = [slice(None)] * 3 + [
-                slice(a + k * d, a + k * d + (n - 1) * s + 1, s) if n else slice(0, 0)
-                for k, d, n, s, (a, _) in zip(
-                    offsets, attrs.dilation, data.shape[2:], attrs.strides, margin, strict=True
-                )
-            ]
-            result[tuple(where)] += part.reshape(batch, groups, made, *data.shape[2:])
-        out = self.infer_type([TensorType(arg.shape, data.dtype) for arg in (data, weight)], attrs).shape
-        kept = [slice(None)] * 3
-        for n, (a, _) in enumerate(margin):
-            begin = a + attrs.padding[n]
-            kept.append(slice(begin, begin + int(out[n + 2])))  # type: ignore[arg-type]
-        return result[tuple(kept)].reshape(out).astype(args[0].dtype, copy=False)
 
     def decompose(self, args: Sequence[GraphExpr], attrs: ConvTransposeAttrs) -> GraphExpr:
         data, weight = args

@@ -7,8 +7,6 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from tilewright.graphir.base import Expr, call_operator
 from tilewright.graphir.dims import Dim, as_dim, simplify
 from tilewright.graphir.op import Operator, register_operator
@@ -77,17 +75,6 @@ class depth_to_space(_Blocks):
             raise self.error(0, f"a number of channels that {size * size} divides", data)
         return TensorType((n, _part(c, size * size), simplify(h * size), simplify(w * size)), data.dtype)
 
-    def reference(self, args: Sequence[Any], attrs: BlockAttrs) -> Any:
-        (x,) = args
-        n, c, h, w = x.shape
-        b = attrs.block_size
-        depth = c // (b * b)
-        if attrs.mode == "DCR":
-            parts = x.reshape(n, b, b, depth, h, w).transpose(0, 3, 4, 1, 5, 2)
-        else:
-            parts = x.reshape(n, depth, b, b, h, w).transpose(0, 1, 4, 2, 5, 3)
-        return np.ascontiguousarray(parts).reshape(n, depth, h * b, w * b)
-
     def decompose(self, args: Sequence[Expr], attrs: BlockAttrs) -> Expr:
         (x,) = args
         assert isinstance(x.type, TensorType)
@@ -119,14 +106,6 @@ class space_to_depth(_Blocks):
             if isinstance(dim, int) and dim % size:
                 raise self.error(0, f"height and width that {size} divides", data)
         return TensorType((n, simplify(c * (size * size)), _part(h, size), _part(w, size)), data.dtype)
-
-    def reference(self, args: Sequence[Any], attrs: BlockAttrs) -> Any:
-        (x,) = args
-        b = attrs.block_size
-        n, c, h, w = x.shape[0], x.shape[1], x.shape[2] // b, x.shape[3] // b
-        order = (0, 3, 5, 1, 2, 4) if attrs.mode == "DCR" else (0, 1, 3, 5, 2, 4)
-        parts = x[:, :, : h * b, : w * b].reshape(n, c, h, b, w, b).transpose(order)
-        return np.ascontiguousarray(parts).reshape(n, c * b * b, h, w)
 
     def decompose(self, args: Sequence[Expr], attrs: BlockAttrs) -> Expr:
         (x,) = args

@@ -6,9 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from tilewright.graphir.op import register_operator
+from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.common import Unary
 from tilewright.tensorir.expr import Expr
 
@@ -31,9 +29,7 @@ class dropout(Unary):
     name = "nn.dropout"
     arguments = ("data",)
     Attrs = DropoutAttrs
-
-    def evaluate(self, arrays: Sequence[np.ndarray[Any, Any]], attrs: DropoutAttrs) -> Any:
-        return arrays[0].copy()
+    reference = Operator.reference
 
     def scalar(self, x: Expr) -> Expr:
         return x

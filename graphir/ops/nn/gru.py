@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from tilewright.graphir.dims import Dim, simplify
+from tilewright.graphir.base import Expr as GraphExpr
+from tilewright.graphir.dims import simplify
 from tilewright.graphir.op import register_operator
 from tilewright.graphir.ops import calls
 from tilewright.graphir.ops.nn.recurrent import ARGUMENTS, Kit, Recurrent, RecurrentAttrs
@@ -32,7 +33,9 @@ class gru(Recurrent):
     gates = 3
     usual = ("Sigmoid", "Tanh")
 
-    def step(self, kit: Kit, x: Any, state: Sequence[Any], weights: dict[str, Any], attrs: Any) -> Sequence[Any]:
+    def step(
+        self, kit: Kit, x: GraphExpr, state: Sequence[GraphExpr], weights: dict[str, Any], attrs: Any
+    ) -> Sequence[GraphExpr]:
         (h,) = state
         f, g = weights["functions"]
         rows, hidden = weights["recurrent"], kit.hidden
@@ -42,15 +45,10 @@ class gru(Recurrent):
             candidate = kit.activate(g, kit.gate(x, 2) + reset * kit.gate(product, 2))
         else:
             split = simplify(hidden * 2)
-            first, last = _row_parts(kit, rows, split)
+            first = calls.slice(rows, begin=(0,), end=(split,))
+            last = calls.slice(rows, begin=(split,), end=(rows.shape[0],))
             product = kit.recur(h, first)
             x = x + weights["bias"]
             update, reset = [kit.activate(f, kit.gate(x, n) + kit.gate(product, n)) for n in (0, 1)]
             candidate = kit.activate(g, kit.gate(x, 2) + kit.recur(reset * h, last))
         return [candidate + update * (h - candidate)]
-
-
-def _row_parts(kit: Kit, rows: Any, split: Dim) -> tuple[Any, Any]:
-    if kit.symbolic:
-        return calls.slice(rows, begin=(0,), end=(split,)), calls.slice(rows, begin=(split,), end=(rows.shape[0],))
-    return rows[:split], rows[split:]

@@ -7,8 +7,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from tilewright.graphir.base import Expr
 from tilewright.graphir.dims import Dim, as_dim, simplify
 from tilewright.graphir.layout import parse_layout
@@ -64,19 +62,6 @@ class interleave(Operator):
     def _made(self, channels: Dim, attrs: InterleaveAttrs) -> Dim:
         """Channels of the result in each group."""
         return simplify(as_dim(as_expr(channels) // (math.prod(attrs.strides) * attrs.groups)))
-
-    def reference(self, args: Sequence[Any], attrs: InterleaveAttrs) -> Any:
-        (x,) = args
-        batch, channels, *space = x.shape
-        made = channels // (math.prod(attrs.strides) * attrs.groups)
-        result = np.zeros(
-            (batch, attrs.groups, made, *[n * s for n, s in zip(space, attrs.strides, strict=True)]), x.dtype
-        )
-        parts = np.moveaxis(x.reshape(batch, attrs.groups, math.prod(attrs.strides), made, *space), 2, 0)
-        for part, place in zip(parts, np.ndindex(*attrs.strides), strict=True):
-            turns = tuple(slice(first, None, stride) for first, stride in zip(place, attrs.strides, strict=True))
-            result[(slice(None),) * 3 + turns] = part
-        return result.reshape(batch, attrs.groups * made, *result.shape[3:])
 
     def decompose(self, args: Sequence[Expr], attrs: InterleaveAttrs) -> Expr:
         return self._moved(args[0], attrs, 0)

@@ -13,7 +13,7 @@ from tilewright.graphir.base import call_operator
 from tilewright.graphir.expr import const
 from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops.calls import cast, divide, where
-from tilewright.graphir.ops.common import FLOATS, Reduce, ReduceAttrs, axis_index, check_dtype, compute_type, widened
+from tilewright.graphir.ops.common import FLOATS, Reduce, ReduceAttrs, axis_index, check_dtype, compute_type
 from tilewright.graphir.ops.nn.pool_nd import power_root, power_sum
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir import expr as scalar
@@ -78,12 +78,6 @@ class lp_normalize(Operator):
         check_dtype(self, 0, args[0], FLOATS)
         axis_index(self, attrs.axis, args[0].ndim)
         return args[0]
-
-    def reference(self, args: Sequence[Any], attrs: LpNormalizeAttrs) -> Any:
-        x = widened(args[0])
-        p = x.dtype.type(attrs.p)
-        size = np.sum(np.abs(x) ** p, axis=attrs.axis, keepdims=True) ** (1 / p)
-        return (x / np.where(size == 0, x.dtype.type(1), size)).astype(args[0].dtype, copy=False)
 
     def decompose(self, args: Sequence[GraphExpr], attrs: LpNormalizeAttrs) -> GraphExpr:
         (x,) = args

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.op import register_operator
 from tilewright.graphir.ops.nn.recurrent import ARGUMENTS, Kit, Recurrent, RecurrentAttrs
 
@@ -31,7 +32,9 @@ class lstm(Recurrent):
     states = 2
     usual = ("Sigmoid", "Tanh", "Tanh")
 
-    def step(self, kit: Kit, x: Any, state: Sequence[Any], weights: dict[str, Any], attrs: Any) -> Sequence[Any]:
+    def step(
+        self, kit: Kit, x: GraphExpr, state: Sequence[GraphExpr], weights: dict[str, Any], attrs: Any
+    ) -> Sequence[GraphExpr]:
         h, c = state
         f, g, k = weights["functions"]
         total = x + kit.recur(h, weights["recurrent"]) + weights["bias"]

@@ -6,8 +6,6 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.base import call_operator
 from tilewright.graphir.dims import as_dim, product, shape_equal
@@ -43,12 +41,6 @@ class max_unpool(Operator):
         if not indices.dtype.is_integer or not shape_equal(indices.shape, x.shape):
             raise self.error(1, f"integers of shape {x.shape} as x", indices)
         return TensorType(attrs.shape, x.dtype)
-
-    def reference(self, args: Sequence[Any], attrs: MaxUnpoolAttrs) -> Any:
-        x, indices = args
-        result = np.zeros(int(np.prod(attrs.shape)), x.dtype)
-        result[indices.reshape(-1)] = x.reshape(-1)
-        return result.reshape(attrs.shape)
 
     def decompose(self, args: Sequence[GraphExpr], attrs: MaxUnpoolAttrs) -> GraphExpr:
         x, indices = args

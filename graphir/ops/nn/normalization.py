@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
 
 from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.dims import product
@@ -23,7 +20,7 @@ from tilewright.graphir.ops.calls import (
     square,
     subtract,
 )
-from tilewright.graphir.ops.common import axis_index, is_half, widened
+from tilewright.graphir.ops.common import axis_index, is_half
 from tilewright.graphir.ops.nn.layer_norm import LayerNormAttrs, check_vectors
 from tilewright.graphir.types import TensorType
 
@@ -38,11 +35,6 @@ def _normalized(data: GraphExpr, axes: tuple[int, ...], epsilon: float) -> Graph
     """``data`` with mean 0 and variance 1 over ``axes``."""
     centred = subtract(data, mean(data, axis=axes, keepdims=True))
     return divide(centred, sqrt(add(mean(square(centred), axis=axes, keepdims=True), epsilon)))
-
-
-def _normalized_array(data: np.ndarray[Any, Any], axes: tuple[int, ...], epsilon: float) -> Any:
-    centred = data - data.mean(axis=axes, keepdims=True)
-    return centred / np.sqrt(np.square(centred).mean(axis=axes, keepdims=True) + data.dtype.type(epsilon))
 
 
 def _widen(args: Sequence[GraphExpr]) -> list[GraphExpr]:
@@ -62,14 +54,6 @@ class rms_norm(Operator):
     def infer_type(self, args: Sequence[TensorType], attrs: LayerNormAttrs) -> TensorType:
         check_vectors(self, args, attrs.axis)
         return args[0]
-
-    def reference(self, args: Sequence[Any], attrs: LayerNormAttrs) -> Any:
-        data, gamma = [widened(arg) for arg in args]
-        shape = [1] * data.ndim
-        shape[attrs.axis] = -1
-        with np.errstate(all="ignore"):
-            size = np.sqrt(np.square(data).mean(axis=attrs.axis, keepdims=True) + data.dtype.type(attrs.epsilon))
-            return (data / size * gamma.reshape(shape)).astype(args[0].dtype, copy=False)
 
     def decompose(self, args: Sequence[GraphExpr], attrs: LayerNormAttrs) -> GraphExpr:
         data, gamma = _widen(args)
@@ -106,15 +90,6 @@ class group_norm(Operator):
         if not isinstance(channels, int) or attrs.num_groups < 1 or channels % attrs.num_groups:
             raise self.error("num_groups", f"a divisor of {channels} channels", attrs.num_groups)
         return data
-
-    def reference(self, args: Sequence[Any], attrs: GroupNormAttrs) -> Any:
-        data, gamma, beta = [widened(arg) for arg in args]
-        shape = [1] * data.ndim
-        shape[1] = -1
-        grouped = data.reshape(data.shape[0], attrs.num_groups, int(np.prod(data.shape[1:])) // attrs.num_groups)
-        with np.errstate(all="ignore"):
-            result = _normalized_array(grouped, (2,), attrs.epsilon).reshape(data.shape)
-            return (result * gamma.reshape(shape) + beta.reshape(shape)).astype(args[0].dtype, copy=False)
 
     def decompose(self, args: Sequence[GraphExpr], attrs: GroupNormAttrs) -> GraphExpr:
         data, gamma, beta = _widen(args)
@@ -153,14 +128,6 @@ class instance_norm(Operator):
         if args[0].ndim < 3:
             raise self.error(0, "at least 3 dimensions (batch, channels, space)", args[0])
         return args[0]
-
-    def reference(self, args: Sequence[Any], attrs: InstanceNormAttrs) -> Any:
-        data, gamma, beta = [widened(arg) for arg in args]
-        shape = [1] * data.ndim
-        shape[attrs.axis] = -1
-        with np.errstate(all="ignore"):
-            result = _normalized_array(data, self._axes(data.ndim, attrs), attrs.epsilon)
-            return (result * gamma.reshape(shape) + beta.reshape(shape)).astype(args[0].dtype, copy=False)
 
     def decompose(self, args: Sequence[GraphExpr], attrs: InstanceNormAttrs) -> GraphExpr:
         data, gamma, beta = _widen(args)

@@ -11,15 +11,13 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import numpy as np
-
 from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.base import call_operator
 from tilewright.graphir.dims import Dim, dim_equal, format_shape, simplify
 from tilewright.graphir.expr import Function, Loop, Tuple, TupleGetItem, Var, const
 from tilewright.graphir.op import Operator
 from tilewright.graphir.ops import calls
-from tilewright.graphir.ops.common import FLOATS, check_dtype, compute_type, normalize, sequence_of, widened
+from tilewright.graphir.ops.common import FLOATS, check_dtype, compute_type, normalize, sequence_of
 from tilewright.graphir.ops.nn.recurrent_activations import ACTIVATIONS, Activation, activation
 from tilewright.graphir.types import TensorType, TupleType
 from tilewright.graphir.visitor import free_vars
@@ -61,31 +59,30 @@ class RecurrentAttrs:
 
 
 class Kit:
-    """What a step's formula is made of: on expressions, or on arrays. Operators ``+ - *`` are those of the values."""
+    """What a step's formula is made of, besides the operators ``+ - *`` of expressions.
 
-    def __init__(self, symbolic: bool, clip: float | None, hidden: Dim) -> None:
-        self.symbolic, self.limit, self.hidden = symbolic, clip, hidden
+    Attributes:
+        limit: of what the functions of gates take, of either sign; None: none.
+        hidden: the size of the state.
+    """
 
-    def gate(self, x: Any, number: int) -> Any:
+    def __init__(self, clip: float | None, hidden: Dim) -> None:
+        self.limit, self.hidden = clip, hidden
+
+    def gate(self, x: GraphExpr, number: int) -> GraphExpr:
         """Part ``number`` of ``x``, ``[batch, gates * hidden]``."""
         begin, end = simplify(self.hidden * number), simplify(self.hidden * (number + 1))
-        if self.symbolic:
-            return calls.slice(x, begin=(begin,), end=(end,), axes=(len(x.shape) - 1,))
-        return x[..., begin:end]
+        return calls.slice(x, begin=(begin,), end=(end,), axes=(len(x.shape) - 1,))
 
-    def activate(self, function: Activation, x: Any, clipped: bool = True) -> Any:
+    def activate(self, function: Activation, x: GraphExpr, clipped: bool = True) -> GraphExpr:
         """``function`` of ``x``, limited before if there is a limit."""
         if clipped and self.limit is not None:
-            if self.symbolic:
-                x = call_operator("clip", x, a_min=-self.limit, a_max=self.limit)
-            else:
-                x = np.clip(x, -self.limit, self.limit)
-        in_graph, in_numpy, _ = ACTIVATIONS[function.name]
-        return in_graph(x, function) if self.symbolic else in_numpy(x, function)
+            x = call_operator("clip", x, a_min=-self.limit, a_max=self.limit)
+        return ACTIVATIONS[function.name][0](x, function)
 
-    def recur(self, h: Any, weight: Any) -> Any:
+    def recur(self, h: GraphExpr, weight: GraphExpr) -> GraphExpr:
         """``h @ weight.T``."""
-        return call_operator("nn.dense", h, weight) if self.symbolic else h @ weight.T
+        return call_operator("nn.dense", h, weight)
 
 
 class Recurrent(Operator):
@@ -110,7 +107,9 @@ class Recurrent(Operator):
         """The place of the argument ``lengths``."""
         return 4 + self.states
 
-    def step(self, kit: Kit, x: Any, state: Sequence[Any], weights: dict[str, Any], attrs: Any) -> Sequence[Any]:
+    def step(
+        self, kit: Kit, x: GraphExpr, state: Sequence[GraphExpr], weights: dict[str, Any], attrs: Any
+    ) -> Sequence[GraphExpr]:
         """The next state. ``x`` is the input's projection with its bias, ``weights`` are those of the direction:
         ``recurrent``, ``bias`` (of the state's product), ``peepholes`` if there are any, ``functions``."""
         raise NotImplementedError(f"operator {self.name} states no step")
@@ -153,40 +152,15 @@ class Recurrent(Operator):
         final = TensorType((directions, batch, hidden), x.dtype)
         return TupleType([TensorType((steps, directions, batch, hidden), x.dtype), *[final] * self.states])
 
-    def reference(self, args: Sequence[Any], attrs: RecurrentAttrs) -> Any:
-        wide = [widened(arg) for arg in args]
-        x, weight, recurrent, bias = wide[:4]
-        steps, batch, hidden = x.shape[0], x.shape[1], recurrent.shape[2]
-        lengths = args[self.lengths_at] if len(args) > self.lengths_at else None
-        results = np.zeros((steps, len(weight), batch, hidden), x.dtype)
-        finals = [np.array(initial) for initial in wide[4 : 4 + self.states]]
-        kit = Kit(False, attrs.clip, hidden)
-        for number, backwards in enumerate(attrs.reversed):
-            own = self._weights(kit, wide, number, attrs)
-            inputs = x @ weight[number].T + bias[number, : self.gates * hidden]
-            state = [initial[number] for initial in finals]
-            for t in range(steps)[:: -1 if backwards else 1]:
-                made = self.step(kit, inputs[t], state, own, attrs)
-                alive = np.full((batch, 1), True) if lengths is None else (t < lengths)[:, None]
-                state = [np.where(alive, new, old) for new, old in zip(made, state, strict=True)]
-                results[t, number] = np.where(alive, state[0], 0)
-            for final, value in zip(finals, state, strict=True):
-                final[number] = value
-        return tuple(array.astype(args[0].dtype, copy=False) for array in (results, *finals))
-
-    def _weights(self, kit: Kit, args: Sequence[Any], direction: int, attrs: RecurrentAttrs) -> dict[str, Any]:
+    def _weights(self, kit: Kit, args: Sequence[GraphExpr], direction: int, attrs: RecurrentAttrs) -> dict[str, Any]:
         """What :meth:`step` needs of one direction."""
 
-        def own(value: Any) -> Any:
-            if not kit.symbolic:
-                return value[direction]
+        def own(value: GraphExpr) -> GraphExpr:
             part = calls.slice(value, begin=(direction,), end=(direction + 1,), axes=(0,))
             return calls.squeeze(part, axis=0)
 
         rows = simplify(kit.hidden * self.gates)
-        bias = own(args[3])
-        end = simplify(rows * 2)
-        behind = calls.slice(bias, begin=(rows,), end=(end,)) if kit.symbolic else bias[rows:end]
+        behind = calls.slice(own(args[3]), begin=(rows,), end=(simplify(rows * 2),))
         result = {"recurrent": own(args[2]), "bias": behind, "functions": self.functions(attrs, direction)}
         if len(args) > self.lengths_at + 1:
             result["peepholes"] = own(args[self.lengths_at + 1])
@@ -212,7 +186,7 @@ class Recurrent(Operator):
         """The results of one direction: ``[steps, batch, hidden]`` and the final states ``[batch, hidden]``."""
         x = args[0]
         hidden = args[2].shape[2]
-        kit = Kit(True, attrs.clip, hidden)
+        kit = Kit(attrs.clip, hidden)
         own = self._weights(kit, args, number, attrs)
         weight, bias, *initial = [
             calls.squeeze(calls.slice(arg, begin=(number,), end=(number + 1,), axes=(0,)), axis=0)

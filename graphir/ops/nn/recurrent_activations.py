@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
-
-import numpy as np
 
 from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.base import call_operator
@@ -42,41 +39,19 @@ def _softplus(x: GraphExpr, _: Activation) -> GraphExpr:
     return call_operator("maximum", x, 0.0) + call_operator("log1p", calls.exp(-call_operator("abs", x)))
 
 
-#: The functions by name: on expressions, on arrays, and the parameters where none are given.
-ACTIVATIONS: dict[
-    str, tuple[Callable[[GraphExpr, Activation], GraphExpr], Callable[[Any, Activation], Any], tuple[float, float]]
-] = {
-    "Relu": (_call("nn.relu"), lambda x, a: np.maximum(x, 0), (0.0, 0.0)),
-    "Tanh": (_call("tanh"), lambda x, a: np.tanh(x), (0.0, 0.0)),
-    "Sigmoid": (_call("sigmoid"), lambda x, a: 1 / (1 + np.exp(-x)), (0.0, 0.0)),
-    "Affine": (_affine, lambda x, a: a.alpha * x + a.beta, (1.0, 0.0)),
-    "LeakyRelu": (
-        lambda x, a: call_operator("nn.leaky_relu", x, alpha=a.alpha),
-        lambda x, a: np.where(x >= 0, x, a.alpha * x),
-        (0.01, 0.0),
-    ),
-    "ThresholdedRelu": (
-        lambda x, a: calls.where(call_operator("greater_equal", x, a.alpha), x, 0.0 * x),
-        lambda x, a: np.where(x >= a.alpha, x, 0 * x),
-        (1.0, 0.0),
-    ),
-    "ScaledTanh": (
-        lambda x, a: call_operator("tanh", x * a.beta) * a.alpha,
-        lambda x, a: a.alpha * np.tanh(a.beta * x),
-        (1.0, 1.0),
-    ),
-    "HardSigmoid": (
-        lambda x, a: call_operator("clip", _affine(x, a), a_min=0.0, a_max=1.0),
-        lambda x, a: np.clip(a.alpha * x + a.beta, 0, 1),
-        (0.2, 0.5),
-    ),
-    "Elu": (_elu, lambda x, a: np.where(x > 0, x, a.alpha * np.expm1(np.minimum(x, 0))), (1.0, 0.0)),
-    "Softsign": (
-        lambda x, a: x / (call_operator("abs", x) + 1.0),
-        lambda x, a: x / (1 + np.abs(x)),
-        (0.0, 0.0),
-    ),
-    "Softplus": (_softplus, lambda x, a: np.logaddexp(x, 0), (0.0, 0.0)),
+#: The functions by name, and the parameters where none are given.
+ACTIVATIONS: dict[str, tuple[Callable[[GraphExpr, Activation], GraphExpr], tuple[float, float]]] = {
+    "Relu": (_call("nn.relu"), (0.0, 0.0)),
+    "Tanh": (_call("tanh"), (0.0, 0.0)),
+    "Sigmoid": (_call("sigmoid"), (0.0, 0.0)),
+    "Affine": (_affine, (1.0, 0.0)),
+    "LeakyRelu": (lambda x, a: call_operator("nn.leaky_relu", x, alpha=a.alpha), (0.01, 0.0)),
+    "ThresholdedRelu": (lambda x, a: calls.where(call_operator("greater_equal", x, a.alpha), x, 0.0 * x), (1.0, 0.0)),
+    "ScaledTanh": (lambda x, a: call_operator("tanh", x * a.beta) * a.alpha, (1.0, 1.0)),
+    "HardSigmoid": (lambda x, a: call_operator("clip", _affine(x, a), a_min=0.0, a_max=1.0), (0.2, 0.5)),
+    "Elu": (_elu, (1.0, 0.0)),
+    "Softsign": (lambda x, a: x / (call_operator("abs", x) + 1.0), (0.0, 0.0)),
+    "Softplus": (_softplus, (0.0, 0.0)),
 }
 
 
@@ -86,7 +61,7 @@ def activation(name: str, alpha: float | None = None, beta: float | None = None)
     Raises:
         TypeInferenceError: there is none.
     """
-    for known, (_, _, defaults) in ACTIVATIONS.items():
+    for known, (_, defaults) in ACTIVATIONS.items():
         if known.lower() == name.lower():
             return Activation(known, *[d if v is None else v for d, v in zip(defaults, (alpha, beta), strict=True)])
     raise TypeInferenceError(f"activations: expected one of {', '.join(ACTIVATIONS)}, found {name!r}")

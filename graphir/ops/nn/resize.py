@@ -16,7 +16,7 @@ from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.base import call_operator
 from tilewright.graphir.dims import Dim, as_dim, dim_equal, simplify
 from tilewright.graphir.layout_rewrite import axes_in_layout
-from tilewright.graphir.op import Operator, get_operator, register_operator
+from tilewright.graphir.op import Operator, register_operator
 from tilewright.graphir.ops import calls
 from tilewright.graphir.ops.common import (
     NUMBERS,
@@ -203,19 +203,6 @@ class resize(Resize):
     def simplify_inference(self, args: Sequence[Any], attrs: ResizeAttrs) -> Any:
         """Nearest neighbours are picked, not summed: an operator that joins others."""
         return self.decompose(args, attrs) if attrs.method == "nearest" else None
-
-    def reference(self, args: Sequence[Any], attrs: ResizeAttrs) -> Any:
-        (x,) = args
-        wide = _wide(DataType(x.dtype.name)).numpy if attrs.method != "nearest" else x.dtype
-        result = x.astype(wide)
-        for step in self.steps(x.shape, attrs):
-            which = "nn.resize_nearest" if attrs.method == "nearest" else "nn.resize_axis"
-            result = get_operator(which).reference([result], step)
-        if x.dtype.kind in "iu" and attrs.method != "nearest":
-            result = np.rint(result)
-            low, high = lowest(DataType(x.dtype.name)), highest(DataType(x.dtype.name))
-            return np.where(result >= float(high), high, np.where(result <= float(low), low, result)).astype(x.dtype)
-        return result.astype(x.dtype)
 
     def decompose(self, args: Sequence[GraphExpr], attrs: ResizeAttrs) -> GraphExpr:
         (x,) = args

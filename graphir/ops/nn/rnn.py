@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tilewright.graphir.base import Expr as GraphExpr
 from tilewright.graphir.op import register_operator
 from tilewright.graphir.ops.nn.recurrent import ARGUMENTS, Kit, Recurrent
 
@@ -17,6 +18,8 @@ class rnn(Recurrent):
     arguments = (*ARGUMENTS, "lengths?")
     num_outputs = 2
 
-    def step(self, kit: Kit, x: Any, state: Sequence[Any], weights: dict[str, Any], attrs: Any) -> Sequence[Any]:
+    def step(
+        self, kit: Kit, x: GraphExpr, state: Sequence[GraphExpr], weights: dict[str, Any], attrs: Any
+    ) -> Sequence[GraphExpr]:
         (h,) = state
         return [kit.activate(weights["functions"][0], x + kit.recur(h, weights["recurrent"]) + weights["bias"])]

@@ -19,7 +19,7 @@ from tilewright.graphir.expr import Call, Constant, Expr, Function, GlobalVar, I
 from tilewright.graphir.interpreter import evaluate_parts
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.types import TensorType, TupleType, Type
-from tilewright.graphir.visitor import post_order
+from tilewright.graphir.visitor import free_vars, post_order
 from tilewright.tensorir.errors import VerifyError
 from tilewright.tensorir.stmt import PrimFunc
 
@@ -84,10 +84,7 @@ class Graph:
         """List the expressions that depend on a variable bound inside of ``main``."""
         found: set[Expr] = set()
         for node in self.order:
-            if isinstance(node, Function):
-                found.update(node.params)
-            elif isinstance(node, Let):
-                found.add(node.var)
+            found.update(node.bound)
         for node in self.order:
             # A function, or a let, binds its own variables; what depends on those of others around it is inside of
             # these and stays in sight there.
@@ -186,9 +183,7 @@ class Graph:
             done[node] = self._rebuild(node, form, done, fresh, names)
         results = [done[root] for root in form.roots]
         body = results[0] if len(results) == 1 else Tuple(results)
-        bound = {var for node in post_order(body) if isinstance(node, Function) for var in node.params}
-        bound |= {node.var for node in post_order(body) if isinstance(node, Let)}
-        used = [node for node in post_order(body) if isinstance(node, Var) and node not in bound]
+        used = free_vars(body)
         old = [param for param in self.main.params if param in used]
         params = [*old, *(var for var in used if var not in old)]
         function = Function(params, body, attrs=self.main.attrs)

@@ -1,0 +1,212 @@
+"""Walk programs, and find out what occurs in them: variables, buffers, and kinds of expressions.
+
+Nodes do not change, so each keeps what occurs in it (:func:`leaves`, :func:`kinds`) once somebody has asked. All of
+this is derived from the nodes' declared fields. These are names of ``functor.py``, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Choose, Compare, Expr, IntImm, Select, Var
+from tilewright.tensorir.node import Node
+from tilewright.tensorir.stmt import Allocate, BufferStore, Evaluate, For, LetStmt, SeqStmt, Stmt
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """All nodes below and including ``node``, parents first."""
+    stack: list[Node] = [node]
+    while stack:
+        current = stack.pop()
+        yield current
+        parts = current.parts()
+        if parts:
+            stack.extend(parts[::-1])
+
+
+def walk_statements(stmt: Stmt) -> Iterator[Stmt]:
+    """All statements below and including ``stmt``, parents first."""
+    stack: list[Stmt] = [stmt]
+    while stack:
+        current = stack.pop()
+        yield current
+        if isinstance(current, (For, LetStmt, Allocate)):
+            stack.append(current.body)
+        elif isinstance(current, SeqStmt):
+            stack.extend(current.stmts[::-1])
+        elif not isinstance(current, (BufferStore, Evaluate)):  # most statements are stores, which hold no others
+            stack.extend([part for part in current.parts()[::-1] if isinstance(part, Stmt)])
+
+
+def leaves(node: Node) -> frozenset[Node]:
+    """The variables that occur in ``node`` and the buffers that it accesses (not what it only defines, nor what the
+    shapes of buffers mention). Nodes do not change, so each finds its leaves once, from those of its parts."""
+    found = node._leaves
+    return look_into(node) if found is None else found
+
+
+#: What :func:`kinds` tells of a program.
+COMPARISONS: Final = 1
+SELECTIONS: Final = 2
+CALLS: Final = 4
+LOADS: Final = 8
+MASKED_LOADS: Final = 16
+DIVISIONS: Final = 32
+HALVES: Final = 64
+FLOAT_DIVISIONS: Final = 128
+CHOICES: Final = 256
+
+
+def kinds(node: Node) -> int:
+    """Tell what occurs in ``node``, itself included, as a sum of bits: :data:`COMPARISONS`, :data:`SELECTIONS`,
+    :data:`CHOICES` by place, :data:`CALLS`, :data:`LOADS` (and :data:`MASKED_LOADS`), :data:`DIVISIONS` of integers,
+    :data:`FLOAT_DIVISIONS`, and values of 16-bit floats (:data:`HALVES`). Each node finds out once, from its parts, so
+    that whoever looks for one of these passes by all that has none."""
+    if node._leaves is None:
+        look_into(node)
+    return node._kinds
+
+
+def look_into(node: Node) -> frozenset[Node]:
+    """Find leaves and kinds of ``node`` and all below it; its leaves."""
+    stack: list[Node] = [node]
+    found = _NO_LEAVES
+    while stack:
+        current = stack[-1]
+        parts: tuple[Node, ...] = current.parts()
+        for part in parts:
+            if part._leaves is None:
+                if type(part) is IntImm:  # most of what is looked into for the first time
+                    _set(part, "_kinds", 0)
+                    _set(part, "_leaves", _NO_LEAVES)
+                else:
+                    stack.append(part)
+        if stack[-1] is not current:
+            continue
+        stack.pop()
+        found = _NO_LEAVES
+        kind = type(current)
+        occurring = _KINDS.get(kind, 0)
+        if isinstance(current, Expr):
+            dtype = current.dtype
+            if dtype.is_float and dtype.bits == 16:
+                occurring |= HALVES
+            if isinstance(current, BinaryOp):
+                occurring |= _OPERATIONS.get(current.op, 0)
+            elif isinstance(current, Var):
+                found = frozenset((current,))
+            elif isinstance(current, BufferLoad):
+                found = frozenset((current.buffer,))
+                if current.predicate is not None:
+                    occurring |= MASKED_LOADS
+        elif isinstance(current, BufferStore):
+            found = frozenset((current.buffer,))
+        elif not isinstance(current, Stmt):
+            found = _used_buffers(current)
+        for part in parts:
+            occurring |= part._kinds
+            below = part._leaves
+            if below and below is not found and not below <= found:
+                found = below if found <= below else found | below
+        _set(current, "_kinds", occurring)
+        _set(current, "_leaves", found)
+    return found
+
+
+_set = object.__setattr__
+_NO_LEAVES: Final[frozenset[Node]] = frozenset()
+_KINDS: Final[dict[type[Node], int]] = {
+    Compare: COMPARISONS,
+    Select: SELECTIONS,
+    Choose: CHOICES,
+    Call: CALLS,
+    BufferLoad: LOADS,
+}
+#: The operations that :data:`DIVISIONS` tells of.
+INTEGER_DIVISIONS: Final = ("floordiv", "floormod", "truncdiv", "truncmod")
+_OPERATIONS: Final[dict[str, int]] = {**dict.fromkeys(INTEGER_DIVISIONS, DIVISIONS), "div": FLOAT_DIVISIONS}
+
+
+def _used_buffers(node: Node) -> frozenset[Node]:
+    """The buffers that ``node`` itself accesses, by the declaration of its fields."""
+    return frozenset([getattr(node, name) for name, role in node.node_fields if role == "buffer"])
+
+
+def accesses_buffers(expr: Expr) -> bool:
+    """Whether ``expr`` reads any buffer."""
+    return any(isinstance(leaf, Buffer) for leaf in leaves(expr))
+
+
+def reads_memory(expr: Expr) -> bool:
+    """Whether the value of ``expr`` depends on the contents of a buffer or on an effect."""
+    occurring = kinds(expr)
+    if occurring & LOADS:
+        return True
+    return bool(occurring & CALLS) and any(isinstance(node, Call) and not node.is_pure for node in walk_to(expr, CALLS))
+
+
+def uses_var(node: Node, variables: set[Var] | frozenset[Var]) -> bool:
+    """Whether any of ``variables`` occurs in ``node``."""
+    return not leaves(node).isdisjoint(variables)
+
+
+def variables_in_order(expr: Expr) -> list[Var]:
+    """The variables in an expression, in order of first use."""
+    left = {leaf for leaf in leaves(expr) if isinstance(leaf, Var)}
+    if len(left) < 2:
+        return list(left)
+    found: list[Var] = []
+    stack: list[Node] = [expr]
+    while left:
+        current = stack.pop()
+        if isinstance(current, Var):
+            if current in left:
+                left.discard(current)
+                found.append(current)
+        elif not left.isdisjoint(leaves(current)):
+            stack.extend(current.parts()[::-1])
+    return found
+
+
+def walk_once(node: Node) -> Iterator[Node]:
+    """All nodes below and including ``node``, parents first, each once: expressions are graphs with many paths to an
+    operand."""
+    seen: set[Node] = set()
+    stack: list[Node] = [node]
+    while stack:
+        current = stack.pop()
+        if current not in seen:
+            seen.add(current)
+            yield current
+            stack.extend(current.parts()[::-1])
+
+
+def walk_to(node: Node, wanted: int) -> Iterator[Node]:
+    """The nodes below and including ``node`` in which anything occurs of what ``wanted`` says (see :func:`kinds`),
+    parents first, each once."""
+    seen: set[Node] = set()
+    stack: list[Node] = [node]
+    while stack:
+        current = stack.pop()
+        if kinds(current) & wanted and current not in seen:
+            seen.add(current)
+            yield current
+            stack.extend(current.parts()[::-1])
+
+
+def walk_to_loads(node: Node) -> Iterator[Node]:
+    """All statements below and including ``node``, and all loads, parents first: what loads nothing is passed by."""
+    stack: list[Node] = [node]
+    while stack:
+        current = stack.pop()
+        if isinstance(current, (Stmt, BufferLoad)):
+            yield current
+        for part in current.parts()[::-1]:
+            if not isinstance(part, Expr) or kinds(part) & LOADS:
+                stack.append(part)
+
+
+def loads_and_stores(node: Node) -> Iterator[BufferLoad | BufferStore]:
+    """All accesses to buffers in ``node``."""
+    return (found for found in walk_to_loads(node) if isinstance(found, (BufferLoad, BufferStore)))
