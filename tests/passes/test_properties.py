@@ -37,7 +37,7 @@ def stating(pass_name: str, **stated: set[str]) -> Pass:
 
 
 def made(passes: list[Pass], **options: Any) -> str:
-    """Why a pipeline can't be made; an empty text if it can."""
+    """Return the error of a pipeline that can't be made; an empty text if it can."""
     try:
         Sequential(passes, name="mine", **options)
     except PassError as error:
@@ -210,7 +210,7 @@ def through(passes: list[Pass], func: PrimFunc) -> PrimFunc:
 
 
 def results(func: PrimFunc, count: int) -> list[np.ndarray]:
-    """The first ``count`` buffers after ``func`` has run on random numbers."""
+    """Return the first ``count`` buffers after ``func`` has run on random numbers."""
     rng = np.random.default_rng(7)
     arrays = [np.zeros([int(str(n)) for n in buffer.shape], buffer.dtype.numpy) for buffer in func.buffers]
     for array in arrays[:count]:
@@ -281,7 +281,7 @@ def test_an_order_that_is_refused_does_another_thing(name: str, to: int, kernel:
 
 
 def test_a_loop_that_becomes_serial_late_has_memory_for_every_thread() -> None:
-    """Why StorageRewrite requires that parallel loops are decided on."""
+    """StorageRewrite requires that parallel loops are decided on."""
     func = parse(
         """
 primfunc @f(A: Buffer[(2000,), float32], B: Buffer[(2000,), float32]) attrs {"num_outputs": 1} {
