@@ -28,7 +28,7 @@ Given = Mapping[str, Any]
 
 NOTHING: Given = types.MappingProxyType({})
 
-_PLAIN = (int, float, bool, str, tuple, type(None))
+_PLAIN = (int, float, bool, str, type(None))
 
 
 class _Settings:
@@ -95,6 +95,8 @@ def _fields(rule: str, plan: type[Any]) -> Iterator[tuple[tuple[str, ...], Any, 
         if isinstance(hint, type) and dataclasses.is_dataclass(hint):
             for path, inner, declared in _fields(rule, hint):
                 yield (path if field.metadata.get("flat") else (field.name, *path)), inner, declared
+        elif hint is tuple:  # what compiled classes keep of tuple[int, ...]; rules look at what is in it
+            yield (field.name,), tuple[Any, ...], field
         elif _is_plain(hint):
             yield (field.name,), hint, field
         else:
