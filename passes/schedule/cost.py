@@ -161,13 +161,13 @@ def _scored_tiles(space: TileSpace, rows: int | None, vectors: int | None) -> li
             if space.panel is None and space.columns is not None and 1 < width > -(-space.columns // space.lanes):
                 break
         for height in _heights(space, width) if rows is None else (rows,):
-            if tile_registers(height, width) <= space.registers:
+            if rows is None or tile_registers(height, width) <= space.registers:
                 found.append((_worth(space, height, width), height, width))
     return found
 
 
 def _heights(space: TileSpace, vectors: int) -> Iterable[int]:
-    """Rows of tiles of so many vectors."""
+    """Rows of tiles of so many vectors that fit the registers."""
     most = (space.registers - 1 - vectors) // vectors
     if space.rows is None:
         most = min(most, max(8, 16 // vectors))  # rows that are left over, which smaller tiles take, stay few
