@@ -39,7 +39,22 @@ class _Option:
     field_types: Mapping[str, Any]
 
 
-_OPTIONS: Registry[str, _Option] = Registry("tilewright.passes.everything")
+class _Later:
+    """An option whose dataclass is made when somebody asks for it."""
+
+    def __init__(self, key: str, make: Callable[[], type[Any]]) -> None:
+        self._key = key
+        self._make = make
+        self._made: dict[None, _Option] = {}
+
+    def option(self) -> _Option:
+        """The option: threads that meet here get the same."""
+        if not self._made:
+            self._made.setdefault(None, _option_of(self._key, self._make()))
+        return self._made[None]
+
+
+_OPTIONS: Registry[str, _Option | _Later] = Registry("tilewright.passes.everything")
 
 
 @overload
@@ -58,18 +73,29 @@ def register_config_option(key: str, config_type: type[Any] | None = None) -> An
     """
     if config_type is None:
         return lambda decorated: register_config_option(key, decorated)
+    option = _option_of(key, config_type)
+    if _OPTIONS.registered(key, config_type.__module__) is not None:
+        known = _option(key).config_type
+        if _identity(known) != _identity(config_type):
+            raise PassError(f"config option {key!r} is already registered with {known.__qualname__}")
+    _OPTIONS[key] = option
+    return config_type
+
+
+def _option_of(key: str, config_type: Any) -> _Option:
     if not isinstance(config_type, type) or not dataclasses.is_dataclass(config_type):
         raise TypeError(f"config option {key!r} needs a dataclass; found {config_type!r}")
     fields = [field for field in dataclasses.fields(config_type) if field.init]
     for field in fields:
         if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise TypeError(f"config option {key!r}: field {field.name!r} of {config_type.__name__} has no default")
-    known = _OPTIONS.registered(key, config_type.__module__)
-    if known is not None and _identity(known.config_type) != _identity(config_type):
-        raise PassError(f"config option {key!r} is already registered with {known.config_type.__qualname__}")
     hints = typing.get_type_hints(config_type)
-    _OPTIONS[key] = _Option(config_type, {field.name: hints[field.name] for field in fields})
-    return config_type
+    return _Option(config_type, {field.name: hints[field.name] for field in fields})
+
+
+def register_config_option_later(key: str, make: Callable[[], type[Any]]) -> None:
+    """Make ``key`` an option whose dataclass is made when somebody asks for it, as few programs do."""
+    _OPTIONS[key] = _Later(key, make)
 
 
 def unregister_config_option(key: str) -> None:
@@ -125,7 +151,7 @@ def list_configs() -> dict[str, dict[str, dict[str, Any]]]:
             for field in dataclasses.fields(option.config_type)
             if field.init
         }
-        for key, option in sorted(_OPTIONS.items())
+        for key, option in [(key, _option(key)) for key in sorted(_OPTIONS)]
     }
 
 
@@ -154,7 +180,7 @@ def _option(key: str) -> _Option:
     if option is None:
         listed = ", ".join(order_by_similarity(str(key), _OPTIONS)) or "none is registered"
         raise UnknownConfigError(f"unknown config option {key!r}. Options, nearest first: {listed}")
-    return option
+    return option.option() if isinstance(option, _Later) else option
 
 
 def _make_value(key: str, value: Any) -> Any:

@@ -21,12 +21,11 @@ import math
 from collections.abc import Iterable
 
 from tilewright.passes.schedule.contraction import accumulate, mark_tile, pack
-from tilewright.passes.schedule.cost import PARTIAL_VECTORS, choose_tile, tiles_of_a_strip, vector_lanes
+from tilewright.passes.schedule.cost import PARTIAL_VECTORS, choose_tile, is_expensive, tiles_of_a_strip, vector_lanes
 from tilewright.passes.schedule.facts import (
     block_of,
     constant,
     contraction,
-    is_expensive,
     loads,
     reductions,
     spatial,

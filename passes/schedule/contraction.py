@@ -12,14 +12,13 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator
 
-from tilewright.passes.schedule.cost import leaves_rest, tiles_per_task
+from tilewright.passes.schedule.cost import is_expensive, leaves_rest, tiles_per_task
 from tilewright.passes.schedule.facts import (
     axis_of,
     block_of,
     constant,
     contraction,
     is_contiguous,
-    is_expensive,
     loads,
     panel_width,
     reductions,

@@ -14,6 +14,9 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 
 from tilewright.passes.schedule.facts import Access, loads, stores
+from tilewright.tensorir.expr import Call
+from tilewright.tensorir.functor import CALLS, kinds, walk_to
+from tilewright.tensorir.intrinsics import INTRINSICS
 from tilewright.tensorir.stmt import Block
 from tilewright.tensorir.target import Target
 
@@ -158,13 +161,13 @@ def _scored_tiles(space: TileSpace, rows: int | None, vectors: int | None) -> li
             if space.panel is None and space.columns is not None and 1 < width > -(-space.columns // space.lanes):
                 break
         for height in _heights(space, width) if rows is None else (rows,):
-            if tile_registers(height, width) <= space.registers:
+            if rows is None or tile_registers(height, width) <= space.registers:
                 found.append((_worth(space, height, width), height, width))
     return found
 
 
 def _heights(space: TileSpace, vectors: int) -> Iterable[int]:
-    """Rows of tiles of so many vectors."""
+    """Rows of tiles of so many vectors that fit the registers."""
     most = (space.registers - 1 - vectors) // vectors
     if space.rows is None:
         most = min(most, max(8, 16 // vectors))  # rows that are left over, which smaller tiles take, stay few
@@ -282,7 +285,29 @@ def dims_of_tasks(extents: Sequence[int | None], length: int, chunk: int) -> int
     return tasks
 
 
-# -- code -------------------------------------------------------------------------------------------------------------
+# -- formulas and code ------------------------------------------------------------------------------------------------
+
+#: Functions of more instructions take much longer than a load.
+_CHEAP_CALL = 4
+
+
+def is_expensive(block: Block) -> bool:
+    """Whether computing an element costs much more than loading it."""
+    if not kinds(block.body) & CALLS:
+        return False
+    return any(isinstance(node, Call) and _is_expensive_call(node.name) for node in walk_to(block.body, CALLS))
+
+
+def _is_expensive_call(name: str) -> bool:
+    found = INTRINSICS.get(name)
+    return found is None or found.instructions > _CHEAP_CALL  # another PrimFunc may do anything
+
+
+#: Copies of a formula that is read more than once may have this many parts together.
+MOST_COPIED = 512
+#: A formula nests so deep at most: passes over expressions recurse, and approximations of functions nest ten times as
+#: deep as the call in their place.
+MOST_NESTED = 48
 
 #: Places of a tile at most, where each is written out, stage by stage.
 MOST_UNROLLED = 64

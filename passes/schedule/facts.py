@@ -13,7 +13,6 @@ from tilewright.tensorir.expr import (
     BinaryOp,
     Buffer,
     BufferLoad,
-    Call,
     Cast,
     Choose,
     Expr,
@@ -21,8 +20,7 @@ from tilewright.tensorir.expr import (
     Var,
     as_expr,
 )
-from tilewright.tensorir.functor import CALLS, CHOICES, kinds, uses_var, walk, walk_to
-from tilewright.tensorir.intrinsics import INTRINSICS
+from tilewright.tensorir.functor import CHOICES, kinds, uses_var, walk, walk_to
 from tilewright.tensorir.schedule import BlockRef, Schedule
 from tilewright.tensorir.schedule.blocks import accesses
 from tilewright.tensorir.schedule.indices import coefficient
@@ -30,9 +28,6 @@ from tilewright.tensorir.stmt import Block, BufferStore, IterVar, PrimFunc
 
 #: A load from or a store to a buffer.
 Access = BufferLoad | BufferStore
-
-#: Functions of more instructions take much longer than a load.
-_CHEAP_CALL = 4
 
 
 def constant(expr: Expr) -> int | None:
@@ -89,18 +84,6 @@ def loads(block: Block) -> list[BufferLoad]:
     found = accesses(block)
     written = {store.buffer for store in found.stores}
     return [load for load in found.loads if load.buffer not in written]
-
-
-def is_expensive(block: Block) -> bool:
-    """Whether computing an element costs much more than loading it."""
-    if not kinds(block.body) & CALLS:
-        return False
-    return any(isinstance(node, Call) and _is_expensive_call(node.name) for node in walk_to(block.body, CALLS))
-
-
-def _is_expensive_call(name: str) -> bool:
-    found = INTRINSICS.get(name)
-    return found is None or found.instructions > _CHEAP_CALL  # another PrimFunc may do anything
 
 
 def axis_of(access: BufferLoad | BufferStore, var: Var) -> int | None:

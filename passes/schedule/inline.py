@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from tilewright.passes.schedule.cost import MOST_COPIED, MOST_NESTED, is_expensive
 from tilewright.passes.schedule.facts import (
     block_of,
     case_variables,
     constant,
     contraction,
-    is_expensive,
     loads,
     reductions,
     spatial,
@@ -20,12 +20,6 @@ from tilewright.tensorir.functor import uses_var, walk
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.schedule import BlockRef, Schedule
 from tilewright.tensorir.stmt import Block
-
-#: Copies of a formula that is read more than once may have this many parts together.
-_MOST_COPIED = 512
-#: A formula nests so deep at most: passes over expressions recurse, and approximations of functions nest ten times as
-#: deep as the call in their place.
-_MOST_NESTED = 48
 
 
 def inline_producers(schedule: Schedule) -> None:
@@ -45,7 +39,7 @@ def inline_producers(schedule: Schedule) -> None:
         if (
             consumers
             and not _repeats_work(block, consumers)
-            and _depth(block) + max(map(_depth, consumers)) <= _MOST_NESTED
+            and _depth(block) + max(map(_depth, consumers)) <= MOST_NESTED
         ):
             try:
                 schedule.compute_inline(ref)
@@ -71,7 +65,7 @@ def _repeats_work(block: Block, consumers: list[Block]) -> bool:
                 return True  # so it is where windows overlap
     if len(reads) > 1 and (case_variables(block) or any(map(case_variables, consumers))):
         return True  # each formula that is chosen from would hold the whole of it
-    return len(reads) > 1 and (is_expensive(block) or len(reads) * sum(1 for _ in walk(block.body)) > _MOST_COPIED)
+    return len(reads) > 1 and (is_expensive(block) or len(reads) * sum(1 for _ in walk(block.body)) > MOST_COPIED)
 
 
 def _depth(block: Block) -> int:

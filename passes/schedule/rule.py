@@ -44,7 +44,7 @@ from tilewright.tensorir.target import Target
 
 @dataclasses.dataclass(frozen=True)
 class Declined:
-    """Why a rule has no plan for a nest."""
+    """The answer of a rule that has no plan for a nest, with the reason."""
 
     reason: str
 

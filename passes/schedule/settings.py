@@ -11,12 +11,13 @@ What a field stands for is said by ``metadata={"doc": ...}``, and a number that 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import types
 import typing
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, TypeVar
 
-from tilewright.passes.config import make_config, register_config_option, unregister_config_option
+from tilewright.passes.config import make_config, register_config_option_later, unregister_config_option
 from tilewright.passes.context import PassContext
 from tilewright.tensorir.errors import ConfigValueError, PassError, TilewrightError, add_note
 from tilewright.tensorir.keys import SCHEDULE
@@ -28,7 +29,7 @@ Given = Mapping[str, Any]
 
 NOTHING: Given = types.MappingProxyType({})
 
-_PLAIN = (int, float, bool, str, tuple, type(None))
+_PLAIN = (int, float, bool, str, type(None))
 
 
 class _Settings:
@@ -60,10 +61,15 @@ def declare_settings(rule: str, plan: type[Any] | None) -> None:
         raise PassError(f"rule {rule!r}: its plans are {plan!r}; expected a frozen dataclass of plain data")
     for section, fields in _sections(rule, plan).items():
         key = ".".join((option_key(rule), *section))
-        name = "".join(part.title() for part in (plan.__name__, *section))
-        options = dataclasses.make_dataclass(name, fields, bases=(_Settings,), namespace={"_key": key}, frozen=True)
-        options.__module__ = plan.__module__  # whose rule it is decides who else reads the option
-        register_config_option(key, options)
+        register_config_option_later(key, functools.partial(_options, key, plan, section, fields))
+
+
+def _options(key: str, plan: type[Any], section: tuple[str, ...], fields: list[tuple[str, Any, Any]]) -> type[Any]:
+    """The dataclass of the options that are fields of a plan, or of a plan inside of it."""
+    name = "".join((plan.__name__, *(part.title() for part in section)))
+    options = dataclasses.make_dataclass(name, fields, bases=(_Settings,), namespace={"_key": key}, frozen=True)
+    options.__module__ = plan.__module__  # whose rule it is decides who else reads the option
+    return options
 
 
 def forget_settings(rule: str, plan: type[Any]) -> None:
@@ -95,6 +101,8 @@ def _fields(rule: str, plan: type[Any]) -> Iterator[tuple[tuple[str, ...], Any, 
         if isinstance(hint, type) and dataclasses.is_dataclass(hint):
             for path, inner, declared in _fields(rule, hint):
                 yield (path if field.metadata.get("flat") else (field.name, *path)), inner, declared
+        elif hint is tuple:  # what compiled classes keep of tuple[int, ...]; rules look at what is in it
+            yield (field.name,), tuple[Any, ...], field
         elif _is_plain(hint):
             yield (field.name,), hint, field
         else:

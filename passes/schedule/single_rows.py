@@ -132,7 +132,7 @@ def _sums_columns(block: Block) -> bool:
 
 
 def _unfit(schedule: Schedule, refs: list[BlockRef], final: BlockRef) -> str:
-    """Why stages are not computed row by row; empty if they are."""
+    """Return the reason why stages are not computed row by row; empty if they are."""
     blocks = {ref: block_of(schedule, ref) for ref in schedule.get_blocks()}
     count = len(spatial(blocks[final])) - 1
     if not has_one_result(schedule) or count < 1:

@@ -226,7 +226,7 @@ def _misfit(
     whole: int | None,
     can_pack: bool,
 ) -> str:
-    """Why a tile can't be as it is set; empty if it can.
+    """Return the reason why a tile can't be as it is set; empty if it can.
 
     Args:
         panel: how many columns lie side by side in panels of the vector operand.

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tilewright.passes.schedule.cost import vector_lanes
+from tilewright.passes.schedule.cost import is_expensive, vector_lanes
 from tilewright.passes.schedule.facts import (
     axis_of,
     block_of,
     contraction,
     is_contiguous,
-    is_expensive,
     loads,
     mergeable,
     panel_width,

@@ -116,6 +116,15 @@ def test_vectors_of_neighbouring_results_fill_one_register() -> None:
     assert {loop.extent.value for loop in loops_of(scheduled(column_sums(40))[0]) if loop.kind == "vectorized"} == {8}
 
 
+@pytest.mark.parametrize("columns", [1, 2, 5, 8])
+def test_results_that_fit_one_vector_are_its_lanes(columns: int) -> None:
+    func, _ = scheduled(column_sums(columns))
+    x = RNG.standard_normal((6, columns)).astype("f4")
+    np.testing.assert_allclose(run(func, [x], (columns,)), x.astype("f8").sum(axis=0), rtol=1e-5, atol=1e-6)
+    extents = {getattr(loop.extent, "value", None) for loop in loops_of(func) if loop.kind == "vectorized"}
+    assert extents == ({columns} if columns > 1 else set())
+
+
 def test_sum_of_everything_is_scheduled_as_one_row() -> None:
     x = te.placeholder((200,), name="x")
     k = te.reduce_axis(200, "k")

@@ -58,7 +58,9 @@ def test_one_schedule_serves_any_size(rows: int) -> None:
         (transpose(6, 64), "vi0", [4]),
         # Two dimensions that walk memory like one have room together for a tile.
         (formula((2, 4, 64), (64, 2, 4), lambda b, i, j: (j, b, i)), "vi1", [8, 4]),
-        # Of two operands' dimensions, the last one; blocks of four channels take no larger tiles.
+        # Of two dimensions along which the operand lies, the last one.
+        (formula((4, 16, 64), (64, 20), lambda b, i, j: (j, b + i)), "vi1", [8, 4]),
+        # Blocks of four channels take no larger tiles.
         (formula((3, 16, 64), (3, 4, 64, 4), lambda b, i, j: (b, i // 4, j, i % 4)), "vi1", [4]),
     ],
 )
