@@ -87,7 +87,7 @@ def is_zero(expr: Expr) -> bool:
 
 def iter_sum(expr: Expr, variables: Collection[Node]) -> IterSum | None:
     """An integer as a sum of splits of expressions in which ``variables`` occur; None if it is none."""
-    if leaves(expr).isdisjoint(variables):
+    if isinstance(expr, IntImm) or leaves(expr).isdisjoint(variables):
         return IterSum((), expr)
     if isinstance(expr, Var):
         return _just(IterSplit.of(expr))

@@ -34,10 +34,11 @@ class Prover(Protocol):
 
 @dataclass(frozen=True)
 class _Equation:
-    """A sum, and its value where values are wanted."""
+    """A sum, its value where values are wanted, and the number of the expression that it belongs to."""
 
     found: IterSum
     place: Expr | None
+    number: int
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,8 @@ class IterSolver:
             where places were given.
         is_onto: whether values that are all in range are those of the places, as long as each place is one that its own
             expression takes.
-        trusts_places: whether that condition matters.
+        unchecked: the numbers of the expressions whose value may not be their place even where the values of all
+            variables are in range.
     """
 
     def __init__(self, ranges: Mapping[Var, Span], prover: Prover) -> None:
@@ -69,7 +71,9 @@ class IterSolver:
         self._digits: dict[Expr, list[_Digit]] = {}
         self.values: dict[Expr, Expr | None] = {}
         self.is_onto = True
-        self.trusts_places = False
+        #: Whether the sum that is being read is its value whatever the digits are.
+        self._is_exact = True
+        self.unchecked: set[int] = set()
 
     def solve(self, exprs: Sequence[Expr], places: Sequence[Expr] | None = None) -> bool:
         """Find out which variables the values of ``exprs`` determine, and what they are if these values are
@@ -79,8 +83,9 @@ class IterSolver:
             found = iter_sum(expr, self._ranges)
             if found is None:
                 self.is_onto = False
+                self.unchecked.add(number)
             else:
-                waiting.append(_Equation(found, None if places is None else places[number]))
+                waiting.append(_Equation(found, None if places is None else places[number], number))
         progress = True
         while progress and waiting:
             progress = False
@@ -91,11 +96,12 @@ class IterSolver:
                     progress = True
                 else:
                     waiting.append(equation)
+        self.unchecked.update([equation.number for equation in waiting])
         if waiting or any(source not in self.values for source in self._digits):
             self.is_onto = False
         for var, (low, extent) in self._ranges.items():
             if var not in self.values:
-                if not self._prover.prove(compare("le", extent, 1)):
+                if self._prover.bounds(extent).upper > 1:
                     return False
                 self.values[var] = None if places is None else low
         return True
@@ -117,17 +123,20 @@ class IterSolver:
             value = self.values[split.source]
             if place is not None and value is not None:
                 place = binary("sub", place, split.value(value))
+        self._is_exact = True
         digits = self._separate(unknown, place)
         if digits is None:
             return False
         if not unknown:
-            self.trusts_places = True
+            self._is_exact = False
             self.is_onto = self.is_onto and not found.splits
         for digit in digits:
-            self.trusts_places = self.trusts_places or not digit.split.is_whole
+            self._is_exact = self._is_exact and digit.split.is_whole
             known = self._digits.setdefault(digit.split.source, [])
             known.append(digit)
-            self._assemble(digit.split.source, known, waiting)
+            self._assemble(digit.split.source, known, waiting, equation.number)
+        if not self._is_exact:
+            self.unchecked.add(equation.number)
         return True
 
     # -- splits from a sum --------------------------------------------------------------------------------------------
@@ -153,7 +162,7 @@ class IterSolver:
             return [_Digit(split, None) for split in splits]
         if len(factors) == 1:
             factor, split = factors[0]
-            self.is_onto = self.is_onto and abs(factor) == 1
+            self._must(abs(factor) == 1)
             return [_Digit(split, place if factor == 1 else binary("floordiv", place, factor))]
         return self._read_digits(factors, place)
 
@@ -166,7 +175,7 @@ class IterSolver:
                 return None
             lows.append(low)
             place = binary("sub", place, binary("mul", low, factor))
-        self.is_onto = self.is_onto and factors[0][0] == 1
+        self._must(factors[0][0] == 1)
         digits: list[_Digit] = []
         for number, (factor, split) in enumerate(factors):
             digit = place
@@ -174,7 +183,7 @@ class IterSolver:
                 above = factors[number + 1][0]
                 if above % factor:
                     digit = binary("floordiv", binary("floormod", digit, above), factor)
-                    self.is_onto = False
+                    self._must(False)
                 else:
                     digit = binary("floormod", binary("floordiv", digit, factor), above // factor)
                     # Whatever is too large for a split has to make its source too large.
@@ -185,6 +194,11 @@ class IterSolver:
                 digit = binary("floordiv", digit, factor)
             digits.append(_Digit(split, binary("add", digit, lows[number])))
         return digits
+
+    def _must(self, holds: bool) -> None:
+        """Note what has to hold for digits that are those of a number without a gap."""
+        if not holds:
+            self.is_onto = self._is_exact = False
 
     def _span(self, split: IterSplit) -> int | None:
         """A constant that the split, but for its scale, has no more values than, if one is known."""
@@ -201,10 +215,10 @@ class IterSolver:
 
     # -- a source from its splits -------------------------------------------------------------------------------------
 
-    def _assemble(self, source: Expr, digits: Sequence[_Digit], waiting: list[_Equation]) -> None:
+    def _assemble(self, source: Expr, digits: Sequence[_Digit], waiting: list[_Equation], number: int) -> None:
         """Put a source together once its splits follow each other without a gap."""
         if source in self.values:
-            self.is_onto = False  # there is one split more than needed
+            self._must(False)  # there is one split more than needed
             return
         left = list(digits)
         reached: Expr = as_expr(1, source.dtype)
@@ -232,7 +246,7 @@ class IterSolver:
             if found is None:
                 self.is_onto = False
             else:
-                waiting.append(_Equation(found, value))
+                waiting.append(_Equation(found, value, number))
 
     def _next_digit(self, digits: Iterable[_Digit], reached: Expr) -> _Digit | None:
         for digit in digits:

@@ -142,13 +142,14 @@ class IntervalAnalysis:
         return expr in self._wrapping
 
     def _find(self, expr: Expr) -> Interval:
-        if not (expr.dtype.is_integer or expr.dtype.is_bool):
-            return EVERYTHING
-        if isinstance(expr, Var):
-            known = self.variables.get(expr)
-            return type_interval(expr.dtype) if known is None else known
-        found = transfer(expr, self.of)
+        if isinstance(expr, IntImm):
+            return Interval(expr.value, expr.value)
         limits = type_interval(expr.dtype)
+        if isinstance(expr, Var):
+            return self.variables.get(expr, limits)
+        if limits is EVERYTHING:  # no integer
+            return limits
+        found = transfer(expr, self.of)
         if limits.lower <= found.lower and found.upper <= limits.upper:
             return found
         if expr.dtype.bits == 64 and not found.is_finite and not _is_hash(expr):
