@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.arith.iter_map import coefficient, iter_sum, only_divisor, run_length
 from tilewright.tensorir.arith.iter_solver import Span, inverse, is_injective
+from tilewright.tensorir.arith.quotients import whole_number
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Expr, IntImm, Var, as_expr
 from tilewright.tensorir.folding import fold_binary
 
@@ -185,3 +186,48 @@ def test_coefficients_divisors_and_runs_are_those_of_the_values(expr: Expr) -> N
 )
 def test_neighbours_of_one_value(expr: Expr, expected: int | None) -> None:
     assert run_length(expr, I) == expected
+
+
+NUMBERS = (I, op("floordiv", I, 3), op("add", I, J))
+
+
+@st.composite
+def neighbours(draw: Any) -> tuple[Expr, Expr]:
+    """Indices of two neighbouring dimensions, of 4 and 6 elements, that may be parts of one number."""
+    number = draw(st.sampled_from(NUMBERS))
+    kind = draw(st.sampled_from(("floor", "trunc")))
+    outer = number
+    steps = st.tuples(st.sampled_from(("div", "div", "mod")), st.sampled_from([2, 3, 4, 6, 24]))
+    for name, divisor in draw(st.lists(steps, min_size=1, max_size=3)):
+        outer = op(kind + name, outer, divisor)
+    return outer, op(draw(st.sampled_from((kind, kind, "floor"))) + "mod", number, draw(st.sampled_from([6, 6, 4])))
+
+
+@PROPERTY
+@given(neighbours())
+def test_parts_of_one_number_are_put_together(made: tuple[Expr, Expr]) -> None:
+    outer, inner = made
+    found = whole_number(Analyzer(), outer, IntImm(4), inner, IntImm(6))
+    if found is None:
+        return
+    number, remainder = found
+    whole = op(remainder, number, 24) if remainder else number
+    for at in points({I: (-50, 100), J: (0, 2)}):
+        assert value(whole, at) == value(outer, at) * 6 + value(inner, at)
+
+
+@pytest.mark.parametrize(
+    ("outer", "remainder"),
+    [
+        (op("floordiv", I, 6), ""),
+        (op("floordiv", op("floordiv", I, 2), 3), ""),
+        (op("floormod", op("floordiv", I, 6), 4), "floormod"),
+        (op("floordiv", op("floormod", I, 24), 6), "floormod"),
+        (op("floormod", op("floordiv", I, 6), 5), None),
+        (op("floordiv", I, 3), None),
+        (op("floordiv", J, 6), None),
+    ],
+)
+def test_quotients_that_go_with_a_remainder(outer: Expr, remainder: str | None) -> None:
+    found = whole_number(Analyzer(), outer, IntImm(4), op("floormod", I, 6), IntImm(6))
+    assert found == (None if remainder is None else (I, remainder))
