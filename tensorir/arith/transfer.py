@@ -32,6 +32,7 @@ from tilewright.tensorir.expr import (
     Broadcast,
     Call,
     Cast,
+    Choose,
     Expr,
     IntImm,
     Ramp,
@@ -64,6 +65,11 @@ def transfer(expr: Expr, of: Callable[[Expr], Interval]) -> Interval:
         return Interval(expr.value, expr.value)
     if isinstance(expr, Select):
         return of(expr.true_value).union(of(expr.false_value))
+    if isinstance(expr, Choose):
+        found = of(expr.values[0])
+        for value in expr.values[1:]:
+            found = found.union(of(value))
+        return found
     if isinstance(expr, Broadcast):
         return of(expr.value)
     if isinstance(expr, Ramp):

@@ -19,6 +19,7 @@ from tilewright.tensorir.expr import (
     Buffer,
     BufferLoad,
     Cast,
+    Choose,
     Compare,
     Expr,
     IntImm,
@@ -159,6 +160,7 @@ def test_data_wraps_around_and_sizes_do_not() -> None:
         (Cast(DataType("int8"), BinaryOp("bitor", IntImm(200), IntImm(3))), (-53, -53)),
         (Ramp(IntImm(5), IntImm(-2), 4), (-1, 5)),
         (Broadcast(IntImm(5), 4), (5, 5)),
+        (Choose(Var("x"), (IntImm(5), IntImm(-2), IntImm(3))), (-2, 5)),
         (BinaryOp("floormod", BinaryOp("add", BinaryOp("bitand", Var("x"), IntImm(3)), IntImm(17)), IntImm(8)), (1, 4)),
     ],
 )
