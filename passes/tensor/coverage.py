@@ -4,7 +4,7 @@ buffer inside a loop needs."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from tilewright.passes.tensor.accesses import Access, Place, bind_places, inner_places
 from tilewright.passes.tensor.findings import findings
@@ -13,7 +13,7 @@ from tilewright.tensorir.arith.iter_map import iter_sum
 from tilewright.tensorir.arith.iter_solver import IterSolver, Span
 from tilewright.tensorir.conditions import conjuncts
 from tilewright.tensorir.dtype import INT64
-from tilewright.tensorir.expr import Expr, Var
+from tilewright.tensorir.expr import Expr, IntImm, Var
 from tilewright.tensorir.functor import substitute
 from tilewright.tensorir.stmt import For, PrimFunc
 
@@ -111,6 +111,21 @@ def covers(write: Access, read: Access, place: Place, known: Knowledge) -> bool:
     return _Instance(write, read, place, known.whole, known.whole.prove).exists()
 
 
+def _is_sum_of_variables(index: Expr, variables: Collection[Var]) -> bool:
+    found = iter_sum(index, variables)
+    return found is not None and all(split.is_whole for split in found.splits)
+
+
+def _has_constant_splits(index: Expr, variables: Collection[Var]) -> bool:
+    """Whether variables are divided by constants alone: that what was found from other quotients is in range is hardly
+    ever proved, but the search takes long."""
+    found = iter_sum(index, variables)
+    return found is not None and all(
+        isinstance(split.lower, IntImm) and (split.extent is None or isinstance(split.extent, IntImm))
+        for split in found.splits
+    )
+
+
 class _Instance:
     """The run of a write that stores what one run of a read reads."""
 
@@ -151,9 +166,11 @@ class _Instance:
         for own, other in zip(self.write.indices, self.read.indices, strict=True):
             index = self._in_write(own)
             if index is not other:
-                found = iter_sum(index, ranges)
-                is_plain = found is not None and all(split.is_whole for split in found.splits)
-                written.append(index if is_plain else self.analyzer.simplify(index))
+                if not _is_sum_of_variables(index, ranges):
+                    index = self.analyzer.simplify(index)
+                    if not _has_constant_splits(index, ranges):
+                        return False
+                written.append(index)
                 wanted.append(other)
         solver = IterSolver(ranges, self.analyzer)
         solver.solve(written, wanted)
