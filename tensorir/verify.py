@@ -14,9 +14,9 @@ since both are evaluated.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
-from tilewright.tensorir.arith.interval import EVERYTHING, OPERATIONS, Interval, type_interval
+from tilewright.tensorir.arith.transfer import IntervalAnalysis
 from tilewright.tensorir.consing import made_anew
 from tilewright.tensorir.errors import VerifyError
 from tilewright.tensorir.expr import (
@@ -76,22 +76,6 @@ def verify(func: PrimFunc) -> None:
     raise VerifyError("\n\n".join(parts))
 
 
-class _Values(NamedTuple):
-    """What is known of an integer's values.
-
-    Attributes:
-        exact: both ends of the interval are reached.
-        loops: the loop variables that it depends on.
-    """
-
-    interval: Interval
-    exact: bool
-    loops: frozenset[Var] = frozenset()
-
-
-_UNKNOWN = _Values(EVERYTHING, False)
-
-
 class _Verifier:
     """Walks a function once, with what is visible at each place."""
 
@@ -103,7 +87,9 @@ class _Verifier:
         #: Variables that hold another value in each iteration of a loop around the innermost block.
         self.outer: frozenset[Var] = frozenset()
         self.iterating: set[Var] = set()
-        self.values: dict[Var, _Values] = {}
+        self.intervals = IntervalAnalysis()
+        #: The variables that reach both ends of their intervals, with the loop variables that they depend on.
+        self.reached: dict[Var, frozenset[Var]] = {}
         self.block_names: set[str] = set()
         self.inputs: frozenset[Buffer] = frozenset()
         #: Conditions around the current place that may keep it from running.
@@ -147,6 +133,8 @@ class _Verifier:
                 self.problem(f"buffer {param.name} stands after a variable among the parameters", param)
         for variable in func.variables:
             self.define(variable)
+            if variable.dtype.is_integer:
+                self.intervals.bind_size(variable)
         for buffer in func.buffers:
             self.define(buffer)
         self.results()
@@ -199,8 +187,7 @@ class _Verifier:
         self.expr(let.value)
         if self.define(let.var):
             opened.append(let.var)
-        if let.var.dtype.is_integer:
-            self.values[let.var] = self.range_of(let.value)
+        self.bind(let.var, let.value)
         if self.varies(let.value):
             self.iterating.add(let.var)
 
@@ -215,12 +202,12 @@ class _Verifier:
             return
         self.expr(loop.min)
         self.expr(loop.extent)
-        minimum, extent = self.range_of(loop.min), self.range_of(loop.extent)
-        constant = minimum.interval.is_point and extent.interval.is_point
+        minimum, extent = self.intervals.of(loop.min), self.intervals.of(loop.extent)
         # An extent that differs between iterations of the loops around may be zero just where an index would miss.
-        may_not_run = extent.interval.upper <= 0 or self.varies(loop.extent)
-        last = minimum.interval.upper + max(extent.interval.upper, 1) - 1
-        self.values[loop.var] = _Values(Interval(minimum.interval.lower, last), constant, frozenset((loop.var,)))
+        may_not_run = extent.upper <= 0 or self.varies(loop.extent)
+        self.intervals.bind_loop(loop.var, loop.min, loop.extent)
+        if minimum.is_point and extent.is_point:
+            self.reached[loop.var] = frozenset((loop.var,))
         fresh = self.define(loop.var)
         self.iterating.add(loop.var)
         self.guards += may_not_run
@@ -256,10 +243,12 @@ class _Verifier:
             self.problem(f"a second block has the name {block.name}", block)
         self.block_names.add(block.name)
         guarded = block.predicate is not None
-        ranges = [self.iter_var(item) for item in block.iters]
+        for item in block.iters:
+            self.iter_var(item)
         fresh = [item.var for item in block.iters if self.define(item.var)]
-        for item, values in zip(block.iters, ranges, strict=True):
-            self.values[item.var] = values
+        for item in block.iters:
+            if item.var.dtype.is_integer:
+                self.bind(item.var, item.value)
         if block.predicate is not None:
             self.expr(block.predicate)
             if not block.predicate.dtype.is_bool or block.predicate.dtype.lanes != 1:
@@ -285,17 +274,16 @@ class _Verifier:
         self.outer, self.iterating = outer, iterating
         self.visible.difference_update(fresh)
 
-    def iter_var(self, item: IterVar) -> _Values:
-        """Check an iteration variable; gives what values it takes."""
+    def iter_var(self, item: IterVar) -> None:
+        """Check an iteration variable."""
         dtype = item.var.dtype
         if not dtype.is_integer or dtype.lanes != 1:
             self.problem(f"iteration variable {item.var.name}: expected an integer, found {dtype!s}", item)
-            return _UNKNOWN
+            return
         for what, part in (("first value", item.min), ("extent", item.extent), ("value", item.value)):
             self.expr(part)
             if part.dtype is not dtype:
                 self.problem(f"{item.var.name}: the {what} is {part.dtype!s}, the variable {dtype!s}", item)
-        return self.range_of(item.value)
 
     def region(self, region: BufferRegion) -> None:
         self.buffer_use(region.buffer, region)
@@ -383,62 +371,60 @@ class _Verifier:
         if self.guards or predicate is not None or not check_bounds:
             return
         for axis, (index, extent) in enumerate(zip(indices, buffer.shape, strict=False)):
-            (lower, upper), exact, _ = self.range_of(index)
-            size = self.range_of(extent).interval.upper
+            lower, upper = self.intervals.of(index)
+            size = self.intervals.of(extent).upper
             outside = upper < 0 or lower >= size
-            if outside or (exact and (lower < 0 or upper >= size)):
+            misses = lower < 0 or upper >= size
+            if outside or (misses and self.drivers(index) is not None):
                 at = f"{lower}" if lower == upper else f"{lower} to {upper}"
                 self.problem(
                     f"index {at} is out of bounds for dimension {axis} of {buffer.name}, whose extent is {size}", node
                 )
 
-    def range_of(self, expr: Expr) -> _Values:
-        """What is known of the values of an integer expression."""
+    # Values.
+
+    def bind(self, var: Var, value: Expr) -> None:
+        """Say that ``var`` has the value of an integer expression."""
+        self.intervals.bind_value(var, value)
+        drivers = self.drivers(value)
+        if drivers is not None:
+            self.reached[var] = drivers
+
+    def drivers(self, expr: Expr) -> frozenset[Var] | None:
+        """The loop variables that an integer expression depends on, if it is known to reach both ends of its interval;
+        else None."""
         if isinstance(expr, IntImm):
-            return _Values(Interval(expr.value, expr.value), True)
+            return frozenset()
         if isinstance(expr, Var):
-            return self.values.get(expr, _UNKNOWN)
-        if isinstance(expr, BinaryOp):
-            return self.binary_range(expr)
-        if isinstance(expr, Ramp):
-            base, stride = self.range_of(expr.base), self.range_of(expr.stride)
-            ends = Interval(0, expr.lanes - 1)
-            reach = OPERATIONS["mul"](stride.interval, ends)
-            exact = base.exact and stride.interval.is_point
-            return _Values(OPERATIONS["add"](base.interval, reach), exact, base.loops | stride.loops)
+            return self.reached.get(expr)
         if isinstance(expr, Broadcast):
-            return self.range_of(expr.value)
-        if isinstance(expr, Cast) and expr.dtype.is_integer and expr.value.dtype.is_integer:
-            inner = self.range_of(expr.value)
-            return inner if _fits(inner.interval, expr) else _UNKNOWN
-        if isinstance(expr, UnaryOp) and expr.op == "neg" and expr.dtype.is_integer:
-            inner = self.range_of(expr.a)
-            made = inner._replace(interval=-inner.interval)
-            return made if _fits(made.interval, expr) else _UNKNOWN
-        return _UNKNOWN
+            return self.drivers(expr.value)
+        if not expr.dtype.is_integer or self.intervals.may_wrap(expr):
+            return None
+        if isinstance(expr, BinaryOp):
+            return self.drivers_of_operation(expr)
+        if isinstance(expr, Ramp):
+            return self.drivers(expr.base) if self.intervals.of(expr.stride).is_point else None
+        if isinstance(expr, Cast) and expr.value.dtype.is_integer:
+            return self.drivers(expr.value)
+        if isinstance(expr, UnaryOp) and expr.op == "neg":
+            return self.drivers(expr.a)
+        return None
 
-    def binary_range(self, expr: BinaryOp) -> _Values:
-        operation = OPERATIONS.get(expr.op)
-        if operation is None or not expr.dtype.is_integer:
-            return _UNKNOWN
-        a, b = self.range_of(expr.a), self.range_of(expr.b)
-        interval = operation(a.interval, b.interval)
-        # It may wrap around, unless all that is unknown is a size, and 64 bits hold the sizes of what fits into memory.
-        if not _fits(interval, expr) and (expr.dtype.bits < 64 or interval.is_finite):
-            return _UNKNOWN
+    def drivers_of_operation(self, expr: BinaryOp) -> frozenset[Var] | None:
+        """:meth:`drivers` of an operation that does not wrap around: both operands reach their ends independently, and
+        the operation takes those ends to its own."""
+        a, b = self.drivers(expr.a), self.drivers(expr.b)
+        if a is None or b is None or a & b:
+            return None
+        first, second = self.intervals.of(expr.a), self.intervals.of(expr.b)
         if expr.op in ("add", "sub", "min", "max"):
-            exact = True
+            reached = True
         elif expr.op in ("mul", "floordiv"):
-            exact = b.interval.is_point or (expr.op == "mul" and a.interval.is_point)
+            reached = second.is_point or (expr.op == "mul" and first.is_point)
         else:
-            exact = interval == a.interval and b.interval.is_point and expr.op == "floormod"
-        exact = exact and a.exact and b.exact and not a.loops & b.loops
-        return _Values(interval, exact, a.loops | b.loops)
-
-
-def _fits(interval: Interval, expr: Expr) -> bool:
-    bounds = type_interval(expr.dtype)
-    return bounds.lower <= interval.lower and interval.upper <= bounds.upper
+            reached = expr.op == "floormod" and second.is_point and self.intervals.of(expr) == first
+        return a | b if reached else None
 
 
 _STMTS: dict[type, Any] = {

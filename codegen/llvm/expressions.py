@@ -8,13 +8,13 @@ from typing import Any, NoReturn
 from tilewright.codegen.llvm import arithmetic
 from tilewright.codegen.llvm.addresses import Slot
 from tilewright.codegen.llvm.arithmetic import Operand
-from tilewright.codegen.llvm.bounds import Bounds
 from tilewright.codegen.llvm.known import KnownIntegers
 from tilewright.codegen.llvm.memory import Memory
 from tilewright.codegen.llvm.registers import Registers
 from tilewright.codegen.llvm.sums import SumOrder
 from tilewright.codegen.llvm.text import Builder, constant, constant_vector, value_type
 from tilewright.tensorir.arith.folds import is_false, is_true
+from tilewright.tensorir.arith.transfer import IntervalAnalysis
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.expr import (
@@ -60,7 +60,7 @@ class ExpressionEmitter:
         self.root = root
         self.builder = builder
         self.target = target
-        self.bounds = Bounds()
+        self.bounds = IntervalAnalysis()
         self.known = KnownIntegers()
         self.changing: frozenset[Var] = frozenset()
         self.sums = SumOrder()
@@ -180,7 +180,7 @@ class ExpressionEmitter:
         found = self.builder.kept(key)
         if found is None:
             if op in arithmetic.PLAIN_OPS:
-                found = arithmetic.plain_binary(self.builder, op, dtype, x, y, self.bounds.exact(expr))
+                found = arithmetic.plain_binary(self.builder, op, dtype, x, y, not self.bounds.may_wrap(expr))
             else:
                 found = arithmetic.binary(self.builder, op, dtype, self.operand(expr.a), self.operand(expr.b))
             self.builder.keep(key, found)

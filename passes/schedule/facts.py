@@ -8,6 +8,7 @@ from collections.abc import Iterable, Set
 
 from tilewright.graphir.dims import as_dim, dim_equal, simplify
 from tilewright.passes.context import PassContext
+from tilewright.tensorir.arith.iter_map import coefficient, only_divisor, run_length
 from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.expr import (
     BinaryOp,
@@ -20,10 +21,9 @@ from tilewright.tensorir.expr import (
     Var,
     as_expr,
 )
-from tilewright.tensorir.functor import CHOICES, kinds, uses_var, walk, walk_to
+from tilewright.tensorir.functor import CHOICES, kinds, uses_var, walk_to
 from tilewright.tensorir.schedule import BlockRef, Schedule
 from tilewright.tensorir.schedule.blocks import accesses
-from tilewright.tensorir.schedule.indices import coefficient
 from tilewright.tensorir.stmt import Block, BufferStore, IterVar, PrimFunc
 
 #: A load from or a store to a buffer.
@@ -107,12 +107,8 @@ def uses(access: BufferLoad | BufferStore, var: Var) -> bool:
 def shared_by(access: BufferLoad | BufferStore, var: Var) -> int | None:
     """How many neighbouring values of ``var``, from a multiple of that number on, access the same element: None for all
     of them, ``n`` where it occurs as ``var // n`` alone (the channels of a group), else 1."""
-    if not uses(access, var):
-        return None
-    nodes = [node for index in access.indices for node in walk(index)]
-    uses_of_var = sum(node is var for node in nodes)
-    groups = [node for node in nodes if isinstance(node, BinaryOp) and node.op == "floordiv" and node.a is var]
-    return math.gcd(*(constant(node.b) or 1 for node in groups)) if len(groups) == uses_of_var else 1
+    runs = [run for index in access.indices if (run := run_length(index, var)) is not None]
+    return math.gcd(*runs) if runs else None
 
 
 def lie_like_one(buffer: Buffer, axis: int) -> bool:
@@ -176,20 +172,7 @@ def panel_width(access: BufferLoad | BufferStore, var: Var, behind: int = 0) -> 
         return None
     width = constant(last.b)
     whole = [index for index in outer if uses_var(index, {var})]
-    return width if len(whole) == 1 and width is not None and _divisor(whole[0], var) == width else None
-
-
-def _divisor(expr: Expr, var: Var) -> int | None:
-    """``w`` of an expression in which ``var`` occurs once, as ``var // w``, and nothing but sums and products around
-    it."""
-    while isinstance(expr, BinaryOp) and expr.op in ("add", "sub", "mul"):
-        a, b = expr.a, expr.b
-        if uses_var(a, {var}) == uses_var(b, {var}):
-            return None
-        expr = a if uses_var(a, {var}) else b
-    if isinstance(expr, BinaryOp) and expr.op == "floordiv" and expr.a is var:
-        return constant(expr.b)
-    return None
+    return width if len(whole) == 1 and width is not None and only_divisor(whole[0], var) == width else None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterable
 
 from tilewright.passes.schedule.facts import Access, block_of, constant, loads, spatial, stores
 from tilewright.tensorir.arith import Analyzer
+from tilewright.tensorir.arith.iter_map import coefficient
 from tilewright.tensorir.expr import Buffer, Compare, Expr, Var, as_expr
 from tilewright.tensorir.functor import substitute
 from tilewright.tensorir.keys import SEEN, SEEN_ROW, SEEN_STEP
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
-from tilewright.tensorir.schedule.indices import coefficient
 from tilewright.tensorir.stmt import Block, For
 
 

@@ -21,10 +21,10 @@ from tilewright.passes.schedule.facts import (
 )
 from tilewright.passes.schedule.loops import vectorize_loop
 from tilewright.passes.schedule.settings import NOTHING, Given
+from tilewright.tensorir.arith.iter_map import coefficient
 from tilewright.tensorir.expr import BufferLoad
 from tilewright.tensorir.functor import uses_var
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
-from tilewright.tensorir.schedule.indices import coefficient
 from tilewright.tensorir.stmt import Block, IterVar
 from tilewright.tensorir.target import Target
 

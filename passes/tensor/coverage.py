@@ -4,18 +4,21 @@ buffer inside a loop needs."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from tilewright.passes.tensor.accesses import Access, Place, bind_places, inner_places
 from tilewright.passes.tensor.findings import findings
 from tilewright.tensorir.arith.analyzer import Analyzer
+from tilewright.tensorir.arith.iter_map import iter_sum
+from tilewright.tensorir.arith.iter_solver import IterSolver, Span
 from tilewright.tensorir.conditions import conjuncts
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import Expr, IntImm, Var
-from tilewright.tensorir.functor import leaves, substitute, uses_var
+from tilewright.tensorir.functor import substitute
 from tilewright.tensorir.stmt import For, PrimFunc
 
-Prover = Callable[[Expr], bool]
+#: Says whether a condition always holds.
+Prove = Callable[[Expr], bool]
 
 
 def analyzer_of(func: PrimFunc) -> Analyzer:
@@ -108,10 +111,25 @@ def covers(write: Access, read: Access, place: Place, known: Knowledge) -> bool:
     return _Instance(write, read, place, known.whole, known.whole.prove).exists()
 
 
+def _is_sum_of_variables(index: Expr, variables: Collection[Var]) -> bool:
+    found = iter_sum(index, variables)
+    return found is not None and all(split.is_whole for split in found.splits)
+
+
+def _has_constant_splits(index: Expr, variables: Collection[Var]) -> bool:
+    """Whether variables are divided by constants alone: that what was found from other quotients is in range is hardly
+    ever proved, but the search takes long."""
+    found = iter_sum(index, variables)
+    return found is not None and all(
+        isinstance(split.lower, IntImm) and (split.extent is None or isinstance(split.extent, IntImm))
+        for split in found.splits
+    )
+
+
 class _Instance:
     """The run of a write that stores what one run of a read reads."""
 
-    def __init__(self, write: Access, read: Access, place: Place, analyzer: Analyzer, prove: Prover) -> None:
+    def __init__(self, write: Access, read: Access, place: Place, analyzer: Analyzer, prove: Prove) -> None:
         self.write, self.read, self.analyzer, self.prove = write, read, analyzer, prove
         self.places = inner_places(write, place)
         self.loops = [p.loop for p in self.places if p.loop is not None]
@@ -120,7 +138,7 @@ class _Instance:
         #: What the variables of the write's loops are: something unknown until it is solved for. Their own names mean
         #: the iteration of the read in loops around both.
         self.values: dict[Var, Expr] = {loop.var: Var(loop.var.name, loop.var.dtype) for loop in self.loops}
-        self.solved: set[Var] = set()
+        #: The loops that no index mentions.
         self.first: set[Var] = set()
 
     def exists(self) -> bool:
@@ -135,64 +153,36 @@ class _Instance:
         """``expr``, written in the variables of the write, in terms of those of the read."""
         return substitute(expr, self.values)
 
-    def _set(self, loop: For, value: Expr) -> None:
-        self.values[loop.var] = value
-        self.solved.add(loop.var)
-
     def _solve(self) -> bool:
-        left = list(zip(self.write.indices, self.read.indices, strict=True))
-        while left:
-            left.sort(key=lambda pair: len(self._unknowns(pair[0])))
-            written, wanted = left.pop(0)
-            if not self._solve_dimension(written, wanted):
-                return False
+        """Find the iterations in which the write's indices are those of the read. Whether they are those wherever all
+        these iterations are in range."""
+        ranges: dict[Var, Span] = {}
         for loop in self.loops:
-            if loop.var not in self.solved:
-                self._set(loop, self._in_write(loop.min))
+            unknown = self.values[loop.var]
+            assert isinstance(unknown, Var)
+            ranges[unknown] = self._in_write(loop.min), self._in_write(loop.extent)
+        written: list[Expr] = []
+        wanted: list[Expr] = []
+        for own, other in zip(self.write.indices, self.read.indices, strict=True):
+            index = self._in_write(own)
+            if index is not other:
+                if not _is_sum_of_variables(index, ranges):
+                    index = self.analyzer.simplify(index)
+                    if not _has_constant_splits(index, ranges):
+                        return False
+                written.append(index)
+                wanted.append(other)
+        solver = IterSolver(ranges, self.analyzer)
+        solver.solve(written, wanted)
+        solved: dict[Var, Expr] = {}
+        for loop, unknown in zip(self.loops, ranges, strict=True):
+            value = solver.values.get(unknown)
+            if value is None:
+                value = self._in_write(loop.min)
                 self.first.add(loop.var)
-        return True
-
-    def _unknowns(self, expr: Expr) -> list[For]:
-        return [loop for loop in self.loops if loop.var not in self.solved and uses_var(expr, {loop.var})]
-
-    def _solve_dimension(self, written: Expr, wanted: Expr) -> bool:
-        analyzer = self.analyzer
-        unknowns = self._unknowns(written)
-        form = analyzer.linear(self._in_write(written))
-        rest = form
-        factors: list[tuple[int, For]] = []
-        for loop in unknowns:
-            var = self.values[loop.var]
-            factors.append((form.terms.get(var, 0), loop))
-            rest = rest.without(var)
-        if any(not leaves(term).isdisjoint([self.values[loop.var] for loop in unknowns]) for term in rest.terms):
-            return False
-        offset = analyzer.expr(analyzer.merge_remainders(analyzer.linear(wanted) - rest))
-        if not factors:
-            return self.prove(offset.equal(0))
-        if len(factors) == 1 and factors[0][0] != 0:
-            factor, loop = factors[0]
-            value = offset if factor == 1 else analyzer.simplify(offset // factor)
-            self._set(loop, value)
-            return factor == 1 or self.prove((value * factor).equal(offset))
-        return self._solve_digits(sorted(factors, key=lambda item: item[0]), offset)
-
-    def _solve_digits(self, factors: list[tuple[int, For]], offset: Expr) -> bool:
-        """``offset = v1 + c2 v2 + c3 v3`` where each factor is the previous one times the extent of its loop."""
-        for factor, loop in factors:
-            offset = offset - self._in_write(loop.min) * factor
-        expected = 1
-        for number, (factor, loop) in enumerate(factors):
-            if factor != expected:
-                return False
-            digit = offset // factor
-            if number + 1 < len(factors):
-                if not isinstance(loop.extent, IntImm):
-                    return False
-                expected = factor * loop.extent.value
-                digit = digit % loop.extent
-            self._set(loop, self.analyzer.simplify(digit + self._in_write(loop.min)))
-        return True
+            # The ranges of inner loops, and what was found from them, may depend on outer ones.
+            self.values[loop.var] = solved[unknown] = self.analyzer.simplify(substitute(value, solved))
+        return all(self.prove(substitute(written[k], solved).equal(wanted[k])) for k in sorted(solver.unchecked))
 
     def _in_range(self) -> bool:
         for loop in self.loops:

@@ -46,10 +46,10 @@ from tilewright.passes.tensor.flatten_buffer import element_strides
 from tilewright.passes.tensor.hoist_invariant import ExprReplacer
 from tilewright.passes.tensor.intents import IntentLowering, states
 from tilewright.tensorir.arith import Analyzer
+from tilewright.tensorir.arith.iter_map import coefficient
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, IntImm, Ramp, Var, as_expr, call
 from tilewright.tensorir.functor import LOADS, substitute, uses_var, walk_to
 from tilewright.tensorir.keys import TRANSPOSE
-from tilewright.tensorir.schedule.indices import coefficient
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, LetStmt, PrimFunc, Stmt, sequence
 
 

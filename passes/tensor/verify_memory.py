@@ -14,7 +14,6 @@ Example: in ``for i in range(8) { b[i + 1] = 0.0 }`` with ``b: Buffer[(8,), floa
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,10 +28,11 @@ from tilewright.passes.tensor.name_strides import NamedSizes
 from tilewright.passes.tensor.parallelize_loop import shared_element
 from tilewright.passes.tensor.scoped import ScopedMutator
 from tilewright.passes.tensor.storage_rewrite import constant_bytes
+from tilewright.tensorir.arith.iter_map import iter_sum
 from tilewright.tensorir.arith.region import lower_bound_expr, upper_bound_expr
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.errors import VerifyError
-from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Call, Expr, IntImm, Ramp, Var
+from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, IntImm, Ramp, Var
 from tilewright.tensorir.functor import CHOICES, LOADS, kinds, uses_var
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.printer import underline
@@ -152,14 +152,12 @@ class _MemoryVerifier(ScopedMutator):
             if self._stays_inside(index, extent):
                 continue
             first, last = _ends(index)
-            if (
-                first is None
-                or last is None
-                or not (_is_affine(index, self.named.values) and self._is_over_a_box(index))
-            ):
+            if first is None or last is None or not self._is_over_a_box(index):
+                continue
+            first, last = self.named.expand(first), self.named.expand(last)
+            if not (self._is_affine(first) and self._is_affine(last)):
                 continue
             # The extremes are reached: all loops around run, and their bounds are exact for affine indices.
-            first, last = self.named.expand(first), self.named.expand(last)
             highest = upper_bound_expr(last, self.ranges, self.analyzer)
             lowest = lower_bound_expr(first, self.ranges, self.analyzer)
             if highest is not None and self.analyzer.prove(highest >= extent):
@@ -178,6 +176,14 @@ class _MemoryVerifier(ScopedMutator):
         least = extent.value if isinstance(extent, IntImm) else self.range_analyzer.bounds(extent).lower
         return bounds.lower >= 0 and bounds.upper + reach < least
 
+    def _is_affine(self, index: Expr) -> bool:
+        """Whether the index is a sum of multiples of loop variables, each in one term: then the box of their ranges is
+        reached at the corners."""
+        found = iter_sum(index, self.ranges)
+        if found is None or not all(split.is_whole for split in found.splits):
+            return False
+        return len({split.source for split in found.splits}) == len(found.splits)
+
     def _is_over_a_box(self, index: Expr) -> bool:
         """Whether the loops that drive an index have bounds that no other loop changes: only then do they all reach
         their ends together."""
@@ -194,28 +200,6 @@ def _ends(index: Expr) -> tuple[Expr | None, Expr | None]:
         last = index.base + index.stride * (index.lanes - 1)
         return index.base, last
     return None, None
-
-
-def _is_affine(index: Expr, named: Mapping[Var, Expr]) -> bool:
-    """Whether the index is a sum of terms with one variable each, each variable in one term: then the box of its range
-    is reached at the corners. Variables in ``named`` count as what they stand for."""
-    from_terms: list[Var] = []
-    stack = [index]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, Var):
-            value = named.get(node)
-            if value is None:
-                from_terms.append(node)
-            else:
-                stack.append(value)
-        elif isinstance(node, BinaryOp) and node.op in ("add", "sub", "mul"):
-            stack.extend((node.a, node.b))
-        elif isinstance(node, Ramp):
-            stack.extend((node.base, node.stride))
-        elif not isinstance(node, IntImm):
-            return False
-    return len(from_terms) == len(set(from_terms))
 
 
 def verify_memory(func: PrimFunc, max_stack_bytes: int = 256 << 10) -> None:

@@ -16,9 +16,9 @@ from tilewright.tensorir.arith.facts import Findings, Scope
 from tilewright.tensorir.arith.interval import EVERYTHING, Interval, type_interval
 from tilewright.tensorir.arith.lane_numbers import LANES
 from tilewright.tensorir.arith.linear import Linear
+from tilewright.tensorir.arith.transfer import transfer, wrapped
 from tilewright.tensorir.dtype import INT64
-from tilewright.tensorir.expr import BinaryOp, Call, Cast, Expr, IntImm, Select, Var
-from tilewright.tensorir.intrinsics import INTRINSICS
+from tilewright.tensorir.expr import BinaryOp, Call, Cast, Expr, Select, Var
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -26,6 +26,8 @@ R = TypeVar("R")
 #: How many forms a proof looks at while expressions are simplified, and when a caller asks for one.
 SIMPLIFY_BUDGET = 12
 PROVE_BUDGET = 150
+
+_ANY = type_interval(INT64)
 
 
 class BoundedTerms:
@@ -120,12 +122,8 @@ class BoundedTerms:
             for factor in factors:
                 result = iv.multiply(result, self._operand_interval(factor))
             return result
-        if isinstance(term, BinaryOp) and term.dtype is INT64:
-            operation = iv.OPERATIONS.get(term.op)
-            if operation is not None:
-                return operation(self._operand_interval(term.a), self._operand_interval(term.b))
-        if isinstance(term, Select) and term.dtype is INT64:
-            return self._operand_interval(term.true_value).union(self._operand_interval(term.false_value))
+        if isinstance(term, (BinaryOp, Select)) and term.dtype is INT64:
+            return _unless_any(transfer(term, self._operand_interval))
         if isinstance(term, (Cast, Call)):
             return self.integer_interval(term)
         lanes = LANES.get(term)
@@ -142,23 +140,12 @@ class BoundedTerms:
         type, nothing but that range is known."""
         if expr.dtype is INT64 and not isinstance(expr, (Cast, Call)):
             return self._operand_interval(expr)
-        whole = type_interval(expr.dtype) if expr.dtype is not INT64 else EVERYTHING
-        found = whole
-        if isinstance(expr, IntImm):
-            found = Interval(expr.value, expr.value)
-        elif isinstance(expr, Var):
-            found = self.facts.intervals.get(expr, whole)
-        elif isinstance(expr, Cast) and (expr.value.dtype.is_integer or expr.value.dtype.is_bool):
-            found = self.integer_interval(expr.value)
-        elif isinstance(expr, BinaryOp) and expr.op in iv.OPERATIONS:
-            found = iv.OPERATIONS[expr.op](self.integer_interval(expr.a), self.integer_interval(expr.b))
-        elif isinstance(expr, Select):
-            found = self.integer_interval(expr.true_value).union(self.integer_interval(expr.false_value))
-        elif isinstance(expr, Call):
-            intrinsic = INTRINSICS.get(expr.name)
-            if intrinsic is not None and intrinsic.value_range is not None:
-                found = Interval(*intrinsic.value_range([arg.dtype for arg in expr.args]))
-        return found if whole.lower <= found.lower and found.upper <= whole.upper else whole
+        if isinstance(expr, Var):
+            whole = type_interval(expr.dtype)
+            known = self.facts.intervals.get(expr)
+            return whole if known is None else known.intersect(whole)
+        found = wrapped(transfer(expr, self.integer_interval), expr.dtype)
+        return _unless_any(found) if expr.dtype is INT64 else found
 
     def is_nonnegative(self, form: Linear, budget: int = SIMPLIFY_BUDGET) -> bool:
         """Whether ``form >= 0`` is proved; the prover overrides this test by constant bounds."""
@@ -199,3 +186,8 @@ class BoundedTerms:
             m = math.gcd(m1, m2, r1 - r2)
             return (m, r1 % m) if m else (1, 0)
         return 1, 0
+
+
+def _unless_any(found: Interval) -> Interval:
+    """``found``, but no ends where they say no more than the type int64 does."""
+    return EVERYTHING if found == _ANY else found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Final, NamedTuple
 
@@ -11,6 +12,9 @@ from tilewright.tensorir.dtype import DataType
 Bound = int | float
 
 INFINITY: Final = math.inf
+
+#: As many bits as no type has.
+_ALL_BITS: Final = 128
 
 
 class Interval(NamedTuple):
@@ -51,13 +55,16 @@ EVERYTHING = Interval(-INFINITY, INFINITY)
 NONNEGATIVE = Interval(0, INFINITY)
 
 
+@functools.cache
 def type_interval(dtype: DataType) -> Interval:
-    """All values of an integer or boolean type."""
+    """All values of an integer or boolean type; of any other type, everything."""
     if dtype.is_bool:
         return Interval(0, 1)
     if dtype.is_uint:
         return Interval(0, (1 << dtype.bits) - 1)
-    return Interval(-(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1)
+    if dtype.is_int:
+        return Interval(-(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1)
+    return EVERYTHING
 
 
 def _times(a: Bound, b: Bound) -> Bound:
@@ -111,6 +118,11 @@ def floormod(a: Interval, b: Interval) -> Interval:
     """Interval of ``x % y`` (with the sign of ``y``) over the ``y`` that are not zero."""
     if b.lower > 0 and a.lower >= 0 and a.upper < b.lower:
         return a
+    if b.lower == b.upper and b.lower != 0 and a.is_finite:
+        divisor = int(b.lower)
+        quotient = int(a.lower) // divisor
+        if quotient == int(a.upper) // divisor:
+            return Interval(a.lower - quotient * divisor, a.upper - quotient * divisor)
     upper = b.upper - 1 if b.upper > 0 else 0
     lower = b.lower + 1 if b.lower < 0 else 0
     if a.lower >= 0 and b.lower >= 0:
@@ -118,16 +130,35 @@ def floormod(a: Interval, b: Interval) -> Interval:
     return Interval(lower, max(upper, lower))
 
 
+def _truncated_quotient(a: Bound, b: Bound) -> Bound:
+    if a in (INFINITY, -INFINITY):
+        return 0 if b in (INFINITY, -INFINITY) else a if b > 0 else -a
+    if b in (INFINITY, -INFINITY):
+        return 0
+    quotient = abs(int(a)) // abs(int(b))
+    return quotient if (a < 0) == (b < 0) else -quotient
+
+
 def truncdiv(a: Interval, b: Interval) -> Interval:
     """Interval of the quotient rounded toward zero, over the ``y`` that are not zero."""
     if a.lower >= 0 and b.lower >= 0:
         return floordiv(a, b)
-    largest = max(abs(a.lower), abs(a.upper))
-    return Interval(-largest, largest)
+    divisors = [end for end in (b.lower, b.upper) if end != 0]
+    divisors += [sign for sign in (-1, 1) if b.lower <= sign <= b.upper]
+    if not divisors:
+        return EVERYTHING
+    corners = [_truncated_quotient(end, divisor) for end in a for divisor in divisors]
+    return Interval(min(corners), max(corners))
 
 
 def truncmod(a: Interval, b: Interval) -> Interval:
-    """Interval of the remainder with the sign of ``x``."""
+    """Interval of the remainder with the sign of ``x``, over the ``y`` that are not zero."""
+    if a.lower >= 0 and b.lower >= 0:
+        return floormod(a, b)
+    if a.lower < 0 and a.upper <= 0:
+        return -truncmod(-a, b)
+    if b.lower < 0 and b.upper <= 0:  # the sign of the divisor changes nothing
+        return truncmod(a, -b)
     largest = max(abs(b.lower), abs(b.upper))
     largest = largest - 1 if largest > 0 else 0
     return Interval(max(-largest, min(a.lower, 0)), min(largest, max(a.upper, 0)))
@@ -150,20 +181,65 @@ def subtract(a: Interval, b: Interval) -> Interval:
     return add(a, -b)
 
 
+def _bits(a: Interval, b: Interval) -> int | None:
+    """How many bits the numbers of both intervals have besides the sign; None if there is no limit."""
+    if not (a.is_finite and b.is_finite):
+        return None
+    ends = [int(end) for interval in (a, b) for end in interval]
+    return max([(end if end >= 0 else ~end).bit_length() for end in ends])
+
+
 def bitand(a: Interval, b: Interval) -> Interval:
     """Interval of ``x & y``: no larger than an operand that is not negative."""
-    ends = [x.upper for x in (a, b) if x.lower >= 0]
-    return Interval(0, min(ends)) if ends else EVERYTHING
+    if a.lower == a.upper and b.lower == b.upper:
+        both = int(a.lower) & int(b.lower)
+        return Interval(both, both)
+    if a.lower >= 0 or b.lower >= 0:
+        return Interval(0, min([x.upper for x in (a, b) if x.lower >= 0]))
+    bits = _bits(a, b)
+    upper = min(a.upper, b.upper) if a.upper < 0 and b.upper < 0 else max(a.upper, b.upper)
+    return Interval(-INFINITY if bits is None else -(1 << bits), upper)
+
+
+def bitnot(a: Interval) -> Interval:
+    """Interval of ``~x`` of a signed integer."""
+    return Interval(-1 - a.upper, -1 - a.lower)
+
+
+def bitor(a: Interval, b: Interval) -> Interval:
+    """Interval of ``x | y``."""
+    return bitnot(bitand(bitnot(a), bitnot(b)))
+
+
+def bitxor(a: Interval, b: Interval) -> Interval:
+    """Interval of ``x ^ y``."""
+    if a.lower == a.upper and b.lower == b.upper:
+        both = int(a.lower) ^ int(b.lower)
+        return Interval(both, both)
+    bits = _bits(a, b)
+    upper = INFINITY if bits is None else (1 << bits) - 1
+    return Interval(0 if a.lower >= 0 and b.lower >= 0 else -1 - upper, upper)
 
 
 def shift_right(a: Interval, b: Interval) -> Interval:
-    """Interval of ``x >> y`` (arithmetic)."""
-    if b.is_point and b.lower >= 0:
-        return floordiv(a, Interval(1 << int(b.lower), 1 << int(b.lower)))
-    return Interval(min(a.lower, 0), max(a.upper, 0))
+    """Interval of ``x >> y`` (arithmetic); a shift by more bits than there are leaves those of the sign."""
+    if b.lower < 0:  # a large number of bits where it has no sign
+        return Interval(min(a.lower, 0), max(a.upper, 0))
+    least, most = min(b.lower, _ALL_BITS), min(b.upper, _ALL_BITS)
+    return floordiv(a, Interval(1 << int(least), 1 << int(most)))
 
 
-#: Interval arithmetic by the name of the operation; others give nothing.
+def shift_left(a: Interval, b: Interval, dtype: DataType) -> Interval:
+    """Interval of ``x << y``, which loses the bits that the type has no room for."""
+    limits = type_interval(dtype)
+    if b.lower < 0 or b.upper >= dtype.bits:
+        return limits
+    found = multiply(a, Interval(1 << int(b.lower), 1 << int(b.upper)))
+    fits = limits.lower <= found.lower and found.upper <= limits.upper
+    return found if fits or not found.is_finite else limits
+
+
+#: Interval arithmetic by the name of the operation; a shift to the left depends on the type as well.
 OPERATIONS = {
     "add": add,
     "sub": subtract,
@@ -175,5 +251,10 @@ OPERATIONS = {
     "min": minimum,
     "max": maximum,
     "bitand": bitand,
+    "bitor": bitor,
+    "bitxor": bitxor,
     "shr": shift_right,
 }
+
+#: The operations that leave out the divisor zero.
+DIVISIONS = frozenset({"floordiv", "floormod", "truncdiv", "truncmod"})

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tilewright.tensorir.arith.analyzer import Analyzer
-from tilewright.tensorir.expr import BinaryOp, Expr
+from tilewright.tensorir.arith.iter_map import IterSplit
+from tilewright.tensorir.expr import BinaryOp, Expr, as_expr, binary
 
 #: The division that goes with a remainder.
 QUOTIENTS = {"floormod": "floordiv", "truncmod": "truncdiv"}
@@ -31,29 +32,38 @@ def whole_number(
         None if they are no parts of one number.
     """
 
-    def divides(found: Expr, expected: Expr) -> bool:
-        scalar = divisor_of(found)
-        return scalar is not None and analyzer.prove_equal(scalar, expected)
-
     if not (isinstance(inner, BinaryOp) and inner.op in QUOTIENTS):
         return None
-    number, remainder, quotient = inner.a, inner.op, QUOTIENTS[inner.op]
-    if not divides(inner.b, extent):
+    divisor = divisor_of(inner.b)
+    if divisor is None or not analyzer.prove_equal(divisor, extent):
         return None
-    counted, rest = outer, ""
-    if isinstance(outer, BinaryOp) and outer.op == remainder and divides(outer.b, size):
-        counted, rest = outer.a, remainder  # number // extent % size
-    elif isinstance(outer, BinaryOp) and outer.op == quotient and isinstance(outer.a, BinaryOp):
-        part = outer.a  # number % (size * extent) // extent
-        if part.op == remainder and part.a is number and divides(part.b, size * extent):
-            return (part, "") if divides(outer.b, extent) else None
-    divisor: Expr | None = None
-    while isinstance(counted, BinaryOp) and counted.op == quotient and counted is not number:
-        factor = divisor_of(counted.b)
+    split = _split_of(inner.a, outer, inner.op, divisor_of)
+    if split is None or not analyzer.prove_equal(split.lower, extent):
+        return None
+    if split.extent is None:
+        return inner.a, ""
+    return (inner.a, inner.op) if analyzer.prove_equal(split.extent, size) else None
+
+
+def _split_of(number: Expr, index: Expr, remainder: str, divisor_of: Callable[[Expr], Expr | None]) -> IterSplit | None:
+    """``index`` as ``number // lower % extent``, where the remainder may be taken first: ``number % size // lower``."""
+    quotient, one = QUOTIENTS[remainder], as_expr(1, number.dtype.element)
+    extent: Expr | None = None
+    lower: Expr | None = None
+    if isinstance(index, BinaryOp) and index.op == remainder:
+        extent, index = divisor_of(index.b), index.a
+        if extent is None:
+            return None
+    while isinstance(index, BinaryOp) and index.op == quotient and index is not number:
+        factor = divisor_of(index.b)
         if factor is None:
             return None
-        divisor = factor if divisor is None else factor * divisor
-        counted = counted.a
-    if divisor is None or counted is not number or not analyzer.prove_equal(divisor, extent):
-        return None
-    return number, rest
+        lower, index = factor if lower is None else factor * lower, index.a
+    if index is not number:
+        if extent is not None or not (isinstance(index, BinaryOp) and index.op == remainder and index.a is number):
+            return None
+        whole = divisor_of(index.b)
+        if whole is None or lower is None:
+            return None
+        extent = binary("floordiv", whole, lower)
+    return IterSplit(number, one if lower is None else lower, extent, one)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from tilewright.tensorir.arith import Analyzer, region_of
+from tilewright.tensorir.arith.iter_solver import Span
 from tilewright.tensorir.conditions import conjuncts
 from tilewright.tensorir.expr import Buffer, BufferLoad, Compare, Expr, Var, as_expr, binary, compare, maximum, minimum
 from tilewright.tensorir.functor import leaves, substitute
@@ -27,7 +28,7 @@ from tilewright.tensorir.schedule.placement import (
     scope_parts,
     solve_parts,
 )
-from tilewright.tensorir.schedule.regions import Span, box_of, is_injective, ranges_of
+from tilewright.tensorir.schedule.regions import box_of, is_injective, ranges_of
 from tilewright.tensorir.schedule.state import State
 from tilewright.tensorir.stmt import Block, For
 

@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tilewright.tensorir.arith import Analyzer
+from tilewright.tensorir.arith.iter_solver import Prover, inverse
 from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.expr import Expr, Var, as_expr, binary
 from tilewright.tensorir.functor import substitute
@@ -79,55 +79,13 @@ class IndexMap:
         exprs = tuple(_convert(item, names, text) for item in tree.body.elts)
         return cls(tuple(variables.values()), exprs)
 
-    def inverse(self, shape: Sequence[Expr], places: Sequence[Expr], analyzer: Analyzer) -> tuple[Expr, ...] | None:
-        """The old indices, given the new ones as ``places``; None if they cannot be had in closed form.
-
-        Each old index must appear as itself, or as a chain of quotients and remainders by which it can be put
-        together again: ``i // 64`` and ``i % 64``.
-        """
-        found: list[Expr] = []
-        for var, extent in zip(self.variables, shape, strict=True):
-            digits = []
-            for expr, place in zip(self.exprs, places, strict=True):
-                digit = _digit(expr, var)
-                if digit is not None:
-                    digits.append((*digit, place))
-            value = _assemble(digits, extent, analyzer)
-            if value is None:
-                return None
-            found.append(value)
-        return tuple(found)
-
-
-def _digit(expr: Expr, var: Var) -> tuple[int, int | None] | None:
-    """``(lower, extent)`` if ``expr`` is ``var // lower % extent`` (extent None: no remainder is taken)."""
-    if expr is var:
-        return 1, None
-    op, divisor = getattr(expr, "op", None), getattr(getattr(expr, "b", None), "value", None)
-    if op not in ("floordiv", "floormod") or not isinstance(divisor, int) or divisor <= 0:
-        return None
-    inner = _digit(expr.a, var)  # type: ignore[attr-defined]
-    if inner is None:
-        return None
-    lower, extent = inner
-    if op == "floormod":
-        return (lower, divisor) if extent is None or extent % divisor == 0 else None
-    if extent is None:
-        return lower * divisor, None
-    return (lower * divisor, extent // divisor) if extent % divisor == 0 else None
-
-
-def _assemble(digits: list[tuple[int, int | None, Expr]], extent: Expr, analyzer: Analyzer) -> Expr | None:
-    value: Expr = as_expr(0)
-    reached = 1
-    for lower, size, place in sorted(digits, key=lambda digit: digit[0]):
-        if lower != reached:
-            return None
-        value = binary("add", binary("mul", place, lower), value)
-        if size is None:
-            return value
-        reached *= size
-    return value if analyzer.prove(extent <= reached) else None
+    def inverse(self, shape: Sequence[Expr], places: Sequence[Expr], prover: Prover) -> tuple[Expr, ...] | None:
+        """The old indices, given the new ones as ``places``; None if they cannot be had in closed form. At a place that
+        no element of the old layout has, some old index is negative or not less than its extent in ``shape``."""
+        zero = as_expr(0)
+        ranges = {var: (zero, extent) for var, extent in zip(self.variables, shape, strict=True)}
+        found = inverse(self.exprs, places, ranges, prover)
+        return None if found is None else tuple(found[var] for var in self.variables)
 
 
 def _read(text: str) -> ast.expr:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tilewright.tensorir.arith.iter_map import constant_value
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, Var, as_expr, compare
 from tilewright.tensorir.functor import Mutator, substitute
 from tilewright.tensorir.schedule.blocks import accesses, change_block
 from tilewright.tensorir.schedule.handles import BlockRef
-from tilewright.tensorir.schedule.indices import constant_value, structure
+from tilewright.tensorir.schedule.indices import structure
 from tilewright.tensorir.schedule.state import State
 from tilewright.tensorir.stmt import Allocate, Block, BufferStore, For, IterVar, SeqStmt, Stmt
 

@@ -191,11 +191,9 @@ def _packing_block(
     values: dict[Var, Expr] = {item.var: value for item, value in zip(written, inverse, strict=True)}
     body: Stmt = BufferStore(new, substitute(store.value, values), tuple(places))
     if padded:
-        conditions = [
-            compare("lt", value, extent)
-            for value, extent in zip(inverse, old_shape, strict=True)
-            if not analyzer.prove(compare("lt", value, extent))
-        ]
+        ends = [compare("lt", value, extent) for value, extent in zip(inverse, old_shape, strict=True)]
+        starts = [compare("ge", value, 0) for value in inverse]
+        conditions = [condition for condition in (*starts, *ends) if not analyzer.prove(condition)]
         inside = conjunction(conditions)
         if inside is not None:
             padding = None if pad_value is None else BufferStore(new, const(pad_value, new.dtype), tuple(places))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tilewright.tensorir.arith.iter_map import constant_value
 from tilewright.tensorir.conditions import conjunction, conjuncts
 from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, Var, as_expr, binary, compare
 from tilewright.tensorir.functor import walk
@@ -19,7 +20,7 @@ from tilewright.tensorir.schedule.dependence import (
     spatial_values,
 )
 from tilewright.tensorir.schedule.handles import BlockRef, LoopRef
-from tilewright.tensorir.schedule.indices import constant_value, variables_of
+from tilewright.tensorir.schedule.indices import variables_of
 from tilewright.tensorir.schedule.nests import blocks_in, loops_in, substitute_loops, with_loop_body
 from tilewright.tensorir.schedule.questions import may_be_divided
 from tilewright.tensorir.schedule.regions import is_injective

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from tilewright.tensorir.arith import Analyzer
+from tilewright.tensorir.arith.iter_solver import Span
 from tilewright.tensorir.conditions import conjunction
 from tilewright.tensorir.expr import Buffer, Expr, IntImm, Var, as_expr, compare
 from tilewright.tensorir.schedule.blocks import accesses, change_block, with_value
 from tilewright.tensorir.schedule.indices import variables_of
 from tilewright.tensorir.schedule.nests import blocks_in, with_loop_body
-from tilewright.tensorir.schedule.regions import Span
 from tilewright.tensorir.schedule.state import State
 from tilewright.tensorir.stmt import Allocate, Block, For, SeqStmt, Stmt, sequence
 

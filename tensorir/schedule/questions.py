@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from tilewright.tensorir.arith import Analyzer, Interval
+from tilewright.tensorir.arith.iter_map import constant_value
 from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, Var
 from tilewright.tensorir.functor import walk
-from tilewright.tensorir.schedule.indices import constant_value
 from tilewright.tensorir.stmt import For
 
 

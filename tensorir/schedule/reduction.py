@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tilewright.tensorir.arith.iter_map import constant_value
 from tilewright.tensorir.conditions import conjunction, conjuncts
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, Var, binary, const
 from tilewright.tensorir.functor import substitute
 from tilewright.tensorir.schedule.blocks import change_block, fresh_iters, new_block
 from tilewright.tensorir.schedule.dependence import combiner, is_reduction, loop_role, spatial_values
 from tilewright.tensorir.schedule.handles import BlockRef, LoopRef
-from tilewright.tensorir.schedule.indices import constant_value, variables_of
+from tilewright.tensorir.schedule.indices import variables_of
 from tilewright.tensorir.schedule.loops import check_kinds
 from tilewright.tensorir.schedule.nests import loops_in, rewrite
 from tilewright.tensorir.schedule.regions import is_injective

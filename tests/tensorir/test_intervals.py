@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Callable
 
 import pytest
 
 from tilewright.tensorir.arith.interval import EVERYTHING, INFINITY, OPERATIONS, Interval
+from tilewright.tensorir.folding import trunc_div
 
 INTERVALS = [Interval(a, b) for a, b in itertools.combinations_with_replacement((-7, -3, -1, 0, 1, 2, 9), 2)]
 
@@ -18,8 +20,19 @@ EXACT: dict[str, Callable[[int, int], int | None]] = {
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,
     "floordiv": lambda a, b: a // b if b else None,
+    "truncdiv": lambda a, b: trunc_div(a, b) if b else None,
     "min": min,
     "max": max,
+}
+
+#: Operations whose interval holds all values.
+SOUND: dict[str, Callable[[int, int], int | None]] = {
+    "floormod": lambda a, b: a % b if b else None,
+    "truncmod": lambda a, b: a - trunc_div(a, b) * b if b else None,
+    "bitand": operator.and_,
+    "bitor": operator.or_,
+    "bitxor": operator.xor,
+    "shr": lambda a, b: a >> b if b >= 0 else None,
 }
 
 
@@ -34,6 +47,17 @@ def test_an_interval_is_that_of_its_numbers(name: str) -> None:
         values = [each for x in numbers(a) for y in numbers(b) if (each := on_numbers(x, y)) is not None]
         found = operation(a, b)
         assert found == (Interval(min(values), max(values)) if values else EVERYTHING), (a, b)
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_an_interval_holds_all_numbers(name: str) -> None:
+    operation, on_numbers = OPERATIONS[name], SOUND[name]
+    for a, b in itertools.product(INTERVALS, INTERVALS):
+        values = [each for x in numbers(a) for y in numbers(b) if (each := on_numbers(x, y)) is not None]
+        found = operation(a, b)
+        assert all(found.contains(value) for value in values), (a, b)
+        if a.is_point and b.is_point and values:
+            assert found.is_point, (a, b)
 
 
 def test_an_intersection_and_a_union_are_those_of_the_ends() -> None:

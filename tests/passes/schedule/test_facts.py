@@ -18,10 +18,10 @@ from tilewright.passes.schedule.facts import (
 )
 from tilewright.tensorir import parse
 from tilewright.tensorir import tensor as te
+from tilewright.tensorir.arith.iter_map import coefficient
 from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Expr, Var, as_expr, call, cast
 from tilewright.tensorir.schedule import Schedule
-from tilewright.tensorir.schedule.indices import coefficient
 from tilewright.tensorir.stmt import Block, IterVar, PrimFunc
 from tilewright.tensorir.target import Target
 
@@ -108,7 +108,8 @@ def test_coefficient_is_the_constant_factor_of_a_variable(expr: Expr, factor: in
         ((I, I), False),
         ((J, I * 2), False),
         ((J, op("sub", J, I)), False),
-        ((J, op("floordiv", I, 1)), False),
+        ((J, op("floordiv", I, 1)), True),
+        ((J, op("floordiv", I, 2)), False),
         ((J, K), False),
         ((), False),
     ],

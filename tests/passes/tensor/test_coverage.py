@@ -83,6 +83,36 @@ def test_conditions_may_follow_from_those_of_the_read(learned: list[object], of_
     assert len(learned) == 1
 
 
+@pytest.mark.parametrize(
+    ("written", "read", "covered"),
+    [
+        ("for i in range(64) { T[i // 8, i % 8] = 0.0 }", "T[r, c]", True),
+        ("for i in range(60) { T[i // 8, i % 8] = 0.0 }", "T[r, c]", False),
+        ("for i in range(64) { T[i // 16, i % 8] = 0.0 }", "T[r, c]", False),
+        ("for i in range(8) { for j in range(8) { T[i, (7 - j)] = 0.0 } }", "T[r, c]", True),
+        ("for i in range(8) { for j in range(8) { T[j, i] = 0.0 } }", "T[r, c]", True),
+        ("for i in range(8) { T[i, i] = 0.0 }", "T[r, r]", True),
+        ("for i in range(8) { T[i, i] = 0.0 }", "T[r, c]", False),
+        ("for i in range(2) { for j in range(4) { for k in range(8) { T[i * 4 + j, k] = 0.0 } } }", "T[r, c]", True),
+        ("for i in range(2) { for j in range(3) { for k in range(8) { T[i * 4 + j, k] = 0.0 } } }", "T[r, c]", False),
+        ("for i in range(4) { for k in range(8) { T[i * 2, k] = 0.0 } }", "T[r // 2 * 2, c]", True),
+        ("for i in range(4) { for k in range(8) { T[i * 2, k] = 0.0 } }", "T[r, c]", False),
+        ("for i in range(4) { for k in range(8) { T[3, k] = 0.0 } }", "T[3, c]", True),
+        ("for i in range(4) { for k in range(8) { T[3, k] = 0.0 } }", "T[r, c]", False),
+    ],
+)
+def test_a_write_covers_what_some_iteration_stores(written: str, read: str, covered: bool):
+    func = parse(
+        "primfunc @f(C: Buffer[(8, 8), float32]) { allocate T: Buffer[(8, 8), float32, stack] for once in range(2) { "
+        + f"{written} for r in range(8) {{ for c in range(8) {{ C[r, c] = {read} }} }} }} }}"
+    )
+    (write,), (found,) = accesses(func)
+    known = Knowledge(func)
+    outer = next(place for place in found.place.chain() if place.loop is not None)
+    with known.at(found):
+        assert covers(write, found, outer, known) is covered
+
+
 def test_what_holds_at_one_read_is_not_taken_to_hold_at_the_next():
     second = "      C[i * 8 + k] = T[i * 8 + k]\n    }\n  }"
     func = parse(PROGRAM.replace("    }\n  }\n}\n", second + "\n}\n"))

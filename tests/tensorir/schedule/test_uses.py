@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from tilewright.tensorir import tensor as te
-from tilewright.tensorir.expr import Var, all_of, call, maximum, minimum, select
+from tilewright.tensorir.expr import Expr, Var, all_of, call, maximum, minimum, select
 from tilewright.tensorir.functor import walk
+from tilewright.tensorir.interpreter import interpret
 from tilewright.tensorir.schedule import Schedule
-from tilewright.tensorir.stmt import Block, PrimFunc
+from tilewright.tensorir.stmt import Allocate, Block, PrimFunc
 
 Make = Callable[..., PrimFunc]
 
@@ -49,6 +52,34 @@ def schedule_matmul(func: PrimFunc, pack: bool) -> Schedule:
 def test_matmul_with_epilogue_on_odd_sizes(same: Callable[..., None], matmul_bias_relu: Make, pack: bool) -> None:
     func = matmul_bias_relu(7, 70, 5)
     same(func, schedule_matmul(func, pack))
+
+
+@pytest.mark.parametrize(
+    ("layout", "shape"),
+    [
+        (lambda i, j: (i * 8 + j + 2,), (31,)),  # gaps between rows and in front of them
+        (lambda i, j: (j, i + 1), (5, 5)),
+        (lambda i, j: (3 - i, j // 2, j % 2), (4, 3, 2)),
+    ],
+)
+def test_what_holds_no_element_of_a_layout_holds_its_padding(
+    same: Callable[..., None], layout: Callable[[Expr, Expr], tuple[Expr, ...]], shape: tuple[int, ...]
+) -> None:
+    x = te.placeholder((4, 5), name="x")
+    t = te.compute((4, 5), lambda i, j: x[i, j] + 1.0, name="t")
+    func = te.create_prim_func("f", [x], [te.compute((4, 5), lambda i, j: t[i, j] * 2.0, name="y")])
+    sch = Schedule(func)
+    sch.transform_layout(sch.get_block("t"), 0, layout, pad_value=7.0)
+    same(func, sch)
+    allocation = sch.func.body
+    assert isinstance(allocation, Allocate)
+    changed = PrimFunc("f", (*func.params, allocation.buffer), allocation.body)
+    found, expected = np.zeros(shape, np.float32), np.full(shape, 7.0, np.float32)
+    values = np.arange(20, dtype=np.float32).reshape(4, 5)
+    interpret(changed, values, np.zeros((4, 5), np.float32), found)
+    for i, j in itertools.product(range(4), range(5)):
+        expected[layout(i, j)] = values[i, j] + 1.0  # type: ignore[arg-type, index]
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_matmul_with_symbolic_rows(same: Callable[..., None], matmul_bias_relu: Make) -> None:

@@ -1,0 +1,182 @@
+"""Iteration maps: index expressions as sums of splits of variables.
+
+Splitting, fusing and reordering loops, and blocking layouts, give indices that are sums of *splits* plus a base::
+
+    source // lower % extent * scale + ... + base
+
+where a source is a variable, or another such sum whose quotients and remainders were taken. Who knows the splits of
+some indices can solve them: see :mod:`.iter_solver`.
+
+The theory is that of Apache TVM's ``src/arith/iter_affine_map.cc`` (``DetectIterMap``, ``InverseAffineIterMap``);
+see also Feng et al., "TensorIR: An Abstraction for Automatic Tensorized Program Optimization" (ASPLOS 2023), on
+quasi-affine iterator bindings. Divisors are extents, and positive wherever an expression is evaluated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from tilewright.tensorir.expr import BinaryOp, Expr, IntImm, Var, as_expr, binary
+from tilewright.tensorir.functor import leaves
+from tilewright.tensorir.node import Node
+
+
+@dataclass(frozen=True)
+class IterSplit:
+    """``source // lower % extent * scale``.
+
+    Attributes:
+        source: a variable, or an expression of variables.
+        lower: the positive number of values of the source that share one of the split.
+        extent: the number of values; None where no remainder is taken.
+        scale: the factor.
+    """
+
+    source: Expr
+    lower: Expr
+    extent: Expr | None
+    scale: Expr
+
+    @classmethod
+    def of(cls, source: Expr) -> IterSplit:
+        """The source as it is."""
+        one = as_expr(1, source.dtype)
+        return cls(source, one, None, one)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is a multiple of the source itself."""
+        return self.extent is None and constant_value(self.lower) == 1
+
+    @property
+    def factor(self) -> int | None:
+        """The scale, if it is a constant."""
+        return constant_value(self.scale)
+
+    def times(self, factor: Expr) -> IterSplit:
+        """The split multiplied by a number."""
+        return IterSplit(self.source, self.lower, self.extent, binary("mul", self.scale, factor))
+
+    def value(self, of: Expr) -> Expr:
+        """What the split is for a value of its source."""
+        found = binary("floordiv", of, self.lower)
+        if self.extent is not None:
+            found = binary("floormod", found, self.extent)
+        return binary("mul", found, self.scale)
+
+
+@dataclass(frozen=True)
+class IterSum:
+    """A sum of splits, and a base in which none of their variables occurs."""
+
+    splits: tuple[IterSplit, ...]
+    base: Expr
+
+
+def constant_value(expr: Expr) -> int | None:
+    """The value of an integer constant; None for any other expression."""
+    return expr.value if isinstance(expr, IntImm) else None
+
+
+def is_zero(expr: Expr) -> bool:
+    """Whether an expression is the constant zero."""
+    return isinstance(expr, IntImm) and expr.value == 0
+
+
+def iter_sum(expr: Expr, variables: Collection[Node]) -> IterSum | None:
+    """An integer as a sum of splits of expressions in which ``variables`` occur; None if it is none."""
+    if isinstance(expr, IntImm) or leaves(expr).isdisjoint(variables):
+        return IterSum((), expr)
+    if isinstance(expr, Var):
+        return _just(IterSplit.of(expr))
+    if not isinstance(expr, BinaryOp) or expr.dtype.lanes != 1:
+        return None
+    if expr.op in ("add", "sub", "mul"):
+        a, b = iter_sum(expr.a, variables), iter_sum(expr.b, variables)
+        return None if a is None or b is None else _combined(expr.op, a, b)
+    if expr.op in ("floordiv", "floormod") and leaves(expr.b).isdisjoint(variables):
+        return _divided(expr, variables)
+    return None
+
+
+def _just(split: IterSplit) -> IterSum:
+    return IterSum((split,), as_expr(0, split.source.dtype))
+
+
+def _combined(op: str, a: IterSum, b: IterSum) -> IterSum | None:
+    if op == "mul":
+        if a.splits and b.splits:
+            return None
+        varying, factor = (a, b.base) if a.splits else (b, a.base)
+        return IterSum(_scaled(varying.splits, factor), binary("mul", varying.base, factor))
+    added = b.splits if op == "add" else _scaled(b.splits, as_expr(-1, b.base.dtype))
+    return IterSum(a.splits + added, binary(op, a.base, b.base))
+
+
+def _scaled(splits: tuple[IterSplit, ...], factor: Expr) -> tuple[IterSplit, ...]:
+    return tuple([split.times(factor) for split in splits])
+
+
+def _divided(expr: BinaryOp, variables: Collection[Node]) -> IterSum | None:
+    divisor = constant_value(expr.b)
+    if divisor is not None and divisor <= 0:
+        return None
+    inner = IterSplit.of(expr.a)
+    if isinstance(expr.a, BinaryOp) and expr.a.op in ("floordiv", "floormod"):
+        found = iter_sum(expr.a, variables)
+        if found is None:
+            return None
+        (split,) = found.splits
+        count = None if split.extent is None else constant_value(split.extent)
+        if split.extent is None or (count is not None and divisor is not None and count % divisor == 0):
+            inner = split
+    if expr.op == "floormod":
+        return _just(IterSplit(inner.source, inner.lower, expr.b, inner.scale))
+    extent = None if inner.extent is None else binary("floordiv", inner.extent, expr.b)
+    return _just(IterSplit(inner.source, binary("mul", inner.lower, expr.b), extent, inner.scale))
+
+
+def coefficient(expr: Expr, var: Var) -> int | None:
+    """The factor of ``var`` in an index expression: 0 where it does not occur, None if it is not a constant."""
+    found = iter_sum(expr, (var,))
+    if found is None:
+        return None
+    total = 0
+    for split in found.splits:
+        factor = split.factor
+        if split.source is not var or not split.is_whole or factor is None:
+            return None
+        total += factor
+    return total
+
+
+def only_divisor(expr: Expr, var: Var) -> int | None:
+    """``w`` of an index expression in which ``var`` occurs once, as a multiple of ``var // w``; None for others."""
+    found = iter_sum(expr, (var,))
+    if found is None or len(found.splits) != 1:
+        return None
+    (split,) = found.splits
+    return constant_value(split.lower) if split.source is var and split.extent is None and not split.is_whole else None
+
+
+def run_length(expr: Node, var: Var) -> int | None:
+    """How many neighbouring values of ``var``, from a multiple of that number on, give one value of ``expr``: None for
+    all of them, ``n`` where nothing but ``var // n`` occurs, else 1."""
+    if not isinstance(expr, Expr) or var not in leaves(expr):
+        return None
+    found = iter_sum(expr, (var,))
+    if found is None:  # what is made of such sums
+        return 1 if expr is var else _common([run_length(part, var) for part in expr.parts()])
+    runs: list[int | None] = []
+    for split in found.splits:
+        if split.source is not var:
+            return 1
+        runs.append(constant_value(split.lower) or 1)
+    return _common(runs)
+
+
+def _common(runs: Iterable[int | None]) -> int | None:
+    several = [run for run in runs if run is not None]
+    return math.gcd(*several) if several else None
