@@ -73,7 +73,7 @@ def environments(draw: Any) -> dict[Var, tuple[int, int]]:
 
 
 def evaluate(expr: Expr, values: dict[Var, Any]) -> Any:
-    """What NumPy makes of an expression over arrays of values; a division by zero gives zero."""
+    """Evaluate an expression over arrays of values with NumPy; a division by zero gives zero."""
     if isinstance(expr, Var):
         return values[expr]
     if isinstance(expr, IntImm):

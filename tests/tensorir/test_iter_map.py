@@ -30,7 +30,7 @@ def op(name: str, a: object, b: object) -> Expr:
 
 @functools.cache
 def indices(depth: int) -> st.SearchStrategy[Expr]:
-    """What schedules and layouts make of loop variables."""
+    """Draw an index as schedules and layouts make them of loop variables."""
     leaves = st.sampled_from([I, J, K]).map(lambda var: var)
     if depth == 0:
         return leaves
