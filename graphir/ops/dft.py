@@ -192,8 +192,9 @@ class StftAttrs:
 
 @register_operator
 class stft(Operator):
-    """Compute the short-time Fourier transform: that of overlapping frames of the signals ``x`` ``[batch, time, 1 or
-    2]``, each multiplied by ``window`` ``[frame_length]``. The result is ``[batch, frames, frequencies, 2]``."""
+    """Compute the short-time Fourier transform: that of overlapping frames of the signals ``x``
+    ``[batch, time, 1 or 2]``, each multiplied by ``window`` ``[frame_length]``. The result is
+    ``[batch, frames, frequencies, 2]``."""
 
     name = "stft"
     arguments = ("x", "window?")

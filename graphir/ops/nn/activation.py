@@ -177,7 +177,7 @@ class swish(Unary):
 
 @dataclasses.dataclass(frozen=True)
 class AlphaAttrs:
-    """``alpha``: minus the limit of the function far below 0, and the scale of ``x`` there."""
+    """``alpha``: minus the limit of the function far below 0, which also scales it there."""
 
     alpha: float = 1.0
 
@@ -201,8 +201,8 @@ class elu(Unary):
 
 @register_operator
 class celu(Unary):
-    """Apply the continuously differentiable exponential linear unit elementwise: ``x`` above 0, ``alpha * (exp(x /
-    alpha) - 1)`` below: Barron, "Continuously Differentiable Exponential Linear Units", 2017."""
+    """Apply the continuously differentiable exponential linear unit elementwise: ``x`` above 0,
+    ``alpha * (exp(x / alpha) - 1)`` below: Barron, "Continuously Differentiable Exponential Linear Units", 2017."""
 
     name = "nn.celu"
     Attrs = AlphaAttrs

@@ -33,8 +33,9 @@ class BatchNormAttrs:
 
 @register_operator
 class batch_norm(Operator):
-    """Normalize each channel by moving statistics: ``(data - moving_mean) / sqrt(moving_var + epsilon) * gamma +
-    beta``: Ioffe and Szegedy, "Batch Normalization", 2015.
+    """Normalize each channel by moving statistics:
+    ``(data - moving_mean) / sqrt(moving_var + epsilon) * gamma + beta``: Ioffe and Szegedy, "Batch Normalization",
+    2015.
 
     This is the form for inference. TVM's operator of this name returns a tuple of the result and the moving mean and
     variance; here the result is the tensor alone.

@@ -52,8 +52,8 @@ class DilateAttrs:
 
 @register_operator
 class dilate(Operator):
-    """Insert zeros between the elements of ``x`` and around them: along the last dimensions, element ``i`` moves to ``i
-    * stride + padding``."""
+    """Insert zeros between the elements of ``x`` and around them: along the last dimensions, element ``i`` moves to
+    ``i * stride + padding``."""
 
     name = "nn.dilate"
     arguments = ("x",)

@@ -24,8 +24,8 @@ class GruAttrs(RecurrentAttrs):
 @register_operator
 class gru(Recurrent):
     """Run a layer of gated recurrent units, Cho et al., "Learning Phrase Representations using RNN Encoder-Decoder",
-    EMNLP 2014. The gates are in the order update, reset, candidate; the state is ``(1 - update) * candidate + update *
-    h``. :class:`Recurrent` has the shapes."""
+    EMNLP 2014. The gates are in the order update, reset, candidate; the state is
+    ``(1 - update) * candidate + update * h``. :class:`Recurrent` has the shapes."""
 
     name = "nn.gru"
     arguments = (*ARGUMENTS, "lengths?")

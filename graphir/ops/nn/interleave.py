@@ -40,8 +40,8 @@ class InterleaveAttrs:
 @register_operator
 class interleave(Operator):
     """Interleave channels: ``(N, s * C, X)`` becomes ``(N, C, X * s)``, and so along several dimensions. Pixel ``x`` of
-    channel ``c`` is the one at ``x // s`` of channel ``x % s * C + c``. With groups, channels are ``(groups, s,
-    C)``."""
+    channel ``c`` is the one at ``x // s`` of channel ``x % s * C + c``. With groups, channels are
+    ``(groups, s, C)``."""
 
     name = "nn.interleave"
     arguments = ("data",)

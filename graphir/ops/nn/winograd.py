@@ -153,9 +153,9 @@ class WinogradInputAttrs:
 
 @register_operator
 class winograd_input(Operator):
-    """Transform the image ``[N, C, H, W, c]`` in blocks of channels, tile by tile, to the interpolation points: ``[C,
-    x, y, N, tiles of a column, tiles of a row, c]``. Of a volume ``[N, C, D, H, W, c]``, transform each slice, those of
-    the padding too: ``[C, x, y, N, D, tiles of a column, tiles of a row, c]``."""
+    """Transform the image ``[N, C, H, W, c]`` in blocks of channels, tile by tile, to the interpolation points:
+    ``[C, x, y, N, tiles of a column, tiles of a row, c]``. Of a volume ``[N, C, D, H, W, c]``, transform each slice,
+    those of the padding too: ``[C, x, y, N, D, tiles of a column, tiles of a row, c]``."""
 
     name = "nn.winograd_input"
     arguments = ("data",)
@@ -226,9 +226,9 @@ class winograd_input(Operator):
 @register_operator
 class winograd_product(Operator):
     """Multiply image ``[I, x, y, N, rows, columns, i]`` and weight ``[points, O, I, i, o]`` at the interpolation
-    points, and sum over the input channels: ``[O, points, tiles, o]``. For a volume ``[I, x, y, N, slices, rows,
-    columns, i]`` and a weight ``[points, O, I, D, i, o]``, sum also over ``D`` neighbouring slices: ``[O, points, N,
-    tiles, o]``."""
+    points, and sum over the input channels: ``[O, points, tiles, o]``. For a volume
+    ``[I, x, y, N, slices, rows, columns, i]`` and a weight ``[points, O, I, D, i, o]``, sum also over ``D``
+    neighbouring slices: ``[O, points, N, tiles, o]``."""
 
     name = "nn.winograd_product"
     arguments = ("data", "weight")
