@@ -1,4 +1,4 @@
-"""The graph-level IR: types, expressions, modules and operators.
+"""Build and inspect the graph IR: types, expressions, modules and operators.
 
 Every operator is a function here (``add``, ``tanh``, ``matmul``); those of neural networks are under ``nn``.
 """

@@ -1,4 +1,4 @@
-"""What every graph-level expression is and can do: the class that all node classes share.
+"""Define the base class of all expressions of the graph IR.
 
 An expression answers Python's operators, NumPy's functions and the usual methods of an array (``x.sum(axis=1)``) by
 building nodes. The operators stand above this module, so calls go through their registry.
@@ -17,12 +17,12 @@ from tilewright.tensorir.errors import TypeInferenceError
 
 
 def call_operator(name: str, *args: Any, **attrs: Any) -> Expr:
-    """A call of the operator of that name, as its function builds it."""
+    """Build a call of the operator ``name``, as its function does."""
     return get_operator(name)(*args, **attrs)
 
 
 def _bitwise(operand: Expr, logical: str, bitwise: str) -> str:
-    """The operator that ``&`` and its like stand for: on integers the bits are meant."""
+    """Return the operator behind ``&`` and the like: the bitwise one for integers, the logical one for bools."""
     found = operand.type
     return bitwise if isinstance(found, TensorType) and found.dtype.is_integer else logical
 
@@ -40,10 +40,10 @@ class Expr:
     type: Type | None
     span: str | None
 
-    #: (name, role) of each field that is part of the node, in order of evaluation (``node.py``).
+    #: (name, role) of each field of the node, in order of evaluation (``node.py``).
     node_fields: ClassVar[tuple[tuple[str, str], ...]] = ()
 
-    #: Whether nodes with equal fields are interchangeable, so that it does not count how many there are.
+    #: Whether nodes with equal fields are interchangeable, so that their number does not count.
     by_value: ClassVar[bool] = False
 
     def __str__(self) -> str:
@@ -62,19 +62,19 @@ class Expr:
 
     @property
     def bound(self) -> tuple[Any, ...]:
-        """The variables among them that this expression binds."""
+        """The variables among the children that this expression binds."""
         return ()
 
     @property
     def outside(self) -> tuple[Expr, ...]:
-        """Those that are evaluated before there are these variables."""
+        """The children that are evaluated outside the scope of these variables."""
         return ()
 
     def with_children(self, children: Sequence[Expr]) -> Expr:
-        """The same expression made of other parts; the type is inferred again."""
+        """Return the same expression with other children; its type is inferred again."""
         return self
 
-    # What a user of NumPy expects of an array.
+    # The methods and properties of a NumPy array.
 
     @property
     def tensor_type(self) -> TensorType:
@@ -109,61 +109,61 @@ class Expr:
         return call_operator("transpose", self)
 
     def astype(self, dtype: Any) -> Expr:
-        """The tensor converted to ``dtype``."""
+        """Return the tensor converted to ``dtype``."""
         return call_operator("cast", self, dtype=dtype)
 
     def reshape(self, *newshape: Any) -> Expr:
-        """The tensor with another shape of as many elements."""
+        """Reshape the tensor: keep its elements in row-major order under another shape."""
         shape = newshape[0] if len(newshape) == 1 and isinstance(newshape[0], (tuple, list)) else newshape
         return call_operator("reshape", self, newshape=tuple(shape))
 
     def transpose(self, *axes: Any) -> Expr:
-        """The tensor with its axes permuted (reversed without arguments)."""
+        """Permute the axes (reverse them if none are given)."""
         order = axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
         return call_operator("transpose", self, axes=tuple(order) or None)
 
     def sum(self, axis: Any = None, keepdims: bool = False) -> Expr:
-        """The sum over ``axis`` (all axes without it)."""
+        """Sum over ``axis`` (over all axes without it)."""
         return call_operator("sum", self, axis=axis, keepdims=keepdims)
 
     def mean(self, axis: Any = None, keepdims: bool = False) -> Expr:
-        """The mean over ``axis`` (all axes without it)."""
+        """Compute the mean over ``axis`` (over all axes without it)."""
         return call_operator("mean", self, axis=axis, keepdims=keepdims)
 
     def max(self, axis: Any = None, keepdims: bool = False) -> Expr:
-        """The greatest value over ``axis`` (all axes without it)."""
+        """Compute the greatest value over ``axis`` (over all axes without it)."""
         return call_operator("max", self, axis=axis, keepdims=keepdims)
 
     def min(self, axis: Any = None, keepdims: bool = False) -> Expr:
-        """The least value over ``axis`` (all axes without it)."""
+        """Compute the least value over ``axis`` (over all axes without it)."""
         return call_operator("min", self, axis=axis, keepdims=keepdims)
 
     def prod(self, axis: Any = None, keepdims: bool = False) -> Expr:
-        """The product over ``axis`` (all axes without it)."""
+        """Multiply the elements over ``axis`` (over all axes without it)."""
         return call_operator("prod", self, axis=axis, keepdims=keepdims)
 
     def any(self, axis: Any = None, keepdims: bool = False) -> Expr:
-        """Whether a bool holds anywhere over ``axis`` (all axes without it)."""
+        """Test whether any bool over ``axis`` is true (over all axes without it)."""
         return call_operator("any", self, axis=axis, keepdims=keepdims)
 
     def all(self, axis: Any = None, keepdims: bool = False) -> Expr:
-        """Whether a bool holds everywhere over ``axis`` (all axes without it)."""
+        """Test whether all bools over ``axis`` are true (over all axes without it)."""
         return call_operator("all", self, axis=axis, keepdims=keepdims)
 
     def argmax(self, axis: Any = None, keepdims: bool = False) -> Expr:
-        """Where the greatest value along ``axis`` is (in row-major order without it)."""
+        """Find the index of the greatest value along ``axis`` (in row-major order without it)."""
         return call_operator("argmax", self, axis=axis, keepdims=keepdims)
 
     def argmin(self, axis: Any = None, keepdims: bool = False) -> Expr:
-        """Where the least value along ``axis`` is (in row-major order without it)."""
+        """Find the index of the least value along ``axis`` (in row-major order without it)."""
         return call_operator("argmin", self, axis=axis, keepdims=keepdims)
 
     def squeeze(self, axis: Any = None) -> Expr:
-        """The tensor without axes of extent 1."""
+        """Drop axes of extent 1."""
         return call_operator("squeeze", self, axis=axis)
 
     def clip(self, a_min: Any, a_max: Any) -> Expr:
-        """The tensor with its elements limited to ``[a_min, a_max]``."""
+        """Limit the elements to ``[a_min, a_max]``."""
         return call_operator("clip", self, a_min=a_min, a_max=a_max)
 
     def __add__(self, other: Any) -> Expr:
@@ -266,11 +266,11 @@ class Expr:
         return call_operator("greater_equal", self, other)
 
     def equal(self, other: Any) -> Expr:
-        """``self == other`` for each element (``==`` itself asks whether two nodes are one)."""
+        """Compare elementwise, ``self == other`` (``==`` itself tests whether two nodes are the same object)."""
         return call_operator("equal", self, other)
 
     def not_equal(self, other: Any) -> Expr:
-        """``self != other`` for each element."""
+        """Compare elementwise, ``self != other``."""
         return call_operator("not_equal", self, other)
 
     def __bool__(self) -> bool:
@@ -299,7 +299,7 @@ class Expr:
 
 
 def new_fields(target: Expr, **fields: Any) -> None:
-    """Set fields of a node while it is made: afterwards it is immutable."""
+    """Set fields of a node while it is constructed; afterwards it is immutable."""
     for name, value in fields.items():
         _set(target, name, value)
 
@@ -308,7 +308,7 @@ _set = object.__setattr__
 
 
 class FrozenExpr(Expr):
-    """Forbids assignment, so that a shared node cannot change under another user's feet."""
+    """Base of immutable expressions: assignment is an error, so that a shared node never changes."""
 
     __slots__ = ()
 

@@ -1,8 +1,8 @@
-"""Values that are known when a model is built.
+"""Define constants: values that are known when a model is built.
 
 A value may be computed later, when it is first read: weights go through several steps (a scale is multiplied in, blocks
-of channels are packed), and what one step makes is dropped at once where the next one asks for it weight by weight. So
-the memory of one weight, which is in the cache, serves all steps of all weights.
+of channels are packed), and the result of one step is freed at once if the next step reads it weight by weight. So the
+memory of one weight, which is in the cache, serves all steps of all weights.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tilewright.tensorir.errors import VerifyError
 
 Array = np.ndarray[Any, Any]
 
-#: So many values at most wait for each other: each is a few frames of Python's stack when they are computed.
+#: The greatest number of values that wait for each other: computing each takes a few frames of Python's stack.
 _LONGEST_CHAIN = 16
 
 
@@ -48,7 +48,7 @@ class Constant(FrozenExpr):
 
     __slots__ = ("_value",)
 
-    #: The value may be computed later, so that it is no field by itself.
+    #: The value may be computed later, so it is no field by itself.
     node_fields = (("type", "data"), ("data", "data"), ("span", "note"))
     by_value = True
 
@@ -66,12 +66,12 @@ class Constant(FrozenExpr):
         args: Sequence[Constant],
         span: str | None = None,
     ) -> Constant:
-        """A constant whose value is computed when it is first read, by one thread.
+        """Return a constant whose value is computed when it is first read, by one thread.
 
         Args:
             type: its type, of static shape.
-            compute: gives the value for those of ``args``. What it raises, reading the value raises.
-            args: held until then. Where they wait for many others in turn, they are computed now.
+            compute: computes the value from those of ``args``. Reading the value raises the errors that it raises.
+            args: kept until then. If they wait for many others in turn, they are computed now.
         """
         depth = 1 + max((arg._value.depth for arg in args if isinstance(arg._value, _Later)), default=0)
         if depth > _LONGEST_CHAIN:
@@ -84,23 +84,23 @@ class Constant(FrozenExpr):
 
     @property
     def data(self) -> Array:
-        """The value; computed now, if nobody has asked for it before."""
+        """The value; computed now if it has not been read before."""
         value = self._value
         return self._computed() if isinstance(value, _Later) else value
 
     @property
     def is_computed(self) -> bool:
-        """Whether the value is there already."""
+        """Whether the value has been computed."""
         return not isinstance(self._value, _Later)
 
     @property
     def size(self) -> int:
-        """The number of elements; the value is not computed for it, nor for ``shape``, ``ndim`` and ``dtype``."""
+        """The number of elements; it needs no value, and neither do ``shape``, ``ndim`` and ``dtype``."""
         return math.prod(self.type.shape)  # type: ignore[arg-type]  # static
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the value, which is not computed for it."""
+        """The size of the value in bytes, known before the value is computed."""
         return self.size * self.type.dtype.numpy.itemsize
 
     def _computed(self) -> Array:
@@ -113,12 +113,12 @@ class Constant(FrozenExpr):
                 if data.shape != self.type.shape or as_dtype(data.dtype) is not self.type.dtype:
                     raise VerifyError(f"expected a constant of type {self.type}, found {data.dtype}{list(data.shape)}")
                 new_fields(self, _value=_read_only(_in_order(data)))
-                later.args = ()  # somebody may still hold it who waits for the lock
+                later.args = ()  # a thread that waits for the lock may still hold it
         return self.data
 
 
 def _in_order(data: Array) -> Array:
-    """``data`` in C order; memory that is made for it begins at a cache line, as kernels read it in vectors."""
+    """Return ``data`` in C order; memory allocated for it is aligned to a cache line, as kernels read it in vectors."""
     if data.flags.c_contiguous:
         return np.asarray(data)
     made: Array = aligned_bytes(data.nbytes).view(data.dtype).reshape(data.shape)

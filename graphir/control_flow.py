@@ -1,4 +1,4 @@
-"""Define the expressions that decide what is computed, and how often: ``If`` and ``Loop``.
+"""Define the control flow of graphs: conditionals (``If``) and counted loops (``Loop``).
 
 They are names of ``expr.py``, too, as all node classes are.
 """
@@ -16,7 +16,8 @@ from tilewright.tensorir.errors import TypeInferenceError
 
 @node
 class If(FrozenExpr):
-    """``then_branch`` if the scalar bool ``condition`` holds, else ``else_branch``; only the taken one is computed."""
+    """A conditional: ``then_branch`` if the scalar bool ``condition`` holds, else ``else_branch``. Only the taken
+    branch is computed."""
 
     condition: Expr = child()
     then_branch: Expr = child()
@@ -37,16 +38,17 @@ class If(FrozenExpr):
 class Loop(FrozenExpr):
     """A counted loop that carries values: ``for i in range(trip_count): state = body(i, *state)``.
 
-    The loop ends early once the optional scalar bool that ``condition(i, *state)`` gives is false; it is asked before
-    each iteration. The state's types are the same in every iteration. The value is the tuple of the final state.
+    The loop ends early once the optional scalar bool ``condition(i, *state)``, evaluated before each iteration, is
+    false. The types of the state are the same in every iteration. The value is the tuple of the final state.
 
-    What the body gives beyond the next state is collected: in iteration ``i`` it takes the place of ``collect[0][i]``,
-    ``collect[1][i]`` and so on, and the value goes on with these tensors. Rows of iterations that do not run stay.
+    The results of the body beyond the next state are collected: in iteration ``i`` they replace the rows
+    ``collect[0][i]``, ``collect[1][i]`` and so on, and these tensors follow the state in the value. Rows of iterations
+    that do not run keep their values.
 
     Args:
         trip_count: scalar int64, the greatest number of iterations.
         condition: a function of ``i`` and the state, or None.
-        body: a function of ``i`` and the state that gives the tuple of the next state, and of what is collected.
+        body: a function of ``i`` and the state that returns the tuple of the next state and the collected rows.
         initial: the state before the first iteration.
         collect: the tensors whose rows are replaced.
 
@@ -99,7 +101,7 @@ class Loop(FrozenExpr):
 
 
 def _row_type(found: Type | None) -> Type:
-    """The type of one row of a tensor that a loop collects."""
+    """Return the type of one row of a tensor that a loop collects."""
     if not isinstance(found, TensorType) or not found.shape:
         raise TypeInferenceError(f"loop: collect: expected a tensor with rows, found {found}")
     return TensorType(found.shape[1:], found.dtype)

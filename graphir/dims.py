@@ -1,4 +1,4 @@
-"""Dimensions of tensors: Python integers, or integer expressions over symbolic variables.
+"""Represent dimensions of tensors: Python integers, or integer expressions over symbolic variables.
 
 A symbolic dimension is known by its name: ``symbol("batch")`` is the same variable everywhere, so that two inputs
 declared with ``"batch"`` have provably equal first dimensions.
@@ -18,14 +18,14 @@ from tilewright.tensorir.functor import free_vars, substitute
 
 Dim = int | Expr
 
-#: Answers about dimensions that are kept: a model asks the same of every layer.
+#: Capacity of the caches of answers about dimensions: a model asks the same questions for every layer.
 _REMEMBERED = 4096
 
 _symbols: dict[str, Var] = {}
 
 
 def symbol(name: str) -> Var:
-    """The symbolic dimension of that name, an int64 variable that is never negative."""
+    """Return the symbolic dimension ``name``, an int64 variable that is never negative."""
     found = _symbols.get(name)
     if found is None:
         if not name.isidentifier():
@@ -35,11 +35,11 @@ def symbol(name: str) -> Var:
 
 
 def as_dim(value: Any) -> Dim:
-    """``value`` as a dimension: an integer, a name, or an integer expression (simplified).
+    """Convert ``value`` to a dimension: an integer, a name, or an integer expression (simplified).
 
     Raises:
         TypeError: it is none of these.
-        ShapeError: a negative integer.
+        ShapeError: it is a negative integer.
     """
     if type(value) is int:
         if value < 0:
@@ -60,8 +60,8 @@ def as_dim(value: Any) -> Dim:
 
 
 def as_amount(value: Any) -> Dim:
-    """``value`` as a number of elements to add (or, if negative, to take away): an integer, or an integer expression
-    (simplified).
+    """Convert ``value`` to a number of elements to add (or, if negative, to remove): an integer, or an integer
+    expression (simplified).
 
     Raises:
         TypeError: it is neither.
@@ -72,7 +72,7 @@ def as_amount(value: Any) -> Dim:
 
 
 def analyzer_for(*dims: Dim) -> Analyzer:
-    """An analyzer that knows that the symbolic variables of ``dims`` are not negative."""
+    """Return an analyzer with the fact that the symbolic variables of ``dims`` are not negative."""
     analyzer = Analyzer()
     for dim in dims:
         if isinstance(dim, Expr):
@@ -81,13 +81,13 @@ def analyzer_for(*dims: Dim) -> Analyzer:
     return analyzer
 
 
-#: Formulas for sizes are short; one that is longer came from sizes that were combined with themselves again and again,
-#: of which each step may double the length.
+#: Formulas for sizes are short; a longer one came from sizes that were combined with themselves repeatedly, each step
+#: of which may double the length.
 MOST_TERMS = 256
 
 
 def simplify(dim: Dim) -> Dim:
-    """The dimension in its simplest form, a Python integer if it is constant.
+    """Return the dimension in its simplest form, a Python integer if it is constant.
 
     Raises:
         ShapeError: it is a formula of more than :data:`MOST_TERMS` terms.
@@ -96,7 +96,7 @@ def simplify(dim: Dim) -> Dim:
 
 
 class _Formula:
-    """A dimension, equal to others of its structure: layers ask about the same sizes in new nodes."""
+    """A dimension compared by its structure: layers ask about the same sizes in new nodes."""
 
     __slots__ = ("_hash", "dim", "key")
 
@@ -113,7 +113,7 @@ class _Formula:
 
 
 def _structure(dim: Dim) -> object:
-    """A value that is equal for integers and expressions of one structure."""
+    """Return a key that is equal for integers and expressions of the same structure."""
     if isinstance(dim, BinaryOp):
         return dim.op, _structure(dim.a), _structure(dim.b)
     if isinstance(dim, IntImm):
@@ -142,14 +142,14 @@ def _simplified_formula(formula: _Formula) -> Dim:
 
 
 class DimTable:
-    """Gives equal dimensions one object, so that comparing them is comparing identities."""
+    """Map equal dimensions to one object, so that they are compared by identity."""
 
     def __init__(self) -> None:
         self._analyzer = Analyzer()
         self._known: set[Var] = set()
 
     def canonical(self, dim: Expr) -> Expr:
-        """The object that stands for all dimensions with the canonical form of ``dim``."""
+        """Return the object that represents all dimensions with the canonical form of ``dim``."""
         for var in free_vars(dim):
             if var not in self._known:
                 self._known.add(var)
@@ -158,7 +158,7 @@ class DimTable:
 
 
 def _parts(expr: Expr) -> list[Expr]:
-    """The expressions that ``expr`` is made of directly."""
+    """Return the direct operands of ``expr``."""
     found: list[Expr] = []
     for name, role in expr.node_fields:
         if role == "child":
@@ -169,7 +169,7 @@ def _parts(expr: Expr) -> list[Expr]:
 
 
 def dim_equal(a: Dim, b: Dim) -> bool:
-    """Whether two dimensions are provably equal for every value of their variables."""
+    """Return whether two dimensions are provably equal for all values of their variables."""
     if a is b:
         return True
     if isinstance(a, int) and isinstance(b, int):
@@ -187,25 +187,25 @@ def _equal(first: _Formula, second: _Formula) -> bool:
 
 
 def shape_equal(a: Iterable[Dim], b: Iterable[Dim]) -> bool:
-    """Whether two shapes are provably equal."""
+    """Return whether two shapes are provably equal."""
     a, b = tuple(a), tuple(b)
     return len(a) == len(b) and all(map(dim_equal, a, b))
 
 
 def product(dims: Iterable[Dim]) -> Dim:
-    """The product of dimensions (1 for none)."""
+    """Return the product of dimensions (1 for none)."""
     result: Dim = 1
     for dim in dims:
         result = result * dim
     return simplify(result)
 
 
-#: What a symbolic dimension is taken for where a choice needs a number.
+#: The assumed size of a symbolic dimension, where a choice needs a number.
 TYPICAL = 224
 
 
 def estimate(dim: Dim, each: int = TYPICAL) -> int:
-    """A dimension with ``each`` in place of every symbolic variable, for choices that need a number."""
+    """Evaluate a dimension with ``each`` in place of every symbolic variable, for choices that need a number."""
     return dim if isinstance(dim, int) else _estimated(_Formula(dim), each)
 
 
@@ -218,7 +218,8 @@ def _estimated(formula: _Formula, each: int) -> int:
 
 
 def bind_dims(value: Any, sizes: Mapping[Expr, int]) -> Any:
-    """A dimension, or tuples of them, with symbolic variables replaced by sizes; anything else as it is."""
+    """Replace symbolic variables by sizes in a dimension or in nested tuples of dimensions; return anything else
+    unchanged."""
     if isinstance(value, tuple):
         return tuple(bind_dims(item, sizes) for item in value)
     if isinstance(value, Expr):
@@ -228,7 +229,8 @@ def bind_dims(value: Any, sizes: Mapping[Expr, int]) -> Any:
 
 
 def has_symbols(value: Any) -> bool:
-    """Whether a symbolic variable is in a dimension, in a tuple of them, or in a field of a record of attributes."""
+    """Return whether a dimension, a tuple of them, or a field of a record of attributes contains a symbolic
+    variable."""
     if isinstance(value, Expr):
         return not isinstance(value, IntImm)
     if isinstance(value, tuple):
@@ -238,7 +240,7 @@ def has_symbols(value: Any) -> bool:
 
 
 def symbols_of(dims: Iterable[Dim]) -> list[Var]:
-    """The symbolic variables in ``dims``, in order of first use."""
+    """Return the symbolic variables in ``dims``, in order of first use."""
     found: dict[Var, None] = {}
     for dim in dims:
         if isinstance(dim, Expr):
@@ -247,7 +249,7 @@ def symbols_of(dims: Iterable[Dim]) -> list[Var]:
 
 
 def symbols_in_attributes(value: Any) -> set[Expr]:
-    """The symbolic variables in a dimension, in a tuple of them, or in the fields of a record of attributes."""
+    """Return the symbolic variables in a dimension, in a tuple of them, or in the fields of a record of attributes."""
     if isinstance(value, Expr):
         return set(free_vars(value))
     if isinstance(value, tuple):
@@ -257,6 +259,6 @@ def symbols_in_attributes(value: Any) -> set[Expr]:
 
 
 def format_shape(shape: Iterable[Dim]) -> str:
-    """A shape as users write it: ``(batch, 3, 224)``."""
+    """Format a shape as users write it: ``(batch, 3, 224)``."""
     dims = [str(dim) for dim in shape]
     return f"({dims[0]},)" if len(dims) == 1 else f"({', '.join(dims)})"

@@ -1,4 +1,4 @@
-"""Expressions of the graph-level IR.
+"""Define the expressions of the graph IR.
 
 Nodes are immutable and have identity semantics; a node that is used twice is computed once. The type of a node is
 inferred when it is made, as far as the types of its parts are known, so that an error appears where the user wrote it.
@@ -30,7 +30,8 @@ _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 @node
 class Var(FrozenExpr):
-    """A variable: a function's parameter, or what a ``Let`` binds. Identity is the variable; the name is for people."""
+    """A variable: the parameter of a function, or the variable of a ``Let``. It is compared by identity; the name is
+    for readers."""
 
     name: str = note()
     type: Type | None = None
@@ -43,7 +44,7 @@ class Var(FrozenExpr):
 
 @node
 class GlobalVar(FrozenExpr):
-    """The name of a function of the module. ``type`` is that of the function where it is known."""
+    """A reference by name to a function of the module. ``type`` is the function's where it is known."""
 
     by_value = True
 
@@ -105,14 +106,14 @@ class Call(FrozenExpr):
         _set_span(self, span)
 
 
-# As calls are most of a graph, their fields are set without a look for each by its name.
+# Calls are most of a graph, so their fields are set directly, without a lookup of each by its name.
 _set_op, _set_args, _set_attrs, _set_type, _set_span = (
     getattr(Call, name).__set__ for name in ("op", "args", "attrs", "type", "span")
 )
 
 
 def infer_call_type(op: Operator, args: Sequence[Expr], attrs: Any, span: str | None = None) -> Type | None:
-    """The type of an operator's result; None if an argument's type is not known yet.
+    """Infer the type of an operator's result; return None if the type of an argument is not known yet.
 
     Raises:
         TypeInferenceError: the arguments do not fit.
@@ -152,7 +153,7 @@ def _function_result(op: Expr, args: Sequence[Expr]) -> Type | None:
 
 @node
 class Tuple(FrozenExpr):
-    """Several values as one."""
+    """A tuple of several values."""
 
     fields: tuple[Expr, ...] = children()
     span: str | None = note(default=None)
@@ -188,7 +189,7 @@ class TupleGetItem(FrozenExpr):
 
 @node
 class Let(FrozenExpr):
-    """``var`` stands for ``value`` in ``body``."""
+    """A binding: ``var`` stands for ``value`` in ``body``."""
 
     var: Var = definition()
     value: Expr = outer()
@@ -204,7 +205,7 @@ class Let(FrozenExpr):
 
 @node
 class Function(FrozenExpr):
-    """A function of tensors.
+    """A function of tensors, tuples and functions.
 
     Args:
         params: its parameters.
@@ -253,22 +254,22 @@ class Function(FrozenExpr):
         )
 
     def with_body(self, body: Expr) -> Function:
-        """The same function with another body; itself if the body is the same."""
+        """Return the same function with another body; itself if the body is the same."""
         return self if body is self.body else Function(self.params, body, None, self.attrs, self.span)
 
     def with_attr(self, name: str, value: Any) -> Function:
-        """The same function with attribute ``name`` set."""
+        """Return the same function with attribute ``name`` set."""
         return Function(self.params, self.body, self.ret_type, {**self.attrs, name: value}, self.span)
 
     def _repr_html_(self) -> str:
         return html_text(str(self))
 
 
-# Making expressions from what users write.
+# Construct expressions from users' values.
 
 
 def var(name: str, type: Type | None = None, *, shape: Iterable[Any] | None = None, dtype: Any = "float32") -> Var:
-    """A variable: ``var("x", TensorType(...))``, or ``var("x", shape=("batch", 784), dtype="float32")``.
+    """Return a variable: ``var("x", TensorType(...))``, or ``var("x", shape=("batch", 784), dtype="float32")``.
 
     Strings in ``shape`` name symbolic dimensions.
     """
@@ -280,7 +281,8 @@ def var(name: str, type: Type | None = None, *, shape: Iterable[Any] | None = No
 
 
 def const(value: Any, dtype: Any = None) -> Constant:
-    """A constant from an array, a scalar or nested lists; Python floats are float32, integers int64.
+    """Return a constant with the value of an array, a scalar or nested lists; Python floats become float32, integers
+    int64.
 
     Arrays are shared, not copied, unless ``dtype`` asks for a conversion.
 
@@ -304,10 +306,10 @@ def const(value: Any, dtype: Any = None) -> Constant:
 
 
 def as_expr(value: Any, like: DataType | None = None) -> Expr:
-    """``value`` as an expression. A Python number takes the element type ``like`` of the tensor beside it.
+    """Convert ``value`` to an expression. A Python number takes ``like``, the element type of the tensor beside it.
 
     Raises:
-        TypeInferenceError: a Python float beside an integer tensor, which would lose its fraction.
+        TypeInferenceError: a Python float stands beside an integer tensor, which would lose its fraction.
     """
     if isinstance(value, Expr):
         return value
@@ -321,7 +323,7 @@ def as_expr(value: Any, like: DataType | None = None) -> Expr:
 
 
 def _element_type(op: Operator, args: Sequence[Any]) -> DataType | None:
-    """The element type that Python numbers among ``args`` take: that of the first tensor, else of the first array."""
+    """Return the element type of Python numbers among ``args``: that of the first tensor, else of the first array."""
     tensors = args[op.literals_from :]
     for arg in tensors:
         if isinstance(arg, Expr) and isinstance(arg.type, TensorType):
@@ -333,7 +335,7 @@ def _element_type(op: Operator, args: Sequence[Any]) -> DataType | None:
 
 
 def _unpack(sequence: Any) -> list[Any] | None:
-    """The parts of a list, a tuple or a tuple-typed expression; None for anything else."""
+    """Return the parts of a list, a tuple or a tuple-typed expression; None for anything else."""
     if isinstance(sequence, Tuple):
         return list(sequence.fields)
     if isinstance(sequence, (list, tuple)):
@@ -344,7 +346,7 @@ def _unpack(sequence: Any) -> list[Any] | None:
 
 
 def make_call(op: Operator, args: Sequence[Any], attrs: Mapping[str, Any]) -> Expr:
-    """A call of ``op`` on what the user gave: expressions, arrays, numbers; keywords name arguments or attributes."""
+    """Build a call of ``op`` from expressions, arrays and numbers; keywords name arguments or attributes."""
     attrs = dict(attrs)
     given = list(args)
     if op.variadic and len(given) > op.required:

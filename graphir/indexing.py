@@ -1,4 +1,4 @@
-"""``x[1:, None, ..., ::2, -1]``: NumPy's basic indexing of graph expressions, and one array of indices."""
+"""Index graph expressions, as in ``x[1:, None, ..., ::2, -1]``: NumPy's basic indexing, and one array of indices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tilewright.tensorir.expr import Expr as ScalarExpr
 
 
 def index(value: Expr, key: Any) -> Expr:
-    """``value[key]``: a field of a tuple, or a part of a tensor.
+    """Build ``value[key]``: a field of a tuple, or a part of a tensor.
 
     Raises:
         IndexError: too many indices, or one that is out of bounds of a static extent.
@@ -69,7 +69,7 @@ def _is_integer(item: Any) -> bool:
 
 
 def _expanded(items: tuple[Any, ...], ndim: int) -> list[Any]:
-    """The items with the ellipsis, or the missing end, written as whole slices."""
+    """Replace the ellipsis, or the missing end, by whole slices."""
     used = 0
     for item in items:
         if item is None or item is Ellipsis:
@@ -97,7 +97,8 @@ def _index_array(item: Any) -> Expr:
 
 
 def _slice(value: Expr, items: list[Any]) -> tuple[Expr, set[int]]:
-    """The slices applied, and those axes of extent 1 that integers leave to be dropped."""
+    """Apply the slices; return the result and the axes of extent 1 to be dropped, where an integer was the
+    index."""
     begin: list[Any] = []
     end: list[Any] = []
     strides: list[int] = []

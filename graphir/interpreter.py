@@ -1,4 +1,4 @@
-"""Runs graphs by the operators' NumPy references: slow, obviously right, the oracle of the graph passes.
+"""Evaluate graphs with the operators' NumPy references: slow and simple, the oracle for graph passes.
 
 Nothing recurses over the depth of the graph, nor over the depth of calls between functions.
 """
@@ -35,22 +35,22 @@ from tilewright.tensorir.errors import InputError, VerifyError, add_note
 from tilewright.tensorir.expr import Expr as ScalarExpr
 from tilewright.tensorir.expr import Var as ScalarVar
 
-#: A value: an array, a tuple of values, or a function with the variables around it.
+#: A value: an array, a tuple of values, or a closure.
 Value = Union[np.ndarray, tuple["Value", ...], "_Closure"]
 
 
 def evaluate(node: IRModule | Expr, *inputs: Any, dtype: str | None = None, **named: Any) -> Any:
-    """The result of ``node`` on ``inputs``: an array, or a tuple of results.
+    """Evaluate ``node`` on ``inputs``: return an array, or a tuple of results.
 
     Args:
         node: a module (its ``main`` is run), a function, or an expression without free variables.
         inputs: arrays for the parameters, by position; ``named`` ones by the parameters' names.
-        dtype: ``"float64"`` computes everything that is a float in float64, whatever its type says, for a result to
-            compare rounded ones with.
+        dtype: ``"float64"`` computes all floats in float64, whatever their types are, for a result to compare rounded
+            ones with.
 
     Raises:
         InputError: an input is missing, unknown, or of another type or rank than the parameter.
-        VerifyError: the graph uses a variable or function that nothing defines.
+        VerifyError: the graph uses an undefined variable or function.
     """
     wide = None if dtype is None else as_dtype(dtype).numpy
     mod = node if isinstance(node, IRModule) else None
@@ -64,7 +64,7 @@ def evaluate(node: IRModule | Expr, *inputs: Any, dtype: str | None = None, **na
 
 
 def evaluate_decomposition(op: Operator, args: Sequence[Any], attrs: Any) -> Any:
-    """The result of an operator on arrays, by the operators that it is decomposed into."""
+    """Evaluate an operator on arrays through the operators that it decomposes into."""
     assert op.decompose is not None
     arrays = [np.asarray(arg) for arg in args]
     params = [Var(op.argument_name(n), TensorType(a.shape, a.dtype)) for n, a in enumerate(arrays)]
@@ -79,15 +79,15 @@ def evaluate_parts(
     dtype: str | None = None,
     sizes: Mapping[str, int] | None = None,
 ) -> dict[Expr, Value]:
-    """The values of all expressions that ``function`` computes on ``inputs``, its body and parameters among them.
+    """Return the values of all expressions that ``function`` computes on ``inputs``, its body and parameters included.
+
+    Values inside nested functions are not included, nor are those of branches that are not taken.
 
     Args:
         inputs: arrays for the parameters, in order.
-        mod: where called functions are.
+        mod: the module of the called functions.
         dtype: as in :func:`evaluate`.
-        sizes: of symbolic dimensions that no parameter tells, by name.
-
-    What is computed inside of nested functions is not among the values, nor are branches that are not taken.
+        sizes: by name, the sizes of symbolic dimensions that no parameter has.
 
     Raises:
         InputError, VerifyError: as :func:`evaluate`.
@@ -104,7 +104,7 @@ def evaluate_parts(
 def bind_inputs(
     function: Function, inputs: Sequence[Any], named: Mapping[str, Any], dtype: str | None = None
 ) -> list[Value]:
-    """The values of a function's parameters, in order: ``inputs`` by position, the rest by name.
+    """Return the values of a function's parameters, in order: ``inputs`` by position, the rest by name.
 
     Raises:
         InputError: an input is missing, unknown, given twice, or of another type or rank than the parameter.
@@ -141,16 +141,16 @@ def _checked(param: Var, value: Any, wide: Any) -> Value:
 
 
 class _Scope:
-    """The values known in one run of a function's body; those around it are in ``outer``."""
+    """The values known in one run of a function's body; ``outer`` holds those of the enclosing function."""
 
     __slots__ = ("bindings", "outer", "sizes", "values")
 
     def __init__(self, outer: _Scope | None) -> None:
         self.outer = outer
-        #: What tells the sizes that become known while it runs.
+        #: The expressions that determine the sizes that become known while it runs.
         self.bindings: Mapping[ScalarExpr, Expr] = {}
         self.values: dict[Expr, Value] = {}
-        #: Of the symbolic dimensions that parameters have here or around.
+        #: Sizes of the symbolic dimensions of parameters, here or in enclosing functions.
         self.sizes: dict[ScalarExpr, int] = {} if outer is None else dict(outer.sizes)
 
     def find(self, node: Expr) -> Value | None:
@@ -164,7 +164,7 @@ class _Scope:
 
 
 class _Closure:
-    """A function with the scope in which it stands."""
+    """A function with the scope that it was created in."""
 
     __slots__ = ("function", "scope")
 
@@ -174,7 +174,7 @@ class _Closure:
 
 
 def _with_sizes(attrs: Any, sizes: Mapping[ScalarExpr, int]) -> Any:
-    """Attributes with the sizes of symbolic dimensions put in; references compute with numbers."""
+    """Replace symbolic dimensions in attributes by their sizes; references compute with numbers."""
     if not sizes or attrs is None:
         return attrs
     known = {field.name: getattr(attrs, field.name) for field in dataclasses.fields(attrs)}
@@ -187,14 +187,14 @@ _Run = Generator[tuple["_Closure", Sequence[Value]], Value, Value]
 
 
 class _Machine:
-    """Runs functions. Each run is a generator that yields the calls it needs and is sent their results."""
+    """Run functions. Each run is a generator that yields the calls it needs and is sent their results."""
 
     def __init__(self, mod: IRModule | None, wide: Any) -> None:
         self.mod = mod
         self.wide = wide
         #: The values of the function that runs first.
         self.outermost: _Scope | None = None
-        #: By function, what tells the sizes that become known while it runs.
+        #: For each function, the expressions that determine the sizes that become known while it runs.
         self.known_bindings: dict[Function, dict[ScalarExpr, Expr]] = {}
 
     def start(self, closure: _Closure, args: Sequence[Value]) -> Value:
@@ -245,7 +245,8 @@ class _Machine:
         return self.get(function.body, scope)
 
     def bindings(self, function: Function) -> dict[ScalarExpr, Expr]:
-        """What tells each size that becomes known while ``function`` runs; found once, as loops run a body often."""
+        """Return the expression that determines each size that becomes known while ``function`` runs; found once, as
+        loops run a body repeatedly."""
         found = self.known_bindings.get(function)
         if found is None:
             found = self.known_bindings[function] = {}
@@ -256,7 +257,7 @@ class _Machine:
         return found
 
     def needed(self, node: Expr, scope: _Scope) -> list[Expr]:
-        """The parts that must be known before ``node``, as far as they are not."""
+        """Return the parts of ``node`` that must be evaluated before it and have no value yet."""
         if isinstance(node, Function):
             return []
         parts: Sequence[Expr] = node.children
@@ -278,7 +279,8 @@ class _Machine:
         return [part for part in parts if scope.find(part) is None]
 
     def sizes_needed(self, node: Call, scope: _Scope) -> list[Expr]:
-        """What tells the sizes that ``node`` mentions; those that are known by now are noted."""
+        """Return the expressions that determine sizes in ``node`` and have no value yet; record the sizes of the
+        others."""
         mentioned = symbols_in_attributes(node.attrs)
         needed = []
         for dim, size in scope.bindings.items():
@@ -328,7 +330,7 @@ class _Machine:
 
     def get(self, node: Expr, scope: _Scope) -> Value:
         found = scope.find(node)
-        assert found is not None  # it was evaluated before what needs it
+        assert found is not None  # it was evaluated before its users
         return found
 
     def callee(self, op: Any, scope: _Scope) -> _Closure:

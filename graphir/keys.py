@@ -1,7 +1,7 @@
 """Name the keys of the graph IR: attributes of functions.
 
-Each is set by one part of the compiler and read by others, so the name and what it stands for are here, once. Kernels
-keep some of those of the groups that they are lowered from; what else they have is in :mod:`tilewright.tensorir.keys`.
+Each is set by one part of the compiler and read by others, so its name and meaning are stated here, once. Kernels keep
+some attributes of the groups that they are lowered from; their own are in :mod:`tilewright.tensorir.keys`.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ __all__ = ["IN_PLACE", "KIND", "PRIMITIVE", "RESULTS", "ROW_PADDING", "SEGMENT",
 #: Whether a function is a group of operators that becomes one kernel. Set by ``FuseOps``.
 PRIMITIVE = "Primitive"
 
-#: On a group of one operator: the arguments that are computed where the result has them. On its kernel: for each of
-#: these, its number and where it begins in the result.
+#: On a group of one operator: the arguments that are computed in the memory of the result. On its kernel: for each of
+#: these, its number and its offset in the result.
 IN_PLACE = "in_place"
 
-#: On a group and its kernel: how many elements of unused memory lie behind each row (the last dimension) of the result.
+#: On a group and its kernel: the number of unused elements behind each row (the last dimension) of the result.
 ROW_PADDING = "row_padding"
 
-#: On a group over plain sizes: the variables that stand for them. Each is a dimension of a parameter.
+#: On a group over plain sizes: the variables that represent them. Each is a dimension of a parameter.
 SIZES = "sizes"
 
 #: On a model's ``main``: the names of its results, in order.
 RESULTS = "results"
 
-#: On a model's ``main``: the names of symbolic dimensions whose sizes it takes whether or not its inputs have them.
+#: On a model's ``main``: the names of symbolic dimensions whose sizes it takes, whether or not its inputs have them.
 SYMBOLS = "Symbols"
 
-#: On the ``main`` of a segment: which of the model's values it takes, gives and reads sizes from, as ``lower.segments``
-#: has it in ``Segment``, for those who see the module alone.
+#: On the ``main`` of a segment: the values of the model that it takes, returns and reads sizes from, as
+#: ``lower.segments`` records them in ``Segment``, for readers of the module alone.
 SEGMENT = "Segment"

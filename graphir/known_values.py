@@ -1,9 +1,9 @@
-"""Integers that are known before a model runs: what shape computations of a graph come to.
+"""Evaluate the shape computations of a graph: find integers that are known before a model runs.
 
 Exported models compute shapes with tensors: ``Shape``, ``Gather``, ``Concat``, arithmetic, ``Reshape``. A tensor of
 integers whose elements are numbers or integer expressions over symbolic dimensions is *known*; :func:`known_values`
 finds its elements by following the graph, so that a reshape keeps its static rank and a type to reason about. An
-operator says by ``Operator.symbolic_value``, ``keeps_order`` or ``moves_elements`` what it makes of such elements.
+operator states by ``Operator.symbolic_value``, ``keeps_order`` or ``moves_elements`` its result on such elements.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ from tilewright.tensorir.expr import Expr as Scalar
 
 Array = np.ndarray[Any, Any]
 
-#: Tensors of more elements are not followed: they are data and no shapes.
+#: Tensors of more elements are not followed: they are data rather than shapes.
 MOST_ELEMENTS = 4096
 
-#: Known elements by expression; None for what is not known. Numbers are kept as arrays of the tensor's type, anything
-#: with an integer expression in it as an array of objects.
+#: Known elements by expression; None if unknown. Numbers are kept as arrays of the tensor's type, anything with an
+#: integer expression as an array of objects.
 _KNOWN: weakref.WeakKeyDictionary[Expr, Array | tuple[Array | None, ...] | None] = weakref.WeakKeyDictionary()
 
 
 def known_values(expr: Expr) -> Array | None:
-    """The elements of a tensor, numbers or integer expressions (then the array holds objects); None if not known."""
+    """Return the elements of a tensor: numbers, or integer expressions in an array of objects; None if they are not
+    known."""
     for node in post_order(expr, enter_functions=False, known=_KNOWN, children_of=_operands):
         _KNOWN[node] = _find(node)
     found = _KNOWN[expr]
@@ -48,7 +49,7 @@ def _operands(node: Expr) -> Sequence[Expr]:
 
 
 def _worth(found: Any) -> bool:
-    """Whether a result is small enough to be followed; that of several outputs is looked at when one is taken."""
+    """Return whether a result is small enough to be followed; that of several outputs is checked when one is taken."""
     if not isinstance(found, TensorType):
         return True
     count = math.prod(dim for dim in found.shape if isinstance(dim, int))
@@ -100,8 +101,8 @@ def _apply(node: Call, op: Operator, args: list[Array]) -> Array | tuple[Array |
 
 
 def as_array(values: Sequence[Any], shape: Sequence[int]) -> Array | None:
-    """Numbers and integer expressions as an array: of int64 if all are numbers, else of objects, simplified; None if an
-    expression is too long to be followed."""
+    """Return numbers and integer expressions as an array: of int64 if all are numbers, else of objects, simplified;
+    None if an expression is too long to be followed."""
     try:
         simple = [simplify(value) if isinstance(value, Scalar) else _wrapped(value) for value in values]
     except ShapeError:
@@ -114,5 +115,5 @@ def as_array(values: Sequence[Any], shape: Sequence[int]) -> Array | None:
 
 
 def _wrapped(value: int) -> int:
-    """``value`` as arithmetic of 64 bits has it."""
+    """Wrap ``value`` to 64 bits."""
     return value if -(1 << 63) <= value < 1 << 63 else (value + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -1,4 +1,4 @@
-"""Data layouts by their names: ``NCHW``, ``NHWC``, ``NCHW16c``, ``OIHW16i16o``.
+"""Describe data layouts by name: ``NCHW``, ``NHWC``, ``NCHW16c``, ``OIHW16i16o``.
 
 A capital letter is an axis. A number with a small letter is an inner block of the axis of that letter: in ``NCHW16c``
 the fifth dimension holds 16 neighbouring channels and the second one counts such groups. Channels that do not fill
@@ -19,7 +19,7 @@ from tilewright.tensorir.expr import Expr, as_expr, binary
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """What each dimension of a tensor holds; made by :func:`parse_layout`.
+    """The axis that each dimension of a tensor holds; made by :func:`parse_layout`.
 
     Attributes:
         name: the text.
@@ -40,19 +40,19 @@ class Layout:
         return tuple(axis for axis, size in self.axes if not size)
 
     def block(self, axis: str) -> int:
-        """How many elements of ``axis`` lie in one step of its outer dimension (1 if it is not blocked)."""
+        """Return the number of elements of ``axis`` in one step of its outer dimension (1 if it is not blocked)."""
         return math.prod(size for name, size in self.axes if size and name == axis)
 
     def position(self, axis: str) -> int:
-        """The dimension that holds the (outer part of the) axis."""
+        """Return the dimension of ``axis`` (of its outer part, if it is blocked)."""
         return self.axes.index((axis, 0))
 
     def extents(self, shape: Sequence[Dim]) -> dict[str, Dim]:
-        """The extent of each axis of a tensor of that shape, padding included."""
+        """Return the extent of each axis of a tensor of shape ``shape``, padding included."""
         return {axis: simplify(shape[self.position(axis)] * self.block(axis)) for axis in self.primal}
 
     def shape(self, extents: Mapping[str, Dim]) -> tuple[Dim, ...]:
-        """The shape of a tensor whose axes have those extents, rounded up to whole blocks."""
+        """Return the shape of a tensor whose axes have those extents, rounded up to whole blocks."""
         dims: list[Dim] = []
         for axis, size in self.axes:
             block = self.block(axis)
@@ -65,14 +65,14 @@ class Layout:
         return tuple(dims)
 
     def logical(self, place: Sequence[Expr]) -> dict[str, Expr]:
-        """The index on each axis of the element that stands at ``place``."""
+        """Return the index along each axis of the element at ``place``."""
         found: dict[str, Expr] = {}
         for (axis, size), index in zip(self.axes, place, strict=True):
             found[axis] = found[axis] * size + index if size else index
         return found
 
     def place(self, index: Mapping[str, Expr | int]) -> tuple[Expr, ...]:
-        """Where the element with that index on each axis stands."""
+        """Return the place of the element with the given index along each axis."""
         rest = dict.fromkeys(self.primal, 1)
         result: list[Expr] = []
         for axis, size in reversed(self.axes):
@@ -85,7 +85,8 @@ class Layout:
         return tuple(reversed(result))
 
     def matches(self, shape: Sequence[Dim]) -> bool:
-        """Whether a tensor of that shape can have this layout: as many dimensions, and blocks of the right size."""
+        """Return whether a tensor of that shape can have this layout: as many dimensions, and blocks of the right
+        size."""
         return len(shape) == self.ndim and all(
             not size or (isinstance(dim, int) and dim == size) for (_, size), dim in zip(self.axes, shape, strict=True)
         )
@@ -96,10 +97,10 @@ class Layout:
 
 @functools.cache
 def parse_layout(name: str) -> Layout:
-    """The layout of that name.
+    """Parse the name of a layout.
 
     Raises:
-        ValueError: it is none: an axis twice, a block of an unknown axis or without a size.
+        ValueError: it is no layout: an axis occurs twice, or a block has no size or no axis before it.
     """
     if not isinstance(name, str) or not re.fullmatch(r"(?:[A-Z]|[1-9]\d*[a-z])+", name):
         raise ValueError(f"{name!r} is no layout; expected capital letters and blocks such as 16c, as in NCHW16c")

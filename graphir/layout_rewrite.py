@@ -1,4 +1,5 @@
-"""Expressions in another layout, with which operators say how they work on blocked tensors (``in_layout``)."""
+"""Convert expressions between layouts: the means with which operators state their calls on blocked tensors
+(``in_layout``)."""
 
 from __future__ import annotations
 
@@ -12,10 +13,11 @@ from tilewright.graphir.types import TensorType
 
 
 def transform(x: Expr, source: str, target: str, shape: Sequence[Dim] | None = None) -> Expr:
-    """``x``, which is in layout ``source``, in layout ``target``.
+    """Convert ``x`` from layout ``source`` to layout ``target``.
 
     Args:
-        shape: of the result, where that has no blocks and those of ``source`` may not be full.
+        shape: the shape of the result, needed if ``target`` has no blocks and the last blocks of ``source`` may be
+            partly filled.
     """
     if source == target:
         return x
@@ -29,14 +31,14 @@ def transform(x: Expr, source: str, target: str, shape: Sequence[Dim] | None = N
 
 
 def reshape(x: Expr, shape: Sequence[object]) -> Expr:
-    """``x`` with another shape; itself if it has it."""
+    """Reshape ``x``; return it unchanged if it has the shape."""
     if x.ndim == len(shape) and all(map(dim_equal, x.shape, shape)):  # type: ignore[arg-type]
         return x
     return Call(get_operator("reshape"), (x,), {"newshape": tuple(shape)}, None, x.span)
 
 
 def divides(found: TensorType, plain: str, target: str) -> bool:
-    """Whether the axes that ``target`` blocks are whole blocks of a tensor in layout ``plain``."""
+    """Return whether the blocks of ``target`` divide the axes of a tensor in layout ``plain``."""
     source, blocked = parse_layout(plain), parse_layout(target)
     if found.ndim != source.ndim or sorted(source.primal) != sorted(blocked.primal):
         return False
@@ -48,10 +50,10 @@ def divides(found: TensorType, plain: str, target: str) -> bool:
 
 
 def broadcast_operand(x: Expr, plain: str, target: str) -> Expr | None:
-    """An operand of a broadcasting operator, where the others are in ``target`` instead of ``plain``.
+    """Convert an operand of a broadcasting operator whose other operands are in ``target`` instead of ``plain``.
 
     Returns:
-        the operand so that broadcasting brings the same elements together; None if blocks stand in the way.
+        the operand in a form in which broadcasting pairs the same elements; None if blocks prevent that.
     """
     source, blocked = parse_layout(plain), parse_layout(target)
     found = x.tensor_type
@@ -68,7 +70,7 @@ def broadcast_operand(x: Expr, plain: str, target: str) -> Expr | None:
     for axis in source.primal:
         if blocked.block(axis) > 1 and not (isinstance(extents[axis], int) and extents[axis] == 1):
             return None
-    # Along blocked axes there is one element for all: a dimension of extent 1 for the block as well.
+    # A blocked axis of extent 1 gets a dimension of extent 1 for the block as well.
     if blocked.primal != source.primal:
         return None
     return reshape(whole, [1 if size else extents[axis] for axis, size in blocked.axes])
@@ -77,7 +79,7 @@ def broadcast_operand(x: Expr, plain: str, target: str) -> Expr | None:
 def operands_in_layout(
     args: Sequence[Expr], blocked: Sequence[Expr | None], plain: str, target: str
 ) -> list[Expr] | None:
-    """All operands of a broadcasting operator in layout ``target``; None if one cannot be."""
+    """Convert all operands of a broadcasting operator to layout ``target``; return None if one cannot be converted."""
     result: list[Expr] = []
     for arg, at_hand in zip(args, blocked, strict=True):
         operand = at_hand if at_hand is not None else broadcast_operand(arg, plain, target)
@@ -88,7 +90,8 @@ def operands_in_layout(
 
 
 def axes_in_layout(axes: Sequence[int], plain: str, target: str) -> tuple[int, ...] | None:
-    """Where axes of a tensor in layout ``plain`` are in layout ``target``; None if one is cut into blocks there."""
+    """Return the dimensions in layout ``target`` of axes of a tensor in layout ``plain``; None if one is blocked
+    there."""
     source, layout = parse_layout(plain), parse_layout(target)
     names = [source.axes[axis][0] for axis in axes]
     if any(layout.block(name) > 1 for name in names):

@@ -1,7 +1,7 @@
-"""Forms of arithmetic that passes look for, whatever operators it is written in.
+"""Define forms of arithmetic that passes look for, independent of the operators in which it is written.
 
-``Operator.meaning`` says which of these forms a call has, if any. A pass about sums or products matches on forms, so
-that an operator of a user's takes part by stating its own.
+``Operator.meaning`` states the form of a call, if it has one of these. Passes on sums and products match forms, so that
+users' operators take part by stating theirs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tilewright.graphir.op import Operator
 
 @dataclasses.dataclass(frozen=True)
 class Sum:
-    """``left + right``, with broadcasting."""
+    """A sum ``left + right``, with broadcasting."""
 
     left: Expr
     right: Expr
@@ -22,7 +22,7 @@ class Sum:
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """``left - right``, with broadcasting."""
+    """A difference ``left - right``, with broadcasting."""
 
     left: Expr
     right: Expr
@@ -30,7 +30,7 @@ class Difference:
 
 @dataclasses.dataclass(frozen=True)
 class Product:
-    """``left * right``, with broadcasting."""
+    """A product ``left * right``, with broadcasting."""
 
     left: Expr
     right: Expr
@@ -38,7 +38,7 @@ class Product:
 
 @dataclasses.dataclass(frozen=True)
 class Quotient:
-    """``left / right`` of floats, with broadcasting."""
+    """A quotient ``left / right`` of floats, with broadcasting."""
 
     left: Expr
     right: Expr
@@ -46,7 +46,7 @@ class Quotient:
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """``chosen`` where the bool ``condition`` holds, else ``other``, with broadcasting."""
+    """A selection: ``chosen`` where the bool ``condition`` holds, else ``other``, with broadcasting."""
 
     condition: Expr
     chosen: Expr
@@ -55,14 +55,14 @@ class Choice:
 
 @dataclasses.dataclass(frozen=True)
 class Conversion:
-    """``value`` converted to the type of the result, as ``cast`` does."""
+    """A conversion of ``value`` to the element type of the result, as by ``cast``."""
 
     value: Expr
 
 
 @dataclasses.dataclass(frozen=True)
 class MatrixProduct:
-    """``left @ right`` by NumPy's rules, in the type of the factors."""
+    """A matrix product ``left @ right`` by NumPy's rules, in the type of the factors."""
 
     left: Expr
     right: Expr
@@ -70,7 +70,7 @@ class MatrixProduct:
 
 @dataclasses.dataclass(frozen=True)
 class Softmax:
-    """``exp(value) / sum(exp(value))`` along ``axis``."""
+    """A softmax ``exp(value) / sum(exp(value))`` along ``axis``."""
 
     value: Expr
     axis: int
@@ -80,5 +80,5 @@ Meaning = Sum | Difference | Product | Quotient | Choice | Conversion | MatrixPr
 
 
 def meaning_of(node: Expr) -> Meaning | None:
-    """The form of an expression; None for what is no call of an operator, or has none of these forms."""
+    """Return the form of an expression; None if it is no call of an operator, or has none of these forms."""
     return node.op.meaning(node.args, node.attrs) if type(node) is Call and isinstance(node.op, Operator) else None

@@ -1,4 +1,4 @@
-"""The unit of compilation: named functions of both IRs."""
+"""Define the unit of compilation: a module of named functions of both IRs."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ AnyFunction = Function | PrimFunc
 
 
 class UnknownFunctionError(TilewrightError, KeyError):
-    """A module has no function of that name."""
+    """A module has no function with the requested name."""
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
 class IRModule:
-    """A map from ``GlobalVar`` to ``Function`` (graph level) or ``PrimFunc`` (loop level).
+    """A map from ``GlobalVar`` to ``Function`` (graph IR) or ``PrimFunc`` (loop IR).
 
     Args:
         functions: keys are ``GlobalVar`` or names.
 
-    Only ``update`` changes a module; it is for people who assemble one. Passes never change their input: they use
+    Only ``update`` changes a module; it serves to assemble one by hand. Passes never change their input: they use
     ``with_functions`` and ``without``.
 
     Raises:
@@ -57,17 +57,17 @@ class IRModule:
 
     @classmethod
     def from_expr(cls, expr: Expr) -> IRModule:
-        """The module whose ``main`` is ``expr``: a function, or an expression without free variables."""
+        """Return the module whose ``main`` is ``expr``: a function, or an expression without free variables."""
         function = expr if isinstance(expr, Function) else Function((), expr)
         return cls({GlobalVar("main", function.type): function})
 
     @property
     def functions(self) -> dict[GlobalVar, AnyFunction]:
-        """The functions in order of insertion; a copy."""
+        """A copy of the functions, in order of insertion."""
         return dict(self._functions)
 
     def get_global_var(self, name: str) -> GlobalVar:
-        """The key of the function of that name.
+        """Return the key of the function ``name``.
 
         Raises:
             UnknownFunctionError: there is none (also a ``KeyError``).
@@ -102,7 +102,7 @@ class IRModule:
             self._set(key, function)
 
     def with_functions(self, functions: Mapping[GlobalVar, AnyFunction]) -> IRModule:
-        """A new module with these functions added or replaced, in place of those of the same key."""
+        """Return a new module with these functions added; each replaces the one with the same key."""
         new = IRModule()
         new._functions = dict(self._functions)
         new._names = dict(self._names)
@@ -114,7 +114,7 @@ class IRModule:
         return new
 
     def without(self, keys: Iterable[GlobalVar | str]) -> IRModule:
-        """A new module without these functions."""
+        """Return a new module without these functions."""
         dropped = {key.name if isinstance(key, GlobalVar) else key for key in keys}
         new = IRModule()
         for key, function in self._functions.items():
@@ -123,7 +123,7 @@ class IRModule:
         return new
 
     def unique_name(self, wanted: str) -> str:
-        """``wanted``, or with a number behind it if the module has such a function already."""
+        """Return ``wanted``, with a number appended if the module has a function of that name already."""
         name, number = wanted, 0
         while name in self._names:
             number += 1

@@ -1,22 +1,22 @@
-"""How a node of the graph-level IR is declared: once, as a slotted dataclass whose fields say what they hold.
+"""Declare the nodes of the graph IR: each is a slotted dataclass whose fields state their roles.
 
-What a node is made of, how it is made again of other parts, which variables it binds, structural equality and hash, and
-the text of a node that has no form of its own are derived from the declaration. A field is one of
+The parts of a node, its reconstruction from other parts, the variables that it binds, structural equality and hash, and
+the text of a node without a form of its own are derived from the declaration. A field is one of
 
 * ``child``      -- one node (or None),
 * ``children``   -- a tuple of nodes,
-* ``outer``      -- one node that is evaluated before the variables which this one binds are there,
-* ``applied``    -- a node that is called, or plain data that names what is called,
-* ``attributes`` -- data about what is called: it counts in comparisons where that is an operator; beside a function it
-  only says where the call comes from,
+* ``outer``      -- one node that is evaluated outside the scope of the variables that this one binds,
+* ``applied``    -- the callee: a node, or plain data that names it,
+* ``attributes`` -- data about the callee: it counts in comparisons where that is an operator; beside a function it only
+  records where the call comes from,
 * ``definition`` -- a variable (or tuple of variables) that the node binds for its other fields,
 * ``note``       -- data that does not count in comparisons: names of variables, places in the source,
 * ``given``      -- the type, where it cannot be inferred from the other fields alone,
 * ``data``       -- plain data: attributes, names, numbers.
 
 Every class ends with ``span: str | None = note(default=None)``, and sets its ``type`` in ``__post_init__`` (None if it
-does not). A class that takes more than its fields hold, such as any iterable for a tuple, has an ``__init__`` with the
-parameters of its fields. Nodes have identity semantics; ``structural_equal`` compares graphs.
+does not). A class whose constructor accepts more than its fields hold, such as any iterable for a tuple, has an
+``__init__`` with the parameters of its fields. Nodes have identity semantics; ``structural_equal`` compares graphs.
 """
 
 from __future__ import annotations
@@ -47,28 +47,28 @@ _PARTS = ("outer", "definition", "child", "children", "applied")
 
 
 def outer(**kwargs: Any) -> Any:
-    """A field that holds one node, which does not see the variables that this one binds."""
+    """Declare a field that holds one node, outside the scope of the variables that this node binds."""
     return field_of("outer", **kwargs)
 
 
 def applied(names: tuple[type, ...], **kwargs: Any) -> Any:
-    """A field that holds what is called: a node, or an object of one of the classes ``names``, which is data."""
+    """Declare a field that holds the callee: a node, or an object of one of the classes ``names``, which is data."""
     return dataclasses.field(metadata={"role": "applied", "names": names}, **kwargs)
 
 
 def attributes(**kwargs: Any) -> Any:
-    """A field behind that of what is called, of data about that."""
+    """Declare a field of data about the callee, behind the callee's field."""
     return field_of("attributes", **kwargs)
 
 
 def note(**kwargs: Any) -> Any:
-    """A field of plain data that does not count in comparisons."""
+    """Declare a field of plain data that does not count in comparisons."""
     return field_of("note", **kwargs)
 
 
 def given(**kwargs: Any) -> Any:
-    """The field of a type that is inferred unless it is given; a node that is made anew of parts of the same types
-    keeps it."""
+    """Declare the field of a type that is inferred unless it is given; a node that is rebuilt with parts of the same
+    types keeps it."""
     return field_of("given", **kwargs)
 
 
@@ -78,10 +78,10 @@ def given(**kwargs: Any) -> Any:
     field_specifiers=(child, children, outer, applied, attributes, definition, note, given),
 )
 def node(cls: type[T]) -> type[T]:
-    """Class decorator: declares ``cls``, a subclass of ``FrozenExpr``, as a node."""
+    """Declare ``cls``, a subclass of ``FrozenExpr``, as a node (a class decorator)."""
     made: Any = dataclasses.dataclass(init=False, slots=True, eq=False, repr=False)(cls)
     fields = declared_fields(made)
-    # In order of evaluation: what is computed outside of the scope of definitions comes before them.
+    # In order of evaluation: parts outside the scope of definitions come before these.
     made.node_fields = tuple(sorted(fields, key=lambda field: field[1] != "outer"))
     if "__init__" not in vars(made):
         params, lines, namespace = setting(made)
@@ -100,7 +100,8 @@ def node(cls: type[T]) -> type[T]:
 
 
 def same_types(new: Sequence[Any], old: Sequence[Any]) -> bool:
-    """Whether types need no new inference: they are the same objects or equal. Inference costs more than comparing."""
+    """Return whether types need no new inference: they are the same objects or equal. Inference costs more than
+    comparing."""
     for a, b in zip(new, old, strict=True):
         if a.type is not b.type and (a.type is None or a.type != b.type):
             return False
@@ -108,7 +109,7 @@ def same_types(new: Sequence[Any], old: Sequence[Any]) -> bool:
 
 
 def _ordered(cls: Any, params: list[str]) -> list[str]:
-    """The parameters of ``__init__``, those that are given by name alone at the end."""
+    """Return the parameters of ``__init__``, keyword-only ones last."""
     keywords = {field.name for field in dataclasses.fields(cls) if field.kw_only}
     first = [param for param in params if param.partition("=")[0] not in keywords]
     return [*first, *(["*"] if keywords else []), *[param for param in params if param not in first]]
@@ -119,7 +120,7 @@ def _is_tuple(cls: Any, name: str) -> bool:
 
 
 def _items(cls: Any, field: tuple[str, str]) -> str:
-    """The parts that a field holds, as items of a tuple, where it holds any."""
+    """Return the source text of the parts that a field holds, as items of a tuple."""
     name, _ = field
     return f"*node.{name}" if _is_tuple(cls, name) else f"node.{name}"
 
@@ -131,7 +132,7 @@ def _tuple_of(items: list[str]) -> str:
 
 
 def _missing(cls: Any) -> dict[str, str]:
-    """For the fields that may hold no part, the condition that they hold none."""
+    """For the fields that may hold no part, return the condition that they hold none."""
     optional = optional_fields(cls)
     roles = dict(cls.node_fields)
     conditions = {name: f"node.{name} is None" for name in roles if name in optional and roles[name] == "child"}
@@ -145,7 +146,7 @@ def _namespace(cls: Any) -> dict[str, Any]:
 
 
 def _children(cls: Any) -> Any:
-    """``children``: written out, as passes ask for those of every node."""
+    """Generate ``children``, written out field by field, as passes read it of every node."""
     parts = {name: _items(cls, (name, role)) for name, role in cls.node_fields if role in _PARTS}
     missing = _missing(cls)
     lines = []
@@ -160,7 +161,7 @@ def _children(cls: Any) -> Any:
 
 
 def _with_children(cls: Any) -> Any:
-    """``with_children``: takes its parts from those in order of evaluation."""
+    """Generate ``with_children``, which takes the new parts in order of evaluation."""
     lines, missing = ["    rest = iter(children)"], _missing(cls)
     parts = [(name, role) for name, role in cls.node_fields if role in _PARTS]
     values = {name: f"node.{name}" for name, _ in cls.node_fields}

@@ -1,7 +1,7 @@
-"""NumPy's functions on graph expressions: ``np.tanh(x)`` builds the node that ``gi.tanh(x)`` builds.
+"""Implement NumPy's functions for graph expressions: ``np.tanh(x)`` builds the node that ``gi.tanh(x)`` builds.
 
-NumPy asks an argument that is no array of its own what a function means (NEP 13 and NEP 18, ``__array_ufunc__`` and
-``__array_function__``); here two tables answer.
+NumPy dispatches functions on foreign arrays to these (NEP 13 and NEP 18, ``__array_ufunc__`` and
+``__array_function__``); two tables map NumPy's functions to operators.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ def _swapaxes(a: Any, axis1: int, axis2: int) -> Expr:
 
 def _moveaxis(a: Any, source: Any, destination: Any) -> Expr:
     ndim = _expr(a).ndim
-    # NumPy itself computes the permutation: on a tensor without elements whose extents tell the axes apart.
+    # NumPy itself computes the permutation, on an empty tensor whose axes have different extents.
     probe = np.moveaxis(np.empty((0, *range(1, ndim)) if ndim else ()), source, destination)
     return _call("transpose", a, axes=tuple(probe.shape))
 
@@ -292,7 +292,7 @@ def _unsupported(name: str, known: Mapping[str, Any]) -> TypeError:
 
 
 def call_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: Mapping[str, Any]) -> Expr:
-    """What ``__array_ufunc__`` gives for graph expressions.
+    """Implement ``__array_ufunc__`` for graph expressions.
 
     Raises:
         TypeError: the function, its method or an argument has no counterpart.
@@ -311,7 +311,7 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: Mapp
 
 
 def call_function(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """What ``__array_function__`` gives for graph expressions.
+    """Implement ``__array_function__`` for graph expressions.
 
     Raises:
         TypeError: the function or an argument has no counterpart.

@@ -1,8 +1,8 @@
-"""What an operator is: one class in one place.
+"""Define the base class of operators: each operator is one class in one place.
 
 A class states the operator's name, argument names, attributes, fusion kind, type inference, and either a loop-level
-definition (``compute``) with a NumPy reference or a decomposition into other operators (``decompose``). Passes ask it
-for these facts and never for its name. The one instance of the class is the function that users call: ``gi.add(x, y)``
+definition (``compute``) with a NumPy reference or a decomposition into other operators (``decompose``). Passes use
+these facts and never the name. The single instance of the class is the function that users call: ``gi.add(x, y)``
 builds a ``Call`` of it.
 """
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from tilewright.graphir.expr import Expr
     from tilewright.tensorir.tensor import Tensor
 
-#: How an operator takes part in fusion, from the easiest to fuse to the hardest. ``elementwise``: one output element
-#: needs the input elements at the same place; ``broadcast``: the same after broadcasting; ``injective``: each output
-#: element needs one element somewhere; ``reduction``: many; ``contraction``: a sum of products over two inputs;
+#: The fusion kinds of operators, from the easiest to fuse to the hardest. ``elementwise``: an output element depends on
+#: the input elements at the same place; ``broadcast``: the same after broadcasting; ``injective``: each output element
+#: depends on one element anywhere; ``reduction``: on many; ``contraction``: a sum of products over two inputs;
 #: ``opaque``: nothing is known.
 FUSION_KINDS = ("elementwise", "broadcast", "injective", "reduction", "contraction", "opaque")
 
@@ -36,22 +36,22 @@ class NoAttrs:
 
 
 class Operator(Traits):
-    """Base of all operators. What passes ask of them besides is in :class:`Traits`.
+    """Base of all operators. :class:`Traits` has the further facts that passes use.
 
     Class attributes:
-        name: as users and IR text write it (``add``, ``nn.conv2d``).
-        arguments: names of the tensor arguments, for errors; a last name with ``*`` takes any number more, a name
-            with ``?`` may be left out.
+        name: the name in the API and in IR text (``add``, ``nn.conv2d``).
+        arguments: names of the tensor arguments, for errors; a last name with ``*`` takes any number more, a name with
+            ``?`` may be left out.
         kind: one of :data:`FUSION_KINDS`.
         Attrs: frozen dataclass of the attributes; its ``__post_init__`` normalizes and checks them.
         num_outputs: 1, or the length of the result tuple.
-        literals_from: Python numbers among the arguments take the element type of the first tensor at this place or
+        literals_from: Python numbers among the arguments take the element type of the first tensor at this position or
             after it.
         pure: whether calls may be removed, merged and computed at build time.
         bounded_reference: whether ``reference`` needs memory and time in proportion to its arguments and its result,
-            whatever the attributes are: so constants can be computed with while a model is read.
+            whatever the attributes are, so that it can compute constants while a model is read.
         total_reference: whether ``reference`` has a result of the inferred type for any arguments of types that fit,
-            whatever their values are: so it can be asked later, where nobody would expect it to fail.
+            whatever their values are, so that it can be evaluated lazily, where an error would be unexpected.
     """
 
     name: ClassVar[str] = ""
@@ -91,10 +91,11 @@ class Operator(Traits):
             parameters.append(kind(field.name, kind.KEYWORD_ONLY, default=default))
         return inspect.Signature(parameters)
 
-    # What an operator's class states.
+    # Stated by the operator's class.
 
     def infer_type(self, args: Sequence[Any], attrs: Any) -> Type:
-        """The result type for argument types ``args`` (``TensorType`` unless :meth:`check_arguments` allows others).
+        """Infer the result type for argument types ``args`` (``TensorType`` unless :meth:`check_arguments` allows
+        others).
 
         Raises:
             TypeInferenceError: they do not fit; use :meth:`error`.
@@ -102,10 +103,10 @@ class Operator(Traits):
         raise NotImplementedError(f"operator {self.name} states no type inference")
 
     def reference(self, args: Sequence[Any], attrs: Any) -> Any:
-        """The result on NumPy arrays: an array, or a tuple of arrays if there are several outputs.
+        """Compute the result on NumPy arrays: an array, or a tuple of arrays if there are several outputs.
 
-        An operator with a decomposition states none: its result is what the decomposition gives. It states one all the
-        same where that would be wrong or take much longer, with the reason beside it.
+        An operator with a decomposition states none: its result is that of the decomposition. It states one all the
+        same if the decomposition would be wrong or take much longer, with the reason beside it.
         """
         if self.decompose is None:
             raise NotImplementedError(f"operator {self.name} states neither a NumPy reference nor a decomposition")
@@ -118,14 +119,15 @@ class Operator(Traits):
     #: Decomposition into other operators: ``decompose(args: list[Expr], attrs) -> Expr``.
     decompose: ClassVar[Callable[..., Expr] | None] = None
 
-    # What users and passes call.
+    # Called by users and passes.
 
     def __call__(self, *args: Any, **attrs: Any) -> Expr:
-        """A call of the operator. Numbers and arrays become constants; keywords that name arguments are arguments."""
+        """Build a call of the operator. Numbers and arrays become constants; keywords that name arguments are
+        arguments."""
         return _make_call(self, args, attrs)
 
     def make_attrs(self, attrs: Mapping[str, Any]) -> Any:
-        """The attribute record.
+        """Build the attribute record.
 
         Raises:
             TypeInferenceError: an attribute is unknown, missing or of a wrong value.
@@ -158,14 +160,14 @@ class Operator(Traits):
                 raise self.error(number, "a tensor", arg)
 
     def argument_name(self, number: int) -> str:
-        """The name of argument ``number`` in errors."""
+        """Return the name of argument ``number`` for errors."""
         if number < len(self.arguments) and not self.arguments[number].startswith("*"):
             return self.arguments[number].rstrip("?")
         last = self.arguments[-1].strip("*") if self.arguments else "argument"
         return f"{last}[{number - (len(self.arguments) - 1)}]"
 
     def error(self, argument: int | str, expected: object, found: object) -> TypeInferenceError:
-        """The error that names operator, argument, expected and found."""
+        """Return the error with operator, argument, expected and found."""
         name = self.argument_name(argument) if isinstance(argument, int) else argument
         return TypeInferenceError(f"{self.name}: {name}: expected {expected}, found {found}")
 
@@ -193,7 +195,7 @@ O = TypeVar("O", bound=Operator)
 
 
 def register_operator(cls: type[O]) -> O:
-    """Class decorator: makes the operator's one instance, registers it and stands for it.
+    """Register the operator's single instance, and put it in the place of the class (a class decorator).
 
     A class defined anew by the same code (a notebook cell run twice) replaces the old one.
 
@@ -222,12 +224,12 @@ def _is_same_definition(a: type[Any], b: type[Any]) -> bool:
     return (a.__module__, a.__qualname__) == (b.__module__, b.__qualname__)
 
 
-#: Other names by which users may call operators; IR text has the operator's own name.
+#: Aliases by which users may call operators; IR text has the operator's own name.
 ALIASES: Registry[str, Operator] = Registry("tilewright.graphir.ops")
 
 
 def register_alias(name: str, operator: Operator) -> None:
-    """Make ``operator`` known by a second name.
+    """Register ``name`` as an alias of ``operator``.
 
     Raises:
         ValueError: the name is taken.
@@ -238,10 +240,10 @@ def register_alias(name: str, operator: Operator) -> None:
 
 
 def get_operator(name: str) -> Operator:
-    """The operator of that name.
+    """Return the operator ``name``.
 
     Raises:
-        UnsupportedOperatorError: there is none; the closest names are suggested.
+        UnsupportedOperatorError: there is none; the message suggests the closest names.
     """
     OPERATORS.load()
     found = OPERATORS.get(name) or ALIASES.get(name)
@@ -253,7 +255,7 @@ def get_operator(name: str) -> Operator:
 
 
 def list_operators() -> list[str]:
-    """The names of all operators, sorted."""
+    """Return the names of all operators, sorted."""
     return sorted(OPERATORS)
 
 
@@ -265,6 +267,7 @@ _make_call: Callable[[Operator, Sequence[Any], Mapping[str, Any]], Expr] = _unse
 
 
 def set_call_maker(maker: Callable[[Operator, Sequence[Any], Mapping[str, Any]], Expr]) -> None:
-    """Used once, by the module of the expression classes, which stands above this one."""
+    """Set the function that builds calls; called once, by the module of the expression classes, which imports this
+    one."""
     global _make_call
     _make_call = maker

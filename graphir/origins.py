@@ -1,7 +1,7 @@
-"""Where computations come from: the operators of a graph that were fused, as their calls name them (``span``).
+"""Record the origins of kernels: the operators of a graph that were fused, by the labels of their calls (``span``).
 
-A graph's own expressions carry their span. Once a group of operators is a kernel, the call of the kernel has it in its
-attributes, which do not count when graphs are compared.
+The expressions of a graph carry their span. Once a group of operators is a kernel, the call of the kernel has the
+origins in its attributes, which do not count when graphs are compared.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Origin:
 
     Attributes:
         operator: its name, such as ``"nn.conv2d"``.
-        label: what the graph calls it: the node's name in an imported model; None if nothing was said.
+        label: its label in the graph: the name of the node in an imported model; None if it has none.
     """
 
     operator: str
@@ -34,8 +34,8 @@ class KernelOrigins:
     """The attributes of a call of a kernel.
 
     Attributes:
-        origins: what of the graph it computes, in order of evaluation.
-        formula: the name that the kernel had before it became one with others; None: the name that it has.
+        origins: the operators of the graph that it computes, in order of evaluation.
+        formula: the kernel's name before it was merged with others; None: unchanged.
     """
 
     origins: tuple[Origin, ...] = ()
@@ -43,7 +43,7 @@ class KernelOrigins:
 
 
 def operator_origins(root: Expr) -> tuple[Origin, ...]:
-    """The operators that are called in ``root``, in order of evaluation."""
+    """Return the operators that are called in ``root``, in order of evaluation."""
     return tuple(
         Origin(node.op.name, node.span)
         for node in post_order(root)
@@ -52,10 +52,10 @@ def operator_origins(root: Expr) -> tuple[Origin, ...]:
 
 
 def call_origins(call: Call) -> tuple[Origin, ...]:
-    """What of the graph the call of a kernel computes; nothing if that is not known."""
+    """Return the operators of the graph that the call of a kernel computes; nothing if they are not known."""
     return call.attrs.origins if isinstance(call.attrs, KernelOrigins) else ()
 
 
 def call_formula(call: Call) -> str | None:
-    """The name that the kernel of a call had before it became one with others; None if it is the same, or not known."""
+    """Return the name of the called kernel before it was merged with others; None if it is unchanged, or not known."""
     return call.attrs.formula if isinstance(call.attrs, KernelOrigins) else None

@@ -1,8 +1,8 @@
 """Read the text of the graph-level IR back into a module; the inverse of ``printer.py``.
 
-``grammar.lark`` says what is text. ``parser_text.py`` reads it into a tree and resolves names; ``parser_types.py`` and
-``parser_expressions.py`` build the nodes and check the types that the text states. Errors show the line with the place
-underlined. The time is linear in the length of the text.
+``grammar.lark`` defines the grammar. ``parser_text.py`` reads a text into a tree and resolves names;
+``parser_types.py`` and ``parser_expressions.py`` build the nodes and check the types that the text states. Errors show
+the line with the place underlined. The time is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def parse(text: str, constants: Mapping[str, np.ndarray[Any, Any]] | None = None
     """Return the module that ``text`` describes.
 
     Args:
-        constants: arrays of large constants by their digest, for a text that does not hold their data: what
-            ``large_constants(module)`` gives.
+        constants: arrays of large constants by their digest, for a text without their data, as
+            ``large_constants(module)`` returns them.
 
     Raises:
         ParseError: the text is no module, uses an undefined name, or needs an array that ``constants`` lacks.
-        UnsupportedOperatorError: an operator is unknown; the closest ones are suggested.
+        UnsupportedOperatorError: an operator is unknown; the message suggests the closest names.
         TypeInferenceError: an expression has no type, or another one than the text states.
     """
     functions: dict[str, AnyFunction] = {}
@@ -50,7 +50,7 @@ def parse(text: str, constants: Mapping[str, np.ndarray[Any, Any]] | None = None
 def _cut_loop_level(text: str, functions: dict[str, AnyFunction]) -> str:
     """Read the functions of the loop-level IR, and blank them out; lines keep their numbers.
 
-    Where they stand among the others is not kept.
+    Their order among the other functions is not kept.
     """
     parts: list[str] = []
     at = 0
@@ -69,7 +69,7 @@ def _cut_loop_level(text: str, functions: dict[str, AnyFunction]) -> str:
 
 
 class ModuleParser(ExpressionParser):
-    """Builds the functions of a module, and the constants that it describes."""
+    """Build the functions of a module, and the constants that it describes."""
 
     def __init__(self, source: str, constants: Mapping[str, np.ndarray[Any, Any]]) -> None:
         super().__init__(source)

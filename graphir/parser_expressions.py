@@ -18,7 +18,7 @@ from tilewright.tensorir.errors import TypeInferenceError
 
 
 class ExpressionParser(TypeParser):
-    """Builds expressions."""
+    """Build expressions."""
 
     def __init__(self, source: str) -> None:
         super().__init__(source)
@@ -46,7 +46,7 @@ class ExpressionParser(TypeParser):
         return result
 
     def typed(self, tree: Any, declared: Any) -> Expr:
-        """The expression of ``tree``, whose type must be the declared one, if any."""
+        """Return the expression of ``tree``, whose type must be the declared one, if any."""
         node = self.expr(tree)
         if declared is None:
             return node

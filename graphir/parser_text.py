@@ -1,4 +1,4 @@
-"""Read the text of the graph-level IR into a tree of its grammar, resolve names, and show where a text is wrong."""
+"""Read the text of the graph IR into a tree of its grammar, resolve names, and locate errors in the text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tilewright.tensorir.errors import ParseError, TilewrightError, TypeInferenc
 if TYPE_CHECKING:
     from lark import Lark
 
-#: What a parse error calls the terminals of the grammar that are no fixed text.
+#: Names of the grammar's terminals, other than fixed text, in parse errors.
 _TERMINALS = {
     "LOCAL": "a variable (%name)",
     "GLOBAL": "a function name (@name)",
@@ -52,7 +52,7 @@ def unquote(token: str) -> str:
 
 
 def _tokens(tree: Any) -> Iterator[Any]:
-    """The tokens of a tree, in order."""
+    """Yield the tokens of a tree, in order."""
     stack = [tree]
     while stack:
         item = stack.pop()
@@ -65,7 +65,7 @@ def _tokens(tree: Any) -> Iterator[Any]:
 
 
 class TextReader:
-    """Reads one text; ``scope`` maps the names that are visible."""
+    """Read one text; ``scope`` maps the names that are visible."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -102,7 +102,7 @@ class TextReader:
         return kind(f"line {line}, column {column}: {message}\n{shown}\n{carets}")
 
     def error(self, tree: Any, message: str, kind: type[TilewrightError] = ParseError) -> TilewrightError:
-        """The error ``message`` at the first line of ``tree`` (a tree or a token)."""
+        """Return the error ``message`` at the first line of ``tree`` (a tree or a token)."""
         tokens = list(_tokens(tree))
         if not tokens:
             return kind(message)
@@ -111,7 +111,7 @@ class TextReader:
         return self.error_at(first.line, first.column, last.end_column - first.column, message, kind)
 
     def make(self, tree: Any, build: Callable[..., Any], *args: Any) -> Any:
-        """``build(*args)``; what it refuses is an error at ``tree``."""
+        """Return ``build(*args)``; raise the errors of ``build`` as errors at ``tree``."""
         try:
             return build(*args)
         except (TypeInferenceError, UnsupportedOperatorError) as error:

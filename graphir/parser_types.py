@@ -17,7 +17,7 @@ _WORDS = {"none": None, "true": True, "false": False, "inf": math.inf, "nan": ma
 
 
 class TypeParser(TextReader):
-    """Builds types and plain data; each type that the text repeats is built once."""
+    """Build types and plain data; each type that the text repeats is built once."""
 
     def __init__(self, source: str) -> None:
         super().__init__(source)
@@ -80,7 +80,7 @@ class TypeParser(TextReader):
 
 
 def _split(text: str) -> list[str]:
-    """The parts of ``text`` between commas that stand in no parentheses; an empty last part is left out."""
+    """Split ``text`` at commas outside parentheses; an empty last part is left out."""
     parts: list[str] = [""]
     depth = 0
     for char in text:

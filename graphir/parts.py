@@ -1,8 +1,8 @@
-"""Values that lie in the memory of a larger one, so that nothing has to be copied to put them there.
+"""Mark values that are computed in the memory of a larger one, so that nothing is copied to put them there.
 
-A group ``fn (%a, %b) attrs {"Primitive": True, "in_place": (0, 1)} { concatenate(%a, %b) }`` says that the kernels that
-compute its arguments 0 and 1 write them where the result has them. A group with ``"row_padding": 16`` leaves memory for
-16 elements behind each row of its result. The values of the graph are the same without the attributes.
+A group ``fn (%a, %b) attrs {"Primitive": True, "in_place": (0, 1)} { concatenate(%a, %b) }`` states that the kernels
+that compute its arguments 0 and 1 write them into the memory of the result. A group with ``"row_padding": 16`` leaves
+memory for 16 elements behind each row of its result. The values of the graph are the same without the attributes.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from tilewright.graphir.op import Operator
 
 
 def in_place(node: Expr) -> tuple[int, ...]:
-    """The arguments of a call that are computed in the memory of its result; none for most calls."""
+    """Return the arguments of a call that are computed in the memory of its result; none for most calls."""
     if not (isinstance(node, Call) and isinstance(node.op, Function)):
         return ()
     return tuple(node.op.attrs.get(IN_PLACE, ()))
 
 
 def row_padding(node: Expr) -> int:
-    """Elements of unused memory behind each row of what a call gives; 0 for most calls."""
+    """Return the number of unused elements behind each row of a call's result; 0 for most calls."""
     return int(node.op.attrs.get(ROW_PADDING, 0)) if isinstance(node, Call) and isinstance(node.op, Function) else 0
 
 
 def inner_call(node: Call) -> Call:
-    """The call of the operator in a group of one."""
+    """Return the operator's call in a group of one."""
     assert isinstance(node.op, Function)
     inner = node.op.body
     assert isinstance(inner, Call) and isinstance(inner.op, Operator)
@@ -36,14 +36,14 @@ def inner_call(node: Call) -> Call:
 
 
 def excess(part: Sequence[Dim], whole: Sequence[Dim], around: Sequence[Dim] = ()) -> tuple[Dim, ...]:
-    """How much longer than a part the memory is that it lies in, along each dimension.
+    """Return the excess of the memory that a part is stored in over the part's own extents, along each dimension.
 
-    Along dimensions in front, up to the first that has more than one element, it makes no difference: 0.
+    Along leading dimensions, up to the first with more than one element, it makes no difference: 0.
 
     Args:
         part: the part's extents.
-        whole: those of the value that it is a part of.
-        around: the excess of that one, where it is a part as well.
+        whole: the extents of the value that it is a part of.
+        around: the excess of that value, if it is a part as well.
     """
     found: list[Dim] = []
     is_front = True

@@ -1,4 +1,4 @@
-"""Print the graph-level IR: the text that ``str(node)`` gives, that errors show, and that the parser reads back.
+"""Print the graph IR: the text of ``str(node)`` and of error messages, which the parser reads back.
 
 One line for each expression, in order of evaluation; an expression that is used twice has one line::
 
@@ -52,9 +52,9 @@ def to_text(
 
     Args:
         constants: ``"inline"`` writes the data of large constants too (base64, little-endian), so that the text is
-            self-contained; ``"digest"`` only what identifies them; ``"type"`` not even that, so that no data are read,
-            and nothing can be parsed.
-        loop_level: gives the text of a loop-level function, for those who know it already.
+            self-contained; ``"digest"`` only their type and digest; ``"type"`` only their type, so that no data are
+            read, and the text cannot be parsed.
+        loop_level: returns the text of a loop-level function, for callers that have it already.
     """
     printer = ModulePrinter(constants, loop_level)
     if isinstance(node, IRModule):
@@ -70,7 +70,7 @@ def to_text(
 
 
 def summary(node: Expr) -> str:
-    """Return one line about one expression, with its parts named by what they are: for remarks and errors.
+    """Return a line about one expression, which names its parts by their kinds: for remarks and errors.
 
     Its length does not depend on the size of the graph below ``node``.
     """

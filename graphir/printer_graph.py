@@ -15,7 +15,7 @@ from tilewright.graphir.visitor import post_order
 from tilewright.tensorir.errors import VerifyError
 from tilewright.tensorir.stmt import PrimFunc
 
-#: How constants of more than ``INLINE_ELEMENTS`` elements are described: by digest, with their data, or by type alone.
+#: Forms in which constants of more than ``INLINE_ELEMENTS`` elements are described: digest, data, or type alone.
 Constants = Literal["digest", "inline", "type"]
 
 _INDENT = "  "
@@ -33,7 +33,7 @@ class _Region:
 
 
 def _common(a: _Region, b: _Region) -> _Region:
-    """The innermost region that holds both."""
+    """Return the innermost region that contains both."""
     while a is not b:
         if a.depth >= b.depth:
             assert a.parent is not None
@@ -45,7 +45,7 @@ def _common(a: _Region, b: _Region) -> _Region:
 
 
 class ModulePrinter:
-    """Collects the lines of a text, and the constants that it has named."""
+    """Collect the lines of a text, and the constants that it has named."""
 
     def __init__(self, constants: Constants, loop_level: Callable[[PrimFunc], str]) -> None:
         if constants not in ("digest", "inline", "type"):
@@ -86,7 +86,7 @@ class ModulePrinter:
 
 
 class _GraphPrinter:
-    """Prints the graph below one function (or expression)."""
+    """Print the graph below one function (or expression)."""
 
     def __init__(self, module: ModulePrinter, root: Expr) -> None:
         self.module = module
@@ -95,7 +95,7 @@ class _GraphPrinter:
         self.taken: dict[str, int] = {}
         self.numbered = 0
         self.top = _Region(None)
-        #: The regions that an expression opens: of a function's body, of branches, of a Let amid an expression.
+        #: The regions that an expression opens: of a function's body, of branches, of a Let inside an expression.
         self.opened: dict[Expr, list[_Region]] = {}
         self.region: dict[Expr, _Region] = {}
         self.let_of: dict[Var, Let] = {}
@@ -222,7 +222,7 @@ class _GraphPrinter:
         value = self.use(let.value)
         before = lines[-1] if lines and self.uses.get(let.value) == 1 else None
         if isinstance(before, str) and before.startswith(f"{value} = ") and not before.endswith("{"):
-            # What only the variable uses needs no line of its own.
+            # A value that only the variable uses needs no line of its own.
             self.numbered -= 1
             lines[-1] = f"let {name}{before[len(value) :]}"
         else:
@@ -248,7 +248,7 @@ class _GraphPrinter:
         return f"loop({', '.join(parts)}){collected}"
 
     def declared(self, node: Expr) -> list[str]:
-        """Return what a node of a class without a form of its own holds, in order of evaluation."""
+        """Return the fields of a node of a class without a form of its own, in order of evaluation."""
         shown: list[str] = []
         for name, role in node.node_fields:
             value = getattr(node, name)
@@ -274,7 +274,7 @@ class _GraphPrinter:
 
 
 def _flatten(region: _Region, lines: list[str], depth: int) -> None:
-    """Write a region's lines, indented, without recursion over its depth."""
+    """Write the lines of a region, indented, without recursion over its depth."""
     stack: list[tuple[Iterable[Any], str]] = [(iter(region.lines), _INDENT * depth)]
     while stack:
         items, indent = stack[-1]

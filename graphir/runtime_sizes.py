@@ -1,7 +1,7 @@
-"""Sizes that depend on data: how many elements are not zero, how many boxes are left.
+"""Make sizes that depend on data: the number of nonzero elements, the number of selected boxes.
 
-Such a size is a symbolic dimension as any other; ``bind_size`` says which number of the graph it stands for. So one
-compiled model serves all of them, and a call reads the number when it gets there.
+Such a size is a symbolic dimension like any other; ``bind_size`` states which number of the graph it has. So one
+compiled model serves all sizes, and a call reads the number when it gets there.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _numbers = itertools.count(1)
 
 
 def fresh_symbol(name: str = "size") -> Var:
-    """A symbolic dimension that nothing else in the process is named like."""
+    """Return a symbolic dimension with a name that is unique in the process."""
     return symbol(f"{name}_{next(_numbers)}")
 
 
 def bind_size(value: Expr, size: Expr, dim: Var) -> Expr:
-    """``value``, which may be a tuple, with ``dim`` bound to the number ``size`` (int64, no dimensions)."""
+    """Bind ``dim`` to the number ``size`` (int64, no dimensions) in ``value``, which may be a tuple."""
     if isinstance(value.type, TupleType):
         parts = [TupleGetItem(value, number) for number in range(len(value.type.fields))]
         return Tuple([bind_size(part, size, dim) for part in parts])
@@ -32,7 +32,8 @@ def bind_size(value: Expr, size: Expr, dim: Var) -> Expr:
 
 
 def with_runtime_size(size: Expr, make: Callable[[Var], Expr], name: str = "size") -> Expr:
-    """``make(n)``, where the symbolic dimension ``n`` is the number ``size`` (int64, no dimensions, not negative).
+    """Return ``make(n)``, where the symbolic dimension ``n`` is the number ``size`` (int64, no dimensions, not
+    negative).
 
     >>> count = sum(cast(mask, dtype="int64"))
     >>> with_runtime_size(count, lambda n: gi.get_operator("nonzero")(mask, size=n))  # doctest: +SKIP

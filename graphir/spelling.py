@@ -19,7 +19,7 @@ from tilewright.tensorir.dtype import as_dtype
 from tilewright.tensorir.expr import Expr as ScalarExpr
 from tilewright.tensorir.spelling import float_text
 
-#: A constant of so many elements stands where it is used; a larger one is described below.
+#: A constant of up to so many elements is written where it is used; a larger one is described below.
 INLINE_ELEMENTS = 8
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -27,7 +27,7 @@ _DIGESTS: weakref.WeakKeyDictionary[Constant, str] = weakref.WeakKeyDictionary()
 
 
 def digest(constant: Constant) -> str:
-    """Return what identifies a constant's value: SHA-256 of its element type, shape and data, in hex."""
+    """Return the digest of a constant's value: SHA-256 of its element type, shape and data, in hex."""
     found = _DIGESTS.get(constant)
     if found is None:
         data = np.ascontiguousarray(constant.data)
@@ -38,7 +38,7 @@ def digest(constant: Constant) -> str:
 
 
 def inline_text(constant: Constant) -> str | None:
-    """Return the same as :func:`constant_text`; a large constant's value is not computed for it."""
+    """Return :func:`constant_text` of a constant; a large constant's value is not computed for it."""
     return None if constant.size > INLINE_ELEMENTS else constant_text(constant.data)
 
 
@@ -49,7 +49,7 @@ def constant_text(data: np.ndarray[Any, Any]) -> str | None:
         return None
     values = data.reshape(-1).tolist() if dtype.is_integer or dtype.is_bool else [float(v) for v in data.reshape(-1)]
     if any(isinstance(value, float) and math.isnan(value) for value in values):
-        return None  # which of the NaNs it is only the bytes tell
+        return None  # only the bytes distinguish NaNs
 
     def nested(values: list[Any], shape: tuple[int, ...]) -> str:
         if not shape:

@@ -1,16 +1,16 @@
-"""Whether two graphs (or modules) are the same but for the names of their variables, and a hash to match.
+"""Compare graphs and modules up to the names of their variables, and compute a matching hash.
 
 Both are derived from the nodes' declared fields (``node.py``), take time linear in the size of the graph, and do not
 recurse over its depth. The rules:
 
-* A variable that the graph binds is compared by where it is bound; a free one by identity, or one to one with
+* A variable that the graph binds is compared by the place of its binding; a free one by identity, or one to one with
   ``map_free_vars``. Names of variables do not count, those of operators and global functions do.
-* What is shared counts: ``y + y`` is not equal to ``y1 + y2``, since the second computes ``y`` twice. Only constants
-  are compared by value alone: element type, shape and bytes (so ``-0.0`` differs from ``0.0``, a NaN equals itself).
+* Sharing counts: ``y + y`` is not equal to ``y1 + y2``, since the second computes ``y`` twice. Only constants are
+  compared by value alone: element type, shape and bytes (so ``-0.0`` differs from ``0.0``, a NaN equals itself).
 * Types of variables count, those of other expressions follow from them. Dimensions are equal if provably so.
-* Attributes are compared by value, where ``1`` differs from ``True`` and ``1.0``; on calls of functions they only say
-  where these come from, and do not count. ``span`` does not count, nor do declared result types, which bodies state
-  again.
+* Attributes are compared by value, where ``1`` differs from ``True`` and ``1.0``; on calls of functions they only
+  record the origin of the call, and do not count. ``span`` does not count, nor do declared result types, which repeat
+  the types of bodies.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from tilewright.tensorir import structural as loop_level
 from tilewright.tensorir.expr import Expr as ScalarExpr
 from tilewright.tensorir.stmt import PrimFunc
 
-#: A difference: the two places, and what differs there.
+#: A difference: the two places, and its description.
 _Difference = tuple[Any, Any, str]
 
 
 def structural_equal(a: Expr | IRModule, b: Expr | IRModule, map_free_vars: bool = False) -> bool:
-    """Whether ``a`` and ``b`` are equal up to the names of variables.
+    """Return whether ``a`` and ``b`` are equal up to the names of variables.
 
     Args:
-        map_free_vars: variables that the expressions use but do not bind may differ too, one to one, if types agree.
+        map_free_vars: free variables may differ too, one to one, if their types agree.
     """
     return _difference(a, b, map_free_vars) is None
 
@@ -68,7 +68,7 @@ def assert_structural_equal(a: Expr | IRModule, b: Expr | IRModule, map_free_var
 
 
 def structural_hash(node: Expr | IRModule) -> int:
-    """A 64-bit hash that structurally equal nodes share (with or without ``map_free_vars``), the same in every
+    """Return a 64-bit hash that structurally equal nodes share (with or without ``map_free_vars``), the same in every
     process."""
     hasher = _Hasher()
     if isinstance(node, IRModule):
@@ -110,7 +110,7 @@ def _difference(a: Expr | IRModule, b: Expr | IRModule, map_free_vars: bool) -> 
 
 
 def data_equal(p: Any, q: Any) -> bool:
-    """Whether two values of plain data (attributes) are equal."""
+    """Return whether two values of plain data (attributes) are equal."""
     if p is q:
         return True
     if isinstance(p, np.generic):
@@ -134,7 +134,7 @@ def data_equal(p: Any, q: Any) -> bool:
     return type(p) is type(q) and bool(p == q)
 
 
-#: Roles of fields that do not count, and those beside a function that is called.
+#: Roles of fields that do not count, and those that do not count beside a called function.
 _UNCOUNTED = frozenset({"note", "given"})
 _UNCOUNTED_OF_FUNCTIONS = _UNCOUNTED | {"attributes"}
 
@@ -144,7 +144,7 @@ def _shown(value: Any) -> str:
 
 
 class _Comparison:
-    """One comparison: which expressions of the left stand for which of the right."""
+    """A comparison in progress: the mapping of expressions of the left graph to those of the right."""
 
     def __init__(self, map_free_vars: bool) -> None:
         self.map_free_vars = map_free_vars
@@ -153,7 +153,7 @@ class _Comparison:
         self.stack: list[tuple[Expr, Expr]] = []
 
     def run(self, a: Expr, b: Expr) -> _Difference | None:
-        """The first difference in order of evaluation, None if there is none."""
+        """Return the first difference in order of evaluation, None if there is none."""
         stack = self.stack
         stack.append((a, b))
         while stack:
@@ -182,7 +182,7 @@ class _Comparison:
         return None
 
     def step(self, x: Expr, y: Expr) -> str | None:
-        """Compare what ``x`` and ``y`` hold themselves, and put their parts on the stack."""
+        """Compare the own fields of ``x`` and ``y``, and push their parts on the stack."""
         if not x.by_value:
             self.bind(x, y)
         below: list[tuple[Expr, Expr]] = []
@@ -217,7 +217,7 @@ class _Comparison:
         return None
 
     def define_all(self, x: Any, y: Any, name: str) -> str | None:
-        """Let variables stand for each other from here on: one, or those of tuples."""
+        """Map variables to each other from here on: one, or those of tuples."""
         if isinstance(x, Var):
             return self.define(x, y)
         if len(x) != len(y):
@@ -234,7 +234,7 @@ class _Comparison:
 
 
 class _Hasher:
-    """Feeds a graph to a hash function; what is bound or shared is numbered in the order in which it comes."""
+    """Feed a graph to a hash function; bound and shared nodes are numbered in order of first occurrence."""
 
     def __init__(self) -> None:
         self.state = hashlib.blake2b(digest_size=8)
@@ -271,7 +271,7 @@ class _Hasher:
                 self.parts(node, stack)
 
     def parts(self, node: Expr, stack: list[Expr]) -> None:
-        """Feed what ``node`` holds itself, and put its parts on the stack."""
+        """Feed the own fields of ``node``, and push its parts on the stack."""
         if not node.by_value:
             self.number(node)
         below: list[Expr] = []
@@ -335,11 +335,11 @@ class _Hasher:
 
 
 def hash_text(found: Type | None) -> str:
-    """A text that equal types share: dimensions that are no numbers are left out, since they have many spellings."""
+    """Return a text that equal types share: symbolic dimensions are left out, since they have many spellings."""
     if found is None:
         return "none"
     shape = getattr(found, "shape", None)
     if shape is not None:
         dims = ",".join(str(dim) if isinstance(dim, int) else "?" for dim in shape)
-        return f"{found.dtype}[{dims}]"  # type: ignore[attr-defined]  # what has a shape is a TensorType
+        return f"{found.dtype}[{dims}]"  # type: ignore[attr-defined]  # only a TensorType has a shape
     return type(found).__name__

@@ -1,4 +1,4 @@
-"""Types of graph-level expressions."""
+"""Define the types of graph expressions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tilewright.graphir.dims import Dim, as_dim, format_shape, shape_equal
 from tilewright.tensorir.dtype import STORAGE_DTYPES, TENSOR_DTYPES, DataType, as_dtype
 from tilewright.tensorir.errors import ShapeError
 
-#: Places in a tensor are counted in bytes by signed integers of 64 bits.
+#: Offsets in a tensor are counted in bytes by signed integers of 64 bits.
 _MOST_BYTES = (1 << 63) - 1
 
 _ELEMENT_TYPES = frozenset(map(as_dtype, (*TENSOR_DTYPES, *STORAGE_DTYPES)))
@@ -22,7 +22,7 @@ class Type:
 
 
 class TensorType(Type):
-    """A tensor of that shape and element type.
+    """A tensor type: a shape and an element type.
 
     Args:
         shape: dimensions: integers, names of symbolic dimensions, or integer expressions over them.
@@ -56,7 +56,7 @@ class TensorType(Type):
 
     @property
     def ndim(self) -> int:
-        """Number of dimensions."""
+        """The number of dimensions."""
         return len(self.shape)
 
     def __eq__(self, other: object) -> bool:
@@ -75,7 +75,7 @@ class TensorType(Type):
 
 
 class TupleType(Type):
-    """A tuple of values of those types."""
+    """A tuple type: the types of the fields."""
 
     __slots__ = ("fields",)
 
@@ -99,7 +99,7 @@ class TupleType(Type):
 
 
 class FuncType(Type):
-    """A function from those parameter types to that result type."""
+    """A function type: the types of the parameters and of the result."""
 
     __slots__ = ("params", "result")
 

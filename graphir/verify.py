@@ -1,4 +1,4 @@
-"""Whether a module keeps the rules of the graph-level IR; a pass that breaks one is found here, not in what follows.
+"""Check that a module keeps the rules of the graph IR, so that an error of a pass is found right after that pass.
 
 The rules: the graph has no cycle; every variable is used inside the function or let that binds it, and bound once;
 called functions exist and take as many arguments; every expression has the type that follows from its parts; a fused
@@ -31,10 +31,10 @@ _MAX_SHOWN = 20
 
 
 def verify(mod: IRModule) -> None:
-    """Check all functions of ``mod``, those of the loop-level IR included.
+    """Check all functions of ``mod``, those of the loop IR included.
 
     Raises:
-        VerifyError: rules are broken; the message lists all places (the first 20), each with its line of text.
+        VerifyError: rules are broken; the message lists the places (the first 20), each with its line of text.
     """
     problems = [f"@{gv.name}: {problem}" for gv in mod.functions for problem in problems_of(mod, gv)]
     if problems:
@@ -45,7 +45,8 @@ def verify(mod: IRModule) -> None:
 
 
 def problems_of(mod: IRModule, gv: GlobalVar) -> list[str]:
-    """The rules that one function of ``mod`` breaks, each with its line of text; of one of the loop-level IR as one."""
+    """Return the rules that one function of ``mod`` breaks, each with its line of text; the errors of a loop-level
+    function are one entry."""
     function = mod[gv]
     if isinstance(function, Function):
         return _Verifier(mod).problems(function)
@@ -57,7 +58,7 @@ def problems_of(mod: IRModule, gv: GlobalVar) -> list[str]:
 
 
 class _Verifier:
-    """Collects the problems of one function."""
+    """Collect the problems of one function."""
 
     def __init__(self, mod: IRModule) -> None:
         self.mod = mod
@@ -77,7 +78,7 @@ class _Verifier:
         self.found.append(f"{message}\n    {summary(node)}")
 
     def variables(self, function: Function, order: list[Expr]) -> None:
-        """Every variable is bound, once, and used inside its binder."""
+        """Check that every variable is bound, once, and used inside its binder."""
         binders: dict[Var, list[Expr]] = {}
         for node in order:
             for var in node.bound:
@@ -90,7 +91,7 @@ class _Verifier:
         self.scopes(function, order, binders)
 
     def scopes(self, function: Function, order: list[Expr], binders: dict[Var, list[Expr]]) -> None:
-        """Every way from the root to a variable leads through its binder."""
+        """Check that every path from the root to a variable passes through its binder."""
         users: dict[Expr, list[Expr]] = {}
         for node in order:
             for child in node.children:
@@ -100,11 +101,11 @@ class _Verifier:
                 continue
             escaped = self.escape(var, places[0], users, function)
             if escaped is not None:
-                self.report(escaped, f"variable %{var.name} is used outside of what binds it")
+                self.report(escaped, f"variable %{var.name} is used outside of the function or let that binds it")
 
     @staticmethod
     def escape(var: Var, binder: Expr, users: dict[Expr, list[Expr]], function: Function) -> Expr | None:
-        """An expression that needs ``var`` and that a way from the root reaches without passing through ``binder``."""
+        """Return an expression that uses ``var`` and is reached from the root by a path that bypasses ``binder``."""
         seen: set[Expr] = {var}
         stack: list[Expr] = [var]
         while stack:
@@ -158,12 +159,12 @@ class _Verifier:
                 return
             callee = GlobalVar(callee.name, signature)
         elif callee.type is not None and not isinstance(callee.type, FuncType):
-            self.report(node, f"what is called has type {callee.type}, which is no function's")
+            self.report(node, f"the callee has type {callee.type}; expected a function type")
             return
         self.compare(node, Call(callee, node.args, node.attrs, None))
 
     def global_function(self, gv: GlobalVar, place: Expr) -> FuncType | None:
-        """The signature of a function of the module, if that is known."""
+        """Return the signature of a function of the module, if it is known."""
         if gv not in self.mod:
             names = ", ".join(f"@{other.name}" for other in self.mod) or "none"
             self.report(place, f"function @{gv.name} does not exist (the module has: {names})")
@@ -177,7 +178,7 @@ class _Verifier:
         captured = free_vars(function)
         if captured:
             names = ", ".join(f"%{var.name}" for var in captured)
-            self.report(function, f"a fused group captures {names}; what it uses must be its parameters")
+            self.report(function, f"a fused group captures {names}; values that it uses must be its parameters")
         for node in post_order(function.body):
             fine = isinstance(node, (Var, Constant, Tuple, TupleGetItem))
             if not fine and not (isinstance(node, Call) and isinstance(node.op, Operator)):

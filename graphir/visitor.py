@@ -1,4 +1,4 @@
-"""Walking and rewriting graphs without recursion, in linear time, however deep the graph is."""
+"""Walk and rewrite graphs without recursion, in linear time, whatever the depth of the graph."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tilewright.tensorir.errors import VerifyError
 
 
 def children(node: Expr) -> Iterable[Expr]:
-    """What an expression is made of: the default of walks that may leave some parts out."""
+    """Return the parts of an expression: the default of walks that may leave some parts out."""
     return node.children
 
 
@@ -20,12 +20,12 @@ def post_order(
     known: Container[Expr] = (),
     children_of: Callable[[Expr], Iterable[Expr]] = children,
 ) -> list[Expr]:
-    """Every expression below ``roots``, once each, after the expressions that it is made of.
+    """Return every expression below ``roots``, once each, after its parts.
 
     Args:
-        enter_functions: whether to go into the bodies of nested functions.
-        known: expressions to leave out, with what only they are made of.
-        children_of: what an expression is made of, for walks that leave some parts out (branches not yet taken).
+        enter_functions: whether to enter the bodies of nested functions.
+        known: expressions to leave out, together with parts that only they use.
+        children_of: returns the parts of an expression, for walks that leave some out (branches not yet taken).
 
     Raises:
         VerifyError: the graph has a cycle.
@@ -68,13 +68,13 @@ def rewrite(
     memo: dict[Expr, Expr] | None = None,
     enter_functions: bool = True,
 ) -> Expr:
-    """``root`` rebuilt bottom-up.
+    """Rebuild ``root`` bottom-up.
 
     Args:
         transform: called once for each expression as ``transform(old, new)``, where ``new`` is ``old`` with its parts
-            rewritten (``old`` itself if none changed); gives what takes its place.
+            rewritten (``old`` itself if none changed); returns the replacement.
         memo: expressions whose replacement is already known, which are not entered; every result is added.
-        enter_functions: whether to go into the bodies of nested functions.
+        enter_functions: whether to enter the bodies of nested functions.
     """
     done: dict[Expr, Expr] = {} if memo is None else memo
     for node in post_order(root, enter_functions=enter_functions, known=set(done)):
@@ -93,12 +93,12 @@ def rewrite(
 
 
 def substitute(root: Expr, replacements: dict[Expr, Expr]) -> Expr:
-    """``root`` with expressions (variables, usually) replaced by others."""
+    """Replace expressions (variables, usually) below ``root`` by others."""
     return rewrite(root, lambda old, new: new, dict(replacements))
 
 
 def free_vars(root: Expr) -> list[Var]:
-    """The variables that ``root`` uses but does not bind, in order of first use."""
+    """Return the variables that ``root`` uses but does not bind, in order of first use."""
     bound: set[Var] = set()
     used: dict[Var, None] = {}
     for node in post_order(root):
@@ -110,7 +110,7 @@ def free_vars(root: Expr) -> list[Var]:
 
 
 def users(root: Expr) -> dict[Expr, list[Expr]]:
-    """For each expression below ``root``, the expressions that are made of it, once for each use."""
+    """Map each expression below ``root`` to its users, one entry for each use."""
     found: dict[Expr, list[Expr]] = {root: []}
     for node in post_order(root):
         found.setdefault(node, [])
@@ -120,10 +120,10 @@ def users(root: Expr) -> dict[Expr, list[Expr]]:
 
 
 def call_nodes(root: Expr) -> list[Call]:
-    """All calls below ``root`` in order of evaluation."""
+    """Return all calls below ``root`` in order of evaluation."""
     return [node for node in post_order(root) if isinstance(node, Call)]
 
 
 def count_operators(root: Any) -> int:
-    """The number of calls below ``root``."""
+    """Count the calls below ``root``."""
     return len(call_nodes(root))

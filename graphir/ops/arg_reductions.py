@@ -1,4 +1,4 @@
-"""Operators that find the place of an extreme along axes: argmax, argmin."""
+"""Find the index of an extreme value along axes: argmax, argmin."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tilewright.tensorir.tensor import Tensor
 
 @dataclasses.dataclass(frozen=True)
 class ArgReduceAttrs:
-    """Where to look.
+    """The axis of a search for an extreme value.
 
     Attributes:
         axis: an axis; None: all, counted in row-major order.
         keepdims: whether reduced axes stay with extent 1.
-        select_last_index: whether the last of equal values is meant, not the first.
+        select_last_index: whether to return the last of equal values rather than the first.
     """
 
     axis: Any = None
@@ -34,7 +34,7 @@ class ArgReduceAttrs:
 
 
 class ArgReduce(Operator):
-    """Base of the two: places are int64; the first NaN wins."""
+    """Base of argmax and argmin: indices are int64; the first NaN wins."""
 
     arguments = ("x",)
     kind = "reduction"
@@ -52,7 +52,7 @@ class ArgReduce(Operator):
         return list(range(ndim)) if attrs.axis is None else [axis_index(self, attrs.axis, ndim)]
 
     def find(self, x: np.ndarray[Any, Any], axis: int | None) -> Any:
-        """The place of the first such value."""
+        """Return the index of the first extreme value."""
         raise NotImplementedError(f"operator {self.name} states no NumPy reference")
 
     def reference(self, args: Sequence[Any], attrs: ArgReduceAttrs) -> Any:
@@ -72,7 +72,7 @@ class ArgReduce(Operator):
         return np.asarray(place, np.int64)
 
     def arg(self, source: Expr, axes: Sequence[Var], index: Expr, last: bool) -> te.Reduction:
-        """The reduction."""
+        """Return the reduction."""
         raise NotImplementedError(f"operator {self.name} states no reduction")
 
     def compute(self, args: Sequence[Tensor], attrs: ArgReduceAttrs, out: TensorType) -> Tensor:
@@ -104,7 +104,7 @@ class ArgReduce(Operator):
 
 @register_operator
 class argmax(ArgReduce):
-    """Where the greatest value along an axis is."""
+    """Find the index (int64) of the greatest value along an axis; the first NaN wins."""
 
     name = "argmax"
 
@@ -117,7 +117,7 @@ class argmax(ArgReduce):
 
 @register_operator
 class argmin(ArgReduce):
-    """Where the least value along an axis is."""
+    """Find the index (int64) of the least value along an axis; the first NaN wins."""
 
     name = "argmin"
 

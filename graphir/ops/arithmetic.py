@@ -1,4 +1,4 @@
-"""Arithmetic of two tensors, with broadcasting."""
+"""Compute the arithmetic of two tensors elementwise, with broadcasting."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tilewright.tensorir.tensor import Tensor
 
 @register_operator
 class add(Binary):
-    """``lhs + rhs``; integers wrap."""
+    """Add two tensors elementwise, with NumPy's broadcasting; integers wrap."""
 
     name = "add"
     associative = True
@@ -45,7 +45,7 @@ class add(Binary):
 
 @register_operator
 class subtract(Binary):
-    """``lhs - rhs``; integers wrap."""
+    """Subtract ``rhs`` from ``lhs`` elementwise, with NumPy's broadcasting; integers wrap."""
 
     name = "subtract"
     total_reference = True
@@ -66,7 +66,7 @@ class subtract(Binary):
 
 @register_operator
 class multiply(Binary):
-    """``lhs * rhs``; integers wrap."""
+    """Multiply two tensors elementwise, with NumPy's broadcasting; integers wrap."""
 
     name = "multiply"
     associative = True
@@ -88,7 +88,7 @@ class multiply(Binary):
 
 @register_operator
 class divide(Binary):
-    """``lhs / rhs`` of floats."""
+    """Divide ``lhs`` by ``rhs`` elementwise, with NumPy's broadcasting; both are floats."""
 
     name = "divide"
     total_reference = True
@@ -113,8 +113,8 @@ class divide(Binary):
 
 
 def _safe_divisor(rhs: Expr) -> Expr:
-    """``rhs``, or 1 in place of the divisors at which a machine's division traps: 0, and -1 (the least integer over
-    -1 overflows)."""
+    """Return ``rhs``, with 1 in place of the divisors at which a machine's division traps: 0, and -1 (the least integer
+    over -1 overflows)."""
     bad = rhs.equal(0)
     if rhs.dtype.is_int:
         bad = bad | rhs.equal(-1)
@@ -122,7 +122,7 @@ def _safe_divisor(rhs: Expr) -> Expr:
 
 
 def _float_remainder(lhs: Expr, rhs: Expr) -> Expr:
-    """The remainder with the sign of ``rhs``, by the algorithm of Python and NumPy."""
+    """Compute the remainder with the sign of ``rhs``, by the algorithm of Python and NumPy."""
     remainder = call("fmod", lhs, rhs)
     opposite = (rhs < 0.0).not_equal(remainder < 0.0)
     shifted = select(opposite, remainder + rhs, remainder)
@@ -131,8 +131,8 @@ def _float_remainder(lhs: Expr, rhs: Expr) -> Expr:
 
 @register_operator
 class floor_divide(Binary):
-    """``lhs // rhs`` rounded toward minus infinity, as in NumPy. Integers over zero give 0, the least integer over
-    -1 wraps to itself."""
+    """Divide ``lhs`` by ``rhs`` and round toward minus infinity, as NumPy's ``//``. Integers over zero give 0, the
+    least integer over -1 wraps to itself."""
 
     name = "floor_divide"
     function = np.floor_divide
@@ -159,13 +159,13 @@ class floor_divide(Binary):
         return 1 if argument == 1 and not dtype.is_float else None
 
     def symbolic(self, lhs: Dim, rhs: Dim) -> Dim | None:
-        # Division by a positive number; that by anything else is not followed.
+        # Only divisions by a positive number are followed.
         return lhs // rhs if isinstance(rhs, int) and rhs > 0 else None
 
 
 @register_operator
 class floor_mod(Binary):
-    """The remainder of ``floor_divide``, which has the sign of ``rhs``; 0 for integers over zero."""
+    """Compute the remainder of ``floor_divide``, which has the sign of ``rhs``; 0 for integers over zero."""
 
     name = "floor_mod"
     function = np.mod
@@ -181,7 +181,7 @@ class floor_mod(Binary):
 
 
 def _truncated(lhs: np.ndarray[Any, Any], rhs: np.ndarray[Any, Any]) -> Any:
-    """The integer quotient rounded toward zero; 0 over zero."""
+    """Compute the integer quotient rounded toward zero; 0 over zero."""
     quotient, remainder = np.floor_divide(lhs, rhs), np.mod(lhs, rhs)
     inexact_negative = (remainder != 0) & ((lhs < 0) != (rhs < 0))
     return quotient + inexact_negative.astype(quotient.dtype)
@@ -189,8 +189,8 @@ def _truncated(lhs: np.ndarray[Any, Any], rhs: np.ndarray[Any, Any]) -> Any:
 
 @register_operator
 class trunc_divide(Binary):
-    """``lhs / rhs`` rounded toward zero, as C divides. Integers over zero give 0, the least integer over -1 wraps to
-    itself."""
+    """Divide ``lhs`` by ``rhs`` and round toward zero, as C does. Integers over zero give 0, the least integer over -1
+    wraps to itself."""
 
     name = "trunc_divide"
 
@@ -214,13 +214,14 @@ class trunc_divide(Binary):
             return None
         if isinstance(lhs, int):
             return abs(lhs) // rhs if lhs >= 0 else -(abs(lhs) // rhs)
-        # The quotient of a size is the floor's.
+        # The quotient of a size, which is not negative, is that of floor_divide.
         return lhs // rhs if analyzer_for(lhs).prove(lhs >= 0) else binary("truncdiv", lhs, rhs)
 
 
 @register_operator
 class trunc_mod(Binary):
-    """The remainder of ``trunc_divide``, which has the sign of ``lhs``, as C's ``fmod``; 0 for integers over zero."""
+    """Compute the remainder of ``trunc_divide``, which has the sign of ``lhs``, as C's ``fmod``; 0 for integers over
+    zero."""
 
     name = "trunc_mod"
     function = np.fmod
@@ -233,7 +234,7 @@ class trunc_mod(Binary):
 
 @register_operator
 class maximum(Binary):
-    """The larger of ``lhs`` and ``rhs``; NaN if either is NaN."""
+    """Compute the elementwise maximum of ``lhs`` and ``rhs``, with NumPy's broadcasting; NaN if either is NaN."""
 
     name = "maximum"
     idempotent = True
@@ -248,7 +249,7 @@ class maximum(Binary):
 
 @register_operator
 class minimum(Binary):
-    """The smaller of ``lhs`` and ``rhs``; NaN if either is NaN."""
+    """Compute the elementwise minimum of ``lhs`` and ``rhs``, with NumPy's broadcasting; NaN if either is NaN."""
 
     name = "minimum"
     idempotent = True
@@ -262,14 +263,14 @@ class minimum(Binary):
 
 
 def _reciprocal(base: int, exponent: int) -> int:
-    """``base ** exponent`` for a negative exponent, rounded toward zero."""
+    """Compute ``base ** exponent`` for a negative exponent, rounded toward zero."""
     return {1: 1, -1: -1 if exponent % 2 else 1}.get(base, 0)
 
 
 @register_operator
 class power(Binary):
-    """``lhs`` to the power ``rhs``. Integers wrap; a negative integer exponent gives the reciprocal rounded toward
-    zero: 0, or plus or minus 1 for such a base."""
+    """Raise ``lhs`` to the power ``rhs`` elementwise, with NumPy's broadcasting. Integers wrap; a negative integer
+    exponent gives the reciprocal rounded toward zero: 0, or plus or minus 1 for such a base."""
 
     name = "power"
     dtypes = NUMBERS
@@ -306,8 +307,8 @@ class power(Binary):
 
 
 def _power_by_squaring(lhs: Tensor, rhs: Tensor, out: TensorType) -> Tensor:
-    """Integer power over the bits of the exponent, the lowest first: one accumulator is the product so far, the
-    other the base squared once for each bit."""
+    """Compute an integer power over the bits of the exponent, lowest first: one accumulator holds the product so far,
+    the other the base squared once for each bit."""
     dtype: DataType = out.dtype
     bits = dtype.bits - dtype.is_int
     bit = te.reduce_axis(bits, "bit")

@@ -1,4 +1,4 @@
-"""A size that becomes known while a model runs."""
+"""Bind a symbolic dimension to a size that becomes known while a model runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tilewright.tensorir.tensor import Tensor
 
 @dataclasses.dataclass(frozen=True)
 class BindSizeAttrs:
-    """``dim``: the symbolic dimension that gets its size here, one variable."""
+    """``dim``: the symbolic dimension that gets its size here, a single variable."""
 
     dim: Any
 
@@ -32,11 +32,11 @@ class BindSizeAttrs:
 
 @register_operator
 class bind_size(Operator):
-    """``x``, in whose type and computation the symbolic dimension ``dim`` stands for the number in ``size``.
+    """Return ``x``, in whose type and computation the symbolic dimension ``dim`` stands for the number in ``size``.
 
-    A model that holds such calls is cut at them: what ``size`` needs runs first, then its value is read, and everything
-    that mentions ``dim`` runs with it, without being compiled again. (Relax, of Apache TVM, binds such variables with
-    ``match_cast``.)
+    A model with such calls is cut at them: the part that computes ``size`` runs first, then its value is read, and
+    everything that depends on ``dim`` runs with it, without being compiled again. (Relax, of Apache TVM, binds such
+    variables with ``match_cast``.)
     """
 
     name = "bind_size"

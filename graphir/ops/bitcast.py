@@ -1,4 +1,4 @@
-"""The bits of a tensor read as another type."""
+"""Reinterpret the bits of a tensor as another type."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tilewright.tensorir.tensor import Tensor
 
 @dataclasses.dataclass(frozen=True)
 class BitcastAttrs:
-    """``dtype``: an element type as wide as that of the tensor."""
+    """``dtype``: an element type of the same width as the tensor's."""
 
     dtype: DataType
 
@@ -27,7 +27,8 @@ class BitcastAttrs:
 
 @register_operator
 class bitcast(Operator):
-    """The same bits as elements of another type of the same width; a bool is a byte that is 0 or not."""
+    """Reinterpret the bits of ``x`` as elements of another type of the same width; a bool is a byte that is 0 or
+    not."""
 
     name = "bitcast"
     arguments = ("x",)

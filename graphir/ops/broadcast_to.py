@@ -1,4 +1,4 @@
-"""Elements repeated: along axes of extent 1, as whole tensors, or one by one."""
+"""Repeat elements: along axes of extent 1, as whole tensors, or one by one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tilewright.tensorir.tensor import Tensor
 
 @dataclasses.dataclass(frozen=True)
 class BroadcastToAttrs:
-    """``shape``: that of the result."""
+    """``shape``: the shape of the result."""
 
     shape: Any
 
@@ -30,7 +30,7 @@ class BroadcastToAttrs:
 
 @register_operator
 class broadcast_to(Operator):
-    """``x`` repeated along new axes in front and along axes of extent 1."""
+    """Broadcast ``x`` to ``shape``: repeat it along new leading axes and along axes of extent 1."""
 
     name = "broadcast_to"
     arguments = ("x",)
@@ -63,7 +63,7 @@ class broadcast_to(Operator):
 
 @dataclasses.dataclass(frozen=True)
 class TileAttrs:
-    """``reps``: how often the tensor is repeated along each of the last axes; they may be symbolic."""
+    """``reps``: the number of repetitions along each of the last axes; they may be symbolic."""
 
     reps: Any
 
@@ -73,7 +73,7 @@ class TileAttrs:
 
 @register_operator
 class tile(Operator):
-    """``x`` as a whole repeated along axes, as ``numpy.tile``."""
+    """Repeat ``x`` as a whole along axes, as ``numpy.tile``."""
 
     name = "tile"
     arguments = ("x",)
@@ -108,7 +108,7 @@ class tile(Operator):
 
 @dataclasses.dataclass(frozen=True)
 class RepeatAttrs:
-    """``repeats``: how often each element is repeated; ``axis``: along which axis."""
+    """``repeats``: the number of repetitions of each element; ``axis``: the axis of the repetition."""
 
     repeats: int
     axis: int = 0
@@ -120,7 +120,7 @@ class RepeatAttrs:
 
 @register_operator
 class repeat(Operator):
-    """Each element of ``x`` repeated along an axis, as ``numpy.repeat``."""
+    """Repeat each element of ``x`` along an axis, as ``numpy.repeat``."""
 
     name = "repeat"
     arguments = ("x",)

@@ -1,8 +1,8 @@
-"""Operators as functions for decompositions into them.
+"""Call operators as typed functions, for decompositions into them.
 
 The decorator that registers an operator's class puts its instance in the place of the class, which a type checker does
-not follow; these names have the types of what they are. They are looked up when they are called, so it doesn't matter
-which module of operators was imported first.
+not follow; these names have the right types. They are looked up when they are called, so the order in which modules of
+operators are imported does not matter.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What operators of one family share: broadcasting, axes, element types, and the families' base classes."""
+"""Share code among operators of one family: broadcasting, axes, element types, and the families' base classes."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ ANY = ("bool", *NUMBERS)
 
 
 def is_half(dtype: DataType) -> bool:
-    """Whether arithmetic on ``dtype`` is done in float32 and rounded once."""
+    """Return whether arithmetic on ``dtype`` is done in float32 and rounded once."""
     return dtype.is_float and dtype.bits == 16
 
 
 def compute_type(dtype: DataType) -> DataType:
-    """The type in which arithmetic on ``dtype`` is done."""
+    """Return the type in which arithmetic on ``dtype`` is done."""
     return FLOAT32 if is_half(dtype) else dtype
 
 
 def widened(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """A half-typed array as float32, any other unchanged: what references compute in."""
+    """Convert a half-typed array to float32, in which references compute; return any other unchanged."""
     return array.astype(np.float32) if array.dtype.kind not in "biuf" or array.dtype == np.float16 else array
 
 
 def axis_index(op: Operator, axis: Any, ndim: int, name: str = "axis") -> int:
-    """``axis`` counted from the front.
+    """Return ``axis`` counted from the front.
 
     Raises:
         TypeInferenceError: it is no integer in ``[-ndim, ndim)``.
@@ -57,7 +57,8 @@ def axis_index(op: Operator, axis: Any, ndim: int, name: str = "axis") -> int:
 
 
 def broadcast_shapes(op: Operator, types: Sequence[TensorType]) -> tuple[Dim, ...]:
-    """The shape that all arguments broadcast to, by NumPy's rule; symbolic dimensions must be provably equal or 1.
+    """Return the shape that all arguments broadcast to by NumPy's rule; symbolic dimensions must be provably equal or
+    1.
 
     Raises:
         TypeInferenceError: two dimensions differ; the argument that does not fit is named.
@@ -80,7 +81,7 @@ def broadcast_shapes(op: Operator, types: Sequence[TensorType]) -> tuple[Dim, ..
 
 
 def same_dtype(op: Operator, types: Sequence[TensorType], first: int = 0) -> DataType:
-    """The element type that all arguments from ``first`` on share.
+    """Return the element type that all arguments from ``first`` on share.
 
     Raises:
         TypeInferenceError: they differ.
@@ -103,7 +104,7 @@ def check_dtype(op: Operator, number: int, found: TensorType, allowed: Sequence[
 
 
 def read_broadcast(source: Tensor, place: Sequence[Expr]) -> Expr:
-    """The element of ``source`` that broadcasting brings to ``place`` of the output."""
+    """Return the element of ``source`` that broadcasts to ``place`` of the output."""
     offset = len(place) - source.ndim
     indices: list[Any] = []
     for extent, index in zip(source.shape, place[offset:], strict=True):
@@ -112,7 +113,7 @@ def read_broadcast(source: Tensor, place: Sequence[Expr]) -> Expr:
 
 
 def guarded(condition: Expr, load: Expr, otherwise: int | float) -> Expr:
-    """``load`` where ``condition`` holds, else ``otherwise``.
+    """Return ``load`` where ``condition`` holds, else ``otherwise``.
 
     Both values of a select are evaluated, so the load carries the condition as its predicate too: memory outside the
     tensor is never touched.
@@ -125,16 +126,16 @@ def guarded(condition: Expr, load: Expr, otherwise: int | float) -> Expr:
 
 
 def normalize(attrs: Any, **fields: Any) -> None:
-    """Set fields of a frozen attribute record while it is made."""
+    """Set fields of a frozen attribute record while it is constructed."""
     for name, value in fields.items():
         object.__setattr__(attrs, name, value)
 
 
 def sequence_of(value: Any, name: str) -> tuple[Any, ...]:
-    """``value``, a sequence or one item, as a tuple.
+    """Convert ``value``, a sequence or one item, to a tuple.
 
     Raises:
-        TypeError: it is a text.
+        TypeError: it is a string.
     """
     if isinstance(value, str):
         raise TypeError(f"{name}: expected a sequence, found {value!r}")
@@ -142,10 +143,10 @@ def sequence_of(value: Any, name: str) -> tuple[Any, ...]:
 
 
 class Elementwise(Operator):
-    """Base of operators that compute each output element from the elements that broadcasting brings there.
+    """Base of operators that compute each output element from the input elements at its place after broadcasting.
 
-    A subclass states ``dtypes`` (what it accepts), ``scalar`` (the formula on expressions; halves come as float32)
-    and ``function`` (the same on NumPy arrays).
+    A subclass states ``dtypes`` (the accepted element types), ``scalar`` (the formula on expressions; halves come as
+    float32) and ``function`` (the same on NumPy arrays).
     """
 
     kind = "elementwise"
@@ -166,11 +167,11 @@ class Elementwise(Operator):
         return TensorType(broadcast_shapes(self, args), result)
 
     def formula(self, values: Sequence[Expr], attrs: Any) -> Expr:
-        """An output element from the input elements; for operators whose formula depends on attributes."""
+        """Compute an output element from the input elements, for operators whose formula depends on attributes."""
         return type(self).scalar(self, *values)
 
     def evaluate(self, arrays: Sequence[np.ndarray[Any, Any]], attrs: Any) -> Any:
-        """The result on NumPy arrays (halves come as float32) before it is rounded to the result type."""
+        """Compute the result on NumPy arrays (halves come as float32) before it is rounded to the result type."""
         return type(self).function(*arrays)
 
     def reference(self, args: Sequence[Any], attrs: Any) -> Any:
@@ -179,7 +180,7 @@ class Elementwise(Operator):
             return np.asarray(self.evaluate([widened(arg) for arg in args], attrs)).astype(result, copy=False)
 
     def symbolic(self, *values: Any) -> Any:
-        """The formula on integers and integer expressions over symbolic dimensions; None: not followed."""
+        """Compute the formula on integers and integer expressions over symbolic dimensions; None: not followed."""
         return None
 
     def symbolic_value(self, args: Sequence[np.ndarray[Any, Any]], attrs: Any, out: TensorType) -> Any:
@@ -194,7 +195,7 @@ class Elementwise(Operator):
         return made.reshape(spread[0].shape)
 
     def in_layout(self, args: Sequence[Any], blocked: Sequence[Any], attrs: Any, plain: str, target: str) -> Any:
-        """Each element comes from those that broadcasting brings there, so the layout does not matter."""
+        """Compute in the blocked layout: each element depends on those that broadcast to it, whatever the layout."""
         operands = operands_in_layout(args, blocked, plain, target)
         return None if operands is None else graph.Call(self, operands, attrs)
 
@@ -229,7 +230,7 @@ class Comparison(Binary):
     result_dtype = BOOL
 
     def symbolic_value(self, args: Sequence[np.ndarray[Any, Any]], attrs: Any, out: TensorType) -> Any:
-        """True or false where that can be proved of all sizes, otherwise an expression."""
+        """Return true or false where that can be proved for all sizes, otherwise an expression."""
         if any(arg.dtype.kind not in "iuO" for arg in args):
             return None
         lhs, rhs = np.broadcast_arrays(*[arg.astype(object) for arg in args])
@@ -244,7 +245,7 @@ class Comparison(Binary):
 
 @dataclasses.dataclass(frozen=True)
 class ReduceAttrs:
-    """Which axes are reduced.
+    """The axes of a reduction.
 
     Attributes:
         axis: an axis or a tuple of axes, negative from the end; None: all.
@@ -272,15 +273,15 @@ class Reduce(Operator):
     dtypes: ClassVar[Sequence[str]] = NUMBERS
 
     def combine(self, source: Expr, axes: Sequence[Var]) -> te.Reduction:
-        """The reduction of ``source`` over ``axes``."""
+        """Return the reduction of ``source`` over ``axes``."""
         raise NotImplementedError(f"operator {self.name} states no reduction")
 
     def evaluate(self, x: np.ndarray[Any, Any], axes: tuple[int, ...], attrs: Any) -> Any:
-        """The result on a NumPy array (halves come as float32) before it is rounded to its type."""
+        """Compute the result on a NumPy array (halves come as float32) before it is rounded to its type."""
         raise NotImplementedError(f"operator {self.name} states no NumPy reference")
 
     def axes(self, ndim: int, attrs: ReduceAttrs) -> tuple[int, ...]:
-        """The reduced axes, ascending.
+        """Return the reduced axes, ascending.
 
         Raises:
             TypeInferenceError: an axis is out of range or given twice.
@@ -294,7 +295,8 @@ class Reduce(Operator):
         return tuple(axes)
 
     def in_layout(self, args: Sequence[Any], blocked: Sequence[Any], attrs: Any, plain: str, target: str) -> Any:
-        """Over whole axes the layout of the others does not matter, if all of them stay."""
+        """Reduce in the blocked layout, if no reduced axis is blocked and reduced axes stay: the layout of the others
+        does not matter."""
         axes = axes_in_layout(self.axes(args[0].ndim, attrs), plain, target)
         if blocked[0] is None or axes is None or not attrs.keepdims:
             return None
@@ -327,7 +329,8 @@ class Reduce(Operator):
         source: Callable[[Sequence[Expr], Expr], Expr],
         combine: Callable[[Expr, list[Var]], te.Reduction],
     ) -> Tensor:
-        """The stage ``name`` of the result's shape that combines ``source(place, element of x)`` over ``axes``."""
+        """Return the stage ``name`` with the shape of the result that combines ``source(place, element of x)`` over
+        ``axes``."""
         over = {axis: te.reduce_axis(x.shape[axis], f"k{axis}") for axis in axes}
 
         def element(*place: Var) -> te.Reduction | Expr:

@@ -1,4 +1,4 @@
-"""Comparisons of two tensors element by element, with broadcasting; the result is bool."""
+"""Compare two tensors elementwise, with broadcasting; the result is bool."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tilewright.tensorir.expr import Expr
 
 @register_operator
 class equal(Comparison):
-    """``lhs == rhs``; false where either is NaN."""
+    """Test ``lhs == rhs`` elementwise, with NumPy's broadcasting; false where either is NaN."""
 
     name = "equal"
     function = np.equal
@@ -22,7 +22,7 @@ class equal(Comparison):
 
 @register_operator
 class not_equal(Comparison):
-    """``lhs != rhs``; true where either is NaN."""
+    """Test ``lhs != rhs`` elementwise, with NumPy's broadcasting; true where either is NaN."""
 
     name = "not_equal"
     function = np.not_equal
@@ -33,7 +33,7 @@ class not_equal(Comparison):
 
 @register_operator
 class less(Comparison):
-    """``lhs < rhs``; false where either is NaN."""
+    """Test ``lhs < rhs`` elementwise, with NumPy's broadcasting; false where either is NaN."""
 
     name = "less"
     function = np.less
@@ -44,7 +44,7 @@ class less(Comparison):
 
 @register_operator
 class less_equal(Comparison):
-    """``lhs <= rhs``; false where either is NaN."""
+    """Test ``lhs <= rhs`` elementwise, with NumPy's broadcasting; false where either is NaN."""
 
     name = "less_equal"
     function = np.less_equal
@@ -55,7 +55,7 @@ class less_equal(Comparison):
 
 @register_operator
 class greater(Comparison):
-    """``lhs > rhs``; false where either is NaN."""
+    """Test ``lhs > rhs`` elementwise, with NumPy's broadcasting; false where either is NaN."""
 
     name = "greater"
     function = np.greater
@@ -66,7 +66,7 @@ class greater(Comparison):
 
 @register_operator
 class greater_equal(Comparison):
-    """``lhs >= rhs``; false where either is NaN."""
+    """Test ``lhs >= rhs`` elementwise, with NumPy's broadcasting; false where either is NaN."""
 
     name = "greater_equal"
     function = np.greater_equal

@@ -1,4 +1,4 @@
-"""Tensors joined along an axis."""
+"""Join tensors along an axis."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class JoinAttrs:
 
 @register_operator
 class concatenate(Operator):
-    """Tensors one behind the other along an axis that they have."""
+    """Concatenate tensors along an existing axis; the extents of the others are equal."""
 
     name = "concatenate"
     arguments = ("*data",)
@@ -109,7 +109,7 @@ class concatenate(Operator):
 
 @register_operator
 class stack(Operator):
-    """Tensors of one shape side by side along a new axis, whose place in the result is ``axis``."""
+    """Stack tensors of one shape along a new axis, whose position in the result is ``axis``."""
 
     name = "stack"
     arguments = ("*data",)
@@ -128,7 +128,7 @@ class stack(Operator):
         axis = axis_index(self, attrs.axis, first.ndim + 1)
         return TensorType((*first.shape[:axis], len(args), *first.shape[axis:]), first.dtype)
 
-    # Also of arrays of integer expressions (``known_values.py``), which no type describes.
+    # Also serves arrays of integer expressions (``known_values.py``), which no type describes.
     def reference(self, args: Sequence[Any], attrs: JoinAttrs) -> Any:
         return np.stack(list(args), axis=attrs.axis)
 

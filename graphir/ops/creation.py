@@ -1,4 +1,4 @@
-"""Tensors from nothing but attributes, and constants in the shape of another tensor."""
+"""Create tensors from attributes alone, and constants of the shape of another tensor."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Creation(Operator):
     fill: ClassVar[int] = 0
 
     def value(self, attrs: Any) -> float:
-        """The value."""
+        """Return the value."""
         return type(self).fill
 
     def infer_type(self, args: Sequence[TensorType], attrs: Any) -> TensorType:
@@ -73,14 +73,14 @@ class Creation(Operator):
 
 @register_operator
 class zeros(Creation):
-    """A tensor of zeros."""
+    """Create a tensor of zeros."""
 
     name = "zeros"
 
 
 @register_operator
 class ones(Creation):
-    """A tensor of ones."""
+    """Create a tensor of ones."""
 
     name = "ones"
     fill = 1
@@ -88,7 +88,7 @@ class ones(Creation):
 
 @register_operator
 class full(Creation):
-    """A tensor of one value."""
+    """Create a tensor filled with one value."""
 
     name = "full"
     Attrs = FullAttrs
@@ -99,7 +99,7 @@ class full(Creation):
 
 @register_operator
 class zeros_like(Unary):
-    """Zeros of the shape and type of ``x``."""
+    """Create a tensor of zeros of the shape and type of ``x``."""
 
     name = "zeros_like"
     dtypes = ANY
@@ -111,7 +111,7 @@ class zeros_like(Unary):
 
 @register_operator
 class ones_like(Unary):
-    """Ones of the shape and type of ``x``."""
+    """Create a tensor of ones of the shape and type of ``x``."""
 
     name = "ones_like"
     dtypes = ANY
@@ -123,7 +123,7 @@ class ones_like(Unary):
 
 @dataclasses.dataclass(frozen=True)
 class ArangeAttrs:
-    """The numbers ``start, start + step, ...`` below ``stop``; with one number, that is ``stop`` and ``start`` is 0.
+    """The numbers ``start, start + step, ...`` below ``stop``; a single number is ``stop``, and ``start`` is 0.
 
     Attributes:
         start: a number or an integer expression over symbolic dimensions.
@@ -162,7 +162,7 @@ def _number(value: Any, name: str) -> int | float | Expr:
 
 @register_operator
 class arange(Operator):
-    """Equally spaced numbers, as ``numpy.arange``."""
+    """Create a vector of equally spaced numbers, as ``numpy.arange``."""
 
     name = "arange"
     kind = "elementwise"

@@ -1,4 +1,4 @@
-"""Running sums and products along an axis."""
+"""Compute running sums and products along an axis."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tilewright.tensorir.tensor import Tensor
 
 @dataclasses.dataclass(frozen=True)
 class CumulativeAttrs:
-    """How elements are run through.
+    """The direction of a running sum or product.
 
     Attributes:
-        axis: along which.
-        exclusive: whether an element's own value is left out, so that the first result is the neutral element.
-        reverse: whether the run begins at the end.
+        axis: the axis along which it runs.
+        exclusive: whether to leave out an element's own value, so that the first result is the neutral element.
+        reverse: whether to run from the end.
     """
 
     axis: int = 0
@@ -34,7 +34,8 @@ class CumulativeAttrs:
 
 
 class Cumulative(Operator):
-    """Base of the operators: one pass along each row. Half types accumulate in float32; integers keep their type."""
+    """Base of the cumulative operators: one pass along each row. Half types accumulate in float32; integers keep their
+    type."""
 
     arguments = ("x",)
     Attrs = CumulativeAttrs
@@ -84,7 +85,7 @@ class Cumulative(Operator):
 
 @register_operator
 class cumsum(Cumulative):
-    """The sum of the elements up to each one along an axis, as ``numpy.cumsum``."""
+    """Compute the running sum along an axis, as ``numpy.cumsum``: each result sums the elements up to its own."""
 
     name = "cumsum"
     combine = "add"
@@ -93,7 +94,8 @@ class cumsum(Cumulative):
 
 @register_operator
 class cumprod(Cumulative):
-    """The product of the elements up to each one along an axis, as ``numpy.cumprod``."""
+    """Compute the running product along an axis, as ``numpy.cumprod``: each result multiplies the elements up to its
+    own."""
 
     name = "cumprod"
     combine = "mul"

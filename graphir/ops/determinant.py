@@ -1,4 +1,4 @@
-"""The determinant of square matrices."""
+"""Compute the determinant of square matrices."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _FIRST = (as_expr(0),)
 
 
 class _Elimination:
-    """Statements that bring a matrix to triangular form by Gauss's elimination with the largest pivot of each column
-    (Golub and Van Loan, Matrix Computations, 3.4), whose determinant is the product of the pivots."""
+    """Statements that bring a matrix to triangular form by Gaussian elimination with partial pivoting (Golub and Van
+    Loan, Matrix Computations, 3.4), whose determinant is the product of the pivots."""
 
     def __init__(self, extent: Expr, dtype: DataType) -> None:
         self.extent = extent
@@ -32,7 +32,7 @@ class _Elimination:
         self.pivot = Buffer("pivot", (as_expr(1),), INT64, "register")
 
     def around(self, start: Stmt, then: Stmt) -> Stmt:
-        """Fill ``rows`` by ``start``, eliminate, then ``then``."""
+        """Fill ``rows`` by ``start``, eliminate, then run ``then``."""
         one = BufferStore(self.product, const(1, self.product.dtype), _FIRST)
         body = sequence(start, one, loop(self.extent, self._column, "k"), then)
         for buffer in (self.pivot, self.product, self.rows):
@@ -78,7 +78,8 @@ class _Elimination:
 
 @register_operator
 class det(Operator):
-    """The determinant of the matrices in the last two dimensions; 1 for empty ones. Half types compute in float32."""
+    """Compute the determinants of the square matrices in the last two dimensions; 1 for empty ones. Half types compute
+    in float32."""
 
     name = "det"
     arguments = ("x",)

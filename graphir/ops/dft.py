@@ -1,7 +1,7 @@
-"""Discrete Fourier transforms.
+"""Compute discrete Fourier transforms.
 
-Complex numbers are a last axis of two: real and imaginary part; real numbers have one there. A transform is one product
-with a matrix of cosines and sines, which costs ``length ** 2`` for each signal.
+Complex numbers are a last axis of two: real and imaginary part; for real numbers its extent is 1. A transform is one
+product with a matrix of cosines and sines, which costs ``length ** 2`` for each signal.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from tilewright.graphir.types import TensorType
 from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.expr import as_expr, maximum
 
-#: Elements of a matrix that is a constant of the model.
+#: The greatest number of elements of a matrix that is a constant of the model.
 _LARGEST_CONSTANT = 1 << 24
 
 
 @dataclasses.dataclass(frozen=True)
 class DftAttrs:
-    """Which transform.
+    """The kind of transform.
 
     Attributes:
-        length: of the transform; signals are cut or filled up with zeros. None: that of the signal; for the inverse of
-            a one-sided spectrum of ``n`` frequencies ``2 * (n - 1)``.
-        axis: of the signal; not the last one.
-        inverse: whether from frequencies to the signal; the result is divided by the length.
-        onesided: whether only the frequencies up to ``length // 2`` are there, as the signal is real: the result then
-            is such a spectrum, or, if ``inverse``, the real signal.
+        length: the length of the transform; signals are cut, or padded with zeros. None: that of the signal; for the
+            inverse of a one-sided spectrum of ``n`` frequencies ``2 * (n - 1)``.
+        axis: the axis of the signal; not the last one.
+        inverse: whether to transform frequencies to the signal; the result is divided by the length.
+        onesided: whether to keep only the frequencies up to ``length // 2``, as the signal is real: the result then is
+            such a spectrum, or, if ``inverse``, the real signal.
     """
 
     length: Any = None
@@ -56,14 +56,14 @@ class DftAttrs:
 
 @register_operator
 class dft(Operator):
-    """The discrete Fourier transform: ``out[k] = sum(x[n] * exp(-2j * pi * k * n / length))``."""
+    """Compute the discrete Fourier transform along an axis: ``out[k] = sum(x[n] * exp(-2j * pi * k * n / length))``."""
 
     name = "dft"
     arguments = ("x",)
     Attrs = DftAttrs
 
     def length(self, x: Sequence[Dim], attrs: DftAttrs) -> Dim:
-        """The length of the transform of a tensor of shape ``x``."""
+        """Return the length of the transform of a tensor of shape ``x``."""
         if attrs.length is not None:
             found: Dim = attrs.length
             return found
@@ -89,7 +89,7 @@ class dft(Operator):
         shape[-1] = 1 if attrs.onesided and attrs.inverse else 2
         return TensorType(shape, x.dtype)
 
-    # The decomposition multiplies with a matrix: time and memory grow with the square of the length.
+    # The decomposition multiplies by a matrix: time and memory grow with the square of the length.
     def reference(self, args: Sequence[Any], attrs: DftAttrs) -> Any:
         x = widened(args[0]).astype(np.float64)
         axis = attrs.axis % x.ndim
@@ -135,7 +135,7 @@ class dft(Operator):
 
 
 def _matrix(extents: Sequence[Any], length: Any, attrs: DftAttrs) -> np.ndarray[Any, Any]:
-    """The matrix from (index, part) to (index, part), where a part is the real or the imaginary one.
+    """Return the matrix from (index, part) to (index, part), where a part is the real or the imaginary one.
 
     An imaginary part is a quarter turn ahead, so that each element is one cosine.
     """
@@ -145,14 +145,14 @@ def _matrix(extents: Sequence[Any], length: Any, attrs: DftAttrs) -> np.ndarray[
     taken = n < length
     if attrs.inverse:
         result = result / length
-        if attrs.onesided:  # what is not there is the conjugate of what is
+        if attrs.onesided:  # the missing frequencies are conjugates of those present
             result = result * np.where((n == 0) | (2 * n == length), 1, 2)
             taken = n < length // 2 + 1
     return np.where(taken, result, 0).reshape(extents[0] * extents[1], extents[2] * extents[3])
 
 
 def _symbolic_matrix(extents: Sequence[Dim], length: Dim, attrs: DftAttrs, dtype: DataType) -> GraphExpr:
-    """As :func:`_matrix`, of sizes that are known when the program runs."""
+    """Return :func:`_matrix` for sizes that are known when the program runs."""
     places = []
     for number, extent in enumerate(extents):
         axes = tuple(n for n in range(4) if n != number)
@@ -178,7 +178,7 @@ def _symbolic_matrix(extents: Sequence[Dim], length: Dim, attrs: DftAttrs, dtype
 
 @dataclasses.dataclass(frozen=True)
 class StftAttrs:
-    """``frame_step``: distance of the frames; ``frame_length``: their length; ``onesided``: as in ``dft``."""
+    """``frame_step``: the distance between frames; ``frame_length``: their length; ``onesided``: as in ``dft``."""
 
     frame_step: int
     frame_length: int
@@ -192,8 +192,9 @@ class StftAttrs:
 
 @register_operator
 class stft(Operator):
-    """Fourier transforms of overlapping frames of signals ``x`` ``[batch, time, 1 or 2]``, each multiplied by
-    ``window`` ``[frame_length]``: ``[batch, frames, frequencies, 2]``."""
+    """Compute the short-time Fourier transform: that of overlapping frames of the signals ``x``
+    ``[batch, time, 1 or 2]``, each multiplied by ``window`` ``[frame_length]``. The result is
+    ``[batch, frames, frequencies, 2]``."""
 
     name = "stft"
     arguments = ("x", "window?")
@@ -215,7 +216,7 @@ class stft(Operator):
     def _frames(self, time: Dim, attrs: StftAttrs) -> Dim:
         return simplify((time - attrs.frame_length) // attrs.frame_step + 1)
 
-    # As of dft, frame by frame.
+    # As in dft, frame by frame.
     def reference(self, args: Sequence[Any], attrs: StftAttrs) -> Any:
         x = widened(args[0])
         begins = np.arange((x.shape[1] - attrs.frame_length) // attrs.frame_step + 1) * attrs.frame_step

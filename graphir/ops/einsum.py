@@ -1,4 +1,4 @@
-"""Sums of products of tensors, by Einstein's notation."""
+"""Compute sums of products of tensors, in Einstein's notation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tilewright.tensorir import tensor as te
 from tilewright.tensorir.expr import Expr, Var
 from tilewright.tensorir.tensor import Tensor
 
-#: The axis of an operand: a letter, or the place (from the end) of an axis that an ellipsis stands for.
+#: The label of an axis: a letter, or the position (from the end) of an axis that an ellipsis stands for.
 Label = str | int
 
 
@@ -33,7 +33,8 @@ class DiagonalAttrs:
 
 @register_operator
 class diagonal(Operator):
-    """``numpy.diagonal(x)``: the elements with equal indices along two axes, as a last axis instead of both."""
+    """Take the diagonal, as ``numpy.diagonal``: the elements with equal indices along two axes, as a last axis that
+    replaces both."""
 
     name = "diagonal"
     arguments = ("x",)
@@ -87,7 +88,7 @@ class EinsumAttrs:
 
 @dataclasses.dataclass
 class _Term:
-    """A value whose axes have labels."""
+    """A value with labelled axes."""
 
     value: GraphExpr
     labels: list[Label]
@@ -96,7 +97,7 @@ class _Term:
         return self.value.shape[self.labels.index(label)]
 
     def without(self, labels: Sequence[Label]) -> _Term:
-        """Summed over ``labels``."""
+        """Sum over ``labels``."""
         axes = tuple(n for n, label in enumerate(self.labels) if label in labels)
         if not axes:
             return self
@@ -104,13 +105,13 @@ class _Term:
         return _Term(calls.sum(self.value, axis=axes), kept)
 
     def ordered(self, labels: Sequence[Label]) -> _Term:
-        """With the axes in the order of ``labels``, which are all of them."""
+        """Transpose the axes to the order of ``labels``, which are all of them."""
         order = tuple(self.labels.index(label) for label in labels)
         moved = self.value if order == tuple(range(len(order))) else calls.transpose(self.value, axes=order)
         return _Term(moved, list(labels))
 
     def diagonals(self) -> _Term:
-        """With every label once: repeated ones stand for a diagonal."""
+        """Take the diagonals of repeated labels, so that every label occurs once."""
         term = self
         while len(set(term.labels)) < len(term.labels):
             label = next(label for label in term.labels if term.labels.count(label) > 1)
@@ -123,8 +124,8 @@ class _Term:
 
 @register_operator
 class einsum(Operator):
-    """``numpy.einsum(equation, *operands)``. Operands are multiplied from left to right, as products of matrices; half
-    types are rounded after each of them."""
+    """Compute ``numpy.einsum(equation, *operands)``. Operands are multiplied from left to right, as matrix products;
+    half types are rounded after each of these."""
 
     name = "einsum"
     bounded_reference = False
@@ -132,7 +133,7 @@ class einsum(Operator):
     Attrs = EinsumAttrs
 
     def terms(self, ranks: Sequence[int], attrs: EinsumAttrs) -> tuple[list[list[Label]], list[Label]]:
-        """The labels of each operand and those of the result.
+        """Return the labels of each operand and those of the result.
 
         Raises:
             TypeInferenceError: the equation has another number of terms than there are operands, a term another number
@@ -190,7 +191,7 @@ class einsum(Operator):
 
 
 def _contract(a: _Term, b: _Term, later: set[Label]) -> _Term:
-    """The product of two terms, summed over the labels that nothing needs later."""
+    """Multiply two terms, and sum over the labels that no later factor or result has."""
     a, b = _without_ones(a, b), _without_ones(b, a)
     a = a.without([label for label in a.labels if label not in b.labels and label not in later])
     b = b.without([label for label in b.labels if label not in a.labels and label not in later])
@@ -218,7 +219,7 @@ def _contract(a: _Term, b: _Term, later: set[Label]) -> _Term:
 
 
 def _without_ones(term: _Term, other: _Term) -> _Term:
-    """``term`` without the axes of extent 1 that broadcast to those of ``other``."""
+    """Drop the axes of ``term`` of extent 1 that broadcast to those of ``other``."""
     axes = []
     for n, label in enumerate(term.labels):
         if label in other.labels:

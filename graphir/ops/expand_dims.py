@@ -1,4 +1,4 @@
-"""Axes of extent 1, added and taken away."""
+"""Insert and remove axes of extent 1."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tilewright.tensorir.tensor import Tensor
 
 @dataclasses.dataclass(frozen=True)
 class ExpandDimsAttrs:
-    """Where axes are added.
+    """The positions of new axes.
 
     Attributes:
-        axis: a place in the result, or a tuple of places.
-        num_newaxis: how many axes to add at one place.
+        axis: a position in the result, or a tuple of positions.
+        num_newaxis: the number of axes to add at one position.
     """
 
     axis: Any
@@ -38,7 +38,7 @@ class ExpandDimsAttrs:
 
 @register_operator
 class expand_dims(Operator):
-    """``x`` with axes of extent 1 added."""
+    """Insert axes of extent 1 into the shape of ``x``."""
 
     name = "expand_dims"
     arguments = ("x",)
@@ -47,7 +47,7 @@ class expand_dims(Operator):
     Attrs = ExpandDimsAttrs
 
     def _added(self, ndim: int, attrs: ExpandDimsAttrs) -> set[int]:
-        """The new axes' places in the result."""
+        """Return the positions of the new axes in the result."""
         if not isinstance(attrs.axis, tuple):
             first = axis_index(self, attrs.axis, ndim + 1)
             return set(range(first, first + attrs.num_newaxis))
@@ -88,7 +88,7 @@ class SqueezeAttrs:
 
 @register_operator
 class squeeze(Operator):
-    """``x`` without axes of extent 1."""
+    """Remove axes of extent 1 from the shape of ``x``."""
 
     name = "squeeze"
     arguments = ("x",)

@@ -1,7 +1,8 @@
-"""Elements picked by tensors of indices of the result's shape, by tuples of indices, and by lengths.
+"""Gather elements by tensors of indices of the result's shape, or by tuples of indices, and reverse sequences by
+length.
 
-As in ``take``, negative indices count from the end, one that is still outside is moved to the nearest element, as
-compiled code cannot raise an error, and without any element to pick the result is zero.
+As in ``take``, negative indices count from the end, an index that is still out of bounds is clamped to the nearest
+element, as compiled code cannot raise an error, and if there is no element to gather the result is zero.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ from tilewright.tensorir.tensor import Tensor
 
 
 def from_the_end(index: Expr, extent: Expr) -> Expr:
-    """``index`` as int64; one of a signed type that is negative counts from the end."""
+    """Convert ``index`` to int64, counted from the front: a negative one of a signed type counts from the end."""
     wide = cast("int64", index)
     return select(wide < 0, wide + extent, wide) if index.dtype.is_int else wide
 
 
 def nearest(index: Expr, extent: Expr) -> Expr:
-    """``index`` moved into ``[0, extent)``; 0 for an axis without elements."""
+    """Clamp ``index`` to ``[0, extent)``; return 0 for an axis without elements."""
     return maximum(minimum(index, extent - 1), 0)
 
 
 def positions(indices: np.ndarray[Any, Any], extent: int) -> np.ndarray[Any, Any]:
-    """NumPy's :func:`from_the_end`."""
+    """Convert an array of indices as :func:`from_the_end` does an expression."""
     wide = indices.astype(np.int64)
     return np.where(wide < 0, wide + extent, wide) if indices.dtype.kind == "i" else wide
 
@@ -62,22 +63,22 @@ def check_beside(op: Operator, x: TensorType, indices: TensorType, axis: int) ->
 
 
 def _picked(x: Tensor, place: Sequence[Expr]) -> Expr:
-    """The element there; 0 where ``x`` has none."""
+    """Return the element of ``x`` at ``place``; 0 if ``x`` has none."""
     sizes = [extent for extent in x.shape if getattr(extent, "value", 0) == 0]
     return guarded(all_of(*(extent > 0 for extent in sizes)), x[tuple(place)], 0)
 
 
 @dataclasses.dataclass(frozen=True)
 class AxisAttrs:
-    """``axis``: the axis that the indices are about."""
+    """``axis``: the axis that the indices refer to."""
 
     axis: int = 0
 
 
 @register_operator
 class gather_elements(Operator):
-    """``result[i, j] = x[indices[i, j], j]`` for axis 0: ``numpy.take_along_axis``, where ``indices`` may be shorter
-    than ``x`` along the other axes."""
+    """Gather along an axis by one index for each result: ``result[i, j] = x[indices[i, j], j]`` for axis 0. This is
+    ``numpy.take_along_axis``, where ``indices`` may be shorter than ``x`` along the other axes."""
 
     name = "gather_elements"
     arguments = ("x", "indices")
@@ -117,7 +118,7 @@ class gather_elements(Operator):
 
 
 def fits(size: Expr, extent: Expr) -> bool:
-    """Whether ``size`` is provably at most ``extent``."""
+    """Return whether ``size`` is provably at most ``extent``."""
     if isinstance(size, IntImm) and isinstance(extent, IntImm):
         return size.value <= extent.value
     return dim_equal(size, extent)
@@ -125,15 +126,16 @@ def fits(size: Expr, extent: Expr) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class GatherNDAttrs:
-    """``batch_dims``: how many leading dimensions ``x`` and ``indices`` share."""
+    """``batch_dims``: the number of leading dimensions that ``x`` and ``indices`` share."""
 
     batch_dims: int = 0
 
 
 @register_operator
 class gather_nd(Operator):
-    """``result[i] = x[indices[i, 0], indices[i, 1], ...]``: the last axis of ``indices`` holds the first indices of
-    what is picked, an element or a slice. Beside shared batch dimensions, each batch picks from its own."""
+    """Gather elements or slices by tuples of indices: ``result[i] = x[indices[i, 0], indices[i, 1], ...]``. The last
+    axis of ``indices`` holds the leading indices of an element or a slice. With shared batch dimensions, each batch
+    gathers from its own."""
 
     name = "gather_nd"
     arguments = ("x", "indices")
@@ -181,7 +183,7 @@ class gather_nd(Operator):
 
 
 def index_depth(op: Operator, x: TensorType | Tensor, indices: TensorType | Tensor, batch: int = 0) -> int:
-    """How many indices the last axis of ``indices`` holds.
+    """Return the number of indices that the last axis of ``indices`` holds.
 
     Raises:
         TypeInferenceError: that is not known, or more than ``x`` has dimensions.
@@ -195,7 +197,7 @@ def index_depth(op: Operator, x: TensorType | Tensor, indices: TensorType | Tens
 
 @dataclasses.dataclass(frozen=True)
 class ReverseSequenceAttrs:
-    """``batch_axis``: the axis of the sequences; ``time_axis``: the one along which they run."""
+    """``batch_axis``: the axis of the sequences; ``time_axis``: the axis along which they run."""
 
     batch_axis: int = 1
     time_axis: int = 0
@@ -203,7 +205,7 @@ class ReverseSequenceAttrs:
 
 @register_operator
 class reverse_sequence(Operator):
-    """The first ``lengths[b]`` elements of each sequence in reverse order, the rest of it as it is."""
+    """Reverse the first ``lengths[b]`` elements of each sequence, and keep the rest."""
 
     name = "reverse_sequence"
     arguments = ("x", "lengths")

@@ -1,4 +1,4 @@
-"""Another order of a tensor's elements in memory: NCHW to NCHW16c and back."""
+"""Change the order of a tensor's elements in memory: NCHW to NCHW16c and back."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class LayoutTransformAttrs:
     """Layouts by name (see ``graphir.layout``).
 
     Attributes:
-        src_layout: that of the argument.
-        dst_layout: that of the result; it has the same axes.
-        extents: extents of axes where the argument has padding to be dropped: ``{"C": 20}`` for a tensor whose
-            20 channels fill one block of 16 and a part of another. Kept as a tuple of pairs.
+        src_layout: the layout of the argument.
+        dst_layout: the layout of the result; it has the same axes.
+        extents: extents of axes where the argument has padding to be dropped: ``{"C": 20}`` for a tensor whose 20
+            channels fill one block of 16 and a part of another. Kept as a tuple of pairs.
     """
 
     src_layout: str
@@ -48,8 +48,8 @@ class LayoutTransformAttrs:
 
 @register_operator
 class layout_transform(Operator):
-    """``x`` with its elements in another order. Where an axis does not fill whole blocks of ``dst_layout`` it is
-    padded with zeros. The inverse cannot see how much of the last block is padding: ``extents`` tells it."""
+    """Convert ``x`` from ``src_layout`` to ``dst_layout``. An axis that does not fill whole blocks of ``dst_layout`` is
+    padded with zeros. The inverse cannot tell how much of the last block is padding: ``extents`` states it."""
 
     name = "layout_transform"
     arguments = ("x",)
@@ -102,14 +102,14 @@ class layout_transform(Operator):
 def change_layout(
     x: np.ndarray[Any, Any], src_layout: str, dst_layout: str, extents: Mapping[str, int] | None = None
 ) -> np.ndarray[Any, Any]:
-    """``layout_transform`` of a NumPy array."""
+    """Apply ``layout_transform`` to a NumPy array."""
     source, target = parse_layout(src_layout), parse_layout(dst_layout)
     dense = _unblock(x, source)[tuple(slice((extents or {}).get(axis)) for axis in source.primal)]
     return _block(dense.transpose([source.primal.index(axis) for axis in target.primal]), target)
 
 
 def _unblock(x: np.ndarray[Any, Any], layout: Layout) -> np.ndarray[Any, Any]:
-    """The array with one dimension for each axis, in the order of ``layout.primal``."""
+    """Return the array with one dimension for each axis, in the order of ``layout.primal``."""
     order = [n for axis in layout.primal for n, (name, _) in enumerate(layout.axes) if name == axis]
     shape = [x.shape[layout.position(axis)] * layout.block(axis) for axis in layout.primal]
     result: np.ndarray[Any, Any] = x.transpose(order).reshape(shape)
@@ -117,7 +117,7 @@ def _unblock(x: np.ndarray[Any, Any], layout: Layout) -> np.ndarray[Any, Any]:
 
 
 def _block(x: np.ndarray[Any, Any], layout: Layout) -> np.ndarray[Any, Any]:
-    """The inverse of :func:`_unblock`, with zeros behind axes that do not fill whole blocks."""
+    """Invert :func:`_unblock`, with zeros behind axes that do not fill whole blocks."""
     pad = [(0, -extent % layout.block(axis)) for axis, extent in zip(layout.primal, x.shape, strict=True)]
     if any(behind for _, behind in pad):  # a copy, which may be of hundreds of megabytes
         x = np.pad(x, pad)

@@ -1,4 +1,4 @@
-"""Logic on bools and on the bits of integers."""
+"""Compute logic on bools and on the bits of integers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BITS = ("bool", *INTEGERS)
 
 @register_operator
 class logical_and(Binary):
-    """Whether both bools hold."""
+    """Compute the logical and of two bools elementwise, with NumPy's broadcasting."""
 
     name = "logical_and"
     idempotent = True
@@ -30,7 +30,7 @@ class logical_and(Binary):
 
 @register_operator
 class logical_or(Binary):
-    """Whether either bool holds."""
+    """Compute the logical or of two bools elementwise, with NumPy's broadcasting."""
 
     name = "logical_or"
     idempotent = True
@@ -46,7 +46,8 @@ class logical_or(Binary):
 
 @register_operator
 class logical_xor(Binary):
-    """Whether exactly one of two bools holds."""
+    """Compute the exclusive or of two bools elementwise, with NumPy's broadcasting: true where exactly one of them
+    is."""
 
     name = "logical_xor"
     dtypes = ("bool",)
@@ -61,7 +62,7 @@ class logical_xor(Binary):
 
 @register_operator
 class logical_not(Unary):
-    """Whether the bool does not hold."""
+    """Negate bools elementwise."""
 
     name = "logical_not"
     involution = True
@@ -74,7 +75,7 @@ class logical_not(Unary):
 
 @register_operator
 class bitwise_and(Binary):
-    """The bits set in both integers; for bools the same as ``logical_and``."""
+    """Compute the bitwise and of two integers elementwise, with NumPy's broadcasting; for bools ``logical_and``."""
 
     name = "bitwise_and"
     idempotent = True
@@ -90,7 +91,7 @@ class bitwise_and(Binary):
 
 @register_operator
 class bitwise_or(Binary):
-    """The bits set in either integer; for bools the same as ``logical_or``."""
+    """Compute the bitwise or of two integers elementwise, with NumPy's broadcasting; for bools ``logical_or``."""
 
     name = "bitwise_or"
     idempotent = True
@@ -106,7 +107,8 @@ class bitwise_or(Binary):
 
 @register_operator
 class bitwise_xor(Binary):
-    """The bits set in exactly one of two integers; for bools the same as ``logical_xor``."""
+    """Compute the bitwise exclusive or of two integers elementwise, with NumPy's broadcasting; for bools
+    ``logical_xor``."""
 
     name = "bitwise_xor"
     dtypes = BITS
@@ -121,7 +123,7 @@ class bitwise_xor(Binary):
 
 @register_operator
 class bitwise_not(Unary):
-    """Every bit flipped; for bools the same as ``logical_not``."""
+    """Flip every bit of integers elementwise; for bools ``logical_not``."""
 
     name = "bitwise_not"
     involution = True
@@ -139,7 +141,8 @@ def _in_range(shift: Expr) -> Expr:
 
 @register_operator
 class left_shift(Binary):
-    """``lhs`` shifted left by ``rhs`` bits; 0 for a shift that is negative or as wide as the type, as in NumPy."""
+    """Shift ``lhs`` left by ``rhs`` bits elementwise; 0 for a shift that is negative or as wide as the type, as in
+    NumPy."""
 
     name = "left_shift"
     dtypes = INTEGERS
@@ -155,8 +158,8 @@ class left_shift(Binary):
 
 @register_operator
 class right_shift(Binary):
-    """``lhs`` shifted right by ``rhs`` bits, its sign kept; a shift that is negative or as wide as the type leaves
-    only the sign, as in NumPy."""
+    """Shift ``lhs`` right by ``rhs`` bits elementwise, keeping its sign; a shift that is negative or as wide as the
+    type leaves only the sign, as in NumPy."""
 
     name = "right_shift"
     dtypes = INTEGERS

@@ -1,4 +1,4 @@
-"""How operators write loops by hand: for those whose elements depend on each other (scans, scatters, sorting)."""
+"""Write loop nests by hand, for operators whose elements depend on each other (scans, scatters, sorting)."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from tilewright.tensorir.stmt import BufferStore, For, LetStmt, Stmt
 
 
 def loop(extent: ExprLike, body: Callable[[Var], Stmt], name: str = "i", kind: str = "serial") -> Stmt:
-    """``body(i)`` for every ``i`` in ``[0, extent)``."""
+    """Run ``body(i)`` for every ``i`` in ``[0, extent)``."""
     var = Var(name)
     return For(var, as_expr(0), as_expr(extent), kind, body(var))
 
 
 def let(name: str, value: Expr, body: Callable[[Var], Stmt]) -> Stmt:
-    """``body(var)`` where ``var`` is ``value``, computed once."""
+    """Run ``body(var)`` where ``var`` is ``value``, computed once."""
     var = Var(name, value.dtype)
     return LetStmt(var, value, body(var))
 
 
 def nest(extents: Sequence[ExprLike], body: Callable[[list[Expr]], Stmt], parallel: bool = True) -> Stmt:
-    """``body`` at every place of a box, in row-major order; ``parallel``: the outermost loop's iterations are
+    """Run ``body`` at every place of a box, in row-major order; ``parallel``: the outermost loop's iterations are
     independent."""
 
     def level(place: list[Expr]) -> Stmt:
@@ -36,10 +36,10 @@ def nest(extents: Sequence[ExprLike], body: Callable[[list[Expr]], Stmt], parall
 
 
 def register(name: str, dtype: object = INT64) -> Buffer:
-    """A variable of the loops: a buffer of one element."""
+    """Declare a scalar variable of the loops: a buffer of one element."""
     return Buffer(name, (as_expr(1),), as_dtype(dtype), "register")
 
 
 def assign(register: Buffer, value: ExprLike) -> Stmt:
-    """``register`` gets a value."""
+    """Assign ``value`` to ``register``."""
     return BufferStore(register, as_expr(value), (as_expr(0),))

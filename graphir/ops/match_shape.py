@@ -1,4 +1,4 @@
-"""The same tensor under another shape that it is said to have."""
+"""Assert that a tensor has a given shape."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class MatchShapeAttrs:
 
 @register_operator
 class match_shape(Operator):
-    """``x``, whose sizes are those of ``shape`` although that cannot be proved. A compiled model checks it when it is
-    called with sizes that it has not seen, and raises an error that names the dimension and both sizes. (Relax, of
-    Apache TVM, has ``match_cast`` for the same purpose.)"""
+    """Assert that the sizes of ``x`` are those of ``shape``, although that cannot be proved. A compiled model checks
+    them when it is called with sizes that it has not seen, and raises an error that names the dimension and both sizes.
+    (Relax, of Apache TVM, has ``match_cast`` for the same purpose.)"""
 
     name = "match_shape"
     arguments = ("x",)
@@ -51,7 +51,8 @@ class match_shape(Operator):
     def in_layout(
         self, args: Sequence[Any], blocked: Sequence[Any], attrs: MatchShapeAttrs, plain: str, target: str
     ) -> Any:
-        """Blocks have the sizes that they have; the others are named as they were."""
+        """Assert the shape in the blocked layout; blocked axes keep their sizes, which must provably be the asserted
+        ones."""
         source, layout = parse_layout(plain), parse_layout(target)
         if blocked[0] is None or len(attrs.shape) != source.ndim:
             return None

@@ -1,4 +1,4 @@
-"""The product of matrices."""
+"""Multiply matrices."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ from tilewright.tensorir.tensor import Tensor
 
 @dataclasses.dataclass(frozen=True)
 class MatmulAttrs:
-    """``out_dtype``: ``int32`` for factors that are narrower integers, perhaps of two types, ``float32`` for those of
-    half types; None: both have one type, and so has the result."""
+    """``out_dtype``: ``int32`` for factors of narrower integers, perhaps of two types, ``float32`` for those of half
+    types; None: both have one type, and so has the result."""
 
     out_dtype: DataType | None = None
 
@@ -46,9 +46,9 @@ class MatmulAttrs:
 
 @register_operator
 class matmul(Operator):
-    """The matrix product over the last two axes, with NumPy's rules: leading axes broadcast; a vector on the left
-    is a row, on the right a column, and its axis is dropped from the result. Half types accumulate in float32;
-    the result is of type ``out_dtype`` if that is given."""
+    """Multiply matrices over the last two axes, by NumPy's rules: leading axes broadcast; a vector on the left is a
+    row, on the right a column, and its axis is dropped from the result. Half types accumulate in float32; the result is
+    of type ``out_dtype`` if that is given."""
 
     name = "matmul"
     arguments = ("a", "b")
@@ -107,10 +107,10 @@ class matmul(Operator):
 
 @dataclasses.dataclass(frozen=True)
 class GemmAttrs:
-    """The factors of product and summand, and which matrices are given with rows and columns exchanged.
+    """The factors of product and summand, and the transposed matrices.
 
     Attributes:
-        alpha: factor of the product; of integers a whole number.
+        alpha: factor of the product; a whole number for integers.
         beta: factor of the summand; the same.
         transpose_a: whether ``a`` is ``[k, rows]``.
         transpose_b: whether ``b`` is ``[columns, k]``.
@@ -124,7 +124,8 @@ class GemmAttrs:
 
 @register_operator
 class gemm(Operator):
-    """``alpha * a @ b + beta * c`` of matrices, as the routine of BLAS; ``c`` broadcasts to the product's shape."""
+    """Compute ``alpha * a @ b + beta * c`` of matrices, as the BLAS routine; ``c`` broadcasts to the product's
+    shape."""
 
     name = "gemm"
     arguments = ("a", "b", "c?")

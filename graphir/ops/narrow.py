@@ -1,8 +1,8 @@
-"""Sums of products whose factors are numbers that were stored in a narrow type, less a zero point.
+"""Compute sums of products in the narrow types in which the factors are stored, less a zero point.
 
 ``sum((a - za) * (b - zb))`` over ``K`` products is ``sum(a * b) - za * sum(b) - zb * (sum(a) - K * za)``; all of it
-wraps like int32, so that the result has the same bits. An operator that computes such sums says by a
-:class:`SumOfProducts` (``Operator.sum_of_products``) what that is for it; ``passes/graph/narrow_products.py`` decides.
+wraps like int32, so that the result has the same bits. An operator that computes such sums returns a
+:class:`SumOfProducts` from ``Operator.sum_of_products``; ``passes/graph/narrow_products.py`` decides.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tilewright.graphir.op import Operator, get_operator
 from tilewright.graphir.ops import calls
 from tilewright.tensorir.dtype import INT32, DataType
 
-#: From this many rows on, a product with the sums of the columns of a matrix costs less than one of wider numbers.
+#: From this many rows on, a product with the column sums of a matrix costs less than a product of wider numbers.
 _ROWS_WORTH_SUMMING = 32
 
 
@@ -33,11 +33,11 @@ class Stored:
 
     @property
     def dtype(self) -> DataType:
-        """The type that the numbers are stored in."""
+        """The element type of the stored numbers."""
         return self.stored.dtype
 
     def flipped(self) -> Stored:
-        """The same numbers of bytes with the other kind of sign."""
+        """Return the same byte-sized numbers in the type of the other signedness."""
         bits = self.stored
         is_signed = self.dtype == "int8"
         if is_signed:
@@ -48,23 +48,23 @@ class Stored:
         return Stored(bits, shifted_zero(self.zero, 128 if is_signed else -128))
 
     def total(self, axes: int | tuple[int, ...], keepdims: bool = True) -> Expr:
-        """The sum of ``stored`` over axes."""
+        """Return the sum of ``stored`` over axes."""
         return calls.sum(calls.cast(self.stored, dtype="int32"), axis=axes, keepdims=keepdims)
 
     def is_same_along(self, axis: int) -> bool:
-        """Whether the zero point is the same along an axis, which is counted from the end (-1, -2, ..)."""
+        """Return whether the zero point is constant along an axis, which is counted from the end (-1, -2, ..)."""
         return self.zero is None or self.zero.ndim < -axis or self.zero.shape[axis] == 1
 
     def is_known(self) -> bool:
-        """Whether ``stored`` is made of constants alone, so that it is folded."""
+        """Return whether ``stored`` is made of constants alone, so that it is folded."""
         node = self.stored
         while isinstance(node, Call) and node.args:
-            node = node.args[0]  # that of a constant weight, its bits perhaps flipped
+            node = node.args[0]  # a constant weight, perhaps with flipped bits
         return isinstance(node, Constant)
 
 
 def shifted_zero(zero: Expr | None, shift: int) -> Expr | None:
-    """A zero point of a type that starts ``shift`` lower."""
+    """Convert a zero point to a type whose range starts ``shift`` lower."""
     if zero is None:
         return const(shift, "int32")
     value = known_zero(zero)
@@ -75,7 +75,7 @@ def shifted_zero(zero: Expr | None, shift: int) -> Expr | None:
 
 
 def known_zero(zero: Expr) -> np.ndarray | None:
-    """The zero point, if it is known: a constant, perhaps converted or under another shape."""
+    """Return the zero point if it is known: a constant, perhaps converted or reshaped."""
     if isinstance(zero, Constant):
         return zero.data
     if type(zero) is not Call or not isinstance(zero.op, Operator):
@@ -90,10 +90,10 @@ def known_zero(zero: Expr) -> np.ndarray | None:
 
 
 class SumOfProducts:
-    """An operator that sums products of its first two arguments, on given arguments.
+    """The sums of products of an operator's first two arguments.
 
-    Its attributes have a field ``out_dtype``, the type of the sums: ``int32`` for factors that are narrower integers,
-    perhaps of two types, ``float32`` for those of half types.
+    The operator's attributes have a field ``out_dtype``, the type of the sums: ``int32`` for factors of narrower
+    integers, perhaps of two types, ``float32`` for those of half types.
     """
 
     def __init__(self, op: Operator, args: Sequence[Expr], attrs: Any) -> None:
@@ -102,21 +102,22 @@ class SumOfProducts:
         self.attrs = attrs
 
     def fits(self, count: int, lanes: int) -> bool:
-        """Whether the sums are made of whole groups of ``count`` products, and the results of vectors of ``lanes``
-        elements, so that instructions that add so many products serve."""
+        """Return whether the sums consist of whole groups of ``count`` products, and the results of vectors of
+        ``lanes`` elements, as the instructions that add so many products need it."""
         raise NotImplementedError
 
     def of(self, left: Stored, right: Stored) -> Expr | None:
-        """The operator on these factors, with sums of type int32; None where their zero points stand in the way."""
+        """Return the operator's call on these factors, with sums of type int32; None if their zero points prevent
+        it."""
         raise NotImplementedError
 
     def summed_in(self, dtype: DataType, *factors: Expr, **attrs: object) -> Expr:
-        """The operator on ``factors`` with sums of type ``dtype``."""
+        """Return the operator's call on ``factors`` with sums of type ``dtype``."""
         return Call(self.op, factors, dataclasses.replace(self.attrs, out_dtype=dtype, **attrs))
 
 
 class MatrixSums(SumOfProducts):
-    """The product of matrices, ``left @ right``, or with ``transposed`` ``left @ right.T``."""
+    """The sums of a matrix product, ``left @ right``, or with ``transposed`` ``left @ right.T``."""
 
     def __init__(self, op: Operator, args: Sequence[Expr], attrs: Any, transposed: bool = False) -> None:
         super().__init__(op, args, attrs)
@@ -147,21 +148,21 @@ class MatrixSums(SumOfProducts):
         return result
 
     def _row(self, parameter: Expr) -> Expr:
-        """A parameter for each column of the result (``[columns, 1]`` of a transposed factor) as a row."""
+        """Return a parameter of each column of the result (``[columns, 1]`` of a transposed factor) as a row."""
         if not self.transposed or parameter.ndim < 2:
             return parameter
         return calls.reshape(parameter, newshape=(parameter.shape[0],))
 
 
 class ConvolutionSums(SumOfProducts):
-    """A convolution of data ``[N, C, ..]`` with a weight ``[O, I, ..]``, whose attributes have a ``pad_value``: the
-    border of quantized data holds their zero point."""
+    """The sums of a convolution of data ``[N, C, ..]`` with a weight ``[O, I, ..]``, whose attributes have a
+    ``pad_value``: the border of quantized data holds their zero point."""
 
     def fits(self, count: int, lanes: int) -> bool:
         groups = self.attrs.groups
         outputs, inputs = self.args[1].shape[:2]
         own = outputs // groups if isinstance(outputs, int) else 0
-        # Whole blocks of channels, which the layout puts side by side in groups.
+        # Whole blocks of channels, as the layout puts groups of channels side by side.
         return isinstance(inputs, int) and inputs % lanes == 0 and own >= lanes and (groups == 1 or own % lanes == 0)
 
     def of(self, left: Stored, right: Stored) -> Expr | None:

@@ -1,4 +1,4 @@
-"""The places of the elements that are not zero: how many there are is known at run time."""
+"""Find the nonzero elements of a tensor; their number is known at run time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tilewright.tensorir.tensor import Tensor
 
 @dataclasses.dataclass(frozen=True)
 class NonzeroAttrs:
-    """``size``: how many places are asked for; it may be symbolic."""
+    """``size``: the number of indices to return; it may be symbolic."""
 
     size: Any
 
@@ -36,8 +36,8 @@ class NonzeroAttrs:
 
 @register_operator
 class nonzero(Operator):
-    """The places of the elements of ``x`` that are not zero, in row-major order: int64 of shape (dimensions of ``x``,
-    ``size``), a column for each place. If there are fewer, the rest is zero; more are left out.
+    """Find the indices of the nonzero elements of ``x``, in row-major order: int64 of shape (dimensions of ``x``,
+    ``size``), a column for each element. If there are fewer than ``size``, the rest is zero; further ones are left out.
 
     Called without ``size``, the result has as many columns as there are such elements, which is a symbolic dimension
     that becomes known when the model runs.
@@ -49,7 +49,7 @@ class nonzero(Operator):
     Attrs = NonzeroAttrs
 
     def __call__(self, *args: Any, **attrs: Any) -> GraphExpr:
-        """A call of the operator; see the class for what ``size`` means."""
+        """Build a call of the operator; see the class for the meaning of ``size``."""
         make = super().__call__
         if len(args) != 1 or attrs:
             return make(*args, **attrs)

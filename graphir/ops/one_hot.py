@@ -1,4 +1,4 @@
-"""Indices as vectors with one element that differs."""
+"""Encode indices as one-hot vectors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from tilewright.tensorir.tensor import Tensor
 
 @dataclasses.dataclass(frozen=True)
 class OneHotAttrs:
-    """``depth``: length of the vectors, which may be symbolic; ``axis``: that of the result along which they lie."""
+    """``depth``: the length of the vectors, which may be symbolic; ``axis``: the axis of the result along which they
+    lie."""
 
     depth: Any
     axis: int = -1
@@ -31,8 +32,8 @@ class OneHotAttrs:
 
 @register_operator
 class one_hot(Operator):
-    """A new axis on which the element at the index is ``on`` and all others are ``off`` (scalars). Negative indices
-    count from the end; where an index is outside of ``[-depth, depth)``, all are ``off``."""
+    """Encode indices along a new axis: ``on`` at the index, ``off`` elsewhere (scalars). Negative indices count from
+    the end; if an index is outside of ``[-depth, depth)``, all elements are ``off``."""
 
     name = "one_hot"
     arguments = ("indices", "on", "off")

@@ -1,4 +1,4 @@
-"""A border around a tensor, or less of it."""
+"""Pad or crop a tensor at its borders."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MODES = ("constant", "edge", "reflect", "wrap")
 
 
 def _split(width: Dim) -> tuple[Dim, Dim]:
-    """How many elements a width adds, and how many it takes away."""
+    """Split a width into the numbers of elements to add and to remove."""
     if isinstance(width, int):
         return max(width, 0), max(-width, 0)
     return simplify(maximum(width, 0)), simplify(maximum(0 - width, 0))
@@ -29,13 +29,13 @@ def _split(width: Dim) -> tuple[Dim, Dim]:
 
 @dataclasses.dataclass(frozen=True)
 class PadAttrs:
-    """The border.
+    """The border of a padded tensor.
 
     Attributes:
-        pad_width: for each axis how many elements come before and behind: integers, or expressions over symbolic
-            dimensions. Negative ones take elements away, before the others are added.
+        pad_width: for each axis the numbers of elements before and behind: integers, or expressions over symbolic
+            dimensions. Negative ones remove elements, before the others are added.
         mode: ``constant`` (``pad_value``), ``edge`` (the nearest element), ``reflect`` (mirrored at the outermost
-            element, which is not repeated) or ``wrap`` (the tensor again and again).
+            element, which is not repeated) or ``wrap`` (the tensor repeated periodically).
         pad_value: the value of a constant border.
     """
 
@@ -58,7 +58,7 @@ class PadAttrs:
 
 @register_operator
 class pad(Operator):
-    """``x`` with a border on each side of each axis, as ``numpy.pad``; negative widths take elements away."""
+    """Pad ``x`` on each side of each axis, as ``numpy.pad``; negative widths remove elements."""
 
     name = "pad"
     arguments = ("x",)
@@ -100,7 +100,7 @@ class pad(Operator):
         return np.pad(x[tuple(taken)], added, mode=attrs.mode)  # type: ignore[call-overload]
 
     def is_identity(self, args: Sequence[GraphExpr], attrs: PadAttrs) -> bool:
-        # One that takes away in front and adds behind gives the same shape, too.
+        # A width that removes elements in front and adds as many behind keeps the shape, too.
         return all(isinstance(width, int) and width == 0 for pair in attrs.pad_width for width in pair)
 
     def places(self, args: Sequence[TensorType], attrs: PadAttrs) -> list[tuple[Dim, ...]] | None:
@@ -127,7 +127,8 @@ class pad(Operator):
 
 
 def _source(at: Expr, extent: Expr, before: Dim, behind: Dim, mode: str) -> tuple[Expr, list[Expr]]:
-    """The element that comes to place ``at`` of an axis whose first element is at 0, and when there is one."""
+    """Return the index of the element at place ``at`` of an axis whose first element is at 0, and the conditions on
+    which there is one."""
     is_padded = not (before == 0 and behind == 0)
     if mode == "constant" or not is_padded:
         return at, ([] if before == 0 else [at >= 0]) + ([] if behind == 0 else [at < extent])
@@ -138,7 +139,7 @@ def _source(at: Expr, extent: Expr, before: Dim, behind: Dim, mode: str) -> tupl
         if mode == "wrap":
             at = binary("floormod", at, extent)
         return (maximum(minimum(at, extent - 1), 0) if mode == "edge" else at), []
-    # Of a size that is not known it may be too small a part: nothing outside is read.
+    # A part of unknown size may be too small for the mode: nothing outside is read.
     if mode == "wrap":
         return binary("floormod", at, maximum(extent, 1)), [extent > 0]
     return maximum(minimum(at, extent - 1), 0), [extent > 0]

@@ -1,7 +1,7 @@
-"""Integers, and floats of 8 and 4 bits, that stand for floats: ``float = (stored - zero point) * scale``.
+"""Quantize floats to integers, or to floats of 8 and 4 bits, and back: ``float = (stored - zero point) * scale``.
 
 The scheme is that of Jacob et al., "Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only
-Inference", CVPR 2018. What is stored as a float has no zero point. Scale and zero point hold for the whole tensor, for
+Inference", CVPR 2018. Values stored as floats have no zero point. Scale and zero point hold for the whole tensor, for
 an index along one axis, or for a block of indices along one axis.
 """
 
@@ -23,20 +23,20 @@ from tilewright.tensorir.dtype import FLOAT32, INT32, STORAGE_DTYPES, DataType, 
 from tilewright.tensorir.expr import Expr, Var, call, cast, const, select
 from tilewright.tensorir.tensor import Tensor
 
-#: Of powers of two without a sign: it holds scales.
+#: The type of unsigned powers of two, which holds scales.
 _SCALE = "float8_e8m0fnu"
-#: What floats are quantized to, and what is made floats of.
+#: Types that floats are quantized to, and types that are dequantized.
 QUANTIZED = ("int8", "uint8", "int16", "uint16", *(name for name in STORAGE_DTYPES if name != _SCALE))
 DEQUANTIZED = (*QUANTIZED, "int32")
 
 
 @dataclasses.dataclass(frozen=True)
 class DequantizeAttrs:
-    """Which elements a scale is for.
+    """The elements that share a scale.
 
     Attributes:
-        axis: the axis that a vector of scales goes along, or that has blocks.
-        block_size: how many indices along the axis share a scale; 0 where there are no blocks.
+        axis: the axis of a vector of scales, or of blocks.
+        block_size: the number of indices along the axis that share a scale; 0 if there are no blocks.
     """
 
     axis: int = 1
@@ -49,8 +49,8 @@ class DequantizeAttrs:
 
 @dataclasses.dataclass(frozen=True)
 class QuantizeAttrs(DequantizeAttrs):
-    """As ``DequantizeAttrs``; ``dtype``: element type of the result; ``saturate``: whether what is too large for a
-    float type becomes its greatest value; if not, infinity or NaN."""
+    """As ``DequantizeAttrs``; ``dtype``: element type of the result; ``saturate``: whether values too large for a float
+    type become its greatest value; if not, infinity or NaN."""
 
     dtype: DataType = dataclasses.field(default=DataType("uint8"))
     saturate: bool = True
@@ -63,17 +63,17 @@ class QuantizeAttrs(DequantizeAttrs):
 
 
 class _Scaled(Operator):
-    """What both directions share: which scale an element has."""
+    """Base of both directions: assigns a scale to each element."""
 
     arguments = ("x", "scale", "zero_point?")
     kind = "broadcast"
 
     def in_layout(self, args: Sequence[Any], blocked: Sequence[Any], attrs: Any, plain: str, target: str) -> Any:
-        """Scales go with an axis of the plain layout."""
+        """Decline a blocked layout: scales belong to an axis of the plain layout."""
         return None
 
     def check_scales(self, args: Sequence[TensorType], attrs: DequantizeAttrs, stored: DataType, of: str) -> None:
-        """Check the types and shapes of scale and zero point, which is of type ``stored`` as ``of`` is.
+        """Check the types and shapes of scale and zero point; the zero point is of type ``stored``, as ``of`` is.
 
         Raises:
             TypeInferenceError: they do not fit x, or each other.
@@ -102,7 +102,7 @@ class _Scaled(Operator):
             raise self.error(2, f"the shape of scale, {format_shape(scale.shape)}", args[2])
 
     def spread(self, parameter: np.ndarray[Any, Any], x: np.ndarray[Any, Any], attrs: DequantizeAttrs) -> Any:
-        """A scale or zero point for each element of ``x`` (an array that broadcasts)."""
+        """Return a scale or zero point for each element of ``x`` (an array that broadcasts)."""
         if attrs.block_size:
             repeated = np.repeat(parameter, attrs.block_size, attrs.axis)
             return np.take(repeated, np.arange(x.shape[attrs.axis]), attrs.axis)
@@ -113,7 +113,7 @@ class _Scaled(Operator):
         return parameter.reshape(shape)
 
     def at(self, parameter: Tensor, place: Sequence[Expr], attrs: DequantizeAttrs) -> Expr:
-        """The scale or zero point of the element at ``place``, in a type that there is arithmetic in."""
+        """Return the scale or zero point of the element at ``place``, in a type that supports arithmetic."""
         if attrs.block_size:
             axis = attrs.axis % len(place)
             return decoded(parameter[tuple(i // attrs.block_size if n == axis else i for n, i in enumerate(place))])
@@ -124,7 +124,7 @@ class _Scaled(Operator):
 
 
 def integer_limits(dtype: DataType) -> tuple[int, int]:
-    """The least and the greatest value of an integer type, be it one that is only stored."""
+    """Return the least and the greatest value of an integer type, including those that are only stored."""
     bits = integer_bits(dtype)
     assert bits is not None
     return (0, (1 << bits) - 1) if str(dtype).startswith("u") else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
@@ -136,11 +136,12 @@ def _is_single(shape: Sequence[Any]) -> bool:
 
 @register_operator
 class quantize(_Scaled):
-    """``x / scale``, rounded (halves to the even integer), plus ``zero_point``, limited to what ``dtype`` holds; NaN
-    gives its least integer. Half types and int32 are divided in float32.
+    """Quantize: divide ``x`` by ``scale``, round (halves to the even integer), add ``zero_point``, and saturate to the
+    range of ``dtype``; NaN gives its least integer. Half types and int32 are divided in float32.
 
     For a float ``dtype`` the quotient becomes the nearest value of that type (as with ``encode``), without a zero
-    point. Scales may be of a float type or powers of two (``float8_e8m0fnu``)."""
+    point. Scales may be of a float type or powers of two (``float8_e8m0fnu``).
+    """
 
     name = "quantize"
     Attrs = QuantizeAttrs
@@ -176,7 +177,7 @@ class quantize(_Scaled):
                 value = value + cast(wide, self.at(args[2], place, attrs))
             low, high = integer_limits(out.dtype)
             least, greatest = const(low, wide), const(high, wide)
-            value = select(value > least, value, least)  # not a maximum, which would keep NaN
+            value = select(value > least, value, least)  # a maximum would keep NaN
             value = select(value < greatest, value, greatest)
             if out.dtype.kind == "storage":
                 return encoded(cast(INT32, value), out.dtype)
@@ -187,8 +188,8 @@ class quantize(_Scaled):
 
 @register_operator
 class dequantize(_Scaled):
-    """``(x - zero_point) * scale`` in the type of ``scale`` (float32 for one that is a power of two,
-    ``float8_e8m0fnu``); half types are multiplied in float32. Floats have no zero point."""
+    """Dequantize: compute ``(x - zero_point) * scale`` in the type of ``scale`` (float32 for one that is a power of
+    two, ``float8_e8m0fnu``); half types are multiplied in float32. Floats have no zero point."""
 
     name = "dequantize"
     Attrs = DequantizeAttrs

@@ -1,6 +1,5 @@
-"""Operators that reduce a tensor over axes: sums, products, extremes, truth, norms. ``statistics.py`` has means and
-variances, ``arg_reductions.py`` the places of extremes.
-"""
+"""Reduce a tensor over axes: sums, products, extremes, truth, norms. ``statistics.py`` has means and variances,
+``arg_reductions.py`` the indices of extremes."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ from tilewright.tensorir.tensor import Tensor
 
 @register_operator
 class sum(Reduce):
-    """The sum over axes; 0 for none. Integers keep their type and wrap."""
+    """Sum over axes; 0 for none. Integers keep their type and wrap."""
 
     name = "sum"
 
@@ -38,7 +37,7 @@ class sum(Reduce):
 
 @register_operator
 class prod(Reduce):
-    """The product over axes; 1 for none. Integers keep their type and wrap."""
+    """Multiply the elements over axes; 1 for none. Integers keep their type and wrap."""
 
     name = "prod"
 
@@ -74,7 +73,7 @@ def check_not_empty(op: Operator, x: TensorType, axes: Sequence[int]) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class ExtremeAttrs(ReduceAttrs):
-    """As :class:`ReduceAttrs`; ``initial`` takes part beside the elements, so that there need be none."""
+    """As :class:`ReduceAttrs`; ``initial`` is reduced together with the elements, so that there need be none."""
 
     initial: float | None = None
 
@@ -85,12 +84,12 @@ class ExtremeAttrs(ReduceAttrs):
 
 
 class Extreme(NonEmptyReduce):
-    """Base of the two. A subclass states ``pair`` (of two values on expressions) and its NumPy reference."""
+    """Base of max and min. A subclass states ``pair`` (of two values on expressions) and its NumPy reference."""
 
     Attrs = ExtremeAttrs
 
     def pair(self, a: Expr, b: Expr) -> Expr:
-        """Of two values the one that is meant."""
+        """Return the greater or the lesser of two values."""
         raise NotImplementedError(f"operator {self.name} states no choice between two values")
 
     def infer_type(self, args: Sequence[TensorType], attrs: ExtremeAttrs) -> TensorType:
@@ -116,8 +115,8 @@ def _initial(attrs: ExtremeAttrs, dtype: np.dtype[Any]) -> dict[str, Any]:
 
 @register_operator
 class max(Extreme):
-    """The greatest value over axes; NaN if any is NaN. Over a symbolic axis without elements: the least value of the
-    type."""
+    """Compute the greatest value over axes; NaN if any is NaN. Over a symbolic axis without elements: the least value
+    of the type."""
 
     name = "max"
 
@@ -133,8 +132,8 @@ class max(Extreme):
 
 @register_operator
 class min(Extreme):
-    """The least value over axes; NaN if any is NaN. Over a symbolic axis without elements: the greatest value of the
-    type."""
+    """Compute the least value over axes; NaN if any is NaN. Over a symbolic axis without elements: the greatest value
+    of the type."""
 
     name = "min"
 
@@ -150,7 +149,7 @@ class min(Extreme):
 
 @register_operator
 class any(Reduce):
-    """Whether a bool holds anywhere over axes; false for none."""
+    """Test whether any bool over axes is true; false for none."""
 
     name = "any"
     dtypes = ("bool",)
@@ -164,7 +163,7 @@ class any(Reduce):
 
 @register_operator
 class all(Reduce):
-    """Whether a bool holds everywhere over axes; true for none."""
+    """Test whether all bools over axes are true; true for none."""
 
     name = "all"
     dtypes = ("bool",)
@@ -178,12 +177,12 @@ class all(Reduce):
 
 @register_operator
 class logsumexp(Reduce):
-    """``log(sum(exp(x)))`` over axes, shifted by the greatest value so that nothing overflows; minus infinity over
-    none."""
+    """Compute ``log(sum(exp(x)))`` over axes, shifted by the greatest value so that nothing overflows; minus infinity
+    over none."""
 
     name = "logsumexp"
     dtypes = FLOATS
-    # What it is made of is written in decompose.
+    # The decomposition defines it.
     compute = None  # type: ignore[assignment]
     reference = Operator.reference
 
@@ -192,7 +191,7 @@ class logsumexp(Reduce):
         dtype, axes = x.dtype, self.axes(x.ndim, attrs)
         wide = calls.cast(x, dtype="float32") if is_half(dtype) else x
         greatest = calls.max(wide, axis=axes, keepdims=True, initial=-math.inf)
-        greatest = calls.where(calls.isinf(greatest), 0.0, greatest)  # infinity less infinity is no number
+        greatest = calls.where(calls.isinf(greatest), 0.0, greatest)  # infinity - infinity is NaN
         result = calls.add(
             calls.log(calls.sum(calls.exp(calls.subtract(wide, greatest)), axis=axes, keepdims=True)), greatest
         )
@@ -203,7 +202,7 @@ class logsumexp(Reduce):
 
 @register_operator
 class sum_squares(Reduce):
-    """The sum of squares over axes; 0 for none. Integers keep their type and wrap."""
+    """Sum the squares over axes; 0 for none. Integers keep their type and wrap."""
 
     name = "sum_squares"
 
@@ -237,11 +236,12 @@ class NormAttrs(ReduceAttrs):
 
 @register_operator
 class norm(Reduce):
-    """The length of the vector of all elements over axes; 0 for none. The root of integers is rounded toward zero."""
+    """Compute the norm of the vector of all elements over axes; 0 for none. The root of integers is rounded toward
+    zero."""
 
     name = "norm"
     Attrs = NormAttrs
-    # What it is made of is written in decompose.
+    # The decomposition defines it.
     compute = None  # type: ignore[assignment]
     reference = Operator.reference
 

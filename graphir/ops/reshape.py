@@ -1,4 +1,4 @@
-"""The same elements under another shape."""
+"""Reshape a tensor: keep its elements under another shape."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _is_inferred(dim: Any) -> bool:
 
 
 def _factors(dim: Dim) -> list[Dim]:
-    """What ``dim`` is a product of."""
+    """Return the factors of ``dim``."""
     if isinstance(dim, BinaryOp) and dim.op == "mul":
         return _factors(_plain(dim.a)) + _factors(_plain(dim.b))
     return [dim]
@@ -50,8 +50,8 @@ def _plain(dim: Expr) -> Dim:
 
 
 def quotient(total: Sequence[Dim], known: Sequence[Dim]) -> Dim | None:
-    """The dimension that makes the product of ``known`` that of ``total``; None if there is provably none or it
-    cannot be told.
+    """Return the dimension whose product with those of ``known`` is the product of ``total``; None if there is provably
+    none or it cannot be found.
 
     Equal symbolic factors cancel: the answer also holds where they are 0, as it does not matter there.
     """
@@ -71,7 +71,7 @@ def quotient(total: Sequence[Dim], known: Sequence[Dim]) -> Dim | None:
         return product([numbers // divisor, *[dim for dim in above if isinstance(dim, Expr)]])
     if isinstance(divisor, int) and divisor == 0:
         return None
-    # Not a matter of factors alone, as in (2n + 2) / 2: divide, and see whether multiplying gives it back.
+    # Factors alone do not decide, as in (2n + 2) / 2: divide, and check whether multiplication restores the total.
     whole = product(above)
     found = as_dim(as_expr(whole) // as_expr(divisor))
     return found if isinstance(divisor, int) and dim_equal(product([found, divisor]), whole) else None
@@ -79,7 +79,7 @@ def quotient(total: Sequence[Dim], known: Sequence[Dim]) -> Dim | None:
 
 @register_operator
 class reshape(Operator):
-    """The elements of ``x`` in row-major order as a tensor of another shape with provably as many elements."""
+    """Reshape ``x``: keep its elements in row-major order under another shape with provably as many elements."""
 
     name = "reshape"
     arguments = ("x",)
@@ -119,8 +119,8 @@ class reshape(Operator):
 
 
 def reshaped(x: Tensor, shape: Sequence[Dim], name: str) -> Tensor:
-    """The stage that reads ``x`` under another shape. Dimensions that stay are indexed as they are; only those that
-    are split or joined take divisions."""
+    """Return the stage that reads ``x`` under another shape. Unchanged dimensions keep their index; only those that are
+    split or joined need divisions."""
     source = [as_dim(extent) for extent in x.shape]
     groups = _groups(source, list(shape))
 
@@ -134,7 +134,7 @@ def reshaped(x: Tensor, shape: Sequence[Dim], name: str) -> Tensor:
 
 
 def _groups(source: list[Dim], target: list[Dim]) -> list[tuple[list[int], list[int]]]:
-    """Runs of dimensions of both shapes with equal products, as short as they can be told."""
+    """Return runs of dimensions of both shapes with equal products, as short as can be proved."""
     groups: list[tuple[list[int], list[int]]] = []
     tail: list[tuple[list[int], list[int]]] = []
     low, (high, top) = 0, (len(source), len(target))

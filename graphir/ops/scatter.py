@@ -1,6 +1,6 @@
-"""Tensors in which some elements are replaced by others, or combined with them.
+"""Replace some elements of a tensor by others, or combine them.
 
-Negative indices count from the end. An update whose index is outside is left out, as compiled code cannot raise an
+Negative indices count from the end. An update whose index is out of bounds is dropped, as compiled code cannot raise an
 error. Updates of one element are applied in row-major order, so the last one stays; half types are combined in float32.
 """
 
@@ -32,7 +32,7 @@ from tilewright.tensorir.expr import Buffer, Expr, IntImm, Var, all_of, as_expr,
 from tilewright.tensorir.stmt import BufferStore, IfThenElse, Stmt, sequence
 from tilewright.tensorir.tensor import Tensor
 
-#: What becomes of an element and an update, on NumPy arrays in place; ``none`` takes the update.
+#: The in-place combination of an element and an update on NumPy arrays; ``none`` takes the update.
 _REDUCTIONS: dict[str, Callable[..., None]] = {
     "add": np.add.at,
     "mul": np.multiply.at,
@@ -43,7 +43,7 @@ _REDUCTIONS: dict[str, Callable[..., None]] = {
 
 @dataclasses.dataclass(frozen=True)
 class ScatterNDAttrs:
-    """``reduction``: ``none`` (the update takes the element's place), ``add``, ``mul``, ``max`` or ``min``."""
+    """``reduction``: ``none`` (the update replaces the element), ``add``, ``mul``, ``max`` or ``min``."""
 
     reduction: str = "none"
 
@@ -54,13 +54,13 @@ class ScatterNDAttrs:
 
 @dataclasses.dataclass(frozen=True)
 class ScatterElementsAttrs(ScatterNDAttrs):
-    """As :class:`ScatterNDAttrs`; ``axis``: the axis that the indices are about."""
+    """As :class:`ScatterNDAttrs`; ``axis``: the axis that the indices refer to."""
 
     axis: int = 0
 
 
 class Scatter(Operator):
-    """Base of the two."""
+    """Base of the scatter operators."""
 
     arguments = ("x", "indices", "updates")
     literals_from = 3
@@ -78,7 +78,7 @@ class Scatter(Operator):
             raise self.error(2, f"element type {x.dtype!s}", updates)
 
     def combined(self, x: Any, place: Any, updates: Any, attrs: ScatterNDAttrs) -> Any:
-        """A copy of the array ``x`` with ``updates`` at ``place``."""
+        """Return a copy of the array ``x``, with ``updates`` combined at ``place``."""
         if attrs.reduction == "none":
             result = x.copy()
             result[place] = updates
@@ -95,7 +95,7 @@ class Scatter(Operator):
         out: TensorType,
         updates: Callable[[Callable[[Sequence[Expr], Expr, Expr], Stmt]], Stmt],
     ) -> Tensor:
-        """A copy of ``x``, then the loops ``updates(store)``; ``store(place, inside, value)`` is one update."""
+        """Copy ``x``, then run the loops ``updates(store)``; ``store(place, inside, value)`` is one update."""
         wide = x.dtype if attrs.reduction == "none" else compute_type(x.dtype)
 
         def loops(outputs: list[Buffer]) -> Stmt:
@@ -119,7 +119,8 @@ class Scatter(Operator):
 
 @register_operator
 class scatter_elements(Scatter):
-    """``result[indices[i, j], j] = updates[i, j]`` for axis 0, beginning with a copy of ``x``."""
+    """Scatter along an axis by one index for each update: ``result[indices[i, j], j] = updates[i, j]`` for axis 0,
+    starting from a copy of ``x``."""
 
     name = "scatter_elements"
     Attrs = ScatterElementsAttrs
@@ -167,8 +168,9 @@ class scatter_elements(Scatter):
 
 @register_operator
 class scatter_nd(Scatter):
-    """``result[indices[i, 0], indices[i, 1], ...] = updates[i]``, beginning with a copy of ``x``: the last axis of
-    ``indices`` holds the first indices of what is updated, an element or a slice."""
+    """Scatter elements or slices by tuples of indices: ``result[indices[i, 0], indices[i, 1], ...] = updates[i]``,
+    starting from a copy of ``x``. The last axis of ``indices`` holds the leading indices of the updated element or
+    slice."""
 
     name = "scatter_nd"
     Attrs = ScatterNDAttrs
@@ -190,7 +192,7 @@ class scatter_nd(Scatter):
         for part, extent in zip(parts, x.shape, strict=False):
             inside &= (part >= 0) & (part < extent)
         rows = updates.reshape(count, *x.shape[depth:])
-        if depth == 0:  # every update is one of the whole tensor
+        if depth == 0:  # every update replaces the whole tensor
             result = x
             for row in rows:
                 result = self.combined(result, ..., row, attrs)
@@ -222,8 +224,8 @@ class scatter_nd(Scatter):
 
 @dataclasses.dataclass(frozen=True)
 class TensorScatterAttrs:
-    """``axis``: the one along which updates are written; ``mode``: ``linear``, or ``circular``: what goes beyond the
-    end goes on at the beginning."""
+    """``axis``: the axis along which updates are written; ``mode``: ``linear``, or ``circular``: elements beyond the
+    end wrap to the beginning."""
 
     axis: int = -2
     mode: str = "linear"
@@ -236,7 +238,7 @@ class TensorScatterAttrs:
 
 @register_operator
 class tensor_scatter(Operator):
-    """``x`` (a cache) with a run of new elements in each batch, which begins at ``starts[b]`` along an axis. A run is
+    """Write a run of new elements in each batch of ``x`` (a cache), beginning at ``starts[b]`` along an axis. A run is
     not longer than the axis."""
 
     name = "tensor_scatter"

@@ -1,4 +1,4 @@
-"""Sizes as data: a vector of integer expressions over the symbolic dimensions."""
+"""Make sizes data: a vector of integer expressions over the symbolic dimensions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SizesAttrs:
 
 @register_operator
 class sizes(Operator):
-    """The ``values`` as an int64 vector. ``sizes(values=x.shape)`` is the shape of ``x`` as data."""
+    """Create an int64 vector of ``values``. ``sizes(values=x.shape)`` is the shape of ``x`` as data."""
 
     name = "sizes"
     kind = "injective"

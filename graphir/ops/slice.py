@@ -1,4 +1,4 @@
-"""Parts of a tensor: slices and splits."""
+"""Take parts of a tensor: slices and splits."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def _bound(value: Any, name: str) -> int | Expr | None:
 
 @dataclasses.dataclass(frozen=True)
 class SliceAttrs:
-    """Where slices begin and end, with the meaning of Python's ``x[begin:end:stride]`` on each axis.
+    """Bounds of slices, with the meaning of Python's ``x[begin:end:stride]`` on each axis.
 
     Attributes:
         begin: for each axis an integer (negative: from the end), an expression over symbolic dimensions (which counts
             from the front), or None.
         end: the same; the first element that is not taken.
         strides: integers, not zero; None: all 1.
-        axes: the axes that are meant; None: the first ones.
+        axes: the sliced axes; None: the first ones.
     """
 
     begin: Any
@@ -67,9 +67,9 @@ class SliceAttrs:
 
 @register_operator
 class slice(Operator):
-    """``x[begin:end:strides]``. Bounds outside the tensor are moved to its borders, as in NumPy. On an axis of
-    symbolic extent only bounds that are provably inside, or missing, can be compared with it; the others are
-    limited when the program runs."""
+    """Slice ``x[begin:end:strides]``. Bounds outside the tensor are clamped to its borders, as in NumPy. On an axis of
+    symbolic extent only bounds that are provably inside, or missing, can be compared with it; the others are clamped
+    when the program runs."""
 
     name = "slice"
     arguments = ("x",)
@@ -81,7 +81,7 @@ class slice(Operator):
         return all(stride > 0 for stride in attrs.strides)
 
     def ranges(self, shape: Sequence[Dim], attrs: SliceAttrs) -> list[tuple[Dim, Dim, int]]:
-        """The first index, the number of elements and the stride for each axis.
+        """Return the first index, the number of elements and the stride for each axis.
 
         Raises:
             TypeInferenceError: there are more bounds than axes, or an axis twice.
@@ -128,13 +128,13 @@ _builtin_slice = builtins.slice
 
 
 def _range(extent: Dim, begin: int | Expr | None, end: int | Expr | None, stride: int) -> tuple[Dim, Dim, int]:
-    """The first index and the number of elements of ``begin:end:stride`` along an axis of ``extent``."""
+    """Return the first index and the number of elements of ``begin:end:stride`` along an axis of ``extent``."""
     if isinstance(extent, int) and not isinstance(begin, Expr) and not isinstance(end, Expr):
         start, stop, step = _builtin_slice(begin, end, stride).indices(extent)
         return start, len(range(start, stop, step)), step
     size = as_expr(extent)
     if stride > 0:
-        # No element is taken from a place behind the end: only the end needs the upper limit, the begin the lower.
+        # No element behind the end is taken: only the end needs the upper limit, and only the begin the lower.
         first = as_expr(0) if begin is None else _from_front(begin, size, lower=0)
         last = size if end is None else _from_front(end, size, upper=size)
         distance = last - first
@@ -148,7 +148,7 @@ def _range(extent: Dim, begin: int | Expr | None, end: int | Expr | None, stride
 
 
 def _from_front(bound: int | Expr, size: Expr, lower: int | None = None, upper: Expr | None = None) -> Expr:
-    """``bound``, counted from the end if it is a negative number, within the limit."""
+    """Return ``bound`` clamped to the limits; a negative number counts from the end."""
     place = size + bound if isinstance(bound, int) and bound < 0 else as_expr(bound)
     if lower is not None and not (isinstance(bound, int) and bound >= 0):
         place = binary("max", place, as_expr(lower))
@@ -158,14 +158,14 @@ def _from_front(bound: int | Expr, size: Expr, lower: int | None = None, upper: 
 
 
 def _proved(value: Expr, extent: Dim) -> Dim:
-    """``value`` simplified with all symbolic dimensions known not to be negative."""
+    """Simplify ``value``, given that no symbolic dimension is negative."""
     found = analyzer_for(value, extent).simplify(value)
     return found.value if isinstance(found, IntImm) else found
 
 
 @dataclasses.dataclass(frozen=True)
 class SplitAttrs:
-    """Where a tensor is cut.
+    """The cuts of a tensor.
 
     Attributes:
         indices_or_sections: a number of equal parts, or the indices at which parts begin.
@@ -185,13 +185,13 @@ class SplitAttrs:
 
 @register_operator
 class split(Operator):
-    """The parts of ``x`` along an axis, a tuple, as ``numpy.split``."""
+    """Split ``x`` along an axis into a tuple of parts, as ``numpy.split``."""
 
     name = "split"
     arguments = ("x",)
     kind = "injective"
     Attrs = SplitAttrs
-    num_outputs = 0  # as many as attributes say
+    num_outputs = 0  # the attributes determine it
 
     def _cuts(self, shape: Sequence[Dim], attrs: SplitAttrs) -> list[tuple[Any, Any]]:
         axis = axis_index(self, attrs.axis, len(shape))

@@ -1,4 +1,4 @@
-"""The greatest or least elements along an axis, in order."""
+"""Find the greatest or least elements along an axis, in order."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from tilewright.tensorir.expr import Buffer, Expr, Var, as_expr, binary, cast, c
 from tilewright.tensorir.stmt import Allocate, BufferStore, IfThenElse, LetStmt, Stmt, sequence
 from tilewright.tensorir.tensor import Tensor
 
-#: Passes of merging that sort any number of elements that there is memory for.
+#: Passes of merging that sort any number of elements that fit in memory.
 _MOST_PASSES = 48
 
 
 class Sort:
-    """Statements that sort the places ``0 .. extent - 1`` by their elements, from the bottom up: runs of 1, 2, 4, ...
-    places are merged in pairs (Knuth, The Art of Computer Programming, volume 3, 5.2.4). That is stable."""
+    """Statements that sort the indices ``0 .. extent - 1`` by their elements, bottom-up: runs of 1, 2, 4, ... indices
+    are merged in pairs (Knuth, The Art of Computer Programming, volume 3, 5.2.4). The sort is stable."""
 
     def __init__(self, extent: Expr, element: Callable[[Expr], Expr], largest: bool) -> None:
         self.extent = extent
         self.element = element
         self.largest = largest
-        #: Each pass reads the places from one side and writes them to the other.
+        #: Each pass reads the indices from one side and writes them to the other.
         self.order = Buffer("order", (as_expr(2), extent), INT64, "arena")
         self.side = register("side")
         self.left = register("left")
         self.right = register("right")
 
     def around(self, then: Stmt) -> Stmt:
-        """Sort, then ``then``."""
+        """Sort, then run ``then``."""
         known = getattr(self.extent, "value", None)
         passes = _MOST_PASSES if known is None else max(known - 1, 0).bit_length()
         start = loop(self.extent, lambda i: BufferStore(self.order, i, (as_expr(0), i)))
@@ -49,7 +49,7 @@ class Sort:
         return body
 
     def result(self, number: Expr) -> Expr:
-        """The place of the element that comes at ``number`` in the order."""
+        """Return the index of the element at position ``number`` of the order."""
         return self.order[self.side[0], number]
 
     def _pass(self, power: Var) -> Stmt:
@@ -64,7 +64,7 @@ class Sort:
         takes_right = Var("takes_right", BOOL)
 
         def step(i: Var) -> Stmt:
-            # One run may be used up: its place is one of the other run then, and does not count.
+            # One run may be exhausted: its index is one of the other run then, and does not count.
             advance = cast(INT64, takes_right)
             stmt = sequence(
                 BufferStore(self.order, select(takes_right, right, left), (1 - side, start + i)),
@@ -82,7 +82,8 @@ class Sort:
         return LetStmt(start, begin, stmt)
 
     def _precedes(self, a: Expr, b: Expr) -> Expr:
-        """Whether the element at ``a`` comes before an equal one at ``b``, which was there first."""
+        """Return whether the element at ``a`` precedes the one at ``b``, given that ``b`` precedes it if they are
+        equal."""
         x, y = self.element(a), self.element(b)
         before = compare("gt" if self.largest else "lt", x, y)
         if x.dtype.is_float:
@@ -93,12 +94,12 @@ class Sort:
 
 @dataclasses.dataclass(frozen=True)
 class TopKAttrs:
-    """Which elements are meant.
+    """The elements to select.
 
     Attributes:
-        k: how many, at most the size of the axis; it may be symbolic.
-        axis: along which.
-        largest: whether the greatest are, not the least.
+        k: the number of elements, at most the size of the axis; it may be symbolic.
+        axis: the axis of the search.
+        largest: whether to select the greatest rather than the least.
     """
 
     k: Any
@@ -111,9 +112,9 @@ class TopKAttrs:
 
 @register_operator
 class top_k(Operator):
-    """The ``k`` greatest (or least) elements along an axis and their indices (int64), the first one first. Of equal
-    elements the one with the lower index comes first; NaN is greater than everything. A symbolic axis that turns out to
-    be shorter than ``k`` is filled up with zeros."""
+    """Select the ``k`` greatest (or least) elements along an axis, in order, and their indices (int64). Of equal
+    elements the one with the lower index comes first; NaN is greater than everything. If a symbolic axis turns out to
+    be shorter than ``k``, the rest is zeros."""
 
     name = "top_k"
     arguments = ("x",)
@@ -132,7 +133,7 @@ class top_k(Operator):
 
     def reference(self, args: Sequence[Any], attrs: TopKAttrs) -> Any:
         rows = np.moveaxis(args[0], attrs.axis, -1)
-        # Sorting from behind makes a stable sort in ascending order one in descending order that is stable too.
+        # Sorting in reverse turns a stable ascending sort into a stable descending one.
         order = widened(rows)[..., ::-1] if attrs.largest else widened(rows)
         places = np.argsort(order, axis=-1, kind="stable")
         places = rows.shape[-1] - 1 - places[..., ::-1] if attrs.largest else places

@@ -1,4 +1,4 @@
-"""Operators for statistics over axes: mean, variance, standard deviation."""
+"""Compute statistics over axes: mean, variance, standard deviation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tilewright.tensorir.tensor import Tensor
 
 
 def _count(x: Tensor, axes: Sequence[int], correction: int = 0) -> Expr:
-    """Return how many elements each result is made of."""
+    """Return the number of elements that each result is computed from, less ``correction``."""
     count = as_expr(1)
     for axis in axes:
         count = count * x.shape[axis]
@@ -28,7 +28,7 @@ def _count(x: Tensor, axes: Sequence[int], correction: int = 0) -> Expr:
 
 @register_operator
 class mean(Reduce):
-    """The mean of floats over axes; NaN over none."""
+    """Compute the mean of floats over axes; NaN over none."""
 
     name = "mean"
     dtypes = FLOATS
@@ -55,8 +55,8 @@ class VarianceAttrs(ReduceAttrs):
 
 @register_operator
 class variance(Reduce):
-    """The mean squared distance of floats from their mean over axes, computed from the distances, so that a large
-    mean costs no accuracy."""
+    """Compute the variance over axes: the mean squared distance of floats from their mean. It is computed from the
+    distances, so that a large mean costs no accuracy."""
 
     name = "variance"
     dtypes = FLOATS
@@ -87,12 +87,12 @@ class variance(Reduce):
 
 @register_operator
 class std(Reduce):
-    """The square root of ``variance``."""
+    """Compute the standard deviation over axes: the square root of ``variance``."""
 
     name = "std"
     dtypes = FLOATS
     Attrs = VarianceAttrs
-    # What it is made of is written in decompose.
+    # The decomposition defines it.
     compute = None  # type: ignore[assignment]
     reference = Operator.reference
 

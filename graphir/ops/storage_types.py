@@ -1,4 +1,4 @@
-"""Element types that tensors are stored in and no arithmetic is done in: floats of 8 and 4 bits, integers of 4 and 2.
+"""Encode and decode element types for storage without arithmetic: floats of 8 and 4 bits, integers of 4 and 2.
 
 Values are encoded from float32 or int32 and decoded to float32, int8 or uint8. Quantization encodes and decodes as
 well; every other operator that takes such tensors only moves their elements. The formats are those of P. Micikevicius
@@ -34,15 +34,15 @@ Array = np.ndarray[Any, Any]
 
 @dataclasses.dataclass(frozen=True)
 class FloatFormat:
-    """A float of a sign, an exponent and a mantissa in at most 8 bits.
+    """A float format of a sign, an exponent and a mantissa in at most 8 bits.
 
     Attributes:
-        mantissa: bits of the mantissa.
-        bias: of the exponent.
+        mantissa: the number of bits of the mantissa.
+        bias: the bias of the exponent.
         sign: the bit of the sign.
-        greatest: the bits of the greatest finite value; what is above has no value, or an infinite one.
+        greatest: the bits of the greatest finite value; greater ones have no value, or an infinite one.
         infinite: the bits of infinity, None if there is none.
-        nan, overflow: what NaN, and what is too large, become: of a positive and of a negative number.
+        nan, overflow: the bits that NaN, and values that are too large, become: with positive and with negative sign.
         signed_zero: whether zero has a sign.
     """
 
@@ -68,7 +68,7 @@ def _bits(value: float, dtype: DataType) -> int:
 
 @functools.cache
 def float_format(dtype: DataType) -> FloatFormat:
-    """The format of a float type, by what ml_dtypes says of it."""
+    """Return the format of a float type, from the facts in ml_dtypes."""
     info = _limits(dtype)
     width, mantissa = int(info.bits), int(info.nmant)
     sign, greatest = 1 << (width - 1), _bits(float(info.max), dtype)
@@ -86,12 +86,12 @@ def float_format(dtype: DataType) -> FloatFormat:
 
 
 def _is_scale(dtype: DataType) -> bool:
-    """Whether it is a power of two without a sign (the scale of a block of numbers)."""
+    """Return whether the type is an unsigned power of two (the scale of a block of numbers)."""
     return str(dtype) == "float8_e8m0fnu"
 
 
 def integer_bits(dtype: DataType) -> int | None:
-    """The bits of an integer type, None for a float."""
+    """Return the number of bits of an integer type, None for a float."""
     return int(str(dtype).lstrip("uint")) if "int" in str(dtype) else None
 
 
@@ -104,9 +104,10 @@ def _float_of(bits: Expr) -> Expr:
 
 
 def encode_float(x: Expr, kind: FloatFormat, saturate: bool) -> Expr:
-    """The bits (int32) that a float32 has in a format: the nearest value, of two the one with an even mantissa.
+    """Return the bits (int32) of a float32 in a format: of the nearest value, of two equally near ones that with an
+    even mantissa.
 
-    What is too large becomes the greatest value (``saturate``), or infinity or NaN.
+    Values that are too large become the greatest value (``saturate``), or infinity or NaN.
     """
     bits = _bits_of(x)
     negative, magnitude = bits < 0, bits & 0x7FFFFFFF
@@ -130,7 +131,7 @@ def encode_float(x: Expr, kind: FloatFormat, saturate: bool) -> Expr:
 
 
 def decode_float(bits: Expr, kind: FloatFormat) -> Expr:
-    """The float32 that the bits (int32) of a format stand for."""
+    """Return the float32 that the bits (int32) of a format represent."""
     magnitude = bits & (kind.sign - 1)
     value = _float_of(magnitude << (_MANTISSA - kind.mantissa)) * const(2.0 ** (127 - kind.bias), FLOAT32)
     nan = const(float("nan"), FLOAT32)
@@ -143,7 +144,7 @@ def decode_float(bits: Expr, kind: FloatFormat) -> Expr:
 
 
 def encode_scale(x: Expr, saturate: bool, rounding: str) -> Expr:
-    """The exponent of a float32, whose sign is dropped, as a format without mantissa keeps it."""
+    """Return the exponent of a float32, whose sign is dropped, in a format without mantissa."""
     bits = _bits_of(x)
     exponent, rest = (bits >> _MANTISSA) & 0xFF, bits & 0x7FFFFF
     if rounding == "down":
@@ -156,13 +157,13 @@ def encode_scale(x: Expr, saturate: bool, rounding: str) -> Expr:
 
 
 def decode_scale(bits: Expr) -> Expr:
-    """Two to the power of an exponent; 2**-127 is below the normal numbers of float32."""
+    """Return two to the power of an exponent; 2**-127 is below the normal numbers of float32."""
     value = _float_of(select(bits.equal(0), const(1 << (_MANTISSA - 1), INT32), bits << _MANTISSA))
     return select(bits.equal(0xFF), const(float("nan"), FLOAT32), value)
 
 
 def encoded(value: Expr, dtype: DataType, saturate: bool = True, rounding: str = "up") -> Expr:
-    """``value``, a float32 or an int32, as an element of a type that is only stored; see :class:`encode`."""
+    """Encode ``value``, a float32 or an int32, as an element of a type that is only stored; see :class:`encode`."""
     bits = integer_bits(dtype)
     if bits is not None:
         code = value & ((1 << bits) - 1)
@@ -174,7 +175,7 @@ def encoded(value: Expr, dtype: DataType, saturate: bool = True, rounding: str =
 
 
 def decoded(x: Expr) -> Expr:
-    """What an element of a type that is only stored holds, as float32 or int32; any other element as it is."""
+    """Decode an element of a type that is only stored to float32 or int32; return any other unchanged."""
     if x.dtype.kind != "storage":
         return x
     bits, width = cast(INT32, _bits_of(x, "uint8")), integer_bits(x.dtype)
@@ -188,7 +189,7 @@ def decoded(x: Expr) -> Expr:
 
 
 def encoded_array(x: Array, dtype: DataType, saturate: bool = True, rounding: str = "up") -> Array:
-    """:func:`encoded` for arrays."""
+    """Encode an array as :func:`encoded` does an expression."""
     kind, bits = dtype.numpy, integer_bits(dtype)
     if bits is not None:
         return (x & ((1 << bits) - 1)).astype(np.uint8).view(kind)
@@ -205,12 +206,12 @@ def encoded_array(x: Array, dtype: DataType, saturate: bool = True, rounding: st
 
 @dataclasses.dataclass(frozen=True)
 class EncodeAttrs:
-    """What to store.
+    """The target of an encoding.
 
     Attributes:
         dtype: the element type of the result.
         saturate: whether floats that are too large become the greatest value; if not, infinity or NaN.
-        rounding: of types without a mantissa: ``up``, ``down`` or ``nearest``.
+        rounding: for types without a mantissa: ``up``, ``down`` or ``nearest``.
     """
 
     dtype: DataType
@@ -227,7 +228,8 @@ class EncodeAttrs:
 
 @register_operator
 class encode(Operator):
-    """``x`` in a type that tensors are only stored in: float32 as the nearest float, int32 as its lowest bits."""
+    """Encode ``x`` in a type that tensors are only stored in: float32 as the nearest float, int32 as its lowest
+    bits."""
 
     name = "encode"
     arguments = ("x",)
@@ -252,7 +254,7 @@ class encode(Operator):
 
 @register_operator
 class decode(Operator):
-    """What a tensor of a type that is only stored holds: float32, int8 or uint8, exactly."""
+    """Decode a tensor of a type that is only stored: to float32, int8 or uint8, exactly."""
 
     name = "decode"
     arguments = ("x",)

@@ -1,4 +1,4 @@
-"""What operators that sum products share: the type of the sum, where it is not that of the factors."""
+"""Infer the type of sums of products, which may be wider than that of the factors."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tilewright.graphir.ops.common import NUMBERS, check_dtype, same_dtype, wide
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir.dtype import FLOAT32, INT32, DataType, as_dtype
 
-#: The factors that may be summed in a wider type.
+#: Types of factors that may be summed in a wider type.
 _FACTORS = {INT32: ("int8", "uint8", "int16"), FLOAT32: ("float16", "bfloat16")}
 
 
 def sum_dtype(out_dtype: Any) -> DataType | None:
-    """An attribute ``out_dtype``.
+    """Convert an attribute ``out_dtype`` to an element type.
 
     Raises:
         ValueError: it is neither None nor a type that narrower ones are summed in.
@@ -29,8 +29,8 @@ def sum_dtype(out_dtype: Any) -> DataType | None:
 
 
 def product_dtype(op: Operator, args: Sequence[TensorType], out_dtype: DataType | None) -> DataType:
-    """The element type of a sum of products: that of both factors, or ``out_dtype`` for narrower ones, which may be
-    integers of two types.
+    """Return the element type of a sum of products: that of both factors, or ``out_dtype`` for narrower ones, which may
+    be integers of two types.
 
     Raises:
         TypeInferenceError: the factors' types do not fit.
@@ -47,10 +47,10 @@ def product_dtype(op: Operator, args: Sequence[TensorType], out_dtype: DataType 
 
 
 def widened_factors(args: Sequence[Any], out_dtype: DataType | None) -> list[Any]:
-    """Arrays in the type in which their products are summed."""
+    """Convert arrays to the type in which their products are summed."""
     return [arg.astype(out_dtype.numpy) if out_dtype is INT32 else widened(arg) for arg in args]
 
 
 def narrowed_sum(found: Any, factor: Any, out_dtype: DataType | None) -> Any:
-    """A sum in the type of the result, which is that of the factors where no ``out_dtype`` is given."""
+    """Convert a sum to the type of the result, which is that of the factors if no ``out_dtype`` is given."""
     return found.astype(factor.dtype, copy=False) if out_dtype is None else found

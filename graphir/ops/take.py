@@ -1,4 +1,4 @@
-"""Elements picked by a tensor of indices."""
+"""Gather elements by a tensor of indices."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from tilewright.tensorir.tensor import Tensor
 
 @dataclasses.dataclass(frozen=True)
 class TakeAttrs:
-    """``axis``: the axis that the indices are about."""
+    """``axis``: the axis that the indices refer to."""
 
     axis: int = 0
 
 
 @register_operator
 class take(Operator):
-    """``numpy.take(x, indices, axis)``. Negative indices count from the end; one that is still outside is moved to
-    the nearest element, as compiled code cannot raise an error. Without any element the result is zero."""
+    """Gather slices along an axis, as ``numpy.take(x, indices, axis)``. Negative indices count from the end; an index
+    that is still out of bounds is clamped to the nearest element, as compiled code cannot raise an error. If there is
+    no element the result is zero."""
 
     name = "take"
     arguments = ("x", "indices")

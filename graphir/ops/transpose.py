@@ -1,4 +1,4 @@
-"""Other orders of axes and of the elements along them."""
+"""Permute axes, and reverse the elements along them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TransposeAttrs:
 
 @register_operator
 class transpose(Operator):
-    """``x`` with its axes permuted."""
+    """Permute the axes of ``x``."""
 
     name = "transpose"
     total_reference = True
@@ -40,7 +40,7 @@ class transpose(Operator):
     Attrs = TransposeAttrs
 
     def order(self, ndim: int, attrs: TransposeAttrs) -> list[int]:
-        """The argument's axis for each axis of the result, counted from the front.
+        """Return the argument's axis for each axis of the result, counted from the front.
 
         Raises:
             TypeInferenceError: the axes are no permutation.
@@ -83,7 +83,7 @@ class FlipAttrs:
 
 @register_operator
 class flip(Operator):
-    """``x`` with the elements along axes in reverse order."""
+    """Reverse the elements of ``x`` along axes."""
 
     name = "flip"
     arguments = ("x",)

@@ -1,4 +1,4 @@
-"""Triangles of matrices, and the identity."""
+"""Take triangles of matrices, and create identity matrices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tilewright.tensorir.tensor import Tensor
 
 
 class Triangle(Operator):
-    """Base of the two. ``k`` is a scalar integer: the diagonal, above the main one if positive."""
+    """Base of tril and triu. ``k`` is a scalar integer: the diagonal, above the main one if positive."""
 
     arguments = ("x", "k?")
     kind = "injective"
@@ -41,7 +41,7 @@ class Triangle(Operator):
         return np.where(mask, x, np.zeros((), x.dtype))
 
     def keeps(self, distance: Expr, k: Expr) -> Expr:
-        """Whether an element ``distance`` above the main diagonal stays."""
+        """Return whether an element ``distance`` above the main diagonal is kept."""
         raise NotImplementedError(f"operator {self.name} states no condition")
 
     def compute(self, args: Sequence[Tensor], attrs: Any, out: TensorType) -> Tensor:
@@ -56,7 +56,7 @@ class Triangle(Operator):
 
 @register_operator
 class tril(Triangle):
-    """Matrices with zeros above diagonal ``k``, as ``numpy.tril``."""
+    """Keep the lower triangle of matrices, with zeros above diagonal ``k``, as ``numpy.tril``."""
 
     name = "tril"
     function = np.tril
@@ -67,7 +67,7 @@ class tril(Triangle):
 
 @register_operator
 class triu(Triangle):
-    """Matrices with zeros below diagonal ``k``, as ``numpy.triu``."""
+    """Keep the upper triangle of matrices, with zeros below diagonal ``k``, as ``numpy.triu``."""
 
     name = "triu"
     function = np.triu
@@ -78,11 +78,11 @@ class triu(Triangle):
 
 @dataclasses.dataclass(frozen=True)
 class EyeAttrs:
-    """The matrix.
+    """The shape and the diagonal of the matrix.
 
     Attributes:
-        n: rows, which may be symbolic.
-        m: columns; None: as many.
+        n: the number of rows, which may be symbolic.
+        m: the number of columns; None: the number of rows.
         k: the diagonal of ones, above the main one if positive.
         dtype: element type.
     """
@@ -99,7 +99,7 @@ class EyeAttrs:
 
 @register_operator
 class eye(Operator):
-    """Ones on a diagonal and zeros elsewhere, as ``numpy.eye``."""
+    """Create a matrix with ones on a diagonal and zeros elsewhere, as ``numpy.eye``."""
 
     name = "eye"
     kind = "injective"

@@ -1,4 +1,4 @@
-"""Functions of one tensor, element by element."""
+"""Compute functions of one tensor elementwise."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def _function(
     result: DataType | None = None,
     rounds: bool = False,
 ) -> Operator:
-    """Register a function of floats that the loop-level IR has as an intrinsic; one that ``rounds`` to integers gives
-    these back as they are."""
+    """Register a function of floats that the loop IR has as an intrinsic; one that ``rounds`` to integers returns these
+    unchanged."""
 
     class Function(Unary):
         def scalar(self, x: Expr) -> Expr:
@@ -54,41 +54,41 @@ def _sigmoid(x: Any) -> Any:
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
-exp = _function("exp", np.exp, "e to the power ``x``.")
-exp2 = _function("exp2", np.exp2, "2 to the power ``x``.")
-expm1 = _function("expm1", np.expm1, "``exp(x) - 1``, accurate near 0.")
-log = _function("log", np.log, "The natural logarithm.")
-log2 = _function("log2", np.log2, "The logarithm to base 2.")
-log10 = _function("log10", np.log10, "The logarithm to base 10.")
-log1p = _function("log1p", np.log1p, "``log(1 + x)``, accurate near 0.")
-sqrt = _function("sqrt", np.sqrt, "The square root; NaN below 0.")
-rsqrt = _function("rsqrt", lambda x: 1 / np.sqrt(x), "``1 / sqrt(x)``.")
-sin = _function("sin", np.sin, "The sine of an angle in radians.")
-cos = _function("cos", np.cos, "The cosine of an angle in radians.")
-tan = _function("tan", np.tan, "The tangent of an angle in radians.")
-asin = _function("asin", np.arcsin, "The angle in radians whose sine is ``x``.")
-acos = _function("acos", np.arccos, "The angle in radians whose cosine is ``x``.")
-atan = _function("atan", np.arctan, "The angle in radians whose tangent is ``x``.")
-sinh = _function("sinh", np.sinh, "The hyperbolic sine.")
-cosh = _function("cosh", np.cosh, "The hyperbolic cosine.")
-tanh = _function("tanh", np.tanh, "The hyperbolic tangent.")
-asinh = _function("asinh", np.arcsinh, "The inverse of ``sinh``.")
-acosh = _function("acosh", np.arccosh, "The inverse of ``cosh``; NaN below 1.")
-atanh = _function("atanh", np.arctanh, "The inverse of ``tanh``; NaN outside ``[-1, 1]``.")
-sigmoid = _function("sigmoid", _sigmoid, "``1 / (1 + exp(-x))``.")
-erf = _function("erf", _erf, "The error function.")
-floor = _function("floor", np.floor, "The greatest integer that is not above ``x``.", rounds=True)
-ceil = _function("ceil", np.ceil, "The least integer that is not below ``x``.", rounds=True)
-trunc = _function("trunc", np.trunc, "``x`` without its fraction.", rounds=True)
-round = _function("round", np.rint, "The nearest integer; halves go to the even one, as in NumPy.", rounds=True)
-isnan = _function("isnan", np.isnan, "Whether ``x`` is NaN.", result=BOOL)
-isinf = _function("isinf", np.isinf, "Whether ``x`` is an infinity.", result=BOOL)
-isfinite = _function("isfinite", np.isfinite, "Whether ``x`` is neither NaN nor an infinity.", result=BOOL)
+exp = _function("exp", np.exp, "Compute e to the power ``x`` elementwise.")
+exp2 = _function("exp2", np.exp2, "Compute 2 to the power ``x`` elementwise.")
+expm1 = _function("expm1", np.expm1, "Compute ``exp(x) - 1`` elementwise, accurate near 0.")
+log = _function("log", np.log, "Compute the natural logarithm elementwise.")
+log2 = _function("log2", np.log2, "Compute the logarithm to base 2 elementwise.")
+log10 = _function("log10", np.log10, "Compute the logarithm to base 10 elementwise.")
+log1p = _function("log1p", np.log1p, "Compute ``log(1 + x)`` elementwise, accurate near 0.")
+sqrt = _function("sqrt", np.sqrt, "Compute the square root elementwise; NaN below 0.")
+rsqrt = _function("rsqrt", lambda x: 1 / np.sqrt(x), "Compute ``1 / sqrt(x)`` elementwise.")
+sin = _function("sin", np.sin, "Compute the sine of angles in radians elementwise.")
+cos = _function("cos", np.cos, "Compute the cosine of angles in radians elementwise.")
+tan = _function("tan", np.tan, "Compute the tangent of angles in radians elementwise.")
+asin = _function("asin", np.arcsin, "Find the angle in radians whose sine is ``x``.")
+acos = _function("acos", np.arccos, "Find the angle in radians whose cosine is ``x``.")
+atan = _function("atan", np.arctan, "Find the angle in radians whose tangent is ``x``.")
+sinh = _function("sinh", np.sinh, "Compute the hyperbolic sine elementwise.")
+cosh = _function("cosh", np.cosh, "Compute the hyperbolic cosine elementwise.")
+tanh = _function("tanh", np.tanh, "Compute the hyperbolic tangent elementwise.")
+asinh = _function("asinh", np.arcsinh, "Compute the inverse of ``sinh`` elementwise.")
+acosh = _function("acosh", np.arccosh, "Compute the inverse of ``cosh`` elementwise; NaN below 1.")
+atanh = _function("atanh", np.arctanh, "Compute the inverse of ``tanh`` elementwise; NaN outside ``[-1, 1]``.")
+sigmoid = _function("sigmoid", _sigmoid, "Compute the sigmoid ``1 / (1 + exp(-x))`` elementwise.")
+erf = _function("erf", _erf, "Compute the error function elementwise.")
+floor = _function("floor", np.floor, "Round down elementwise, to the greatest integer not above ``x``.", rounds=True)
+ceil = _function("ceil", np.ceil, "Round up elementwise, to the least integer not below ``x``.", rounds=True)
+trunc = _function("trunc", np.trunc, "Round toward zero elementwise: drop the fraction.", rounds=True)
+round = _function("round", np.rint, "Round to the nearest integer, halves to even, as in NumPy.", rounds=True)
+isnan = _function("isnan", np.isnan, "Test elementwise whether ``x`` is NaN.", result=BOOL)
+isinf = _function("isinf", np.isinf, "Test elementwise whether ``x`` is infinite.", result=BOOL)
+isfinite = _function("isfinite", np.isfinite, "Test elementwise whether ``x`` is finite and not NaN.", result=BOOL)
 
 
 @register_operator
 class isposinf(Unary):
-    """Whether ``x`` is positive infinity."""
+    """Test elementwise whether ``x`` is positive infinity."""
 
     name = "isposinf"
     result_dtype = BOOL
@@ -100,7 +100,7 @@ class isposinf(Unary):
 
 @register_operator
 class isneginf(Unary):
-    """Whether ``x`` is negative infinity."""
+    """Test elementwise whether ``x`` is negative infinity."""
 
     name = "isneginf"
     result_dtype = BOOL
@@ -112,7 +112,7 @@ class isneginf(Unary):
 
 @register_operator
 class negative(Unary):
-    """``-x``; integers wrap."""
+    """Negate elementwise; integers wrap."""
 
     name = "negative"
     involution = True
@@ -126,7 +126,7 @@ class negative(Unary):
 
 @register_operator
 class abs(Unary):
-    """The absolute value; that of the least integer wraps to itself."""
+    """Compute the absolute value elementwise; that of the least integer wraps to itself."""
 
     name = "abs"
     idempotent = True
@@ -140,7 +140,7 @@ class abs(Unary):
 
 @register_operator
 class sign(Unary):
-    """-1, 0 or 1 as ``x`` is below, at or above 0; NaN for NaN."""
+    """Compute the sign elementwise: -1, 0 or 1 as ``x`` is below, at or above 0; NaN for NaN."""
 
     name = "sign"
     idempotent = True
@@ -158,7 +158,7 @@ class sign(Unary):
 
 @register_operator
 class square(Unary):
-    """``x * x``; integers wrap."""
+    """Square elementwise; integers wrap."""
 
     name = "square"
     even = True
@@ -171,7 +171,7 @@ class square(Unary):
 
 @register_operator
 class reciprocal(Unary):
-    """``1 / x``."""
+    """Compute the reciprocal ``1 / x`` elementwise."""
 
     name = "reciprocal"
     function = np.reciprocal
@@ -182,7 +182,7 @@ class reciprocal(Unary):
 
 @register_operator
 class copy(Unary):
-    """The same values."""
+    """Copy the values."""
 
     name = "copy"
     dtypes = ANY
@@ -219,7 +219,7 @@ class ClipAttrs:
 
 @register_operator
 class clip(Unary):
-    """``x`` limited to ``[a_min, a_max]`` (``a_max`` where they cross, as in NumPy); NaN stays NaN."""
+    """Limit ``x`` to ``[a_min, a_max]`` elementwise (``a_max`` where they cross, as in NumPy); NaN stays NaN."""
 
     name = "clip"
     idempotent = True
@@ -240,7 +240,7 @@ class clip(Unary):
         return result if high is None else np.minimum(result, np.asarray(high, x.dtype))
 
     def _bounds(self, attrs: ClipAttrs, dtype: DataType) -> tuple[float | None, float | None]:
-        """The bounds as values of the element type."""
+        """Return the bounds as values of the element type."""
         if dtype.is_float:
             return attrs.a_min, attrs.a_max
         least, greatest = int(lowest(dtype)), int(highest(dtype))
@@ -268,8 +268,8 @@ class DtypeAttrs:
 
 @register_operator
 class cast(Unary):
-    """``x`` converted to ``dtype``: floats to integers toward zero (undefined where they do not fit), anything to
-    bool by ``!= 0``, integers by wrapping."""
+    """Convert ``x`` to ``dtype`` elementwise: floats to integers toward zero (undefined where they do not fit),
+    anything to bool by ``!= 0``, integers by wrapping."""
 
     name = "cast"
     total_reference = True

@@ -1,4 +1,4 @@
-"""The different elements of a tensor: how many there are becomes known when the model runs."""
+"""Find the distinct elements of a tensor; their number becomes known when the model runs."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from tilewright.graphir.ops import calls
 from tilewright.graphir.types import TensorType
 from tilewright.tensorir.errors import TypeInferenceError
 
-#: Slices of more elements are not compared: each element is a sort.
+#: Slices of more elements are not compared, as each element costs a sort.
 _MOST_KEYS = 256
 
 
 def unique(x: Expr, sorted: bool = True, axis: int | None = None) -> tuple[Expr, Expr, Expr, Expr]:
-    """The different elements of ``x``, or its different slices along ``axis``, as ``numpy.unique`` finds them.
+    """Find the distinct elements of ``x``, or its distinct slices along ``axis``, as ``numpy.unique`` does.
 
     Args:
         x: a tensor of numbers.
-        sorted: in ascending order (slices: of their first elements, then the second ...); otherwise in the order in
-            which they come.
-        axis: slices along this axis are compared; None: elements of the tensor as one vector.
+        sorted: whether they are in ascending order (slices: by their first elements, then the second ...) rather than
+            in order of first occurrence.
+        axis: the axis whose slices are compared; None: compare the elements of the flattened tensor.
 
     Returns:
-        The elements or slices; where each of them comes first; which of them each of ``x`` is; how often each is there
-        (the last three int64 vectors).
+        The elements or slices; the index of the first occurrence of each; for each element or slice of ``x`` the number
+        of its value among them; and the number of occurrences of each (the last three int64 vectors).
 
     Raises:
         TypeInferenceError: ``x`` is no tensor, has no such axis, or has slices of too many or an unknown number of
@@ -55,13 +55,14 @@ def unique(x: Expr, sorted: bool = True, axis: int | None = None) -> tuple[Expr,
 
 
 def _argsort(vector: Expr) -> Expr:
-    """The places of a vector's elements in ascending order; of equal ones the first comes first."""
+    """Return the indices that sort a vector in ascending order; the sort is stable."""
     assert isinstance(vector.type, TensorType)
     return TupleGetItem(call_operator("top_k", vector, k=vector.type.shape[0], axis=0, largest=False), 1)
 
 
 def _sorted(x: Expr, axis: int) -> tuple[Expr, Expr]:
-    """The order of the slices along ``axis``, and for each place in it whether it differs from the one before."""
+    """Return the order of the slices along ``axis``, and for each position in it whether the slice differs from the one
+    before."""
     assert isinstance(x.type, TensorType)
     extent = x.type.shape[axis]
     rest = [dim for number, dim in enumerate(x.type.shape) if number != axis]
@@ -71,7 +72,7 @@ def _sorted(x: Expr, axis: int) -> tuple[Expr, Expr]:
     axes = (axis, *(number for number in range(x.type.ndim) if number != axis))
     rows = calls.reshape(calls.transpose(x, axes=axes), newshape=(extent, count))
     order: Expr = call_operator("arange", start=0, stop=extent, step=1, dtype="int64")
-    # The last key first: a stable sort keeps the order of what is equal.
+    # The last key first: a stable sort keeps the order of equal elements.
     for key in reversed(range(count)):
         column = calls.take(rows, const(np.array(key, np.int64)), axis=1)
         order = calls.take(order, _argsort(calls.take(column, order, axis=0)), axis=0)

@@ -1,4 +1,4 @@
-"""A choice between two tensors."""
+"""Select between two tensors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tilewright.tensorir.tensor import Tensor
 
 @register_operator
 class where(Operator):
-    """``x`` where the bool ``condition`` holds, else ``y``, with broadcasting."""
+    """Select ``x`` where the bool ``condition`` holds, else ``y``, elementwise with NumPy's broadcasting."""
 
     name = "where"
     arguments = ("condition", "x", "y")

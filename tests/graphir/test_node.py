@@ -106,7 +106,7 @@ def test_its_text_has_all_its_fields() -> None:
 def test_the_verifier_knows_what_it_binds() -> None:
     verify(IRModule({"main": gi.Function([X], scan())}))
     v = gi.var("v", shape=(4,))
-    with pytest.raises(VerifyError, match="used outside of what binds it"):
+    with pytest.raises(VerifyError, match="used outside of the function or let that binds it"):
         verify(IRModule({"main": gi.Function([X], Scan(v, v * 2.0, v + X))}))
 
 

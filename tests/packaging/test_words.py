@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = (
-    *("codegen", "tilewright", "graphir/frontend", "bench", "examples", "build_support"),
+    *("codegen", "tilewright", "graphir", "bench", "examples", "build_support"),
     *("tests/cli", "tests/codegen", "tests/examples", "tests/graphir", "tests/models", "tests/onnx", "tests/packaging"),
     *("tests/passes", "tests/tensorir"),
 )

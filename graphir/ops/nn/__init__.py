@@ -1,1 +1,1 @@
-"""Operators of neural networks: ``gi.nn.conv2d`` and the like."""
+"""Define the operators of neural networks: ``gi.nn.conv2d`` and the like."""

@@ -1,4 +1,4 @@
-"""Activation functions, element by element."""
+"""Compute activation functions elementwise."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tilewright.tensorir.tensor import Tensor
 
 @register_operator
 class relu(Unary):
-    """``max(x, 0)``; NaN stays NaN."""
+    """Rectify elementwise: ``max(x, 0)``; NaN stays NaN."""
 
     name = "nn.relu"
     idempotent = True
@@ -43,7 +43,7 @@ class LeakyReluAttrs:
 
 @register_operator
 class leaky_relu(Unary):
-    """``x`` above 0, ``alpha * x`` below."""
+    """Apply the leaky ReLU elementwise: ``x`` above 0, ``alpha * x`` below."""
 
     name = "nn.leaky_relu"
     commutes_with_scale = "positive"
@@ -60,14 +60,15 @@ class leaky_relu(Unary):
 
 @dataclasses.dataclass(frozen=True)
 class PreluAttrs:
-    """``axis``: that of the channels."""
+    """``axis``: the axis of the channels."""
 
     axis: int = 1
 
 
 @register_operator
 class prelu(Unary):
-    """``data`` above 0, ``alpha * data`` below, with one slope for each channel."""
+    """Apply the parametric ReLU elementwise: ``data`` above 0, ``alpha * data`` below, with one slope for each
+    channel."""
 
     name = "nn.prelu"
     arguments = ("data", "alpha")
@@ -75,7 +76,7 @@ class prelu(Unary):
     Attrs = PreluAttrs
 
     def in_layout(self, args: Sequence[Any], blocked: Sequence[Any], attrs: Any, plain: str, target: str) -> Any:
-        return None  # the slopes go with an axis of the plain layout
+        return None  # the slopes belong to an axis of the plain layout
 
     def infer_type(self, args: Sequence[TensorType], attrs: PreluAttrs) -> TensorType:
         data, alpha = args
@@ -116,7 +117,8 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 @register_operator
 class gelu(Unary):
-    """``x * P(X <= x)`` for a standard normal ``X``: Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016."""
+    """Apply the Gaussian error linear unit elementwise: ``x * P(X <= x)`` for a standard normal ``X``: Hendrycks and
+    Gimpel, "Gaussian Error Linear Units", 2016."""
 
     name = "nn.gelu"
     Attrs = GeluAttrs
@@ -137,7 +139,7 @@ class gelu(Unary):
 
 @register_operator
 class silu(Unary):
-    """``x * sigmoid(x)``."""
+    """Apply the sigmoid linear unit elementwise: ``x * sigmoid(x)``."""
 
     name = "nn.silu"
 
@@ -158,7 +160,8 @@ class SwishAttrs:
 
 @register_operator
 class swish(Unary):
-    """``x * sigmoid(beta * x)``: Ramachandran et al., "Searching for Activation Functions", 2017."""
+    """Apply swish elementwise: ``x * sigmoid(beta * x)``: Ramachandran et al., "Searching for Activation Functions",
+    2017."""
 
     name = "nn.swish"
     Attrs = SwishAttrs
@@ -174,15 +177,15 @@ class swish(Unary):
 
 @dataclasses.dataclass(frozen=True)
 class AlphaAttrs:
-    """``alpha``: the value whose negative the function tends to far below 0, where ``x`` is scaled by it."""
+    """``alpha``: minus the limit of the function far below 0, which also scales it there."""
 
     alpha: float = 1.0
 
 
 @register_operator
 class elu(Unary):
-    """``x`` above 0, ``alpha * (exp(x) - 1)`` below: Clevert et al., "Fast and Accurate Deep Network Learning by
-    Exponential Linear Units", 2016."""
+    """Apply the exponential linear unit elementwise: ``x`` above 0, ``alpha * (exp(x) - 1)`` below: Clevert et al.,
+    "Fast and Accurate Deep Network Learning by Exponential Linear Units", 2016."""
 
     name = "nn.elu"
     Attrs = AlphaAttrs
@@ -198,8 +201,8 @@ class elu(Unary):
 
 @register_operator
 class celu(Unary):
-    """``x`` above 0, ``alpha * (exp(x / alpha) - 1)`` below: Barron, "Continuously Differentiable Exponential Linear
-    Units", 2017."""
+    """Apply the continuously differentiable exponential linear unit elementwise: ``x`` above 0,
+    ``alpha * (exp(x / alpha) - 1)`` below: Barron, "Continuously Differentiable Exponential Linear Units", 2017."""
 
     name = "nn.celu"
     Attrs = AlphaAttrs
@@ -216,7 +219,7 @@ class celu(Unary):
 
 @dataclasses.dataclass(frozen=True)
 class SeluAttrs:
-    """``alpha`` and ``gamma``: the defaults keep mean and variance of a network's layers."""
+    """``alpha`` and ``gamma``: the defaults preserve mean and variance across a network's layers."""
 
     alpha: float = 1.6732632423543772
     gamma: float = 1.0507009873554805
@@ -224,8 +227,8 @@ class SeluAttrs:
 
 @register_operator
 class selu(Unary):
-    """``gamma * x`` above 0, ``gamma * alpha * (exp(x) - 1)`` below: Klambauer et al., "Self-Normalizing Neural
-    Networks", 2017."""
+    """Apply the scaled exponential linear unit elementwise: ``gamma * x`` above 0, ``gamma * alpha * (exp(x) - 1)``
+    below: Klambauer et al., "Self-Normalizing Neural Networks", 2017."""
 
     name = "nn.selu"
     Attrs = SeluAttrs
@@ -254,7 +257,7 @@ def _hard_sigmoid(x: Expr, alpha: float, beta: float) -> Expr:
 
 @register_operator
 class hard_sigmoid(Unary):
-    """``alpha * x + beta``, limited to ``[0, 1]``; NaN stays NaN."""
+    """Apply the hard sigmoid elementwise: ``alpha * x + beta``, limited to ``[0, 1]``; NaN stays NaN."""
 
     name = "nn.hard_sigmoid"
     Attrs = HardSigmoidAttrs
@@ -268,7 +271,8 @@ class hard_sigmoid(Unary):
 
 @register_operator
 class hard_swish(Unary):
-    """``x * hard_sigmoid(x)`` with slope 1/6: Howard et al., "Searching for MobileNetV3", 2019."""
+    """Apply hard swish elementwise: ``x * hard_sigmoid(x)`` with slope 1/6: Howard et al., "Searching for MobileNetV3",
+    2019."""
 
     name = "nn.hard_swish"
 
@@ -286,7 +290,7 @@ def _softplus(x: Expr) -> Expr:
 
 @register_operator
 class softplus(Unary):
-    """``log(1 + exp(x))``, which overflows for no ``x``."""
+    """Apply softplus elementwise: ``log(1 + exp(x))``, in a form that overflows for no ``x``."""
 
     name = "nn.softplus"
 
@@ -299,7 +303,7 @@ class softplus(Unary):
 
 @register_operator
 class softsign(Unary):
-    """``x / (1 + abs(x))``."""
+    """Apply softsign elementwise: ``x / (1 + abs(x))``."""
 
     name = "nn.softsign"
 
@@ -313,7 +317,8 @@ class softsign(Unary):
 
 @register_operator
 class mish(Unary):
-    """``x * tanh(softplus(x))``: Misra, "Mish: A Self Regularized Non-Monotonic Activation Function", 2019."""
+    """Apply mish elementwise: ``x * tanh(softplus(x))``: Misra, "Mish: A Self Regularized Non-Monotonic Activation
+    Function", 2019."""
 
     name = "nn.mish"
 
@@ -334,7 +339,7 @@ class ThresholdAttrs:
 
 @register_operator
 class thresholded_relu(Unary):
-    """``x`` above ``alpha``, else 0 (also for NaN)."""
+    """Apply a ReLU with a threshold elementwise: ``x`` above ``alpha``, else 0 (also for NaN)."""
 
     name = "nn.thresholded_relu"
     Attrs = ThresholdAttrs
@@ -350,7 +355,7 @@ class thresholded_relu(Unary):
 
 @dataclasses.dataclass(frozen=True)
 class ShrinkAttrs:
-    """``bias``: by how much values move toward 0; ``lambd``: those up to this distance from 0 become 0."""
+    """``bias``: the distance by which values move toward 0; ``lambd``: values up to this distance from 0 become 0."""
 
     bias: float = 0.0
     lambd: float = 0.5
@@ -358,8 +363,8 @@ class ShrinkAttrs:
 
 @register_operator
 class shrink(Unary):
-    """``x - bias`` above ``lambd``, ``x + bias`` below ``-lambd``, else 0: the hard shrink function, and with ``bias``
-    equal to ``lambd`` the soft one."""
+    """Shrink values toward 0 elementwise: ``x - bias`` above ``lambd``, ``x + bias`` below ``-lambd``, else 0. This is
+    the hard shrink function, and with ``bias`` equal to ``lambd`` the soft one."""
 
     name = "nn.shrink"
     Attrs = ShrinkAttrs

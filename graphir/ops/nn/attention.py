@@ -1,7 +1,7 @@
-"""Attention: rows of values, weighted by the softmax of the products of queries with keys.
+"""Compute attention: sums of values, weighted by the softmax of the products of queries with keys.
 
-Stated so that a schedule can compute it in strips of a few queries, whose scores stay in the cache and whose sums are
-divided only at the end: the matrix of all scores is stored nowhere (Rabe and Staats, "Self-attention does not need
+It is stated so that a schedule can compute it in strips of a few queries, whose scores stay in the cache and whose sums
+are divided only at the end: the matrix of all scores is never stored (Rabe and Staats, "Self-attention does not need
 O(n^2) memory", 2021; Dao et al., "FlashAttention", 2022).
 """
 
@@ -34,12 +34,12 @@ from tilewright.tensorir.tensor import Tensor
 
 @dataclasses.dataclass(frozen=True)
 class AttentionAttrs:
-    """How scores are made of products.
+    """The scores' scale and causal mask.
 
     Attributes:
         scale: factor of the products; None: one over the square root of the width of a key.
-        causal: whether query ``s`` sees the keys ``0 .. s + offset`` only.
-        offset: an integer, or an expression over symbolic dimensions: how many keys there are before that of the first
+        causal: whether query ``s`` attends to the keys ``0 .. s + offset`` only.
+        offset: an integer, or an expression over symbolic dimensions: the number of keys before that of the first
             query.
     """
 
@@ -55,14 +55,14 @@ class AttentionAttrs:
 
 @register_operator
 class attention(Operator):
-    """``softmax(query @ key^T * scale + mask) @ value`` for ``query [.., H, S, D]``, ``key [.., h, T, D]`` and
+    """Compute ``softmax(query @ key^T * scale + mask) @ value`` for ``query [.., H, S, D]``, ``key [.., h, T, D]`` and
     ``value [.., h, T, E]``, where each of the ``h`` heads of keys serves ``H / h`` neighbouring heads of queries. The
-    mask broadcasts to ``[.., H, S, T]`` and is added, or, of type bool, says which keys a query sees. A query that sees
-    none gives NaN, as softmax does. Half types compute in float32."""
+    mask broadcasts to ``[.., H, S, T]`` and is added, or, of type bool, selects the keys that a query attends to. A
+    query that attends to none gives NaN, as softmax does. Half types compute in float32."""
 
     name = "nn.attention"
     arguments = ("query", "key", "value", "mask?")
-    #: Each result needs many elements of all arguments, which are read as rows: what moves data joins it.
+    #: Each result needs many elements of all arguments, which are read as rows: operators that move data fuse with it.
     kind = "reduction"
     Attrs = AttentionAttrs
 
@@ -113,7 +113,7 @@ class attention(Operator):
         query, key, value, *masks = args
         wide = compute_type(out.dtype)
         group = _group(query.shape, key.shape)
-        assert group is not None  # infer_type asked
+        assert group is not None  # infer_type checked it
         shape = (*query.shape[:-1], key.shape[-2])
         scale = const(_scale(attrs, query.shape[-1]), wide)
         k, words = te.reduce_axis(query.shape[-1], "k"), key.shape[-2]
@@ -131,7 +131,7 @@ class attention(Operator):
             return t <= last
 
         def needed(condition: Callable[..., Expr]) -> Callable[..., Expr] | None:
-            # What a query does not see has weight zero, whatever its product is.
+            # A key that a query does not attend to has weight zero, whatever their product is.
             return condition if attrs.causal else None
 
         is_seen = needed(lambda *place: sees(*place[-2:]))
@@ -190,7 +190,8 @@ def _scale(attrs: AttentionAttrs, width: Any) -> float:
 
 
 def _group(query: Sequence[Dim], key: Sequence[Dim]) -> int | None:
-    """How many heads of queries share one of keys; None if that is not known to be a whole number."""
+    """Return the number of heads of queries that share one head of keys; None if it is not known to be a whole
+    number."""
     heads, shared = (getattr(shape[-3], "value", shape[-3]) for shape in (query, key))
     if dim_equal(heads, shared):
         return 1

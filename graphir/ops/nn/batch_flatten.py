@@ -1,4 +1,4 @@
-"""Each item of a batch as a vector."""
+"""Flatten each item of a batch to a vector."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tilewright.tensorir.tensor import Tensor
 
 @register_operator
 class batch_flatten(Operator):
-    """``data`` with all axes behind the first joined into one."""
+    """Join all axes of ``data`` behind the first into one."""
 
     name = "nn.batch_flatten"
     arguments = ("data",)

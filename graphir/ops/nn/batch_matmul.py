@@ -1,4 +1,4 @@
-"""The product of two batches of matrices."""
+"""Multiply two batches of matrices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tilewright.graphir.types import TensorType, Type
 
 @dataclasses.dataclass(frozen=True)
 class BatchMatmulAttrs:
-    """Which of the factors are given with rows and columns exchanged."""
+    """``transpose_a``, ``transpose_b``: whether the rows and columns of a factor are exchanged."""
 
     transpose_a: bool = False
     transpose_b: bool = False
@@ -22,7 +22,7 @@ class BatchMatmulAttrs:
 
 @register_operator
 class batch_matmul(Operator):
-    """The matrix product for each item of a batch: a ``[batch, m, k]``, b ``[batch, k, n]``."""
+    """Multiply the matrices of each item of a batch: a ``[batch, m, k]``, b ``[batch, k, n]``."""
 
     name = "nn.batch_matmul"
     arguments = ("a", "b")

@@ -1,4 +1,4 @@
-"""Batch normalization at inference."""
+"""Normalize batches at inference."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tilewright.graphir.types import TensorType
 
 @dataclasses.dataclass(frozen=True)
 class BatchNormAttrs:
-    """How data are normalized.
+    """Parameters of a batch normalization.
 
     Attributes:
-        axis: that of the channels.
+        axis: the axis of the channels.
         epsilon: added to the variance.
-        center: whether ``beta`` is added.
-        scale: whether ``gamma`` is multiplied with.
+        center: whether to add ``beta``.
+        scale: whether to multiply by ``gamma``.
     """
 
     axis: int = 1
@@ -33,10 +33,11 @@ class BatchNormAttrs:
 
 @register_operator
 class batch_norm(Operator):
-    """``(data - moving_mean) / sqrt(moving_var + epsilon) * gamma + beta`` for each channel: Ioffe and Szegedy,
-    "Batch Normalization", 2015.
+    """Normalize each channel by moving statistics:
+    ``(data - moving_mean) / sqrt(moving_var + epsilon) * gamma + beta``: Ioffe and Szegedy, "Batch Normalization",
+    2015.
 
-    This is the form for inference. TVM's operator of this name gives a tuple of the result and the moving mean and
+    This is the form for inference. TVM's operator of this name returns a tuple of the result and the moving mean and
     variance; here the result is the tensor alone.
     """
 
@@ -56,7 +57,7 @@ class batch_norm(Operator):
         return data
 
     def decompose(self, args: Sequence[GraphExpr], attrs: BatchNormAttrs) -> GraphExpr:
-        """One multiplication and one addition with vectors that fold where the statistics are constants."""
+        """Decompose into one multiplication and one addition of vectors, which fold if the statistics are constants."""
         dtype = args[0].dtype
         if is_half(dtype):
             args = [cast(arg, dtype="float32") for arg in args]

@@ -1,4 +1,4 @@
-"""Batch normalization by the statistics of the batch itself."""
+"""Normalize batches by their own statistics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tilewright.graphir.types import TensorType, TupleType
 
 @dataclasses.dataclass(frozen=True)
 class BatchNormTrainingAttrs:
-    """``axis``: that of the channels; ``epsilon``: added to the variance; ``momentum``: the weight of the running
+    """``axis``: the axis of the channels; ``epsilon``: added to the variance; ``momentum``: the weight of the running
     statistics beside the batch's."""
 
     axis: int = 1
@@ -27,7 +27,7 @@ class BatchNormTrainingAttrs:
 
 @register_operator
 class batch_norm_training(Operator):
-    """``nn.batch_norm`` with mean and variance of the batch; beside it the running mean and variance,
+    """Normalize as ``nn.batch_norm`` by mean and variance of the batch; also return the running mean and variance,
     ``running * momentum + batch * (1 - momentum)``. The variance is that of the population."""
 
     name = "nn.batch_norm_training"

@@ -1,4 +1,4 @@
-"""A bias for each channel."""
+"""Add a bias to each channel."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from tilewright.tensorir.tensor import Tensor
 
 @dataclasses.dataclass(frozen=True)
 class BiasAddAttrs:
-    """``axis``: that of the channels."""
+    """``axis``: the axis of the channels."""
 
     axis: int = 1
 
 
 @register_operator
 class bias_add(Operator):
-    """``data`` plus a vector along ``axis``."""
+    """Add a vector along ``axis`` to ``data``."""
 
     name = "nn.bias_add"
     arguments = ("data", "bias")

@@ -1,4 +1,4 @@
-"""Channels in blocks that fill vectors: how many lie together, and where one of them is, without divisions."""
+"""Divide channels into blocks that fill vectors: choose the block size, and locate channels without divisions."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tilewright.tensorir.expr import Expr, Var, as_expr
 
 
 def channel_block(channels: Dim, lanes: int, whole: bool = False) -> int | None:
-    """How many neighbouring channels lie together: as many as a vector has lanes, or half of them; None where the
-    plain layout is better. All tensors with so many channels have the same blocks.
+    """Return the number of neighbouring channels in a block: the lanes of a vector, or half of them; None if the plain
+    layout is better. All tensors with so many channels have the same blocks.
 
-    The last block may be full in part alone: 24 channels in two vectors of 16 lanes take less time than in three half
+    Only the last block may be partly filled: 24 channels in two vectors of 16 lanes take less time than in three half
     vectors. ``whole``: only blocks that divide the channels.
     """
     if not isinstance(channels, int) or not channels:
@@ -26,18 +26,18 @@ def channel_block(channels: Dim, lanes: int, whole: bool = False) -> int | None:
 
 
 class Blocked:
-    """A channel as a block's number and the place in the block, so that indices need no division."""
+    """A channel as the number of a block and the position in it, so that indices need no division."""
 
     def __init__(self, block: Expr, inner: Expr, size: int) -> None:
         self.block, self.inner, self.size = block, inner, size
 
     def whole(self) -> Expr:
-        """The channel as one number."""
+        """Return the channel as one number."""
         return self.block * self.size + self.inner
 
 
 def channel_at(layout: Layout, place: Sequence[Expr], whole: Expr) -> Expr | Blocked:
-    """The channel at ``place``: a block's number and the place in it where the layout has such blocks."""
+    """Return the channel at ``place``: the number of a block and the position in it if the layout has such blocks."""
     sizes = [size for axis, size in layout.axes if axis == "C" and size]
     if len(sizes) != 1:
         return whole
@@ -45,8 +45,8 @@ def channel_at(layout: Layout, place: Sequence[Expr], whole: Expr) -> Expr | Blo
 
 
 def place_of(layout: Layout, index: dict[str, Any]) -> tuple[Expr, ...]:
-    """``layout.place`` that takes blocked channels as they are where the layout has the same block, in one dimension or
-    in several."""
+    """Return ``layout.place``; blocked channels are used as they are if the layout has the same block, in one dimension
+    or in several."""
     plain = {axis: at.whole() if isinstance(at, Blocked) else at for axis, at in index.items()}
     result = list(layout.place(plain))
     for axis, at in index.items():
@@ -63,7 +63,7 @@ def place_of(layout: Layout, index: dict[str, Any]) -> tuple[Expr, ...]:
 
 
 class ChannelAxes:
-    """The reduction over the input channels of a group: one axis, or a block's number and the place in the block.
+    """The reduction over the input channels of a group: one axis, or the number of a block and the position in it.
 
     Attributes:
         outer: axes that come before those of the window.
@@ -92,7 +92,7 @@ class ChannelAxes:
             self.within = self.outer[0]
 
     def of_group(self, channel: Expr | Blocked, total: Dim) -> Any:
-        """The input channel in the whole image for output channel ``channel`` of ``total``."""
+        """Return the input channel in the whole image for output channel ``channel`` of ``total``."""
         if self.groups == 1:
             return self.within
         assert isinstance(total, int)

@@ -1,4 +1,4 @@
-"""Columns of windows summed up to an image: what lies under several windows is added."""
+"""Sum columns of windows to an image: elements of several windows at one pixel are added."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from tilewright.tensorir.tensor import Tensor
 
 @dataclasses.dataclass(frozen=True)
 class Col2ImAttrs:
-    """How windows lie on the image.
+    """The position of windows on the image.
 
     Attributes:
         image_shape: the extents of the image, one or more.
-        block_shape: those of a window.
-        strides: of the window, for each axis; None: 1.
-        padding: how far windows stand out before each axis, and then behind each; None: 0.
-        dilation: distance of the pixels in a window, for each axis; None: 1.
+        block_shape: the extents of a window.
+        strides: the steps between windows along each axis; None: 1.
+        padding: the distance by which windows extend beyond the image before each axis, and then behind each; None: 0.
+        dilation: the distance between pixels in a window, for each axis; None: 1.
     """
 
     image_shape: Any
@@ -58,8 +58,8 @@ class Col2ImAttrs:
 
 @register_operator
 class col2im(Operator):
-    """The image ``(N, C, *image_shape)`` that columns ``(N, C * pixels of a window, windows)`` add up to, as
-    ``torch.nn.functional.fold``; for any number of axes."""
+    """Sum columns ``(N, C * pixels of a window, windows)`` to an image ``(N, C, *image_shape)``, as
+    ``torch.nn.functional.fold``, for any number of axes."""
 
     name = "nn.col2im"
     arguments = ("data",)
@@ -68,7 +68,7 @@ class col2im(Operator):
     Attrs = Col2ImAttrs
 
     def windows(self, attrs: Col2ImAttrs) -> list[Dim]:
-        """How many windows there are along each axis."""
+        """Return the number of windows along each axis."""
         ndim = len(attrs.image_shape)
         pads = [(attrs.padding[n], attrs.padding[n + ndim]) for n in range(ndim)]
         return [

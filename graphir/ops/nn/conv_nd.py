@@ -1,4 +1,4 @@
-"""Convolution in one, two and three spatial dimensions."""
+"""Define convolution in one, two and three spatial dimensions."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Conv1dAttrs(ConvolutionAttrs):
 
 @register_operator
 class conv1d(Convolution):
-    """Slides a window over rows: ``out[n, o, x] = sum(data[n, c, x*s + i*d - p] * weight[o, c, i])``. An image of
-    height 1."""
+    """Convolve rows: ``out[n, o, x] = sum(data[n, c, x*s + i*d - p] * weight[o, c, i])``, as for an image of height
+    1."""
 
     name = "nn.conv1d"
     Attrs = Conv1dAttrs
@@ -74,9 +74,8 @@ class Conv2dAttrs(ConvolutionAttrs):
 
 @register_operator
 class conv2d(Convolution):
-    """Slides a window over the image: ``out[n, o, y, x] = sum(data[n, c, y*s + i*d - p, x*s + j*d - p] *
-    weight[o, c, i, j])`` over the channels ``c`` of the group of ``o`` and the window ``i, j``. Half types accumulate
-    in float32."""
+    """Convolve images: ``out[n, o, y, x] = sum(data[n, c, y*s + i*d - p, x*s + j*d - p] * weight[o, c, i, j])`` over
+    the channels ``c`` of the group of ``o`` and the window ``i, j``. Half types accumulate in float32."""
 
     name = "nn.conv2d"
     Attrs = Conv2dAttrs
@@ -97,9 +96,8 @@ class Conv3dAttrs(ConvolutionAttrs):
 
 @register_operator
 class conv3d(Convolution):
-    """Slides a window over volumes: ``out[n, o, z, y, x] = sum(data[n, c, z*s + h*d - p, y*s + i*d - p, x*s + j*d - p]
-    * weight[o, c, h, i, j])`` over the channels ``c`` of the group of ``o`` and the window. Half types accumulate in
-    float32."""
+    """Convolve volumes: ``out[n, o, z, y, x] = sum(data[n, c, z*s + h*d - p, y*s + i*d - p, x*s + j*d - p] * weight[o,
+    c, h, i, j])`` over the channels ``c`` of the group of ``o`` and the window. Half types accumulate in float32."""
 
     name = "nn.conv3d"
     Attrs = Conv3dAttrs

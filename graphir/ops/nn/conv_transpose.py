@@ -1,4 +1,4 @@
-"""Transposed convolution: what spreads each element over a window of the result."""
+"""Compute transposed convolution, which spreads each element over a window of the result."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from tilewright.tensorir.expr import Expr, Var, all_of
 from tilewright.tensorir.tensor import Tensor
 
 _CONVOLUTIONS = {2: "nn.conv2d", 3: "nn.conv3d"}
-#: So many convolutions at most, each for the pixels at one place between two windows: with more, one is faster for all,
-#: even if it computes some pixels that are cut off.
+#: The greatest number of convolutions, each for the pixels at one offset between two windows: with more, one for all
+#: pixels is faster, even if it computes some that are cut off.
 _MOST_PARTS = 4
 
 
 @dataclasses.dataclass(frozen=True)
 class DilateAttrs:
-    """How elements move apart.
+    """The new positions of elements.
 
     Attributes:
         strides: their new distance along each of the last dimensions.
-        padding: zeros before each of these dimensions and then behind each; what is negative cuts off.
+        padding: zeros before each of these dimensions and then behind each; negative numbers crop.
     """
 
     strides: Any
@@ -52,7 +52,7 @@ class DilateAttrs:
 
 @register_operator
 class dilate(Operator):
-    """``x`` with zeros between its elements and around them: along the last dimensions, element ``i`` comes to
+    """Insert zeros between the elements of ``x`` and around them: along the last dimensions, element ``i`` moves to
     ``i * stride + padding``."""
 
     name = "nn.dilate"
@@ -114,13 +114,13 @@ class dilate(Operator):
 
 @dataclasses.dataclass(frozen=True)
 class ConvTransposeAttrs:
-    """How the windows lie in the result; each one number for all spatial dimensions, or one for each.
+    """The position of windows in the result; each attribute is one number for all spatial dimensions, or one for each.
 
     Attributes:
-        strides: from one window to the next.
-        padding: how much of the result is cut off: one size, one for each dimension, or those before each dimension and
-            then behind each; what is negative adds zeros.
-        dilation: distance of the elements in a window.
+        strides: the steps from one window to the next.
+        padding: the sizes to crop from the result: one size, one for each dimension, or those before each dimension and
+            then behind each; negative numbers add zeros.
+        dilation: the distance between elements in a window.
         groups: independent groups of channels.
         output_padding: zeros behind each dimension of the result, which windows may reach into.
     """
@@ -140,7 +140,7 @@ class ConvTransposeAttrs:
             raise ValueError(f"groups: expected a positive integer, found {self.groups!r}")
 
     def for_rank(self, rank: int) -> ConvTransposeAttrs:
-        """The same with one number for each of ``rank`` spatial dimensions.
+        """Return the same with one number for each of ``rank`` spatial dimensions.
 
         Raises:
             ValueError: an attribute has another number of them.
@@ -154,7 +154,7 @@ class ConvTransposeAttrs:
         )
 
     def under_a_row(self) -> ConvTransposeAttrs:
-        """The same for an image of height 1, from those for its row."""
+        """Return the attributes for an image of height 1, from those for its row."""
         before, behind = self.padding
         return dataclasses.replace(
             self,
@@ -167,15 +167,15 @@ class ConvTransposeAttrs:
 
 @register_operator
 class conv_transpose(Operator):
-    """Each element of ``data`` (batch, channels, 1 to 3 dimensions of space) times a window of ``weight`` (inputs,
-    outputs of a group, window), added up where the windows lie: ``out[n, o, x*s + i*d - p] += data[n, c, x] *
-    weight[c, o, i]``. The gradient of a convolution with regard to its data.
+    """Compute the transposed convolution: multiply each element of ``data`` (batch, channels, 1 to 3 dimensions of
+    space) by a window of ``weight`` (inputs, outputs of a group, window), and add the products at the positions of the
+    windows: ``out[n, o, x*s + i*d - p] += data[n, c, x] * weight[c, o, i]``. This is the gradient of a convolution with
+    regard to its data.
 
-    With strides, the pixels at one place between the beginnings of two windows get their products from every ``s``-th
-    factor of the windows: they are a convolution of ``data`` with these, turned around, and the results for all places
-    are interleaved (W. Shi and others, "Is the deconvolution layer the same as a convolutional layer?", 2016). Where
-    windows leave gaps, it is the convolution of ``data``, its elements moved apart by the strides, with the weight
-    turned around.
+    With strides, the pixels at one offset between the beginnings of two windows get their products from every ``s``-th
+    factor of the windows: they are a convolution of ``data`` with these, flipped, and the results for all offsets are
+    interleaved (W. Shi and others, "Is the deconvolution layer the same as a convolutional layer?", 2016). If windows
+    leave gaps, it is the convolution of ``data``, dilated by the strides, with the flipped weight.
     """
 
     name = "nn.conv_transpose"
@@ -232,7 +232,7 @@ class conv_transpose(Operator):
             turned = call_operator("flip", turned, axis=tuple(range(3, rank + 3)))
         space = self.infer_type([arg.tensor_type for arg in args], attrs).shape[2:]
         sizes = [size for size in window if isinstance(size, int)]
-        # Along a dimension with one element there is one window: the next one may as well begin where it ends.
+        # A dimension with one element has one window: the next one may as well begin at its end.
         moves = zip(sizes, data.shape[2:], attrs.dilation, attrs.strides, strict=True)
         strides = [
             size if dim_equal(extent, 1) and dilation == 1 else stride for size, extent, dilation, stride in moves
@@ -242,7 +242,7 @@ class conv_transpose(Operator):
         if not all(phase.count for along in phases for phase in along):
             return self._apart(data, turned, attrs)
         if math.prod(strides) > _MOST_PARTS and not _alike(phases) and (groups == 1 or made != 1):
-            # What is cut off in the middle between two windows is computed: then all see the same elements.
+            # Pixels cropped in the middle between two windows are computed: then all phases use the same elements.
             more = [cut % stride for cut, stride in zip(attrs.padding[:rank], strides, strict=True)]
             cuts = [cut - extra for cut, extra in zip(attrs.padding[:rank], more, strict=True)]
             whole = dataclasses.replace(attrs, padding=(*cuts, *attrs.padding[rank:]))
@@ -260,8 +260,8 @@ class conv_transpose(Operator):
         first: Sequence[int],
         space: Sequence[Dim],
     ) -> GraphExpr:
-        """A convolution for all pixels at the same place between two windows, with the factors that meet there; of the
-        whole, ``space`` from ``first`` on."""
+        """Compute the pixels at each offset between two windows by one convolution, with the factors that meet there;
+        return the range ``space`` from ``first`` of the whole."""
         groups, made, taken, *window = turned.shape
         rank, together = len(window), list(itertools.product(*phases))
         weights = []
@@ -270,7 +270,7 @@ class conv_transpose(Operator):
             end = [simplify(size - phase.last % s) for size, phase, s in zip(window, place, attrs.strides, strict=True)]
             axes = tuple(range(3, rank + 3))
             weights.append(slice_of(turned, begin=begin, end=end, strides=attrs.strides, axes=axes))
-        # Pixels that see the same elements are channels of one convolution; a depthwise one remains so.
+        # Pixels that use the same elements are channels of one convolution; a depthwise one remains so.
         if _alike(phases) and len(together) > 1 and (attrs.groups == 1 or made != 1):
             weights = [concatenate(*weights, axis=1)]
         parts = []
@@ -289,7 +289,7 @@ class conv_transpose(Operator):
         return slice_of(result, begin=begin, end=end, axes=tuple(n + 2 for n in kept))
 
     def _apart(self, data: GraphExpr, turned: GraphExpr, attrs: ConvTransposeAttrs) -> GraphExpr:
-        """One convolution of the data with zeros between its elements."""
+        """Compute one convolution of the data with zeros between its elements."""
         groups, made, taken, *window = turned.shape
         rank = len(window)
         kernel = reshape(turned, newshape=(simplify(made * groups), taken, *window))
@@ -310,8 +310,9 @@ class _Phase:
 
     Attributes:
         last: the last of them in the window.
-        count: how many there are; 0: the pixels are in gaps between the windows.
-        before, behind: what has to be around the data for a convolution to give these pixels; negative: less of it.
+        count: their number; 0: the pixels are in gaps between the windows.
+        before, behind: the padding around the data with which a convolution gives these pixels; negative: it is
+            cropped.
     """
 
     last: int
@@ -321,12 +322,12 @@ class _Phase:
 
 
 def _alike(phases: Sequence[Sequence[_Phase]]) -> bool:
-    """Whether all phases along each dimension see the same elements of the data."""
+    """Return whether all phases along each dimension use the same elements of the data."""
     return all(len({(phase.count, phase.before, phase.behind) for phase in along}) == 1 for along in phases)
 
 
 def _phases(size: int, n: int, attrs: ConvTransposeAttrs) -> list[_Phase]:
-    """The phases along spatial dimension ``n``, on which the window has that size.
+    """Return the phases along spatial dimension ``n``, on which the window has size ``size``.
 
     Pixel ``y = q * stride + r`` gets the products of elements ``x`` and factors ``i`` with
     ``x * stride + i * dilation == y + cut``. With ``r + cut == ahead * stride + rest``, that is ``x == q + ahead - j``
@@ -335,7 +336,7 @@ def _phases(size: int, n: int, attrs: ConvTransposeAttrs) -> list[_Phase]:
     """
     stride, dilation, cut = attrs.strides[n], attrs.dilation[n], attrs.padding[n]
     span = (size - 1) * dilation + 1
-    # So many more pixels of each phase than elements of the data; the last ones may be too many.
+    # Each phase has so many more pixels than the data has elements; the last ones may be superfluous.
     more = -(-(span - stride + attrs.output_padding[n] - cut - attrs.padding[n + len(attrs.strides)]) // stride)
     found = []
     for r in range(stride):
@@ -350,7 +351,7 @@ def _phases(size: int, n: int, attrs: ConvTransposeAttrs) -> list[_Phase]:
 
 
 def _convolved(data: GraphExpr, kernel: GraphExpr, attrs: ConvTransposeAttrs, place: Sequence[_Phase]) -> GraphExpr:
-    """The pixels of one phase along each dimension."""
+    """Return the pixels of one phase along each dimension."""
     padding = (*[phase.before for phase in place], *[phase.behind for phase in place])
     if min(padding) < 0:
         data = call_operator("nn.dilate", data, strides=(1,) * len(place), padding=padding)

@@ -1,4 +1,4 @@
-"""What convolutions in one, two and three spatial dimensions share, in plain and in blocked layouts."""
+"""Define the base of convolutions in one, two and three spatial dimensions, in plain and in blocked layouts."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ from tilewright.tensorir.tensor import Tensor
 
 @dataclasses.dataclass(frozen=True)
 class ConvolutionAttrs:
-    """How the window moves and how the tensors lie in memory. Below, for an image; a row has no ``H``, and a volume has
+    """The steps of the window and the layouts of the tensors. Below, for an image; a row has no ``H``, and a volume has
     a depth ``D`` before it.
 
     Attributes:
-        strides: of the window, for height and width.
+        strides: the steps of the window, for height and width.
         padding: zeros around the image: one size, (height, width), or (top, left, bottom, right); integers, or
             expressions over symbolic dimensions.
-        dilation: distance of the pixels in a window.
+        dilation: the distance between pixels in a window.
         groups: independent groups of channels; as many as channels for a depthwise convolution.
         data_layout: ``NCHW``, ``NHWC``, or blocked as ``NCHW16c``.
         kernel_layout: ``OIHW``, ``HWIO``, or blocked as ``OIHW16i16o``.
-        out_layout: that of the result; by default ``data_layout``.
-        channels: how many input channels data in blocks has, where the last block is not full: what is behind them is
-            never read. 0: all.
-        pad_value: what the border holds: the zero point of quantized data.
-        out_dtype: ``int32`` for data and weight that are narrower integers, perhaps of two types, ``float32`` for those
-            of half types; None: all have one type.
+        out_layout: the layout of the result; by default ``data_layout``.
+        channels: the number of input channels of blocked data whose last block is partly filled: the elements behind
+            them are never read. 0: all.
+        pad_value: the value of the border: the zero point of quantized data.
+        out_dtype: ``int32`` for data and weight of narrower integers, perhaps of two types, ``float32`` for those of
+            half types; None: all have one type.
     """
 
     #: The spatial axes, outermost first.
@@ -99,8 +99,8 @@ class ConvolutionAttrs:
 class Convolution(Operator):
     """Base of convolutions of ``data`` with ``weight``, whose attributes are a :class:`ConvolutionAttrs`.
 
-    In a blocked layout channels are whole blocks. What the last block of data holds behind ``channels`` does not
-    matter; where the last block of weight is filled with zeros, the result's is too.
+    In a blocked layout channels are whole blocks. Elements of the last block of data behind ``channels`` do not matter;
+    if the last block of weight is padded with zeros, the result's is too.
     """
 
     arguments = ("data", "weight")
@@ -215,7 +215,7 @@ class Convolution(Operator):
         elif read is not None:
             kernel = f"{plain[1]}{read}i{made}o"
             if neighbours > 1 and inputs % read == 0 and read % neighbours == 0:
-                # Channels whose products one instruction adds lie side by side.
+                # Channels whose products one instruction adds are contiguous.
                 kernel = f"{plain[1]}{read // neighbours}i{made}o{neighbours}i"
             blocked = (f"{plain[0]}{read}c", kernel, result)
         elif attrs.groups > 1:

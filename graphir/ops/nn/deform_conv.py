@@ -1,4 +1,4 @@
-"""Deformable convolution: windows whose elements are moved by offsets that are data."""
+"""Compute deformable convolution: the elements of windows are moved by offsets that are data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from tilewright.tensorir.tensor import Tensor
 
 @dataclasses.dataclass(frozen=True)
 class DeformConv2dAttrs:
-    """How the window moves, as for ``nn.conv2d``; ``offset_groups``: groups of channels with offsets of their own."""
+    """The steps of the window, as for ``nn.conv2d``; ``offset_groups``: groups of channels with offsets of their
+    own."""
 
     strides: Any = (1, 1)
     padding: Any = (0, 0)
@@ -43,8 +44,8 @@ class DeformConv2dAttrs:
 
 @register_operator
 class deform_conv2d(Operator):
-    """``nn.conv2d`` on an image that is read beside its pixels: each element of each window is moved by an offset and
-    read by linear interpolation, zero outside, then weighed by the mask if there is one: Dai et al., "Deformable
+    """Convolve as ``nn.conv2d`` with samples between pixels: each element of each window is moved by an offset and
+    sampled by linear interpolation, zero outside, then multiplied by the mask if there is one: Dai et al., "Deformable
     Convolutional Networks", 2017; Zhu et al., "Deformable ConvNets v2", 2019.
 
     ``offset`` is (batch, offset groups * window height * window width * 2, height, width), row before column; ``mask``
@@ -110,7 +111,7 @@ class deform_conv2d(Operator):
 
     @staticmethod
     def _places(axis: int, size: int, count: int, attrs: DeformConv2dAttrs) -> np.ndarray[Any, Any]:
-        """Where the elements of windows lie along an axis before they are moved: (element, window)."""
+        """Return the positions of window elements along an axis before they are moved: (element, window)."""
         starts = np.arange(count) * attrs.strides[axis] - attrs.padding[axis]
         elements = np.arange(size) * attrs.dilation[axis]
         return elements[:, None] + starts  # type: ignore[no-any-return]
@@ -146,7 +147,7 @@ class deform_conv2d(Operator):
 
 
 def _interpolated(data: Tensor, item: Expr, channel: Expr, y: Expr, x: Expr) -> Expr:
-    """The image at a place between pixels, from the four around it; those outside are zero."""
+    """Interpolate the image at a place between pixels from the four around it; those outside are zero."""
     one = const(1, y.dtype)
     top, left = call("floor", y), call("floor", x)
     below, right = y - top, x - left
@@ -155,7 +156,7 @@ def _interpolated(data: Tensor, item: Expr, channel: Expr, y: Expr, x: Expr) -> 
         row, column = top + const(down, y.dtype), left + const(across, y.dtype)
         height, width = cast(y.dtype, data.shape[2]), cast(y.dtype, data.shape[3])
         zero = const(0, y.dtype)
-        # Compared as floats: what no integer can hold is outside too, and so is what is no number.
+        # Compared as floats: values beyond the range of integers are outside too, and so is NaN.
         inside = all_of(row >= zero, row < height, column >= zero, column < width)
         pixel = data[item, channel, cast("int64", row), cast("int64", column)]
         share = (below if down else one - below) * (right if across else one - right)

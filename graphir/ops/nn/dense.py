@@ -1,4 +1,4 @@
-"""The fully connected layer."""
+"""Define the fully connected layer."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from tilewright.tensorir.tensor import Tensor
 
 @dataclasses.dataclass(frozen=True)
 class DenseAttrs:
-    """What the weight is like, and what is summed.
+    """The weight's layout, and the type of the sums.
 
     Attributes:
-        units: the number of outputs; checked against the weight if given, and needed where the weight's layout pads it.
+        units: the number of outputs; checked against the weight if given, and needed if the weight's layout pads it.
         weight_layout: ``OI``, or panels of outputs such as ``OI64o``: ``[ceil(units / 64), in, 64]``; ``OI64o4i`` has
             four inputs of an output side by side.
-        out_dtype: ``int32`` for factors that are narrower integers, perhaps of two types, ``float32`` for those of half
+        out_dtype: ``int32`` for factors of narrower integers, perhaps of two types, ``float32`` for those of half
             types; None: all have one type.
     """
 
@@ -50,10 +50,10 @@ class DenseAttrs:
 def panels(
     data: GraphExpr, weight: GraphExpr, plain: str, lanes: int, out_dtype: DataType | None
 ) -> LayoutChoice | str:
-    """A dense layer with its weight, which is in the layout ``plain``, in panels of as many outputs as a register tile
-    is wide. Where the weight is known when the model is built it is packed then, and where it stays the same in a loop
-    before that; each step of the sum reads the next cache lines of a panel. Inputs whose products one instruction adds
-    lie side by side."""
+    """Choose a dense layer with its weight, which is in the layout ``plain``, packed in panels of as many outputs as a
+    register tile is wide. A weight that is known when the model is built is packed then, and one that is invariant in a
+    loop before that loop; each step of the sum reads the next cache lines of a panel. Inputs whose products one
+    instruction adds are contiguous."""
     units, inputs = weight.shape[plain.index("O")], weight.shape[plain.index("I")]
     if not isinstance(units, int):
         return "the number of its outputs is not known"
@@ -78,8 +78,9 @@ def panels(
 
 @register_operator
 class dense(Operator):
-    """``data @ weight.T``: data ``[..., in]``, weight ``[units, in]`` (in ``weight_layout``), result ``[..., units]``.
-    Half types accumulate in float32; the result is of type ``out_dtype`` if that is given."""
+    """Multiply by a transposed weight: ``data @ weight.T`` for data ``[..., in]`` and weight ``[units, in]`` (in
+    ``weight_layout``), result ``[..., units]``. Half types accumulate in float32; the result is of type ``out_dtype``
+    if that is given."""
 
     name = "nn.dense"
     arguments = ("data", "weight")

@@ -1,4 +1,4 @@
-"""Blocks of pixels as channels, and back."""
+"""Move blocks of pixels to channels, and back."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ MODES = ("DCR", "CRD")
 
 @dataclasses.dataclass(frozen=True)
 class BlockAttrs:
-    """How pixels and channels correspond.
+    """The correspondence of pixels and channels.
 
     Attributes:
         block_size: height and width of a block of pixels.
-        mode: the order of the channels' parts: ``DCR`` (places in the block outermost) or ``CRD`` (innermost).
+        mode: the order of the channels' parts: ``DCR`` (positions in the block outermost) or ``CRD`` (innermost).
     """
 
     block_size: Any
@@ -62,7 +62,7 @@ class _Blocks(Operator):
 
 @register_operator
 class depth_to_space(_Blocks):
-    """Channels laid out as blocks of pixels: ``(N, C * b * b, H, W)`` becomes ``(N, C, H * b, W * b)``."""
+    """Rearrange channels to blocks of pixels: ``(N, C * b * b, H, W)`` becomes ``(N, C, H * b, W * b)``."""
 
     name = "nn.depth_to_space"
 
@@ -92,8 +92,8 @@ class depth_to_space(_Blocks):
 
 @register_operator
 class space_to_depth(_Blocks):
-    """Blocks of pixels laid out as channels: ``(N, C, H * b, W * b)`` becomes ``(N, C * b * b, H, W)``. Rows and
-    columns that fill no block are left out."""
+    """Rearrange blocks of pixels to channels: ``(N, C, H * b, W * b)`` becomes ``(N, C * b * b, H, W)``. Rows and
+    columns that fill no block are dropped."""
 
     name = "nn.space_to_depth"
 

@@ -1,4 +1,4 @@
-"""Dropout, which does nothing once a model is trained."""
+"""Define dropout, which does nothing once a model is trained."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilewright.tensorir.expr import Expr
 
 @dataclasses.dataclass(frozen=True)
 class DropoutAttrs:
-    """``rate``: the share of elements that training would have dropped."""
+    """``rate``: the share of elements that training drops."""
 
     rate: float = 0.5
 
@@ -24,7 +24,7 @@ class DropoutAttrs:
 
 @register_operator
 class dropout(Unary):
-    """The same values: what dropout is at inference. ``SimplifyInference`` removes it by its decomposition."""
+    """Return ``x`` unchanged, as dropout does at inference. ``SimplifyInference`` removes it by its decomposition."""
 
     name = "nn.dropout"
     arguments = ("data",)

@@ -1,4 +1,4 @@
-"""Images sampled at the places that a grid names."""
+"""Sample images at the places in a grid."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from tilewright.tensorir.tensor import Tensor
 METHODS = ("nearest", "linear", "cubic")
 PADDINGS = ("zeros", "border", "reflection")
 
-#: Keys' parameter, as PyTorch and ONNX have it.
+#: Keys' parameter of the cubic kernel, as in PyTorch and ONNX.
 _COEFF = -0.75
 
 
 @dataclasses.dataclass(frozen=True)
 class GridSampleAttrs:
-    """How places between pixels, and outside, are sampled.
+    """The interpolation between pixels, and the values outside.
 
     Attributes:
         method: ``nearest`` (of two, the even one), ``linear`` or ``cubic``.
-        padding_mode: what lies outside: ``zeros``, the nearest pixel (``border``), or the mirrored image.
+        padding_mode: the values outside: ``zeros``, the nearest pixel (``border``), or the mirrored image.
         align_corners: whether -1 and 1 are the centres of the outermost pixels; otherwise their outer borders.
     """
 
@@ -50,8 +50,8 @@ class GridSampleAttrs:
 
 @register_operator
 class grid_sample(Operator):
-    """``data`` (N, C, and one or more axes of an image) at the places of ``grid`` (N, extents of the result, number of
-    axes): its last axis has coordinates from -1 to 1, that of the last axis first, as in PyTorch."""
+    """Sample ``data`` (N, C, and one or more axes of an image) at the places in ``grid`` (N, extents of the result,
+    number of axes): its last axis has coordinates from -1 to 1, that of the last axis first, as in PyTorch."""
 
     name = "nn.grid_sample"
     arguments = ("data", "grid")
@@ -134,13 +134,13 @@ class grid_sample(Operator):
 
 
 def _wide(data: DataType, grid: DataType) -> DataType:
-    """The type in which places and samples are computed."""
+    """Return the type in which places and samples are computed."""
     is_wide = FLOAT64 in (data, grid) or (data.is_integer and data.bits > 16)
     return FLOAT64 if is_wide else FLOAT32
 
 
 def _places(grid: Tensor, extent: Expr, number: int, wide: DataType, attrs: GridSampleAttrs) -> Any:
-    """The formula of the places along one axis."""
+    """Build the formula of the places along one axis."""
     return lambda *place: _place(cast(wide, grid(*place, number)), extent, attrs)
 
 
@@ -153,7 +153,7 @@ def _rounding(name: str, value: Any) -> Any:
 
 
 def _place(grid: Any, extent: Any, attrs: GridSampleAttrs) -> Any:
-    """A coordinate of the grid in pixels, moved onto the image as the padding mode says."""
+    """Convert a coordinate of the grid to pixels, moved onto the image according to the padding mode."""
     length = cast(grid.dtype, extent) if isinstance(grid, Expr) else grid.dtype.type(extent)
     zero: Any = const(0, grid.dtype) if isinstance(grid, Expr) else 0
     half = zero + 0.5
@@ -172,7 +172,7 @@ def _place(grid: Any, extent: Any, attrs: GridSampleAttrs) -> Any:
         away = _where(place < low, low - place, place - low)
         away = away - 2 * span * _rounding("floor", away / (2 * span))
         place = _where(outside, low + _where(away > span, 2 * span - away, away), place)
-    # Far outside, and where there is no number, is a place outside whose integer exists.
+    # Coordinates far outside, and NaN, become a place outside that an integer can represent.
     place = _where(place >= zero - 4, place, zero - 4)
     return _where(place <= length + 4, place, length + 4)
 
@@ -182,7 +182,7 @@ def _taps(method: str) -> tuple[int, ...]:
 
 
 def _weight(tap: int, share: Any, method: str) -> Any:
-    """What the pixel ``tap`` after the one before the place weighs, the place being ``share`` behind that."""
+    """Return the weight of the pixel ``tap`` after the one before the place, which is ``share`` behind that one."""
     if method == "nearest":
         return np.ones_like(share)
     if method == "linear":
@@ -195,7 +195,7 @@ def _weight(tap: int, share: Any, method: str) -> Any:
 
 
 def _inner(index: Expr, extent: Expr, attrs: GridSampleAttrs) -> Expr:
-    """A pixel's index moved onto the image."""
+    """Move the index of a pixel onto the image."""
     if attrs.padding_mode == "zeros":
         return index
     if attrs.padding_mode == "reflection":

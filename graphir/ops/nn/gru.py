@@ -1,4 +1,4 @@
-"""Recurrent layers of gated units."""
+"""Define gated recurrent units."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from tilewright.graphir.ops.nn.recurrent import ARGUMENTS, Kit, Recurrent, Recur
 
 @dataclasses.dataclass(frozen=True)
 class GruAttrs(RecurrentAttrs):
-    """As ``RecurrentAttrs``; ``linear_before_reset``: whether the reset gate scales the state's product (with its
-    bias) instead of the state."""
+    """As ``RecurrentAttrs``; ``linear_before_reset``: whether the reset gate scales the state's product (with its bias)
+    instead of the state."""
 
     linear_before_reset: bool = False
 
 
 @register_operator
 class gru(Recurrent):
-    """Gated recurrent units, Cho et al., "Learning Phrase Representations using RNN Encoder-Decoder", EMNLP 2014.
-    The gates are in the order update, reset, candidate; the state is ``(1 - update) * candidate + update * h``."""
+    """Run a layer of gated recurrent units, Cho et al., "Learning Phrase Representations using RNN Encoder-Decoder",
+    EMNLP 2014. The gates are in the order update, reset, candidate; the state is
+    ``(1 - update) * candidate + update * h``. :class:`Recurrent` has the shapes."""
 
     name = "nn.gru"
     arguments = (*ARGUMENTS, "lengths?")

@@ -1,4 +1,4 @@
-"""Pixels that come as channels: each channel of the result is made of several, whose pixels take turns."""
+"""Interleave channels to pixels: each channel of the result takes its pixels from several channels in turn."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tilewright.tensorir.expr import as_expr
 
 @dataclasses.dataclass(frozen=True)
 class InterleaveAttrs:
-    """How channels correspond to pixels.
+    """The correspondence of channels and pixels.
 
     Attributes:
-        strides: how many pixels take turns along each of the last dimensions.
-        groups: groups of channels, each of which is interleaved for itself.
+        strides: the number of pixels that are interleaved along each of the last dimensions.
+        groups: groups of channels, each of which is interleaved by itself.
     """
 
     strides: Any
@@ -39,8 +39,9 @@ class InterleaveAttrs:
 
 @register_operator
 class interleave(Operator):
-    """``(N, s * C, X)`` becomes ``(N, C, X * s)``, and so along several dimensions: pixel ``x`` of channel ``c`` is the
-    one at ``x // s`` of channel ``x % s * C + c``. With groups, channels are ``(groups, s, C)``."""
+    """Interleave channels: ``(N, s * C, X)`` becomes ``(N, C, X * s)``, and so along several dimensions. Pixel ``x`` of
+    channel ``c`` is the one at ``x // s`` of channel ``x % s * C + c``. With groups, channels are
+    ``(groups, s, C)``."""
 
     name = "nn.interleave"
     arguments = ("data",)
@@ -60,7 +61,7 @@ class interleave(Operator):
         return TensorType((batch, simplify(made * attrs.groups), *extents), data.dtype)
 
     def _made(self, channels: Dim, attrs: InterleaveAttrs) -> Dim:
-        """Channels of the result in each group."""
+        """Return the channels of the result in each group."""
         return simplify(as_dim(as_expr(channels) // (math.prod(attrs.strides) * attrs.groups)))
 
     def decompose(self, args: Sequence[Expr], attrs: InterleaveAttrs) -> Expr:
@@ -81,12 +82,12 @@ class interleave(Operator):
         return self._moved(at_hand, attrs, 1) if isinstance(made, int) and made and made % block == 0 else None
 
     def _moved(self, data: Expr, attrs: InterleaveAttrs, behind: int) -> Expr:
-        """``data`` interleaved; ``behind`` dimensions, of blocks of channels, stay where they are behind all others."""
+        """Interleave ``data``; the last ``behind`` dimensions, of blocks of channels, keep their positions."""
         rank, groups = len(attrs.strides), (attrs.groups,) if attrs.groups > 1 else ()
         batch, channels, *space = data.shape
         made, blocks, space = self._made(channels, attrs), space[rank:], space[:rank]
         parts = reshape(data, newshape=(batch, *groups, *attrs.strides, made, *space, *blocks))
-        first = 1 + len(groups)  # of the places; their channel, and the pixels, are behind them
+        first = 1 + len(groups)  # the first axis of offsets; the channel and the pixels are behind these
         channel = first + rank
         pixels = [axis for n in range(rank) for axis in (channel + 1 + n, first + n)]
         order = (*range(first), channel, *pixels, *range(channel + 1 + rank, channel + 1 + rank + behind))

@@ -1,4 +1,4 @@
-"""Normalization of each row of a tensor."""
+"""Normalize each row of a tensor."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tilewright.tensorir.tensor import Tensor
 
 @dataclasses.dataclass(frozen=True)
 class LayerNormAttrs:
-    """``axis``: what is normalized; ``epsilon``: added to the variance."""
+    """``axis``: the normalized axis; ``epsilon``: added to the variance."""
 
     axis: int = -1
     epsilon: float = 1e-5
@@ -42,8 +42,8 @@ def check_vectors(op: Operator, args: Sequence[TensorType], axis: int) -> None:
 
 @register_operator
 class layer_norm(Operator):
-    """``(data - mean) / sqrt(variance + epsilon) * gamma + beta`` with mean and variance along ``axis``: Ba, Kiros
-    and Hinton, "Layer Normalization", 2016.
+    """Normalize along ``axis`` by its mean and variance: ``(data - mean) / sqrt(variance + epsilon) * gamma + beta``:
+    Ba, Kiros and Hinton, "Layer Normalization", 2016.
 
     Stages: ``layer_norm_mean``, ``layer_norm_variance`` (of the distances from the mean, so that large means cost no
     accuracy) and ``layer_norm``, with a sum before each of the first two; half types compute in float32.

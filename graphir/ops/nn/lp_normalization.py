@@ -1,4 +1,4 @@
-"""Norms over axes, and division by them."""
+"""Compute norms over axes, and divide by them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class LpNormAttrs(ReduceAttrs):
 
 @register_operator
 class lp_norm(Reduce):
-    """The norm over axes, ``sum(abs(x) ** p) ** (1 / p)``."""
+    """Compute the norm over axes, ``sum(abs(x) ** p) ** (1 / p)``."""
 
     name = "nn.lp_norm"
     dtypes = FLOATS
@@ -59,7 +59,7 @@ class lp_norm(Reduce):
 
 @dataclasses.dataclass(frozen=True)
 class LpNormalizeAttrs:
-    """``axis``: over which the norm is taken; ``p``: its exponent."""
+    """``axis``: the axis of the norm; ``p``: its exponent."""
 
     axis: int = -1
     p: float = 2
@@ -67,7 +67,7 @@ class LpNormalizeAttrs:
 
 @register_operator
 class lp_normalize(Operator):
-    """``x`` divided by its norm along ``axis``; where the norm is zero, so is the result."""
+    """Divide ``x`` by its norm along ``axis``; where the norm is zero, so is the result."""
 
     name = "nn.lp_normalize"
     arguments = ("x",)

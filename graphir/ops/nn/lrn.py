@@ -1,4 +1,4 @@
-"""Local response normalization."""
+"""Compute local response normalization."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tilewright.tensorir.tensor import Tensor
 
 @dataclasses.dataclass(frozen=True)
 class LRNAttrs:
-    """Of ``(bias + alpha / size * sum of squares) ** beta``, by which elements are divided.
+    """Parameters of the divisor ``(bias + alpha / size * sum of squares) ** beta``.
 
     Attributes:
-        size: how many neighbours along ``axis`` are summed, the element itself among them.
-        axis: that of the channels.
-        alpha, beta, bias: the other numbers.
+        size: the number of neighbours along ``axis`` that are summed, the element itself included.
+        axis: the axis of the channels.
+        alpha, beta, bias: the other parameters.
     """
 
     size: int
@@ -39,7 +39,7 @@ class LRNAttrs:
 
 
 def _neighbours(size: int, channels: Dim) -> tuple[int, int]:
-    """How many channels before and behind one are looked at: of ``size`` in all, those that there can be."""
+    """Return the numbers of channels before and behind one that are summed: ``size`` in all, as far as they exist."""
     before = (size - 1) // 2
     after = size - 1 - before
     most = max(channels - 1, 0) if isinstance(channels, int) else after
@@ -48,9 +48,9 @@ def _neighbours(size: int, channels: Dim) -> tuple[int, int]:
 
 @register_operator
 class lrn(Operator):
-    """``x / (bias + alpha / size * sum(x ** 2)) ** beta`` with the sum over the nearest ``size`` channels, of which
-    those outside count as zero: Krizhevsky, Sutskever and Hinton, "ImageNet Classification with Deep Convolutional
-    Neural Networks", 2012."""
+    """Normalize by neighbouring channels: ``x / (bias + alpha / size * sum(x ** 2)) ** beta`` with the sum over the
+    nearest ``size`` channels, of which those outside count as zero: Krizhevsky, Sutskever and Hinton, "ImageNet
+    Classification with Deep Convolutional Neural Networks", 2012."""
 
     name = "nn.lrn"
     arguments = ("data",)

@@ -1,4 +1,4 @@
-"""Recurrent layers of long short-term memory."""
+"""Define long short-term memory."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ class LstmAttrs(RecurrentAttrs):
 
 @register_operator
 class lstm(Recurrent):
-    """Long short-term memory, Hochreiter and Schmidhuber, Neural Computation 1997; with ``peepholes`` ``[directions,
-    3 * hidden]`` (of input, output and forget gate) the gates see the cell: Gers and Schmidhuber, IJCNN 2000. The gates
-    are in the order input, output, forget, cell."""
+    """Run a layer of long short-term memory, Hochreiter and Schmidhuber, Neural Computation 1997. With ``peepholes``
+    ``[directions, 3 * hidden]`` (of input, output and forget gate) the cell is an input of the gates: Gers and
+    Schmidhuber, IJCNN 2000. The gates are in the order input, output, forget, cell. :class:`Recurrent` has the
+    shapes."""
 
     name = "nn.lstm"
     arguments = (*ARGUMENTS, "initial_c", "lengths?", "peepholes?")

@@ -1,4 +1,4 @@
-"""What undoes max pooling as far as can be: the greatest values back in their places, zeros elsewhere."""
+"""Invert max pooling as far as possible: put the greatest values back at their places, zeros elsewhere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tilewright.graphir.types import TensorType
 
 @dataclasses.dataclass(frozen=True)
 class MaxUnpoolAttrs:
-    """``shape``: that of the result."""
+    """``shape``: the shape of the result."""
 
     shape: Any
 
@@ -27,8 +27,8 @@ class MaxUnpoolAttrs:
 
 @register_operator
 class max_unpool(Operator):
-    """A tensor of zeros with each element of ``x`` at the place that ``indices`` tells, counted in the flattened
-    result, as ``nn.max_pool_indices`` gives them. Of several elements for one place the last stays."""
+    """Scatter ``x`` into a tensor of zeros: each element goes to its index in ``indices``, counted in the flattened
+    result, as ``nn.max_pool_indices`` returns them. Of several elements for one place the last stays."""
 
     name = "nn.max_unpool"
     arguments = ("x", "indices")

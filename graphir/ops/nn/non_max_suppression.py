@@ -1,4 +1,4 @@
-"""Boxes without those that overlap a better one: what detectors end with."""
+"""Select boxes that do not overlap a better one: the last stage of detectors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tilewright.tensorir.tensor import Tensor
 
 @dataclasses.dataclass(frozen=True)
 class SuppressAttrs:
-    """``corners``: whether a box is two opposite corners (y, x, y, x), otherwise its centre and size (x, y, w, h)."""
+    """``corners``: whether a box is two opposite corners (y, x, y, x) rather than its centre and size (x, y, w, h)."""
 
     corners: bool = True
 
@@ -40,18 +40,18 @@ def non_max_suppression(
     score_threshold: Any = -np.inf,
     corners: bool = True,
 ) -> GraphExpr:
-    """The boxes of each image and class that overlap no better one too much, the best ones first.
+    """Select the boxes of each image and class that overlap no better one too much, the best ones first.
 
     Args:
         boxes: float32 (images, boxes, 4).
         scores: float32 (images, classes, boxes).
-        max_output_size: how many boxes at most of an image and class, int64.
-        iou_threshold: a box is left out whose intersection with a better one, divided by their union, is greater.
-        score_threshold: a box is left out whose score is not greater.
+        max_output_size: the greatest number of boxes of an image and class, int64.
+        iou_threshold: a box is dropped if its intersection with a better one, divided by their union, is greater.
+        score_threshold: a box is dropped if its score is not greater.
         corners: see :class:`SuppressAttrs`.
 
     Returns:
-        int64 (selected, 3): image, class and box of each. How many there are becomes known when the model runs.
+        int64 (selected, 3): image, class and box of each. Their number becomes known when the model runs.
     """
     options = [
         call_operator("copy", value) if isinstance(value, GraphExpr) else calls.cast(value, dtype=dtype)
@@ -70,8 +70,8 @@ def non_max_suppression(
 
 @register_operator
 class suppress_overlaps(Operator):
-    """For each image and class the boxes that overlap no better one too much: their numbers, the best one first
-    (images, classes, boxes; what comes after the last is 0), and how many they are (images, classes). See
+    """Select, for each image and class, the boxes that overlap no better one too much. The results are their indices,
+    the best one first (images, classes, boxes; zeros behind the last), and their numbers (images, classes). See
     :func:`non_max_suppression` for the arguments."""
 
     name = "nn.suppress_overlaps"
@@ -154,12 +154,12 @@ class suppress_overlaps(Operator):
 
 
 def _sides(a: Any, b: Any, attrs: SuppressAttrs, low: Any, high: Any) -> tuple[Any, Any]:
-    """The lower and the upper end of a box along an axis, from its two numbers there."""
+    """Return the lower and the upper end of a box along an axis, from its two numbers there."""
     return (low(a, b), high(a, b)) if attrs.corners else (a - b / 2, a + b / 2)
 
 
 def _overlap(a: Any, b: Any, attrs: SuppressAttrs) -> Any:
-    """Intersection over union of two boxes; nothing has no part in anything."""
+    """Return the intersection over union of two boxes; 0 if the union is empty."""
     common, areas = np.float32(1), [np.float32(1), np.float32(1)]
     for axis in range(2):
         sides = [_sides(box[axis], box[axis + 2], attrs, np.minimum, np.maximum) for box in (a, b)]

@@ -1,4 +1,4 @@
-"""Normalizations that are written in terms of other operators."""
+"""Define normalizations in terms of other operators."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from tilewright.graphir.types import TensorType
 
 
 def _along(vector: GraphExpr, ndim: int, axis: int) -> GraphExpr:
-    """``vector`` with axes behind it, so that it broadcasts along ``axis`` of a tensor with ``ndim`` dimensions."""
+    """Append axes to ``vector``, so that it broadcasts along ``axis`` of a tensor with ``ndim`` dimensions."""
     behind = ndim - 1 - axis % ndim
     return expand_dims(vector, axis=1, num_newaxis=behind) if behind else vector
 
 
 def _normalized(data: GraphExpr, axes: tuple[int, ...], epsilon: float) -> GraphExpr:
-    """``data`` with mean 0 and variance 1 over ``axes``."""
+    """Normalize ``data`` to mean 0 and variance 1 over ``axes``."""
     centred = subtract(data, mean(data, axis=axes, keepdims=True))
     return divide(centred, sqrt(add(mean(square(centred), axis=axes, keepdims=True), epsilon)))
 
@@ -43,8 +43,8 @@ def _widen(args: Sequence[GraphExpr]) -> list[GraphExpr]:
 
 @register_operator
 class rms_norm(Operator):
-    """``data / sqrt(mean(data ** 2) + epsilon) * gamma`` along ``axis``: Zhang and Sennrich, "Root Mean Square Layer
-    Normalization", 2019."""
+    """Normalize by the root mean square along ``axis``: ``data / sqrt(mean(data ** 2) + epsilon) * gamma``: Zhang and
+    Sennrich, "Root Mean Square Layer Normalization", 2019."""
 
     name = "nn.rms_norm"
     arguments = ("data", "gamma")
@@ -63,7 +63,7 @@ class rms_norm(Operator):
 
 @dataclasses.dataclass(frozen=True)
 class GroupNormAttrs:
-    """``num_groups``: into how many groups the channels fall; ``axis``: the channels; ``epsilon``: added to the
+    """``num_groups``: the number of groups of channels; ``axis``: the axis of the channels; ``epsilon``: added to the
     variance."""
 
     num_groups: int
@@ -73,7 +73,7 @@ class GroupNormAttrs:
 
 @register_operator
 class group_norm(Operator):
-    """Each group of channels of each item normalized, then scaled and shifted for each channel: Wu and He, "Group
+    """Normalize each group of channels of each item, then scale and shift each channel: Wu and He, "Group
     Normalization", 2018. Axis 0 is the batch, ``axis`` is 1."""
 
     name = "nn.group_norm"
@@ -104,7 +104,7 @@ class group_norm(Operator):
 
 @dataclasses.dataclass(frozen=True)
 class InstanceNormAttrs:
-    """``axis``: the channels; ``epsilon``: added to the variance."""
+    """``axis``: the axis of the channels; ``epsilon``: added to the variance."""
 
     axis: int = 1
     epsilon: float = 1e-5
@@ -112,7 +112,7 @@ class InstanceNormAttrs:
 
 @register_operator
 class instance_norm(Operator):
-    """Each channel of each item normalized, then scaled and shifted: Ulyanov, Vedaldi and Lempitsky, "Instance
+    """Normalize each channel of each item, then scale and shift it: Ulyanov, Vedaldi and Lempitsky, "Instance
     Normalization", 2016. Axis 0 is the batch."""
 
     name = "nn.instance_norm"

@@ -1,4 +1,4 @@
-"""Pooling: the greatest or the mean value of windows over an image."""
+"""Pool images: compute the greatest or the mean value of windows."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Pool2dAttrs(PoolAttrs):
 
 @dataclasses.dataclass(frozen=True)
 class AvgPool2dAttrs(Pool2dAttrs):
-    """As :class:`Pool2dAttrs`; ``count_include_pad`` tells whether padding counts as zeros in the mean."""
+    """As :class:`Pool2dAttrs`; ``count_include_pad``: whether padding counts as zeros in the mean."""
 
     count_include_pad: bool = False
 
 
 @register_operator
 class max_pool2d(LayoutPool, MaxPool):
-    """The greatest value in each window; padding never wins. NaN propagates."""
+    """Compute the greatest value in each window; padding never wins. NaN propagates."""
 
     name = "nn.max_pool2d"
     Attrs = Pool2dAttrs
@@ -49,7 +49,7 @@ class max_pool2d(LayoutPool, MaxPool):
 
 @register_operator
 class avg_pool2d(LayoutPool, AvgPool):
-    """The mean of each window, over the pixels on the image or, with ``count_include_pad``, also the padding.
+    """Compute the mean of each window, over the pixels on the image or, with ``count_include_pad``, also the padding.
 
     The part of a last window that ``ceil_mode`` lets stand out beyond the padding never counts."""
 
@@ -99,26 +99,26 @@ class GlobalPool2d(Operator):
         return graph.Call(self, [blocked[0]], dataclasses.replace(attrs, layout=target))
 
     def spatial(self, attrs: GlobalPoolAttrs) -> tuple[int, int]:
-        """The dimensions that are pooled."""
+        """Return the dimensions that are pooled."""
         layout = parse_layout(attrs.layout)
         return layout.position("H"), layout.position("W")
 
     def pixel(self, data: Tensor, attrs: GlobalPoolAttrs, place: Sequence[Expr], axes: Sequence[Var]) -> Expr:
-        """The pixel of the image of ``place`` that the reduction axes are at."""
+        """Return the pixel at the reduction axes in the image of ``place``."""
         indices = list(place)
         for position, axis in zip(self.spatial(attrs), axes, strict=True):
             indices[position] = axis
         return data[tuple(indices)]
 
     def axes(self, data: Tensor, attrs: GlobalPoolAttrs) -> list[Var]:
-        """Fresh reduction axes over height and width."""
+        """Create reduction axes over height and width."""
         names = ("kh", "kw")
         return [te.reduce_axis(data.shape[at], name) for at, name in zip(self.spatial(attrs), names, strict=True)]
 
 
 @register_operator
 class global_max_pool2d(GlobalPool2d):
-    """The greatest value of each channel of an image; NaN propagates."""
+    """Compute the greatest value of each channel of an image; NaN propagates."""
 
     name = "nn.global_max_pool2d"
     commutes_with_scale = "positive"
@@ -136,7 +136,7 @@ class global_max_pool2d(GlobalPool2d):
 
 @register_operator
 class global_avg_pool2d(GlobalPool2d):
-    """The mean of each channel of an image."""
+    """Compute the mean of each channel of an image."""
 
     name = "nn.global_avg_pool2d"
     commutes_with_scale = "any"

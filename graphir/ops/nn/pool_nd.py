@@ -1,4 +1,4 @@
-"""Pooling in any number of spatial dimensions: the greatest, the mean, or the norm of windows."""
+"""Pool in any number of spatial dimensions: compute the greatest value, the mean, or the norm of windows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Array = np.ndarray[Any, Any]
 
 
 def window_sums(data: Tensor, windows: Windows, out: TensorType, term: Callable[[Expr], Expr], name: str) -> Tensor:
-    """The sum of ``term(element)`` over each window; padding is zero, and halves are added in float32."""
+    """Return the sum of ``term(element)`` over each window; padding is zero, and halves are added in float32."""
     axes = windows.axes()
     wide = compute_type(data.dtype)
 
@@ -45,7 +45,7 @@ class Pool(Operator):
     result_dtype: ClassVar[DataType | None] = None
 
     def windows(self, data: TensorType | Tensor | Array, attrs: Any) -> Windows:
-        """The windows over ``data``.
+        """Return the windows over ``data``.
 
         Raises:
             TypeInferenceError: ``data`` has another number of dimensions than the attributes are for.
@@ -58,7 +58,7 @@ class Pool(Operator):
         return TensorType(self.windows(data, attrs).shape(self, data.shape), self.result_dtype or data.dtype)
 
     def pooled(self, data: Array, windows: Windows, attrs: Any) -> Array:
-        """The result on an array (halves come as float32) before it is rounded."""
+        """Compute the result on an array (halves come as float32) before it is rounded."""
         raise NotImplementedError(f"operator {self.name} states no NumPy reference")
 
     def reference(self, args: Sequence[Any], attrs: Any) -> Any:
@@ -106,7 +106,7 @@ class AvgPool(Pool):
         counting = unpadded if attrs.count_include_pad else windows
         number = counting.gather(self, np.ones(shape, data.dtype), 0).sum(axis=-1)
         total: Array = windows.gather(self, data, 0).sum(axis=-1)
-        for position in windows.positions:  # with padding counted, one more window may start in that behind
+        for position in windows.positions:  # with padding counted, one more window may start in the padding behind
             number = number.take(range(total.shape[position]), axis=position)
         result: Array = total / np.maximum(number, 1)
         return result
@@ -125,15 +125,15 @@ class AvgPool(Pool):
 
 @dataclasses.dataclass(frozen=True)
 class WindowAttrs:
-    """How the window moves over the spatial dimensions.
+    """The steps of the window over the spatial dimensions.
 
     Attributes:
-        pool_size: of the window, one number for each of them.
-        strides: of the window; by default ``pool_size``, so that windows do not overlap.
+        pool_size: the size of the window, one number for each dimension.
+        strides: the steps of the window; by default ``pool_size``, so that windows do not overlap.
         padding: one size, one for each dimension, or those before each and then those behind each; smaller than the
             window; integers, or expressions over symbolic dimensions.
-        dilation: distance of the elements in a window.
-        ceil_mode: whether a last window that only partly lies on the data counts.
+        dilation: the distance between elements in a window.
+        ceil_mode: whether a last window counts that is only partly on the data.
     """
 
     pool_size: Any
@@ -155,7 +155,7 @@ class WindowAttrs:
         self.windows(tuple(range(2, rank + 2))).check_padding()
 
     def windows(self, positions: tuple[int, ...]) -> Windows:
-        """The windows over the dimensions ``positions``."""
+        """Return the windows over the dimensions ``positions``."""
         return Windows(positions, self.pool_size, self.strides, self.padding, self.dilation, self.ceil_mode)
 
 
@@ -172,8 +172,8 @@ def check_layout(name: str, space: str) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class PoolAttrs(WindowAttrs):
-    """As :class:`WindowAttrs`; ``layout``: by default batch, channels and space, or any order of ``NCHW``, or of
-    those of a row or a volume, blocked perhaps, as ``NCDHW16c``."""
+    """As :class:`WindowAttrs`; ``layout``: by default batch, channels and space, or any order of ``NCHW``, or of those
+    of a row or a volume, possibly blocked, as ``NCDHW16c``."""
 
     layout: str = ""
 
@@ -184,14 +184,14 @@ class PoolAttrs(WindowAttrs):
 
     @property
     def space(self) -> str:
-        """The names of the spatial axes; nothing where there are too many for names."""
+        """The names of the spatial axes; empty where there are too many for names."""
         rank = len(self.pool_size)
         return "DHW"[-rank:] if rank <= 3 else ""
 
 
 @dataclasses.dataclass(frozen=True)
 class AvgPoolAttrs(PoolAttrs):
-    """As :class:`PoolAttrs`; ``count_include_pad`` tells whether padding counts as zeros in the mean."""
+    """As :class:`PoolAttrs`; ``count_include_pad``: whether padding counts as zeros in the mean."""
 
     count_include_pad: bool = False
 
@@ -210,8 +210,8 @@ class LpPoolAttrs(PoolAttrs):
 
 @dataclasses.dataclass(frozen=True)
 class MaxPoolIndicesAttrs(WindowAttrs):
-    """As :class:`WindowAttrs`; ``column_major`` tells whether the first spatial dimension is the one that runs fastest
-    in the numbering (that of batch and channels is always row-major)."""
+    """As :class:`WindowAttrs`; ``column_major``: whether the first spatial dimension varies fastest in the numbering
+    (that of batch and channels is always row-major)."""
 
     column_major: bool = False
 
@@ -256,7 +256,7 @@ class LayoutPool(PoolND):
 
 @register_operator
 class max_pool(LayoutPool, MaxPool):
-    """The greatest value in each window; padding never wins. NaN propagates."""
+    """Compute the greatest value in each window; padding never wins. NaN propagates."""
 
     name = "nn.max_pool"
     Attrs = PoolAttrs
@@ -264,7 +264,7 @@ class max_pool(LayoutPool, MaxPool):
 
 @register_operator
 class avg_pool(LayoutPool, AvgPool):
-    """The mean of each window, over the elements inside or, with ``count_include_pad``, also the padding.
+    """Compute the mean of each window, over the elements inside or, with ``count_include_pad``, also the padding.
 
     The part of a last window that ``ceil_mode`` lets stand out beyond the padding never counts."""
 
@@ -273,7 +273,7 @@ class avg_pool(LayoutPool, AvgPool):
 
 
 def power_sum(value: Expr, p: float) -> Expr:
-    """``abs(value) ** p``: what a norm sums up."""
+    """Return ``abs(value) ** p``, the summand of a norm."""
     if p == 2:
         return value * value
     size = select(value < 0, const(0, value.dtype) - value, value)
@@ -281,7 +281,7 @@ def power_sum(value: Expr, p: float) -> Expr:
 
 
 def power_root(value: Expr, p: float) -> Expr:
-    """``value ** (1 / p)``: the norm from that sum."""
+    """Return ``value ** (1 / p)``, the norm of that sum."""
     if p == 1:
         return value
     return call("sqrt", value) if p == 2 else call("pow", value, const(1 / p, value.dtype))
@@ -289,7 +289,7 @@ def power_root(value: Expr, p: float) -> Expr:
 
 @register_operator
 class lp_pool(LayoutPool):
-    """The norm of each window, ``sum(abs(x) ** p) ** (1 / p)``; padding is zero."""
+    """Compute the norm of each window, ``sum(abs(x) ** p) ** (1 / p)``; padding is zero."""
 
     name = "nn.lp_pool"
     dtypes = FLOATS
@@ -309,8 +309,8 @@ class lp_pool(LayoutPool):
 
 @register_operator
 class max_pool_indices(PoolND):
-    """Where the greatest value of each window stands: its number in the flattened data, the first of equal ones. NaN
-    is the greatest value."""
+    """Find the index of the greatest value of each window in the flattened data, the first of equal ones. NaN is the
+    greatest value."""
 
     name = "nn.max_pool_indices"
     result_dtype = INT64
@@ -340,7 +340,7 @@ class max_pool_indices(PoolND):
             number: Expr = as_expr(0)
             for axis in order:
                 number = number * data.shape[axis] + indices[axis]
-            # Padding has the least value and no number, which any other element beats.
+            # Padding has the least value and no index, so that any other element wins.
             number = select(inside, cast(INT64, number), const(-1, INT64))
             value = cast(wide, guarded(inside, data[tuple(indices)], lowest(data.dtype)))
             return te.argmax(value, axes, number)  # type: ignore[arg-type]

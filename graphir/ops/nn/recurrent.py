@@ -1,7 +1,7 @@
-"""Recurrent layers: a state that each step of a sequence changes.
+"""Define recurrent layers: each step of a sequence updates a state.
 
-All input projections of a layer are one product of matrices; only what depends on the state is done step by step. A few
-steps of known number, with known weights, are written out, so that the passes optimize across them; otherwise a loop
+All input projections of a layer are one matrix product; only operations that depend on the state run step by step. A
+few steps of known number, with known weights, are unrolled, so that the passes optimize across them; otherwise a loop
 carries the state.
 """
 
@@ -22,10 +22,10 @@ from tilewright.graphir.ops.nn.recurrent_activations import ACTIVATIONS, Activat
 from tilewright.graphir.types import TensorType, TupleType
 from tilewright.graphir.visitor import free_vars
 
-#: Sequences of up to so many steps are written out, if the weights are known.
+#: Sequences of up to so many steps are unrolled, if the weights are known.
 MOST_UNROLLED = 16
 
-#: What every layer takes first.
+#: The first arguments of every layer.
 ARGUMENTS = ("x", "weight", "recurrent_weight", "bias", "initial_h")
 
 DIRECTIONS = ("forward", "reverse", "bidirectional")
@@ -33,13 +33,13 @@ DIRECTIONS = ("forward", "reverse", "bidirectional")
 
 @dataclasses.dataclass(frozen=True)
 class RecurrentAttrs:
-    """How the steps go.
+    """The order of steps, and the functions of gates.
 
     Attributes:
         direction: ``forward``, ``reverse`` (from the last step to the first) or ``bidirectional`` (both).
         activations: names, or :class:`Activation` objects, of the layer's functions for each direction in turn; empty:
             the usual ones.
-        clip: the limit of what the functions of gates take, of either sign; None: none.
+        clip: the limit of the magnitude of arguments of gates' functions; None: none.
     """
 
     direction: str = "forward"
@@ -59,10 +59,10 @@ class RecurrentAttrs:
 
 
 class Kit:
-    """What a step's formula is made of, besides the operators ``+ - *`` of expressions.
+    """The means to write a step's formula, besides the operators ``+ - *`` of expressions.
 
     Attributes:
-        limit: of what the functions of gates take, of either sign; None: none.
+        limit: the limit of the magnitude of arguments of gates' functions; None: none.
         hidden: the size of the state.
     """
 
@@ -70,18 +70,18 @@ class Kit:
         self.limit, self.hidden = clip, hidden
 
     def gate(self, x: GraphExpr, number: int) -> GraphExpr:
-        """Part ``number`` of ``x``, ``[batch, gates * hidden]``."""
+        """Return part ``number`` of ``x``, ``[batch, gates * hidden]``."""
         begin, end = simplify(self.hidden * number), simplify(self.hidden * (number + 1))
         return calls.slice(x, begin=(begin,), end=(end,), axes=(len(x.shape) - 1,))
 
     def activate(self, function: Activation, x: GraphExpr, clipped: bool = True) -> GraphExpr:
-        """``function`` of ``x``, limited before if there is a limit."""
+        """Apply ``function`` to ``x``, clipped before if there is a limit."""
         if clipped and self.limit is not None:
             x = call_operator("clip", x, a_min=-self.limit, a_max=self.limit)
         return ACTIVATIONS[function.name][0](x, function)
 
     def recur(self, h: GraphExpr, weight: GraphExpr) -> GraphExpr:
-        """``h @ weight.T``."""
+        """Return ``h @ weight.T``."""
         return call_operator("nn.dense", h, weight)
 
 
@@ -91,8 +91,8 @@ class Recurrent(Operator):
     Arguments: ``x`` ``[steps, batch, in]``; for each direction ``weight`` ``[directions, gates * hidden, in]``,
     ``recurrent_weight`` ``[directions, gates * hidden, hidden]``, ``bias`` ``[directions, 2 * gates * hidden]`` (of the
     inputs' and of the state's product), the initial states ``[directions, batch, hidden]``, and optionally ``lengths``
-    ``[batch]``: how many steps each item has; results behind them are 0, and the state stays. The result is a tuple:
-    the first state after each step, ``[steps, directions, batch, hidden]``, and the final states.
+    ``[batch]``: the number of steps of each item; results behind them are 0, and the state stays. The result is a
+    tuple: the first state after each step, ``[steps, directions, batch, hidden]``, and the final states.
 
     A subclass states ``gates``, ``states``, ``usual`` (activations) and ``step``.
     """
@@ -104,18 +104,18 @@ class Recurrent(Operator):
 
     @property
     def lengths_at(self) -> int:
-        """The place of the argument ``lengths``."""
+        """The position of the argument ``lengths``."""
         return 4 + self.states
 
     def step(
         self, kit: Kit, x: GraphExpr, state: Sequence[GraphExpr], weights: dict[str, Any], attrs: Any
     ) -> Sequence[GraphExpr]:
-        """The next state. ``x`` is the input's projection with its bias, ``weights`` are those of the direction:
+        """Return the next state. ``x`` is the input's projection with its bias, ``weights`` are those of the direction:
         ``recurrent``, ``bias`` (of the state's product), ``peepholes`` if there are any, ``functions``."""
         raise NotImplementedError(f"operator {self.name} states no step")
 
     def functions(self, attrs: RecurrentAttrs, direction: int) -> tuple[Activation, ...]:
-        """The activations of a direction."""
+        """Return the activations of a direction."""
         count = len(self.usual)
         given = attrs.activations[direction * count : (direction + 1) * count]
         return tuple(given) if given else tuple(activation(name) for name in self.usual)
@@ -153,7 +153,7 @@ class Recurrent(Operator):
         return TupleType([TensorType((steps, directions, batch, hidden), x.dtype), *[final] * self.states])
 
     def _weights(self, kit: Kit, args: Sequence[GraphExpr], direction: int, attrs: RecurrentAttrs) -> dict[str, Any]:
-        """What :meth:`step` needs of one direction."""
+        """Return the weights that :meth:`step` takes for one direction."""
 
         def own(value: GraphExpr) -> GraphExpr:
             part = calls.slice(value, begin=(direction,), end=(direction + 1,), axes=(0,))
@@ -183,7 +183,7 @@ class Recurrent(Operator):
         return self.decompose(args, attrs)
 
     def _direction(self, args: Sequence[GraphExpr], number: int, attrs: RecurrentAttrs) -> list[GraphExpr]:
-        """The results of one direction: ``[steps, batch, hidden]`` and the final states ``[batch, hidden]``."""
+        """Return the results of one direction: ``[steps, batch, hidden]`` and the final states ``[batch, hidden]``."""
         x = args[0]
         hidden = args[2].shape[2]
         kit = Kit(attrs.clip, hidden)
@@ -195,7 +195,7 @@ class Recurrent(Operator):
         front = calls.slice(bias, begin=(0,), end=(simplify(hidden * self.gates),))
         inputs = call_operator("nn.dense", x, weight) + front
         lengths = args[self.lengths_at] if len(args) > self.lengths_at else None
-        # Weights that are known when the model is built are packed then, others once before the loop, not in each step.
+        # Weights known when the model is built are packed then, others once before the loop, not in each step.
         unroll = isinstance(x.shape[0], int) and x.shape[0] <= MOST_UNROLLED and not free_vars(args[2])
         run = self._unrolled if unroll else self._looped
         return run(kit, inputs, initial, lengths, own, attrs, attrs.reversed[number])
@@ -256,7 +256,7 @@ class Recurrent(Operator):
         own: dict[str, Any],
         attrs: RecurrentAttrs,
     ) -> tuple[list[GraphExpr], GraphExpr]:
-        """The next state, and what the results show of it, where some items may have ended."""
+        """Return the next state, and its contribution to the results, where some items may have ended."""
         made = list(self.step(kit, x, state, own, attrs))
         if lengths is None:
             return made, made[0]

@@ -1,4 +1,4 @@
-"""The functions of gates and states in recurrent layers, by the names that ONNX gives them."""
+"""Define the functions of gates and states in recurrent layers, by their ONNX names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilewright.tensorir.errors import TypeInferenceError
 
 @dataclasses.dataclass(frozen=True)
 class Activation:
-    """A function of a gate: its name, and the parameters that it has (others are not looked at)."""
+    """A function of a gate: its name, and its parameters (others are ignored)."""
 
     name: str
     alpha: float
@@ -35,11 +35,11 @@ def _elu(x: GraphExpr, a: Activation) -> GraphExpr:
 
 
 def _softplus(x: GraphExpr, _: Activation) -> GraphExpr:
-    """``log(1 + exp(x))`` that does not overflow."""
+    """Return ``log(1 + exp(x))`` in a form that does not overflow."""
     return call_operator("maximum", x, 0.0) + call_operator("log1p", calls.exp(-call_operator("abs", x)))
 
 
-#: The functions by name, and the parameters where none are given.
+#: The functions by name, and their default parameters.
 ACTIVATIONS: dict[str, tuple[Callable[[GraphExpr, Activation], GraphExpr], tuple[float, float]]] = {
     "Relu": (_call("nn.relu"), (0.0, 0.0)),
     "Tanh": (_call("tanh"), (0.0, 0.0)),
@@ -56,7 +56,7 @@ ACTIVATIONS: dict[str, tuple[Callable[[GraphExpr, Activation], GraphExpr], tuple
 
 
 def activation(name: str, alpha: float | None = None, beta: float | None = None) -> Activation:
-    """The function of that name, whatever its case.
+    """Return the function ``name``, whatever its case.
 
     Raises:
         TypeInferenceError: there is none.

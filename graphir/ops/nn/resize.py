@@ -1,7 +1,6 @@
-"""Tensors resized along axes: what is asked for, and the operator, made of one that picks nearest neighbours and one
-that interpolates along an axis. Coordinate modes, rounding, cubic coefficient and antialiasing are those of the ONNX
-operator Resize.
-"""
+"""Resize tensors along axes: the attributes, and the operator, which decomposes into one that picks nearest neighbours
+and one that interpolates along an axis. Coordinate modes, rounding, cubic coefficient and antialiasing are those of the
+ONNX operator Resize."""
 
 from __future__ import annotations
 
@@ -51,7 +50,7 @@ def _ratio(value: Any) -> Ratio:
 
 @dataclasses.dataclass(frozen=True)
 class ResizeAttrs:
-    """What is resized, and how.
+    """The resized axes, and the interpolation.
 
     Attributes:
         size: the new extents of ``axes``; None: they follow from ``scale``, rounded down.
@@ -59,14 +58,15 @@ class ResizeAttrs:
             from ``size``.
         axes: the axes that are resized; None: the last ones, as many as ``size`` or ``scale`` has.
         method: ``nearest``, ``linear`` or ``cubic``.
-        coordinate_mode: which place in the source a place in the result is: ``half_pixel``, ``half_pixel_symmetric``,
-            ``pytorch_half_pixel``, ``align_corners``, ``asymmetric`` or ``tf_crop_and_resize``.
+        coordinate_mode: the mapping of places in the result to places in the source: ``half_pixel``,
+            ``half_pixel_symmetric``, ``pytorch_half_pixel``, ``align_corners``, ``asymmetric`` or
+            ``tf_crop_and_resize``.
         rounding: for ``nearest``: ``round_prefer_floor``, ``round_prefer_ceil``, ``floor`` or ``ceil``.
         cubic_coeff: for ``cubic``: Keys' parameter, -0.75 or -0.5.
-        exclude_outside: whether elements outside weigh nothing; otherwise the outermost stand for them.
-        antialias: whether the filter becomes as wide as several elements where the result is smaller.
-        roi: for ``tf_crop_and_resize``: where on the axes the part begins, for all of them, and then where it ends, in
-            shares of the extent less 1.
+        exclude_outside: whether elements outside have weight zero; otherwise they repeat the outermost.
+        antialias: whether the filter widens to several elements where the result is smaller.
+        roi: for ``tf_crop_and_resize``: the beginnings of the region on the axes, and then its ends, in shares of the
+            extent less 1.
         extrapolation_value: for ``tf_crop_and_resize``: the value outside of the source.
         keep_aspect_ratio: ``stretch``, or all axes get the one scale with which the result is ``not_larger`` or
             ``not_smaller`` than ``size``.
@@ -120,7 +120,7 @@ class ResizeAttrs:
 
 
 def resolved(attrs: ResizeAttrs, shape: Sequence[Dim]) -> tuple[tuple[Dim, ...], tuple[Ratio, ...]]:
-    """New extents and scales of ``attrs.axes`` of a tensor of that shape.
+    """Return new extents and scales of ``attrs.axes`` of a tensor of that shape.
 
     A scale from sizes is the quotient of the extents.
     """
@@ -143,7 +143,7 @@ def resolved(attrs: ResizeAttrs, shape: Sequence[Dim]) -> tuple[tuple[Dim, ...],
 
 
 class Resize(Operator):
-    """Base of the operators that resize."""
+    """Base of the resizing operators."""
 
     arguments = ("x",)
     Attrs = ResizeAttrs
@@ -164,14 +164,14 @@ class Resize(Operator):
     def in_layout(
         self, args: Sequence[Any], blocked: Sequence[Any], attrs: ResizeAttrs, plain: str, target: str
     ) -> Any:
-        """Each channel is resized by itself."""
+        """Resize in the blocked layout: each channel is resized by itself."""
         axes = axes_in_layout(attrs.axes, plain, target)
         if blocked[0] is None or axes is None:
             return None
         return graph.Call(self, [blocked[0]], dataclasses.replace(attrs, axes=axes))
 
     def steps(self, shape: Sequence[Dim], attrs: ResizeAttrs) -> list[ResizeAttrs]:
-        """One axis after another: the attributes for each that really changes."""
+        """Split a resize into one axis after another: return the attributes for each axis that changes."""
         sizes, scales = resolved(attrs, shape)
         found: list[ResizeAttrs] = []
         for n, (axis, size, scale) in enumerate(zip(attrs.axes, sizes, scales, strict=True)):
@@ -186,22 +186,23 @@ class Resize(Operator):
         return found
 
     def place(self, index: Any, extent: Any, attrs: ResizeAttrs, n: int = 0) -> Ratio:
-        """The place in the source for axis ``n`` of those that are resized; their sizes and scales are known."""
+        """Return the place in the source for axis ``n`` of those that are resized; their sizes and scales are known."""
         roi = None if attrs.roi is None else (attrs.roi[n], attrs.roi[n + len(attrs.axes)])
         return source_place(index, extent, attrs.size[n], attrs.scale[n], attrs.coordinate_mode, roi)
 
 
 @register_operator
 class resize(Resize):
-    """``x`` resized along axes by interpolation, one axis after another; integers are rounded to the nearest, to the
-    even one of two, and limited to their type."""
+    """Resize ``x`` along axes by interpolation, one axis after another; integers are rounded to the nearest, halves to
+    even, and saturate."""
 
     name = "nn.resize"
     kind = "reduction"
     bounded_reference = False
 
     def simplify_inference(self, args: Sequence[Any], attrs: ResizeAttrs) -> Any:
-        """Nearest neighbours are picked, not summed: an operator that joins others."""
+        """Replace a resize to nearest neighbours, which are picked rather than summed, by an operator that fuses with
+        others."""
         return self.decompose(args, attrs) if attrs.method == "nearest" else None
 
     def decompose(self, args: Sequence[GraphExpr], attrs: ResizeAttrs) -> GraphExpr:
@@ -230,14 +231,14 @@ class resize(Resize):
 
 
 def _wide(dtype: DataType) -> DataType:
-    """The type in which elements are weighed: it has all values of the type but those of 64-bit integers."""
+    """Return the type in which elements are weighted: it has all values of the type but those of 64-bit integers."""
     if dtype.is_float:
         return compute_type(dtype)
     return FLOAT32 if dtype.bits <= 16 else FLOAT64
 
 
 def _limits(dtype: DataType, wide: DataType) -> dict[str, float]:
-    """The least and the greatest number of ``wide`` that an integer type has."""
+    """Return the least and the greatest number of ``wide`` that an integer type has."""
     low, high = float(lowest(dtype)), float(highest(dtype))
     if int(high) > int(highest(dtype)):
         high = float(np.nextafter(np.asarray(high, wide.numpy), np.asarray(0, wide.numpy)))

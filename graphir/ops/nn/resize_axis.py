@@ -1,4 +1,4 @@
-"""Linear and cubic interpolation along one axis: sums of neighbours by their weights."""
+"""Interpolate along one axis, linearly or cubically: compute weighted sums of neighbours."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tilewright.tensorir.tensor import Tensor
 
 @register_operator
 class resize_axis(Resize):
-    """A tensor of float32 or float64 resized along one axis: sums of neighbours by their weights."""
+    """Resize a tensor of float32 or float64 along one axis: compute weighted sums of neighbours."""
 
     name = "nn.resize_axis"
     kind = "reduction"
@@ -33,7 +33,7 @@ class resize_axis(Resize):
         return super().infer_type(args, attrs)
 
     def taps(self, extent: Dim, attrs: ResizeAttrs) -> tuple[Dim, Dim, Ratio]:
-        """How many elements are weighed, how many of them lie before the place, and the factor of distances."""
+        """Return the number of weighted elements, the number of them before the place, and the factor of distances."""
         reach = 1 if attrs.method == "linear" else 2
         p, q = attrs.scale[0]
         if not attrs.antialias:
@@ -77,7 +77,8 @@ class resize_axis(Resize):
         is_scaled = attrs.antialias
 
         def weigh(index: Expr, tap: Any) -> tuple[Expr, Expr]:
-            """The weight of the tap for ``index`` of the result, and its place in the source, which may lie outside."""
+            """Return the weight of the tap for ``index`` of the result, and its place in the source, which may be
+            outside."""
             numerator, denominator = map(as_expr, self.place(index, extent, attrs))
             base = numerator // denominator
             share = cast(dtype, numerator - base * denominator) / cast(dtype, denominator)
@@ -136,5 +137,5 @@ def _sum(values: Sequence[Expr]) -> Expr:
 
 
 def _nonzero(total: Expr) -> Expr:
-    """A divisor: where nothing weighs anything, the sum is zero and stays so."""
+    """Return a divisor: 1 where all weights are zero, so that the sum stays zero."""
     return select(total.equal(const(0, total.dtype)), const(1, total.dtype), total)

@@ -1,8 +1,8 @@
-"""Places that the elements of a resized axis stand for, and what the neighbours of a place weigh.
+"""Map the elements of a resized axis to places in the source, and compute the weights of a place's neighbours.
 
-A place in the result stands for a place in the source, a rational number: all that maps one to the other are sizes and
-scales, so it is computed with integers. What is nearest to it and how far away its neighbours are is then exact, at any
-size. Coordinate modes, rounding and cubic coefficient are those of the ONNX operator Resize.
+A place in the source is a rational number: the mapping consists of sizes and scales, so it is computed with integers.
+The nearest element and the distances of neighbours are then exact, at any size. Coordinate modes, rounding and cubic
+coefficient are those of the ONNX operator Resize.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Ratio = tuple[Any, Any]
 
 
 def simplest_fraction(value: float) -> tuple[int, int]:
-    """The simplest fraction that is ``value`` in single precision: 3/5 for 0.6, which is what was meant."""
+    """Return the simplest fraction that equals ``value`` in single precision: 3/5 for 0.6, as it was meant."""
     if not math.isfinite(value):
         raise ValueError(f"expected a finite number, found {value}")
     exact = Fraction(float(value))
@@ -33,7 +33,7 @@ def simplest_fraction(value: float) -> tuple[int, int]:
 
 
 def _choose(condition: Any, a: Any, b: Any) -> Any:
-    """``a`` if the condition holds, else ``b``, for a condition that is known or an expression."""
+    """Return ``a`` if the condition holds, else ``b``; the condition is known or an expression."""
     return select(condition, as_expr(a), as_expr(b)) if isinstance(condition, Expr) else (a if condition else b)
 
 
@@ -42,13 +42,14 @@ def _equal(a: Any, b: Any) -> Any:
 
 
 def source_place(index: Any, extent: Any, size: Any, scale: Ratio, mode: str, roi: tuple[Ratio, Ratio] | None) -> Ratio:
-    """The place in an axis of ``extent`` elements that ``index`` in the resized axis of ``size`` elements stands for.
+    """Return the place in an axis of ``extent`` elements to which ``index`` in the resized axis of ``size`` elements
+    maps.
 
     The formulas are those of the ONNX operator Resize, with integers and integer expressions alike (``index`` may also
     be a NumPy array).
     """
     p, q = scale
-    # The length before it was rounded down to ``size``, a rational number too.
+    # The length before rounding down to ``size``, a rational number too.
     length, unit = (p, 1) if dim_equal(as_dim(q), as_dim(extent)) else (p * extent, q)
     if mode == "asymmetric":
         return index * q, p
@@ -64,29 +65,29 @@ def source_place(index: Any, extent: Any, size: Any, scale: Ratio, mode: str, ro
     if mode == "align_corners":
         return _choose(single, 0 * index, index * ((extent - 1) * unit)), steps
     assert roi is not None
-    (a, b), (c, d) = roi  # the part from a / b to c / d
+    (a, b), (c, d) = roi  # the region from a / b to c / d
     inner = _choose(single, (extent - 1) + 0 * index, 2 * index * ((extent - 1) * unit))
     return inner * (c * b - a * d) + 2 * a * d * (extent - 1) * steps, 2 * b * d * steps
 
 
 def nearest_index(numerator: Any, denominator: Any, rounding: str) -> Any:
-    """The integer nearest to a rational number, as ``rounding`` says; not yet limited to the tensor."""
+    """Round a rational number to an integer by ``rounding``; the result is not yet clamped to the tensor."""
     if rounding == "floor":
         return numerator // denominator
     if rounding == "ceil":
         return 0 - (0 - numerator) // denominator
-    if rounding == "round_prefer_floor":  # the ceiling of what is less by a half
+    if rounding == "round_prefer_floor":  # the ceiling of the number less a half
         return 0 - (denominator - 2 * numerator) // (2 * denominator)
     return (2 * numerator + denominator) // (2 * denominator)
 
 
 def outside(place: Ratio, extent: Any) -> Any:
-    """Whether a place lies outside of the source."""
+    """Return whether a place is outside of the source."""
     return (place[0] < 0) | (place[0] > (extent - 1) * place[1])
 
 
 def kernel(distance: Any, method: str, coeff: float, absolute: Callable[[Any], Any], where: Callable[..., Any]) -> Any:
-    """What an element in that distance weighs (R. G. Keys, Cubic Convolution Interpolation, 1981)."""
+    """Return the weight of an element at that distance (R. G. Keys, Cubic Convolution Interpolation, 1981)."""
     t = absolute(distance)
     if method == "linear":
         return where(t < 1, 1 - t, 0 * t)

@@ -1,4 +1,4 @@
-"""Nearest neighbours: a resized tensor whose elements are picked, not summed."""
+"""Resize by nearest neighbours: elements are picked, not summed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tilewright.tensorir.tensor import Tensor
 
 @register_operator
 class resize_nearest(Resize):
-    """``x`` resized along axes, each element that of the source nearest to its place."""
+    """Resize ``x`` along axes: each element is the one of the source nearest to its place."""
 
     name = "nn.resize_nearest"
     kind = "injective"
@@ -63,7 +63,8 @@ class resize_nearest(Resize):
 
 
 def _and(conditions: Expr, condition: Expr, extent: Dim) -> Expr:
-    """Both, where the second is not known already: an axis of symbolic extent may have no element to read."""
+    """Return the conjunction, if the second condition is not known already: an axis of symbolic extent may have no
+    element to read."""
     if isinstance(extent, int):
         return conditions
     return condition if getattr(conditions, "value", None) else conditions & condition

@@ -1,4 +1,4 @@
-"""Recurrent layers of one function."""
+"""Define recurrent layers of a single function."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from tilewright.graphir.ops.nn.recurrent import ARGUMENTS, Kit, Recurrent
 
 @register_operator
 class rnn(Recurrent):
-    """``h = f(x @ weight.T + h @ recurrent_weight.T + biases)`` (:class:`Recurrent` has the shapes)."""
+    """Run a recurrent layer: ``h = f(x @ weight.T + h @ recurrent_weight.T + biases)`` (:class:`Recurrent` has the
+    shapes)."""
 
     name = "nn.rnn"
     arguments = (*ARGUMENTS, "lengths?")

@@ -1,4 +1,4 @@
-"""Regions of images, sampled to one size (K. He et al., Mask R-CNN, 2017)."""
+"""Sample regions of images to one size (K. He et al., Mask R-CNN, 2017)."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ METHODS = ("avg", "max")
 
 @dataclasses.dataclass(frozen=True)
 class RoiAlignAttrs:
-    """How regions are sampled.
+    """The sampling of regions.
 
     Attributes:
         output_size: height and width of the result: the bins that a region is divided into.
         spatial_scale: pixels of the image for a unit of the regions' coordinates.
         sampling_ratio: samples along each axis of a bin; 0: about one for each pixel.
-        method: ``avg`` or ``max`` of a bin's samples. As in ONNX, ``max`` takes the greatest of the four weighed pixels
-            around a sample in the place of their sum.
-        aligned: whether coordinates mean centres of pixels, half a pixel before what is counted.
+        method: ``avg`` or ``max`` of a bin's samples. As in ONNX, ``max`` takes the greatest of the four weighted
+            pixels around a sample instead of their sum.
+        aligned: whether coordinates refer to centres of pixels, half a pixel before the pixel's number.
     """
 
     output_size: Any = (1, 1)
@@ -68,9 +68,9 @@ class RoiAlignAttrs:
 
 @register_operator
 class roi_align(Operator):
-    """``data`` (N, C, H, W) in regions ``rois`` (R, 4: left, top, right, bottom) of the images ``batch_indices`` (R,):
-    (R, C, height, width). Samples lie between four pixels; those more than a pixel outside are zero. An index of no
-    image is moved to the nearest."""
+    """Sample the regions ``rois`` (R, 4: left, top, right, bottom) of ``data`` (N, C, H, W), in the images
+    ``batch_indices`` (R,): the result is (R, C, height, width). Samples are interpolated from four pixels; those more
+    than a pixel outside are zero. An index out of bounds is clamped to the nearest image."""
 
     name = "nn.roi_align"
     arguments = ("data", "rois", "batch_indices")
@@ -96,7 +96,7 @@ class roi_align(Operator):
         out = np.zeros((len(rois), data.shape[1], *attrs.output_size), data.dtype)
         for number, (roi, index) in enumerate(zip(rois, batch, strict=True)):
             image = data[min(max(int(index), 0), len(data) - 1)]
-            with np.errstate(all="ignore"):  # of regions that are no numbers
+            with np.errstate(all="ignore"):  # for regions with NaN
                 axes = [_bin_samples(roi, n, image.shape[1 + n], attrs) for n in range(2)]
             for y, x in np.ndindex(*attrs.output_size):
                 out[number, :, y, x] = _pooled(image, axes[0][y], axes[1][x], attrs.method)
@@ -128,7 +128,7 @@ class roi_align(Operator):
 
                 count = axes[0].count * axes[1].count
                 result = found[0] / cast(dtype, maximum(count, 1)) if is_mean else select(count > 0, found[0], zero)
-                # Samples that no loop looks at lie outside of the image: they are zeros.
+                # Samples outside the loops' range are outside the image: they are zeros.
                 rows, columns = (axis.end - axis.first < axis.count for axis in axes)
                 stmt = sequence(
                     _set(found, zero if is_mean else select(rows | columns, zero, const(lowest(dtype), dtype))),
@@ -150,12 +150,12 @@ class _Samples:
     """The samples of bin ``number`` along axis ``n`` (0: height) of a region.
 
     Attributes:
-        begin: where the bin begins, in pixels.
-        step: the distance of samples.
-        count: how many there are.
+        begin: the beginning of the bin, in pixels.
+        step: the distance between samples.
+        count: the number of samples.
         first: the number of the first that may lie on the image.
-        end: that behind the last. Of samples about a pixel apart, more than half a pixel, there are no more up to here
-            than about twice the image's extent, however large the region is.
+        end: the number behind the last. Of samples about a pixel apart, more than half a pixel, there are no more up to
+            here than about twice the image's extent, however large the region is.
     """
 
     def __init__(
@@ -180,20 +180,20 @@ class _Samples:
         self.values.append((self.count, _integer(call("ceil", size), dtype)))
         self.values.append((self.step, size / cast(dtype, maximum(self.count, 1))))
         unit = select(self.step > 0, self.step, const(1, dtype))
-        # One more on either side: the quotients are rounded.
+        # One sample more on either side, as the quotients are rounded.
         before, behind = ((place - self.begin) / unit for place in (const(-1, dtype), cast(dtype, extent)))
         self.values.append((self.first, minimum(_integer(before - 1.5, dtype), self.count)))
         self.values.append((self.end, maximum(minimum(_integer(behind + 1.5, dtype), self.count), self.first)))
 
     def around(self, stmt: Stmt) -> Stmt:
-        """``stmt`` where the attributes have their values."""
+        """Run ``stmt`` where the attributes have their values."""
         for var, value in reversed(self.values):
             assert isinstance(var, Var)
             stmt = LetStmt(var, value, stmt)
         return stmt
 
     def each(self, body: Callable[[_Pixels], Stmt]) -> Stmt:
-        """``body`` for each sample that may lie on the image."""
+        """Run ``body`` for each sample that may lie on the image."""
 
         def sample(number: Var) -> Stmt:
             at = self.begin + (cast(self.dtype, self.first + number) + 0.5) * self.step
@@ -208,7 +208,7 @@ class _Pixels:
     Attributes:
         is_inside: whether the place lies on the image, or less than a pixel outside.
         low, high: the two pixels; the same one at the edge.
-        share: what the second weighs; the first weighs the rest.
+        share: the weight of the second; the first has the rest.
     """
 
     def __init__(self, at: Var, extent: Expr) -> None:
@@ -221,17 +221,17 @@ class _Pixels:
         self._low = maximum(minimum(cast("int64", call("floor", self._inner)), extent - 1), 0)
 
     def around(self, body: Callable[[_Pixels], Stmt]) -> Stmt:
-        """``body`` where the attributes have their values."""
+        """Run ``body`` where the attributes have their values."""
         share = self._inner - cast(self.share.dtype, self.low)
         return LetStmt(self.low, self._low, LetStmt(self.share, share, body(self)))
 
     def weighed(self) -> list[tuple[Expr, Expr]]:
-        """The pixels and what they weigh."""
+        """Return the pixels and their weights."""
         return [(self.low, 1 - self.share), (self.high, self.share)]
 
 
 def _integer(value: Expr, dtype: DataType) -> Expr:
-    """A number that is not negative as an integer; what is too large, or no number, is limited first."""
+    """Convert a number that is not negative to an integer; values too large, and NaN, are clamped first."""
     value = select(value > 0, value, const(0, dtype))
     return cast("int64", select(value < 2.0**30, value, const(2.0**30, dtype)))
 
@@ -240,7 +240,8 @@ def _integer(value: Expr, dtype: DataType) -> Expr:
 
 
 def _bin_samples(roi: Any, n: int, extent: int, attrs: RoiAlignAttrs) -> list[tuple[Any, int]]:
-    """For each bin along an axis the places of its samples on the image, and how many it has with those outside."""
+    """Return, for each bin along an axis, the places of its samples on the image, and their number including those
+    outside."""
     real = roi.dtype.type
     begin, end = (roi[k - n] * real(attrs.spatial_scale) - real(0.5 if attrs.aligned else 0) for k in (1, 3))
     length = end - begin if attrs.aligned else max(end - begin, real(1))
@@ -261,7 +262,7 @@ def _bin_samples(roi: Any, n: int, extent: int, attrs: RoiAlignAttrs) -> list[tu
 
 
 def _pooled(image: Any, rows: tuple[Any, int], columns: tuple[Any, int], method: str) -> Any:
-    """The mean or the greatest of a bin's samples, for each channel."""
+    """Compute the mean or the greatest of a bin's samples, for each channel."""
     y, x = np.meshgrid(rows[0], columns[0], indexing="ij")
     count = rows[1] * columns[1]
     if y.size == 0:

@@ -1,4 +1,4 @@
-"""Softmax and its logarithm, shifted by the greatest value so that nothing overflows."""
+"""Compute softmax and its logarithm, shifted by the greatest value so that nothing overflows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SoftmaxAttrs:
 
 
 class Softmax(Operator):
-    """Base of the two."""
+    """Base of softmax and log_softmax."""
 
     arguments = ("x",)
     kind = "reduction"
@@ -38,7 +38,7 @@ class Softmax(Operator):
         return args[0]
 
     def rows(self, x: Tensor, attrs: SoftmaxAttrs, name: str) -> tuple[int, Tensor]:
-        """The reduced axis, and the greatest value along it."""
+        """Return the reduced axis, and the greatest value along it."""
         axis = attrs.axis % x.ndim
         wide = compute_type(x.dtype)
         k = te.reduce_axis(x.shape[axis], "k")
@@ -54,8 +54,8 @@ def _row(place: Sequence[Expr], axis: int) -> tuple[Expr, ...]:
 
 @register_operator
 class softmax(Softmax):
-    """``exp(x) / sum(exp(x))`` along ``axis``. Four stages: ``softmax_max``, ``softmax_exp``, ``softmax_sum`` and
-    ``softmax``; half types compute in float32."""
+    """Compute ``exp(x) / sum(exp(x))`` along ``axis``. Four stages: ``softmax_max``, ``softmax_exp``, ``softmax_sum``
+    and ``softmax``; half types compute in float32."""
 
     name = "nn.softmax"
 
@@ -83,8 +83,8 @@ class softmax(Softmax):
             lambda *row: te.sum(powers(*row[:axis], k, *row[axis:]), axis=k),
             name="softmax_sum",
         )
-        # One division for a row, and multiplications, which are ten times as fast; the sum lies between 1 and the
-        # number of elements, so that its reciprocal is as exact as a number can be.
+        # One division for a row, and multiplications, which are ten times as fast; the sum is between 1 and the number
+        # of elements, so that its reciprocal is accurate.
         return te.compute(
             x.shape,
             lambda *place: cast(out.dtype, powers[place] * (const(1.0, wide) / total[_row(place, axis)])),
@@ -94,7 +94,7 @@ class softmax(Softmax):
 
 @register_operator
 class log_softmax(Softmax):
-    """``x - log(sum(exp(x)))`` along ``axis``. Three stages: ``log_softmax_max``, ``log_softmax_sum`` and
+    """Compute ``x - log(sum(exp(x)))`` along ``axis``. Three stages: ``log_softmax_max``, ``log_softmax_sum`` and
     ``log_softmax``; half types compute in float32."""
 
     name = "nn.log_softmax"

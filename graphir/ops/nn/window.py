@@ -1,4 +1,4 @@
-"""What convolution and pooling share: windows that slide over the spatial axes of a tensor."""
+"""Describe windows that slide over the spatial axes of a tensor, for convolution and pooling."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def per_axis(value: Any, name: str, rank: int, least: int = 1) -> tuple[int, ...]:
-    """A size for each of ``rank`` spatial axes, given once for all or for each.
+    """Return a size for each of ``rank`` spatial axes, given once for all or for each.
 
     Raises:
         TypeError: it is neither.
@@ -39,7 +39,8 @@ def per_axis(value: Any, name: str, rank: int, least: int = 1) -> tuple[int, ...
 
 
 def margins(value: Any, name: str, rank: int) -> tuple[Dim, ...]:
-    """The padding before each of ``rank`` spatial axes and then behind each, given once, for each axis, or in full.
+    """Return the padding before each of ``rank`` spatial axes and then behind each, given once, for each axis, or in
+    full.
 
     Each is an integer, or an expression over symbolic dimensions that is never negative.
 
@@ -58,12 +59,12 @@ def margins(value: Any, name: str, rank: int) -> tuple[Dim, ...]:
 
 
 def cuts(value: Any, name: str, rank: int) -> tuple[int, ...]:
-    """As :func:`margins` for what is taken away from each side of a result; negative integers add to it."""
+    """Return integers as :func:`margins` does, to crop each side of a result; negative ones extend it."""
     return _in_full(_integers(value, name), value, name, rank)
 
 
 def _in_full(sizes: tuple[T, ...], value: Any, name: str, rank: int) -> tuple[T, ...]:
-    """Sizes before each axis and then behind each, of which ``sizes`` may state fewer."""
+    """Return sizes before each axis and then behind each, of which ``sizes`` may state fewer."""
     if len(sizes) not in (1, rank, 2 * rank):
         counts = "1, 2 (height, width) or 4 (top, left, bottom, right)" if rank == 2 else f"1, {rank} or {2 * rank}"
         raise ValueError(f"{name}: expected {counts}, found {value!r}")
@@ -73,13 +74,13 @@ def _in_full(sizes: tuple[T, ...], value: Any, name: str, rank: int) -> tuple[T,
 
 
 def pair(value: Any, name: str, least: int = 1) -> tuple[int, int]:
-    """:func:`per_axis` for height and width."""
+    """Return :func:`per_axis` for height and width."""
     height, width = per_axis(value, name, 2, least)
     return height, width
 
 
 def borders(value: Any, name: str = "padding") -> tuple[Dim, Dim, Dim, Dim]:
-    """:func:`margins` for an image: the padding at top, left, bottom and right."""
+    """Return :func:`margins` for an image: the padding at top, left, bottom and right."""
     top, left, bottom, right = margins(value, name, 2)
     return top, left, bottom, right
 
@@ -98,7 +99,7 @@ def _integers(value: Any, name: str) -> tuple[int, ...]:
 def window_count(
     op: Operator, extent: Dim, size: Dim, stride: int, dilation: int, padding: Sequence[Dim], ceil_mode: bool = False
 ) -> Dim:
-    """How many windows fit along one axis.
+    """Return the number of windows that fit along one axis.
 
     Args:
         size: elements of the window; ``dilation`` apart.
@@ -116,7 +117,7 @@ def window_count(
         raise op.error(0, f"an image of at least {span} pixels with its padding", f"{extent} + {before + behind}")
     if not ceil_mode:
         return simplify(room // stride + 1)
-    # Windows as far as the last one reaches the end, and those that start before the padding behind the image.
+    # The windows needed for the last one to reach the end, limited to those that start before the padding behind.
     reaching = simplify((room + (stride - 1)) // stride + 1)
     starting = simplify((extent + (before + stride - 1)) // stride)
     if isinstance(reaching, int) and isinstance(starting, int):
@@ -125,13 +126,13 @@ def window_count(
 
 
 def is_padded(padding: Sequence[Dim]) -> bool:
-    """Whether there is anything to add: a size that is not 0, or not known."""
+    """Return whether there is anything to pad: a size that is not 0, or not known."""
     return any(not isinstance(amount, int) or amount != 0 for amount in padding)
 
 
 def pad_image(data: Tensor, positions: Sequence[int], padding: Sequence[Dim], value: int | float) -> Tensor:
-    """``data`` with a border of ``value`` around its spatial axes, as a stage named ``pad``; ``data`` itself if there
-    is nothing to add.
+    """Pad ``data`` with ``value`` around its spatial axes, in a stage named ``pad``; return it unchanged if all padding
+    is 0.
 
     Args:
         positions: the dimensions that are padded.
@@ -158,7 +159,7 @@ def pad_image(data: Tensor, positions: Sequence[int], padding: Sequence[Dim], va
 
 
 def _number(size: Dim) -> int:
-    """A size that is known: references are computed when all are."""
+    """Return a size that is known: references run when all are."""
     assert isinstance(size, int)
     return size
 
@@ -170,9 +171,9 @@ class Windows:
     Attributes:
         positions: those dimensions.
         size: elements of a window along each.
-        strides: from one window to the next.
+        strides: the steps from one window to the next.
         padding: elements before each dimension, then behind each; sizes over symbolic dimensions may be among them.
-        dilation: distance of a window's elements.
+        dilation: the distance between a window's elements.
         ceil_mode: whether a last window that only partly fits counts.
     """
 
@@ -185,11 +186,11 @@ class Windows:
 
     @property
     def rank(self) -> int:
-        """How many dimensions they slide over."""
+        """The number of dimensions that they slide over."""
         return len(self.positions)
 
     def spans(self) -> list[int]:
-        """From the first element of a window to behind its last, along each dimension."""
+        """Return the distance from the first element of a window to behind its last, along each dimension."""
         return [(size - 1) * distance + 1 for size, distance in zip(self.size, self.dilation, strict=True)]
 
     def check_padding(self) -> None:
@@ -203,7 +204,7 @@ class Windows:
                 raise ValueError(f"padding: expected less than the window's span {span}, found {amount}")
 
     def shape(self, op: Operator, shape: Sequence[Dim]) -> list[Dim]:
-        """The shape of a result with one element for each window.
+        """Return the shape of a result with one element for each window.
 
         Raises:
             TypeInferenceError: a static image is smaller than the window.
@@ -217,12 +218,12 @@ class Windows:
         return result
 
     def axes(self) -> list[Var]:
-        """Fresh reduction axes over a window, named for depth, height and width."""
+        """Create reduction axes over a window, named for depth, height and width."""
         names = ("kd", "kh", "kw")[-self.rank :] if self.rank <= 3 else [f"k{n}" for n in range(self.rank)]
         return [te.reduce_axis(size, name) for size, name in zip(self.size, names, strict=True)]
 
     def element(self, data: Tensor, place: Sequence[Expr], axes: Sequence[Var]) -> tuple[list[Expr], Expr]:
-        """The indices of the element that ``axes`` are at in the window of ``place``, and whether it is inside."""
+        """Return the indices of the element at ``axes`` in the window of ``place``, and whether it is inside."""
         indices = list(place)
         conditions: list[Expr] = []
         for n, position in enumerate(self.positions):
@@ -235,7 +236,7 @@ class Windows:
         return indices, all_of(*conditions)
 
     def count(self, data: Tensor, place: Sequence[Expr], with_padding: bool) -> Expr:
-        """How many elements of the window of ``place`` are inside (or in the padding); at least 1."""
+        """Return the number of elements of the window of ``place`` that are inside (or in the padding); at least 1."""
         result: Expr = as_expr(1)
         for n, position in enumerate(self.positions):
             result = result * self._count(n, place[position], data.shape[position], with_padding)
@@ -255,7 +256,7 @@ class Windows:
         return maximum(1, last - first + 1)
 
     def gather(self, op: Operator, array: np.ndarray[Any, Any], fill: Any) -> np.ndarray[Any, Any]:
-        """The elements of every window of an array, row by row in a last axis; ``fill`` stands for those outside."""
+        """Gather the elements of every window of an array, row by row in a last axis; those outside are ``fill``."""
         out = self.shape(op, array.shape)
         width = [(0, 0)] * array.ndim
         for n, position in enumerate(self.positions):

@@ -1,16 +1,16 @@
-"""Convolution with 3x3 windows by Winograd's minimal filtering: fewer multiplications for more additions.
+"""Compute convolution with 3x3 windows by Winograd's minimal filtering: fewer multiplications for more additions.
 
-A tile of ``tile`` x ``tile`` results needs ``(tile + 2) ** 2`` multiplications for each pair of channels where the
+A tile of ``tile`` x ``tile`` results needs ``(tile + 2) ** 2`` multiplications for each pair of channels, where the
 direct sum takes ``9 * tile ** 2``: 4 times fewer for a tile of 4, 2.25 times fewer for one of 2. Image and weight are
 transformed (``nn.winograd_input``, ``nn.winograd_weight``), multiplied at each of the ``(tile + 2) ** 2`` points
 (``nn.winograd_product``), and transformed back (``nn.winograd_output``). ``Winograd`` (``passes.graph``) chooses it.
 
 A volume is transformed slice by slice, and its products are summed over the window's depth as over channels: each slice
-is transformed once, for all windows that it is in.
+is transformed once, for all windows that contain it.
 
 A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural Networks" (CVPR 2016). The matrices are those of Toom and
 Cook for interpolation points ``0, +-5/8, +-3/2, infinity`` (tile 4) and ``0, +-1, infinity`` (tile 2). The points
-decide on the error: that of a tile of 4 is about 1.8 times as large as the direct sum's (root mean square; with the
+determine the error: that of a tile of 4 is about 1.8 times as large as the direct sum's (root mean square; with the
 usual points ``0, +-1, +-2, infinity`` it is twice that), that of a tile of 2 about 0.6 times.
 """
 
@@ -35,12 +35,12 @@ from tilewright.tensorir.tensor import Tensor
 _DTYPES = ("float32", "float64")
 
 #: NumPy's product of so many windows is too small to be given to threads: waking and waiting for those costs more than
-#: the product of all weights. Their transforms stay in the second cache until they are rounded.
+#: the product of all weights. The transforms of so many windows stay in the second-level cache until they are rounded.
 _WINDOWS_AT_ONCE = 512
 
 
 def tile_count(extent: Dim, tile: int) -> Dim:
-    """Return how many tiles cover ``extent`` results."""
+    """Return the number of tiles that cover ``extent`` results."""
     return simplify((as_dim(extent) + (tile - 1)) // tile)
 
 
@@ -51,7 +51,7 @@ def _check_tile(tile: Any) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class WinogradAttrs:
-    """``tile``: how many results a tile has along height and width, 2 or 4."""
+    """``tile``: the number of results in a tile along height and width, 2 or 4."""
 
     tile: int
 
@@ -61,14 +61,14 @@ class WinogradAttrs:
 
 @dataclasses.dataclass(frozen=True)
 class WinogradWeightAttrs(WinogradAttrs):
-    """As :class:`WinogradAttrs`; ``axis``: the dimension of the window's height, behind which is its width."""
+    """As :class:`WinogradAttrs`; ``axis``: the dimension of the window's height, directly before that of its width."""
 
     axis: int = 2
 
 
 @register_operator
 class winograd_weight(Operator):
-    """The weight ``[O, I, 3, 3, ...]`` or, with ``axis=3``, ``[O, I, D, 3, 3, ...]`` of a convolution at the
+    """Transform the weight ``[O, I, 3, 3, ...]`` or, with ``axis=3``, ``[O, I, D, 3, 3, ...]`` of a convolution to the
     interpolation points: ``[points, O, I, ...]`` or ``[points, O, I, D, ...]``."""
 
     name = "nn.winograd_weight"
@@ -122,7 +122,7 @@ class WinogradInputAttrs:
     """The tiles over an image, and the zeros around it.
 
     Attributes:
-        tile: how many results a tile has along height and width, 2 or 4.
+        tile: the number of results in a tile along height and width, 2 or 4.
         padding: zeros around the image: one size, (height, width), or (top, left, bottom, right). Around a volume:
             those before depth, height and width and then those behind.
     """
@@ -137,25 +137,25 @@ class WinogradInputAttrs:
 
     @property
     def before(self) -> tuple[Dim, ...]:
-        """Zeros before each spatial dimension."""
+        """The zeros before each spatial dimension."""
         return tuple(self.padding[: len(self.padding) // 2])
 
     def padded(self, space: Sequence[Dim]) -> list[Dim]:
-        """The extents of an image of that size with its padding."""
+        """Return the extents of an image of that size with its padding."""
         behind = self.padding[len(self.before) :]
         return [simplify(extent + (a + b)) for extent, a, b in zip(space, self.before, behind, strict=True)]
 
     def results(self, space: Sequence[Dim]) -> tuple[Dim, Dim]:
-        """Height and width of the convolution's result."""
+        """Return height and width of the convolution's result."""
         *_, height, width = self.padded(space)
         return simplify(height - 2), simplify(width - 2)
 
 
 @register_operator
 class winograd_input(Operator):
-    """The image ``[N, C, H, W, c]`` in blocks of channels, tile by tile at the interpolation points:
-    ``[C, x, y, N, tiles of a column, tiles of a row, c]``. Of a volume ``[N, C, D, H, W, c]`` each slice, those of the
-    padding too: ``[C, x, y, N, D, tiles of a column, tiles of a row, c]``."""
+    """Transform the image ``[N, C, H, W, c]`` in blocks of channels, tile by tile, to the interpolation points:
+    ``[C, x, y, N, tiles of a column, tiles of a row, c]``. Of a volume ``[N, C, D, H, W, c]``, transform each slice,
+    those of the padding too: ``[C, x, y, N, D, tiles of a column, tiles of a row, c]``."""
 
     name = "nn.winograd_input"
     arguments = ("data",)
@@ -225,10 +225,10 @@ class winograd_input(Operator):
 
 @register_operator
 class winograd_product(Operator):
-    """Products of image ``[I, x, y, N, rows, columns, i]`` and weight ``[points, O, I, i, o]`` at the interpolation
-    points, summed over the input channels: ``[O, points, tiles, o]``. Of a volume ``[I, x, y, N, slices, rows, columns,
-    i]`` and a weight ``[points, O, I, D, i, o]`` summed also over ``D`` neighbouring slices: ``[O, points, N, tiles,
-    o]``."""
+    """Multiply image ``[I, x, y, N, rows, columns, i]`` and weight ``[points, O, I, i, o]`` at the interpolation
+    points, and sum over the input channels: ``[O, points, tiles, o]``. For a volume
+    ``[I, x, y, N, slices, rows, columns, i]`` and a weight ``[points, O, I, D, i, o]``, sum also over ``D``
+    neighbouring slices: ``[O, points, N, tiles, o]``."""
 
     name = "nn.winograd_product"
     arguments = ("data", "weight")
@@ -273,7 +273,7 @@ class winograd_product(Operator):
         depth = [te.reduce_axis(size, "kd") for size in weight.shape[3:-2]]
 
         def element(o: Var, point: Var, *place: Var) -> te.Reduction:
-            # Tiles of all images are numbered through; those of a volume, whose slices follow each other, for each.
+            # Tiles are numbered across all images, or, as the slices of a volume follow each other, within each volume.
             *images, tile, lane = place
             number = sum(depth, tile // width // height)
             at = (outer, point // side, point % side, *images, number, tile // width % height, tile % width, inner)
@@ -284,10 +284,10 @@ class winograd_product(Operator):
 
 @dataclasses.dataclass(frozen=True)
 class WinogradOutputAttrs:
-    """The result that tiles are put together to.
+    """The result that is assembled from tiles.
 
     Attributes:
-        tile: how many results a tile has along height and width, 2 or 4.
+        tile: the number of results in a tile along height and width, 2 or 4.
         size: batch, height and width of the result, of a volume with the depth before the height: integers, or
             expressions over symbolic dimensions.
     """
@@ -304,19 +304,19 @@ class WinogradOutputAttrs:
 
     @property
     def tiles(self) -> tuple[Dim, ...]:
-        """Images, slices of a volume, tiles of a column, tiles of a row."""
+        """The numbers of images, slices of a volume, tiles of a column, tiles of a row."""
         *images, height, width = self.size
         return *images, tile_count(height, self.tile), tile_count(width, self.tile)
 
 
 @register_operator
 class winograd_output(Operator):
-    """The tiles ``[C, points, tiles, c]`` from their values at the interpolation points, put together to an image
+    """Transform the tiles ``[C, points, tiles, c]`` back from the interpolation points, and assemble them to an image
     ``[N, C, H, W, c]``; those of volumes, ``[C, points, N, tiles, c]``, to ``[N, C, D, H, W, c]``."""
 
     name = "nn.winograd_output"
     arguments = ("data",)
-    kind = "contraction"  # what follows is computed on the tile while it is in registers
+    kind = "contraction"  # consumers are computed on the tile while it is in registers
     Attrs = WinogradOutputAttrs
 
     def infer_type(self, args: Sequence[TensorType], attrs: WinogradOutputAttrs) -> TensorType:

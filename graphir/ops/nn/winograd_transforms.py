@@ -1,6 +1,6 @@
 """Build the matrices of Winograd's minimal filtering, and write their products with few additions.
 
-``winograd.py`` says where they are from, and how the interpolation points decide on the error.
+``winograd.py`` states their origin, and the effect of the interpolation points on the error.
 """
 
 from __future__ import annotations
@@ -95,6 +95,6 @@ def _joined(parts: Sequence[tuple[float, Expr]]) -> Expr:
 
 
 def _factored(terms: Sequence[tuple[int, float]], value: Callable[[int], Expr]) -> tuple[float, Expr]:
-    """Return a sum as a factor, that of its first term, and what is left."""
+    """Factor a sum: return the factor of its first term, and the rest divided by it."""
     factor = terms[0][1]
     return factor, _joined([(weight / factor, value(k)) for k, weight in terms])
