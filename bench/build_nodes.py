@@ -146,7 +146,7 @@ def _replace(original: Any, by: Any) -> None:
 
 def _parts(node: Any) -> Iterator[Any]:
     """Yield the nodes that a node of either IR contains."""
-    if not hasattr(node, "node_fields"):
+    if hasattr(node, "children"):  # of the graph IR
         yield from node.children
         return
     for name, role in node.node_fields:

@@ -161,14 +161,14 @@ def code(job: Job) -> dict[str, Any]:
 
     with tw.PassContext(opt_level=3):
         model = tw.build(read(job))
-    images = [segment.image() for segment in model._built.segments]
+    stored = [segment.stored() for segment in model._built.segments]
     kernels = [segment.lowered().modules["lowered"].functions for segment in model._built.segments]
     return {
         "kernels": sum(len(functions) - 1 for functions in kernels),
         "scheduled": len(model.ir("scheduled")),
         "lowered": len(model.ir("lowered")),
         "llvm": model.ir("llvm").count("\n"),
-        "object": sum(len(content) for image in images for content in image.code.objects),
+        "object": sum(len(content) for function in stored for content in function.code.objects),
     }
 
 
