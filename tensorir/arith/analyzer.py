@@ -1,7 +1,7 @@
 """The analyzer: simplifies expressions and proves conditions from what is known about variables.
 
-``(i * 16 + j) // 16`` becomes ``i`` once ``j`` is bound to ``[0, 16)``; ``i * 16 + j < n * 16`` becomes ``i < n``. Here
-is what callers tell and ask; the answers come from the floors below, which the package lists.
+``(i * 16 + j) // 16`` becomes ``i`` once ``j`` is bound to ``[0, 16)``; ``i * 16 + j < n * 16`` becomes ``i < n``. This
+module is the interface to callers; the answers come from the layers below, which the package lists.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Analyzer(RewritingAlgebra):
         self.enter(inner)
 
     def _bound(self, var: Var, low: Expr, count: Expr | None) -> Scope:
-        """A scope in which ``var`` has that range: the one that was made before for the same range in other words."""
+        """Return a scope in which ``var`` has that range; equal ranges, however written, give the same scope."""
         lower_form = upper_form = ZERO
         last: Expr | None = None
         if var.dtype is INT64:
@@ -93,8 +93,8 @@ class Analyzer(RewritingAlgebra):
         self.enter(inner)
 
     def _concerning(self, var: Var, key: tuple[object, ...]) -> Scope:
-        """The scope in which something new is said of ``var``: one inside of the present one, found by ``key`` from now
-        on; or the outermost one, where nobody else is and nobody returns to it."""
+        """Return the scope that takes a new fact about ``var``: one inside of the current scope, found by ``key`` from
+        now on; or the outermost scope, if no other analyzer shares it and no block returns to it."""
         here, findings = self.here, self.findings
         if findings.shared or self.open_scopes or here.depth:
             return findings.add(key, here, var)

@@ -1,4 +1,4 @@
-"""What follows from a comparison of indices that is known to hold: bounds of terms, values, remainders."""
+"""Derive facts from a comparison of indices that is known to hold: bounds of terms, values, remainders."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def assume_comparison(algebra: IndexAlgebra, op: str, form: Linear) -> None:
 def _assume_nonnegative(algebra: IndexAlgebra, form: Linear) -> None:
     if len(form.terms) > 1:
         algebra.facts.nonnegative += (form,)
-    elif form.terms:  # constant bounds say it all
+    elif form.terms:  # otherwise constant bounds are enough
         ((term, coefficient),) = form.terms.items()
         if coefficient > 0:
             bounds = Interval(-(form.const // coefficient), INFINITY)

@@ -1,8 +1,8 @@
 """Constant bounds and remainders of terms, and of the linear forms over them.
 
 Index arithmetic is assumed not to overflow, so that the bounds of a sum are the sums of bounds. That is only assumed of
-values built from variables: what is loaded from memory (or comes from a call, a cast, a bit operation) is *data*, which
-may hold any int64, and only takes part in what is exact under wrapping as well (sums and products, which form a ring).
+values built from variables: a value loaded from memory (or got from a call, a cast, a bit operation) is *data*, which
+may be any int64, and is only rewritten by rules that are exact under wrapping too (sums and products form a ring).
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ _ANY = type_interval(INT64)
 
 
 class BoundedTerms:
-    """Terms, and what follows from the current :class:`Facts` for their values. What was derived is remembered
-    where it belongs."""
+    """Derives bounds and remainders of terms from the current :class:`Facts`, and keeps each result in the outermost
+    scope in which it holds."""
 
     def __init__(self, findings: Findings | None = None) -> None:
         self.findings = found = Findings() if findings is None else findings
         self.order = found.order
         self._factors = found.factors
         self._data = found.data
-        #: How many blocks have begun at whose ends an earlier scope is entered again.
+        #: Number of open blocks, each of which enters an earlier scope again at its end.
         self.open_scopes = 0
         self.enter(found.root)
 
     def enter(self, scope: Scope) -> None:
-        """Let ``scope`` be where questions are asked."""
+        """Make ``scope`` the current one."""
         self.here = scope
         self.facts = scope.facts
 
     def ask_in(self, scope: Scope, question: Callable[[A], R], about: A) -> R:
-        """The answer to a question that is asked in ``scope``, which is around the present one."""
+        """Return the answer to ``question`` in ``scope``, which encloses the current one."""
         here = self.here
         self.enter(scope)
         try:
@@ -189,5 +189,5 @@ class BoundedTerms:
 
 
 def _unless_any(found: Interval) -> Interval:
-    """``found``, but no ends where they say no more than the type int64 does."""
+    """Return ``found`` with infinite ends if it is no narrower than the type int64."""
     return EVERYTHING if found == _ANY else found

@@ -43,7 +43,7 @@ class ComparingAlgebra(ProvingAlgebra):
         return True if self.is_nonnegative(form, budget) and self.is_nonnegative(-form, budget) else None
 
     def canonical_comparison(self, op: str, form: Linear) -> Expr:
-        """The comparison ``form op 0`` with common factors and low parts that decide nothing taken out."""
+        """Return the comparison ``form op 0`` without common factors and without low parts that cannot change it."""
         if op in ("eq", "ne"):
             divisor = form.gcd()
             form = Linear({t: c // divisor for t, c in form.terms.items()}, form.const // divisor)

@@ -13,7 +13,7 @@ from tilewright.tensorir.folding import fold_binary
 
 
 class DividingAlgebra(TermAlgebra):
-    """Divides forms, and puts quotients and remainders of one form together again."""
+    """Divides forms, and merges quotients and remainders of one form."""
 
     def floordiv(self, a: Linear, b: Linear) -> Linear:
         """``a // b``."""
@@ -45,7 +45,7 @@ class DividingAlgebra(TermAlgebra):
         return found
 
     def _split(self, a: Linear, divisor: int) -> Division:
-        """Take out of ``a / divisor`` all that divides, and the low part that never carries."""
+        """Split off the terms of ``a`` that ``divisor`` divides, and the low part that never carries."""
         whole_const, rest_const = a.const // divisor, a.const % divisor
         whole: dict[Expr, int] = {}
         rest: dict[Expr, int] = {}
@@ -109,7 +109,7 @@ class DividingAlgebra(TermAlgebra):
                 return constant(int(folded))
         return self.term(BinaryOp(op, self.expr(a), self.expr(b)))
 
-    # -- by what is not constant --------------------------------------------------------------------------------------
+    # -- division by symbols ------------------------------------------------------------------------------------------
 
     def _divide_by_symbol(self, a: Linear, b: Linear) -> tuple[Linear, Linear]:
         """Quotient and remainder by a divisor that is not constant: ``(i * n + j) // n`` is ``i`` if ``0 <= j < n``."""
@@ -122,8 +122,8 @@ class DividingAlgebra(TermAlgebra):
                     rest = rest + Linear({term: coefficient}, 0)
                 else:
                     quotient = quotient + self.product(cofactors).scale(coefficient // scale)
-            # A divisor of zero must stay in the program, so that it fails as it did. A division by what is not known
-            # before the call, in an index, costs more than any search for the proof that it isn't one.
+            # A division by zero must stay in the program, so that it fails as before. An index that divides by a value
+            # unknown before the call costs more at run time than the search for a proof that the divisor is not zero.
             if self.is_nonnegative(b.shift(-1), PROVE_BUDGET):
                 if self.is_nonnegative(rest, PROVE_BUDGET) and self.is_nonnegative((b - rest).shift(-1), PROVE_BUDGET):
                     return quotient, rest
@@ -174,7 +174,7 @@ class DividingAlgebra(TermAlgebra):
         return form
 
     def _sum_of_multiple(self, form: Linear, factor: int, added: Linear) -> Linear | None:
-        """``form * factor + added``; None if it might overflow: what is added may be any number if it is data."""
+        """Return ``form * factor + added``; None if that may overflow: ``added`` may be any number if it is data."""
         if not form.terms and form.const == 0:
             return added
         bounds, largest = self.interval(form), SMALL.upper // factor

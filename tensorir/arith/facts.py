@@ -1,4 +1,4 @@
-"""What an analyzer was told, and what it has derived from that."""
+"""Facts that an analyzer was given, and results derived from them, by scope."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ V = TypeVar("V")
 
 
 class Facts:
-    """What is known about variables and terms. Facts begin as those of the scope around, whose tables they share: who
-    adds to a table puts a new one in its place, since most scopes add to one or two.
+    """Known properties of variables and terms. Facts begin as those of the enclosing scope and share its tables: adding
+    to a table replaces it by a copy, since most scopes add to one or two.
 
     Args:
         outer: the facts to begin with; they stay as they are.
@@ -49,15 +49,15 @@ class Facts:
         self.remainders: dict[Expr, tuple[int, int]] = {} if outer is None else outer.remainders
         #: Conditions that are known.
         self.truths: dict[Expr, bool] = {} if outer is None else outer.truths
-        # Of values for the variables under which all of that holds: those that `witnesses` has found, what was said
-        # since then, and the facts that these ones began as.
+        # Witnesses are values of the variables under which all facts hold. Kept are those that `witnesses` has found,
+        # the facts added since then, and the facts that these ones began as.
         self._witnesses: tuple[Witness, ...] | None = None
         self._said: tuple[Callable[[Witness], Witness | None], ...] = ()
         self._outer = outer
 
     def set_range(self, var: Expr, ends: tuple[Linear | None, Linear | None] | None) -> None:
-        """Let ``ends`` be all that is known of the values of ``var``, which ranges after all others then; None: nothing
-        is known."""
+        """Replace all that is known of the values of ``var`` by the range ``ends`` (None: nothing), and order it after
+        all other ranges."""
         self.ranges = _without(self.ranges, var)
         if ends is not None:
             self.ranges[var] = ends
@@ -90,13 +90,13 @@ class Facts:
             self.truths[condition] = False
 
     def say(self, survivor: Callable[[Witness], Witness | None]) -> None:
-        """Let ``survivor`` make of each witness, before it is asked next, one that agrees with what is known now (None:
-        it does not)."""
+        """Record a new fact as ``survivor``, which turns a witness into one that agrees with the fact (None: there is
+        none). It is applied when witnesses are next asked for."""
         self._said += (survivor,)
 
     def witnesses(self) -> tuple[Witness, ...]:
-        """Values of the variables under which all holds that is known. They are found when somebody asks: most scopes
-        are left before."""
+        """Return values of the variables under which all known facts hold. They are computed on demand, because most
+        scopes are left before anyone asks."""
         found = self._witnesses
         if found is None:
             found = witnesses() if self._outer is None else self._outer.witnesses()
@@ -115,11 +115,11 @@ def _without(table: dict[Expr, V], key: Expr) -> dict[Expr, V]:
 
 
 class Scope:
-    """What is known at one place, and what was derived from it: forms of expressions, bounds of terms, quotients and
-    remainders, proofs, and simplified expressions.
+    """The facts that hold at one place, and results derived from them: forms of expressions, bounds of terms, quotients
+    and remainders, proofs, and simplified expressions.
 
-    A scope does not change: who learns more enters another one inside. Most of what is said concerns few variables, and
-    what is asked about others has been derived outside, or belongs there: see :meth:`home`.
+    A scope does not change: a new fact opens another scope inside. Most facts concern few variables; results about
+    other variables are kept in an outer scope: see :meth:`home`.
 
     Args:
         outer: the scope around; None: nothing is known yet.
@@ -153,7 +153,7 @@ class Scope:
         self.innermost: Var | None = defined
         if defined is None and outer is not None:
             self.innermost = outer.innermost
-        #: The depth of the innermost scope that concerns a variable; what else depends on what is known of it.
+        #: The depth of the innermost scope that concerns a variable, and the variables whose facts depend on it.
         self._homes: dict[Node, int] = {}
         self._affects: dict[Node, frozenset[Node]] = {}
         if outer is not None:
@@ -179,7 +179,7 @@ class Scope:
         self.fast.clear()
 
     def affected(self, told: frozenset[Node]) -> Set[Node]:
-        """The variables of which more may be known once more is known of ``told``."""
+        """Return the variables about which new facts may follow from a new fact about ``told``."""
         affects = self._affects
         waiting = [var for var in told if var in affects]
         if not waiting:
@@ -192,31 +192,31 @@ class Scope:
         return found
 
     def connect(self, told: frozenset[Node], others: frozenset[Node]) -> None:
-        """Note that what is known of ``others`` depends on what is known of each of ``told``."""
+        """Record that facts about ``others`` depend on the facts about each of ``told``."""
         if told:
             self._affects = self._affects.copy()
             for var in told:
                 self._affects[var] = self._affects.get(var, others) | others
 
     def knows(self, var: Expr) -> bool:
-        """Whether anything was said of ``var``, or asked here."""
+        """Whether this scope has a fact about ``var``, or has derived anything from it alone."""
         return var in self._homes or var in self.linear or var in self.simplified or var in self.fast
 
     def extend(self, var: Expr) -> None:
-        """Note that something was said of ``var`` where no other scope is around."""
+        """Record a fact about ``var`` in the outermost scope."""
         self._homes[var] = self.depth
         self.innermost = var if isinstance(var, Var) else None
 
     def concerns(self, var: Node) -> bool:
-        """Whether anything was said of ``var``, here or around."""
+        """Whether this scope or an enclosing one has a fact about ``var``."""
         return var in self._homes
 
     def is_mentioned(self, var: Node) -> bool:
-        """Whether anything that is known of other terms depends on ``var``."""
+        """Whether a fact about another term depends on ``var``."""
         return var in self._affects
 
     def home(self, expr: Node) -> Scope:
-        """The outermost scope in which as much is known that concerns ``expr`` as in this one."""
+        """Return the outermost scope that has the same facts about the variables of ``expr`` as this one."""
         depth = 0
         homes = self._homes
         for var in leaves(expr):
@@ -238,13 +238,12 @@ class Scope:
 
 
 class Findings:
-    """What analyzers of one function have found out: the order of terms, and the scopes that they have been in, by the
-    scope around and what was said there.
+    """Results that the analyzers of one function share: the order of terms, and the scopes entered so far, by enclosing
+    scope and new fact.
 
     Args:
         order: of terms, in which variables may have places.
-        shared: whether several analyzers share the findings. What is said to the only one may be added to the outermost
-            scope.
+        shared: whether several analyzers share the findings. A single one may add its facts to the outermost scope.
     """
 
     def __init__(self, order: TermOrder | None = None, shared: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""What a node over simplified operands folds to: constants are computed, broadcasts stay outside of operations."""
+"""Fold a node over simplified operands: compute constants, and move broadcasts outside of operations."""
 
 from __future__ import annotations
 
@@ -128,10 +128,10 @@ def _fold_cast(expr: Cast) -> Expr:
         if math.isfinite(value.value):
             whole = int(value.value)
             if const(whole, dtype).value == whole:  # type: ignore[attr-defined]
-                return IntImm(whole, dtype)  # out of range is left to the machine
+                return IntImm(whole, dtype)  # a value out of range is left to the machine's conversion
         return expr
     if isinstance(value, Cast) and value.value.dtype is dtype and _widens(dtype, value.dtype):
-        return value.value  # there and back
+        return value.value  # a cast to a wider type and back
     return expr
 
 
@@ -143,7 +143,7 @@ def _widens(narrow: Any, wide: Any) -> bool:
         return bool(wide.is_float and wide.bits > narrow.bits)
     if wide.is_float or wide.is_bool:
         return False
-    return bool(wide.bits >= narrow.bits)  # wrapping there and back keeps the bits
+    return bool(wide.bits >= narrow.bits)  # wrapping to the wider type and back keeps the bits
 
 
 def _fold_load(expr: BufferLoad) -> Expr:

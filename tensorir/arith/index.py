@@ -1,7 +1,7 @@
 """Algebra of index expressions: int64 scalars as linear forms over terms.
 
-int64 is where shapes, loop variables and addresses live. As everywhere in this field, index arithmetic is assumed not
-to overflow (:mod:`.bounds` says of what), so that ``(i * 16 + j) // 16`` is ``i`` for ``0 <= j < 16``.
+Shapes, loop variables and addresses are int64. As in other tensor compilers, index arithmetic is assumed not to
+overflow (:mod:`.bounds` says for which values), so that ``(i * 16 + j) // 16`` is ``i`` for ``0 <= j < 16``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class IndexAlgebra(DividingAlgebra):
         here = self.here
         found = here.linear.get(expr)
         if found is None:
-            if isinstance(expr, IntImm):  # whatever is known
+            if isinstance(expr, IntImm):  # its form depends on no facts
                 return self._number(expr)
             if isinstance(expr, Var):
                 found = here.linear[expr] = self._variable(expr)
@@ -62,8 +62,8 @@ class IndexAlgebra(DividingAlgebra):
         return self.term(result)
 
     def operand(self, expr: Expr) -> Expr:
-        """``expr``, which is none of the operations known here, with its operands simplified. What
-        rewrites expressions of all kinds overrides this."""
+        """Return ``expr``, an operation that this class does not know, with its operands simplified.
+        :class:`RewritingAlgebra`, which rewrites expressions of all kinds, overrides this."""
         raise NotImplementedError
 
     def _variable(self, var: Var) -> Linear:

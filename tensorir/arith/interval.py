@@ -13,7 +13,7 @@ Bound = int | float
 
 INFINITY: Final = math.inf
 
-#: As many bits as no type has.
+#: More bits than any type has.
 _ALL_BITS: Final = 128
 
 
@@ -182,7 +182,7 @@ def subtract(a: Interval, b: Interval) -> Interval:
 
 
 def _bits(a: Interval, b: Interval) -> int | None:
-    """How many bits the numbers of both intervals have besides the sign; None if there is no limit."""
+    """Return the number of bits, without the sign, that hold every number of both intervals; None without a limit."""
     if not (a.is_finite and b.is_finite):
         return None
     ends = [int(end) for interval in (a, b) for end in interval]
@@ -222,15 +222,15 @@ def bitxor(a: Interval, b: Interval) -> Interval:
 
 
 def shift_right(a: Interval, b: Interval) -> Interval:
-    """Interval of ``x >> y`` (arithmetic); a shift by more bits than there are leaves those of the sign."""
-    if b.lower < 0:  # a large number of bits where it has no sign
+    """Interval of ``x >> y`` (arithmetic); a shift by more than the width leaves copies of the sign bit."""
+    if b.lower < 0:  # read as unsigned, such a shift count is large
         return Interval(min(a.lower, 0), max(a.upper, 0))
     least, most = min(b.lower, _ALL_BITS), min(b.upper, _ALL_BITS)
     return floordiv(a, Interval(1 << int(least), 1 << int(most)))
 
 
 def shift_left(a: Interval, b: Interval, dtype: DataType) -> Interval:
-    """Interval of ``x << y``, which loses the bits that the type has no room for."""
+    """Interval of ``x << y``, which drops the bits above the width of the type."""
     limits = type_interval(dtype)
     if b.lower < 0 or b.upper >= dtype.bits:
         return limits

@@ -4,8 +4,8 @@ Splitting, fusing and reordering loops, and blocking layouts, give indices that 
 
     source // lower % extent * scale + ... + base
 
-where a source is a variable, or another such sum whose quotients and remainders were taken. Who knows the splits of
-some indices can solve them: see :mod:`.iter_solver`.
+where a source is a variable, or another such sum whose quotients and remainders were taken. Indices whose splits are
+known can be solved for their variables: see :mod:`.iter_solver`.
 
 The theory is that of Apache TVM's ``src/arith/iter_affine_map.cc`` (``DetectIterMap``, ``InverseAffineIterMap``);
 see also Feng et al., "TensorIR: An Abstraction for Automatic Tensorized Program Optimization" (ASPLOS 2023), on
@@ -41,7 +41,7 @@ class IterSplit:
 
     @classmethod
     def of(cls, source: Expr) -> IterSplit:
-        """The source as it is."""
+        """The split that is the whole source."""
         one = as_expr(1, source.dtype)
         return cls(source, one, None, one)
 
@@ -60,7 +60,7 @@ class IterSplit:
         return IterSplit(self.source, self.lower, self.extent, binary("mul", self.scale, factor))
 
     def value(self, of: Expr) -> Expr:
-        """What the split is for a value of its source."""
+        """Return the value of the split for the value ``of`` of its source."""
         found = binary("floordiv", of, self.lower)
         if self.extent is not None:
             found = binary("floormod", found, self.extent)
@@ -86,7 +86,7 @@ def is_zero(expr: Expr) -> bool:
 
 
 def iter_sum(expr: Expr, variables: Collection[Node]) -> IterSum | None:
-    """An integer as a sum of splits of expressions in which ``variables`` occur; None if it is none."""
+    """Return an integer as a sum of splits of expressions in which ``variables`` occur; None if it is no such sum."""
     if isinstance(expr, IntImm) or leaves(expr).isdisjoint(variables):
         return IterSum((), expr)
     if isinstance(expr, Var):
@@ -162,8 +162,8 @@ def only_divisor(expr: Expr, var: Var) -> int | None:
 
 
 def run_length(expr: Node, var: Var) -> int | None:
-    """How many neighbouring values of ``var``, from a multiple of that number on, give one value of ``expr``: None for
-    all of them, ``n`` where nothing but ``var // n`` occurs, else 1."""
+    """Return the number of consecutive values of ``var``, from a multiple of that number on, that give one value of
+    ``expr``: None if all of them do, ``n`` if ``var`` only occurs as ``var // n``, else 1."""
     if not isinstance(expr, Expr) or var not in leaves(expr):
         return None
     found = iter_sum(expr, (var,))

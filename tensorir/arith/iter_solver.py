@@ -1,4 +1,4 @@
-"""What index expressions determine of the variables in them, and their inverse: the solver of iteration maps.
+"""Solve iteration maps: find the variables that index expressions determine, and invert the expressions.
 
 The value of a sum of splits (:mod:`.iter_map`) determines each of them if their scales are far enough apart, and splits
 of one source that follow each other without a gap, ``s // 64`` and ``s % 64``, determine the source; if that is a sum
@@ -18,12 +18,12 @@ from tilewright.tensorir.expr import Expr, Var, as_expr, binary, compare
 #: Least value and extent of a variable.
 Span = tuple[Expr, Expr]
 
-#: More values than any index takes.
+#: More than the number of values of any index.
 _UNLIMITED: Final = 1 << 62
 
 
 class Prover(Protocol):
-    """Whoever answers questions about index expressions: an analyzer that knows the ranges of variables."""
+    """Answers questions about index expressions, as an analyzer does that knows the ranges of variables."""
 
     def prove(self, condition: Expr, /) -> bool:
         """Whether ``condition`` always holds."""
@@ -57,11 +57,11 @@ class IterSolver:
         prover: knows these ranges, and those of all other variables.
 
     Attributes:
-        values: what was solved for: variables, and sums of which quotients and remainders were taken, with their values
-            where places were given.
-        is_onto: whether values that are all in range are those of the places, as long as each place is one that its own
-            expression takes.
-        unchecked: the numbers of the expressions whose value may not be their place even where the values of all
+        values: the solved variables, and the sums whose quotients and remainders were taken, with their values if
+            places were given.
+        is_onto: whether solved values that are all in range give the places back, provided that each place is a value
+            of its own expression.
+        unchecked: the numbers of the expressions whose value may differ from their place although the values of all
             variables are in range.
     """
 
@@ -71,13 +71,13 @@ class IterSolver:
         self._digits: dict[Expr, list[_Digit]] = {}
         self.values: dict[Expr, Expr | None] = {}
         self.is_onto = True
-        #: Whether the sum that is being read is its value whatever the digits are.
+        #: Whether the digits of the current sum always add up to its value.
         self._is_exact = True
         self.unchecked: set[int] = set()
 
     def solve(self, exprs: Sequence[Expr], places: Sequence[Expr] | None = None) -> bool:
-        """Find out which variables the values of ``exprs`` determine, and what they are if these values are
-        ``places``. Whether all of them are determined."""
+        """Find the variables that the values of ``exprs`` determine, and their values if those values are ``places``.
+        Return whether all variables are determined."""
         waiting: list[_Equation] = []
         for number, expr in enumerate(exprs):
             found = iter_sum(expr, self._ranges)
@@ -110,8 +110,8 @@ class IterSolver:
         return sum([split.source not in self.values for split in equation.found.splits])
 
     def _read(self, equation: _Equation, waiting: list[_Equation]) -> bool:
-        """Read the splits of a sum from its value; the sums whose values become known are added to ``waiting``. Whether
-        that was possible."""
+        """Read the splits of a sum from its value, add the sums whose values become known to ``waiting``, and return
+        whether that was possible."""
         found, place = equation.found, equation.place
         unknown: list[IterSplit] = []
         if place is not None:
@@ -142,8 +142,8 @@ class IterSolver:
     # -- splits from a sum --------------------------------------------------------------------------------------------
 
     def _separate(self, splits: list[IterSplit], place: Expr | None) -> list[_Digit] | None:
-        """The splits with their values, given that of their sum; None if it does not determine them: every scale has to
-        be greater than the sum of what is below."""
+        """Return the splits with their values, given the value of their sum; None if it does not determine them: every
+        scale has to be greater than the largest sum of the splits with smaller scales."""
         factors: list[tuple[int, IterSplit]] = []
         for split in splits:
             factor = split.factor
@@ -155,7 +155,7 @@ class IterSolver:
         for number, (factor, split) in enumerate(factors, 1):
             if abs(factor) <= reach:
                 return None
-            if number < len(factors):  # nothing is above the last one
+            if number < len(factors):  # the last one has the largest scale
                 span = self._span(split)
                 reach = _UNLIMITED if span is None else reach + abs(factor) * max(0, span - 1)
         if place is None or not splits:
@@ -186,7 +186,7 @@ class IterSolver:
                     self._must(False)
                 else:
                     digit = binary("floormod", binary("floordiv", digit, factor), above // factor)
-                    # Whatever is too large for a split has to make its source too large.
+                    # A digit that is too large for its split has to make the source too large as well.
                     self.is_onto = self.is_onto and (
                         split.extent is None or constant_value(split.extent) == above // factor
                     )
@@ -196,12 +196,12 @@ class IterSolver:
         return digits
 
     def _must(self, holds: bool) -> None:
-        """Note what has to hold for digits that are those of a number without a gap."""
+        """Record a condition under which the digits are those of a number without a gap."""
         if not holds:
             self.is_onto = self._is_exact = False
 
     def _span(self, split: IterSplit) -> int | None:
-        """A constant that the split, but for its scale, has no more values than, if one is known."""
+        """Return a constant upper bound of the number of values of the split without its scale, if one is known."""
         extent = split.extent
         if extent is None and isinstance(split.source, Var):
             low, whole = self._ranges[split.source]
@@ -218,7 +218,7 @@ class IterSolver:
     def _assemble(self, source: Expr, digits: Sequence[_Digit], waiting: list[_Equation], number: int) -> None:
         """Put a source together once its splits follow each other without a gap."""
         if source in self.values:
-            self._must(False)  # there is one split more than needed
+            self._must(False)  # one split is redundant
             return
         left = list(digits)
         reached: Expr = as_expr(1, source.dtype)
@@ -278,8 +278,8 @@ def is_injective(exprs: Sequence[Expr], ranges: Mapping[Var, Span], prover: Prov
 def inverse(
     exprs: Sequence[Expr], places: Sequence[Expr], ranges: Mapping[Var, Span], prover: Prover
 ) -> dict[Var, Expr] | None:
-    """The variables of ``ranges`` for which ``exprs`` have the values ``places``; None if they cannot be had in closed
-    form. Where each place is a value of its own expression, but they are not the values of all expressions together,
+    """Return the values of the variables of ``ranges`` for which ``exprs`` have the values ``places``; None if there is
+    no closed form. Where each place is a value of its own expression, but no values of the variables give all places,
     some variable is out of its range."""
     solver = IterSolver(ranges, prover)
     if not solver.solve(exprs, places) or not solver.is_onto:

@@ -1,4 +1,4 @@
-"""Vectors of indices: what each lane holds, and ramps and broadcasts of them."""
+"""Vectors of indices: the value of each lane, and vectors as ramps and broadcasts."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def _vector(algebra: IndexAlgebra, base: Linear, stride: Linear, lanes: int) -> 
 
 
 def _base_and_stride(algebra: IndexAlgebra, expr: Expr) -> tuple[Linear, Linear] | None:
-    """First element and step of a ramp, a broadcast, or a sum of such; None for other vectors, whose lanes have to be
-    looked at."""
+    """First element and step of a ramp, a broadcast, or a sum of these; None for other vectors, which are analyzed lane
+    by lane."""
     if isinstance(expr, Ramp):
         return algebra.linear(expr.base), algebra.linear(expr.stride)
     if isinstance(expr, Broadcast):

@@ -9,7 +9,7 @@ from typing import Final
 from tilewright.tensorir.expr import Expr
 
 _LIMIT: Final = 1 << 63
-#: Numbers up to this one, which most are, are compared as machine words by compiled code; the limit itself is none.
+#: Compiled code compares numbers below this limit, which most are, as machine words; the limit itself is none.
 _SHORT: Final = 1 << 60
 
 
@@ -22,7 +22,7 @@ def wrap64(value: int) -> int:
 
 class Linear:
     """``sum(coefficient * term) + const``. Terms are expressions that are no sums or constants themselves;
-    no coefficient is zero. Instances are values: nothing changes them once made."""
+    no coefficient is zero. Instances are immutable values."""
 
     __slots__ = ("_key", "const", "terms")
 

@@ -102,7 +102,7 @@ class Pattern:
 
 @dataclasses.dataclass(frozen=True)
 class Variable(Pattern):
-    """Matches any expression (or, if ``constant``, any constant); twice the same name, twice the same expression."""
+    """Matches any expression (or, if ``constant``, any constant); two uses of a name match equal expressions."""
 
     name: str
     constant: bool = False
@@ -167,13 +167,13 @@ def constant_of(expr: Expr) -> int | float | None:
     return expr.value if isinstance(expr, (IntImm, FloatImm)) else None
 
 
-#: Whether an expression is what a pattern describes, with the bindings that it needs.
+#: Tells whether an expression matches a pattern, and fills in the bindings.
 _Matcher = Callable[[Expr, Bindings], bool]
 
 
 def _matcher(pattern: Pattern) -> _Matcher:
-    """The function that matches ``pattern``: it is asked of every expression for every rule, so that what the pattern
-    says is looked at once, here."""
+    """Return the function that matches ``pattern``. The pattern is read once, here, because the function is called on
+    every expression for every rule."""
     if isinstance(pattern, Variable):
         name = pattern.name
         if pattern.constant:
@@ -238,7 +238,7 @@ _CONSTANT = "constant"
 
 
 def _shape(expr: Expr) -> str:
-    """What the top of ``expr`` is, as far as patterns tell it: a constant, or the name of an operation."""
+    """Return the kind of the root of ``expr``, as far as patterns tell it: a constant, or the name of an operation."""
     if constant_of(expr) is not None:
         return _CONSTANT
     found = head(expr)
@@ -258,7 +258,7 @@ class RuleTable:
     def __init__(self, rules: Iterable[Rule | tuple[Any, ...]]) -> None:
         self.rules = tuple(r if isinstance(r, Rule) else Rule(pattern(r[0]), pattern(r[1]), *r[2:]) for r in rules)
         self._by_head: dict[str, list[tuple[_Matcher, Rule]]] = {}
-        #: The rules that may match, by the names of an operation and of what its operands are: few ever do.
+        #: The rules that may match, which are few, by the name of an operation and the kinds of its operands.
         self._by_shape: dict[tuple[str, ...], list[tuple[_Matcher, Rule]]] = {}
         for rule in self.rules:
             assert isinstance(rule.before, Node)

@@ -45,7 +45,7 @@ class ProvingAlgebra(IndexAlgebra):
         if found is None:
             home = here.home_of(form)
             if home is here:
-                here.proofs[key] = False  # while the search asks for itself
+                here.proofs[key] = False  # ends a recursion of the search into the same question
                 found = not self._is_refuted(form) and self._search(form, _Search(budget))
             else:
                 found = self.ask_in(home, functools.partial(self.is_nonnegative, budget=budget), form)
@@ -133,7 +133,7 @@ class ProvingAlgebra(IndexAlgebra):
         if term.op in ("min", "max"):
             cases = [rest.combine(self.linear(side), coefficient) for side in (term.a, term.b)]
             if (term.op == "min") == (coefficient > 0):
-                yield cases  # it may be either
+                yield cases  # its value may be either operand
             else:
                 yield from ([case] for case in cases)
         elif term.op == "floordiv" and isinstance(term.b, IntImm) and term.b.value > 0:

@@ -1,4 +1,4 @@
-"""Two indices that are parts of one number: ``i // 64, i % 64`` in a row-major box is ``i`` in one dimension."""
+"""Merge two indices that are parts of one number: ``i // 64, i % 64`` in a row-major box is ``i`` in one dimension."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tilewright.tensorir.arith.analyzer import Analyzer
 from tilewright.tensorir.arith.iter_map import IterSplit
 from tilewright.tensorir.expr import BinaryOp, Expr, as_expr, binary
 
-#: The division that goes with a remainder.
+#: The quotient operation of each remainder.
 QUOTIENTS = {"floormod": "floordiv", "truncmod": "truncdiv"}
 
 
@@ -20,16 +20,16 @@ def whole_number(
     extent: Expr,
     divisor_of: Callable[[Expr], Expr | None] = lambda divisor: divisor,
 ) -> tuple[Expr, str] | None:
-    """The number that ``outer`` counts in units of ``extent`` and ``inner`` is the rest of.
+    """Return the number of which ``outer`` is the quotient by ``extent`` and ``inner`` the remainder.
 
     Args:
         outer: an index of a dimension of ``size`` elements.
         inner: the index of the next dimension, which has ``extent`` elements.
-        divisor_of: the scalar that a divisor stands for; None: it stands for several.
+        divisor_of: gives the scalar that a divisor stands for; None if it stands for several.
 
     Returns:
-        the number, and the name of the remainder to take of it by ``size * extent``; no name where it is less.
-        None if they are no parts of one number.
+        the number, and the name of the remainder to take of it by ``size * extent``; no name if the number is less.
+        None if they are not parts of one number.
     """
 
     if not (isinstance(inner, BinaryOp) and inner.op in QUOTIENTS):

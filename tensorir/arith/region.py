@@ -1,5 +1,5 @@
-"""Symbolic bounds of index expressions over ranges of variables: the box that a loop touches, and where a condition on
-a loop variable turns."""
+"""Symbolic bounds of index expressions over ranges of variables: the box that a loop touches, and the range of a loop
+variable in which a condition holds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _NoBoundError(Exception):
 
 
 class _Extremes:
-    """Bounds of forms over ranges, by eliminating one variable after the other, the last one first."""
+    """Finds bounds of forms over ranges by eliminating one variable after the other, the last one first."""
 
     def __init__(self, ranges: Ranges, analyzer: Analyzer) -> None:
         self.analyzer = analyzer
@@ -202,7 +202,7 @@ def _partition(condition: Expr, var: Var, extremes: _Extremes) -> tuple[Linear |
 
 
 def _below(form: Linear, var: Var, extremes: _Extremes) -> tuple[Linear | None, Linear | None]:
-    """Where ``form < 0`` for all values of the other variables."""
+    """Return the ends of the range of ``var`` in which ``form < 0`` for all values of the other variables."""
     coefficient = form.terms.get(var, 0)
     rest = form.without(var)
     if coefficient == 0 or any(uses_var(term, {var}) for term in rest.terms):

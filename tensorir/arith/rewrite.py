@@ -41,7 +41,7 @@ _FAST_TABLES = {**_EXACT_TABLES, "float": rules.EXACT_FLOAT_RULES + rules.FAST_F
 
 
 class _Scope:
-    """A block at whose end an algebra knows what it knew at its beginning."""
+    """A ``with`` block that restores the facts of its beginning at its end."""
 
     def __init__(self, algebra: BoundedTerms) -> None:
         self._algebra = algebra
@@ -242,7 +242,7 @@ class RewritingAlgebra(ComparingAlgebra):
     # -- comparisons --------------------------------------------------------------------------------------------------
 
     def _comparison(self, expr: Compare) -> Expr | None:
-        """A comparison of integers, decided or in canonical form; None if the rules have to do."""
+        """Return a comparison of integers, decided or in canonical form; None if only the rules apply."""
         dtype = expr.a.dtype
         if dtype is INT64:
             a, b = self.linear(expr.a), self.linear(expr.b)

@@ -1,7 +1,7 @@
 """The algebra that the simplifier knows, one row a rule: (before, after[, condition]).
 
 Integer rules hold for every integer type, wrapping included. Float rules come in two tables: the exact ones give the
-same bits for every input, NaN, infinities and signed zeros included (which NaN is not told apart); the fast ones round
+same bits for every input, NaN, infinities and signed zeros included (NaN payloads may differ); the fast ones round
 differently or assume finite values, and are only read where the user allows it (optimization level 3).
 """
 

@@ -1,7 +1,7 @@
-"""The order in which canonical forms list terms: by place, so that it depends on the program, not on who asked first.
+"""The order of terms in canonical forms: by place, so that it depends on the program, not on the order of queries.
 
-Terms of outer loops stand before those of inner ones, and sizes before all: the beginning of an address is what the
-innermost loops do not change. Whoever says where a variable is defined (:meth:`TermOrder.place`) decides that.
+Terms of outer loops stand before those of inner ones, and sizes before all: the first terms of an address are then
+invariant in the innermost loops. :meth:`TermOrder.place` says where a variable is defined.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from tilewright.tensorir.expr import Buffer, Expr, Var
 from tilewright.tensorir.functor import leaves
 from tilewright.tensorir.node import Node
 
-#: Where variables are that nobody has placed: inside of all others, in the order in which they were met.
+#: Label of the first variable without a place: such variables are inside of all others, in order of first use.
 _UNPLACED: Final = float(1 << 40)
-#: Where what has no variables is: behind all others.
+#: Label of expressions without variables: after all others.
 _CONSTANT: Final = 2 * _UNPLACED
 
-#: What an expression is: its size, its class, its fields.
+#: The structure of an expression: its size, its class, its fields.
 Structure = tuple[int, str, tuple[object, ...]]
-#: How a term compares with others: the place of its innermost variable, those of all, and what it is.
+#: Sort key of a term: the label of its innermost variable, the labels of all its variables, and its structure.
 Key = tuple[float, tuple[float, ...], Structure]
 
 
 class TermOrder:
     """An order of expressions.
 
-    A variable's label is a number between those of what is defined around it and of what is defined inside (the
+    A variable's label is a number between the labels of the variables defined around it and those defined inside (the
     order-maintenance problem: Dietz and Sleator, *Two algorithms for maintaining order in a list*, 1987).
     """
 
@@ -42,18 +42,18 @@ class TermOrder:
         self._structures: dict[Expr, Structure] = {}
 
     def append(self, var: Node) -> None:
-        """Place ``var`` inside of all that have a place, unless it has one."""
+        """Place ``var`` inside of all variables that have a place, unless it has one."""
         if var not in self._labels:
             label = self._labels[var] = float(len(self._sorted))
             self._sorted.append(label)
 
     def place(self, var: Node, around: Node | None) -> None:
-        """Say that ``var`` is defined where ``around`` is the innermost variable (None: outside of all others). If it
-        has a place it stays there: forms that were found before are found again."""
+        """Place ``var`` right inside ``around`` (None: outside of all others). A variable that has a place keeps it, so
+        that forms found before are found again."""
         labels, in_order = self._labels, self._sorted
         if labels.get(var, _UNPLACED) < _UNPLACED:
             return
-        if var in labels:  # it was asked for
+        if var in labels:  # it was compared before it was placed
             self._forget()
         outer = -1.0 if around is None else labels.get(around, _UNPLACED)
         if outer >= _UNPLACED:
@@ -76,7 +76,7 @@ class TermOrder:
         self._forget()
 
     def _forget(self) -> None:
-        """Drop what was found from labels that are others now."""
+        """Drop keys that were computed from the old labels."""
         self._innermost.clear()
         self._keys.clear()
         self._structures.clear()
@@ -97,7 +97,7 @@ class TermOrder:
         return found
 
     def key(self, expr: Expr) -> Key:
-        """What ``expr`` is compared by."""
+        """Return the sort key of ``expr``."""
         found = self._keys.get(expr)
         if found is None:
             places = sorted([self._label(leaf) for leaf in leaves(expr) if isinstance(leaf, Var)], reverse=True)
@@ -124,7 +124,7 @@ class TermOrder:
         return [items[number] for number in sorted(range(len(items)), key=keyed.__getitem__)]
 
     def _structure(self, expr: Expr) -> Structure:
-        """Nested tuples that can be compared, and are equal for equal expressions alone: small ones first."""
+        """Return nested tuples that can be compared and are equal only for equal expressions; small ones first."""
         if isinstance(expr, Var):
             return 1, "", (expr.name, self._label(expr))
         found = self._structures.get(expr)

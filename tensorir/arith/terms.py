@@ -1,4 +1,4 @@
-"""Terms of linear forms: what is one, products of several, and the expression that a form over them stands for."""
+"""Terms of linear forms: expressions as terms, products of terms, and the expression that a form stands for."""
 
 from __future__ import annotations
 

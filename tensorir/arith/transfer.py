@@ -1,9 +1,9 @@
 """Interval analysis of expressions: the interval of a node from those of its operands, and of whole expressions from
 those of their variables.
 
-An infinite end says that the value is made of sizes: it has no constant bound, but it does not overflow in 64 bits,
-for what it counts has to fit into memory. Data, which may be any number of its type, has the finite interval of that
-type, so that arithmetic on it is known to wrap around.
+An infinite end says that the value is computed from sizes: it has no constant bound, but it does not overflow 64 bits,
+because it counts elements that fit into memory. Data, which may be any number of its type, has the finite interval of
+that type, so that arithmetic on it is known to wrap around.
 
 Cousot and Cousot, "Abstract interpretation: a unified lattice model for static analysis of programs by construction or
 approximation of fixpoints" (1977).
@@ -42,7 +42,7 @@ from tilewright.tensorir.expr import (
 )
 from tilewright.tensorir.intrinsics import INTRINSICS
 
-#: Constants from this one on multiply no size: they belong to hashes and random numbers, whose products wrap around.
+#: Constants of this value or more do not multiply sizes: they occur in hashes and random numbers, whose products wrap.
 _NO_FACTOR_OF_SIZES: Final = 1 << 31
 
 _ZERO: Final = Interval(0, 0)
@@ -50,8 +50,8 @@ _ZERO: Final = Interval(0, 0)
 
 def transfer(expr: Expr, of: Callable[[Expr], Interval]) -> Interval:
     """Interval of the value (of every lane) of an integer or boolean expression as if its type had no limits, given
-    ``of``, the intervals of its operands. What nothing is known of has the interval of its type, and so has what is
-    always divided by zero; where a divisor may be zero, the quotient may be, as it is in generated code."""
+    ``of``, the intervals of its operands. An unknown value has the interval of its type, and so has a quotient whose
+    divisor is always zero; where a divisor may be zero, the quotient may be zero, as in generated code."""
     if isinstance(expr, BinaryOp):
         operation = OPERATIONS.get(expr.op)
         if operation is None or expr.dtype.is_bool:
@@ -90,7 +90,7 @@ def transfer(expr: Expr, of: Callable[[Expr], Interval]) -> Interval:
 
 
 def wrapped(found: Interval, dtype: DataType) -> Interval:
-    """Interval of numbers from ``found`` as the type holds them, which keeps their last bits."""
+    """Interval of the numbers of ``found`` wrapped to the type, which keeps their low bits."""
     limits = type_interval(dtype)
     if limits.lower <= found.lower and found.upper <= limits.upper:
         return found
@@ -104,12 +104,12 @@ def wrapped(found: Interval, dtype: DataType) -> Interval:
 
 
 class IntervalAnalysis:
-    """Intervals of integer expressions, from those of the variables in scope. Each variable is bound once, before
-    anything is asked that uses it."""
+    """Intervals of integer expressions, from those of the variables in scope. Each variable is bound once, before any
+    question about an expression that uses it."""
 
     def __init__(self) -> None:
         self.variables: dict[Var, Interval] = {}
-        #: Of expressions, each once, and those of them that may wrap around.
+        #: Intervals by expression, and the expressions that may wrap around.
         self._known: dict[Expr, Interval] = {}
         self._wrapping: set[Expr] = set()
 
@@ -165,7 +165,7 @@ class IntervalAnalysis:
 
 
 def _is_hash(expr: Expr) -> bool:
-    """Whether ``expr`` is a product as sizes are not found in."""
+    """Whether ``expr`` is a product by a constant that is too large to multiply a size."""
     if not isinstance(expr, BinaryOp) or expr.op != "mul":
         return False
     factors = [abs(factor.value) for factor in (expr.a, expr.b) if isinstance(factor, IntImm)]

@@ -1,8 +1,8 @@
-"""Witnesses: values of the variables under which everything holds that an analyzer was told.
+"""Witnesses: values of the variables under which all facts of an analyzer hold.
 
-What is less than zero for one of them is not provably at least zero, which a proof would find out only by trying all
-it knows. Most questions about tiles and tails are of that kind: where a loop begins it is not over yet. So a few
-witnesses are kept beside the facts, and asked first.
+A form that is negative for a witness cannot be proved to be >= 0; a search would find that out only by trying all
+bounds. Most questions about tiles and tails are of that kind: in its first iteration a loop is not over. So a few
+witnesses are kept beside the facts, and tried first.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from tilewright.tensorir.arith.lane_numbers import LANES
 from tilewright.tensorir.expr import BinaryOp, Compare, Expr, IntImm, Select, UnaryOp, Var
 from tilewright.tensorir.folding import trunc_div
 
-#: What sizes that nobody has bound are for each witness: the first ones are small, as bounds are tightest there.
+#: The value of unbound sizes for each witness: the first ones are small, where bounds are tightest.
 _SIZES = (1, 2, 5, 37, 1001, 14, 64, 211)
-#: Where a witness takes the values of bound variables from their ranges: the first ones always from the end (1) or
-#: always from the beginning (0), the others in turns.
+#: From which end of its range a witness takes the value of a bound variable: the first witnesses always from the upper
+#: end (1) or always from the lower end (0), the others in turns.
 _ENDS = ((1,), (0,), (1,), (0,), (1,), (0, 1), (1, 0), (0, 0, 1))
 
-#: A witness does not take over the values of more expressions than this.
+#: A witness does not inherit the values of more expressions than this.
 _MOST_KNOWN = 100
 
 _OPERATIONS: dict[str, Callable[[int, int], int]] = {
@@ -46,7 +46,7 @@ _DIVISIONS: dict[str, Callable[[int, int], int]] = {
 
 
 class Witness:
-    """Values of variables; those that were not bound have a value of the witness's own.
+    """Values of variables; variables that were not bound have a default that depends on the witness.
 
     Args:
         number: which of the witnesses it is.
@@ -57,7 +57,7 @@ class Witness:
     def __init__(self, number: int, values: dict[Expr, int], known: dict[Expr, int | None]) -> None:
         self._number = number
         self._values = values
-        #: Of the expressions met, None for those that cannot be evaluated.
+        #: Values of the expressions evaluated so far; None for those that cannot be evaluated.
         self._known = known
 
     def value(self, expr: Expr) -> int | None:
@@ -104,8 +104,8 @@ class Witness:
         return None
 
     def bound(self, var: Var, low: Expr, extent: Expr | None, *, kept: bool) -> Witness | None:
-        """A witness in whose eyes ``low <= var < low + extent``; None if there is no such number, or if ``var`` has
-        another value that has to be kept, as other facts hold with it."""
+        """Return a witness for which ``low <= var < low + extent``; None if there is no such number, or if ``var`` has
+        another value that must be kept because other facts rely on it."""
         first = self.value(low)
         count = 1 if extent is None else self.value(extent)
         if first is None or count is None or count < 1:
@@ -117,7 +117,7 @@ class Witness:
             return self if inside else None
         ends = _ENDS[self._number]
         chosen = last if ends[len(self._values) % len(ends)] else first
-        # What has been met before does not depend on ``var``, if that has not.
+        # If ``var`` has not been evaluated, no value known so far depends on it.
         known = {} if var in self._known or len(self._known) > _MOST_KNOWN else self._known.copy()
         values = self._values.copy()
         values[var] = chosen
@@ -129,5 +129,5 @@ class Witness:
 
 
 def witnesses() -> tuple[Witness, ...]:
-    """Those of an analyzer that knows nothing."""
+    """Return the witnesses of an analyzer without facts."""
     return tuple(Witness(number, {}, {}) for number in range(len(_SIZES)))
