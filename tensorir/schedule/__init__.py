@@ -1,4 +1,4 @@
-"""Schedules: rewriting the loops of a function step by step without changing what it computes."""
+"""Schedules: rewrite the loops of a function step by step without changing its results."""
 
 from __future__ import annotations
 

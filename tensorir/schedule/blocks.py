@@ -1,4 +1,4 @@
-"""Blocks: what one reads and writes, new ones, and copies with parts changed."""
+"""Collect the accesses of blocks, make new blocks, and copy blocks with parts changed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tilewright.tensorir.stmt import Block, BufferRegion, BufferStore, For, Iter
 
 @dataclasses.dataclass(frozen=True)
 class Accesses:
-    """What a block accesses.
+    """The accesses of a block to buffers.
 
     Attributes:
         reads: the loads of each buffer, in init and body.
@@ -32,7 +32,7 @@ class Accesses:
 
 
 def accesses(block: Block) -> Accesses:
-    """What ``block`` reads and writes, collected once for each block."""
+    """Return the accesses of ``block``, collected once for each block."""
     notes = notes_on(block)
     found: Accesses | None = notes.get(accesses)
     if found is None:
@@ -68,8 +68,8 @@ _ZERO, _ONE = as_expr(0), as_expr(1)
 def _regions_of(block: Block) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
     """The declared reads and writes of a block: its accesses in terms of its iteration variables.
 
-    A buffer that a reduction with init reads and writes only counts as written. An index that uses variables which
-    are defined inside the body stands for the whole dimension.
+    A buffer that a reduction with init reads and writes counts as written only. An index that uses variables defined
+    inside the body stands for the whole dimension.
     """
     found = accesses(block)
     inner = found.inner.difference([item.var for item in block.iters])
@@ -113,12 +113,12 @@ def new_block(
     body: Stmt,
     annotations: Mapping[str, object] | None = None,
 ) -> Block:
-    """A block with its reads and writes found from its body."""
+    """Return a block with its reads and writes collected from its body."""
     return _with_regions(Block(name, tuple(iters), predicate, (), (), init, body, dict(annotations or {})))
 
 
 def _with_regions(block: Block) -> Block:
-    """The block with its reads and writes as they are found from its body."""
+    """Return the block with its reads and writes collected again from its body."""
     reads, writes = _regions_of(block)
     made = Block(
         block.name, block.iters, block.predicate, reads, writes, block.init, block.body, block.annotations, block.needed
@@ -139,7 +139,7 @@ def fresh_iters(items: Sequence[IterVar]) -> tuple[list[IterVar], dict[Var, Expr
 
 
 class _Keep:
-    """Says that a part of a block stays."""
+    """Marks a part of a block that stays."""
 
 
 _KEEP = _Keep()
@@ -156,7 +156,7 @@ def change_block(
     annotations: Mapping[str, object] | None = None,
     needed: Expr | _Keep | None = _KEEP,
 ) -> Block:
-    """The block with parts changed; its reads and writes are found again if what it computes changed."""
+    """Return the block with parts changed; its reads and writes are collected again if init or body changed."""
     new_iters = block.iters if iters is None else iters
     new_init = block.init if isinstance(init, _Keep) else init
     new_body = block.body if body is None else body

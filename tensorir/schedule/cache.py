@@ -1,4 +1,4 @@
-"""Primitives that put a copy between a block and a buffer: cache_read and cache_write."""
+"""Primitives that insert a copy between a block and a buffer: cache_read and cache_write."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ def _copy_block(state: State, source: Buffer, target: Buffer, name: str) -> Bloc
 
 
 def _outermost_scope(state: State, ref: BlockRef, is_clear: Callable[[Stmt], bool]) -> tuple[For | None, int]:
-    """The outermost place for a statement beside the block: the loop whose body it is in (None: the function), and the
-    number there of the statement that holds the block and is clear of what must stand on the other side."""
+    """Return the outermost place for a statement beside the block: the loop whose body it is in (None: the function),
+    and the number of the statement there that holds the block. ``is_clear`` tells whether that statement is free of
+    those that must stay on the other side of the new one."""
     block = state.block(ref)
     scope: For | None = None
     while True:
@@ -47,8 +48,8 @@ def _outermost_scope(state: State, ref: BlockRef, is_clear: Callable[[Stmt], boo
 
 
 def cache_read(state: State, ref: BlockRef, which: int | str | Buffer, scope: str) -> tuple[State, BlockRef]:
-    """Let a block read a buffer through a copy in another scope, which a new block makes as early as the buffer is
-    there: before the loops around the block, or inside those that the buffer's producer shares with it.
+    """Let a block read a buffer through a copy in another scope. A new block makes the copy as early as the buffer is
+    complete: before the loops around the block, or inside those that the buffer's producer shares with it.
 
     The new block and buffer are ``<buffer>_<scope>``.
 
@@ -78,7 +79,7 @@ def cache_read(state: State, ref: BlockRef, which: int | str | Buffer, scope: st
 
 
 def cache_write(state: State, ref: BlockRef, which: int | str | Buffer, scope: str) -> tuple[State, BlockRef]:
-    """Let a block write into a copy of a buffer in another scope; a new block writes that back, as late as the
+    """Let a block write into a copy of a buffer in another scope. A new block writes the copy back, as late as the
     buffer's readers allow: after the loops around the block, or inside those that a reader shares with it.
 
     The new block and buffer are ``<buffer>_<scope>``.

@@ -34,13 +34,13 @@ from tilewright.tensorir.stmt import Block, For
 
 
 def compute_at(state: State, ref: BlockRef, loop_ref: LoopRef) -> State:
-    """Move a block into the body of a loop around its consumers, to compute just what they need in each iteration.
+    """Move a block into the body of a loop around its consumers, to compute only the box that they read per iteration.
 
     New loops go over that box; where it may leave the block's domain, the block gets a predicate.
 
     Raises:
         ScheduleError: a consumer is outside of the loop, the block writes a result of the function or a buffer that
-            another block writes too, or what the block reads is not there yet.
+            another block writes too, or a buffer that the block reads is not complete there.
     """
     what = f"compute at loop {loop_ref.name}"
     block, old_path = state.block(ref), state.block_path(ref)
@@ -98,7 +98,7 @@ def _check_no_producers_below(state: State, block: Block, loop: For, what: str) 
 
 
 def place_for_consumers(state: State, block: Block, loop_ref: LoopRef, consumers: Sequence[Block], what: str) -> State:
-    """Put ``block``, which stands nowhere now, before the first of its consumers in the body of a loop."""
+    """Insert ``block``, which is not in the function now, before the first of its consumers in the body of a loop."""
     path, loop = state.loop_path(loop_ref), state.loop(loop_ref)
     outer = loops_in(path)
     analyzer = state.analyzer(outer)
@@ -116,14 +116,14 @@ def place_for_consumers(state: State, block: Block, loop_ref: LoopRef, consumers
 def needed_box(
     buffer: Buffer, consumers: Sequence[Block], loop: For, analyzer: Analyzer
 ) -> list[tuple[Span, bool] | None]:
-    """The box of ``buffer`` that the consumers read in one iteration of ``loop``: for each dimension least index and
-    extent (None: no bound is known), and whether it varies inside the iteration."""
+    """Return the box of ``buffer`` that the consumers read in one iteration of ``loop``: for each dimension the least
+    index and the extent (None: no bound is known), and whether the index varies inside the iteration."""
     found: list[list[tuple[Span, bool] | None]] = [[] for _ in range(buffer.ndim)]
     for consumer in consumers:
         inner = loops_to(loop.body, consumer)
         variables = {other.var for other in inner}
         values = {item.var: item.value for item in consumer.iters}
-        # Loads share indices: the places of a window are pairs of few rows and few columns. Each is asked about once.
+        # Loads share indices: the loads of a window are pairs of few rows and few columns. Each index is bounded once.
         places: list[dict[object, Expr]] = [{} for _ in range(buffer.ndim)]
         for load in accesses(consumer).reads.get(buffer, ()):
             for axis, index in zip(places, load.indices, strict=True):
@@ -155,11 +155,12 @@ def _same(a: Expr, b: Expr, analyzer: Analyzer) -> bool:
 
 
 def reverse_compute_at(state: State, ref: BlockRef, loop_ref: LoopRef) -> State:
-    """Move a block to the end of the body of a loop around its producer, to run on what each iteration completes.
+    """Move a block to the end of the body of a loop around its producer, to run on the elements that each iteration
+    completes.
 
     Raises:
-        ScheduleError: nothing in the loop produces for the block; an element that it reads is not complete at the end
-            of an iteration, or not known to be; or another producer comes later.
+        ScheduleError: the loop holds no producer of the block; an element that the block reads is not complete at the
+            end of an iteration, or not known to be; or another producer comes later.
     """
     what = f"compute at the end of loop {loop_ref.name}"
     block, old_path = state.block(ref), state.block_path(ref)
@@ -187,11 +188,11 @@ def reverse_compute_at(state: State, ref: BlockRef, loop_ref: LoopRef) -> State:
 
 
 def place_for_producers(state: State, block: Block, loop_ref: LoopRef, before: int, what: str) -> State:
-    """Put ``block``, which stands nowhere now, into the body of a loop, before its statement number ``before``, to run
-    on what its producers there have completed.
+    """Insert ``block``, which is not in the function now, into the body of a loop, before its statement number
+    ``before``, to run on the elements that its producers there have completed.
 
     Raises:
-        ScheduleError: an element that it reads is not complete there.
+        ScheduleError: an element that the block reads is not complete there.
     """
     path, loop = state.loop_path(loop_ref), state.loop(loop_ref)
     around = loops_in(path)
@@ -236,8 +237,8 @@ def _is_one(extent: Expr) -> bool:
 def _completed_box(
     state: State, writer: Block, buffer: Buffer, common: Sequence[For], analyzer: Analyzer, what: str
 ) -> tuple[list[Span], list[Expr]]:
-    """The box of ``buffer`` that ``writer`` completes in one iteration of the last of the ``common`` loops, each
-    element of it; and under which conditions on the common loops.
+    """Return the box of ``buffer`` all elements of which ``writer`` completes in one iteration of the last of the
+    ``common`` loops, and the conditions on the common loops under which it does.
 
     Raises:
         ScheduleError: the elements are not complete, or are not known to fill a box.
@@ -279,7 +280,7 @@ def _completed_box(
 def _guards(
     state: State, writer: Block, fixed: set[Var], inner: Sequence[For], analyzer: Analyzer, what: str
 ) -> list[Expr]:
-    """The conditions of the writer's predicate that a block after it has to take over."""
+    """Return the conditions of the writer's predicate that a block after it has to take over."""
     guards: list[Expr] = []
     reduction = {other.var for other in inner if loop_role(other, writer) == "reduction"}
     with analyzer.scope():
@@ -299,7 +300,7 @@ def _guards(
 
 
 def _keeps_range(condition: Expr, block: Block, analyzer: Analyzer) -> bool:
-    """Whether ``condition`` says no more than that an iteration variable stays in its range."""
+    """Whether ``condition`` only says that an iteration variable stays in its range."""
     if not isinstance(condition, Compare) or condition.op not in ("lt", "ge"):
         return False
     distance = binary("sub", condition.a, condition.b)
@@ -311,7 +312,8 @@ def _keeps_range(condition: Expr, block: Block, analyzer: Analyzer) -> bool:
 
 
 class _Limits:
-    """To which values the iteration variables of a block are limited by what its producers complete."""
+    """The values to which the iteration variables of a block are limited, so that its producers have completed the
+    elements that it reads."""
 
     def __init__(self, state: State, block: Block, around: Sequence[For], analyzer: Analyzer, what: str) -> None:
         self.state = state
@@ -328,10 +330,10 @@ class _Limits:
         self.state.fail(f"cannot {self.what}: {reason}", load)
 
     def add(self, load: BufferLoad, box: Sequence[Span]) -> None:
-        """Keep ``load`` in the box.
+        """Limit the iteration variables so that ``load`` stays in the box.
 
-        All elements of the block must still be computed. So what limits two variables has to vary independently: they
-        are limited by different dimensions of one box, or by different loops.
+        All elements of the block must still be computed. So the limits of two variables have to vary independently:
+        they come from different dimensions of one box, or from different loops.
         """
         buffer, prove = load.buffer, self.analyzer.prove
         before = dict(self.spans)

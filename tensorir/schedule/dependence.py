@@ -1,4 +1,4 @@
-"""What a loop does to the blocks below it, and whether its iterations are independent of each other."""
+"""Dependence analysis: the role of a loop for the blocks below it, and whether its iterations are independent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from tilewright.tensorir.stmt import Block, BufferStore, For, Stmt
 
 
 def loop_role(loop: For, block: Block) -> str:
-    """What ``loop`` drives in ``block``: ``spatial`` or ``reduction`` iteration variables, ``both``, or ``none``."""
+    """Return the kind of iteration variables of ``block`` that ``loop`` drives: ``spatial``, ``reduction``, ``both`` or
+    ``none``."""
     kinds = {item.kind for item in block.iters if loop.var in leaves(item.value)}
     if len(kinds) == 2:
         return "both"
@@ -108,7 +109,7 @@ def _writes_apart(state: State, path: tuple[Stmt, ...], inner: list[For], block:
     stored = [store.indices for stores in accesses(block).writes.values() for store in stores]
     spatial = {item.var for item in block.iters if item.kind == "spatial"}
     if any(not spatial <= set().union(*map(variables_of, indices)) for indices in stored if indices):
-        return False  # an iteration variable that is not among the indices: the same element again
+        return False  # an iteration variable that is not among the indices writes the same element again
     if any(not indices for indices in stored) and spatial:
         return False
     involved = [loop, *(other for other in inner if loop_role(other, block) in ("spatial", "both"))]
@@ -120,13 +121,13 @@ def _writes_apart(state: State, path: tuple[Stmt, ...], inner: list[For], block:
 
 
 def check_produced_here(state: State, path: tuple[Stmt, ...], writer: Block, buffer: Buffer, what: str) -> None:
-    """Check that what blocks below the loop read of ``buffer`` was written in the same iteration.
+    """Check that blocks below the loop read only elements of ``buffer`` that were written in the same iteration.
 
-    A schedule that started from separate loop nests keeps to that: compute_at and reverse_compute_at only bring
-    blocks together that way. For other functions the boxes written and read are compared.
+    This is an invariant of schedules that started from separate loop nests: compute_at and reverse_compute_at keep it
+    when they bring blocks together. For other functions the boxes written and read are compared.
 
     Raises:
-        ScheduleError: it is not so, or not known to be so.
+        ScheduleError: they read others, or it is not known that they do not.
     """
     loop = path[-1]
     assert isinstance(loop, For)

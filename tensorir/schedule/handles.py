@@ -1,4 +1,4 @@
-"""Handles: how users of a schedule name its blocks and loops."""
+"""Handles, by which users of a schedule name its blocks and loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Index maps: how the elements of one layout are found in another, as a user writes them in a lambda.
+"""Index maps: the indices in one layout as functions of those in another, as a user writes them in a lambda.
 
 Maps and index expressions are kept as text in traces; reading that text back accepts integer arithmetic only and
 evaluates nothing.
@@ -35,10 +35,10 @@ class IndexMap:
 
     @classmethod
     def of(cls, function: Callable[..., Any] | IndexMap, ndim: int) -> IndexMap:
-        """The map that a function of ``ndim`` index variables gives.
+        """Return the map that a function of ``ndim`` index variables computes.
 
         Raises:
-            ScheduleError: it takes another number of indices.
+            ScheduleError: the function takes another number of indices.
         """
         if isinstance(function, IndexMap):
             if len(function.variables) != ndim:
@@ -80,8 +80,8 @@ class IndexMap:
         return cls(tuple(variables.values()), exprs)
 
     def inverse(self, shape: Sequence[Expr], places: Sequence[Expr], prover: Prover) -> tuple[Expr, ...] | None:
-        """The old indices, given the new ones as ``places``; None if they cannot be had in closed form. At a place that
-        no element of the old layout has, some old index is negative or not less than its extent in ``shape``."""
+        """Return the old indices, given the new ones as ``places``; None if there is no closed form. At a place that
+        holds no element of the old layout, some old index is negative or not less than its extent in ``shape``."""
         zero = as_expr(0)
         ranges = {var: (zero, extent) for var, extent in zip(self.variables, shape, strict=True)}
         found = inverse(self.exprs, places, ranges, prover)
@@ -96,7 +96,7 @@ def _read(text: str) -> ast.expr:
 
 
 def parse_expr(text: str, known: Mapping[str, Var]) -> Expr:
-    """An integer expression over known variables, from text.
+    """Parse an integer expression over known variables.
 
     Raises:
         ScheduleError: the text is something else, or uses an unknown name.

@@ -1,4 +1,4 @@
-"""Index expressions as schedules look at them: their variables and their structure."""
+"""Variables and structure of index expressions, for schedules."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def variables_of(expr: Expr) -> set[Var]:
 
 
 def structure(expr: Expr) -> object:
-    """A hashable value that is equal for integer expressions of one structure."""
+    """Return a hashable value that is equal for integer expressions of equal structure."""
     if isinstance(expr, IntImm):
         return expr.value
     if isinstance(expr, BinaryOp):

@@ -48,7 +48,11 @@ def without_allocation(stmt: Stmt, buffer: Buffer) -> Stmt:
 
 
 def _elementwise_store(state: State, block: Block, what: str) -> BufferStore:
-    """The one store that a block without init and reduction consists of."""
+    """Return the single store of a block without init and reduction.
+
+    Raises:
+        ScheduleError: the block is of another form.
+    """
     if block.init is not None or any(item.kind == "reduction" for item in block.iters):
         state.fail(f"cannot {what}: block {block.name} is a reduction", block)
     if not isinstance(block.body, BufferStore) or block.body.predicate is not None:
@@ -57,8 +61,8 @@ def _elementwise_store(state: State, block: Block, what: str) -> BufferStore:
 
 
 def check_places(state: State, block: Block, buffer: Buffer, indices: Sequence[Expr], what: str) -> None:
-    """Check that a block accesses ``buffer`` at its iteration variables: each one index, none twice (a dimension of
-    extent one may be at a constant).
+    """Check that a block accesses ``buffer`` at its iteration variables: each index is one of them, none occurs twice
+    (the index of a dimension of extent one may be a constant).
 
     Raises:
         ScheduleError: otherwise.
@@ -87,11 +91,11 @@ def _single_writer(state: State, block: Block, buffer: Buffer, what: str) -> Non
 
 
 def compute_inline(state: State, ref: BlockRef) -> State:
-    """Put the expression that a block computes in place of every read of its buffer; block and buffer go away.
+    """Replace every read of a block's buffer by the expression that the block computes, and remove block and buffer.
 
     Raises:
         ScheduleError: the block is a reduction or more than one store, its buffer is a result of the function or has
-            another writer, or something that the block reads is overwritten before a consumer runs.
+            another writer, or a buffer that the block reads is overwritten before a consumer runs.
     """
     block = state.block(ref)
     store = _elementwise_store(state, block, "inline")
@@ -125,14 +129,14 @@ def compute_inline(state: State, ref: BlockRef) -> State:
 
 
 def reverse_compute_inline(state: State, ref: BlockRef) -> State:
-    """Let the producer of what an elementwise block reads compute that block's result at once.
+    """Let the producer of the buffer that an elementwise block reads compute that block's result directly.
 
-    Block ``D[i, j] = f(C[i, j])`` goes away, with buffer ``C``, and the block of ``C`` stores ``f(...)`` to ``D``.
+    Block ``D[i, j] = f(C[i, j])`` is removed, with buffer ``C``, and the block of ``C`` stores ``f(...)`` to ``D``.
 
     Raises:
         ScheduleError: the producer is a reduction; the block doesn't read exactly one intermediate buffer at its
-            iteration variables over its whole domain; something else reads that buffer; or another input of the
-            block is not there yet when the producer runs.
+            iteration variables over its whole domain; another block reads that buffer; or another input of the block
+            is not complete when the producer runs.
     """
     what = "inline in its producer"
     block = state.block(ref)
@@ -173,7 +177,7 @@ def reverse_compute_inline(state: State, ref: BlockRef) -> State:
 
 
 def _only_producer(state: State, block: Block, what: str) -> tuple[Block, BufferLoad]:
-    """The producer into which ``block`` can go, and the load of the buffer between them."""
+    """Return the producer into which ``block`` can be inlined, and the load of the buffer between them."""
     own = accesses(block)
     if any(state.writers(written) != [block] for written in own.writes):
         state.fail(f"cannot {what}: another block writes the buffer of {block.name} as well", block)

@@ -1,4 +1,4 @@
-"""The primitive that changes how a buffer is laid out: transform_layout."""
+"""The primitive that changes the layout of a buffer: transform_layout."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def transform_layout(
 ) -> State:
     """Store an intermediate buffer in another layout: the element at ``indices`` goes to ``index_map(indices)``.
 
-    A block that alone writes the buffer, without reduction, then goes over the new layout (its loops are made anew, in
-    the order of the new dimensions). Where the new layout has more elements than the old one it writes ``pad_value``
-    there, or nothing if that is None; nothing reads them.
+    If a single block without reduction writes the buffer, the block then iterates over the new layout (its loops are
+    made anew, in the order of the new dimensions). Where the new layout has more elements than the old one, the block
+    writes ``pad_value`` to them, or nothing if that is None; no block reads them.
 
     Raises:
         ScheduleError: the buffer is a parameter, the map is not injective or gives negative indices, or padding is
-            wanted but the writer can't go over the new layout.
+            wanted but the writer can't iterate over the new layout.
     """
     what = f"change the layout of {buffer.name}"
     block = state.block(ref)
@@ -146,7 +146,7 @@ def _over_new_layout(
     padded: bool,
     pad_value: float | int | None,
 ) -> Block | None:
-    """The one writer as a block that goes over the new layout; None where it can't."""
+    """Return the only writer as a block that iterates over the new layout; None if that is not possible."""
     if len(writers) != 1:
         return None
     (block,) = writers
@@ -204,7 +204,7 @@ def _packing_block(
 
 
 def _iter_names(index_map: IndexMap, names: list[str]) -> list[str]:
-    """Names for the new dimensions: that of the one old index in it, numbered where it is in several."""
+    """Name each new dimension after the only old index in it, with a number if that index is in several."""
     renamed: Mapping[Var, str] = dict(zip(index_map.variables, names, strict=True))
     found = []
     for number, expr in enumerate(index_map.exprs):
@@ -217,7 +217,7 @@ def _iter_names(index_map: IndexMap, names: list[str]) -> list[str]:
 
 
 def _with_new_nest(before: State, changed: State, old_block: Block, block: Block, new: Buffer, what: str) -> State:
-    """The state with the writer's loops made anew for its new domain, where they stood."""
+    """Return the state with the writer's loops made anew for its new domain, at their old place."""
     ref = BlockRef(old_block.name)
     path = changed.block_path(ref)
     shared = [loop for loop in loops_in(path) if len(blocks_in(loop)) > 1]

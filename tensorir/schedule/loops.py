@@ -46,7 +46,7 @@ def guard(stmt: Stmt, condition: Expr) -> Stmt:
 
 
 def split(state: State, ref: LoopRef, factors: Sequence[Any]) -> tuple[State, list[LoopRef]]:
-    """Split a loop into as many as there are factors, outermost first; at most one factor is None and inferred.
+    """Split a loop into one loop for each factor, outermost first; at most one factor is None and inferred.
 
     Where the product of the factors is not known to be the extent, the blocks below get a predicate.
 
@@ -115,7 +115,7 @@ def _chain(state: State, refs: Sequence[LoopRef], what: str) -> list[For]:
 
 
 def fuse(state: State, refs: Sequence[LoopRef]) -> tuple[State, LoopRef]:
-    """Make one loop of perfectly nested ones, given outermost first.
+    """Fuse perfectly nested loops, given outermost first, into one.
 
     Raises:
         ScheduleError: they are not directly nested in that order, or the bounds of one depend on another.
@@ -208,8 +208,8 @@ def _check_steps(state: State, block: Block, chain: list[For], order: list[For],
 
 
 def _check_repeats(state: State, block: Block, chain: list[For], order: list[For]) -> None:
-    """Check that no element is accumulated twice in one step: where loops move inside a reduction loop, they must
-    visit different elements. (Outside, computing an element again starts with its init.)"""
+    """Check that no element is accumulated twice in one step: loops that move inside a reduction loop must visit
+    different elements. (Outside of it, computing an element again starts with its init.)"""
     if not is_reduction(block):
         return
     steps = [number for number, loop in enumerate(order) if loop_role(loop, block) in ("reduction", "both")]
@@ -245,7 +245,7 @@ def vectorize(state: State, ref: LoopRef, reassociate: bool = False) -> State:
 
     Args:
         reassociate: allow a loop that drives a reduction, whose result may then round differently (the lanes
-            accumulate apart and are combined at the end). The loop is annotated ``reassociate``.
+            accumulate separately and are combined at the end). The loop is annotated ``reassociate``.
 
     Raises:
         ScheduleError: the iterations are not independent of each other, or their number is not constant.
@@ -260,7 +260,7 @@ def vectorize(state: State, ref: LoopRef, reassociate: bool = False) -> State:
 
 
 def unroll(state: State, ref: LoopRef) -> State:
-    """Write out the iterations of a loop.
+    """Unroll a loop completely.
 
     Raises:
         ScheduleError: their number is not constant.
@@ -281,7 +281,7 @@ def _mark(state: State, ref: LoopRef, what: str) -> State:
 
 
 def check_kinds(state: State, path: Sequence[Stmt]) -> None:
-    """Check again the parallel and vectorized loops on a path, below which something was added.
+    """Check again the parallel and vectorized loops on a path below which a statement was added.
 
     Raises:
         ScheduleError: the iterations of one of them are no longer independent.
@@ -307,7 +307,7 @@ def unannotate(state: State, ref: BlockRef | LoopRef, key: str) -> State:
     """Remove an annotation of a block or loop.
 
     Raises:
-        ScheduleError: there is none of that key.
+        ScheduleError: there is no annotation of that key.
     """
     node: Block | For = state.block(ref) if isinstance(ref, BlockRef) else state.loop(ref)
     if key not in node.annotations:

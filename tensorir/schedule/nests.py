@@ -1,4 +1,4 @@
-"""Loops, sequences and allocations around blocks: what is where among them, and copies with parts replaced."""
+"""Find statements among the loops, sequences and allocations around blocks, and copy them with parts replaced."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def blocks_in(stmt: Stmt) -> tuple[Block, ...]:
 
 
 class _Contents:
-    """What a sequence holds.
+    """The blocks and loops in a sequence.
 
     Attributes:
         blocks: in program order.
-        places: which of the sequence's statements holds it, for each variable of a loop and each name of a block.
+        places: the number of the sequence's statement that holds it, for each loop's variable and each block's name.
     """
 
     def __init__(self, sequence: SeqStmt) -> None:
@@ -56,7 +56,7 @@ class _Contents:
 
 
 def _contents(sequence: SeqStmt) -> _Contents:
-    """What ``sequence`` holds, collected once for each: edits make new loops all the way up, but few new sequences."""
+    """Return the contents of ``sequence``, collected once: edits make new loops up to the root, but few sequences."""
     notes = notes_on(sequence)
     found: _Contents | None = notes.get(_Contents)
     if found is None:
@@ -65,8 +65,8 @@ def _contents(sequence: SeqStmt) -> _Contents:
 
 
 def path_to(stmt: Stmt, key: Var | str) -> tuple[Stmt, ...] | None:
-    """The statements from ``stmt`` down to the loop of that variable, or to the block of that name, both included; None
-    if there is none."""
+    """Return the statements from ``stmt`` down to the loop of that variable, or to the block of that name, both
+    included; None if there is no such loop or block."""
     path: list[Stmt] = []
     current: Stmt | None = stmt
     while current is not None:
@@ -108,10 +108,10 @@ def allocated_buffers(stmt: Stmt) -> list[Buffer]:
 
 
 def rewrite(stmt: Stmt, table: Mapping[Stmt, Stmt | None], within: Set[Stmt] | None = None) -> Stmt | None:
-    """``stmt`` with the statements in ``table`` replaced; None for what is removed or becomes empty.
+    """Return ``stmt`` with the statements in ``table`` replaced (None: removed); None if it becomes empty.
 
     Args:
-        within: the statements in ``table`` and those around them, if that is known: no other is entered.
+        within: the statements in ``table`` and those around them, if they are known: no other is entered.
     """
     if stmt in table:
         return table[stmt]
@@ -139,8 +139,8 @@ def with_loop_body(loop: For, body: Stmt) -> For:
 
 
 def substitute_loops(stmt: Stmt, values: Mapping[Var, Expr], questions: Questions | None = None) -> Stmt:
-    """``stmt`` with loop variables replaced. They only occur in bounds of loops and in the bindings and predicates of
-    blocks, so nothing else is looked at. What changes is simplified if there is somebody to ask."""
+    """Return ``stmt`` with loop variables replaced. They only occur in bounds of loops and in the bindings and
+    predicates of blocks, so nothing else is visited. With ``questions``, changed expressions are simplified."""
     if isinstance(stmt, For):
         begin, extent = _substituted(stmt.min, values, questions), _substituted(stmt.extent, values, questions)
         body = substitute_loops(stmt.body, values, questions)

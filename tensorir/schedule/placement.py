@@ -1,4 +1,4 @@
-"""Building a block's loop nest for a part of its domain, and putting it into a loop's body."""
+"""Build a block's loop nest over a part of its domain, and insert it into a loop's body."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tilewright.tensorir.stmt import Allocate, Block, For, SeqStmt, Stmt, sequen
 
 class Part:
     """The values that a nest gives to one iteration variable: ``[low, low + extent)``, cut to the variable's range
-    where that is not known to hold them. Without ``looped`` there is no loop: the value is ``low``."""
+    unless that is known to contain them. Without ``looped`` there is no loop: the value is ``low``."""
 
     def __init__(self, low: Expr, extent: Expr, looped: bool = True) -> None:
         self.low = low
@@ -48,13 +48,13 @@ def partial_nest(
     conditions: Iterable[Expr] = (),
     exact: bool = False,
 ) -> Stmt:
-    """Loops over a part of the domain of a block around it: for iteration variables without a part, all values.
+    """Return loops around a block over a part of its domain; iteration variables without a part take all values.
 
     Args:
         outer: the loops among which the nest will stand; the analyzer knows them.
         conditions: more conditions for the block's predicate.
-        exact: compute no more than the parts, even where that would make simpler loops. Their extents must not use
-            the variables of the outer loops.
+        exact: compute no more than the parts, even where computing more would make simpler loops. The extents of the
+            parts must not use the variables of the outer loops.
     """
     loops: list[For] = []
     iters = []
@@ -107,7 +107,7 @@ def _fitted(part: Part | None, low: Expr, extent: Expr, fixed: set[Var], analyze
 
 
 def solve_parts(block: Block, boxes: Mapping[Buffer, Sequence[tuple[Span, bool] | None]]) -> dict[Var, Part]:
-    """For each iteration variable of ``block`` the values that write the boxes of its buffers.
+    """Return, for each iteration variable of ``block``, the values that write the boxes of its buffers.
 
     Args:
         boxes: for each written buffer the box in each dimension (None: all of it), and whether it needs a loop.

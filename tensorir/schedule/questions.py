@@ -1,7 +1,7 @@
 """Questions about index expressions, most of which need no analyzer.
 
-Nearly every bound of a loop is a number, and what schedules ask about numbers is answered by looking at them. An
-analyzer that knows all loops around a place costs far more than one answer, so it is made when it is first needed.
+Nearly every bound of a loop is a constant, and questions about constants are answered directly. An analyzer that knows
+all loops around a place costs far more than one answer, so it is made when it is first needed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tilewright.tensorir.stmt import For
 
 
 class Questions:
-    """What an analyzer that knows ``loops`` would answer; ``make`` gives it."""
+    """Answers questions as an analyzer that knows ``loops`` does; ``make`` makes that analyzer."""
 
     def __init__(self, loops: Sequence[For], make: Callable[[], Analyzer]) -> None:
         self._loops = loops
@@ -43,8 +43,8 @@ class Questions:
         return Interval(expr.value, expr.value) if isinstance(expr, IntImm) else self.analyzer.bounds(expr)
 
     def shorter(self, expr: Expr) -> Expr:
-        """``expr`` simplified, if that makes it shorter. The canonical form of quotients and remainders may be longer,
-        and hides how loops were split and fused: ``(i * 32 + j) // 21`` becomes ``i + (i * 11 + j) // 21``."""
+        """Return ``expr`` simplified, if that makes it shorter. The canonical form of quotients and remainders may be
+        longer, and hides splits and fusions of loops: ``(i * 32 + j) // 21`` becomes ``i + (i * 11 + j) // 21``."""
         if isinstance(expr, (Var, IntImm)):
             return expr
         size = _size(expr)
@@ -72,18 +72,18 @@ class Questions:
         return first + second
 
     def _takes_several(self, var: Var) -> bool:
-        """Whether a variable is one of a loop that nothing says has a single iteration."""
+        """Whether a variable belongs to a loop that is not known to have a single iteration."""
         extent = next((loop.extent for loop in self._loops if loop.var is var), None)
         if extent is None or isinstance(extent, IntImm):
             return extent is not None and extent.value > 1
-        # That some extent is positive bounds no size from above if all extents grow with sizes.
+        # A positive extent gives no upper bound of a size if all extents grow with the sizes.
         bounded = {loop.var for loop in self._loops}
         return all(isinstance(loop.extent, IntImm) or _grows(loop.extent, bounded) for loop in self._loops)
 
 
 def _grows(extent: Expr, bounded: Collection[Var]) -> bool:
-    """Whether an extent is made of positive numbers and variables, none of them ``bounded``, by what grows without end
-    as they grow."""
+    """Whether an extent is built from positive numbers and variables, none of them ``bounded``, by operations whose
+    result grows without limit as they grow."""
     if isinstance(extent, BinaryOp) and extent.op in ("add", "mul", "floordiv"):
         number = constant_value(extent.b)
         if (number is None and extent.op == "floordiv") or (number is not None and number <= 0):
@@ -93,7 +93,7 @@ def _grows(extent: Expr, bounded: Collection[Var]) -> bool:
 
 
 def may_be_divided(extent: Expr, sizes: Collection[Var]) -> bool:
-    """Whether some number but one may be known to divide an extent: not if it is a product of ``sizes``."""
+    """Whether a number other than one may be known to divide an extent: not if it is a product of ``sizes``."""
     if isinstance(extent, BinaryOp) and extent.op == "mul":
         return may_be_divided(extent.a, sizes) or may_be_divided(extent.b, sizes)
     return extent not in sizes
@@ -104,5 +104,5 @@ def _size(expr: Expr) -> int:
 
 
 def _size_of_sum(terms: Sequence[tuple[Var, int]]) -> int:
-    """How many nodes the canonical form of a sum of terms has."""
+    """Return the number of nodes in the canonical form of a sum of terms."""
     return sum(1 if factor == 1 else 3 for _, factor in terms) + len(terms) - 1

@@ -21,8 +21,8 @@ from tilewright.tensorir.tensor import highest, lowest
 
 
 class _SpatialCopy:
-    """New loops for the loops from ``first`` on that drive spatial variables of a block: around a block that goes over
-    the same elements without the steps of the reduction."""
+    """Copies of the loops from ``first`` on that drive spatial variables of a block, for a block that visits the same
+    elements without the steps of the reduction."""
 
     def __init__(self, state: State, block: Block, inside: Sequence[For], what: str) -> None:
         self.roles = {loop.var: loop_role(loop, block) for loop in inside}
@@ -82,7 +82,7 @@ class _SpatialCopy:
 
 
 def decompose_reduction(state: State, ref: BlockRef, loop_ref: LoopRef) -> tuple[State, BlockRef]:
-    """Move the init of a reduction into a block of its own, right before a loop around all its steps.
+    """Move the init of a reduction into a separate block, right before a loop around all its steps.
 
     Raises:
         ScheduleError: the block has no init, the loop is not around it, or steps of the reduction run outside of it.
@@ -117,8 +117,8 @@ def _identity(op: str, buffer: Buffer) -> Expr:
 
 
 def rfactor(state: State, ref: BlockRef, loop_ref: LoopRef, factor_axis: int = 0) -> tuple[State, BlockRef]:
-    """Let each iteration of a reduction loop accumulate apart, in a buffer with one more dimension, and combine these
-    partial results afterwards. Floating-point sums and products round differently then.
+    """Let each iteration of a reduction loop accumulate separately, in a buffer with one more dimension, and combine
+    these partial results afterwards. Floating-point sums and products then round differently.
 
     The new block is ``<name>_rf``; the loop drives a spatial variable of it. The old block combines, over a new loop.
 
@@ -177,7 +177,7 @@ def _factored_block(
     axis: int,
     name: str,
 ) -> Block:
-    """The block that accumulates apart for each iteration of ``factor``."""
+    """Return the block that accumulates separately for each iteration of ``factor``."""
     op, store, value = update
     spatial, renamed = fresh_iters([item for item in block.iters if item.kind == "spatial"])
     lane = IterVar(Var(f"v{factor.var.name}"), factor.min, factor.extent, "spatial", factor.var)

@@ -1,4 +1,4 @@
-"""Questions about how loop variables map to indices: which box do they reach, and is the map injective?"""
+"""Analyze the map from loop variables to indices: the box that it reaches, and whether it is injective."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def ranges_of(loops: Iterable[For]) -> dict[Var, Span]:
 
 
 def box_of(block: Block, indices: Sequence[Expr], loops: Sequence[For], analyzer: Analyzer) -> list[Span | None]:
-    """The box of ``indices``, which use the iteration variables of ``block``, while ``loops`` (outer ones first) run
-    and all other loops stand still: it may be larger than what is touched, never smaller. None where a dimension has
-    no bound."""
+    """Return the box of ``indices``, which use the iteration variables of ``block``, over the iterations of ``loops``
+    (outer ones first), all other loops being fixed. The box contains all touched elements and may be larger; None
+    for a dimension without a bound."""
     values = {item.var: item.value for item in block.iters}
     return list(region_of([substitute(index, values) for index in indices], ranges_of(loops), analyzer))
 

@@ -1,4 +1,4 @@
-"""The schedule of a function: how its loops run, changed step by step without changing what is computed."""
+"""The schedule of a function: rewrite its loops step by step without changing its results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tilewright.tensorir.stmt import Block, For, PrimFunc
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: How a block's buffer is named: by its place among the block's reads (or writes), by its name, or itself.
+#: A block's buffer: its place among the block's reads (or writes), its name, or the buffer itself.
 Which = int | str | Buffer
 
 _PRIMITIVES: set[str] = set()
@@ -46,10 +46,10 @@ def _primitive(method: F) -> F:
 
 
 class Schedule:
-    """Rewrites a function step by step; ``func`` is what it is now. The function given is never changed.
+    """Rewrites a function step by step; ``func`` is the current version. The function given is never changed.
 
-    Blocks are found by name and loops through their blocks; both are named by handles that stay good through all
-    edits that keep the block or loop. A step that would change what is computed raises
+    Blocks are found by name and loops through their blocks; handles of both stay valid through all edits that keep the
+    block or loop. A step that would change the results raises
     :class:`~tilewright.tensorir.errors.ScheduleError` and leaves the schedule as it was. ``trace`` holds the steps.
 
     Loops that run in parallel, and blocks moved into loops, rely on intermediate buffers being allocated as far
@@ -69,7 +69,7 @@ class Schedule:
         return self._state.func
 
     def copy(self) -> Schedule:
-        """An independent schedule that stands where this one stands; handles are good for both."""
+        """Return an independent schedule in the same state; handles are valid in both."""
         made = Schedule.__new__(Schedule)
         made._state = self._state
         made.trace = self.trace.copy()
@@ -83,7 +83,7 @@ class Schedule:
         print(self.func)
 
     def primitive(self, name: str) -> Callable[..., Any]:
-        """The primitive of that name, as a trace calls it.
+        """Return the primitive of that name, for a trace to call.
 
         Raises:
             ScheduleError: there is none.

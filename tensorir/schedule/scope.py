@@ -1,4 +1,4 @@
-"""Primitives about a block's buffers as a whole: their scope."""
+"""The primitive that changes the scope of a block's buffer: set_scope."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tilewright.tensorir.stmt import Allocate, Block, For, SeqStmt, Stmt
 
 
 def find_buffer(state: State, block: Block, which: int | str | Buffer, side: str) -> Buffer:
-    """A buffer that a block reads or writes: by its place among them, its name, or itself.
+    """Find a buffer that a block reads or writes, by its place among them, its name, or itself.
 
     Raises:
         ScheduleError: the block has no such buffer on that side.
@@ -60,7 +60,7 @@ def replace_buffers(stmt: Stmt, table: Mapping[Buffer, Buffer]) -> Stmt:
 
 
 def set_scope(state: State, ref: BlockRef, which: int | str | Buffer, scope: str) -> State:
-    """Let a buffer that the block writes live in another scope.
+    """Move a buffer that the block writes to another scope.
 
     Raises:
         ScheduleError: the scope is unknown, or the buffer is a parameter of the function.

@@ -1,7 +1,7 @@
-"""What schedule primitives share: the function being scheduled, where its blocks and loops are, and how to edit it.
+"""State that schedule primitives share: the function being scheduled, with lookup and editing of its blocks and loops.
 
-A function that can be scheduled is made of allocations, sequences, loops and blocks; everything that computes stands
-in a block. Edits never change a node: they copy the path from the root to the changed place.
+A function that can be scheduled is made of allocations, sequences, loops and blocks; all computation is inside blocks.
+Edits never change a node: they copy the path from the root to the changed place.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from tilewright.tensorir.stmt import Allocate, Block, For, PrimFunc, SeqStmt, St
 
 
 class State:
-    """One version of the function. Where its blocks and loops are is found from the body down: every sequence knows
-    which of its statements holds what, and most edits leave most sequences as they are."""
+    """One version of the function. Blocks and loops are looked up from the body down: every sequence keeps an index of
+    the blocks and loops in its statements, and most edits leave most sequences as they are."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class State:
         findings: Findings | None = None,
     ) -> None:
         self.func = func
-        #: What analyzers have found out about this version and those before it.
+        #: Results of analyzers about this version and those before it.
         self._findings = Findings(order_of(func), shared=True) if findings is None else findings
         if from_separate_nests is None:
             self._check(func.body, set(), set())
@@ -150,9 +150,9 @@ class State:
         return [other.name for other in self.all_blocks()].index(block.name)
 
     def is_apart(self, block: Block) -> bool:
-        """Whether the spatial variables of a block have other values in each iteration of the loops that drive them:
-        they are bound to one loop each, or to what split and fuse made of these. From the quotients and remainders that
-        come of several of these, once simplified, it is hard to find out again."""
+        """Whether the spatial variables of a block have different values in each iteration of the loops that drive
+        them: each is bound to a loop, or to the loops that split and fuse made of it. That is recorded because it is
+        hard to prove again from simplified quotients and remainders."""
         return block.name in self._apart or _is_bound_to_loops(block)
 
     def is_parameter(self, buffer: Buffer) -> bool:
@@ -224,7 +224,7 @@ class State:
     # -- arithmetic ----------------------------------------------------------------------------------------------
 
     def questions(self, loops: Sequence[For]) -> Questions:
-        """Whom to ask about what stands in ``loops`` (outer ones first)."""
+        """Return the object that answers questions about expressions inside ``loops`` (outer ones first)."""
         return Questions(loops, functools.partial(self.analyzer, loops))
 
     def analyzer(self, loops: Iterable[For] = ()) -> Analyzer:
@@ -235,7 +235,7 @@ class State:
         for loop in loops:
             analyzer.bind(loop.var, loop.min, loop.extent)
             if not isinstance(loop.extent, IntImm):
-                analyzer.assume(loop.extent > 0)  # what is asked is asked inside
+                analyzer.assume(loop.extent > 0)  # all questions are about places inside of the loop
         return analyzer
 
 

@@ -1,4 +1,4 @@
-"""Primitives put together from others, and peel: tile, and the split of a loop's range in two nests."""
+"""Primitives composed of others: tile, and peel, which divides a loop's range into two nests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def tile(state: State, what: BlockRef | Sequence[LoopRef], factors: Sequence[Any
     """Split loops by the factors and put the outer ones around the inner ones.
 
     Args:
-        what: the loops, outermost first; or a block, whose innermost spatial loops are meant.
+        what: the loops, outermost first; or a block, which stands for its innermost spatial loops.
 
     Returns:
         the outer loops, then the inner ones.
@@ -48,18 +48,18 @@ def tile(state: State, what: BlockRef | Sequence[LoopRef], factors: Sequence[Any
 
 
 def peel(state: State, ref: LoopRef, multiple: Any) -> tuple[State, list[LoopRef]]:
-    """Let a loop end at the greatest multiple of ``multiple`` iterations, and run the rest in a loop after it, so that
-    the first one splits without a remainder.
+    """End a loop at the greatest multiple of ``multiple`` iterations, and run the remainder in a loop after it, so that
+    the first loop splits without a remainder.
 
     The blocks of the second loop are copies, named ``<name>_tail``, and so are the buffers that only the loop uses. A
     buffer with two writers can no longer be moved or inlined, so this comes last in a schedule.
 
     Returns:
-        the main loop and the loop over the rest.
+        the main loop and the remainder loop.
 
     Raises:
-        ScheduleError: ``multiple`` may be less than one, or the loop drives a reduction that has its init still (the
-            copy must go on from where the first loop ends; decompose the reduction first).
+        ScheduleError: ``multiple`` may be less than one, or the loop drives a reduction that still has its init (the
+            copy must continue where the first loop ends; decompose the reduction first).
     """
     loop = state.loop(ref)
     path = state.loop_path(ref)

@@ -1,5 +1,5 @@
-"""The record of a schedule: which primitives were applied, with symbolic handles, so that it prints as the Python
-code that made it, is saved as JSON, and is replayed on another function."""
+"""The trace of a schedule: the primitives that were applied, with symbolic handles. It prints as the Python code that
+made the schedule, is saved as JSON, and is replayed on another function."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Trace:
         return "\n".join(str(instruction) for instruction in self.instructions)
 
     def copy(self) -> Trace:
-        """An independent copy, which can go on recording."""
+        """Return an independent copy, which can continue to record."""
         made = Trace(self.instructions)
         made._symbols = dict(self._symbols)
         made._counts = dict(self._counts)
@@ -163,7 +163,7 @@ class Trace:
         """The trace that :meth:`to_json` wrote.
 
         Raises:
-            ScheduleError: the text is no trace.
+            ScheduleError: the text is not a trace.
         """
         try:
             return cls([_instruction_from_plain(plain) for plain in json.loads(text)])
