@@ -36,7 +36,7 @@ class Memory:
 
     def __init__(self, emitter: ExpressionEmitter) -> None:
         self.emitter = emitter
-        #: What memory holds, as far as this basic block has read or written it, by the pointer of its buffer.
+        #: Known contents of memory that this basic block has read or written, by the pointer of the buffer.
         self._held: dict[str, _Held] = {}
         self._block = ""
         root = emitter.root
@@ -47,7 +47,7 @@ class Memory:
         self._sums: dict[tuple[Node, int], tuple[Expr, Linear | None, int]] = {}
 
     def load(self, access: BufferLoad) -> str:
-        """The value of a load; a bool comes as bits."""
+        """Return the value of a load; a bool as bits."""
         tile = self.emitter.registers.tiles.get(access.buffer)
         if tile is not None:
             return self._read(access, tile)
@@ -90,7 +90,7 @@ class Memory:
             self._masked_store(place, dtype, value, mask)
             return
         held = self._written(access, place)
-        if access.buffer.scope == "register":  # what lies on the stack does so to leave registers to others
+        if access.buffer.scope == "register":  # a buffer in stack scope is kept in memory to save registers
             held.put(place, kind, value)
         b.emit(f"store {kind} {value}, ptr {place.pointer}, align {place.alignment}")
 
@@ -108,7 +108,7 @@ class Memory:
         return found
 
     def _read(self, access: BufferLoad, tile: Tile) -> str:
-        """The value of a load from a buffer that is no memory."""
+        """Return the value of a load from a buffer that is held in values, not in memory."""
         dtype, lanes = access.dtype, tile.width
         slot, element = self._register(access, tile)
         value = tile.read(slot)
@@ -127,7 +127,7 @@ class Memory:
         return value
 
     def _write(self, access: BufferStore, tile: Tile, value: str) -> None:
-        """Store ``value``, in memory's type, to a buffer that is no memory."""
+        """Store ``value``, in memory's type, to a buffer that is held in values, not in memory."""
         b, dtype = self.emitter.builder, access.value.dtype
         slot, element = self._register(access, tile)
         if access.predicate is not None:
@@ -142,19 +142,19 @@ class Memory:
         tile.values[slot] = value
 
     def _chosen(self, mask: str, dtype: DataType, value: str, otherwise: str) -> str:
-        """``value`` in the lanes of ``mask``, in the others the other one; both in memory's type."""
+        """Return ``value`` in the lanes of ``mask`` and ``otherwise`` in the others; both in memory's type."""
         kind = memory_type(dtype)
         return self.emitter.builder.pure(f"select {self._mask_type(dtype)} {mask}, {kind} {value}, {kind} {otherwise}")
 
     # Memory.
 
     def forget(self) -> None:
-        """Anything may have been written."""
+        """Drop all known contents: any memory may have been written."""
         self._held.clear()
 
     def _load(self, access: BufferLoad | BufferStore, place: _Place, kind: str) -> str:
-        """A plain load; none where the block holds the value already: the factors of a tile of sums would be loaded for
-        each sum, a fifth of the text."""
+        """Return the value of a plain load, reusing a value that the basic block holds already: otherwise the factors
+        of a tile of sums would be loaded for each sum, a fifth of the text."""
         b, held = self.emitter.builder, self._held_of(access)
         found = held.find(place, kind)
         if found is None:
@@ -163,7 +163,7 @@ class Memory:
         return found
 
     def _held_of(self, access: BufferLoad | BufferStore) -> _Held:
-        """What is known of the buffer of ``access`` here."""
+        """Return the known contents of the buffer of ``access`` here."""
         block = self.emitter.builder.block
         if self._block != block:
             self._block = block
@@ -175,7 +175,7 @@ class Memory:
         return held
 
     def _written(self, access: BufferStore, place: _Place) -> _Held:
-        """Forget what a store may have changed; what is known of its buffer then."""
+        """Drop known contents that a store may have changed, and return those left of its buffer."""
         if self._shared and not place.local:
             self._held.clear()
         held = self._held_of(access)
@@ -207,7 +207,7 @@ class Memory:
         return offset
 
     def _address(self, access: BufferLoad | BufferStore, slot: Slot) -> Address:
-        """Where ``access`` reads or writes, with the values that unrolled loops give their variables now."""
+        """Return the address of ``access``, with the current values of the variables of unrolled loops."""
         known = self.emitter.known
         if not known.values:
             return split(self._offset(access, slot))
@@ -230,7 +230,7 @@ class Memory:
         plain = access.predicate is None
         address = self._address(access, slot)
         lanes, step = address.offset.dtype.lanes, address.step
-        # Lanes that a mask switches off may lie outside of the buffer, and so may the address of the first.
+        # Lanes that a mask disables may lie outside of the buffer, and so may the address of the first lane.
         element = memory_type(dtype)
         get = f"getelementptr inbounds {element}, ptr " if plain else f"getelementptr {element}, ptr "
         if step is None:
@@ -318,8 +318,8 @@ class Memory:
 
 
 class _Place(NamedTuple):
-    """An address; ``vector``: one for each lane; ``uniform``: one that all lanes read. ``first``: the number of its
-    first element in the buffer, if that is constant; ``lanes``: how many it has."""
+    """An address. ``vector``: one for each lane; ``uniform``: one that all lanes read; ``first``: the number of its
+    first element in the buffer, if that is constant; ``lanes``: the number of its elements."""
 
     pointer: str
     alignment: int
@@ -331,7 +331,7 @@ class _Place(NamedTuple):
 
 
 class _Held:
-    """The operands that hold what stands in a buffer."""
+    """The operands that hold the known contents of a buffer."""
 
     def __init__(self) -> None:
         #: By first element, where that is constant: vectors of one width that do not overlap.
@@ -349,7 +349,7 @@ class _Held:
         return self._others.get((place.pointer, kind))
 
     def put(self, place: _Place, kind: str, value: str) -> None:
-        """It is ``value``."""
+        """Record that the place contains ``value``."""
         if place.first is not None and not self._fixed:
             self._width = place.lanes
         if self._is_regular(place):
@@ -359,7 +359,7 @@ class _Held:
             self._others[place.pointer, kind] = value
 
     def forget(self, place: _Place | None = None) -> None:
-        """It may have changed there; None: anywhere."""
+        """Drop the contents of elements that a store to ``place`` may have changed (None: of all)."""
         self._others.clear()
         if place is not None and self._is_regular(place):
             assert place.first is not None
@@ -384,7 +384,7 @@ def _zero(dtype: DataType) -> str:
 
 
 def pointer_attributes(root: PrimFunc, buffer: Buffer, written: Collection[Buffer]) -> str:
-    """What LLVM may assume of the address of ``buffer`` as a parameter of ``root``."""
+    """Return LLVM's attributes of ``buffer`` as a parameter of ``root``: what LLVM may assume of its address."""
     facts = ["ptr", "nonnull"]
     if not root.attrs.get(MAY_ALIAS) and not _is_overwritten(root, buffer):
         facts.append("noalias")
