@@ -1,4 +1,4 @@
-"""The loop-level IR: scalar expressions, buffers, statements, functions, and what works on them."""
+"""The loop-level IR: scalar expressions, buffers, statements, functions, and the tools that work on them."""
 
 from __future__ import annotations
 

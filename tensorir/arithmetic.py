@@ -29,7 +29,7 @@ INTEGER_ONLY = ("floordiv", "floormod", "truncdiv", "truncmod", "bitand", "bitor
 
 _set = object.__setattr__
 
-#: int64 holds integers up to this one, which most are; compiled code compares them as machine words.
+#: Compiled code compares integers below this limit, which most are, as machine words; int64 holds them.
 _SHORT = 1 << 60
 
 
@@ -110,7 +110,7 @@ class Expr(Node):
         return compare("ge", self, other)
 
     def equal(self, other: ExprLike) -> Expr:
-        """The comparison ``self == other`` as an expression (``==`` itself asks for identity)."""
+        """The comparison ``self == other`` as an expression (``==`` itself compares identity)."""
         return compare("eq", self, other)
 
     def not_equal(self, other: ExprLike) -> Expr:
@@ -128,10 +128,10 @@ class Expr(Node):
 
 
 class PureExpr(Expr):
-    """Base of the expressions that are their structure: to make one that there is already gives that one.
+    """Base of hash-consed expressions: constructing one that exists already returns the existing node.
 
-    A load is one, too, although what it reads may change: whoever moves an expression or takes two places for one
-    looks at the stores between them. A call with an effect is like no other.
+    A load is one, too, although the memory that it reads may change: code that moves an expression or merges two
+    occurrences checks the stores between them. A call with an effect is never merged.
     """
 
     __slots__ = ()
@@ -186,11 +186,11 @@ class FloatImm(PureExpr):
         _set(self, "value", value)
 
     def key(self) -> tuple[Any, ...]:
-        """What tells it apart: zeros of either sign and NaNs compare by their bits."""
+        """Return the identity of the constant: zeros of either sign and NaNs compare by their bits."""
         return FloatImm, struct.pack("d", self.value), self.dtype
 
 
-#: Operations with types that they take: what was checked once.
+#: Pairs of operation and operand type that have passed the check.
 _BINARY_TYPES: set[tuple[str, DataType]] = set()
 
 
@@ -268,7 +268,7 @@ class Compare(PureExpr):
 
 @node
 class Cast(PureExpr):
-    """``value`` converted to ``dtype``; float to integer truncates toward zero, to bool asks ``!= 0``."""
+    """``value`` converted to ``dtype``; float to integer truncates toward zero, any number to bool is ``!= 0``."""
 
     dtype: DataType
     value: Expr = child()

@@ -1,4 +1,4 @@
-"""Conditions taken apart and put together again."""
+"""Split conditions into conjuncts and join them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 from tilewright.tensorir.expr import BinaryOp, Expr, IntImm
 
-#: The comparison of integers that holds where another does not.
+#: The negation of each comparison of integers.
 OPPOSITES = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "eq": "ne", "ne": "eq"}
 
 
 def conjuncts(condition: Expr | None) -> list[Expr]:
-    """The conditions that ``condition`` joins by ``and`` (none for no condition)."""
+    """Return the conditions that ``condition`` joins by ``and`` (none for None)."""
     if condition is None:
         return []
     if isinstance(condition, BinaryOp) and condition.op == "and":

@@ -1,11 +1,11 @@
 """Hash-consing: one node for each structure, so that equality of expressions is identity.
 
-A class of nodes whose ``hash_consed`` is true looks here for what it is asked to make (Filliâtre and Conchon, Type-Safe
-Modular Hash-Consing, 2006). What was found out about a node (its leaves, its kinds, its forms) is so found out once for
-all places where it stands, and to compare two expressions is to compare two addresses.
+A class of nodes whose ``hash_consed`` is true looks up each node here before it makes one (Filliâtre and Conchon,
+Type-Safe Modular Hash-Consing, 2006). So properties of a node (its leaves, kinds, forms) are computed once for all
+places where it occurs, and comparing two expressions is comparing two addresses.
 
-The table holds its nodes, since nodes of compiled classes take no weak references. Those that nobody else refers to are
-dropped when the table has grown to twice what was alive at last.
+The table holds strong references, since nodes of compiled classes take no weak ones. Nodes without another reference
+are dropped when the table has grown to twice the number that was alive after the last sweep.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any, Final, TypeVar
 
 N = TypeVar("N")
 
-#: Nodes by class and fields. A key refers to the operands, so that they are younger than nothing that uses them.
+#: Nodes by class and fields. A key refers to the operands, so that operands are never younger than their users.
 NODES: dict[tuple[Any, ...], Any] = {}
 
-#: The table is not looked through below this size: some ten megabytes.
+#: The table is not swept below this number of nodes: about ten megabytes.
 _LEAST: Final = 1 << 15
 
 _sweeping = threading.Lock()
@@ -27,7 +27,7 @@ _limit = _LEAST
 
 
 def unique(made: N, key: tuple[Any, ...]) -> N:
-    """The node of ``key``: ``made``, unless there is one already."""
+    """Return the node of ``key``: ``made``, unless the table has one."""
     found: N = NODES.setdefault(key, made)
     if found is made and len(NODES) > _limit:
         sweep()
@@ -35,7 +35,7 @@ def unique(made: N, key: tuple[Any, ...]) -> N:
 
 
 def made_anew(node: Any) -> Any:
-    """A node of the class and the fields of ``node``, checked by its constructor as if there were none yet.
+    """Make a node with the class and the fields of ``node`` that its constructor checks, without looking at the table.
 
     Raises:
         TypeError, ValueError: whatever the constructor raises.
@@ -53,14 +53,14 @@ def made_anew(node: Any) -> Any:
 
 
 def sweep() -> int:
-    """Drop the nodes that only the table refers to; how many there were."""
+    """Drop the nodes that only the table refers to, and return their number."""
     global _limit
     if not _sweeping.acquire(blocking=False):
         return 0
     try:
         before = len(NODES)
         keys = list(NODES)
-        while keys:  # from the youngest on: who uses a node is younger than it
+        while keys:  # the youngest first: users of a node are younger than it
             _drop_if_unused(keys.pop())
         _limit = max(_LEAST, 2 * len(NODES))
         return before - len(NODES)
@@ -78,7 +78,7 @@ def _drop_if_unused(key: tuple[Any, ...]) -> None:
 
 
 def _references_in_table() -> int:
-    """How often a node is referred to, as :func:`_drop_if_unused` counts, that only the table holds."""
+    """Return the reference count that :func:`_drop_if_unused` sees for a node that only the table holds."""
     key = (_references_in_table, "probe")
     NODES[key] = object()
     node = NODES[key]

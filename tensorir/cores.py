@@ -1,4 +1,4 @@
-"""How many cores this process may use: its affinity mask, and the quota of its control group where there is one.
+"""Count the cores that this process may use, by its affinity mask and the quota of its control group, if it has one.
 
 A container that may use "1.5 CPUs" of a machine with 64 sees all 64: its threads run on any of them, until together
 they have run for 1.5 times the period (mostly 100 ms); then all of them are stopped till the next one.
@@ -23,14 +23,14 @@ def available_cores() -> int:
 
 
 def chosen_threads() -> int | None:
-    """What the environment variable NUMBA_NUM_THREADS asks for; None without it, or where numba does not take it."""
+    """Return the value of the environment variable NUMBA_NUM_THREADS; None if it is not set or numba rejects it."""
     asked = os.environ.get("NUMBA_NUM_THREADS", "").strip()
     return int(asked) if re.fullmatch("0*[1-9][0-9]*", asked) else None
 
 
 def default_threads() -> int:
-    """How many threads parallel loops use where nothing else is said: :func:`chosen_threads`, which is the size of
-    numba's pool, or else one for each of :func:`available_cores`."""
+    """Return the default number of threads of parallel loops: :func:`chosen_threads`, which is the size of numba's
+    pool, or else one for each of :func:`available_cores`."""
     return chosen_threads() or available_cores()
 
 
@@ -38,8 +38,8 @@ def quota_cores(root: Path) -> int | None:
     """Cores that the control group of this process, and those around it, may keep busy (cgroup v1 and v2); None without
     a quota.
 
-    Rounded up, as the JVM and Go do: of 1.5 cores, one thread would leave a third unused. Two are stopped for the last
-    quarter of each period if they never wait.
+    Rounded up, as the JVM and Go do: of 1.5 cores, one thread would leave a third unused. Two threads that never wait
+    are stopped for the last quarter of each period.
 
     Args:
         root: the directory with ``proc``, and the place of what is mounted.
@@ -49,7 +49,7 @@ def quota_cores(root: Path) -> int | None:
 
 
 def _control_groups(root: Path) -> Iterator[Path]:
-    """The directories that may hold a quota of this process: its group and all around it, as far as they are seen."""
+    """Yield the directories that may hold a quota of this process: its group and all visible ancestors."""
     try:
         groups = (root / "proc/self/cgroup").read_text().splitlines()
         mounts = (root / "proc/self/mountinfo").read_text().splitlines()
@@ -75,14 +75,14 @@ def _control_groups(root: Path) -> Iterator[Path]:
             continue
         mounted, top = PurePosixPath(_plain(fields[3])), root / _plain(fields[4]).lstrip("/")
         place = PurePosixPath(group)
-        # In a container the mount begins at its own group; a group that it does not show counts as that one.
+        # In a container the mount begins at the container's own group; a group outside the mount counts as that one.
         seen = place.is_relative_to(mounted) and ".." not in place.parts
         inner = place.relative_to(mounted) if seen else PurePosixPath()
         yield from (top / part for part in (inner, *inner.parents))
 
 
 def _plain(path: str) -> str:
-    """A path as ``mountinfo`` gives it, which writes spaces and the like as octal numbers."""
+    """Decode a path from ``mountinfo``, which writes spaces and the like as octal escapes."""
     return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), path)
 
 

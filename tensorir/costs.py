@@ -1,9 +1,9 @@
-"""What a PrimFunc costs for given sizes: operations, the bytes that it must move, and how wide its vectors are.
+"""Count the operations of a PrimFunc for given sizes, the bytes that it must move, and the width of its vectors.
 
 Operations are arithmetic on values, one for each element: a product and a sum are two, and so is ``fma``; ``exp`` is
 one. Indices, comparisons and conversions count for nothing. Bytes are those of the parameters, each element once, as if
-a cache held everything between its first and last use: what a kernel takes at least. What it has written itself before
-it reads it, as the sums of a product, it need not read. This is the counting of the roofline model (Williams,
+a cache held everything between its first and last use: a lower bound of the traffic. Elements that the function writes
+before it reads them, such as the sums of a product, do not count as read. The roofline model counts so (Williams,
 Waterman, Patterson: "Roofline: an insightful visual performance model", 2009).
 """
 
@@ -34,7 +34,7 @@ from tilewright.tensorir.stmt import (
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """What one call of a PrimFunc costs.
+    """The operations and bytes of one call of a PrimFunc.
 
     Attributes:
         operations: arithmetic on values, by their type.
@@ -61,10 +61,10 @@ class Cost:
 
 
 def function_cost(func: PrimFunc, sizes: Mapping[Var, int]) -> Cost:
-    """What a call of ``func`` costs, whose integer parameters have these ``sizes``.
+    """Count the operations and bytes of a call of ``func``, whose integer parameters have these ``sizes``.
 
-    A loop whose number of iterations depends on an outer one counts as in the middle of that; one whose number depends
-    on data counts as one iteration. Of a condition both branches count. PrimFuncs that it calls count for nothing.
+    A loop whose number of iterations depends on an outer loop counts as in the middle of that loop; a loop whose number
+    depends on data counts as one iteration. Both branches of a condition count. Calls of PrimFuncs count for nothing.
     """
     counter = _Counter(sizes)
     counter.statement(func.body, 1)
@@ -82,7 +82,7 @@ def function_cost(func: PrimFunc, sizes: Mapping[Var, int]) -> Cost:
 
 
 def stores(stmt: Stmt, unknown: int) -> int:
-    """How many stores ``stmt`` does, of numbers or vectors.
+    """Return the number of stores, of scalars or vectors, that ``stmt`` executes.
 
     Args:
         unknown: the iterations of a loop whose extent is not constant.
@@ -94,7 +94,7 @@ def stores(stmt: Stmt, unknown: int) -> int:
 
 
 class _Counter:
-    """Walks the statements with the number of times that each runs."""
+    """Walks the statements and multiplies counts by the number of times that each runs."""
 
     def __init__(self, known: Mapping[Var, int]) -> None:
         self.known = dict(known)
@@ -184,7 +184,7 @@ class _Counter:
                 continue
             if not is_index:
                 if expr.dtype.lanes == 1 and integer_value(expr, self.known) is not None:
-                    continue  # of loops' variables and sizes alone: where something is, not what it is
+                    continue  # computed from loop variables and sizes alone: part of an address, not of a value
                 self._count(expr, times)
             waiting += [(part, is_index) for part in expr.parts() if isinstance(part, Expr)]
 

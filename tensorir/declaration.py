@@ -1,4 +1,4 @@
-"""Declare nodes of either IR: roles of fields, and what of a class is written out from them.
+"""Declare nodes of either IR: roles of fields, and methods generated from them.
 
 A class of nodes states its fields once, as a dataclass does, each with a role. ``node.py`` derives from these what the
 loop-level IR needs (parts, rebuilding), ``graphir/node.py`` what graphs need (children); printing, structural equality

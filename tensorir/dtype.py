@@ -30,10 +30,10 @@ _SCALARS: dict[str, tuple[str, int]] = {
     "void": ("void", 0),  # what a call without a result returns
 }
 
-#: The data types that there is arithmetic in, in the order of the documentation.
+#: The data types that have arithmetic, in the order of the documentation.
 TENSOR_DTYPES = tuple(name for name in _SCALARS if name not in ("handle", "void"))
 
-#: What tensors are stored in besides, one element in a byte: ``reinterpret`` gives the bits, and makes them elements.
+#: Types that tensors are only stored in, one element in a byte: ``reinterpret`` converts from and to their bits.
 STORAGE_DTYPES = (
     "float8_e4m3fn",
     "float8_e4m3fnuz",

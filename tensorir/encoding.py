@@ -1,4 +1,4 @@
-"""Functions as text that is quick to write and to read: records, one for each part, behind those of its own parts.
+"""Encode functions as text that is fast to write and read: one record for each node, after the records of its parts.
 
 ::
 
@@ -6,13 +6,13 @@
       for i in range(4) { x[i] = x[i] + x[i] }     records  4; the buffer; 0; i; the load; the sum; the store; ...
     }
 
-Names of the function, its variables and its buffers stand apart from the records, and so do the attributes that say
-where it comes from. What looks alike is written once, except that variables and buffers are what they are. So the
-records are the same, in every process, for functions that are equal up to those names (:mod:`.structural` says what
-that means), however their nodes share operands; a digest of them is a key for what a function computes. Or, where one
-object in several places is to be one again, each object is written once.
+Names of the function, its variables and its buffers are kept apart from the records, and so are the attributes that say
+where it comes from. Equal nodes are written once, except that variables and buffers are compared by identity. So the
+records are the same, in every process, for functions that are equal up to those names (see :mod:`.structural`), however
+their nodes share operands; a digest of them is a key for the computation of a function. Where sharing of objects is to
+be preserved, each object is written once instead.
 
-Both ways take time linear in the number of objects, and recurse over no depth.
+Both modes take time linear in the number of objects, and do not recurse over the depth.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tilewright.tensorir.keys import ORIGIN_ATTRS
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import PrimFunc
 
-#: What functions consist of. The place of a class in this list stands for it.
+#: The classes of nodes in functions. The place of a class in this list is its code in records.
 _CLASSES: tuple[Any, ...] = (
     *(expr.Var, expr.Buffer, expr.IntImm, expr.FloatImm, expr.BinaryOp, expr.UnaryOp, expr.Compare, expr.Select),
     expr.Choose,
@@ -43,12 +43,12 @@ _CLASSES: tuple[Any, ...] = (
 
 _VAR = _CLASSES.index(expr.Var)
 
-#: Those that a name is given to, which is for people.
+#: The classes whose nodes have a name, which is for people.
 _NAMED = (expr.Var, expr.Buffer, PrimFunc)
 
 _SEPARATORS = (",", ":")
 
-#: In place of a node's number: its parts are on the way.
+#: In place of a node's number: its parts are being written.
 _ENTERED: Final = -1
 
 
@@ -67,27 +67,27 @@ class Encoded:
     origins: str
 
     def digest(self) -> str:
-        """64 hexadecimal digits that functions share which are equal up to names, and no others."""
+        """64 hexadecimal digits, equal for functions that are equal up to names and different for all others."""
         text = self.records.encode("utf-8", "surrogatepass")
         return hashlib.blake2b(text, digest_size=32).hexdigest()
 
     def decode(self, variables: Sequence[expr.Var] | None = None) -> PrimFunc:
-        """The function: its text is that of the one that was encoded.
+        """Return the function, with the same text as the one that was encoded.
 
         Args:
             variables: its integer parameters, in order; by default new ones.
 
         Raises:
-            EncodingError: it has other ones.
+            EncodingError: the function has other parameters.
         """
         return _decode(self, variables)
 
 
 def encode(func: PrimFunc) -> Encoded:
-    """``func`` as text, in which what looks alike is written once.
+    """Encode ``func`` as text in which equal nodes are written once.
 
     Raises:
-        EncodingError: it holds a node of a class of somebody's own, or an annotation that is no plain data.
+        EncodingError: it holds a node of a user's class, or an annotation that is not plain data.
     """
     numbers: dict[Node, int] = {}
     known: dict[tuple[Any, ...], int] = {}
@@ -169,7 +169,8 @@ def _attributes_text(value: Mapping[str, Any], numbers: Mapping[Node, int]) -> s
 
 
 def _tagged(value: Any, numbers: Mapping[Node, int]) -> Any:
-    """Plain data as JSON that tells what JSON does not: tuples from lists, ``1.0`` from ``1``, types from strings."""
+    """Return plain data as JSON with tags where JSON is ambiguous: tuples and lists, ``1.0`` and ``1``, types and
+    strings."""
     if isinstance(value, DataType):
         return {"dtype": str(value)}
     if value is None or type(value) in (bool, int, str):
@@ -213,14 +214,14 @@ def _mapping(text: str, made: list[Any]) -> Mapping[str, Any]:
     return found
 
 
-#: What a node's record needs before it, and the record.
+#: Two functions of a node: the nodes whose records must come before its own, and its record.
 _Written = tuple[Callable[[Any], tuple[Node, ...]], Callable[[Any, Mapping[Node, int]], tuple[Any, ...]]]
 _Read = Callable[[list[Any], list[Any], Iterator[str]], Any]
 
 
 def _derived_functions(number: int, cls: Any) -> tuple[_Written, _Read]:
-    """How nodes of a class are written and read. Written out and compiled, as what ``node`` derives: a loop over the
-    fields takes several times as long."""
+    """Return the functions that write and read nodes of a class. They are generated and compiled, like those that
+    ``node`` derives: a loop over the fields takes several times as long."""
     needed, items, arguments = [], [str(number)], []
     types = {field.name: str(field.type) for field in dataclasses.fields(cls)}
     for name, role in cls.node_fields:

@@ -1,4 +1,4 @@
-"""The error family of every floor: each error says what was expected, what came, and where."""
+"""The errors that Tilewright raises: each says what was expected, what was found, and where."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TypeInferenceError(TilewrightError, TypeError):
 
 
 class ShapeError(TilewrightError, ValueError):
-    """A shape is none: a size is negative, or the tensor has more bytes than memory has addresses."""
+    """A shape is invalid: a size is negative, or the tensor has more bytes than memory has addresses."""
 
 
 class VerifyError(TilewrightError):
@@ -33,11 +33,11 @@ class ParseError(TilewrightError, ValueError):
 class ScheduleError(TilewrightError):
     """A schedule step would change what is computed; the message shows the IR with the place underlined.
 
-    Rules try steps that may not fit and go on without them, so the IR is only printed where somebody reads the message.
+    Rules try steps that may fail and continue without them, so the IR is only printed when the message is read.
 
     Args:
         message: what is wrong, and what was expected.
-        place: gives the text that shows where.
+        place: returns the text that shows the place.
     """
 
     def __init__(self, message: str, place: Callable[[], str] | None = None) -> None:
@@ -59,11 +59,11 @@ class ScheduleError(TilewrightError):
 
 
 class UnsupportedOperatorError(TilewrightError, NotImplementedError):
-    """A model needs operators that are not there; all of them are named at once."""
+    """A model needs operators that are not implemented; the message names all of them."""
 
 
 class PassError(TilewrightError):
-    """A pipeline is wrong: a cycle of required passes, a pass that returned something else than a module."""
+    """A pipeline is invalid: a cycle of required passes, a pass that did not return a module."""
 
 
 class PassTypeError(PassError, TypeError):
@@ -71,7 +71,7 @@ class PassTypeError(PassError, TypeError):
 
 
 class UnknownPassError(PassError, KeyError):
-    """A name stands for no pass: the message suggests the closest known ones."""
+    """No pass has that name: the message suggests the closest known ones."""
 
     def __str__(self) -> str:
         return Exception.__str__(self)  # KeyError would show the quoted repr of the message
@@ -86,19 +86,19 @@ class ConfigTypeError(PassError, TypeError):
 
 
 class ConfigValueError(PassError, ValueError):
-    """A value of the pass configuration has the right type and cannot work: the message names key, field and value."""
+    """A value of the pass configuration has the right type but is invalid: the message names key, field and value."""
 
 
 class SettingError(TilewrightError, ValueError):
-    """An environment variable has a value that it cannot have: the message names it, expected and found."""
+    """An environment variable has an invalid value: the message names it, expected and found."""
 
 
 class EncodingError(TilewrightError):
-    """A function holds what cannot be written down, or cannot be read back."""
+    """A function holds data that cannot be encoded, or its text cannot be decoded."""
 
 
 class CodegenError(TilewrightError):
-    """The program holds something that the target cannot express."""
+    """The program holds a construct that the target cannot express."""
 
 
 class ExecutionError(TilewrightError):
@@ -118,7 +118,7 @@ class UndefinedOperationError(ExecutionError, ZeroDivisionError):
 
 
 class ArtifactError(TilewrightError, ValueError):
-    """A file is no artifact that can be used here: the message says what was expected and what was found."""
+    """A file is not an artifact that this version and machine can use: the message says expected and found."""
 
 
 def add_note(error: BaseException, note: str) -> None:

@@ -1,7 +1,7 @@
 """Scalar and vector expressions of the loop-level IR, and the buffers that they read.
 
-Numbers and the operations on them are defined in ``arithmetic.py``, which expressions' own operators need; here is what
-is made of them: choices, accesses to buffers, calls and vectors. This module has the names of all.
+Numbers and the operations on them are defined in ``arithmetic.py``, which expressions' own operators need. This module
+defines choices, accesses to buffers, calls and vectors, and has the names of all expressions.
 """
 
 from __future__ import annotations
@@ -146,8 +146,8 @@ class Select(PureExpr):
 class Choose(PureExpr):
     """``values[index]``, the last one for any other ``index``. All values are evaluated.
 
-    States that an element's formula is chosen by its place: schedules unroll the loops that ``index`` is made of, so
-    that each choice is made when the code is. :func:`choose` makes it.
+    States that the formula of an element depends on its place: schedules unroll the loops whose variables are in
+    ``index``, so that each choice is made at compile time. :func:`choose` makes it.
     """
 
     index: Expr = child()
@@ -170,7 +170,7 @@ class Choose(PureExpr):
         return self.values[index if 0 <= index < len(self.values) else -1]
 
     def as_selections(self) -> Expr:
-        """Return the same as comparisons with each place, for what knows no ``Choose``."""
+        """Return the same value as selections by comparison with each place, for code that does not know ``Choose``."""
         chosen = self.values[-1]
         for number in range(len(self.values) - 2, -1, -1):
             chosen = select(self.index.equal(number), self.values[number], chosen)
@@ -193,10 +193,10 @@ class BufferLoad(PureExpr):
         _set(self, "dtype", stored if lanes == stored.lanes else stored.with_lanes(lanes))
 
 
-#: Intrinsics with types of results and of arguments: what was checked once.
+#: Intrinsics with types of results and of arguments that have passed the check.
 _CALL_TYPES: set[tuple[str | DataType, ...]] = set()
 
-#: What was asked of calls by their names.
+#: Whether calls are pure, by name.
 _PURE: dict[str, bool] = {}
 
 
@@ -221,7 +221,8 @@ class Call(PureExpr):
                 _CALL_TYPES.add(types)
 
     def key(self) -> tuple[Any, ...] | None:
-        """What tells it apart: nothing but itself, if it has an effect or depends on more than its arguments."""
+        """Return the key that equal calls share; None (the call equals no other) if it has an effect or depends on more
+        than its arguments."""
         return (Call, self.name, self.args, self.dtype) if self.is_pure else None
 
     @property
@@ -251,7 +252,7 @@ class Ramp(PureExpr):
 
 
 def as_indices(indices: Any) -> tuple[Expr, ...]:
-    """Indices as a tuple of expressions; the very tuple if it is one."""
+    """Return indices as a tuple of expressions; the same object if they are one."""
     if type(indices) is not tuple:
         return tuple([as_expr(index) for index in indices])
     for index in indices:

@@ -12,7 +12,7 @@ from tilewright.tensorir.dtype import INT64, DataType
 
 Number = int | float
 
-#: int64 holds integers up to this one, which most are; compiled code compares them as machine words.
+#: Compiled code compares integers below this limit, which most are, as machine words; int64 holds them.
 _SHORT = 1 << 60
 
 

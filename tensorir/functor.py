@@ -1,6 +1,6 @@
 """Visitors and mutators over the loop-level IR, derived from the nodes' declared fields.
 
-A subclass defines ``visit_<NodeClass>`` for the nodes that it cares about and calls ``generic_visit`` to go on below;
+A subclass defines ``visit_<NodeClass>`` for the nodes that it handles and calls ``generic_visit`` to continue below;
 all other nodes are walked by their declarations. So a new node class or field needs no change here.
 """
 
@@ -122,13 +122,13 @@ def _itself(_: Any, node: Any) -> Any:
 
 
 class Mutator:
-    """Rebuilds a program bottom-up; what does not change keeps its identity.
+    """Rebuilds a program bottom-up; nodes that do not change keep their identity.
 
-    A subclass that says nothing about expressions, buffers or definitions leaves expressions as they are, unvisited:
-    most of a program is made of them, and most passes rewrite statements only.
+    A subclass that overrides no method for expressions, buffers or definitions does not visit expressions: most nodes
+    of a program are expressions, and most passes rewrite statements only.
     """
 
-    #: Whether the class overrides anything that expressions meet.
+    #: Whether the class overrides a method that applies to expressions.
     _rewrites_expressions: ClassVar[bool] = False
 
     _methods: ClassVar[dict[type[Node], Callable[[Any, Any], Any] | None]] = {}
@@ -179,7 +179,7 @@ class Mutator:
         return var
 
 
-#: What a mutator may define for expressions and what they hold.
+#: The methods of mutators that apply to expressions and their parts.
 _OF_EXPRESSIONS = frozenset(
     {"mutate_all", "mutate_buffer", "mutate_new_buffer", "mutate_definition"}
     | {"mutate", "generic_mutate"}
@@ -191,7 +191,7 @@ class _Substituter(Mutator):
     def __init__(self, values: Mapping[Var, Expr], buffers: Mapping[Buffer, Buffer]) -> None:
         self.values = dict(values)
         self.buffers = dict(buffers)
-        #: What became of expressions, wherever they stand.
+        #: Results by expression, which hold for all its occurrences.
         self._done: dict[Expr, Expr] = {}
 
     def mutate(self, node: Any) -> Any:
@@ -210,7 +210,7 @@ class _Substituter(Mutator):
             occurring = node._kinds
             keeps = self.values.keys().isdisjoint(below) and not (occurring & LOADS and self._replaces_any(below))
             found = node if keeps else node.rebuild(self)
-            if not occurring & CALLS:  # calls with an effect are like no others
+            if not occurring & CALLS:  # calls with an effect are rebuilt at each occurrence
                 self._done[node] = found
         return found
 
@@ -273,8 +273,8 @@ class _Renamer(_Substituter):
 
 
 def copy_with_fresh_definitions(node: N, suffix: str = "") -> N:
-    """A copy of ``node`` in which every variable and buffer that it defines is a new object, as needed wherever a
-    statement is to stand twice in one function."""
+    """Return a copy of ``node`` in which every variable and buffer that it defines is a new object, as needed where a
+    statement occurs twice in one function."""
     result: N = _Renamer(suffix).mutate(node)
     return result
 
@@ -292,7 +292,7 @@ class _FreeVars(Visitor):
     def __init__(self) -> None:
         self.free: dict[Var, None] = {}
         self.bound: set[Var] = set()
-        #: Expressions, which use what they used where they were met before.
+        #: Expressions visited so far; another occurrence uses the same variables.
         self._seen: set[Expr] = set()
 
     def visit(self, node: Node) -> None:
