@@ -9,10 +9,9 @@
 Names of the function, its variables and its buffers are kept apart from the records, and so are the attributes that say
 where it comes from. Equal nodes are written once, except that variables and buffers are compared by identity. So the
 records are the same, in every process, for functions that are equal up to those names (see :mod:`.structural`), however
-their nodes share operands; a digest of them is a key for the computation of a function. Where sharing of objects is to
-be preserved, each object is written once instead.
+their nodes share operands; a digest of them is a key for the computation of a function.
 
-Both modes take time linear in the number of objects, and do not recurse over the depth.
+Encoding and decoding take time linear in the number of objects, and do not recurse over the depth.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from tilewright.tensorir.stmt import BufferStore, PrimFunc
 
 
 def interpret(func: PrimFunc, *args: Any, functions: Mapping[str, PrimFunc] | None = None) -> None:
-    """Run ``func`` on NumPy arrays, which results are written into.
+    """Run ``func`` on NumPy arrays, and write the results into them.
 
     Args:
         args: one array for each buffer, in the order of the parameters, then one int for each variable. The variables
@@ -72,7 +72,7 @@ class Program:
         self.body: Code = nothing
 
     def compile(self) -> None:
-        """Make the closures. Apart from the constructor, because a function may call itself."""
+        """Make the closures. Separate from the constructor, because a function may call itself."""
         compiler = StatementCompiler(self)
         self.shapes = {buffer: [compiler.expr(extent) for extent in buffer.shape] for buffer in self.func.buffers}
         self.strides = {buffer: [compiler.expr(stride) for stride in buffer.strides] for buffer in self.func.buffers}

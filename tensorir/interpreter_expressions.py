@@ -45,7 +45,7 @@ Code = Callable[[Frame], Any]
 
 
 def nothing(frame: Frame) -> None:
-    """Do nothing: the code of no statement."""
+    """Do nothing: the code of an empty statement."""
 
 
 class ExpressionCompiler:
@@ -56,7 +56,7 @@ class ExpressionCompiler:
         self.machine = program.machine
 
     def fail(self, kind: type[ExecutionError], node: Node, message: str) -> ExecutionError:
-        """The error that shows where in the program it happened."""
+        """Return an error of ``kind`` that shows ``node`` in the program."""
         func = self.program.func
         return kind(f"{func.name}: {message}\n{underline(func, node)}")
 
@@ -81,7 +81,7 @@ class ExpressionCompiler:
         return lambda frame: value
 
     def operand(self, expr: Expr) -> Operand:
-        """The code that computes ``expr``, or where it is found without."""
+        """Return the operand of ``expr``: a constant, the slot of a variable, or the code that computes it."""
         code = self.expr(expr)
         if isinstance(expr, (IntImm, FloatImm)):
             return "constant", code([])

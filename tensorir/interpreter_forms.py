@@ -1,9 +1,9 @@
 """Closures of the interpreter for operations on two scalars and for elements of arrays: one form for each kind of
 operands.
 
-Most of what loops compute are indices, of variables and constants. A call of a closure for each of those, and of a
-function for each sum, would take most of an interpreter's time: so the closure of an operation is made from a line of
-Python, in which variables and constants stand themselves.
+Most operations in loops compute indices from variables and constants. A call of a closure for each of these, and of a
+function for each sum, would take most of the interpreter's time. So the closure of an operation is compiled from a line
+of Python that contains variables and constants directly.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _DIVISIONS = {"floordiv": "//", "floormod": "%"}
 _EXACT = {"min": "min({a}, {b})", "max": "max({a}, {b})"}
 _LOGICAL = {"and": "bool({a} & {b})", "or": "bool({a} | {b})"}  # without a short cut: both sides are computed
 
-#: How an operand stands in the line, by its kind.
+#: The text of an operand in the line, by its kind.
 _OPERANDS = {"constant": "{0}", "variable": "frame[{0}]", "code": "{0}(frame)"}
 
 
 def scalar_operation(expr: BinaryOp | Compare, operand: Callable[[Expr], Operand]) -> Any:
-    """The closure of ``expr``, or None if it is none of scalars, or one that may fail.
+    """Return the closure of ``expr``, or None if its operands are not scalars or it may fail.
 
     Args:
         operand: compiles an operand.
@@ -62,8 +62,8 @@ def element(
     Args:
         slot: where the array is in the frame.
         indices: the operands that compute the place of the element.
-        result: what the closure gives: "place" (a tuple), "array[place]", or "array.item(place)" (a number of Python).
-        fail: raises the error of a place outside the shape: it is called with both.
+        result: the value of the closure: "place" (a tuple), "array[place]", or "array.item(place)" (a Python number).
+        fail: raises the error of a place outside the shape; its arguments are the place and the shape.
     """
     make = _element_form(result, tuple(kind for kind, _ in indices))
     return make(slot, fail, *[index for _, index in indices])
@@ -71,7 +71,7 @@ def element(
 
 @functools.cache
 def _element_form(result: str, kinds: tuple[str, ...]) -> Callable[..., Any]:
-    """What makes closures that find the element at indices of these kinds."""
+    """Compile the function that makes closures for elements at indices of these kinds."""
     inside = "len(place) == len(shape)"
     inside += "".join(f" and 0 <= place[{axis}] < shape[{axis}]" for axis in range(len(kinds)))
     make: Callable[..., Any] = eval(
@@ -88,13 +88,13 @@ def all_of(operands: Sequence[Operand]) -> Callable[[Any], tuple[Any, ...]]:
 
 @functools.cache
 def _tuple_form(kinds: tuple[str, ...]) -> Callable[..., Callable[[Any], tuple[Any, ...]]]:
-    """What makes closures that compute operands of these kinds."""
+    """Compile the function that makes closures which compute operands of these kinds as a tuple."""
     make: Callable[..., Any] = eval(f"lambda{_names(kinds)[1:]}: lambda frame: {_tuple(kinds)}")
     return make
 
 
 def _names(kinds: tuple[str, ...]) -> str:
-    """Parameters for operands of these kinds, behind others."""
+    """Parameters for operands of these kinds, to follow others."""
     return "".join(f", i{number}" for number in range(len(kinds)))
 
 
@@ -120,8 +120,8 @@ def all_first(starts: Sequence[tuple[int, Operand]]) -> Callable[[Any], bool]:
 
 @functools.cache
 def _conjunction(text: str, kinds: tuple[tuple[str, ...], ...]) -> Callable[..., Callable[[Any], bool]]:
-    """What makes closures that tell whether all of some conditions hold: each is ``text`` of a slot and of operands of
-    these kinds."""
+    """Compile the function that makes closures which tell whether all of several conditions hold: each is ``text`` with
+    a slot and operands of these kinds."""
     names, conditions = [], []
     for number, of_one in enumerate(kinds):
         slot, *operands = [f"v{number}_{part}" for part in range(len(of_one) + 1)]
@@ -138,14 +138,14 @@ def _made(line: str, a: Operand, b: Operand, dtype: DataType) -> Any:
 
 @functools.cache
 def _range(dtype: DataType) -> tuple[int, int, Callable[[int], int]]:
-    """The least and the largest value of a type of integers, and what brings others into that range."""
+    """Return the least and the largest value of an integer type, and the function that wraps others to that range."""
     low = -(1 << (dtype.bits - 1)) if dtype.is_int else 0
     return low, low + (1 << dtype.bits) - 1, lambda value: wrap_integer(value, dtype)
 
 
 @functools.cache
 def _form(line: str, a: str, b: str) -> Callable[..., Any]:
-    """What makes closures of ``line`` with operands of these kinds."""
+    """Compile the function that makes closures of ``line`` with operands of these kinds."""
     text = line.format(a=_OPERANDS[a].format("a"), b=_OPERANDS[b].format("b"))
     make: Callable[..., Any] = eval(f"lambda a, b, low, high, wrap: lambda frame: {text}")
     return make

@@ -42,7 +42,7 @@ def view(func: PrimFunc, buffer: Buffer, pointer: Pointer, shape: list[int], str
 
 
 def dense_size(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """Return how many elements a buffer spans."""
+    """Return the number of elements that a buffer spans."""
     if min(shape, default=1) <= 0:
         return 0
     if strides:
@@ -51,7 +51,7 @@ def dense_size(shape: Sequence[int], strides: Sequence[int]) -> int:
 
 
 def shaped(flat: Any, shape: list[int], strides: list[int]) -> Any:
-    """Return ``flat`` as an array of that shape, whose rows lie as ``strides`` say (empty: close together)."""
+    """Return ``flat`` as an array of that shape with these ``strides`` in elements (empty: contiguous)."""
     shape = [max(extent, 0) for extent in shape]
     if not strides or not flat.size:
         return flat.reshape(shape)

@@ -200,8 +200,8 @@ def constant_value(value: float, dtype: DataType) -> Any:
 
 
 def garbage(size: int, dtype: DataType) -> Any:
-    """Memory of ``size`` elements filled with what shows when it is read before it is written: NaN for floats (also for
-    bytes that are later seen as floats), 0xA5 bytes for wider integers."""
+    """Return memory of ``size`` elements filled with values that reveal a read before the first write: NaN for floats
+    (also for bytes that are later viewed as floats), 0xA5 bytes for wider integers."""
     if dtype.is_bool:
         return np.ones(size, np.bool_)
     fill = 0xFF if dtype.is_float or dtype.bits == 8 else 0xA5

@@ -63,7 +63,7 @@ def _fma_double(a: float, b: float, c: float) -> float:
     (p, q), (r, s), (t, u) = a.as_integer_ratio(), b.as_integer_ratio(), c.as_integer_ratio()
     numerator, denominator = p * r * u + t * q * s, q * s * u
     if numerator == 0:
-        return a * b + c  # for the sign of zero
+        return a * b + c  # keeps the sign of a zero
     try:
         return numerator / denominator or math.copysign(0.0, numerator)  # Python rounds quotients of integers once
     except OverflowError:
@@ -87,7 +87,7 @@ def reinterpret(args: Sequence[DataType], result: DataType) -> Operation:
 
 
 def of_bits(function: Callable[[int, int], int]) -> Evaluation:
-    """``function`` on the bits of each integer, as one that is not negative, and on their number."""
+    """``function`` on the bits of each integer, read as unsigned, and on the number of bits."""
 
     def evaluation(args: Sequence[DataType], result: DataType) -> Operation:
         bits = result.bits
@@ -100,7 +100,7 @@ def of_bits(function: Callable[[int, int], int]) -> Evaluation:
 
 
 def interleave(*, low: bool) -> Evaluation:
-    """The elements of halves of two vectors, in turn."""
+    """The elements of the low or high halves of two vectors, alternating."""
 
     def of_halves(a: Any, b: Any) -> Any:
         half = len(a) // 2

@@ -1,8 +1,8 @@
-"""The functions that loop-level expressions may call: all that is known of each stands in one declaration.
+"""The functions that loop-level expressions may call, each with all its properties in one declaration.
 
-A code generator knows some of them as instructions (``fma``, ``sqrt``, ``floor``); the pass ``LowerIntrin`` writes the
-others (``exp``, ``erf``) in terms of those. Each says by :func:`lowers`, where it is implemented, how it writes which
-intrinsics. What all of them are measured against is the declared value, which the interpreter runs.
+A code generator emits some of them as instructions (``fma``, ``sqrt``, ``floor``); the pass ``LowerIntrin`` expands the
+others (``exp``, ``erf``) into those. Generators and the pass register the functions that lower intrinsics by
+:func:`lowers`. The reference of all of them is the declared value, which the interpreter computes.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from tilewright.tensorir.intrinsic_values import (
 )
 from tilewright.tensorir.profiling import PROFILE_INTRINSICS
 
-#: Instructions of a function that is a polynomial, or a quotient of two, of a reduced argument.
+#: Instructions of a function computed as a polynomial, or a quotient of two, of a reduced argument.
 _SERIES = 20
-#: Those of a division, or a root: the time in which a processor does so many additions.
+#: Instructions of a division or a root: the number of additions that take the same time.
 DIVISION_INSTRUCTIONS = 5
 
 
@@ -48,7 +48,7 @@ def _dot_misfit(types: Sequence[DataType]) -> str | None:
     return None
 
 
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)  # which takes half the time at import
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)  # halves the time of the decorator at import
 class Intrinsic:
     """One callable function.
 
@@ -56,21 +56,22 @@ class Intrinsic:
         arity: number of arguments.
         operands: what the arguments are: ``float``, ``integer``, ``number``, ``vector`` (with an even number of
             lanes) or ``any``; all but the last have one type.
-        evaluate: gives the function that computes its value, for types of arguments and result; None: it has no value
-            that depends on those of its arguments alone.
-        instructions: about how many it takes for a scalar, or for a vector: what takes as long as an addition is one.
+        evaluate: returns the function that computes its value, for types of arguments and result; None if the value
+            does not depend on the arguments' values alone.
+        instructions: approximate number of instructions for a scalar or a vector, in units of an addition's time.
         operations: arithmetic operations on each element, as :mod:`.costs` counts them.
-        counted: the argument whose elements these are; None: the result's.
+        counted: the argument whose elements are counted; None: the elements of the result.
         lanewise: each lane of the result depends on that lane of the arguments only, so that it has a form for vectors
             of any length (``reinterpret``: between types of one width).
         result: ``same`` (type of the first argument), ``bool``, ``element`` (a vector's scalar), ``void``, ``handle``
             or ``given`` (named by the call).
         value_range: the least and the greatest value for these argument types, of integers; None: those of the type.
-        reduces: the binary operation that joins the lanes of its argument; None if it joins none.
+        reduces: the binary operation by which it reduces the lanes of its argument; None if it is no reduction.
         pure: without effects, so that it may be removed, moved and merged.
-        addressing: it takes an element of a buffer and asks for its place, not for its value.
+        addressing: it takes an element of a buffer and uses its address, not its value.
         in_c_library: the C library has a function of this name, on float64.
-        misfit: what is wrong with these argument types, of an intrinsic whose arguments have several; None if nothing.
+        misfit: describes an error in argument types, for an intrinsic whose arguments have several types; None without
+            error.
         lowerings: what each code generator, by its name, writes for a call; :func:`lowers` adds them.
     """
 
@@ -99,14 +100,14 @@ class Intrinsic:
         """The function that computes its value, on arguments of these types.
 
         Raises:
-            ValueError: it has no value that depends on those of its arguments alone.
+            ValueError: its value does not depend on the arguments' values alone.
         """
         if self.evaluate is None:
             raise ValueError(f"intrinsic {self.name} has no value")
         return self.evaluate(args, result)
 
     def count_operations(self, args: Sequence[DataType], result: DataType) -> tuple[DataType, int]:
-        """The type that a call computes in, and how many arithmetic operations it does on numbers of that type."""
+        """Return the type that a call computes in, and the number of its arithmetic operations on that type."""
         dtype = result if self.counted is None else args[self.counted]
         return dtype, self.operations * (dtype.lanes - (self.reduces is not None))
 
@@ -178,10 +179,10 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def lowers(generator: str, *names: str) -> Callable[[_F], _F]:
-    """Declare a function to be how the code generator of that name writes calls of these intrinsics.
+    """Declare a function that lowers calls of these intrinsics for the code generator of that name.
 
     Raises:
-        ValueError: an intrinsic is unknown, or the generator has said already how it writes it.
+        ValueError: an intrinsic is unknown, or the generator has a lowering for it already.
     """
 
     def register(function: _F) -> _F:
@@ -196,7 +197,7 @@ def lowers(generator: str, *names: str) -> Callable[[_F], _F]:
 
 
 def lowered_by(generator: str) -> dict[str, Callable[..., Any]]:
-    """What the code generator of that name has said so far of how it writes intrinsics."""
+    """Return the lowerings that the code generator of that name has registered so far, by intrinsic."""
     return {name: found.lowerings[generator] for name, found in INTRINSICS.items() if generator in found.lowerings}
 
 
@@ -249,41 +250,41 @@ _define("isfinite", 1, "float", of_floats(np.isfinite), instructions=2, operatio
 
 _define("abs", 1, "number", absolute, instructions=1)
 
-# Bits. Of vectors few processors have instructions to count them: others look up four bits at a time.
+# Bits. Few processors have instructions that count bits in vectors; on others, code looks up four bits at a time.
 _COUNT = {"instructions": 8, "value_range": lambda args: (0, args[0].bits)}
 _define("popcount", 1, "integer", of_bits(lambda value, bits: f"{value:b}".count("1")), **_COUNT)
 _define("count_leading_zeros", 1, "integer", of_bits(lambda value, bits: bits - value.bit_length()), **_COUNT)
 # The same bits as another type of the same width.
 _define("reinterpret", 1, "any", reinterpret, instructions=0, operations=0, result="given")
 
-# Across the lanes of vectors: of the first halves of two of them, a0 b0 a1 b1 ..., and of the second halves.
+# Interleaving of lanes: a0 b0 a1 b1 ... from the first halves of two vectors, and the same from the second halves.
 _SHUFFLE = {"instructions": 1, "operations": 0, "lanewise": False}
 _define("interleave_low", 2, "vector", interleave(low=True), **_SHUFFLE)
 _define("interleave_high", 2, "vector", interleave(low=False), **_SHUFFLE)
-# In pairs, a tree over the lanes, which is the order that floats are added in: a shuffle and an operation for each
-# level, of which there are four in most vectors.
+# Reductions over the lanes by a binary tree, which defines the order of float additions: a shuffle and an operation for
+# each level, of which most vectors have four.
 _REDUCTION = {"instructions": 8, "counted": 0, "lanewise": False, "result": "element"}
 _define("reduce_add", 1, "number", across_lanes(np.add), reduces="add", **_REDUCTION)
 _define("reduce_mul", 1, "number", across_lanes(np.multiply), reduces="mul", **_REDUCTION)
 _define("reduce_min", 1, "number", across_lanes(np.minimum), reduces="min", **_REDUCTION)
 _define("reduce_max", 1, "number", across_lanes(np.maximum), reduces="max", **_REDUCTION)
 
-# To each lane of the first argument, as many neighbouring products of the two others as they have more lanes. Integers
-# wrap like the sum's type; of floats the order of the additions is the target's, which may take denormals for zero.
+# Adds neighbouring products of the last two arguments to each lane of the first: as many as they have lanes for each of
+# its lanes. Integers wrap like the sum's type; for floats the target orders the additions and may flush denormals.
 _define("dot", 3, "any", dot, instructions=1, operations=2, counted=1, lanewise=False, misfit=_dot_misfit)
 
-# Memory: the address of the element that a BufferLoad names, and a hint that it will be wanted.
+# Memory: the address of the element that a BufferLoad names, and a prefetch hint for it.
 _MEMORY = {"operations": 0, "lanewise": False, "addressing": True}
 _define("address_of", 1, "any", None, instructions=0, result="handle", **_MEMORY)
 _define("prefetch", 1, "any", None, instructions=1, result="void", pure=False, **_MEMORY)
 
-# The clock: of the address of a record and its stride (:mod:`.profiling`). Nothing that is computed depends on it.
+# The clock: its arguments are the address of a record and its stride (:mod:`.profiling`). No result depends on it.
 _CLOCK = {"instructions": 20, "operations": 0, "lanewise": False, "result": "void", "pure": False}
 for _name in PROFILE_INTRINSICS:
     _define(_name, 2, "any", None, **_CLOCK)
 
-#: What takes an element of a buffer and asks for its place, not for its value.
+#: The intrinsics that take an element of a buffer and use its address, not its value.
 ADDRESSING = tuple(name for name, found in INTRINSICS.items() if found.addressing)
 
-#: The intrinsic that joins the lanes of a vector, by the binary operation that it joins them by.
+#: The intrinsic that reduces the lanes of a vector, by binary operation.
 REDUCERS = {found.reduces: name for name, found in INTRINSICS.items() if found.reduces is not None}

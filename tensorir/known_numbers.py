@@ -1,4 +1,4 @@
-"""The number that an integer expression comes to, where its variables are known."""
+"""Evaluate integer expressions whose variables are known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loading modules when something in them is asked for: the names of packages, and tables that modules fill.
+"""Load modules on first use: lazy names of packages, and tables that modules fill.
 
 ``import tilewright`` loads nothing but this. A package writes its imports as ever, but under ``if TYPE_CHECKING:``, and
 ends with (PEP 562)::
@@ -7,7 +7,7 @@ ends with (PEP 562)::
         __getattr__, __dir__ = lazy_exports(__name__)
 
 Type checkers and editors see plain imports, and the module behind a name is loaded when the name is used for the first
-time. What modules *register* is in a :class:`Registry`, which loads them when it is asked for what it does not know.
+time. Entries that modules *register* are in a :class:`Registry`, which loads them when a key is unknown.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def lazy_exports(
     are those of ``__all__`` that it imports under ``if TYPE_CHECKING:``, and its submodules.
 
     The names are read from the byte code of the caller, so that each is written once. Where one is also that of a
-    submodule (``runtime.build``), it stands for what ``__init__`` imports, whoever imports the submodule.
+    submodule (``runtime.build``), it stands for what ``__init__`` imports, even after an import of the submodule.
 
     Args:
-        otherwise: gives what any other name stands for, which is not kept; raises an AttributeError if that is nothing.
+        otherwise: returns the value of any other name, which is not cached; raises an AttributeError if there is none.
     """
     code = sys._getframe(1).f_code
     module = sys.modules[package]
@@ -74,7 +74,7 @@ def lazy_exports(
 
 
 def _imported_names(code: CodeType) -> dict[str, tuple[str, str]]:
-    """What ``from module import name as other`` binds in a module's code: ``other: (module, name)``."""
+    """Return the names that ``from module import name as other`` binds in module code: ``other: (module, name)``."""
     found: dict[str, tuple[str, str]] = {}
     module = name = None
     for instruction in dis.get_instructions(code):
@@ -104,9 +104,9 @@ def import_all(package: str) -> None:
 
 
 class Registry(MutableMapping[K, V]):
-    """A table that modules of Tilewright fill when they load, and users after that.
+    """A table that modules of Tilewright fill when they are loaded, and users after that.
 
-    Asked for a key that it does not have, or for all of them, it loads those modules first.
+    A lookup of a missing key, or an iteration, loads those modules first.
 
     Args:
         module: its import loads them.
@@ -115,19 +115,19 @@ class Registry(MutableMapping[K, V]):
     def __init__(self, module: str) -> None:
         self._module = module
         self._complete = False
-        #: What is registered so far.
+        #: The entries registered so far.
         self.loaded: dict[K, V] = {}
 
     def load(self) -> None:
-        """Load the modules that fill the table. Where they ask themselves, in the middle of that, this does nothing;
-        another thread waits until all are there."""
+        """Load the modules that fill the table. A lookup by one of these modules while it is loaded does nothing here;
+        another thread waits until all are loaded."""
         if not self._complete:
             module = importlib.import_module(self._module)  # its lock is what another thread waits for
             self._complete = not getattr(module.__spec__, "_initializing", False)
 
     def registered(self, key: K, module: str) -> V | None:
-        """What has ``key`` when the definition in ``module`` is about to take it; None: it is free. Tilewright's own
-        modules know of each other, and load in any order; users' come after all of them."""
+        """Return the entry that has ``key`` before a definition in ``module`` takes it; None if it is free.
+        Tilewright's own modules may be loaded in any order; for users' modules all of them are loaded first."""
         return self.loaded.get(key) if module.startswith("tilewright.") else self.get(key)
 
     def __getitem__(self, key: K) -> V:

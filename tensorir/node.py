@@ -1,4 +1,4 @@
-"""How a node of the loop-level IR is declared: once, as a frozen dataclass whose fields say what they hold.
+"""Declare nodes of the loop-level IR: once, as frozen dataclasses whose fields have roles.
 
 Everything that walks the IR (visitors, mutators, structural equality and hash, printing) is derived from these
 declarations. A field is one of
@@ -54,7 +54,7 @@ class Node:
 
     __slots__ = ("_kinds", "_leaves", "_notes")
 
-    #: Kept by :func:`tilewright.tensorir.occurrences.kinds`; there where the leaves are.
+    #: Kept by :func:`tilewright.tensorir.occurrences.kinds`; set where the leaves are.
     _kinds: int
 
     #: Kept by :func:`tilewright.tensorir.occurrences.leaves`, once it was asked for; None before.
@@ -73,11 +73,11 @@ class Node:
         self._leaves = None
 
     def parts(self) -> tuple[Any, ...]:
-        """What the node owns, in the order of its fields; derived from them."""
+        """Return the nodes that this one owns, in the order of its fields; derived from them."""
         return ()
 
     def rebuild(self, mutator: Any) -> Any:
-        """The node with what it owns, uses and defines as ``mutator`` changes it; itself where it does not."""
+        """Return the node with the nodes that it owns, uses and defines mutated; itself if none changed."""
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -93,8 +93,8 @@ class Node:
 
 
 def notes_on(node: Node) -> dict[Any, Any]:
-    """What was derived from ``node``, by what derives it: a table that lives as long as the node does, for what is dear
-    to find and asked for again. Nodes do not change, so that it stays true."""
+    """Return the cache of ``node`` for results that are expensive to derive and used again, by the function that
+    derives them. It lives as long as the node; nodes do not change, so entries stay valid."""
     try:
         return node._notes
     except AttributeError:
@@ -129,7 +129,7 @@ def _initializer(cls: Any) -> Callable[..., None]:
 
 
 def _constructor(cls: Any) -> Callable[..., Any]:
-    """``__new__`` of a class that is hash-consed: the node that is there already, or one that is made and checked.
+    """Return ``__new__`` of a hash-consed class: it returns the existing node, or makes and checks one.
 
     What is given may not be the field yet (a name of a type, a list), so that fields are looked up again once they are
     there. A class with a method ``key`` says itself what tells its nodes apart; None: this one is like no other.
@@ -158,7 +158,7 @@ def _constructor(cls: Any) -> Callable[..., Any]:
 
 
 def _setting(cls: Any) -> tuple[list[str], list[str], dict[str, Any]]:
-    """As :func:`setting`, and that nobody has looked into the node yet."""
+    """Return :func:`setting` with lines that mark kinds and leaves as not yet computed."""
     params, lines, namespace = setting(cls)
     namespace["set_leaves"] = vars(Node)["_leaves"].__set__
     return params, ["    set_leaves(self, None)", *lines], namespace
@@ -169,7 +169,7 @@ def _annotated(cls: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-#: How a mutator treats what a field holds, by the role of the field.
+#: The call by which a mutator rewrites the value of a field, by the field's role.
 _MUTATED = {
     "child": "None if old_{0} is None else mutate(old_{0})",
     "children": "mutator.mutate_all(old_{0})",
@@ -182,8 +182,8 @@ _MUTATED = {
 def _derived_functions(cls: Any) -> tuple[Callable[[Any], tuple[Any, ...]], Callable[[Any, Any], Any]]:
     """``parts`` and ``rebuild`` of a class of nodes.
 
-    They are written out and compiled, as dataclasses are: passes call them for every node of a program, and a loop over
-    the fields that asks for the role of each takes several times as long.
+    They are generated and compiled, as methods of dataclasses are: passes call them for every node of a program, and a
+    loop over the fields that checks the role of each takes several times as long.
     """
     fields = cls.node_fields
     owned = [(name, role) for name, role in fields if role in ("child", "children")]

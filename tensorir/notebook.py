@@ -1,10 +1,10 @@
-"""How notebooks show text of the IR: monospaced, a screenful first, the rest behind a click."""
+"""Show text of the IR in notebooks: monospaced, a screenful first, the rest behind a click."""
 
 from __future__ import annotations
 
 import html
 
-#: So many lines are shown at once, and so many in all: browsers become slow with the text of a large model.
+#: Numbers of lines shown at first and in all: browsers become slow with the text of a large model.
 _SHOWN_LINES = 40
 _MAX_LINES = 5000
 
