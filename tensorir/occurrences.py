@@ -1,7 +1,7 @@
-"""Walk programs, and find out what occurs in them: variables, buffers, and kinds of expressions.
+"""Walk programs, and find the variables, buffers and kinds of expressions that occur in them.
 
-Nodes do not change, so each keeps what occurs in it (:func:`leaves`, :func:`kinds`) once somebody has asked. All of
-this is derived from the nodes' declared fields. These are names of ``functor.py``, too.
+Nodes do not change, so each caches the results of :func:`leaves` and :func:`kinds`. All of this is derived from the
+nodes' declared fields. ``functor.py`` has these names, too.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def walk_statements(stmt: Stmt) -> Iterator[Stmt]:
 
 
 def leaves(node: Node) -> frozenset[Node]:
-    """The variables that occur in ``node`` and the buffers that it accesses (not what it only defines, nor what the
-    shapes of buffers mention). Nodes do not change, so each finds its leaves once, from those of its parts."""
+    """Return the variables that occur in ``node`` and the buffers that it accesses (not those that it only defines, nor
+    those in shapes of buffers). Nodes do not change, so each computes its leaves once, from those of its parts."""
     found = node._leaves
     return look_into(node) if found is None else found
 
 
-#: What :func:`kinds` tells of a program.
+#: The bits of :func:`kinds`.
 COMPARISONS: Final = 1
 SELECTIONS: Final = 2
 CALLS: Final = 4
@@ -59,7 +59,7 @@ CHOICES: Final = 256
 
 
 def kinds(node: Node) -> int:
-    """Tell what occurs in ``node``, itself included, as a sum of bits: :data:`COMPARISONS`, :data:`SELECTIONS`,
+    """Tell the kinds that occur in ``node`` or below, as a sum of bits: :data:`COMPARISONS`, :data:`SELECTIONS`,
     :data:`CHOICES` by place, :data:`CALLS`, :data:`LOADS` (and :data:`MASKED_LOADS`), :data:`DIVISIONS` of integers,
     :data:`FLOAT_DIVISIONS`, and values of 16-bit floats (:data:`HALVES`). Each node finds out once, from its parts, so
     that whoever looks for one of these passes by all that has none."""
@@ -69,7 +69,7 @@ def kinds(node: Node) -> int:
 
 
 def look_into(node: Node) -> frozenset[Node]:
-    """Find leaves and kinds of ``node`` and all below it; its leaves."""
+    """Compute leaves and kinds of ``node`` and of all nodes below it, and return its leaves."""
     stack: list[Node] = [node]
     found = _NO_LEAVES
     while stack:
@@ -77,7 +77,7 @@ def look_into(node: Node) -> frozenset[Node]:
         parts: tuple[Node, ...] = current.parts()
         for part in parts:
             if part._leaves is None:
-                if type(part) is IntImm:  # most of what is looked into for the first time
+                if type(part) is IntImm:  # the most frequent among nodes without leaves yet
                     _set(part, "_kinds", 0)
                     _set(part, "_leaves", _NO_LEAVES)
                 else:
@@ -123,7 +123,7 @@ _KINDS: Final[dict[type[Node], int]] = {
     Call: CALLS,
     BufferLoad: LOADS,
 }
-#: The operations that :data:`DIVISIONS` tells of.
+#: The operations counted by :data:`DIVISIONS`.
 INTEGER_DIVISIONS: Final = ("floordiv", "floormod", "truncdiv", "truncmod")
 _OPERATIONS: Final[dict[str, int]] = {**dict.fromkeys(INTEGER_DIVISIONS, DIVISIONS), "div": FLOAT_DIVISIONS}
 
@@ -183,8 +183,8 @@ def walk_once(node: Node) -> Iterator[Node]:
 
 
 def walk_to(node: Node, wanted: int) -> Iterator[Node]:
-    """The nodes below and including ``node`` in which anything occurs of what ``wanted`` says (see :func:`kinds`),
-    parents first, each once."""
+    """The nodes below and including ``node`` in which any of the kinds ``wanted`` occurs (see :func:`kinds`), parents
+    first, each once."""
     seen: set[Node] = set()
     stack: list[Node] = [node]
     while stack:
@@ -196,7 +196,8 @@ def walk_to(node: Node, wanted: int) -> Iterator[Node]:
 
 
 def walk_to_loads(node: Node) -> Iterator[Node]:
-    """All statements below and including ``node``, and all loads, parents first: what loads nothing is passed by."""
+    """All statements below and including ``node``, and all loads, parents first; expressions without loads are
+    skipped."""
     stack: list[Node] = [node]
     while stack:
         current = stack.pop()

@@ -1,8 +1,8 @@
 """Read the text of the loop-level IR back into nodes; the inverse of ``printer.py``.
 
-``grammar.lark`` says what is text. ``parser_text.py`` reads it into trees and resolves names to definitions;
-``parser_expressions.py`` and ``parser_statements.py`` build the nodes. Everything that is wrong with a text is a
-:class:`ParseError` that shows the line with the place underlined.
+``grammar.lark`` defines the text. ``parser_text.py`` reads it into trees and resolves names to definitions;
+``parser_expressions.py`` and ``parser_statements.py`` build the nodes. Every error in a text is a :class:`ParseError`
+that shows the line with the place underlined.
 
 The graph-level IR holds functions of this IR in its own text: it finds the end of one with :func:`primfunc_end` and
 hands the part to :func:`parse`, with ``first_line`` to keep line numbers right.
@@ -21,7 +21,7 @@ from tilewright.tensorir.stmt import PrimFunc, Stmt
 
 T = TypeVar("T")
 
-#: What can hold a brace that is no brace of a function.
+#: Tokens that may contain a brace that does not belong to a function's body, and the braces.
 _OPAQUE = re.compile(r'"(?:[^"\\\n]|\\.)*"|`[^`\n]*`|#[^\n]*|(?<![\w.])attrs(?![\w.])|[{}]')
 
 
@@ -93,8 +93,8 @@ def primfunc_end(text: str, start: int) -> int:
 
 
 def _build(build: Callable[[StatementParser], T], text: str, first_line: int, names: Mapping[str, Var | Buffer]) -> T:
-    """Return what ``build`` makes of ``text``. Trees that know their places take twice as long, so that only a text
-    with an error is read into them."""
+    """Return the result of ``build`` on ``text``. Trees with positions take twice as long to read, so only a text with
+    an error is read into them."""
     try:
         return build(StatementParser(text, first_line, names, places=False))
     except ParseError:

@@ -1,6 +1,6 @@
 """Build expressions of the loop-level IR from trees of the grammar, and the plain data of annotations and attributes.
 
-A bare constant takes the type of the place where it stands, by the rule that the printer leaves types out by.
+A bare constant takes the type of the place where it stands, by the same rule by which the printer omits types.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class ExpressionParser(TextReader):
         token = (tree.children[0] if negative else tree).children[0]
         text = f"-{token}" if negative else str(token)
         if hint is not None and (hint.lanes != 1 or hint.is_bool):
-            hint = None  # the operation around it will name the types that differ
+            hint = None  # the enclosing operation will report the types that differ
         if token.type == "INT" and not (hint is not None and hint.is_float):
             made: Expr = self.make(tree, IntImm, self.make(tree, int, text), hint or INT64)
             return made
@@ -266,7 +266,7 @@ _EXPRS: dict[str, Callable[[ExpressionParser, Any], Expr]] = {
     "access": ExpressionParser.access,
     "call": ExpressionParser.call,
 }
-#: Functions that are no intrinsics: how many arguments they take (``-n``: at least ``n``), and what makes one.
+#: Functions that are not intrinsics: the number of arguments (``-n``: at least ``n``), and the builder of the node.
 _FUNCTIONS: dict[str, tuple[int, Callable[[ExpressionParser, Any, list[Any]], Expr]]] = {
     **dict.fromkeys(_BINARY_FUNCTIONS, (2, ExpressionParser.binary_function)),
     "select": (3, ExpressionParser.select),

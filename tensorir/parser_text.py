@@ -1,4 +1,4 @@
-"""Read the text of the loop-level IR into trees of its grammar, resolve names, and show where a text is wrong."""
+"""Read the text of the loop-level IR into trees of its grammar, resolve names, and show the place of errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tilewright.tensorir.expr import Buffer, Var
 if TYPE_CHECKING:
     from lark import Lark
 
-#: What a parse error calls the terminals of the grammar that are no fixed text.
+#: The names in parse errors of terminals that are not fixed text.
 _TERMINALS = {
     "NAME": "a name",
     "QUOTED": "a name",
@@ -108,7 +108,7 @@ class TextReader:
         return ParseError(f"line {line + self.first_line - 1}, column {column}: {message}\n{shown}\n{carets}")
 
     def make(self, tree: Any, kind: Callable[..., Any], *args: Any) -> Any:
-        """The node ``kind(*args)``; what it refuses is an error at ``tree``."""
+        """Return the node ``kind(*args)``; an exception of its constructor becomes an error at ``tree``."""
         try:
             return kind(*args)
         except (TypeError, ValueError) as error:
@@ -152,6 +152,6 @@ class TextReader:
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str:
-    """Return the question whether one of the candidates closest to ``name`` was meant; empty if none is close."""
+    """Return a "did you mean" question with the candidates closest to ``name``; empty if none is close."""
     close = difflib.get_close_matches(name, list(candidates), n=3)
     return f"; did you mean {' or '.join(close)}?" if close else ""

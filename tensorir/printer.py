@@ -22,7 +22,7 @@ The text reads like Python with braces. Its rules, in full, are the grammar in `
   another type, which it then takes; everywhere else a constant names its type: ``int32(3)``, ``float32(inf)``. A type
   around anything but a bare constant is a cast; the cast of a bare constant is ``cast(int32, 3)``.
 * Two different variables or buffers that are visible at one place have different names: ``i``, ``i_1``.
-* A name that is no identifier, or a keyword, stands in backquotes, with JSON's escapes: `` `conv/1 weight` ``.
+* A name that is not an identifier, or is a keyword, stands in backquotes, with JSON's escapes: `` `conv/1 weight` ``.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ def to_text(node: Node) -> str:
 
 
 def underline(root: Node, node: Node, message: str = "", context: int = 3, within: Node | None = None) -> str:
-    """Return the lines of ``root``'s text around ``node`` (the object itself, where it stands first), underlined, with
-    ``message`` after the line. Where ``root`` does not hold ``node``, the text of both is shown.
+    """Return the lines of ``root``'s text around ``node`` (the first occurrence of that object), underlined, with
+    ``message`` after the line. If ``root`` does not hold ``node``, the text of both is shown.
 
     Args:
-        context: how many lines before the place and after it are shown.
-        within: show the place inside this node, for a ``node`` such as a variable that stands at several.
+        context: the number of lines shown before and after the place.
+        within: show the occurrence inside this node, for a ``node`` such as a variable that occurs several times.
     """
     printer = StatementPrinter(marked=(node,) if within is None else (node, within))
     printer.root(root)

@@ -1,6 +1,6 @@
 """Print expressions of the loop-level IR, and the plain data that annotations and attributes hold.
 
-A constant is bare where the place it stands at gives it its type; parentheses stand where precedence needs them.
+A constant is bare where its place determines its type; parentheses are written where precedence needs them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ExpressionPrinter(TextWriter):
     """Writes expressions."""
 
     def expr(self, expr: Expr, precedence: int = 0, hint: DataType | None = None) -> None:
-        """Write ``expr``, in parentheses if it binds less than ``precedence``; a constant of type ``hint`` is bare."""
+        """Write ``expr``, in parentheses if it binds less than ``precedence``; constants of type ``hint`` are bare."""
         start = self.length
         kind = type(expr)
         if kind is IntImm or kind is FloatImm:
@@ -205,7 +205,7 @@ class ExpressionPrinter(TextWriter):
                 self.expr(value)
             self.write(")")
         else:
-            self.write(f"<{value!r}>")  # shown, though no text can be read back as an arbitrary object
+            self.write(f"<{value!r}>")  # for readers only: the parser cannot restore an arbitrary object
 
     def entry(self, item: tuple[Any, Any]) -> None:
         self.data(item[0])

@@ -32,7 +32,7 @@ from tilewright.tensorir.stmt import (
 
 _LOOP_WORDS = {"serial": "range", "parallel": "parallel", "vectorized": "vectorized", "unrolled": "unrolled"}
 
-#: Parameters of a function, or iteration variables of a block, that still go on one line.
+#: Most parameters of a function, or iteration variables of a block, that are written on one line.
 _ON_ONE_LINE = 4
 
 
@@ -40,7 +40,7 @@ class StatementPrinter(ExpressionPrinter):
     """Writes any node."""
 
     def root(self, node: Node) -> None:
-        """Write ``node`` with what it does not define under its own name, if that can be."""
+        """Write ``node``; variables and buffers that it does not define keep their names if possible."""
         if isinstance(node, (Stmt, PrimFunc)):
             for free in _used_only(node):
                 self.names[free] = self.fresh(free.name)
@@ -95,15 +95,14 @@ class StatementPrinter(ExpressionPrinter):
 
     @staticmethod
     def unchain(body: Stmt) -> tuple[tuple[Stmt, ...], LetStmt | Allocate | None]:
-        """``body`` as the statements to write in a row, and the let or allocation at their end that goes on after
-        them."""
+        """Return ``body`` as the statements to write in a row, and the let or allocation that follows them."""
         items = body.stmts if isinstance(body, SeqStmt) and len(body.stmts) != 1 else (body,)
         if items and isinstance(items[-1], (LetStmt, Allocate)):
             return items[:-1], items[-1]
         return items, None
 
     def opening(self, stmt: LetStmt | Allocate) -> Stmt:
-        """The line of a let or an allocation, whose name it binds; gives the statement's body."""
+        """Write the line of a let or an allocation, bind its name, and return the statement's body."""
         if isinstance(stmt, LetStmt):
             self.let(stmt)
         else:
@@ -113,7 +112,7 @@ class StatementPrinter(ExpressionPrinter):
         return stmt.body
 
     def let(self, stmt: LetStmt) -> None:
-        # The value is written after the name but does not see it.
+        # The value is written after the name but is outside of its scope.
         name = self.names.get(stmt.var)
         bound = name is not None
         if name is None:
@@ -129,7 +128,7 @@ class StatementPrinter(ExpressionPrinter):
             self.bound.append((stmt.var, stmt.var.name, name))
 
     def stmt(self, stmt: Stmt) -> None:
-        """One statement that nothing but itself has to follow: lets, allocations and sequences stand in braces."""
+        """Write one statement that can be followed by others: lets, allocations and sequences stand in braces."""
         start = self.length
         if isinstance(stmt, (LetStmt, Allocate)):
             self.braces(stmt)
@@ -158,7 +157,7 @@ class StatementPrinter(ExpressionPrinter):
     def for_loop(self, loop: For) -> None:
         self.write("for ")
         scope = len(self.bound)
-        # Bind before the bounds are written: a name that stands left of them must differ from theirs.
+        # Bind before the bounds are written: the name to their left must differ from theirs.
         self.bind(loop.var)
         self.name(loop.var)
         if loop.var.dtype is not INT64:

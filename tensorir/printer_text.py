@@ -15,7 +15,7 @@ _INDENT = "  "
 
 
 class TextWriter:
-    """Writes text; names what is visible at one place differently, and remembers where the ``marked`` nodes stand."""
+    """Writes text, names what is visible at one place differently, and records the places of ``marked`` nodes."""
 
     def __init__(self, marked: tuple[Node, ...] = ()) -> None:
         self.spans: dict[Node, list[tuple[int, int]]] = {node: [] for node in marked}
@@ -49,7 +49,7 @@ class TextWriter:
                 self.write(", ")
             write_item(item)
 
-    # Names. A definition takes a name that nothing visible has; free ones keep theirs until the end.
+    # Names. A definition takes a name that nothing visible has; free variables and buffers keep theirs until the end.
 
     def fresh(self, wanted: str) -> str:
         count = self.uses.get(wanted, 0)

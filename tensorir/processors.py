@@ -1,15 +1,15 @@
-"""What is known of processors, all in this file: features, vectors, caches, and the instructions that need a name.
+"""Describe processors, all in this file: features, vectors, caches, and instructions that are called by name.
 
-LLVM knows most of it, but does not tell. Features are those of the psABI's levels
+LLVM has most of these facts but no interface to them. Features are those of the psABI's levels
 (https://gitlab.com/x86-psABIs/x86-64-ABI) and of LLVM's table of processors
 (``llvm/lib/TargetParser/X86TargetParser.cpp``).
 
 Sizes of caches are the makers': Intel's "64 and IA-32 Architectures Optimization Reference Manual" (chapter 2) for the
 first two levels and its product pages (ark.intel.com) for the third, AMD's "Software Optimization Guide" of each family
 (17h, 19h, 1Ah), Arm's technical reference manuals of the Neoverse cores with what Amazon says of its Graviton machines
-where the manuals leave a choice, and what macOS says of Apple's (``sysctl hw.perflevel0``). The third level is a choice
-between products that differ: what one core can reach of it in a common one, named beside it. A processor without a
-third level has the size of its second there: nothing larger is behind that.
+where the manuals leave a choice, and what macOS reports for Apple's (``sysctl hw.perflevel0``). The size of the third
+level differs between products: given is the part that one core can use in a common product, named beside it. A
+processor without a third level has the size of its second level there.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _KIB, _MIB = 1 << 10, 1 << 20
 
 
 class Architecture(NamedTuple):
-    """What all processors of an instruction set have in common.
+    """The properties that all processors of an instruction set share.
 
     Attributes:
         names: the first parts of LLVM's triples for it.
-        features: what every processor has.
-        vector_registers: how many there are of at most 256 bits, and of 512.
-        pause: LLVM's declaration, and its call, of what a thread that waits in a loop does; empty if there is nothing.
-        typical: the processor whose caches one is taken to have of which nothing is known.
+        features: features that every processor has.
+        vector_registers: number of registers of at most 256 bits, and of 512 bits.
+        pause: declaration and call, as LLVM text, of the instruction for a spin loop; empty if there is none.
+        typical: the processor whose caches an unknown processor is assumed to have.
     """
 
     names: tuple[str, ...]
@@ -39,10 +39,10 @@ class Architecture(NamedTuple):
 
 
 class Processor(NamedTuple):
-    """A processor, or a level of features that many have.
+    """A processor, or a feature level that many processors have.
 
     Attributes:
-        features: LLVM's names of them, as far as schedules and passes ask.
+        features: LLVM's names of the features that schedules and passes use.
         caches: bytes of the data caches that one core can use, of the first three levels.
     """
 
@@ -55,11 +55,11 @@ class DotProduct(NamedTuple):
 
     Attributes:
         left, right, total: types of the elements of its factors and of the sum.
-        products: how many it adds to each.
-        wide, short: sets of features, one of which a processor needs to have it for vectors of 512 bits, and for those
-            of 256 and 128.
+        products: number of products added to each lane.
+        wide, short: sets of features; a processor with one of them has the instruction for vectors of 512 bits (wide),
+            or of 256 and 128 bits (short).
         instruction: LLVM's name of it, without the number of bits.
-        factor: the element type that LLVM passes its factors with, and how many make up an element of the sum.
+        factor: the element type of its factors in LLVM, and the number of them for each element of the sum.
     """
 
     left: str
@@ -96,11 +96,11 @@ AARCH64 = Architecture(
     pause=("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
     typical="neoverse-n1",
 )
-#: Of other instruction sets nothing is known.
+#: An instruction set that is not described here.
 OTHER = Architecture((), frozenset(), (16, 16), ("", ""), "x86-64")
 
-#: Of an x86-64 processor about which nothing is known. Code for a level mostly runs on newer processors than the first
-#: that had it: these are the sizes of a server (Skylake's, Zen 4's), more than the 256 KiB of Haswell's second level.
+#: Caches of an unknown x86-64 processor. Code for a feature level mostly runs on newer processors than the first that
+#: had it: these are sizes of servers (Skylake, Zen 4), more than the 256 KiB of Haswell's second level.
 _TYPICAL_X86_64 = (32 * _KIB, 1 * _MIB, 32 * _MIB)
 
 _PROCESSORS = {
@@ -137,7 +137,7 @@ _PROCESSORS = {
     "znver3": Processor(_AVX2, (32 * _KIB, 512 * _KIB, 32 * _MIB)),
     "znver4": Processor(_BF16, (32 * _KIB, 1 * _MIB, 32 * _MIB)),
     "znver5": Processor(_BOTH_VNNI, (48 * _KIB, 1 * _MIB, 32 * _MIB)),
-    # Arm. Code has vectors of 128 bits there, on those with SVE too.
+    # Arm. Generated code has vectors of 128 bits, also on processors with SVE.
     "neoverse-n1": Processor(_NEON, (64 * _KIB, 1 * _MIB, 32 * _MIB)),  # Graviton2
     "neoverse-v1": Processor(_NEON, (64 * _KIB, 1 * _MIB, 32 * _MIB)),  # Graviton3
     "neoverse-n2": Processor(_NEON, (64 * _KIB, 1 * _MIB, 64 * _MIB)),  # Yitian 710
@@ -170,7 +170,7 @@ DOT_PRODUCTS = (
 
 _DOT_PRODUCTS = {(found.left, found.right, found.total): found for found in DOT_PRODUCTS}
 
-#: What no compiler uses unless a program asks for it by name: cryptography, random numbers, state of the machine.
+#: Features that compilers use only for intrinsics named in a program: cryptography, random numbers, machine state.
 _NEVER_GENERATED = frozenset(
     {
         *("aes", "pclmul", "sha", "sha512", "sm3", "sm4", "vaes", "vpclmulqdq", "kl", "widekl"),
@@ -191,8 +191,8 @@ def architecture_of(mtriple: str) -> Architecture:
 
 
 def processor_of(mcpu: str, mtriple: str) -> Processor:
-    """The processor by LLVM's name of it; one that is not known has what all of its architecture have, and the caches
-    of a typical one: code for it is right, with shorter vectors than it may have."""
+    """Return the processor of LLVM's name. An unknown one gets the features that all of its architecture have, and the
+    caches of a typical one: code for it is correct, but its vectors may be shorter than the processor's."""
     architecture = architecture_of(mtriple)
     found = _PROCESSORS.get(mcpu)
     if found is not None and architecture is not OTHER and architecture.features <= found.features:
@@ -235,5 +235,5 @@ def has_half_conversions(features: frozenset[str]) -> bool:
 
 
 def used_features(features: frozenset[str]) -> frozenset[str]:
-    """Those that code which is generated for a processor with ``features`` may use."""
+    """Return those of ``features`` that generated code may use."""
     return features - _NEVER_GENERATED

@@ -1,4 +1,4 @@
-"""State reductions in tensor expressions: ``sum``, ``max``, ``argmax`` and the like, and the axes that they are over.
+"""Declare reductions in tensor expressions: ``sum``, ``max``, ``argmax`` and the like, and their axes.
 
 Formulas use them under their names in ``tensor.py``: ``te.sum(a[i, k], axis=k)``.
 """
@@ -21,9 +21,9 @@ class Reduction:
     Attributes:
         axes: the reduction variables.
         identities: the start value of each accumulator.
-        sources: the value that each accumulator takes in.
+        sources: the value that is combined into each accumulator.
         combine: (accumulators, values) -> new accumulators.
-        result: which accumulator is the computed tensor's element.
+        result: the number of the accumulator that is the computed tensor's element.
     """
 
     axes: tuple[Var, ...]
@@ -121,7 +121,7 @@ def _arg_reduction(op: str, source: ExprLike, axis: Var, index: ExprLike | None,
         better = compare(op + ("e" if last else "t"), new, best)
         if value.dtype.is_float:  # the first NaN wins, as in NumPy
             better = binary("or", better, compare("ne", new, new)) & compare("eq", best, best)
-        # Nothing has been taken in while the position is still negative: the first value always is.
+        # A negative position says that no value has been taken yet: the first value always is.
         better = binary("or", better, compare("lt", best_at, const(0, best_at.dtype)))
         return select(better, new, best), select(better, new_at, best_at)
 
@@ -131,10 +131,10 @@ def _arg_reduction(op: str, source: ExprLike, axis: Var, index: ExprLike | None,
 
 
 def argmax(source: ExprLike, axis: Var, index: ExprLike | None = None, select_last: bool = False) -> Reduction:
-    """Where ``source`` is greatest (the first such place, or the last): ``index``, by default the axis itself."""
+    """The ``index`` (by default the axis) at which ``source`` is greatest: the first such place, or the last."""
     return _arg_reduction("g", source, axis, index, select_last)
 
 
 def argmin(source: ExprLike, axis: Var, index: ExprLike | None = None, select_last: bool = False) -> Reduction:
-    """Where ``source`` is least (the first such place, or the last): ``index``, by default the axis itself."""
+    """The ``index`` (by default the axis) at which ``source`` is least: the first such place, or the last."""
     return _arg_reduction("l", source, axis, index, select_last)

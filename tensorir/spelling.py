@@ -1,5 +1,5 @@
-"""Spell the names, operators and constants in the text of the loop-level IR: the keywords, symbols and precedences that
-its printer and its parser share.
+"""Spell the names, operators and constants in the text of the loop-level IR, with keywords, symbols and precedences,
+for both its printer and its parser.
 """
 
 from __future__ import annotations

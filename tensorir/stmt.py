@@ -173,10 +173,10 @@ class Block(Stmt):
     Instances with a false ``predicate`` do not run. For a reduction, ``init`` runs before the first step: where all
     reduction variables have their least value.
 
-    Instances for which ``needed`` is false may run or not: nothing that the function computes depends on what they
-    store, or add to a reduction. Whoever writes a formula says so where a schedule can make use of it, as in causal
-    attention, whose rows see the columns up to some place. It mentions iteration variables and symbolic dimensions
-    only. A step of a schedule that makes other instances drops it.
+    Instances for which ``needed`` is false may run or not: no result of the function depends on the values that they
+    store or add to a reduction. A formula declares it where a schedule can make use of it, as in causal attention,
+    whose rows depend on the columns up to some place. It mentions iteration variables and symbolic dimensions only. A
+    step of a schedule that makes other instances drops it.
     """
 
     name: str
@@ -197,9 +197,9 @@ class PrimFunc(Node):
     Attributes:
         params: buffers (inputs, then outputs, then workspaces) and after them integer variables (the symbolic
             dimensions), in the order of the call.
-        attrs: plain data about the function. ``num_outputs``: how many buffers are results; ``num_workspaces``: how
-            many buffers at the end are scratch memory that the caller provides; :data:`OPERATORS`, :data:`CALLS` and
-            :data:`VALUES`: what of the graph it was made of.
+        attrs: plain data about the function. ``num_outputs``: number of buffers that are results; ``num_workspaces``:
+            number of buffers at the end that are scratch memory provided by the caller; :data:`OPERATORS`,
+            :data:`CALLS` and :data:`VALUES`: its origin in the graph.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Whether two programs are the same but for the names of their variables and buffers, and a hash to match.
+"""Compare and hash programs up to the names of their variables and buffers.
 
 Both are derived from the nodes' declared fields, take time linear in the size of the program, and do not recurse over
 its depth. What a program defines (loop and let variables, allocated buffers, parameters) is compared by where it is
@@ -62,7 +62,7 @@ def structural_hash(node: Node, most_nodes: int | None = None) -> int:
     process.
 
     Args:
-        most_nodes: look at no more nodes than these, the first ones: enough to tell most programs apart, in a time that
+        most_nodes: hash only this number of nodes, the first ones: enough to distinguish most programs, in a time that
             does not grow with them.
     """
     hasher = _Hasher()
@@ -70,7 +70,7 @@ def structural_hash(node: Node, most_nodes: int | None = None) -> int:
     return hasher.digest()
 
 
-#: Types of most plain data: a look at them costs less than to ask whether something is a mapping.
+#: Types of most plain data: checking for them is cheaper than checking for a mapping.
 _PLAIN = (str, int, float, type(None))
 
 
@@ -82,21 +82,21 @@ def _as_plain(value: Any) -> Any:
 
 
 def _compared(node: Node, values: Mapping[Any, Any]) -> Mapping[Any, Any]:
-    """What counts of the plain data that ``node`` holds."""
+    """Return the plain data of ``node`` that comparisons take into account."""
     if isinstance(node, PrimFunc) and not ORIGIN_ATTRS.isdisjoint(values):
         return {key: value for key, value in values.items() if key not in ORIGIN_ATTRS}
     return values
 
 
 class _Deferred:
-    """Annotations on the stack: they come after the nodes that define what they mention."""
+    """Annotations on the stack, compared after the nodes that define the variables and buffers in them."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
 
 
 class _Comparison:
-    """One comparison: which definitions of the left stand for which of the right."""
+    """One comparison, with the map from definitions of the left program to those of the right."""
 
     def __init__(self, map_free_vars: bool) -> None:
         self.map_free_vars = map_free_vars
@@ -125,7 +125,7 @@ class _Comparison:
         return None
 
     def step(self, x: Node, y: Node, stack: list[_Pair]) -> str | None:
-        """Compare what ``x`` and ``y`` hold themselves, and put the nodes below them on the stack."""
+        """Compare the plain data of ``x`` and ``y``, and push the nodes below them on the stack."""
         if type(x) is not type(y):
             return f"{type(x).__name__} and {type(y).__name__}"
         if isinstance(x, (Var, Buffer)):
@@ -239,8 +239,8 @@ class _Hasher:
         self.parts.extend(map(str, items))
 
     def digest(self) -> int:
-        """The hash of all that was fed: of the lengths of the parts, so that no two lists of parts look alike, and of
-        their text."""
+        """Return the hash of the parts fed so far: of their lengths, so that no two lists of parts have the same input,
+        and of their text."""
         lengths = ",".join(map(str, map(len, self.parts)))
         text = "".join(self.parts).encode("utf-8", "surrogatepass")
         return int.from_bytes(hashlib.blake2b(lengths.encode() + b";" + text, digest_size=8).digest(), "little")
@@ -308,7 +308,7 @@ class _Hasher:
 
     def data(self, value: Any) -> None:
         kind = type(value)
-        if kind is str or kind is int or kind is bool:  # nearly all that there is
+        if kind is str or kind is int or kind is bool:  # the types of nearly all plain data
             self.parts += (kind.__name__, str(value))
             return
         if kind is DataType:
@@ -331,4 +331,4 @@ class _Hasher:
             self.feed(_float_key(value))
         elif isinstance(value, (bool, int, str)):
             self.feed(value)
-        # None and objects of other types: their type is all that is known to be stable
+        # None and objects of other types: only their type is known to be the same in every process

@@ -1,4 +1,4 @@
-"""The machine that loops are for: instruction set, vector registers, caches, cores."""
+"""The machine that code is generated for: instruction set, vector registers, caches, cores."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tilewright.tensorir.processors import (
     vector_bits,
 )
 
-#: What a cache reads and writes at once, in bytes, on all processors that code is generated for.
+#: Size of a cache line in bytes, on all processors that code is generated for.
 CACHE_LINE = 64
 
 KINDS = ("llvm", "numba")
@@ -32,15 +32,15 @@ KINDS = ("llvm", "numba")
 
 @functools.cache
 def process_triple() -> str:
-    """LLVM's name of this system. Asked once: LLVM is entered by one thread at a time, so that whoever asks it waits
-    for a kernel that another thread compiles."""
+    """LLVM's name of this system. Cached: only one thread at a time may call LLVM, so a call waits for a kernel that
+    another thread compiles."""
     return str(llvm.get_process_triple())
 
 
 @functools.cache
 def _host_cpu() -> tuple[str, frozenset[str]]:
     present = frozenset(name for name, present in llvm.get_host_cpu_features().items() if present)
-    # Where LLVM cannot ask the system, as on a Mac, it names the processor and no feature.
+    # Where LLVM cannot query the system, as on a Mac, it names the processor but no features.
     return llvm.get_host_cpu_name(), present | architecture_of(process_triple()).features
 
 
@@ -68,14 +68,14 @@ def _host_caches() -> tuple[int, ...]:
 
 
 class Target:
-    """What code is generated for.
+    """The target of code generation.
 
     Args:
         kind: ``"llvm"`` (machine code) or ``"numba"`` (readable Python source that numba compiles).
         mcpu: LLVM's name of a processor (``"x86-64-v3"``, ``"znver4"``); default: this machine.
         mtriple: LLVM's target triple; default: this machine's. Code for another triple can be read and exported, but
             not run.
-        num_threads: threads that parallel loops use at most, however many the process has to run them
+        num_threads: upper limit of the threads of parallel loops; the process may have fewer to run them
             (``codegen.threads.thread_limit``); default: all cores that the process may use, or NUMBA_NUM_THREADS.
 
     Also a context: ``with Target("llvm"):`` makes it :meth:`current`, which ``build`` without a target reads.
@@ -84,7 +84,7 @@ class Target:
         ValueError: the kind is unknown, or the number of threads is not positive.
     """
 
-    #: Those entered and not left yet, innermost last: a target may be entered by several threads and tasks at once.
+    #: The open ``with`` blocks, innermost last: several threads and tasks may enter a target at once.
     _entered: contextvars.ContextVar[tuple[Target, ...]] = contextvars.ContextVar("tilewright_targets", default=())
 
     def __init__(
@@ -154,8 +154,8 @@ class Target:
         return dot_product(str(left.element), str(right.element), str(total.element), bits, self.features)
 
     def dot_products(self, left: DataType, right: DataType, total: DataType) -> int:
-        """How many products that instruction adds to a lane; 1 where each step of a sum is an instruction of its
-        own."""
+        """Number of products that this instruction adds to a lane; 1 if there is none and each step of a sum is a
+        separate instruction."""
         found = self.dot_product(left, right, total)
         return 1 if found is None else found.products
 
@@ -193,7 +193,7 @@ class Target:
         Target._entered.set(entered[:position] + entered[position + 1 :])
 
     def key(self) -> tuple[Any, ...]:
-        """What code depends on: targets with equal keys are equal."""
+        """The properties that generated code depends on: targets with equal keys are equal."""
         return (self.kind, self.mtriple, self.mcpu, self.num_threads, self.features)
 
     def __eq__(self, other: object) -> bool:

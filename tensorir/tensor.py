@@ -1,8 +1,8 @@
 """Make loop nests from tensor expressions: formulas of one element, and reductions (``reduction.py``).
 
 ``compute`` states what each element of a tensor is; ``create_prim_func`` turns a graph of such statements into a
-function with one loop nest and one block for each of them. What no formula of one element says well (sorting, scans,
-scatters) is written as loops with ``extern``. The idea is Halide's and TVM's: Ragan-Kelley et al.,
+function with one loop nest and one block for each of them. Computations without a good formula of one element (sorting,
+scans, scatters) are written as loops with ``extern``. The idea is Halide's and TVM's: Ragan-Kelley et al.,
 "Halide: a language and compiler for optimizing parallelism, locality, and recomputation in image processing
 pipelines", PLDI 2013.
 """
@@ -167,7 +167,7 @@ def compute(
     if not isinstance(body, Reduction):
         body = as_expr(body)
     elif builtins.any(getattr(range_of(axis)[1], "value", 1) <= 0 for axis in body.axes):
-        body = body.identities[body.result]  # nothing is taken in, and a block that never runs stores no start value
+        body = body.identities[body.result]  # over no values; a block that never runs would not store the start value
     sources = body.sources if isinstance(body, Reduction) else (body,)
     inputs = _tensors_read(sources, frozenset(), f"{name}: the formula")
     extra: tuple[Buffer, ...] = ()
@@ -188,14 +188,14 @@ def compute(
 def extern(
     results: Sequence[tuple[Iterable[ExprLike], Any]], loops: Callable[[list[Buffer]], Stmt], name: str = "extern"
 ) -> list[Tensor]:
-    """Tensors that loops fill which are written out by hand, for what ``compute`` cannot say without wasted work.
+    """Return tensors filled by hand-written loops, for computations that ``compute`` expresses only with wasted work.
 
-    The loops are no block, so a function that holds them is not scheduled: they run as they are written, and a loop
-    whose iterations are independent should be ``"parallel"``.
+    The loops are not a block, so a function that holds them is not scheduled: they run as written, and a loop whose
+    iterations are independent should be ``"parallel"``.
 
     Args:
         results: shape and element type of each tensor.
-        loops: gives the statement that fills the buffers it is called with, one for each result. It reads tensors by
+        loops: returns the statement that fills the buffers in its arguments, one for each result. It reads tensors by
             indexing them, and may allocate buffers of its own.
         name: of the buffers; those of several results are numbered.
 
@@ -228,7 +228,7 @@ def _tensors_read(roots: Iterable[Node], own: Set[Buffer], reader: str) -> tuple
 
 def _index_names(formula: Callable[..., Any], count: int) -> list[str]:
     """Names for the index variables: those of the formula's parameters where it spells them out."""
-    if isinstance(formula, FunctionType) and not vars(formula):  # a signature is a slow thing, and this the usual one
+    if isinstance(formula, FunctionType) and not vars(formula):  # the usual case, without a slow inspect.signature
         code = formula.__code__
         if code.co_argcount == 0 and code.co_flags & inspect.CO_VARARGS:
             return [f"i{number}" for number in range(count)]
@@ -244,7 +244,7 @@ _ZERO, _ONE = as_expr(0), as_expr(1)
 
 
 class _Variables:
-    """The variables of the nests made so far: those that loops and blocks define, and all that blocks mention."""
+    """The variables of the nests made so far: those that loops and blocks define, and all that blocks use."""
 
     def __init__(self) -> None:
         self.defined: set[Var] = set()

@@ -1,4 +1,4 @@
-"""Checks that a function keeps the rules of the loop-level IR.
+"""Check that a function keeps the rules of the loop-level IR.
 
 The rules: every variable and buffer is defined once and used only where it is visible; types agree; loop bounds are
 integers; accesses have as many indices as the buffer has dimensions, and none is out of bounds where that can be
@@ -53,7 +53,7 @@ from tilewright.tensorir.stmt import (
     Stmt,
 )
 
-#: How many problems an error shows with their places; the others are counted.
+#: Number of problems that an error shows with their places; the others are counted.
 _SHOWN = 20
 
 
@@ -102,7 +102,7 @@ class _Verifier:
     # Definitions.
 
     def define(self, node: Var | Buffer) -> bool:
-        """Make ``node`` visible; gives whether that was legal."""
+        """Make ``node`` visible, and return whether that was legal."""
         what = "buffer" if isinstance(node, Buffer) else "variable"
         if node in self.defined:
             self.problem(f"{what} {node.name} is defined a second time", node)
@@ -141,7 +141,7 @@ class _Verifier:
         self.stmt(func.body)
 
     def results(self) -> None:
-        """Check the numbers of outputs and workspaces, which say what the inputs are."""
+        """Check the numbers of outputs and workspaces, which determine the inputs."""
         func = self.func
         counts = {name: func.attrs.get(name, 0) for name in (NUM_OUTPUTS, NUM_WORKSPACES)}
         for name, count in counts.items():
@@ -203,7 +203,7 @@ class _Verifier:
         self.expr(loop.min)
         self.expr(loop.extent)
         minimum, extent = self.intervals.of(loop.min), self.intervals.of(loop.extent)
-        # An extent that differs between iterations of the loops around may be zero just where an index would miss.
+        # An extent that varies with the loops around may be zero exactly where an index would be out of bounds.
         may_not_run = extent.upper <= 0 or self.varies(loop.extent)
         self.intervals.bind_loop(loop.var, loop.min, loop.extent)
         if minimum.is_point and extent.is_point:
@@ -304,7 +304,7 @@ class _Verifier:
         """Check ``expr`` and what is below it."""
         stack: list[tuple[Node, bool]] = [(expr, False)]
         while stack:
-            node, is_hint = stack.pop()  # a load that is prefetched is no access, so that it may miss the buffer
+            node, is_hint = stack.pop()  # a prefetched load is not an access, so it may be outside of the buffer
             prefetches = isinstance(node, Call) and node.name == "prefetch"
             stack.extend([(part, prefetches and part is node.parts()[0]) for part in reversed(node.parts())])
             if isinstance(node, Var):
