@@ -42,7 +42,7 @@ _CLASSES: tuple[Any, ...] = (
 
 _VAR = _CLASSES.index(expr.Var)
 
-#: The classes whose nodes have a name, which is for people.
+#: The classes whose nodes have a name, which only readers see.
 _NAMED = (expr.Var, expr.Buffer, PrimFunc)
 
 _SEPARATORS = (",", ":")

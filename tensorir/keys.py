@@ -76,7 +76,7 @@ VALUES = "values"
 #: one; ``ScheduleKernels`` applies and removes it.
 SCHEDULE = "schedule."
 
-#: Attributes that say where a function comes from. Like the names of variables they are for people: comparisons of
+#: Attributes that say where a function comes from. Like the names of variables they are for readers: comparisons of
 #: functions ignore them.
 ORIGIN_ATTRS = frozenset({OPERATORS, CALLS, FORMULAS, VALUES})
 

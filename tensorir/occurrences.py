@@ -62,7 +62,7 @@ def kinds(node: Node) -> int:
     """Tell the kinds that occur in ``node`` or below, as a sum of bits: :data:`COMPARISONS`, :data:`SELECTIONS`,
     :data:`CHOICES` by place, :data:`CALLS`, :data:`LOADS` (and :data:`MASKED_LOADS`), :data:`DIVISIONS` of integers,
     :data:`FLOAT_DIVISIONS`, and values of 16-bit floats (:data:`HALVES`). Each node finds out once, from its parts, so
-    that whoever looks for one of these passes by all that has none."""
+    that a search for one of these skips all nodes without it."""
     if node._leaves is None:
         look_into(node)
     return node._kinds
