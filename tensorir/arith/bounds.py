@@ -23,7 +23,7 @@ from tilewright.tensorir.expr import BinaryOp, Call, Cast, Expr, Select, Var
 A = TypeVar("A")
 R = TypeVar("R")
 
-#: How many forms a proof looks at while expressions are simplified, and when a caller asks for one.
+#: Number of forms that a proof looks at while expressions are simplified, and when a caller asks for one.
 SIMPLIFY_BUDGET = 12
 PROVE_BUDGET = 150
 
