@@ -1,4 +1,7 @@
-"""The order of passes from a graph to what code is generated from: each pipeline is written once, here."""
+"""Define the pipelines: the order of passes from a graph to the input of code generators.
+
+The level from which a pass runs is ``opt_level`` in the decorator of the pass.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,9 @@ A build runs through ``build``, ``compile_model``, ``lower_model``, ``kernel_sup
 ``compile_functions``, ``generated_code``, ``built_model`` and ``executable``, in this order; a call through
 ``executable``, ``signature``, ``steps`` and ``runners``. docs/architecture.md says what each of them does. The package
 ``observe`` profiles, checks, compares and reports; builds and calls do without it.
+
+Memory is planned at build time (``passes/lower/plan_memory.py``). Generated code divides parallel loops among threads
+(``codegen/llvm/team_ir.py``), which ``codegen/threads.py`` starts and ``tensorir/cores.py`` counts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Generate machine code from scheduled loop IR through LLVM."""
+"""Generate machine code from scheduled loop IR through LLVM.
+
+Processors and their caches are described in ``tensorir/processors.py``; approximations of ``exp`` and other functions
+are in ``passes/tensor/intrin``; vectors and unrolled loops are made by ``passes/tensor``.
+"""
 
 from tilewright.codegen.llvm.call import call_primfunc
 from tilewright.codegen.llvm.compile import CompiledModule, compile_module

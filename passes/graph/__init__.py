@@ -1,4 +1,8 @@
-"""Passes over the graph-level IR, one in each module."""
+"""Passes over the graph-level IR, one in each module.
+
+Facts about a single operator (its fusion kind, preferred layout, arithmetic meaning) are methods and attributes of its
+class in ``graphir/ops``; passes read them. The order of the passes is in ``passes/pipelines.py``.
+"""
 
 from __future__ import annotations
 

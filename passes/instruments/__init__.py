@@ -1,4 +1,7 @@
-"""The instruments that come with Tilewright: they measure passes, show what passes change, and check it."""
+"""Provide the instruments that come with Tilewright: they measure passes, show what passes change, and check it.
+
+The interface of instruments, with the order of its calls, is in ``passes/instrument.py``.
+"""
 
 from __future__ import annotations
 

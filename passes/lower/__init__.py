@@ -1,4 +1,4 @@
-"""From the graph-level IR to the loop-level IR."""
+"""Lower the graph-level IR to the loop-level IR, and plan the memory of ``main``."""
 
 from __future__ import annotations
 

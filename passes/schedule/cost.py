@@ -5,6 +5,8 @@ are offered, and how large their parts are. So every number that rests on a meas
 measured. Rules offer plans as iterators, and the second best is made when the best does not fit the loops: a search, or
 a model that is learned, takes the place of :func:`ranked_tiles` and its neighbours, and no rule changes.
 
+What a call of an intrinsic such as ``exp`` costs is stated in its declaration in ``tensorir/intrinsics.py``.
+
 Extents that are not known before a model is called are None.
 """
 

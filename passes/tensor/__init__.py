@@ -1,4 +1,4 @@
-"""Passes over loop-level functions: from scheduled loop nests to what code generators read."""
+"""Passes over loop-level functions: lower scheduled loop nests to the form that code generators read."""
 
 from tilewright.passes.tensor.common_subexpr_elim import CommonSubexprElim
 from tilewright.passes.tensor.compact_buffer import CompactBuffer

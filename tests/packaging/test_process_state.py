@@ -18,7 +18,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("tensorir", "graphir", "passes", "codegen", "runtime", "tilewright")
 DOCUMENT = ROOT / "docs" / "architecture.md"
-HEADING = "## 9. What a process remembers"
+HEADING = "## 9. State of a process"
 
 #: What is there to be filled, counted or held: called without arguments, or with any.
 CONTAINERS = frozenset({"Counter", "OrderedDict", "defaultdict", "deque", "dict", "list", "set"})
