@@ -15,7 +15,7 @@ from tilewright.passes.schedule.facts import (
     uses,
 )
 from tilewright.tensorir.errors import ScheduleError
-from tilewright.tensorir.expr import BufferLoad
+from tilewright.tensorir.expr import BufferLoad, Var
 from tilewright.tensorir.functor import uses_var, walk
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.schedule import BlockRef, Schedule
@@ -39,6 +39,7 @@ def inline_producers(schedule: Schedule) -> None:
         if (
             consumers
             and not _repeats_work(block, consumers)
+            and not _leaves_lanes(block, consumers)
             and _depth(block) + max(map(_depth, consumers)) <= MOST_NESTED
         ):
             try:
@@ -66,6 +67,25 @@ def _repeats_work(block: Block, consumers: list[Block]) -> bool:
     if len(reads) > 1 and (case_variables(block) or any(map(case_variables, consumers))):
         return True  # each formula that is chosen from would hold the whole of it
     return len(reads) > 1 and (is_expensive(block) or len(reads) * sum(1 for _ in walk(block.body)) > MOST_COPIED)
+
+
+def _leaves_lanes(block: Block, consumers: list[Block]) -> bool:
+    """Whether a consumer masks lanes of what ``block`` reads along another dimension: vectors of what ``block`` stores
+    are read under a mask, its own operands would be gathered."""
+    for consumer in consumers:
+        places = spatial(consumer)
+        if not places:
+            continue
+        for load in loads(consumer):
+            if load.predicate is None or not uses_var(load.predicate, {places[-1].var}):
+                continue
+            for store in stores(block):
+                along = store.indices[-1]
+                if store.buffer is load.buffer and not all(
+                    isinstance(along, Var) and uses_var(read.indices[-1], {along}) for read in loads(block)
+                ):
+                    return True
+    return False
 
 
 def _depth(block: Block) -> int:

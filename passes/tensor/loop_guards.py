@@ -43,12 +43,36 @@ def find_guards(loop: For) -> list[Guard]:
     return finder.found
 
 
+@dataclass(frozen=True)
+class Conditions:
+    """The conditions in a loop's body that mention no memory.
+
+    Attributes:
+        guards: those that mention the loop's variable, and nothing else that the body defines but loop variables.
+        invariant: comparisons that mention nothing that the loop or its body defines.
+        choosing: the comparisons of both kinds that choose between formulas or statements that load something.
+    """
+
+    guards: list[Guard]
+    invariant: list[Expr]
+    choosing: frozenset[Expr]
+
+
+def find_conditions(loop: For) -> Conditions:
+    """Return the conditions in a loop's body."""
+    finder = _GuardFinder(loop.var)
+    finder.visit(loop.body)
+    return Conditions(finder.found, list(finder.invariant), frozenset(finder.choosing))
+
+
 class _GuardFinder(Visitor):
     def __init__(self, var: Var) -> None:
         self.var = var
         self.inner: dict[Var, tuple[Expr, Expr]] = {}
         self.lets: set[Var] = set()
         self.found: list[Guard] = []
+        self.invariant: dict[Expr, None] = {}
+        self.choosing: set[Expr] = set()
 
     def visit(self, node: Node) -> None:
         if not isinstance(node, Expr) or kinds(node) & (SELECTIONS | MASKED_LOADS):
@@ -61,6 +85,8 @@ class _GuardFinder(Visitor):
             plain = not uses_var(part, self.lets) and not kinds(part) & LOADS
             if plain and uses_var(part, {self.var}):
                 self.found.append(Guard(part, dict(self.inner), frozenset(self.lets)))
+            elif plain and isinstance(part, Compare) and not uses_var(part, set(self.inner)):
+                self.invariant[part] = None
 
     def visit_For(self, loop: For) -> None:
         self.visit(loop.min)
@@ -75,10 +101,14 @@ class _GuardFinder(Visitor):
 
     def visit_IfThenElse(self, op: IfThenElse) -> None:
         self._add(op.condition)
+        if op.else_body is not None:
+            self.choosing.update(conjuncts(op.condition))
         self.generic_visit(op)
 
     def visit_Select(self, op: Select) -> None:
         self._add(op.condition)
+        if kinds(op.true_value) & LOADS and kinds(op.false_value) & LOADS:
+            self.choosing.update(conjuncts(op.condition))
         self.generic_visit(op)
 
     def visit_BufferLoad(self, op: BufferLoad) -> None:

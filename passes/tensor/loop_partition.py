@@ -38,7 +38,8 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.properties import COMPACT, PARTITIONED, VECTOR_LOOPS
 from tilewright.passes.registry import register_pass
-from tilewright.passes.tensor.loop_guards import FALSE, TRUE, Guard, find_guards, with_known
+from tilewright.passes.tensor.loop_cases import Cases, find_cases, find_choice
+from tilewright.passes.tensor.loop_guards import FALSE, TRUE, Guard, find_conditions, with_known
 from tilewright.passes.tensor.loop_ranges import limit_ranges, limiting_conditions
 from tilewright.passes.tensor.loop_remainders import find_tiles, tile_conditions, with_remainders
 from tilewright.passes.tensor.loop_rolling import rolled_up
@@ -102,13 +103,20 @@ class _Partitioner(ScopedMutator):
             too_much = self.copies_left <= 0 or size > self.config.max_statements
             if self.in_tail or too_much or (loop.kind == "parallel" and not self.config.partition_parallel):
                 return None
-        guards = find_guards(loop)
+        conditions = find_conditions(loop)
+        guards = conditions.guards
+        choice = None if annotated or loop.kind == "parallel" else find_choice(loop.body, conditions, self.analyzer)
+        if choice is not None:
+            return self._chosen_outside(loop, *choice)
         if guards and not annotated:
             # What limits the range of a loop, or is known in whole tiles, needs no copy of what is around it.
             inside = limiting_conditions(loop, self.analyzer) | tile_conditions(loop.body, self.analyzer)
             guards = [guard for guard in guards if guard.condition not in inside]
         if not guards:
             return None
+        cases = None if annotated else find_cases(loop, conditions, self.analyzer)
+        if cases is not None:
+            return self._case_by_case(loop, cases)
         with self.analyzer.scope():
             self.analyzer.assume(loop.extent > 0)
             if annotated:
@@ -121,6 +129,51 @@ class _Partitioner(ScopedMutator):
                 if first is not None:
                     return first
             return self._main_and_tails(loop, guards)
+
+    def _case_by_case(self, loop: For, cases: Cases) -> Stmt:
+        """The parts of a range one after the other; under conditions if the loop is parallel, which stays one."""
+        end = self.simplify(loop.min + loop.extent)
+        parts = [(loop.min, cases.first, cases.low), (cases.second, end, cases.high)]
+        if cases.first is not cases.second:
+            parts.insert(1, (cases.first, cases.second, loop.body))
+        if loop.kind == "serial":
+            return sequence(*(self._again(loop, *part) for part in parts))
+        *others, (low, high, body) = parts
+        chosen = self._chosen(loop, low, high, body)
+        for low, high, body in reversed(others):
+            chosen = IfThenElse(loop.var < high, self._chosen(loop, low, high, body), chosen)
+        return For(loop.var, loop.min, loop.extent, loop.kind, chosen, loop.annotations)
+
+    def _chosen_outside(self, loop: For, condition: Expr, taken: Stmt, other: Stmt) -> Stmt:
+        """A loop for each side of a condition that it does not change."""
+        copies = [
+            For(loop.var, loop.min, loop.extent, loop.kind, copy_with_fresh_definitions(body), loop.annotations)
+            for body in (taken, other)
+        ]
+        fresh = Var(loop.var.name, loop.var.dtype)
+        copies[1] = For(
+            fresh, loop.min, loop.extent, loop.kind, substitute(copies[1].body, {loop.var: fresh}), loop.annotations
+        )
+        return self.mutate_IfThenElse(IfThenElse(condition, *copies))
+
+    def _again(self, loop: For, low: Expr, high: Expr, body: Stmt) -> Stmt:
+        """A part of a loop, split where it has cases again; lanes of one vector that differ are a tail."""
+        var = Var(loop.var.name, loop.var.dtype)
+        copy = substitute(copy_with_fresh_definitions(body), {loop.var: var})
+        part = For(var, low, self.simplify(high - low), loop.kind, copy, loop.annotations)
+        outer, self.in_tail = self.in_tail, self.in_tail or body is loop.body
+        result = self.mutate_For(part)
+        self.in_tail = outer
+        return result
+
+    def _chosen(self, loop: For, low: Expr, high: Expr, body: Stmt) -> Stmt:
+        """The body of a parallel loop for a part of its range, with the conditions that its cases have there."""
+        part = For(loop.var, low, self.simplify(high - low), loop.kind, copy_with_fresh_definitions(body))
+        outer, self.in_tail = self.in_tail, self.in_tail or body is loop.body
+        split = self._split(part)
+        result = split.body if isinstance(split, For) else self.mutate_in_loop(loop.var, low, part.extent, part.body)
+        self.in_tail = outer
+        return result
 
     def _first_iteration(self, loop: For, guards: list[Guard]) -> Stmt | None:
         """Split off the first iteration, if there are conditions that hold in it alone."""

@@ -5,8 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewright.tensorir.arith.iter_map import constant_value
-from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, Var, as_expr, compare
-from tilewright.tensorir.functor import Mutator, substitute
+from tilewright.tensorir.conditions import conjunction, conjuncts
+from tilewright.tensorir.expr import (
+    BinaryOp,
+    Buffer,
+    BufferLoad,
+    Expr,
+    IntImm,
+    Select,
+    Var,
+    as_expr,
+    compare,
+    const,
+)
+from tilewright.tensorir.functor import LOADS, Mutator, kinds, substitute, walk
 from tilewright.tensorir.schedule.blocks import accesses, change_block
 from tilewright.tensorir.schedule.handles import BlockRef
 from tilewright.tensorir.schedule.indices import structure
@@ -15,7 +27,8 @@ from tilewright.tensorir.stmt import Allocate, Block, BufferStore, For, IterVar,
 
 
 class _LoadReplacer(Mutator):
-    """Replaces loads of a buffer by ``value`` at the load's indices."""
+    """Replaces loads of a buffer by ``value`` at the load's indices; under the load's predicate, which guards the loads
+    of ``value`` as well, and zero where it does not hold."""
 
     def __init__(self, buffer: Buffer, variables: Sequence[Expr], value: Expr) -> None:
         self.buffer = buffer
@@ -27,7 +40,38 @@ class _LoadReplacer(Mutator):
         if load.buffer is not self.buffer:
             return load
         values = {var: index for var, index in zip(self.variables, load.indices, strict=True) if isinstance(var, Var)}
-        return substitute(self.value, values)
+        value = substitute(self.value, values)
+        if load.predicate is None:
+            return value
+        return Select(load.predicate, _Guard(load.predicate).mutate(value), const(0, value.dtype))
+
+    def mutate_Select(self, op: Select) -> Expr:
+        condition, chosen, other = (self.mutate(part) for part in (op.condition, op.true_value, op.false_value))
+        if isinstance(chosen, Select) and chosen.condition is condition:
+            chosen = chosen.true_value  # the load's own predicate says it again
+        return Select(condition, chosen, other)
+
+
+class _Guard(Mutator):
+    """Loads only where ``condition`` holds."""
+
+    def __init__(self, condition: Expr) -> None:
+        self.condition = condition
+
+    def mutate_BufferLoad(self, load: BufferLoad) -> Expr:
+        load = self.generic_mutate(load)
+        return BufferLoad(load.buffer, load.indices, conjunction([self.condition, *conjuncts(load.predicate)]))
+
+
+def _divides(value: Expr) -> bool:
+    """Whether ``value`` divides integers by what may be zero where it is not wanted."""
+    return any(
+        isinstance(node, BinaryOp)
+        and node.op in ("truncdiv", "truncmod", "floordiv", "floormod")
+        and not (isinstance(node.b, IntImm) and node.b.value)
+        and bool(kinds(node.b) & LOADS)
+        for node in walk(value)
+    )
 
 
 def without_allocation(stmt: Stmt, buffer: Buffer) -> Stmt:
@@ -109,8 +153,14 @@ def compute_inline(state: State, ref: BlockRef) -> State:
         state.fail(f"cannot inline: nothing reads {buffer.name}", block)
     for consumer in consumers:
         for load in accesses(consumer).reads[buffer]:
-            if load.predicate is not None or load.dtype.lanes != 1:
-                state.fail(f"cannot inline: block {consumer.name} reads {buffer.name} with a predicate", load)
+            if load.dtype.lanes != 1:
+                state.fail(f"cannot inline: block {consumer.name} reads {buffer.name} as vectors", load)
+            if load.predicate is not None and _divides(store.value):
+                state.fail(
+                    f"cannot inline: block {consumer.name} reads {buffer.name} with a predicate, without which block "
+                    f"{block.name} would divide by zero",
+                    load,
+                )
     first, last = state.position(block), max(state.position(consumer) for consumer in consumers)
     for between in state.all_blocks()[first + 1 : last + 1]:
         for read in accesses(block).reads:

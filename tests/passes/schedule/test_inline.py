@@ -9,11 +9,13 @@ import tilewright as tw
 from tilewright import graphir as gi
 from tilewright.passes.context import PassContext
 from tilewright.passes.schedule.inline import inline_producers
-from tilewright.tensorir import parse
+from tilewright.tensorir import interpret, parse, to_text
 from tilewright.tensorir import tensor as te
+from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.expr import as_expr, call, select
+from tilewright.tensorir.functor import walk
 from tilewright.tensorir.schedule import Schedule
-from tilewright.tensorir.stmt import PrimFunc
+from tilewright.tensorir.stmt import BufferStore, PrimFunc
 
 
 def blocks_after(func: PrimFunc) -> list[str]:
@@ -142,3 +144,53 @@ def test_hundreds_of_operators_are_several_formulas(level: int) -> None:
     for _ in range(120):
         expected = np.tanh(expected + given) * 0.5
     np.testing.assert_allclose(model(given), expected, rtol=1e-5)
+
+
+MASKED = """
+primfunc @f(x: Buffer[(6,), int32], y: Buffer[(6,), int32], out: Buffer[(8,), int32]) attrs {"num_outputs": 1} {
+  allocate t: Buffer[(6,), int32]
+  for i in range(6) {
+    block t(vi: spatial(6) = i) {
+      reads x[vi], y[vi]
+      writes t[vi]
+      t[vi] = VALUE
+    }
+  }
+  for i in range(8) {
+    block out(vi: spatial(8) = i) {
+      reads t[vi - 1]
+      writes out[vi]
+      out[vi] = select(vi >= 1 and vi < 7, t[vi - 1 where vi >= 1 and vi < 7], 5)
+    }
+  }
+}
+"""
+
+
+def test_what_is_read_under_a_predicate_is_computed_under_it() -> None:
+    func = parse(MASKED.replace("VALUE", "x[vi] * y[vi] + 1"))
+    schedule = Schedule(func)
+    schedule.compute_inline(schedule.get_block("t"))
+    (store,) = [node for node in walk(schedule.func.body) if isinstance(node, BufferStore)]
+    # The loads are guarded, where x and y have no elements; the condition is asked once.
+    guarded = "x[vi - 1 where vi >= 1 and vi < 7] * y[vi - 1 where vi >= 1 and vi < 7] + 1"
+    assert to_text(store.value) == f"select(vi >= 1 and vi < 7, {guarded}, 5)"
+    x, y = np.arange(6, dtype="int32"), np.full(6, 3, "int32")
+    expected, found = np.zeros(8, "int32"), np.ones(8, "int32")
+    interpret(func, x, y, expected)
+    interpret(schedule.func, x, y, found)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_what_would_divide_by_zero_outside_of_the_predicate_stays() -> None:
+    schedule = Schedule(parse(MASKED.replace("VALUE", "truncdiv(x[vi], y[vi])")))
+    with pytest.raises(ScheduleError, match=r"cannot inline: .* would divide by zero"):
+        schedule.compute_inline(schedule.get_block("t"))
+
+
+def test_what_is_masked_by_lane_stays_where_its_operands_would_be_gathered() -> None:
+    with tw.PassContext(opt_level=3):
+        for axis, allocated in ((0, False), (1, False), (2, True)):
+            values = [gi.var(name, shape=(4, 32)) for name in "xy"]
+            model = tw.build(gi.Function(values, gi.stack(values, axis=axis)))
+            assert ("allocate" in model.ir("scheduled")) == allocated
