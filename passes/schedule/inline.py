@@ -19,7 +19,7 @@ from tilewright.tensorir.expr import BufferLoad, Var
 from tilewright.tensorir.functor import uses_var, walk
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.schedule import BlockRef, Schedule
-from tilewright.tensorir.stmt import Block
+from tilewright.tensorir.stmt import Block, BufferStore
 
 
 def inline_producers(schedule: Schedule) -> None:
@@ -80,12 +80,17 @@ def _leaves_lanes(block: Block, consumers: list[Block]) -> bool:
             if load.predicate is None or not uses_var(load.predicate, {places[-1].var}):
                 continue
             for store in stores(block):
-                along = store.indices[-1]
-                if store.buffer is load.buffer and not all(
-                    isinstance(along, Var) and uses_var(read.indices[-1], {along}) for read in loads(block)
-                ):
+                if store.buffer is load.buffer and not all(_is_along(store, read) for read in loads(block)):
                     return True
     return False
+
+
+def _is_along(store: BufferStore, load: BufferLoad) -> bool:
+    """Whether the last index of ``load`` depends on the variable that is the last index of ``store``."""
+    if not store.indices or not load.indices:
+        return False
+    last = store.indices[-1]
+    return isinstance(last, Var) and uses_var(load.indices[-1], {last})
 
 
 def _depth(block: Block) -> int:
