@@ -13,6 +13,7 @@ from tilewright.tensorir.expr import BinaryOp
 from tilewright.tensorir.functor import uses_var
 from tilewright.tensorir.keys import PARTIAL_RESULTS
 from tilewright.tensorir.schedule import BlockRef, LoopRef, Schedule
+from tilewright.tensorir.schedule.dependence import is_exact_reduction
 from tilewright.tensorir.stmt import Block, BufferStore
 from tilewright.tensorir.target import Target
 
@@ -30,14 +31,6 @@ def is_row_reduction(block: Block) -> bool:
     return walked and not any(uses_var(index, places) for index in indices)
 
 
-def is_exact(block: Block) -> bool:
-    """Whether the reduction gives the same bits in any order: greatest, least, and sums of integers."""
-    body = block.body
-    if not isinstance(body, BufferStore) or not isinstance(body.value, BinaryOp):
-        return False
-    return body.value.op in ("min", "max", "and", "or") or not body.buffer.dtype.is_float
-
-
 def split_partial_results(
     schedule: Schedule, ref: BlockRef, target: Target, reassociate: bool, most: int = PARTIAL_VECTORS
 ) -> None:
@@ -49,7 +42,7 @@ def split_partial_results(
     block = block_of(schedule, ref)
     if len(stores(block)) != 1 or not isinstance(block.body, BufferStore):
         return
-    if not (reassociate or is_exact(block)) or not isinstance(block.body.value, BinaryOp):
+    if not (reassociate or is_exact_reduction(block)) or not isinstance(block.body.value, BinaryOp):
         return
     lanes = vector_lanes(block, target)
     extent = constant(reductions(block)[-1].extent)
@@ -58,7 +51,7 @@ def split_partial_results(
     vectors = partial_vectors(extent, lanes, most)
     loop = schedule.get_loops(ref)[-1]
     _, inner = schedule.split(loop, [None, lanes * vectors])
-    partial = schedule.rfactor(inner, 0)
+    partial = schedule.rfactor(inner, 0, reassociate=reassociate)
     schedule.set_scope(partial, 0, "register")
     schedule.annotate(partial, PARTIAL_RESULTS, lanes)
 
@@ -75,7 +68,7 @@ def vectorize_stage(schedule: Schedule, ref: BlockRef, row: LoopRef | None, targ
         _accumulate_in_registers(schedule, ref, inner, int(lanes))
     elif not reductions(block):
         vectorize_loop(schedule, inner[-1], vector_lanes(block, target))
-    elif is_exact(block) or PARTIAL_RESULTS in _producer_annotations(schedule, ref):
+    elif is_exact_reduction(block) or PARTIAL_RESULTS in _producer_annotations(schedule, ref):
         kinds = loop_kinds(schedule, ref, inner)
         schedule.decompose_reduction(ref, next(loop for loop in inner if kinds[loop] == "reduction"))
         vectorize_loop(schedule, schedule.get_loops(ref)[-1], vector_lanes(block, target), reassociate=True)

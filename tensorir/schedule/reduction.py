@@ -9,7 +9,13 @@ from tilewright.tensorir.conditions import conjunction, conjuncts
 from tilewright.tensorir.expr import Buffer, BufferLoad, Expr, Var, binary, const
 from tilewright.tensorir.functor import substitute
 from tilewright.tensorir.schedule.blocks import change_block, fresh_iters, new_block
-from tilewright.tensorir.schedule.dependence import combiner, is_reduction, loop_role, spatial_values
+from tilewright.tensorir.schedule.dependence import (
+    combiner,
+    is_exact_reduction,
+    is_reduction,
+    loop_role,
+    spatial_values,
+)
 from tilewright.tensorir.schedule.handles import BlockRef, LoopRef
 from tilewright.tensorir.schedule.indices import variables_of
 from tilewright.tensorir.schedule.loops import check_kinds
@@ -116,18 +122,21 @@ def _identity(op: str, buffer: Buffer) -> Expr:
     return const(highest(buffer.dtype) if op == "min" else _IDENTITIES[op], buffer.dtype)
 
 
-def rfactor(state: State, ref: BlockRef, loop_ref: LoopRef, factor_axis: int = 0) -> tuple[State, BlockRef]:
+def rfactor(
+    state: State, ref: BlockRef, loop_ref: LoopRef, factor_axis: int = 0, reassociate: bool = False
+) -> tuple[State, BlockRef]:
     """Let each iteration of a reduction loop accumulate separately, in a buffer with one more dimension, and combine
-    these partial results afterwards. Floating-point sums and products then round differently.
+    these partial results afterwards.
 
     The new block is ``<name>_rf``; the loop drives a spatial variable of it. The old block combines, over a new loop.
 
     Args:
         factor_axis: the place of the new dimension.
+        reassociate: allow it for a floating-point sum or product, which then rounds differently.
 
     Raises:
         ScheduleError: the block is not of the form ``C[i] = C[i] op value`` with an init and an associative operation,
-            or the loop doesn't drive its reduction alone.
+            the loop doesn't drive its reduction alone, or the order of the steps may change the result.
     """
     what = f"factor loop {loop_ref.name} out of the reduction"
     block, path, loop = state.block(ref), loops_in(state.block_path(ref)), state.loop(loop_ref)
@@ -135,6 +144,12 @@ def rfactor(state: State, ref: BlockRef, loop_ref: LoopRef, factor_axis: int = 0
     if block.init is None or not is_reduction(block) or found is None:
         state.fail(f"cannot {what}: block {block.name} is no reduction C[i] = C[i] op value with an init", block)
     op, store, value = found
+    if not (reassociate or is_exact_reduction(block)):
+        state.fail(
+            f"cannot {what}: block {block.name} would take its floating-point values in another order, which rounds "
+            "differently; reassociate=True allows that",
+            block,
+        )
     if not any(other is loop for other in path) or loop_role(loop, block) != "reduction":
         state.fail(f"cannot {what}: it drives no reduction variable of block {block.name} alone", loop)
     buffer = store.buffer

@@ -272,7 +272,7 @@ class Schedule:
         return made
 
     @_primitive
-    def rfactor(self, loop: LoopRef, factor_axis: int = 0) -> BlockRef:
+    def rfactor(self, loop: LoopRef, factor_axis: int = 0, *, reassociate: bool = False) -> BlockRef:
         """See :func:`tilewright.tensorir.schedule.reduction.rfactor`; the reduction is the one block that the loop
         drives a reduction variable of."""
         found = [
@@ -282,7 +282,7 @@ class Schedule:
         ]
         if len(found) != 1:
             raise ScheduleError(f"loop {loop.name} drives the reductions of {len(found)} blocks; expected one")
-        self._state, made = reduction.rfactor(self._state, BlockRef(found[0].name), loop, factor_axis)
+        self._state, made = reduction.rfactor(self._state, BlockRef(found[0].name), loop, factor_axis, reassociate)
         return made
 
 

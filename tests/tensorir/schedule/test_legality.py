@@ -173,6 +173,16 @@ def test_a_producer_serves_all_its_consumers() -> None:
     assert "block z" in message
 
 
+def test_float_sums_are_factored_only_if_they_may_round_differently() -> None:
+    sch = Schedule(row_sum())
+    refused(sch, lambda: sch.rfactor(sch.get_loops(sch.get_block("total"))[1]), "reassociate=True allows that")
+    x, k = te.placeholder((4, 6), "int32", name="x"), te.reduce_axis(6, "k")
+    whole = te.compute((4,), lambda i: te.sum(x[i, k], axis=k), name="whole")
+    exact = Schedule(te.create_prim_func("sums", [x], [whole]))
+    exact.rfactor(exact.get_loops(exact.get_block("whole"))[1])
+    assert [ref.name for ref in exact.get_blocks()] == ["whole_rf", "whole"]
+
+
 def test_reductions_and_results_are_not_inlined() -> None:
     sch = Schedule(row_sum())
     refused(sch, lambda: sch.compute_inline(sch.get_block("total")), "is a reduction")
@@ -240,7 +250,7 @@ def test_the_trace_is_python_that_makes_the_schedule_again() -> None:
     func = row_sum()
     sch = Schedule(func)
     loop = sch.get_loops(sch.get_block("total"))[1]
-    sch.rfactor(sch.split(loop, [None, 4])[1])
+    sch.rfactor(sch.split(loop, [None, 4])[1], reassociate=True)
     sch.transform_layout(sch.get_block("total_rf"), 0, lambda lane, i: (i, lane))
     sch.annotate(sch.get_block("total"), "note", "last")
     again = Schedule(func)

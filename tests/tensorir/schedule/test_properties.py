@@ -98,7 +98,7 @@ def random_step(rng: random.Random, sch: Schedule) -> None:
         "cache_read": lambda: sch.cache_read(block, 0, "arena"),
         "cache_write": lambda: sch.cache_write(block, 0, "stack"),
         "decompose": lambda: sch.decompose_reduction(block, rng.choice(loops)),
-        "rfactor": lambda: sch.rfactor(rng.choice(loops), rng.choice((0, 1, 2, -1))),
+        "rfactor": lambda: sch.rfactor(rng.choice(loops), rng.choice((0, 1, 2, -1)), reassociate=True),
         "swap_layout": lambda: sch.transform_layout(block, 0, lambda i, j: (j, i)),
         "tile_layout": lambda: sch.transform_layout(block, 0, lambda i, j: (j // factor, i, j % factor), 7),
         "tile": lambda: sch.tile(block, [factor, 2]),

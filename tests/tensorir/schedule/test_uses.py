@@ -186,7 +186,7 @@ def test_softmax_row_by_row_with_vector_reductions(same: Callable[..., None], co
     for name in ("top", "total"):
         block = sch.get_block(name)
         _, lane = sch.split(sch.get_loops(block)[-1], [None, 16])
-        partial = sch.rfactor(lane)
+        partial = sch.rfactor(lane, reassociate=True)
         sch.vectorize(sch.get_loops(partial)[-1])
     _, lane = sch.split(sch.get_loops(sch.get_block("out"))[-1], [None, 16])
     sch.vectorize(lane)
