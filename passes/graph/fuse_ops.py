@@ -114,7 +114,7 @@ class _Fusion:
         self.anchor: list[int | None] = [n if _REDUCTION <= self.rank[n] < _OPAQUE else None for n in range(count)]
         self.mixed = [self.rank[n] > _BROADCAST for n in range(count)]
         self.epilogue = [False] * count
-        #: By a group's representative: whether it reads with large strides, and whether it should not.
+        #: By a group's representative: whether it reorders elements, and whether it needs contiguous reads.
         operators = [self.operator(place) for place in range(count)]
         self.reorders = [op is not None and op.reorders for op in operators]
         self.contiguous = [op is not None and op.contiguous_reads for op in operators]
