@@ -71,23 +71,23 @@ RUNNING = Running()
 class PassContext:
     """Settings under which passes run; ``with`` makes them current.
 
-        Args:
-    opt_level: 0 runs only passes that correctness needs; 1 simplifies, folds and fuses; 2 also chooses layouts, tiles,
-                vectors and memory; 3 also changes algorithms in ways that round differently.
-            required_pass: names of passes that run at every level; instruments cannot veto them.
-            disabled_pass: names of passes that a pipeline leaves out; overrides ``required_pass``.
-            instruments: the instruments that run around each pass, in this order.
-            config: options of passes, by their key: a mapping of fields, or an instance of the registered dataclass.
-            trace: a function ``(mod, info, is_before)``, called right after the instruments' methods before and after a
-                pass.
+    Args:
+        opt_level: 0 runs only passes that correctness needs; 1 simplifies, folds and fuses; 2 also chooses layouts,
+            tiles, vectors and memory; 3 also changes algorithms in ways that round differently.
+        required_pass: names of passes that run at every level; instruments cannot veto them.
+        disabled_pass: names of passes that a pipeline leaves out; overrides ``required_pass``.
+        instruments: the instruments that run around each pass, in this order.
+        config: options of passes, by their key: a mapping of fields, or an instance of the registered dataclass.
+        trace: a function ``(mod, info, is_before)``, called right after the instruments' methods before and after a
+            pass.
 
-        A context may be entered again, also while it is entered: its instruments enter with the first ``with`` and exit
-        with the last, and its remarks begin with the first.
+    A context may be entered again, also while it is entered: its instruments enter with the first ``with`` and exit
+    with the last, and its remarks begin with the first.
 
-        Raises:
-            TypeError: an argument has the wrong type.
-            UnknownConfigError, ConfigTypeError, ConfigValueError: ``config`` names no registered option, or a field has the
-                wrong type or a value that it cannot have.
+    Raises:
+        TypeError: an argument has the wrong type.
+        UnknownConfigError, ConfigTypeError, ConfigValueError: ``config`` names no registered option, or a field has the
+            wrong type or a value that it cannot have.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class PassContext:
         return name in self._required or self.opt_level >= info.opt_level
 
     def remark(self, message: str, kind: str = "note", place: object = None, function: str | None = None) -> None:
-        """Report a change to the user (kind ``"applied"``), why there is none (``"missed"``), or a finding (``"note"``).
+        """Report a change to the user (kind ``"applied"``), the lack of one (``"missed"``), or a finding (``"note"``).
 
         The running pass and function are filled in. ``place`` is the IR line that the remark is about, or a node, which
         is shown as one line; a module pass names the function that it is working on, if any, with ``function``.

@@ -96,11 +96,11 @@ def _checked_order(pipeline: str, children: Sequence[Pass], given: Collection[st
     named = [info.name for info in steps]
     what = f"pipeline {pipeline!r}: pass {named[order.step]} requires {order.property!r}"
     if order.taken_by is not None:
-        what += f", which pass {named[order.taken_by]} takes away before it"
+        what += f", which pass {named[order.taken_by]} invalidates before it"
     if order.provided_by is not None:
         raise PassError(f"{what}; pass {named[order.provided_by]} provides it, and comes later")
     others = sorted(name for name in list_passes() if order.property in _provided(name))
-    hint = f"; what provides it is {' or '.join(others)}" if others else ""
+    hint = f"; it is provided by {' or '.join(others)}" if others else ""
     raise PassError(what + hint)
 
 

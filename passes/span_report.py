@@ -21,9 +21,9 @@ SCHEMA = "tilewright.spans.1"
 class SpanReport(abc.ABC):
     """A measurement as spans, which may be read at any time.
 
-        Attributes:
-    kind: the subject of the spans: ``"passes"``, ``"memory"`` (of passes), ``"profile"`` (of a model's run).
-            header: the titles of the columns that :meth:`render` shows: of the spans' names, then of their numbers.
+    Attributes:
+        kind: the subject of the spans: ``"passes"``, ``"memory"`` (of passes), ``"profile"`` (of a model's run).
+        header: the titles of the columns that :meth:`render` shows: of the spans' names, then of their numbers.
     """
 
     kind: ClassVar[str]
