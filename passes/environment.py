@@ -74,7 +74,7 @@ SWITCHES = (
     Switch(
         VERIFY,
         "1",
-        "verifies the module after every pass, and names the one that broke a rule; `mutation` also looks whether a "
+        "verifies the module after every pass, and names the one that broke a rule; `mutation` also checks whether a "
         "pass changed its input, which is slow",
     ),
     Switch(
@@ -84,12 +84,12 @@ SWITCHES = (
         "as a trace (`profile.trace.json`); `%p` in the name stands for the number of the process",
     ),
     Switch("TILEWRIGHT_REPORT", "report.html", "writes a page about every model that is built (`tw.report`)"),
-    Switch("TILEWRIGHT_CACHE", "off", "keeps no build and no kernel on disk, and looks for none"),
+    Switch("TILEWRIGHT_CACHE", "off", "neither reads nor writes builds and kernels on disk"),
     Switch("TILEWRIGHT_CACHE_DIR", "folder", "keeps builds and kernels there"),
     Switch(
         "TILEWRIGHT_CACHE_BYTES",
         "1000000000",
-        "the limit of that folder (4 GiB without it); what was used longest ago goes first",
+        "the size limit of that folder (default: 4 GiB); the least recently used entries are removed first",
     ),
 )
 
@@ -97,7 +97,7 @@ SWITCHES = (
 def markdown_table() -> str:
     """Format ``SWITCHES`` as a Markdown table."""
     rows = [f"| `{switch.name}={switch.value}` | {switch.meaning} |" for switch in SWITCHES]
-    return "\n".join(["| environment variable | what it does |", "|---|---|", *rows])
+    return "\n".join(["| environment variable | effect |", "|---|---|", *rows])
 
 
 @contextlib.contextmanager
