@@ -1,4 +1,4 @@
-"""Passes: their infrastructure here, and by what they work on in ``graph``, ``lower``, ``schedule`` and ``tensor``."""
+"""Passes: the infrastructure here, the passes themselves in ``graph``, ``lower``, ``schedule`` and ``tensor``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Passes: functions from module to module that carry a ``PassInfo`` and meet the context's instruments.
+"""Passes: functions from module to module that carry a ``PassInfo`` and run under the context's instruments.
 
 Every pass is called as ``new_mod = some_pass(mod)`` or ``some_pass(mod, ctx)``. A pass that is called directly always
 runs (unless an instrument vetoes it); only a ``Sequential`` asks the context whether its passes are enabled.
@@ -41,12 +41,11 @@ class Pass(abc.ABC):
 
     info: PassInfo
 
-    #: Whether no code could be made without the pass. Where it is a function pass, it then also runs on functions with
-    #: SkipOptimization. The decorators tell ``info``.
+    #: Whether code generation needs the pass. An essential function pass also runs on functions with SkipOptimization.
+    #: The decorators copy it to ``info``.
     essential: ClassVar[bool] = False
 
-    #: Which of the logs gets what the pass says: that of the logger ``tilewright.<family>``. The decorators tell
-    #: ``info``.
+    #: The logger that gets the pass's messages is ``tilewright.<family>``. The decorators copy it to ``info``.
     family: ClassVar[str] = "passes"
 
     def __call__(self, mod: IRModule, ctx: PassContext | None = None) -> IRModule:
@@ -60,7 +59,7 @@ class Pass(abc.ABC):
             ctx = PassContext.current()
         if not isinstance(mod, IRModule):
             raise PassTypeError(f"pass {self.info.name}: expected an IRModule, found {type(mod).__name__}")
-        if RUNNING.watchers is None:  # the outermost of the passes that run now, and of no build
+        if RUNNING.watchers is None:  # the outermost running pass, outside of a build
             with session():
                 return self(mod, ctx)
         if ctx._instruments or RUNNING.watchers or ctx.trace is not None:
@@ -69,7 +68,7 @@ class Pass(abc.ABC):
 
     @abc.abstractmethod
     def _transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        """Transform ``mod`` as the kind of pass does; the caller runs instruments and adds notes to errors."""
+        """Transform ``mod`` as this kind of pass does; the caller runs instruments and adds notes to errors."""
 
     def _run(self, mod: IRModule, ctx: PassContext) -> IRModule:
         running = RUNNING
@@ -113,7 +112,7 @@ class Pass(abc.ABC):
                 begun += 1
             _trace(ctx, mod, info, True)
             result = self._run(mod, ctx)
-            RUNNING.watched = self  # passes inside of this one were watched meanwhile
+            RUNNING.watched = self  # inner passes have replaced it
             for instrument in instruments:
                 # Where the pass has replaced the instruments, those that have exited are done.
                 if ctx._instruments is own or any(still is instrument for still in (*ctx._instruments, *others)):
@@ -137,7 +136,7 @@ class ModulePass(Pass):
 
     @abc.abstractmethod
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        """The transformed module; ``mod`` itself if there was nothing to do."""
+        """Return the transformed module; ``mod`` itself if there was nothing to do."""
 
     def _transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         return self.transform_module(mod, ctx)
@@ -195,7 +194,7 @@ class PrimFuncPass(_EachFunctionPass):
 def _ask(
     method: Callable[[IRModule, PassInfo], Answer], instrument: PassInstrument, mod: IRModule, info: PassInfo
 ) -> Answer:
-    """Call a method of an instrument; an error from it says which instrument, where and about which pass."""
+    """Call a method of an instrument; note on its errors the instrument, the method and the pass."""
     try:
         return method(mod, info)
     except Exception as error:
@@ -221,7 +220,7 @@ def _trace(ctx: PassContext, mod: IRModule, info: PassInfo, is_before: bool) -> 
 def _tell_failure(instrument: PassInstrument, mod: IRModule, info: PassInfo, error: BaseException) -> None:
     try:
         instrument.pass_failed(mod, info, error)
-    except Exception as second:  # the first error is the one to show; it tells of the second
+    except Exception as second:  # the first error is the one to show; a note reports the second
         add_note(error, f"then instrument {instrument.name}.pass_failed: {type(second).__name__}: {second}")
 
 

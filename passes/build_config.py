@@ -1,4 +1,4 @@
-"""``build``: options of builds that are no pass's own. They change how fast a model is made, and nothing in it."""
+"""``build``: options of builds that belong to no pass. They change the speed of a build, not its result."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class BuildConfig:
     """Options of a build.
 
     Attributes:
-        workers: in how many processes kernels are made, this one included, or an executor of ``concurrent.futures``
-            that makes them; None: as many as the target has threads. Processes start where there is enough to do.
+        workers: the number of processes that compile kernels, this one included, or an executor of
+            ``concurrent.futures``; None: as many as the target has threads. Processes start only for enough work.
     """
 
     workers: int | Executor | None = field(
-        default=None, metadata={"doc": "processes that make kernels, or an executor; None: the target's threads"}
+        default=None, metadata={"doc": "processes that compile kernels, or an executor; None: the target's threads"}
     )
 
     def __post_init__(self) -> None:

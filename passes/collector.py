@@ -1,8 +1,8 @@
-"""Python's search for cyclic garbage, which rests while passes run.
+"""Pause Python's cyclic garbage collector while passes run.
 
-IR is made of trees, which go when they are dropped. The search through the hundreds of thousands of nodes of a large
-module would find nothing, again and again. There is one switch for the process, which threads share: the search goes on
-when the last of them is through, if it went on when the first one came.
+IR is made of trees, which reference counting frees. The collector would search the hundreds of thousands of nodes of a
+large module again and again without finding anything. The switch is shared by the threads of the process: the collector
+resumes when the last of them is finished, if it was on when the first one began.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _searched = False
 
 
 def pause_collector() -> None:
-    """Let nobody search from now on, until :func:`resume_collector` was called as often as this was."""
+    """Pause the collector until :func:`resume_collector` has been called as often as this function."""
     global _users, _searched
     with _lock:
         if _users == 0:
@@ -27,7 +27,7 @@ def pause_collector() -> None:
 
 
 def resume_collector() -> None:
-    """Say that whoever called :func:`pause_collector` is through."""
+    """End one :func:`pause_collector`; the last one resumes the collector."""
     global _users
     with _lock:
         _users -= 1

@@ -1,4 +1,4 @@
-"""Typed options of passes: a key such as ``tensorir.UnrollLoop`` stands for a dataclass whose fields are the options.
+"""Typed options of passes: a key such as ``tensorir.UnrollLoop`` names a dataclass whose fields are the options.
 
 A pass registers its options beside itself and reads them from its context::
 
@@ -40,7 +40,7 @@ class _Option:
 
 
 class _Later:
-    """An option whose dataclass is made when somebody asks for it."""
+    """An option whose dataclass is created on first use."""
 
     def __init__(self, key: str, make: Callable[[], type[Any]]) -> None:
         self._key = key
@@ -48,7 +48,7 @@ class _Later:
         self._made: dict[None, _Option] = {}
 
     def option(self) -> _Option:
-        """The option: threads that meet here get the same."""
+        """Create the option once; concurrent threads get the same one."""
         if not self._made:
             self._made.setdefault(None, _option_of(self._key, self._make()))
         return self._made[None]
@@ -94,17 +94,17 @@ def _option_of(key: str, config_type: Any) -> _Option:
 
 
 def register_config_option_later(key: str, make: Callable[[], type[Any]]) -> None:
-    """Make ``key`` an option whose dataclass is made when somebody asks for it, as few programs do."""
+    """Make ``key`` an option whose dataclass is created on first use, as few programs use it."""
     _OPTIONS[key] = _Later(key, make)
 
 
 def unregister_config_option(key: str) -> None:
-    """Forget an option, if it is there: whoever registered it takes it back."""
+    """Remove an option, if it is registered."""
     _OPTIONS.loaded.pop(key, None)
 
 
 def default_config(key: str) -> Any:
-    """The dataclass of ``key`` with its defaults.
+    """Return the dataclass of ``key`` with its defaults.
 
     Raises:
         UnknownConfigError: no such key (also an AttributeError).
@@ -113,7 +113,7 @@ def default_config(key: str) -> Any:
 
 
 def make_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of ``PassContext(config=...)`` as checked dataclass instances.
+    """Convert the values of ``PassContext(config=...)`` to checked dataclass instances.
 
     A value is a mapping of field names to values, or an instance of the registered dataclass. A key may also name one
     field, as ``build.workers`` does, and the value is the field's.
@@ -140,7 +140,7 @@ def make_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def list_configs() -> dict[str, dict[str, dict[str, Any]]]:
-    """Every registered key with its fields: ``{key: {field: {"type": str, "default": value, "doc": str}}}``."""
+    """Return every registered key with its fields: ``{key: {field: {"type": str, "default": value, "doc": str}}}``."""
     return {
         key: {
             field.name: {
@@ -156,7 +156,7 @@ def list_configs() -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def type_text(hint: Any) -> str:
-    """A type as its annotation reads: ``int``, ``tuple[int, ...]``, ``str | None``."""
+    """Format a type like its annotation: ``int``, ``tuple[int, ...]``, ``str | None``."""
     if hint is type(None):
         return "None"
     if hint is Ellipsis:
@@ -215,11 +215,11 @@ def _describe(value: object) -> str:
 
 
 class _MismatchError(Exception):
-    """A value does not have the type; the caller knows the field and says so."""
+    """A value does not have the declared type; the caller reports the field."""
 
 
 def _conform(value: Any, hint: Any) -> Any:
-    """``value`` if it is of type ``hint``; integers count as floats, and NumPy's scalars as Python's.
+    """Return ``value`` if it is of type ``hint``; integers count as floats, and NumPy's scalars as Python's.
 
     A list stands for a tuple where a tuple is declared (JSON has no tuples).
     """

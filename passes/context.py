@@ -1,8 +1,8 @@
-"""``PassContext``: at which level, with which passes, options and instruments the passes of a ``with`` block run.
+"""``PassContext``: the level, passes, options and instruments of the passes that run in a ``with`` block.
 
-Which context is current is a context variable: a new thread begins with a default context of its own, an asyncio task
-with the context that was current where the task was made, and neither changes what others see. (What copies context
-variables into another thread on purpose, as ``asyncio.to_thread`` does, carries the current context along.)
+The current context is a context variable: a new thread begins with a default context of its own, an asyncio task with
+the context that was current at its creation, and neither affects others. (Functions that copy context variables into
+another thread on purpose, such as ``asyncio.to_thread``, pass on the current context.)
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ class Running(threading.local):
     def __init__(self) -> None:
         self.info: PassInfo | None = None
         self.function: str | None = None
-        #: The pass that the instruments are being told of.
+        #: The pass for which instruments are being called.
         self.watched: Pass | None = None
-        #: Which part of a module's functions passes run on; None: all.
+        #: The number of the part of a module's functions that passes run on; None: all.
         self.part: int | None = None
-        #: The instruments that the environment asks for (see :mod:`.environment`); None: nobody has looked yet.
+        #: The instruments that the environment requests (see :mod:`.environment`); None: not looked up yet.
         self.watchers: tuple[PassInstrument, ...] | None = None
         #: The passes of the pipelines that are running, by name.
         self.pipeline: Mapping[str, Pass] = {}
         self.default_context: PassContext | None = None
-        #: What analyzers have found out about the functions that go through a pipeline, by their names; None: each pass
-        #: finds out for itself.
+        #: The facts that analyzers have derived about the functions in a pipeline, by function name; None: passes share
+        #: no facts.
         self.findings: dict[str, Findings] | None = None
-        #: Lists that get the remarks of this thread as well, innermost last.
+        #: Lists that also collect the remarks of this thread, innermost last.
         self.collecting: list[list[Remark]] = []
 
 
@@ -72,17 +72,17 @@ class PassContext:
     """Settings under which passes run; ``with`` makes them current.
 
     Args:
-        opt_level: 0 runs only what correctness needs; 1 simplifies, folds and fuses; 2 also chooses layouts, tiles,
-            vectors and memory; 3 also changes algorithms in ways that round differently.
-        required_pass: names of passes that run whatever their level is; no instrument is asked whether they should.
-        disabled_pass: names of passes that a pipeline leaves out; stronger than ``required_pass``.
-        instruments: what runs around each pass, in this order.
+        opt_level: 0 runs only passes that correctness needs; 1 simplifies, folds and fuses; 2 also chooses layouts,
+            tiles, vectors and memory; 3 also changes algorithms in ways that round differently.
+        required_pass: names of passes that run at every level; instruments cannot veto them.
+        disabled_pass: names of passes that a pipeline leaves out; overrides ``required_pass``.
+        instruments: the instruments that run around each pass, in this order.
         config: options of passes, by their key: a mapping of fields, or an instance of the registered dataclass.
         trace: a function ``(mod, info, is_before)``, called right after the instruments' methods before and after a
             pass.
 
     A context may be entered again, also while it is entered: its instruments enter with the first ``with`` and exit
-    with the last, and remarks are those since the first.
+    with the last, and its remarks begin with the first.
 
     Raises:
         TypeError: an argument has the wrong type.
@@ -115,7 +115,7 @@ class PassContext:
 
     @property
     def required_pass(self) -> tuple[str, ...]:
-        """Names of the passes that run whatever their level is."""
+        """Names of the passes that run at every level."""
         return self._required
 
     @property
@@ -147,19 +147,19 @@ class PassContext:
         default = RUNNING.default_context
         if default is None:
             default = RUNNING.default_context = PassContext()
-            default._times_entered = 1  # it is in force as long as its thread lives ...
-            default._remarks = deque(maxlen=_DEFAULT_CONTEXT_REMARKS)  # ... so what it collects must not grow for ever
+            default._times_entered = 1  # it is active as long as its thread lives ...
+            default._remarks = deque(maxlen=_DEFAULT_CONTEXT_REMARKS)  # ... so its remarks must not grow without limit
         return default
 
     @staticmethod
     def watched_pass() -> Pass | None:
-        """For instruments, inside of their methods: the pass that they are told of; what they get is its ``info``."""
+        """Return, inside of an instrument's method, the pass that it is called for, whose ``info`` is its argument."""
         return RUNNING.watched
 
     @staticmethod
     def part() -> int | None:
-        """For instruments that may be told of passes in parts: which part of the functions passes run on now, from 0;
-        None: all of the module."""
+        """Return, for instruments with ``in_parts``, the number of the part of the functions that passes run on now,
+        from 0; None: the whole module."""
         return RUNNING.part
 
     @staticmethod
@@ -168,7 +168,7 @@ class PassContext:
         return options.list_configs()
 
     def get_config(self, key: str) -> Any:
-        """The options of ``key`` as its dataclass: what this context sets, else the defaults.
+        """Return the options of ``key`` as its dataclass: those that this context sets, else the defaults.
 
         Raises:
             UnknownConfigError: no such key (also an AttributeError); the message lists the candidates.
@@ -178,7 +178,7 @@ class PassContext:
 
     @property
     def is_fast(self) -> bool:
-        """Whether floats may be computed in another order or form, which rounds differently: from level 3 on."""
+        """Whether float arithmetic may be reordered or rewritten, which rounds differently: from level 3 on."""
         return self.opt_level >= 3
 
     def pass_enabled(self, info: PassInfo) -> bool:
@@ -189,7 +189,7 @@ class PassContext:
         return name in self._required or self.opt_level >= info.opt_level
 
     def remark(self, message: str, kind: str = "note", place: object = None, function: str | None = None) -> None:
-        """Tell the user what a pass did (kind ``"applied"``), did not do and why (``"missed"``), or found (``"note"``).
+        """Report a change to the user (kind ``"applied"``), the lack of one (``"missed"``), or a finding (``"note"``).
 
         The running pass and function are filled in. ``place`` is the IR line that the remark is about, or a node, which
         is shown as one line; a module pass names the function that it is working on, if any, with ``function``.
@@ -207,7 +207,7 @@ class PassContext:
         logger.debug("%s", said)
 
     def repeat(self, remarks: Iterable[Remark]) -> None:
-        """Take over remarks of passes that ran at another time, in another context."""
+        """Repeat remarks of passes that ran at another time, in another context."""
         for remark in remarks:
             self._remarks.append(remark)
             for instrument in self._instruments:
@@ -218,7 +218,7 @@ class PassContext:
     @staticmethod
     @contextlib.contextmanager
     def collecting_remarks() -> Iterator[list[Remark]]:
-        """The remarks that passes make in this thread inside the ``with`` block, in whichever context."""
+        """Collect the remarks that passes make in this thread inside the ``with`` block, in any context."""
         collected: list[Remark] = []
         RUNNING.collecting.append(collected)
         try:
@@ -228,7 +228,7 @@ class PassContext:
 
     @contextlib.contextmanager
     def in_function(self, name: str) -> Iterator[None]:
-        """In a module pass: remarks and errors inside the ``with`` block are about function ``name``."""
+        """Attribute remarks and errors of a module pass inside the ``with`` block to function ``name``."""
         before = RUNNING.function
         RUNNING.function = name
         try:
@@ -242,7 +242,7 @@ class PassContext:
     def override_instruments(self, instruments: Sequence[PassInstrument] | None) -> None:
         """Replace the instruments: the old ones exit, then the new ones enter.
 
-        If either fails, the context is left without instruments and the error goes on. In a context that is not
+        If either fails, the context is left without instruments and the error propagates. In a context that is not
         entered, nothing exits or enters: the new ones enter with the next ``with``.
         """
         new = _checked_instruments(instruments)
@@ -307,7 +307,7 @@ class PassContext:
 
 
 def _exit_after_failure(instruments: list[PassInstrument], error: BaseException) -> None:
-    """Exit in reverse; each one gets its chance, and ``error``, which goes on, tells of those that failed as well."""
+    """Exit all instruments in reverse; note further failures on ``error``, which the caller raises."""
     for instrument in reversed(instruments):
         try:
             instrument.exit_pass_ctx()

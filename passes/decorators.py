@@ -1,4 +1,4 @@
-"""``module_pass``, ``function_pass`` and ``primfunc_pass``: passes from functions and from classes.
+"""``module_pass``, ``function_pass`` and ``primfunc_pass``: make passes of functions and classes.
 
 A decorated function *is* a pass; a decorated class *makes* passes, and keeps its own constructor::
 
@@ -16,10 +16,10 @@ A decorated function *is* a pass; a decorated class *makes* passes, and keeps it
             return self.new_func
     mod = ReplaceFunction(f1)(mod)
 
-All three are one mechanism, a :class:`PassDecorator`, that knows the kind of pass and the functions that it is made
-from. The project's own passes are all classes with defaults for all arguments, so that each is made the same way,
-``FoldConstant()``, in pipelines, by users and by ``get_pass``. They also subclass the kind of pass that they are
-(``class FoldConstant(FunctionPass)``), which changes nothing at run time and lets static checkers see it.
+All three are instances of :class:`PassDecorator`, which knows the kind of pass and the signature of its functions. The
+project's own passes are all classes with defaults for all arguments, so that pipelines, users and ``get_pass`` make
+them in the same way, by ``FoldConstant()``. They also subclass their kind of pass (``class
+FoldConstant(FunctionPass)``), which changes nothing at run time but is visible to static checkers.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class PassDecorator(Generic[F, K]):
         name: the decorator's own name, for errors.
         kind: the base class of its passes.
         method: the method that a pass of that kind defines.
-        arguments: those of the method behind ``self``, for errors.
+        arguments: the method's arguments after ``self``, for errors.
         doc: the decorator's docstring.
     """
 
@@ -109,13 +109,13 @@ class PassDecorator(Generic[F, K]):
         """Decorate ``pass_func``, or return the decorator with these arguments.
 
         Args:
-            pass_func: the function or class; left out where this is written as a decorator.
+            pass_func: the function or class; left out in the form ``@decorator(...)``.
             opt_level: the level from which pipelines run the pass.
             name: the pass's name; that of the function or class by default.
             required: names of the passes that pipelines run right before this one.
-            requires: properties that modules must have before (``passes/properties.py``).
-            provides: properties that modules have behind.
-            invalidates: properties that modules no longer have behind.
+            requires: properties that modules must have before the pass (``passes/properties.py``).
+            provides: properties that modules have after it.
+            invalidates: properties that modules no longer have after it.
 
         Raises:
             ValueError: ``opt_level`` is missing.
@@ -134,12 +134,12 @@ class PassDecorator(Generic[F, K]):
         return decoration if pass_func is None else decoration(pass_func)
 
     def make(self, function: Callable[..., Any], info: PassInfo) -> K:
-        """The pass that calls ``function``."""
+        """Make the pass that calls ``function``."""
         made: K = self._of_function(function, info)
         return made
 
     def derive(self, cls: type[Any], info: PassInfo) -> type[Any]:
-        """The class of passes that ``cls`` becomes.
+        """Make the class of passes from ``cls``.
 
         Raises:
             TypeError: ``cls`` is a pass of another kind, or lacks the method.
@@ -158,13 +158,13 @@ class PassDecorator(Generic[F, K]):
         if issubclass(cls, Pass):
             return types.new_class(cls.__name__, (cls,), exec_body=lambda body: body.update(namespace))
         for inner in ("__call__", "_run", "_run_instrumented", "_transform"):
-            # The class comes before its new base in the order of look-up; these have to be the base's in any case.
+            # ``cls`` precedes its new base in the method resolution order; these must be the base's in any case.
             namespace[inner] = getattr(kind, inner)
         return types.new_class(cls.__name__, (cls, kind), exec_body=lambda body: body.update(namespace))
 
 
 class Decoration(Generic[K]):
-    """A :class:`PassDecorator` with its arguments, which waits for the function or class to decorate."""
+    """A :class:`PassDecorator` with its arguments, to be applied to a function or class."""
 
     def __init__(
         self,
@@ -204,7 +204,7 @@ class Decoration(Generic[K]):
 
 
 def _class_of_function_passes(kind: type[Any], method: str) -> Callable[[Callable[..., Any], PassInfo], Any]:
-    """The class of the passes of a kind whose method is a function that they are made with."""
+    """Make the class of passes of a kind whose method is a function given to the constructor."""
 
     def initialize(self: Any, function: Callable[..., Any], info: PassInfo) -> None:
         self.function, self.info = function, info

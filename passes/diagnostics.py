@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Remark:
-    """One sentence for the user about a change that a pass made, or why it made none.
+    """One sentence for the user about a change that a pass made, or the reason why it made none.
 
     Attributes:
-        pass_name: the pass that speaks; empty outside of a pass.
+        pass_name: the pass that makes the remark; empty outside of a pass.
         function: the function that it worked on; empty if it was about the module.
         kind: ``"applied"``, ``"missed"``, ``"note"``, or a word of the pass's own.
         message: the sentence, such as "conv1 and add2 not fused: the output escapes".
-        place: the IR line that it is about; empty if there is none.
+        place: the IR line that the remark is about; empty if there is none.
     """
 
     pass_name: str
@@ -40,7 +40,7 @@ class Remark:
 
 
 def order_by_similarity(name: str, candidates: Iterable[str]) -> list[str]:
-    """All candidates, the most similar to ``name`` first; case does not count, ties go by the alphabet."""
+    """Sort all candidates, the most similar to ``name`` first, ignoring case; ties are in alphabetical order."""
     matcher = difflib.SequenceMatcher(b=name.lower(), autojunk=False)
 
     def distance(candidate: str) -> tuple[float, str]:
@@ -51,7 +51,7 @@ def order_by_similarity(name: str, candidates: Iterable[str]) -> list[str]:
 
 
 def suggestion(name: str, candidates: Iterable[str], limit: int = 3) -> str:
-    """``" Did you mean 'A', 'B' or 'C'?"`` with the ``limit`` nearest candidates; empty if there are none at all."""
+    """Return ``" Did you mean 'A', 'B' or 'C'?"`` with the ``limit`` nearest candidates; empty without candidates."""
     nearest = [repr(candidate) for candidate in order_by_similarity(name, candidates)[:limit]]
     if not nearest:
         return ""
@@ -60,7 +60,7 @@ def suggestion(name: str, candidates: Iterable[str], limit: int = 3) -> str:
 
 
 def note_pass_failure(error: BaseException, info: PassInfo, function_name: str | None, mod: IRModule) -> None:
-    """Note on ``error`` which pass was running, on which function of ``mod``, and (once, innermost) where in its IR."""
+    """Note on ``error`` the running pass, the function of ``mod``, and (once, innermost) the place in its IR."""
     function_name = ir_function(error) or function_name
     note = f"in pass {info.name} (opt_level {info.opt_level})"
     if function_name:

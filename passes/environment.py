@@ -1,8 +1,8 @@
-"""Switch instruments on by environment variables, without a change of any program.
+"""Switch instruments on by environment variables, without changes to programs.
 
-``SWITCHES`` is the table of all of them, those that other rooms read too. Those here are looked at whenever passes
-begin to run outside of others: a build, a pipeline, a pass by itself. Passes that run inside of one :func:`session`
-share what it switches on.
+``SWITCHES`` is the table of all these variables, including those that other packages read. The variables of this module
+are read whenever an outermost pass starts: a build, a pipeline, a pass by itself. Passes inside of one :func:`session`
+share its instruments.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DUMP = "TILEWRIGHT_DUMP"
 VERIFY = "TILEWRIGHT_VERIFY"
 PROFILE = "TILEWRIGHT_PROFILE"
 
-#: What ``TILEWRIGHT_LOG`` may name: a logger ``tilewright.<family>`` of the standard library each, and what it is told.
+#: The families of ``TILEWRIGHT_LOG``, each a standard logger ``tilewright.<family>``, and their messages.
 FAMILIES = {
     "build": "how far a build is, and how long its stages take",
     "passes": "each pass that ran, with its time, and what it says (its remarks)",
@@ -49,9 +49,9 @@ class Switch:
     """An environment variable.
 
     Attributes:
-        name: of the variable.
-        value: an example of what it is set to.
-        meaning: what that does, one sentence.
+        name: the name of the variable.
+        value: an example of a value.
+        meaning: the effect, one sentence.
     """
 
     name: str
@@ -74,7 +74,7 @@ SWITCHES = (
     Switch(
         VERIFY,
         "1",
-        "verifies the module after every pass, and names the one that broke a rule; `mutation` also looks whether a "
+        "verifies the module after every pass, and names the one that broke a rule; `mutation` also checks whether a "
         "pass changed its input, which is slow",
     ),
     Switch(
@@ -84,29 +84,29 @@ SWITCHES = (
         "as a trace (`profile.trace.json`); `%p` in the name stands for the number of the process",
     ),
     Switch("TILEWRIGHT_REPORT", "report.html", "writes a page about every model that is built (`tw.report`)"),
-    Switch("TILEWRIGHT_CACHE", "off", "keeps no build and no kernel on disk, and looks for none"),
+    Switch("TILEWRIGHT_CACHE", "off", "neither reads nor writes builds and kernels on disk"),
     Switch("TILEWRIGHT_CACHE_DIR", "folder", "keeps builds and kernels there"),
     Switch(
         "TILEWRIGHT_CACHE_BYTES",
         "1000000000",
-        "the limit of that folder (4 GiB without it); what was used longest ago goes first",
+        "the size limit of that folder (default: 4 GiB); the least recently used entries are removed first",
     ),
 )
 
 
 def markdown_table() -> str:
-    """``SWITCHES`` as documents show it."""
+    """Format ``SWITCHES`` as a Markdown table."""
     rows = [f"| `{switch.name}={switch.value}` | {switch.meaning} |" for switch in SWITCHES]
-    return "\n".join(["| environment variable | what it does |", "|---|---|", *rows])
+    return "\n".join(["| environment variable | effect |", "|---|---|", *rows])
 
 
 @contextlib.contextmanager
 def session() -> Iterator[None]:
-    """Passes that run inside of the ``with`` block belong together: a build. Inside of another session it is that one.
+    """Group the passes inside of the ``with`` block into one build. Inside of another session this does nothing.
 
     Raises:
         SettingError: a variable has a value that it cannot have.
-        OSError: no folder can be made where ``TILEWRIGHT_DUMP`` says.
+        OSError: the folder of ``TILEWRIGHT_DUMP`` cannot be created.
     """
     if RUNNING.watchers is not None:
         yield
@@ -120,22 +120,22 @@ def session() -> Iterator[None]:
 
 
 def is_watched(ctx: PassContext) -> bool:
-    """Whether somebody looks at each pass that runs in ``ctx`` now: instruments, a trace, or the environment."""
+    """Whether each pass that runs in ``ctx`` now is watched: by instruments, a trace, or the environment."""
     return bool(ctx.instruments or RUNNING.watchers) or ctx.trace is not None
 
 
 def needs_whole_modules(ctx: PassContext) -> bool:
-    """Whether somebody who looks at passes in ``ctx`` is not content with parts of modules."""
+    """Whether an observer of passes in ``ctx`` needs whole modules rather than parts."""
     watchers = (*ctx.instruments, *(RUNNING.watchers or ()))
     return ctx.trace is not None or not all(instrument.in_parts for instrument in watchers)
 
 
 def _watchers() -> tuple[PassInstrument, ...]:
-    """The instruments that the environment asks for."""
+    """Create the instruments that the environment requests."""
     folder, verify = os.environ.get(DUMP), os.environ.get(VERIFY)
     if not folder and not verify:
         return ()
-    from tilewright.passes.instruments.dumping import DumpIR  # both are loaded when they are asked for
+    from tilewright.passes.instruments.dumping import DumpIR  # both are imported only when needed
     from tilewright.passes.instruments.verifying import VerifyInstrument
 
     found: list[PassInstrument] = []
@@ -149,7 +149,7 @@ def _watchers() -> tuple[PassInstrument, ...]:
 
 
 def _numbered_folder(root: Path) -> Path:
-    """A new folder in ``root``, with the next number that no other process has taken."""
+    """Create a folder in ``root`` with the next number that no other process has taken."""
     root.mkdir(parents=True, exist_ok=True)
     for number in itertools.count():
         with contextlib.suppress(FileExistsError):
@@ -160,7 +160,7 @@ def _numbered_folder(root: Path) -> Path:
 
 
 class _StandardError(logging.Handler):
-    """Writes to what is standard error at the time: notebooks and tests put another one in its place."""
+    """Write to the current standard error, which notebooks and tests replace."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -189,7 +189,7 @@ class _Logging:
             logger = logging.getLogger(f"tilewright.{family}")
             on = family in families
             logger.setLevel(logging.DEBUG if on else logging.NOTSET)
-            logger.propagate = not on  # a program that shows all logs would show these twice
+            logger.propagate = not on  # or a program that shows all logs would show these twice
             (logger.addHandler if on else logger.removeHandler)(self.handler)
         self.configured, self.families = wanted, families
 
@@ -200,7 +200,7 @@ _logging = _Logging()
 def configure_logging() -> None:
     """Switch the loggers on and off that ``TILEWRIGHT_LOG`` names, where it has changed.
 
-    Loggers that it does not name are as a program has configured them: everything is said at level ``DEBUG``.
+    Other loggers keep the configuration of the program. All messages have the level ``DEBUG``.
 
     Raises:
         SettingError: it names a family that does not exist.

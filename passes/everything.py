@@ -1,4 +1,4 @@
-"""Imports every module of the passes: all that this project registers, passes and their options, is known then."""
+"""Import every module of the passes, so that all passes and options of this project are registered."""
 
 from __future__ import annotations
 

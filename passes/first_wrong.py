@@ -1,7 +1,7 @@
-"""Find the step that makes a model wrong, by halving.
+"""Find the step that makes a model wrong, by bisection.
 
-``NumericCheck`` searches the passes since its last check so, ``bisect_passes`` (and with it ``tilewright bisect``) the
-passes of a build, ``minimize`` the operators of a graph.
+``NumericCheck`` searches the passes since its last check this way, ``bisect_passes`` (and ``tilewright bisect``) the
+passes of a build, and ``minimize`` the operators of a graph.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ P = TypeVar("P")
 
 @dataclasses.dataclass(frozen=True)
 class FirstWrong(Generic[P]):
-    """The first steps with which a model is wrong.
+    """The shortest wrong sequence of steps that bisection has found.
 
     Attributes:
-        count: how many there are; the last of them is the one to blame.
-        problem: what is wrong after these.
+        count: the number of these steps; the last of them makes the model wrong.
+        problem: the problem after these steps.
     """
 
     count: int
@@ -27,16 +27,15 @@ class FirstWrong(Generic[P]):
 
 
 def first_wrong(count: int, problem_after: Callable[[int], P | None], problem: P) -> FirstWrong[P]:
-    """Halve ``count`` steps, passes for example, until one is left after which a model is wrong and before which it is
-    right.
+    """Bisect ``count`` steps, passes for example, for one after which a model is wrong and before which it is right.
 
-    Where right and wrong take turns, it is one of the steps that make it wrong. That takes at most ``log2(count)``
-    questions, rounded up.
+    If right and wrong alternate, it is one of the steps that make the model wrong. This takes at most ``log2(count)``
+    calls of ``problem_after``, rounded up.
 
     Args:
         count: the number of steps, at least 1. Without any the model is right, with all of them it is wrong.
-        problem_after: gives what is wrong after so many steps (from 1 to ``count - 1``); None: it is right.
-        problem: what is wrong after all of them.
+        problem_after: returns the problem after a number of steps (from 1 to ``count - 1``); None: the model is right.
+        problem: the problem after all steps.
     """
     right, wrong = 0, FirstWrong(count, problem)
     while wrong.count - right > 1:

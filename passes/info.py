@@ -1,4 +1,4 @@
-"""``PassInfo``: describe a pass before it runs: its name, its level and the passes that run before it."""
+"""``PassInfo``: the description of a pass: its name, its level, its requirements and its effects."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class PassInfo:
-    """The description of one pass, as instruments and trace callbacks get to see it.
+    """The description of one pass, as given to instruments and trace callbacks.
 
     Attributes:
         name: the name that ``disabled_pass``, ``required_pass``, ``required`` and the registry use.
-        opt_level: the pass is enabled in contexts of this level and above. 0 is what correctness needs; 1 simplifies
+        opt_level: the pass is enabled in contexts of this level and above. 0 is needed for correctness; 1 simplifies
             and fuses; 2 chooses layouts, tiles and memory; 3 also rounds differently.
         required: names of the passes that a pipeline runs right before this one.
-        essential: whether no code could be made without the pass; other passes may be left out.
-        pipeline: whether it only runs other passes, which have descriptions of their own.
-        family: which of the logs gets what it says: that of the logger ``tilewright.<family>``.
-        requires: properties that modules must have before (see ``passes/properties.py``).
-        provides: properties that modules have behind.
-        invalidates: properties that modules no longer have behind.
+        essential: whether code generation needs the pass; other passes may be left out.
+        pipeline: whether it only runs other passes, which have their own descriptions.
+        family: the logger of its messages is ``tilewright.<family>``.
+        requires: properties that modules must have before the pass (see ``passes/properties.py``).
+        provides: properties that modules have after it.
+        invalidates: properties that modules no longer have after it.
 
     Raises:
         TypeError: ``name`` is no string, ``opt_level`` no integer, ``required`` no list or tuple of names, or one of
@@ -48,7 +48,7 @@ class PassInfo:
 
 
 def name_tuple(names: object, what: str) -> tuple[str, ...]:
-    """``names`` as a tuple; None means none. A lone string is refused, it would silently become its letters.
+    """Convert ``names`` to a tuple; None means none. A single string is rejected: it would silently become its letters.
 
     Raises:
         TypeError: ``names`` is neither None, a list nor a tuple, or holds something else than strings.
@@ -64,7 +64,7 @@ def name_tuple(names: object, what: str) -> tuple[str, ...]:
 
 
 def property_set(names: object, what: str) -> frozenset[str]:
-    """``names`` as a set. A lone string is refused, it would silently become its letters.
+    """Convert ``names`` to a set. A single string is rejected: it would silently become its letters.
 
     Raises:
         TypeError: ``names`` is a string or no collection, or holds something else than strings.

@@ -12,9 +12,8 @@ the pass, every ``run_after_pass``; always in the order of the context's list.
 
 Two more are for instruments that need them:
 
-* ``pass_failed(mod, info, error)`` is for those that keep something open between before and after: it ends a pass whose
-  ``run_before_pass`` this instrument has completed, when an exception means that ``run_after_pass`` never comes, or
-  comes from there;
+* ``pass_failed(mod, info, error)`` -- a pass whose ``run_before_pass`` this instrument has completed ends by an
+  exception, from the pass or from a ``run_after_pass``; for instruments that keep state between before and after;
 * ``remark(remark)`` -- a pass has said what it did, or why it did not (``PassContext.remark``).
 """
 
@@ -34,8 +33,8 @@ C = TypeVar("C")
 class PassInstrument:
     """Base of all instruments; every method does nothing (and lets every pass run) until a subclass defines it."""
 
-    #: Whether this instrument may be told of passes over loop nests that run on a few functions of the module at a
-    #: time, while code is made of those before (``PassContext.part``). For others, each pass runs on all.
+    #: Whether this instrument accepts passes over loop nests that run on a few functions of the module at a time, while
+    #: code is generated for earlier ones (``PassContext.part``). For others, each pass runs on all functions.
     in_parts: bool = False
 
     _name: str | None = None
@@ -66,10 +65,10 @@ class PassInstrument:
         """The pass has made ``mod``."""
 
     def pass_failed(self, mod: IRModule, info: PassInfo, error: BaseException) -> None:
-        """The pass that this instrument saw begin on ``mod`` will not end: ``error`` is on its way to the user."""
+        """The pass that began on ``mod`` has failed: ``error`` is propagating."""
 
     def remark(self, remark: Remark) -> None:
-        """A pass that runs in this instrument's context has told the user something."""
+        """A pass that runs in this instrument's context has made a remark."""
 
     def __repr__(self) -> str:
         return f"<pass instrument {self.name}>"
@@ -92,7 +91,7 @@ def pass_instrument(cls: type[C]) -> type[C]: ...
 @overload
 def pass_instrument(cls: None = None) -> Callable[[type[C]], type[C]]: ...
 def pass_instrument(cls: type[Any] | None = None) -> Any:
-    """Class decorator: makes instances of ``cls`` instruments.
+    """Class decorator: make instances of ``cls`` instruments.
 
     The class keeps its constructor, attributes and methods and may define any subset of an instrument's methods::
 

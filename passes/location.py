@@ -1,7 +1,7 @@
-"""Find the place in the IR at which an error happened, from what the error says or from its traceback.
+"""Find the place in the IR at which an error happened, from the error's attributes or its traceback.
 
-Visitors and rewriters hand the node at hand to a function as an argument. So the traceback of an exception holds the
-node, and neither they nor the passes need to keep track of it while nothing goes wrong.
+Visitors and rewriters pass the current node to a function as an argument. So the traceback of an exception holds the
+node, and neither they nor the passes need to record it in the normal case.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tilewright.tensorir.stmt import PrimFunc
 if TYPE_CHECKING:
     from types import TracebackType
 
-#: An exception says where in the IR it happened by attributes of these names: a node or IR text, a function's name.
+#: Attributes of exceptions that state the place in the IR: a node or IR text, and a function's name.
 LOCATION_ATTRIBUTE = "ir_location"
 FUNCTION_ATTRIBUTE = "ir_function"
 
@@ -29,7 +29,7 @@ _MAX_LINE = 240  # characters of one line of IR
 
 
 def set_ir_location(error: BaseException, place: object) -> None:
-    """Say where in the IR ``error`` happened, for the note that the infrastructure attaches; an earlier word stays.
+    """Record where in the IR ``error`` happened, for the note on it; an earlier record is kept.
 
     ``place`` is an IR node or a line of IR text. A pass that knows the place calls this before it raises or re-raises.
     """
@@ -38,22 +38,22 @@ def set_ir_location(error: BaseException, place: object) -> None:
 
 
 def set_ir_function(error: BaseException, function: str) -> None:
-    """Say in which function of the module ``error`` happened; an earlier word stays."""
+    """Record in which function of the module ``error`` happened; an earlier record is kept."""
     if getattr(error, FUNCTION_ATTRIBUTE, None) is None:
         setattr(error, FUNCTION_ATTRIBUTE, function)
 
 
 def ir_function(error: BaseException) -> str | None:
-    """The function that ``error`` names, or None."""
+    """Return the function that ``error`` names, or None."""
     return getattr(error, FUNCTION_ATTRIBUTE, None)
 
 
 def ir_location(error: BaseException, function: object = None) -> str | None:
-    """The IR lines where ``error`` happened, or None if that is not known.
+    """Return the IR lines where ``error`` happened, or None if unknown.
 
-    ``function`` is the function that the pass was given: a place in it is shown in its text, underlined. The place is
-    what the error says of itself (``set_ir_location``), else the innermost IR node that a function of the traceback
-    had been given as an argument, if possible one of ``function`` (and not one that the pass was just making).
+    ``function`` is the function that the pass was given: a place in it is shown underlined in its text. The place is
+    taken from the error (``set_ir_location``), else it is the innermost IR node among the arguments of functions in the
+    traceback, preferably a node of ``function`` (not one that the pass was building).
     """
     place: Any = getattr(error, LOCATION_ATTRIBUTE, None)
     if isinstance(place, str):
@@ -66,14 +66,14 @@ def ir_location(error: BaseException, function: object = None) -> str | None:
         places = [node for node in places if id(node) in nodes] or places
     place = places[0]
     if isinstance(place, Expr):
-        return _shortened(summary(place))  # its whole text would be the graph below it
+        return _shortened(summary(place))  # its full text would include all of its operands
     if isinstance(function, PrimFunc) and any(node is place for node in walk(function)):
         return "\n".join(map(_shortened, underline(function, place, context=1).splitlines()))
     return _shortened(next((line.strip() for line in str(place).splitlines() if line.strip()), ""))
 
 
 def _argument_nodes(traceback: TracebackType | None) -> Iterator[Node | Expr]:
-    """IR nodes that the functions of the traceback had as arguments, those of the innermost function first."""
+    """Yield the IR nodes among the arguments of functions in the traceback, innermost function first."""
     frames = []
     while traceback is not None:
         frames.append(traceback.tb_frame)
@@ -82,7 +82,7 @@ def _argument_nodes(traceback: TracebackType | None) -> Iterator[Node | Expr]:
         variables = frame.f_locals
         for name in frame.f_code.co_varnames[: frame.f_code.co_argcount]:
             value = variables.get(name)
-            # A whole function is no place in it.
+            # A whole function is too coarse as a place.
             if isinstance(value, (Node, Expr)) and not isinstance(value, (PrimFunc, Function)):
                 yield value
 

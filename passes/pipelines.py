@@ -25,23 +25,23 @@ from tilewright.tensorir.target import Target
 
 
 def graph_pipeline(target: Target | None = None) -> Sequential:
-    """The graph passes: simplify, fold, choose layouts and algorithms, eliminate, fuse, hoist."""
+    """Return the graph passes: simplify, fold, choose layouts and algorithms, eliminate, fuse, hoist."""
     return Sequential(
         [
             graph.InferType(),
             graph.InlineFunctions(),
             graph.RemoveUnusedFunctions(),
             graph.SimplifyInference(),
-            graph.NarrowProducts(),  # before what is cast is folded
+            graph.NarrowProducts(),  # before casts of constants are folded
             graph.WidenHalves(),
-            # What is equal is folded once: two results of folding are not known to be equal, and each would be packed.
+            # Before folding: two equal results of folding are not known to be equal, and both would be packed.
             graph.EliminateCommonSubexpr(),
             graph.FoldConstant(),
             graph.SimplifyExpr(),
             graph.FuseAttention(),
-            graph.SimplifyExpr(),  # transposes of keys that meet
+            graph.SimplifyExpr(),  # cancels adjacent transposes of keys
             graph.FoldScaleAxis(),
-            graph.FoldConstant(),  # AlterOpLayout asks which weights are constants: those that took a scale up are, too
+            graph.FoldConstant(),  # scaled weights become constants, which AlterOpLayout requires
             graph.AlterOpLayout(),
             graph.FoldConstant(),
             graph.Winograd(),
@@ -60,13 +60,13 @@ def graph_pipeline(target: Target | None = None) -> Sequential:
 
 
 def lowering_pipeline(target: Target | None = None) -> Sequential:
-    """Fused groups become loop nests."""
+    """Return the pass that lowers fused groups to loop nests."""
     return Sequential([LowerToTensorIR()], name="lower", given=GRAPH | {TYPED})
 
 
 def schedule_pipeline(target: Target | None = None) -> Sequential:
-    """Loop nests are tiled, vectorized and made parallel."""
-    if target is not None and target.kind == "numba":  # loops and indices stay as they are written
+    """Return the passes that tile, vectorize and parallelize loop nests."""
+    if target is not None and target.kind == "numba":  # loops and indices are not changed
         return Sequential([ScheduleKernels(), DecomposeReductions()], name="schedule", given=NEST)
     return Sequential(
         [JoinDims(), CollapseDims(), ScheduleKernels(), SkipUnseen(), DecomposeReductions(), MergeKernels()],
@@ -78,9 +78,9 @@ def schedule_pipeline(target: Target | None = None) -> Sequential:
 def kernel_pipeline(
     target: Target | None = None, done: Announce | None = None, supply: Supply | None = None
 ) -> Sequential:
-    """Scheduled loop nests become what code generators take, and the model one function on planned memory. ``done`` is
-    told of kernels that code can be generated of, while others wait; ``supply`` knows some from elsewhere (see
-    :class:`PartByPart`)."""
+    """Return the passes that lower scheduled loop nests for code generators, and the model to one function on planned
+    memory. ``done`` is called with kernels for which code can be generated while others wait; ``supply`` may provide
+    kernels from a cache (see :class:`PartByPart`)."""
     readable = target is not None and target.kind == "numba"
     kernels = readable_pipeline() if readable else tensor_pipeline(target)
     parts = kernels if done is None else PartByPart(kernels, done, supply)
@@ -88,8 +88,8 @@ def kernel_pipeline(
 
 
 def readable_pipeline() -> Sequential:
-    """The tensor passes for code that people read: loops and indices stay as they are written, and the compiler behind
-    (numba) makes vectors of them."""
+    """Return the tensor passes for readable code: loops and indices are not changed, and the compiler of that code
+    (numba) vectorizes them."""
     return Sequential(
         [
             tensor.LowerBlocks(),
@@ -106,7 +106,7 @@ def readable_pipeline() -> Sequential:
     )
 
 
-#: The stages of compilation in order: their name, and what leads to them.
+#: The stages of compilation in order: their names and the pipelines that lead to them.
 STAGES: dict[str, Callable[[Target], Sequential]] = {
     "optimized": graph_pipeline,
     "tensor": lowering_pipeline,

@@ -1,12 +1,12 @@
-"""Properties of modules: what passes require, provide and take away, and the check of a pipeline's order.
+"""Properties of modules, which passes require, provide and invalidate, and the check of a pipeline's order.
 
 A pass states them where it is declared::
 
     @primfunc_pass(opt_level=2, name="DotProduct", requires={FLAT, VECTORS})
 
-and a pipeline is checked once, when it is made. What is checked is the order: a context may leave out a pass, and with
-it what it provides, and the passes behind find nothing to do. Passes without statements go anywhere. A property is a
-name: those of this project are here, and users may have their own.
+and a pipeline is checked once, when it is constructed. Only the order is checked: a context may leave out a pass and
+with it the properties that it provides, and later passes then find nothing to do. Passes that state no properties may
+be anywhere. A property is a name: those of this project are listed here, and users may add their own.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from tilewright.passes.info import PassInfo
 #: Every expression has its type.
 TYPED = "typed"
 
-#: Operators stand by themselves, in no groups.
+#: Operators are not grouped.
 UNGROUPED = "ungrouped"
 
-#: Operators that become one loop nest are a group.
+#: Operators that become one loop nest form a group.
 GROUPS = "groups"
 
-#: What depends on constants alone is a constant.
+#: Expressions of constants alone are folded to constants.
 FOLDED = "folded"
 
-#: What constants are computed from is still there.
+#: Expressions of which constants are computed are not folded yet.
 UNFOLDED = "unfolded"
 
 #: Tensors lie in memory in the order of their dimensions.
@@ -41,16 +41,16 @@ BLOCKED_LAYOUTS = "blocked layouts"
 
 # -- loop nests with blocks -------------------------------------------------------------------------------------------
 
-#: Kernels are loop nests, which are functions of their own.
+#: Kernels are loop nests in functions of their own.
 LOOPS = "loops"
 
-#: Computations are blocks, which name their iteration variables.
+#: Computations are blocks with named iteration variables.
 BLOCKS = "blocks"
 
-#: Loops are as formulas say, one for each dimension.
+#: Loops follow the formulas, one for each dimension.
 UNSCHEDULED = "unscheduled"
 
-#: Loops are those that run: tiled, and marked as vectorized, unrolled and parallel.
+#: Loops are tiled, and marked as vectorized, unrolled and parallel.
 SCHEDULED = "scheduled"
 
 # -- loop nests on the way to code ------------------------------------------------------------------------------------
@@ -58,10 +58,10 @@ SCHEDULED = "scheduled"
 #: Computations are plain statements.
 STATEMENTS = "statements"
 
-#: Intermediate buffers are allocated by the functions that use them, wherever their memory is to come from.
+#: Intermediate buffers are allocated in the functions that use them; the source of their memory is not decided yet.
 ALLOCATED = "allocated"
 
-#: Intermediate buffers stand where they are used, and are no larger than what is used there.
+#: Intermediate buffers are allocated where they are used, and no larger than the part used there.
 COMPACT = "compact"
 
 #: Buffers have the dimensions of their tensors.
@@ -70,22 +70,22 @@ DIMENSIONS = "dimensions"
 #: Buffers have one dimension.
 FLAT = "flat"
 
-#: Vectorized loops are still loops.
+#: Vectorized loops are not lowered to vectors yet.
 VECTOR_LOOPS = "vector loops"
 
-#: The conditions of tiles at a border are split off.
+#: Conditions of tiles at a border are split off the main loops.
 PARTITIONED = "partitioned"
 
-#: Vectorized loops are expressions with lanes.
+#: Vectorized loops are lowered to vector expressions.
 VECTORS = "vectors"
 
 #: Loops are parallel wherever the schedule allows it.
 PARALLEL_WISHES = "parallel wishes"
 
-#: Loops are parallel where threads are worth it.
+#: Loops are parallel only where threads are estimated to be faster.
 PARALLEL = "parallel"
 
-#: A value that statements compute several times has a name.
+#: Costly values that statements compute several times are bound to variables.
 NAMED = "named"
 
 #: Memory comes from registers, the stack and the caller.
@@ -97,10 +97,10 @@ SIMPLE = "simple"
 #: Functions of floats are calls, and expressions of floats may be rewritten as the level allows.
 FORMULAS = "formulas"
 
-#: Every statement has an effect.
+#: Statements without effect are removed.
 EFFECTIVE = "effective"
 
-#: Unrolled loops are still loops: a tile is there once.
+#: Unrolled loops are still loops: each tile exists once.
 TILES = "tiles"
 
 #: The model is a loop-level function that calls kernels.
@@ -108,10 +108,10 @@ MAIN = "main"
 
 # ---------------------------------------------------------------------------------------------------------------------
 
-#: A graph as a frontend or a user makes it.
+#: The properties of a graph as a frontend or a user builds it.
 GRAPH = frozenset({UNGROUPED, UNFOLDED, PLAIN_LAYOUTS})
 
-#: A loop nest as formulas say it.
+#: The properties of a loop nest as lowered from formulas.
 NEST = frozenset(
     {
         *(LOOPS, BLOCKS, UNSCHEDULED, ALLOCATED, DIMENSIONS),
@@ -119,20 +119,20 @@ NEST = frozenset(
     }
 )
 
-#: A loop nest behind the schedule.
+#: The properties of a loop nest after scheduling.
 SCHEDULED_NEST = (NEST - {UNSCHEDULED}) | {SCHEDULED}
 
-#: What a module may be from the start, although there are passes that make it so: graphs are typed as they are built.
+#: Properties that a module may have from the start although passes provide them: graphs are typed as they are built.
 _FROM_THE_START = GRAPH | {TYPED, FOLDED}
 
 
 class Order(NamedTuple):
-    """What the order of some passes comes to.
+    """The combined properties of passes in order.
 
     Attributes:
-        requires: what modules must be.
-        provides: what they are behind.
-        invalidates: what they are no longer behind.
+        requires: properties that modules must have before the passes.
+        provides: properties that modules have after them.
+        invalidates: properties that modules no longer have after them.
     """
 
     requires: frozenset[str]
@@ -145,9 +145,9 @@ class Missing(NamedTuple):
 
     Attributes:
         step: the number of the pass that requires it.
-        property: what is missing.
-        taken_by: the number of the pass before that takes it away; None if there is none.
-        provided_by: the number of the first pass behind that provides it; None if there is none.
+        property: the missing property.
+        taken_by: the number of the earlier pass that invalidates it; None if there is none.
+        provided_by: the number of the first later pass that provides it; None if there is none.
     """
 
     step: int
@@ -157,10 +157,10 @@ class Missing(NamedTuple):
 
 
 def check_order(infos: Sequence[PassInfo], given: Collection[str] | None = None) -> Order | Missing:
-    """What passes in this order require and provide together; or the first requirement that is not met.
+    """Combine the properties of passes in this order, or return the first requirement that is not met.
 
     Args:
-        given: what modules are before the first pass; None: whatever is required that none of the passes provides.
+        given: the properties before the first pass; None: all required ones that none of the passes provides.
     """
     provided = frozenset().union(*[info.provides for info in infos]) - _FROM_THE_START
     holds, requires, made = set(given or ()), set[str](), set[str]()

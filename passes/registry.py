@@ -1,6 +1,6 @@
-"""Passes by name: what ``required`` lists, ``disabled_pass`` and the command line refer to.
+"""The registry of passes by name, to which ``required`` lists, ``disabled_pass`` and the command line refer.
 
-The project's own passes register where they are defined; a user's pass registers when the user says so.
+The project's own passes are registered where they are defined, and users register their own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tilewright.tensorir.lazy import Registry
 
 P = TypeVar("P")
 
-#: The passes by name. Those of this project register where they are defined.
+#: The passes by name. Those of this project are registered where they are defined.
 _REGISTRY: Registry[str, Any] = Registry("tilewright.passes.everything")
 
 
@@ -27,14 +27,13 @@ def register_pass(x: None = None, name: str | None = None, *, override: bool = F
 def register_pass(x: Any = None, name: str | None = None, *, override: bool = False) -> Any:
     """Make a pass known by name, and return ``x``, so that it also serves as a decorator.
 
-    ``x`` is a ``Pass``; or a class of passes or a factory that ``get_pass`` can call without arguments, which gives a
-    new pass for each ``get_pass``. The name is that of the pass or of the class's passes, and a factory's
-    ``__name__``, unless ``name`` says otherwise. (A context enables and disables a pass by the name in its ``info``:
-    let both agree.)
+    ``x`` is a ``Pass``, or a class of passes or a factory that ``get_pass`` calls without arguments to make a new pass
+    each time. ``name`` is by default the name of the pass or of the class's passes, or a factory's ``__name__``. (A
+    context enables and disables a pass by the name in its ``info``: both names should be equal.)
 
     Raises:
         TypeError: ``x`` is none of these, or needs arguments.
-        PassError: the name is taken, by something that was not made by the same definition, and ``override`` is false.
+        PassError: the name is taken by a pass of another definition, and ``override`` is false.
     """
     if x is None:
         return lambda decorated: register_pass(decorated, name, override=override)
@@ -50,7 +49,7 @@ def register_pass(x: Any = None, name: str | None = None, *, override: bool = Fa
 
 
 def unregister_pass(name: str) -> None:
-    """Forget the pass called ``name``.
+    """Remove the pass called ``name``.
 
     Raises:
         UnknownPassError: there is none (also a KeyError and a PassError).
@@ -60,11 +59,11 @@ def unregister_pass(name: str) -> None:
 
 
 def get_pass(name: str) -> Pass:
-    """The pass called ``name``.
+    """Return the pass called ``name``.
 
     Raises:
         UnknownPassError: no pass has this name (also a KeyError and a PassError); the closest ones are listed.
-        PassTypeError: the registered factory made something else than a pass.
+        PassTypeError: the registered factory returned something other than a pass.
     """
     _REGISTRY.load()
     registered = _REGISTRY.get(name)
@@ -79,7 +78,7 @@ def get_pass(name: str) -> Pass:
 
 
 def list_passes() -> list[str]:
-    """The names of all registered passes, sorted."""
+    """Return the names of all registered passes, sorted."""
     return sorted(_REGISTRY)
 
 
@@ -89,15 +88,15 @@ def is_registered(name: str) -> bool:
 
 
 def unknown_pass(name: str, *, also_known: Iterable[str] = (), where: str = "") -> UnknownPassError:
-    """The error for a name that stands for no pass; ``also_known`` names are suggested beside the registered ones."""
+    """Make the error for an unknown pass name; ``also_known`` names are suggested beside the registered ones."""
     hint = suggestion(str(name), [*_REGISTRY, *also_known])
     return UnknownPassError(f"unknown pass {name!r}{f' in {where}' if where else ''}.{hint}")
 
 
 def _describe(x: Any) -> tuple[str, tuple[str, str]]:
-    """The name that ``x`` is registered under, and which definition in the source made it."""
+    """Return the name under which ``x`` is registered, and its definition in the source."""
     if isinstance(x, Pass):
-        # The pass made from a function bears the function's qualified name.
+        # A pass made from a function has the function's qualified name.
         return x.info.name, (x.__module__, getattr(x, "__qualname__", type(x).__qualname__))
     if not callable(x):
         raise TypeError(f"register_pass takes a Pass, a Pass class or a factory; found {type(x).__name__}: {x!r}")
@@ -108,7 +107,7 @@ def _describe(x: Any) -> tuple[str, tuple[str, str]]:
     except TypeError as error:
         raise TypeError(f"{x!r} needs arguments; register a factory without: {error}") from None
     except ValueError:
-        pass  # it is compiled, and does not say what it needs: that shows when it is called
+        pass  # it is compiled and has no signature: a call will show whether it needs arguments
     info = getattr(x, "info", None) if isinstance(x, type) else None
     name = info.name if info is not None else getattr(x, "__name__", type(x).__name__)
     return name, (getattr(x, "__module__", ""), getattr(x, "__qualname__", name))

@@ -1,4 +1,4 @@
-"""``Sequential``: a pipeline, a pass made of passes that run in order, each one if the context enables it."""
+"""``Sequential``: a pipeline, which is a pass that runs other passes in order, each one if the context enables it."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from tilewright.tensorir.errors import PassError
 
 
 class Sequential(Pass):
-    """Runs ``passes`` in order.
+    """Run ``passes`` in order.
 
-    A child runs if the context enables it (``PassContext.pass_enabled``), right after the passes that its ``required``
-    names, which run right after those that they require, and so on. Required passes run because another pass needs
-    them: their own level is not looked at, nor is ``disabled_pass``, and a pass that two others require runs for each
-    of them. A required name means a pass of this pipeline (or of one around it), else the registered one.
+    A child runs if the context enables it (``PassContext.pass_enabled``), right after the passes in its ``required``,
+    which run right after those that they require, and so on. Required passes run because another pass needs them:
+    their own level and ``disabled_pass`` are ignored, and a pass that two others require runs for each of them. A
+    required name refers to a pass of this pipeline (or of one around it), else to the registered one.
 
     The children of a pipeline inside a pipeline are enabled one by one as well, after the inner pipeline itself.
 
-    Where children say what they require, provide and invalidate (``passes/properties.py``), their order is checked
-    here, once; what they come to together is in the pipeline's own ``info``.
+    If children state the properties that they require, provide and invalidate (``passes/properties.py``), their order
+    is checked here, once; the combined properties are in the pipeline's own ``info``.
 
     Args:
         passes: the children.
-        opt_level: the level from which a pipeline around this one runs it.
+        opt_level: the level from which an enclosing pipeline runs it.
         name: its name.
-        required: what a pipeline around this one runs before it.
-        given: the properties of modules that come; None: whatever a child requires that no child provides.
+        required: names of the passes that an enclosing pipeline runs before it.
+        given: the properties of input modules; None: all that a child requires and no child provides.
 
     Raises:
-        TypeError: something among ``passes`` is no pass.
-        PassError: a child requires a property that modules do not have there.
+        TypeError: an element of ``passes`` is no pass.
+        PassError: a child requires a property that modules do not have at that point.
     """
 
     def __init__(
@@ -84,10 +84,10 @@ class Sequential(Pass):
 
 
 def _checked_order(pipeline: str, children: Sequence[Pass], given: Collection[str] | None) -> Order:
-    """What the order of ``children`` comes to.
+    """Combine the properties of ``children`` and check their order.
 
     Raises:
-        PassError: one of them requires what is not there.
+        PassError: one of them requires a property that is missing.
     """
     steps = [info for child in children for info in _steps(child.info, children)]
     order = check_order(steps, given)
@@ -96,17 +96,17 @@ def _checked_order(pipeline: str, children: Sequence[Pass], given: Collection[st
     named = [info.name for info in steps]
     what = f"pipeline {pipeline!r}: pass {named[order.step]} requires {order.property!r}"
     if order.taken_by is not None:
-        what += f", which pass {named[order.taken_by]} takes away before it"
+        what += f", which pass {named[order.taken_by]} invalidates before it"
     if order.provided_by is not None:
         raise PassError(f"{what}; pass {named[order.provided_by]} provides it, and comes later")
     others = sorted(name for name in list_passes() if order.property in _provided(name))
-    hint = f"; what provides it is {' or '.join(others)}" if others else ""
+    hint = f"; it is provided by {' or '.join(others)}" if others else ""
     raise PassError(what + hint)
 
 
 def _steps(info: PassInfo, children: Sequence[Pass], waiting: tuple[str, ...] = ()) -> list[PassInfo]:
-    """The passes that run for a child: those that it requires by name, and itself. One that is not among ``children``,
-    and may not be registered yet, is taken to provide what the child requires."""
+    """Return the passes that run for a child: those that it requires by name, and itself. A required pass that is not
+    among ``children``, and may not be registered yet, is assumed to provide the properties that the child requires."""
     steps: list[PassInfo] = []
     for name in info.required:
         known = next((child.info for child in children if child.info.name == name), None)
@@ -118,30 +118,30 @@ def _steps(info: PassInfo, children: Sequence[Pass], waiting: tuple[str, ...] = 
 
 
 def _provided(name: str) -> frozenset[str]:
-    """What the registered pass of that name provides."""
+    """Return the properties that the registered pass of that name provides."""
     return get_pass(name).info.provides
 
 
 class _Plan:
-    """The passes that run for one child of a pipeline, found before any of them runs."""
+    """The passes that run for one child of a pipeline, determined before any of them runs."""
 
     def __init__(self, ctx: PassContext, known: Mapping[str, Pass]) -> None:
         self._ctx = ctx
         self._known = known
 
     def steps(self, child: Pass) -> list[Pass]:
-        """The passes that ``child`` requires, transitively, and then ``child``.
+        """Return the passes that ``child`` requires, transitively, and then ``child``.
 
         Raises:
             PassError: the requirements form a cycle.
-            UnknownPassError: a required name stands for no pass.
+            UnknownPassError: no pass has a required name.
         """
         steps: list[Pass] = []
         self._visit(child, (), steps.append)
         return steps
 
     def _visit(self, visited: Pass, waiting: tuple[Pass, ...], run: Callable[[Pass], None]) -> None:
-        """Visit what must run before ``visited``, then run it; the passes in ``waiting`` wait for it."""
+        """Visit the passes that must run before ``visited``, then run it; the passes in ``waiting`` require it."""
         waiting = (*waiting, visited)
         for name in visited.info.required:
             required = self._find(name, visited)
@@ -149,7 +149,7 @@ class _Plan:
                 raise PassError(f"the required passes form a cycle: {_cycle_text(waiting, required)}")
             self._visit(required, waiting, run)
         if isinstance(visited, Sequential):
-            # Its children run in its own turn; here they only must not lead back to a pass that waits for it.
+            # Its children run when it runs; here it is only checked that they require no pass in ``waiting``.
             for child in visited.passes:
                 if self._ctx.pass_enabled(child.info):
                     self._visit(child, waiting, _ignore)
@@ -165,11 +165,11 @@ class _Plan:
 
 
 def _ignore(_: Pass) -> None:
-    """Visiting without running."""
+    """Do nothing: visit passes without running them."""
 
 
 def _same(a: Pass, b: Pass) -> bool:
-    # A pipeline may bear the name of a pass in it, so the name alone does not tell.
+    # A pipeline may have the name of a pass in it, so the name alone does not identify a pass.
     return a is b or (a.info.name == b.info.name and isinstance(a, Sequential) == isinstance(b, Sequential))
 
 
@@ -179,15 +179,15 @@ def _cycle_text(waiting: tuple[Pass, ...], required: Pass) -> str:
 
 
 def _named_passes(pipeline: Sequential) -> Iterator[tuple[str, Pass]]:
-    """The pipeline and all passes in it by name. The more important of two with one name comes later: a pass after the
-    pipeline that holds it, an earlier pass after a later one."""
+    """Yield the pipeline and all passes in it by name. Of two with the same name, the one that takes precedence comes
+    later: a pass after the pipeline that contains it, an earlier pass after a later one."""
     yield pipeline.info.name, pipeline
     for child in reversed(pipeline.passes):
         yield from _named_passes(child) if isinstance(child, Sequential) else ((child.info.name, child),)
 
 
 def _check_names(ctx: PassContext, known: Mapping[str, Pass]) -> None:
-    """Refuse names in the context that no pass has: the user would believe that they had an effect."""
+    """Reject names in the context that no pass has, since they would have no effect."""
     for what, names in (("disabled_pass", ctx.disabled_pass), ("required_pass", ctx.required_pass)):
         for name in names:
             if name not in known and not is_registered(name):

@@ -1,4 +1,4 @@
-"""Reports made of spans: one way to show them and one form of their data, for what passes and for what models cost.
+"""Reports of spans: a common presentation and data format for the costs of passes and of models.
 
 The data (``SpanReport.as_dict``) is described by ``docs/spans.schema.json``, a JSON Schema. The trace is the Trace
 Event Format that chrome://tracing and Perfetto read, in its JSON form with complete ("X") events.
@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from tilewright.passes.spans import OK, Span
 from tilewright.passes.tables import html_table, table
 
-#: The name and version of the form of the data.
+#: The name and version of the data format.
 SCHEMA = "tilewright.spans.1"
 
 
@@ -22,7 +22,7 @@ class SpanReport(abc.ABC):
     """A measurement as spans, which may be read at any time.
 
     Attributes:
-        kind: what the spans are of: ``"passes"``, ``"memory"`` (of passes), ``"profile"`` (of a model's run).
+        kind: the subject of the spans: ``"passes"``, ``"memory"`` (of passes), ``"profile"`` (of a model's run).
         header: the titles of the columns that :meth:`render` shows: of the spans' names, then of their numbers.
     """
 
@@ -36,14 +36,14 @@ class SpanReport(abc.ABC):
 
     @abc.abstractmethod
     def now(self) -> float:
-        """The time up to which a span that is still open reaches: seconds, from where the spans' starts count."""
+        """The end time of spans that are still open, in seconds on the clock of the spans' starts."""
 
     @abc.abstractmethod
     def cells(self, span: Span, now: float, whole: float) -> Sequence[str]:
-        """The cells of a span's line behind its name; ``whole`` is the time of all spans."""
+        """Return the cells of a span's row after its name; ``whole`` is the time of all spans."""
 
     def attributes(self) -> dict[str, Any]:
-        """Facts about all of it, plain data."""
+        """Attributes of the whole report, as plain data."""
         return {}
 
     def total(self) -> float:
@@ -56,7 +56,7 @@ class SpanReport(abc.ABC):
         return self.spans
 
     def rows(self) -> list[list[str]]:
-        """The lines of the table: a line for each span, indented below the span that it is inside of."""
+        """The rows of the table: one for each span, indented below its parent."""
         now, whole = self.now(), self.total()
         return [
             [
@@ -72,8 +72,8 @@ class SpanReport(abc.ABC):
         return table(self.header, self.rows())
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as plain data: ``{schema, kind, total, attributes, spans}``, where ``total`` is in seconds and each
-        span is ``{name, start, duration, self, share, status, attributes, children}``."""
+        """Return the report as plain data: ``{schema, kind, total, attributes, spans}``, where ``total`` is in seconds
+        and each span is ``{name, start, duration, self, share, status, attributes, children}``."""
         now, whole = self.now(), self.total()
         return {
             "schema": SCHEMA,
@@ -88,7 +88,7 @@ class SpanReport(abc.ABC):
         return json.dumps(self.as_dict(), indent=indent)
 
     def events(self, process: int = 1) -> list[dict[str, Any]]:
-        """The events of the trace, as those of a process of that number: a viewer shows each process apart."""
+        """Return the events of the trace under a process number: viewers show each process separately."""
         return trace_events(self.spans, self.now(), self.kind, process)
 
     def to_chrome_trace(self) -> str:
@@ -105,7 +105,7 @@ def reports_as_dict(reports: Iterable[SpanReport]) -> dict[str, Any]:
 
 
 def reports_to_chrome_trace(reports: Iterable[tuple[str, SpanReport]]) -> str:
-    """Several reports, each with a title, as JSON text for chrome://tracing and Perfetto, which shows them below each
+    """Several reports, each with a title, as JSON text for chrome://tracing and Perfetto, which show them one below the
     other."""
     events: list[dict[str, Any]] = []
     for process, (title, report) in enumerate(reports, 1):
@@ -120,7 +120,7 @@ def trace_text(events: Sequence[Mapping[str, Any]]) -> str:
 
 
 def trace_events(spans: Iterable[Span], now: float, category: str, process: int = 1) -> list[dict[str, Any]]:
-    """A complete event for each span; one that is open reaches to ``now``."""
+    """Make a complete event for each span; an open span ends at ``now``."""
     threads: dict[int, int] = {}
     return [
         {

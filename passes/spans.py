@@ -1,8 +1,8 @@
-"""Spans: what took how long, inside what. The data model that reports on passes and on compiled models share.
+"""Spans: nested measurements of time, the common data model of reports on passes and on compiled models.
 
 A ``Span`` is one stretch of time with a name, attributes and the spans inside it; a ``SpanRecorder`` opens and closes
-them. All times are seconds (``time.perf_counter``), starts count from the recorder's making. :mod:`.span_report` shows
-and exports them.
+them. All times are seconds (``time.perf_counter``); starts count from the creation of the recorder.
+:mod:`.span_report` shows and exports them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Span:
     """One stretch of time.
 
     Attributes:
-        name: what happened.
+        name: the measured activity.
         start: seconds since the recorder was made.
         duration: seconds; None while the span is open.
         status: ``"running"``, ``"ok"`` or ``"failed"``.
@@ -42,11 +42,11 @@ class Span:
     thread: int = 0
 
     def elapsed(self, now: float) -> float:
-        """The duration; of an open span, what it is at time ``now``."""
+        """Return the duration; for an open span, that until time ``now``."""
         return self.duration if self.duration is not None else max(0.0, now - self.start)
 
     def self_time(self, now: float) -> float:
-        """The time that is not inside children."""
+        """Return the time outside of children."""
         return max(0.0, self.elapsed(now) - sum(child.elapsed(now) for child in list(self.children)))
 
     def walk(self, depth: int = 0) -> Iterator[tuple[int, Span]]:
@@ -70,7 +70,7 @@ class Span:
 
 
 class SpanRecorder:
-    """Opens and closes nested spans, for each thread a stack of its own; may be read at any time."""
+    """Open and close nested spans, with a stack for each thread; spans may be read at any time."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
@@ -90,7 +90,7 @@ class SpanRecorder:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """The clock stands still inside the ``with`` block: what is done to observe is no part of what is observed."""
+        """Stop the clock inside the ``with`` block, so that the cost of observing is not measured."""
         start = self._clock()
         try:
             yield

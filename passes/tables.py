@@ -1,4 +1,4 @@
-"""Tables and numbers as people read them: as text for terminals, as HTML for notebooks."""
+"""Format tables and numbers: as text for terminals, as HTML for notebooks."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ _STYLE = "text-align:{};padding:0 .8em 0 0;white-space:pre;font-family:monospace
 
 
 def format_seconds(seconds: float) -> str:
-    """A duration with a unit that suits it: ``1.234 s``, ``12.345 ms``, ``0.7 us``."""
+    """Format a duration with a suitable unit: ``1.234 s``, ``12.345 ms``, ``0.7 us``."""
     if seconds >= 1.0:
         return f"{seconds:.3f} s"
     return f"{seconds * 1e3:.3f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.1f} us"
 
 
 def format_bytes(count: int | None, signed: bool = True) -> str:
-    """A number of bytes with a unit that suits it: ``+1.5 MiB``, without the sign if it is no difference; ``-`` if
+    """Format a number of bytes with a suitable unit: ``+1.5 MiB``, without the sign if not ``signed``; ``-`` if
     unknown."""
     if count is None:
         return "-"
@@ -30,7 +30,7 @@ def format_bytes(count: int | None, signed: bool = True) -> str:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Aligned text: the first column to the left, the others to the right, a line under the header."""
+    """Format aligned text: the first column to the left, the others to the right, a line under the header."""
     widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
 
     def line(row: Sequence[str]) -> str:
@@ -41,7 +41,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """The same table as HTML, all text escaped."""
+    """Format the same table as HTML, with all text escaped."""
 
     def line(tag: str, row: Sequence[str]) -> str:
         sides = ["left", *["right"] * (len(row) - 1)]

@@ -5,9 +5,9 @@
                                    let %v2 = add(%v0, %v1)
                                    %v2
 
-Variables, constants, global functions and fused groups that are called are not named. A result is bound in the
+Variables, constants, called global functions and called fused groups are not named. A result is bound in the
 innermost function body or branch that holds all its uses, so that a branch still computes only what it needs.
-``ToGraphNormalForm`` is the inverse: it replaces let variables by what they stand for.
+``ToGraphNormalForm`` is the inverse: it replaces let variables by their values.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from tilewright.passes.registry import register_pass
 @register_pass
 @function_pass(opt_level=1, name="ToGraphNormalForm")
 class ToGraphNormalForm(FunctionPass):
-    """Remove all lets; what their variables were used for several times is shared."""
+    """Replace let variables by their values; a value that is used several times is shared."""
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """``func`` without ``Let``."""
+        """Return ``func`` without ``Let``."""
         return func.with_body(rewrite_graph(func.body, identity, always))
 
 
@@ -39,7 +39,7 @@ class ToANormalForm(FunctionPass):
     """Bind every intermediate result to a variable."""
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """``func`` in A-normal form."""
+        """Return ``func`` in A-normal form."""
         return func.with_body(_normalize(rewrite_graph(func.body, identity, always)))
 
 

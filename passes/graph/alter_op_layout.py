@@ -1,4 +1,4 @@
-"""``AlterOpLayout``: lay channels out in blocks that fill a vector register, for convolutions and what is between them.
+"""``AlterOpLayout``: lay channels out in blocks as wide as a vector register, in convolutions and between them.
 
 Before::
 
@@ -15,10 +15,11 @@ After::
     ...
     %6 = layout_transform(%5, src_layout="NCHW16c", dst_layout="NCHW")
 
-An operator says which layouts it wants (``Operator.prefer_layout``), and one that does not care takes those of its
-arguments over (``Operator.in_layout``), so that between convolutions nothing is transformed. The plain layout is made
-where something needs it, once. A weight that is no constant keeps its layout, as changing it in every call would cost
-more than it gains, unless the call is in a loop in which the weight stays the same (see ``HoistLoopInvariant``).
+Some operators prefer certain layouts (``Operator.prefer_layout``); those without a preference take over the layouts of
+their arguments (``Operator.in_layout``), so that nothing is transformed between convolutions. Where an operator needs
+the plain layout, the value is transformed back, once. A weight that is not constant keeps its layout, because
+transforming it in every call would cost more than it gains, unless the call is in a loop in which the weight is
+invariant (see ``HoistLoopInvariant``).
 """
 
 from __future__ import annotations
@@ -50,15 +51,15 @@ from tilewright.tensorir.target import Target
     invalidates={PLAIN_LAYOUTS, FOLDED},
 )
 class AlterOpLayout(FunctionPass):
-    """Give operators the layouts that they ask for, with vectors as wide as those of the current target."""
+    """Give operators the layouts that they prefer, with blocks as wide as the current target's vectors."""
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """``func`` with blocked layouts where operators want them."""
+        """Return ``func`` with blocked layouts where operators prefer them."""
         return func if is_primitive(func) else func.with_body(_Layouts(ctx).run(func.body))
 
 
 class _Layouts:
-    """Rewrites a graph; a value may be known in its plain layout, in a blocked one, or in both."""
+    """Rewrite a graph in which a value may exist in its plain layout, in a blocked one, or in both."""
 
     def __init__(self, ctx: PassContext) -> None:
         self.ctx = ctx
@@ -94,7 +95,7 @@ class _Layouts:
             return known[2]
         made = transform(self.in_plain(node), source, layout)
         if known is None:
-            self.blocked[node] = (source, layout, made)  # others who want it share it
+            self.blocked[node] = (source, layout, made)  # shared by other users
         return made
 
     def keep(self, node: Expr) -> None:
@@ -122,7 +123,7 @@ class _Layouts:
         self.follow(node, op)
 
     def refused(self, node: Call, op: Operator, choice: LayoutChoice) -> str:
-        """Why a choice does not pay: an argument would get its layout in every call. Empty if it does."""
+        """Return the reason against a choice (an argument would be transformed in every call), or an empty string."""
         for position in choice.once:
             arg = node.args[position]
             if not isinstance(arg, Constant) and not self.unchanging.around(node, arg):
@@ -136,8 +137,8 @@ class _Layouts:
             self.blocked[node] = (plain, layout, value)
 
     def follow(self, node: Call, op: Operator) -> None:
-        """Take the layout of the arguments over if the operator can, and if its result comes from an operator."""
-        # Where the plain layout is at hand as well (a graph's input), there is nothing to gain.
+        """Take over the layout of the arguments if the operator supports it and an operator computed them."""
+        # Where the plain layout exists as well (a graph's input), nothing is gained.
         layouts = {self.blocked[arg][:2] for arg in node.args if arg in self.blocked and arg not in self.plain}
         if len(layouts) == 1:
             ((plain, layout),) = layouts

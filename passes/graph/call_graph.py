@@ -12,7 +12,7 @@ from tilewright.tensorir.functor import walk
 
 
 def callees(function: AnyFunction) -> dict[str, int]:
-    """The names of the functions that ``function`` refers to, and how often."""
+    """Count the references in ``function`` to other functions, by name."""
     found: dict[str, int] = {}
     if isinstance(function, Function):
         nodes: Iterable[Expr] = post_order(function.body)
@@ -28,7 +28,7 @@ def callees(function: AnyFunction) -> dict[str, int]:
 
 
 def reachable(mod: IRModule, entries: Iterable[str]) -> set[str]:
-    """The names of ``entries`` and of everything that they call, directly or through others."""
+    """Return the names of ``entries`` and of all functions that they call, directly or through others."""
     found: set[str] = set()
     stack = [name for name in entries if name in mod]
     while stack:
@@ -40,7 +40,7 @@ def reachable(mod: IRModule, entries: Iterable[str]) -> set[str]:
 
 
 def recursive_functions(mod: IRModule, calls: dict[str, dict[str, int]]) -> set[str]:
-    """The functions that call themselves, directly or through others: the cycles of the call graph, by Tarjan's
+    """Find the functions that call themselves, directly or through others: the cycles of the call graph, by Tarjan's
     strongly connected components ("Depth-first search and linear graph algorithms", 1972), without recursion."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
@@ -80,7 +80,7 @@ def recursive_functions(mod: IRModule, calls: dict[str, dict[str, int]]) -> set[
 
 
 def callees_first(calls: dict[str, dict[str, int]]) -> list[str]:
-    """The functions in an order where callees come before callers (in cycles, in any order)."""
+    """Sort the functions so that callees come before callers (in cycles, in any order)."""
     order: list[str] = []
     state: set[str] = set()
     for start in calls:

@@ -11,8 +11,8 @@ After::
     %0 = tanh(%x)
     %1 = add(%0, %0)
 
-Works by hash-consing, in linear time. Functions inside are looked at one by one: they do not come to capture what is
-computed outside of them. Impure operators, and calls of functions, stay apart.
+Works by hash-consing, in linear time. Nested functions are processed one by one, so that they do not begin to capture
+values from outside. Calls of impure operators and of functions are never merged.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tilewright.passes.decorators import function_pass
 from tilewright.passes.graph.walk import map_functions, nested_functions, rewrite_graph
 from tilewright.passes.registry import register_pass
 
-#: Larger constants are compared by where their data lies: reading gigabytes of weights would cost more than it saves.
+#: Larger constants are compared by the address of their data: reading gigabytes of weights costs more than it saves.
 _COMPARED_BYTES = 4096
 
 
@@ -43,7 +43,7 @@ class EliminateCommonSubexpr(FunctionPass):
     """Merge equal calls of pure operators, equal tuples, fields and small constants."""
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """``func`` with equal expressions shared."""
+        """Return ``func`` with equal expressions shared."""
         merged: list[tuple[Call, Call]] = []
         result = map_functions(func, lambda inner: _merge(inner, merged))
         for first, again in merged:
@@ -62,13 +62,13 @@ def _merge(func: Function, merged: list[tuple[Call, Call]]) -> Function:
 
 
 class _Table:
-    """The first expression of each value, given that the parts of expressions are shared already.
+    """The first expression that computes each value; the operands of expressions must be shared already.
 
-    One dictionary for each operator with its attributes: its keys are the tuples of arguments, which exist already.
+    Each operator with its attributes has a dictionary whose keys are the existing tuples of arguments.
     """
 
     def __init__(self, merged: list[tuple[Call, Call]]) -> None:
-        #: Gets the calls that were merged: the first one, and the other.
+        #: Receives pairs of merged calls: the first one, and the other.
         self.merged = merged
         self.plain: dict[Operator, dict[Hashable, Call]] = {}
         self.with_attrs: dict[Hashable, dict[Hashable, Call]] = {}
@@ -78,7 +78,7 @@ class _Table:
         self.attributes: dict[int, tuple[Any, Hashable]] = {}
 
     def share(self, node: Expr) -> Expr:
-        """The first expression that computes what ``node`` computes."""
+        """Return the first expression that computes the same value as ``node``."""
         if isinstance(node, Call):
             op = node.op
             if not isinstance(op, Operator) or not op.pure:
@@ -102,15 +102,15 @@ class _Table:
     def attrs_key(self, attrs: Any) -> Hashable:
         found = self.attributes.get(id(attrs))
         if found is None:
-            # As text: values that compare equal may differ, as 1 and True do, and not all of them have a hash.
+            # As text: values that compare equal may differ (1 and True), and not all of them are hashable.
             key = tuple(attribute_text(getattr(attrs, field.name)) for field in dataclasses.fields(attrs))
-            found = self.attributes[id(attrs)] = (attrs, key)  # holding attrs keeps its id from being used again
+            found = self.attributes[id(attrs)] = (attrs, key)  # keeps attrs alive, so that its id is not reused
         return found[1]
 
 
 def constant_key(node: Constant) -> Hashable:
-    """Equal for constants of equal value; for large ones only if they are the same memory, or the same constant where
-    they have none so far."""
+    """Return a key that is equal for constants of equal value. Large constants are equal only if they share memory, or
+    are the same object if their data is not computed yet."""
     content: Hashable = node
     if node.nbytes <= _COMPARED_BYTES:
         content = node.data.tobytes()

@@ -1,4 +1,4 @@
-"""``DeadCodeElimination``: remove what no result depends on.
+"""``DeadCodeElimination``: remove lets and tuple fields that no result depends on.
 
 Before::
 
@@ -6,8 +6,8 @@ Before::
     %0 = (%x, %y)
     %1 = %0.1
 
-After: ``%y``. An expression that nothing uses is no part of a graph; what can be dead are ``Let``s whose variable is
-used by nothing that is live, and the other fields of a tuple of which one is taken.
+After: ``%y``. A graph holds no unused expressions, so that only two things can be dead: a ``Let`` whose variable no
+live expression uses, and the other fields of a tuple of which one is taken.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class DeadCodeElimination(FunctionPass):
     """Remove unused lets and unused tuple fields."""
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """``func`` without dead parts."""
+        """Return ``func`` without dead parts."""
         order = post_order(func.body)
         if not any(type(node) is Let or type(node) is TupleGetItem for node in order):
             return func
@@ -51,7 +51,7 @@ def _take_field(node: Expr) -> Expr:
 
 
 def _live_variables(body: Expr, order: list[Expr]) -> set[Var]:
-    """The variables that a result, or a value with an effect, depends on."""
+    """Return the variables that a result or a value with a side effect depends on."""
     lets = {node.var: node for node in order if isinstance(node, Let)}
     impure = with_effects(order)
     live: set[Var] = set()

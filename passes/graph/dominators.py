@@ -1,11 +1,11 @@
 """Post-dominators of the expressions of a graph.
 
-An expression ``d`` post-dominates ``u`` if every way from ``u`` to the result leads through ``d``: if ``d`` is computed
-from everything that ``u`` serves. The tree of immediate post-dominators is built as in K. Cooper, T. Harvey and
-K. Kennedy, "A Simple, Fast Dominance Algorithm" (2001); on an acyclic graph one sweep suffices. Their climb to the
-common ancestor takes as many steps as the ways are long, which is quadratic where every operator reads one input. Here
-each node also knows a farther ancestor, by E. Myers' skew-binary jump pointers ("An applicative random-access stack",
-Information Processing Letters 17, 1983), so that a climb takes logarithmic time.
+An expression ``d`` post-dominates ``u`` if every path from ``u`` to the result passes through ``d``. The tree of
+immediate post-dominators is built as in K. Cooper, T. Harvey and K. Kennedy, "A Simple, Fast Dominance Algorithm"
+(2001); on an acyclic graph one sweep suffices. Their search for the common ancestor takes as many steps as paths are
+long, which is quadratic where every operator reads one input. Here each node also stores a farther ancestor, by
+E. Myers' skew-binary jump pointers ("An applicative random-access stack", Information Processing Letters 17, 1983), so
+that a search takes logarithmic time.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ class PostDominators:
     """The post-dominator tree of the expressions in ``order`` (a post order, the result last).
 
     Args:
-        children_of: what an expression is made of, as for the walk that gave ``order``.
+        children_of: gives the operands of an expression, as in the walk that gave ``order``.
 
     Attributes:
         index: the place of each expression in ``order``.
-        users: for each place, the places of the expressions that are made of that one, once each, ascending.
+        users: for each place, the places of the expressions that use it, once each, ascending.
     """
 
     def __init__(self, order: Sequence[Expr], children_of: Callable[[Expr], Iterable[Expr]] = children) -> None:
@@ -46,7 +46,7 @@ class PostDominators:
             self._insert(number, found)
 
     def _insert(self, number: int, parent: int) -> None:
-        """Hang a node below its parent, which is in the tree already."""
+        """Insert a node below its parent, which must be in the tree already."""
         jump, depth = self._jump, self._depth
         self._parent[number] = parent
         depth[number] = depth[parent] + 1
@@ -55,7 +55,7 @@ class PostDominators:
         jump[number] = jump[ahead] if equal else parent
 
     def _common(self, a: int, b: int) -> int:
-        """The nearest common ancestor in the tree."""
+        """Return the nearest common ancestor in the tree."""
         parent, jump, depth = self._parent, self._jump, self._depth
         if depth[a] < depth[b]:
             a, b = b, a
@@ -69,13 +69,13 @@ class PostDominators:
         return a
 
     def immediate(self, number: int) -> int | None:
-        """The place of the immediate post-dominator; None for the result, and for what only leads out of the graph."""
+        """Return the place of the immediate post-dominator; None for the result and for nodes that do not reach it."""
         found = self._parent[number]
         return found if found < len(self.order) else None
 
     def between(self, start: int, end: int, limit: int) -> list[int] | None:
-        """The places on the ways from ``start`` to its post-dominator ``end``, both left out; None if there are more
-        than ``limit``."""
+        """Return the places on the paths from ``start`` to its post-dominator ``end``, without both ends; None if there
+        are more than ``limit``."""
         found: set[int] = set()
         stack = [start]
         while stack:

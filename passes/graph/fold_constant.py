@@ -1,16 +1,16 @@
-"""``FoldConstant``: compute at build time what depends on constants alone.
+"""``FoldConstant``: evaluate expressions that depend on constants alone when the model is built.
 
 Before::
 
     %0 = transpose(const#0)
     %1 = matmul(%x, %0)
 
-After: ``%0 = matmul(%x, const#1)``. Also a field of a tuple that is at hand, and the branch of an ``If`` whose
-condition is known. Operators are computed by their NumPy references. A call that is not pure stays; so does one whose
-result needs more than twice the memory of its arguments, where all such results together have come to ``max_bytes``.
+After: ``%0 = matmul(%x, const#1)``. A field of a known tuple and an ``If`` with a known condition are replaced as well.
+Operators are computed by their NumPy references. An impure call stays; so does one whose result needs more than twice
+the memory of its arguments, once all such results together reach ``max_bytes``.
 
 Large results of operators that cannot fail (``Operator.total_reference``) are computed when they are first read
-(``Constant.later``): most are weights on their way to where the next pass packs them.
+(``Constant.later``): most are weights that the next pass packs.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from tilewright.passes.properties import FOLDED, UNFOLDED
 from tilewright.passes.registry import register_pass
 from tilewright.tensorir.errors import add_note
 
-#: References of windows and the like make intermediate values of the size of their attributes, such as padding.
+#: References of pooling and similar operators make intermediate values as large as attributes, such as padding, say.
 _MOST_IN_ATTRS = 256
-#: Results of so many bytes may be computed later. Passes read smaller ones, such as a vector of scales.
+#: Results of at least this many bytes may be computed later. Passes read smaller ones, such as a vector of scales.
 _LATER_BYTES = 1 << 16
 
 
@@ -57,10 +57,10 @@ class FoldConstantConfig:
 @register_pass
 @function_pass(opt_level=1, name="FoldConstant", provides={FOLDED}, invalidates={UNFOLDED})
 class FoldConstant(FunctionPass):
-    """Evaluate calls of operators whose arguments are all constants."""
+    """Evaluate operator calls whose arguments are all constants."""
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """``func`` with constant parts computed."""
+        """Return ``func`` with constant parts computed."""
         config: FoldConstantConfig = ctx.get_config("graphir.FoldConstant")
         budget = _Budget(config.max_bytes)
 
@@ -83,14 +83,14 @@ class FoldConstant(FunctionPass):
 
 @dataclasses.dataclass
 class _Budget:
-    """The bytes left for results that need much more memory than their arguments, and the number of
-    calls were computed."""
+    """The bytes left for results that need much more memory than their arguments, and the number of calls that were
+    computed."""
 
     left: int
     computed: int = 0
 
     def allows(self, size: int, given: int) -> bool:
-        """Whether a result of ``size`` bytes may be made of ``given`` bytes; if so, it is paid for."""
+        """Check whether a call may turn ``given`` bytes into ``size`` bytes; if so, subtract them from the budget."""
         if size <= 2 * given:
             return True
         if size > self.left:
@@ -110,7 +110,7 @@ def _fold_call(node: Call, budget: _Budget, ctx: PassContext) -> Expr:
         return node
     size = type_bytes(node.type)
     if size is None or has_symbols(node.attrs):
-        return node  # it depends on sizes that a call brings
+        return node  # it depends on sizes that are known only when it is called
     given = sum(arg.nbytes for arg in args)
     if not budget.allows(size, given):
         ctx.remark(f"{op.name} not computed: its result has {size} bytes", "missed", summary(node))
@@ -119,19 +119,19 @@ def _fold_call(node: Call, budget: _Budget, ctx: PassContext) -> Expr:
         ctx.remark(f"{op.name} not computed: its attributes ask for large intermediate values", "missed", summary(node))
         return node
     if op.total_reference and isinstance(node.type, TensorType) and size >= _LATER_BYTES:
-        attrs, what = node.attrs, summary(node)  # not the node, which would hold the arguments
+        attrs, what = node.attrs, summary(node)  # not the node, which would keep the arguments alive
         return Constant.later(node.type, lambda values: _computed(op, values, attrs, what), args, node.span)
     result = _computed(op, [arg.data for arg in args], node.attrs, node)
     if isinstance(node.type, TupleType):
         return Tuple([Constant(np.ascontiguousarray(part), node.span) for part in result], node.span)
-    # ascontiguousarray would give a scalar one dimension
+    # ascontiguousarray would turn a scalar into a vector
     return Constant(np.asarray(result, order="C"), node.span)
 
 
 def _computed(op: Operator, args: Sequence[np.ndarray[Any, Any]], attrs: Any, what: Call | str) -> Any:
-    """The result of a call on the values of its arguments; ``what``: the call, or a summary of it."""
+    """Compute a call on the values of its arguments. ``what`` is the call, or a summary of it, for errors."""
     try:
-        with np.errstate(all="ignore"):  # what overflows does so when the model runs, too
+        with np.errstate(all="ignore"):  # an overflow would happen when the model runs, too
             return op.reference(args, attrs)
     except Exception as error:
         add_note(error, f"while computing {what if isinstance(what, str) else summary(what)} at build time")
@@ -139,7 +139,7 @@ def _computed(op: Operator, args: Sequence[np.ndarray[Any, Any]], attrs: Any, wh
 
 
 def largest_integer(value: object) -> int:
-    """The greatest magnitude of the integers in a record of attributes, or in tuples of them."""
+    """Return the greatest magnitude of the integers in a record of attributes or in nested tuples."""
     if isinstance(value, (int, float)):
         return abs(int(value)) if math.isfinite(value) else 0
     if not isinstance(value, tuple):
@@ -149,7 +149,7 @@ def largest_integer(value: object) -> int:
 
 
 def type_bytes(found: Type) -> int | None:
-    """The memory that a value of that type needs; None if the shape is symbolic or it is no tensor."""
+    """Return the bytes that a value of this type needs; None if its shape is symbolic or it is no tensor."""
     if isinstance(found, TupleType):
         parts = [type_bytes(field) for field in found.fields]
         return None if None in parts else sum(part for part in parts if part is not None)

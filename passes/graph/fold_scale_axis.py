@@ -1,17 +1,17 @@
-"""``FoldScaleAxis``: move multiplications with one constant factor per channel into the weights beside them.
+"""``FoldScaleAxis``: fold multiplications by one constant factor per channel into adjacent weights.
 
-``BackwardFoldScaleAxis``, a factor behind the operator with weights::
+``BackwardFoldScaleAxis``, for a factor after the operator with weights::
 
     %0 = nn.conv2d(%x, %w)                      %0 = multiply(%w, reshaped s)        # FoldConstant computes this
     %1 = add(%0, %b)                     ->     %1 = nn.conv2d(%x, %0)
     %2 = nn.relu(%1)                            %2 = add(%1, %b * s)
     %3 = multiply(%2, %s)   # s > 0             %3 = nn.relu(%2)
 
-``ForwardFoldScaleAxis``, a factor before it: ``nn.conv2d(multiply(%x, %s), %w)`` becomes ``nn.conv2d(%x, %w * s)``.
+``ForwardFoldScaleAxis``, for a factor before it: ``nn.conv2d(multiply(%x, %s), %w)`` becomes ``nn.conv2d(%x, %w * s)``.
 
-What is a factor, and what an addition, the operators say (``Operator.meaning``). Factors pass through operators that
-commute with scaling (``Operator.commutes_with_scale``), through additions of constants (backward), and through other
-factors. Everything on the way must have no other user. Weights that are scaled round differently, hence opt_level 3.
+Operators state whether they multiply or add (``Operator.meaning``). Factors pass through operators that commute with
+scaling (``Operator.commutes_with_scale``), through additions of constants (backward), and through other factors. Every
+expression on the path must have no other user. Scaled weights round differently, hence opt_level 3.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Vector = np.ndarray[Any, Any]
 
 
 class _Way(NamedTuple):
-    """A way for factors into weights: the axis that they belong to, and whether they must be positive."""
+    """A path for factors into weights: the axis that they belong to, and whether they must be positive."""
 
     axis: int
     positive: bool
@@ -49,10 +49,10 @@ class _Way(NamedTuple):
     opt_level=3, name="BackwardFoldScaleAxis", requires={TYPED, UNGROUPED, PLAIN_LAYOUTS}, invalidates={FOLDED}
 )
 class BackwardFoldScaleAxis(FunctionPass):
-    """Move factors into the weights of the operator before them."""
+    """Fold factors into the weights of the operator that computes their operand."""
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """``func`` with factors folded backward."""
+        """Return ``func`` with factors folded backward."""
         return func.with_body(_Backward(func.body, ctx).run())
 
 
@@ -61,23 +61,23 @@ class BackwardFoldScaleAxis(FunctionPass):
     opt_level=3, name="ForwardFoldScaleAxis", requires={TYPED, UNGROUPED, PLAIN_LAYOUTS}, invalidates={FOLDED}
 )
 class ForwardFoldScaleAxis(FunctionPass):
-    """Move factors into the weights of the operator behind them."""
+    """Fold factors into the weights of the operator that uses their result."""
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """``func`` with factors folded forward."""
+        """Return ``func`` with factors folded forward."""
         return func.with_body(_Forward(func.body, ctx).run())
 
 
 @register_pass
 class FoldScaleAxis(Sequential):
-    """Fold factors backward, then forward: behind a convolution stands mostly the factor of a batch normalization."""
+    """Fold factors backward, then forward: most follow a convolution and come from a batch normalization."""
 
     def __init__(self) -> None:
         super().__init__([BackwardFoldScaleAxis(), ForwardFoldScaleAxis()], opt_level=3, name="FoldScaleAxis")
 
 
 def _factor(node: Expr) -> tuple[Expr, Constant] | None:
-    """``(x, s)`` for ``x * s`` or ``s * x`` with a constant ``s`` that x is not broadcast to."""
+    """Match ``x * s`` or ``s * x`` with a constant ``s`` that does not broadcast ``x``; return ``(x, s)``."""
     product = meaning_of(node)
     if not isinstance(product, Product):
         return None
@@ -88,7 +88,7 @@ def _factor(node: Expr) -> tuple[Expr, Constant] | None:
 
 
 def along_axis(constant: Constant, like: TensorType, axis: int) -> Vector | None:
-    """The constant as a vector along ``axis`` of a tensor of type ``like``, if it is that after broadcasting."""
+    """Return the constant as a vector along ``axis`` of a tensor of type ``like``; None if it varies along others."""
     extent = like.shape[axis]
     if not isinstance(extent, int) or constant.ndim > like.ndim:
         return None
@@ -105,7 +105,7 @@ def _shaped(vector: Vector, ndim: int, axis: int) -> Constant:
 
 
 class _Scaling:
-    """The order of the expressions and the number of their uses, for both directions."""
+    """The parts common to both directions: the order of the expressions and the number of their uses."""
 
     def __init__(self, body: Expr, ctx: PassContext) -> None:
         self.body = body
@@ -115,12 +115,12 @@ class _Scaling:
         for node in self.order:
             for child in node.children:
                 self.uses[child] = self.uses.get(child, 0) + 1
-        #: The factors that an expression's value is multiplied with in the rewritten graph, as one vector.
+        #: The factors that an expression's value is multiplied by in the rewritten graph, as one vector.
         self.pending: dict[Expr, Vector] = {}
         self.done: dict[Expr, Expr] = {}
 
     def commuting(self, node: Expr) -> tuple[Call, str] | None:
-        """A call that factors pass through (from or to argument 0), and which ones."""
+        """Return ``node`` if factors pass through it (from or to argument 0), and which factors do; None if none do."""
         if type(node) is not Call or not isinstance(node.op, Operator) or not isinstance(node.type, TensorType):
             return None
         kind = node.op.commutes_with_scale
@@ -132,7 +132,7 @@ class _Scaling:
         return node if all(a is b for a, b in zip(new, children, strict=True)) else node.with_children(new)
 
     def accept(self, way: _Way | None, source: Expr, constant: Constant) -> Vector | None:
-        """The vector of factors if they can go that way."""
+        """Return the vector of factors if they can take this path, else None."""
         if way is None or not isinstance(source.type, TensorType):
             return None
         vector = along_axis(constant, source.type, way.axis)
@@ -144,13 +144,13 @@ class _Scaling:
         assert isinstance(node.op, Operator)
         args = [self.done[arg] for arg in node.args]
         scaled = node.op.scale_weights(args, node.attrs, Constant(np.ascontiguousarray(vector)), of_result)
-        assert scaled is not None  # it was asked before
+        assert scaled is not None  # checked before
         where = "behind" if of_result else "before"
         self.ctx.remark(f"the factor {where} {node.op.name} is folded into its weights", "applied", summary(node))
         return Call(node.op, scaled, node.attrs, node.type, node.span)
 
     def takes_up(self, node: Expr, of_result: bool) -> int | None:
-        """The channel axis of an operator whose weights can take factors up."""
+        """Return the channel axis of an operator whose weights can absorb factors, else None."""
         if type(node) is not Call or not isinstance(node.op, Operator):
             return None
         axis = node.op.channel_axis(-1 if of_result else 0, node.attrs)
@@ -170,7 +170,7 @@ class _Scaling:
 
 
 class _Backward(_Scaling):
-    """Factors go from users to what they use."""
+    """Move factors from users to their operands."""
 
     def run(self) -> Expr:
         ways = self.find_ways()
@@ -196,7 +196,7 @@ class _Backward(_Scaling):
         return self.done[self.body]
 
     def stays(self, node: Expr, scaled: Expr, ways: dict[Expr, _Way]) -> None:
-        """Say why the factor of ``node`` stays, if what it multiplies comes from an operator with weights."""
+        """Remark why the factor of ``node`` stays, if its operand comes from an operator with weights."""
         if scaled in ways:
             uses = self.uses[scaled]
             once = "it is not one number for each channel" + (", all positive" if ways[scaled].positive else "")
@@ -227,7 +227,7 @@ class _Backward(_Scaling):
         return ways
 
     def source(self, node: Expr) -> Expr | None:
-        """The argument to which factors of ``node`` pass on."""
+        """Return the argument that factors of ``node`` move to."""
         if self.commuting(node) is not None:
             return node.children[0]
         if _factor(node) is not None:
@@ -237,7 +237,7 @@ class _Backward(_Scaling):
 
     @staticmethod
     def addend(node: Expr) -> tuple[Expr, Constant] | None:
-        """``(x, b)`` for ``x + b`` with a constant ``b``, which comes in the shape that it is broadcast from."""
+        """Match ``x + b`` with a constant ``b``; return ``(x, b)``, where ``b`` has its shape before broadcasting."""
         total = meaning_of(node)
         if not isinstance(total, Sum) or not isinstance(node.type, TensorType):
             return None
@@ -269,7 +269,7 @@ class _Backward(_Scaling):
 
 
 class _Forward(_Scaling):
-    """Factors go from what is used to its user."""
+    """Move factors from operands to their users."""
 
     def run(self) -> Expr:
         ways = self.find_ways()
@@ -298,7 +298,7 @@ class _Forward(_Scaling):
         return isinstance(node, Call) and isinstance(node.op, Operator) and bool(node.args)
 
     def find_ways(self) -> dict[Expr, _Way]:
-        """For each expression, where factors of it can go: into its only user."""
+        """Find for each expression the path of its factors: into its only user."""
         ways: dict[Expr, _Way] = {}
         for node in reversed(self.order):
             if type(node) is not Call or not node.args or self.uses[node.args[0]] != 1:

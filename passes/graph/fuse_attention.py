@@ -1,4 +1,4 @@
-"""``FuseAttention``: make one operator of those that attention is written in.
+"""``FuseAttention``: replace the operators that compute attention by one.
 
 Before::
 
@@ -10,14 +10,14 @@ Before::
 
 After::
 
-    %0 = transpose(%keys, axes=(0, 1, 3, 2))          # most often undoes another one
+    %0 = transpose(%keys, axes=(0, 1, 3, 2))          # most often cancels another one
     %1 = nn.attention(%query, %0, %value, %mask, scale=0.125)
 
-That is computed in strips of a few queries, whose scores stay in the cache: the matrix of scores is never stored, the
-sums are divided by those of the weights only at the end, and what moves data around, such as the transposes between
-heads and words or the concatenation of old and new keys, happens while operands are read. The results round
-differently. Scores that are used elsewhere too stay as they are. Products, sums, choices and softmax are what operators
-say that they are (``Operator.meaning``).
+``nn.attention`` is computed in strips of a few queries, whose scores stay in the cache: the matrix of scores is never
+stored, the sums are divided by those of the weights only at the end, and operators that only move data, such as the
+transposes between heads and words or the concatenation of old and new keys, are computed while operands are read. The
+results round differently. Attention whose scores are also used elsewhere is not fused. Products, sums, selections and
+softmax are recognised by the traits of operators (``Operator.meaning``).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from tilewright.passes.registry import register_pass
 
 @dataclasses.dataclass(frozen=True)
 class _Attention:
-    """``softmax(query @ keys * scale + mask) @ value``, and the expressions between that nothing else may use."""
+    """``softmax(query @ keys * scale + mask) @ value``, with the intermediate expressions, which need a single use."""
 
     query: Expr
     keys: Expr
@@ -59,12 +59,12 @@ class _Attention:
 @register_pass
 @function_pass(opt_level=3, name="FuseAttention", requires={TYPED, UNGROUPED})
 class FuseAttention(FunctionPass):
-    """Recognise attention in the operators that it is written in."""
+    """Replace matrix products, softmax and the operators between them by ``nn.attention``."""
 
     family = "fusion"
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """``func`` with ``nn.attention``."""
+        """Return ``func`` with ``nn.attention``."""
         if is_primitive(func):
             return func
         users: dict[Expr, int] = {}
@@ -82,7 +82,7 @@ class FuseAttention(FunctionPass):
                 ctx.remark(f"attention not fused: {reason}", "missed", summary(old))
                 return new
             ctx.remark("fused attention: its scores are not stored", "applied", summary(old))
-            again = _match(new)  # the same, of arguments that are rewritten
+            again = _match(new)  # the same match, with rewritten arguments
             assert again is not None
             return _fused(again)
 
@@ -90,7 +90,7 @@ class FuseAttention(FunctionPass):
 
 
 def _match(node: Expr) -> _Attention | None:
-    """Attention that ends with the product ``node``; None if it is something else."""
+    """Match attention that ends with the product ``node``; None if it does not match."""
     outer = meaning_of(node)
     if not isinstance(outer, MatrixProduct):
         return None
@@ -123,12 +123,12 @@ def _match(node: Expr) -> _Attention | None:
 
 
 def _is_lowest(node: Expr) -> bool:
-    """Whether ``node`` is minus infinity: the score of what is not seen."""
+    """Whether ``node`` is minus infinity, the score of masked keys."""
     return isinstance(node, Constant) and node.data.size > 0 and bool(np.all(node.data == -np.inf))
 
 
 def _scores(node: Expr) -> tuple[MatrixProduct, float, list[Expr]] | None:
-    """A product of matrices, the number that it is multiplied by, and the expressions that compute both."""
+    """Match a matrix product that may be scaled: the product, its scale, and the expressions that compute both."""
     scale = 1.0
     computed: list[Expr] = []
     while True:
@@ -151,7 +151,7 @@ def _scores(node: Expr) -> tuple[MatrixProduct, float, list[Expr]] | None:
 
 
 def _unfit(found: _Attention) -> str | None:
-    """Why ``nn.attention`` does not take these arguments; None if it does."""
+    """Return the reason why ``nn.attention`` rejects these arguments; None if it accepts them."""
     types = [found.query.type, found.keys.type, found.value.type]
     query, keys, value = types
     if not (isinstance(query, TensorType) and isinstance(keys, TensorType) and isinstance(value, TensorType)):
@@ -188,7 +188,7 @@ def _fused(found: _Attention) -> Expr:
 
 
 def _causal_offset(found: _Attention) -> int | None:
-    """``offset`` where the mask is a constant by which query ``s`` sees exactly the keys ``0 .. s + offset``."""
+    """Return ``offset`` if the mask is a constant by which query ``s`` sees exactly the keys ``0 .. s + offset``."""
     words, keys = found.query.tensor_type.shape[-2], found.keys.tensor_type.shape[-1]
     mask = found.mask
     if not isinstance(mask, Constant) or not isinstance(words, int) or not isinstance(keys, int):
@@ -202,5 +202,5 @@ def _causal_offset(found: _Attention) -> int | None:
         return None
     if data.dtype == bool or np.all(data[~seen] == -np.inf):
         return offset
-    # The least number hides a key as well as infinity does, but not all keys of a query: then it sees them all alike.
+    # The least finite number masks a key as infinity does, unless all keys of a query have it: then all weigh the same.
     return offset if offset >= 0 and np.all(data[~seen] == np.finfo(data.dtype).min) else None

@@ -16,16 +16,16 @@ After::
 
 A group has at most one anchor: a contraction or a reduction. In three rounds
 
-1. each contraction takes its epilogue: the elementwise and broadcast operators behind it, as long as the shape stays;
+1. each contraction takes its epilogue: the elementwise and broadcast operators after it, while the shape is the same;
 2. each reduction does the same;
 3. elementwise, broadcast and injective operators join their consumer: another such operator, a reduction (which reads
    them as its input), or an epilogue of the same shape.
 
-``u`` joins ``d`` only if ``d`` is its immediate post-dominator (see ``dominators``) and all operators on the ways
-between them join too, so that nothing of a group but its last result is used outside. What is the same in each
-iteration of a loop joins nothing that changes, so that ``HoistLoopInvariant`` can take it out of the loop. Remarks
-say what stays apart. Constants of one element stay inside a group, others are its arguments. Lets are replaced by
-sharing first.
+``u`` joins ``d`` only if ``d`` is its immediate post-dominator (see ``dominators``) and all operators on the paths
+between them join too, so that only the last result of a group is used outside. An expression that is invariant in a
+loop joins no expression that varies, so that ``HoistLoopInvariant`` can hoist it out of the loop. Remarks say which
+operators are not fused. Constants of one element stay inside a group, others are its arguments. Before all that, lets
+are replaced by shared expressions.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ class FuseOpsConfig:
     opt_level=1, name="FuseOps", requires={TYPED, UNGROUPED, FOLDED}, provides={GROUPS}, invalidates={UNGROUPED}
 )
 class FuseOps(FunctionPass):
-    """Make primitive functions (attribute ``Primitive``) of groups of two and more operators."""
+    """Turn groups of two or more operators into primitive functions (attribute ``Primitive``)."""
 
     family = "fusion"
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """``func`` with groups in place of operators."""
+        """Return ``func`` with groups in place of operators."""
         if is_primitive(func):
             return func
         config: FuseOpsConfig = ctx.get_config("graphir.FuseOps")
@@ -105,22 +105,22 @@ class _Fusion:
         count = len(order)
         self.rank = [_rank(node) for node in order]
         self.shape = [node.type.shape if isinstance(node.type, TensorType) else None for node in order]
-        #: Where a group is computed; None for one without inputs, which costs nothing to compute again.
+        #: The scope of a group; None for one without inputs, which costs nothing to compute again.
         self.scope = [scopes[node] if node.children else None for node in order]
         self.parent = list(range(count))
         self.size = [1] * count
-        #: Of a group, by its representative: the anchor's place, and whether it is more than elementwise and broadcast
+        #: By a group's representative: the anchor's place, and whether it holds more than elementwise and broadcast
         #: operators of one shape.
         self.anchor: list[int | None] = [n if _REDUCTION <= self.rank[n] < _OPAQUE else None for n in range(count)]
         self.mixed = [self.rank[n] > _BROADCAST for n in range(count)]
         self.epilogue = [False] * count
-        #: Of a group, by its representative: whether it reads across memory, and whether it should not.
+        #: By a group's representative: whether it reorders elements, and whether it needs contiguous reads.
         operators = [self.operator(place) for place in range(count)]
         self.reorders = [op is not None and op.reorders for op in operators]
         self.contiguous = [op is not None and op.contiguous_reads for op in operators]
 
     def find(self, place: int) -> int:
-        """The representative of the group that ``place`` is in."""
+        """Return the representative of the group of ``place``."""
         root = place
         while self.parent[root] != root:
             root = self.parent[root]
@@ -129,7 +129,7 @@ class _Fusion:
         return root
 
     def run(self) -> None:
-        """The three rounds."""
+        """Run the three rounds."""
         for anchor_rank in (_CONTRACTION, _REDUCTION):
             for place, rank in enumerate(self.rank):
                 if rank == anchor_rank:
@@ -139,7 +139,7 @@ class _Fusion:
                 self.join_consumer(place)
 
     def take_epilogue(self, anchor: int) -> None:
-        """Join what is behind ``anchor``, step by step along the post-dominator tree."""
+        """Join the operators after ``anchor``, step by step along the post-dominator tree."""
         last = anchor
         while True:
             consumer = self.tree.immediate(last)
@@ -159,7 +159,7 @@ class _Fusion:
             last = consumer
 
     def no_epilogue(self, anchor: int, members: list[int]) -> str | None:
-        """Why ``members`` cannot be an epilogue of ``anchor``."""
+        """Return the reason why ``members`` cannot be an epilogue of ``anchor``; None if they can."""
         for member in members:
             rank = self.rank[member]
             if rank > _BROADCAST:
@@ -187,7 +187,7 @@ class _Fusion:
             self.apart(place, consumer, reason)
 
     def no_producer(self, place: int, path: list[int], consumer: int) -> str | None:
-        """Why ``place`` and what is between cannot be computed inside the loops of ``consumer``."""
+        """Return the reason why ``path`` cannot be computed inside the loops of ``consumer``; None if it can."""
         for member in path:
             if self.rank[member] > _INJECTIVE:
                 return f"{self.name(member)} between them is {FUSION_KINDS[self.rank[member]]}"
@@ -205,7 +205,7 @@ class _Fusion:
             return None
         if self.rank[consumer] <= _BROADCAST:
             for member in (place, *path):
-                # Reading a small tensor again is cheap, computing it again is not: only what moves data repeats.
+                # Reading a small tensor again is cheap, computing it again is not: only data movement may repeat.
                 moves_data = self.rank[member] == _INJECTIVE and self.size[self.find(member)] == 1
                 if not moves_data and not self.same_shape(member, consumer):
                     return "it would be computed again for each repetition of its elements"
@@ -216,7 +216,7 @@ class _Fusion:
         return node.op if isinstance(node, Call) and isinstance(node.op, Operator) else None
 
     def union(self, members: list[int]) -> str | None:
-        """Make one group of ``members``; the reason if that is impossible."""
+        """Merge ``members`` into one group; return the reason if that is impossible, else None."""
         groups = list(dict.fromkeys(self.find(member) for member in members))
         anchors = [self.anchor[group] for group in groups if self.anchor[group] is not None]
         if len(anchors) > 1:
@@ -224,7 +224,7 @@ class _Fusion:
         places = {self.scope[group] for group in groups} - {None}
         if len(places) > 1:
             return "it would be computed again in each iteration of a loop"
-        # The arguments of an anchor do not read each other; what one is made of says nothing about the others.
+        # The arguments of an anchor do not read each other, so that one says nothing about how the others are read.
         end = self.find(members[-1])
         apart = end if _REDUCTION <= self.rank[members[-1]] < _OPAQUE and len(groups) > 1 else None
         joined = [group for group in groups if group != apart]
@@ -267,8 +267,8 @@ class _Fusion:
         self.ctx.remark(message, "missed", summary(self.order[consumer]))
 
     def escapes(self, place: int, consumer: int | None) -> None:
-        """Say that the result is used where no group can hold it, if there are consumers that it might have joined; or
-        which operator is in no group, if one is the only consumer."""
+        """Remark that the result of ``place`` escapes, if it has consumers that it might have joined; or, if it has a
+        single consumer that is in no group, name that consumer."""
         users = self.tree.users[place]
         if consumer is not None and users == [consumer] and self.operator(consumer) is not None:
             self.apart(place, consumer, f"{self.name(consumer)} is in no group, {self.alone(consumer)}")
@@ -279,7 +279,7 @@ class _Fusion:
             self.ctx.remark(message, "missed", summary(self.order[place]))
 
     def alone(self, place: int) -> str:
-        """Why an operator is in no group."""
+        """Return the reason why an operator is in no group."""
         operator = self.operator(place)
         assert operator is not None
         if not operator.pure:
@@ -313,7 +313,7 @@ class _Fusion:
         return done[body]
 
     def group(self, nodes: list[Expr], done: dict[Expr, Expr]) -> Call:
-        """The call of the primitive function that computes ``nodes``, the last of which is its result."""
+        """Build the call of the primitive function that computes ``nodes``, the last of which is its result."""
         params: dict[Expr, Var] = {}
         values: dict[Expr, Expr] = {}
         for node in nodes:
@@ -340,7 +340,7 @@ class _Fusion:
 
 
 def _rank(node: Expr) -> int:
-    """The fusion kind as a number; ``opaque`` for what is no call of an operator, or has several results."""
+    """Return the fusion kind as a number; ``opaque`` for all but operator calls with one result."""
     if type(node) is not Call or not isinstance(node.op, Operator) or not isinstance(node.type, TensorType):
         return _OPAQUE
     return _RANK[node.op.kind] if node.op.pure else _OPAQUE

@@ -1,4 +1,4 @@
-"""``HoistLoopInvariant``: compute what is the same in each iteration of a loop once, before it.
+"""``HoistLoopInvariant``: hoist expressions that are invariant in a loop out of it.
 
 Before::
 
@@ -9,9 +9,10 @@ After::
     let %invariant0 = nn.dense(%x, %w)
     loop(... fn (%i, %state) { add(%invariant0, %state) })
 
-A graph without lets doesn't say where an expression is computed: one that only the body of a loop uses belongs to the
-body, and would be computed in each iteration. The let stands directly around the loop, so that the value is not kept
-in memory for longer. What a branch of an ``If`` alone needs stays in the branch. Lets are replaced by sharing first.
+A graph without lets does not determine where an expression is computed: one that only the body of a loop uses belongs
+to the body, and would be computed in each iteration. The let is placed directly around the loop, so that the value is
+not kept in memory for longer. Expressions that only a branch of an ``If`` uses stay in the branch. Before all that,
+lets are replaced by shared expressions.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ from tilewright.passes.registry import register_pass
 @register_pass
 @function_pass(opt_level=0, name="HoistLoopInvariant")
 class HoistLoopInvariant(FunctionPass):
-    """Bind what does not change in a loop to variables around it."""
+    """Bind loop-invariant expressions to variables around the loop."""
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """``func`` whose loops compute only what changes."""
+        """Return ``func`` without loop-invariant expressions in its loops."""
         if is_primitive(func):
             return func
         order = post_order(func.body, children_of=children_outside_groups)
@@ -50,7 +51,7 @@ def _hoist(body: Expr, ctx: PassContext) -> Expr:
     scopes, opened = find_scopes_outside_loops(order, body, Scope())
     loops = loop_functions(order)
     variables: dict[tuple[Expr, Scope], Var] = {}
-    #: For each body and condition of a loop, what it takes from around the loop.
+    #: For each body and condition of a loop, the expressions hoisted out of it, with their variables.
     taken: dict[Expr | None, dict[Expr, Var]] = {}
     done: dict[Expr, Expr] = {}
     for node in order:
@@ -76,7 +77,7 @@ def _hoist(body: Expr, ctx: PassContext) -> Expr:
 
 
 def _outermost(used: Scope, place: Scope, loops: set[Expr | None]) -> Scope | None:
-    """The outermost scope of one of ``loops`` between a use and the place of what is used; None if there is none."""
+    """Return the outermost scope of one of ``loops`` between a use and the scope ``place``; None if there is none."""
     found = None
     scope: Scope | None = used
     while scope is not None and scope is not place:

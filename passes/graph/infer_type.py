@@ -1,4 +1,4 @@
-"""``InferType``: infer the type of every expression, and check the types that are stated.
+"""``InferType``: infer the type of every expression, and check declared types.
 
 Before::
 
@@ -40,7 +40,7 @@ class InferType(ModulePass):
     essential = True
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        """``mod`` with every expression typed; ``mod`` itself if all were."""
+        """Return ``mod`` with every expression typed; ``mod`` itself if all were."""
         inference = _Inference(mod, ctx)
         updates = {}
         for gv, function in mod.functions.items():
@@ -59,7 +59,7 @@ class _Inference:
         self.running: set[str] = set()
 
     def function(self, gv: GlobalVar) -> Function:
-        """The typed function of that name; the functions that it calls are typed before it, as far as they must be."""
+        """Return the typed function of that name; callees without a declared result type are typed before it."""
         pending = [gv]
         while pending:
             name = pending[-1].name
@@ -80,7 +80,7 @@ class _Inference:
         return self.inferred[gv.name]
 
     def undeclared(self, function: Function) -> list[GlobalVar]:
-        """Called functions whose type is known only once they are inferred."""
+        """Return the called functions whose type is known only after inference."""
         found: dict[str, GlobalVar] = {}
         for node in post_order(function.body):
             callee = node.op if isinstance(node, Call) else node
@@ -156,7 +156,7 @@ class _Inference:
             op, parts = parts[0], parts[1:]
         else:
             parts = parts[1:]
-        checked = Call(op, parts, node.attrs, None, node.span)  # making it compares the arguments with the signature
+        checked = Call(op, parts, node.attrs, None, node.span)  # which compares the arguments with the signature
         if checked.type is None:
             return self.untyped(op)
         if node.type is not None and node.type != checked.type:

@@ -7,9 +7,9 @@ Before::
 
 After: ``def @main(%x) { %0 = multiply(%x, %x); %0 }`` (and ``@square``, until ``RemoveUnusedFunctions``).
 
-Inlined are calls of functions with attribute ``Inline``, of functions that the module calls only once, and of nested
-functions that are called where they are made. Recursive functions, fused groups and functions with
-``SkipOptimization`` are not.
+It inlines calls of functions with the attribute ``Inline``, of functions that the module calls only once, and of nested
+functions that are called where they are defined. Recursive functions, fused groups and functions with
+``SkipOptimization`` are not inlined.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class InlineFunctions(ModulePass):
     """Inline calls of functions."""
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        """``mod`` with calls inlined, callees before callers."""
+        """Return ``mod`` with calls inlined, callees before callers."""
         functions = {gv.name: function for gv, function in mod.functions.items() if isinstance(function, Function)}
         calls = {name: callees(function) for name, function in functions.items()}
         recursive = recursive_functions(mod, calls)
@@ -82,10 +82,10 @@ def _inline(function: Function, inlined: dict[str, Function], ctx: PassContext) 
 
 
 def instantiate(function: Function, args: tuple[Expr, ...], copy: bool = True) -> Expr:
-    """The body of ``function`` with ``args`` in place of its parameters.
+    """Return the body of ``function`` with ``args`` in place of its parameters.
 
     Args:
-        copy: whether the variables that the body binds are made anew, as is needed if the body stays in use elsewhere.
+        copy: whether to rename the variables that the body binds, which is needed if the body is also used elsewhere.
     """
     done: dict[Expr, Expr] = dict(zip(function.params, args, strict=True))
     if copy:

@@ -1,4 +1,4 @@
-"""``LambdaLift``: make functions of the module of those inside of functions.
+"""``LambdaLift``: turn nested functions into functions of the module.
 
 Before::
 
@@ -13,9 +13,8 @@ After::
     def @main(%x, %y) { %2 = @main_lifted(%y, %x); %2 }
     def @main_lifted(%y, %p) { %1 = add(%p, %y); %1 }
 
-What a function uses of the variables around it comes first among the new parameters. Fused groups stay, and so do
-functions that capture variables and are not only called (a ``Loop`` passes its body no more than its state): a remark
-says so.
+Captured variables come first among the new parameters. Fused groups stay, and so do functions that capture variables
+and are used other than by calls (a ``Loop`` passes nothing but its state to its body): a remark says so.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class LambdaLift(ModulePass):
     """Lift nested functions to the module."""
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        """``mod`` with nested functions lifted."""
+        """Return ``mod`` with nested functions lifted."""
         for gv, function in mod.functions.items():
             if isinstance(function, Function) and not function.attrs.get(SKIP_OPTIMIZATION):
                 with ctx.in_function(gv.name):
@@ -51,7 +50,7 @@ class _Lifting:
         self.gv = gv
         self.ctx = ctx
         self.done: dict[Expr, Expr] = {}
-        #: What lifted functions capture, by the original function.
+        #: The variables that lifted functions capture, by the original function.
         self.captured: dict[Expr, list[Var]] = {}
 
     def run(self, function: Function) -> IRModule:
@@ -75,7 +74,7 @@ class _Lifting:
         return self.mod if body is function.body else self.mod.with_functions({self.gv: function.with_body(body)})
 
     def lift(self, original: Function, nested: Function, passed_on: bool) -> Expr:
-        """The global function that takes the place of ``nested``, or ``nested`` if it must stay."""
+        """Return the global function that replaces ``nested``, or ``nested`` if it must stay."""
         captured = free_vars(nested)
         if captured and passed_on:
             message = "a function that captures variables is passed on as a value, and stays"
@@ -93,7 +92,7 @@ class _Lifting:
 
 
 def _passed_on(order: list[Expr], body: Expr) -> set[Expr]:
-    """The functions that are used otherwise than by being called."""
+    """Return the functions that are used other than as the callee of a call."""
     found = {body}
     for node in order:
         parts = node.args if isinstance(node, Call) else node.children

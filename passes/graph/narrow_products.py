@@ -1,4 +1,4 @@
-"""``NarrowProducts``: multiply bytes as bytes, where the target has an instruction that adds several such products.
+"""``NarrowProducts``: multiply 8-bit numbers without widening them, where the target has a dot product instruction.
 
 Before::
 
@@ -15,13 +15,13 @@ After::
     %3 = multiply(%zero, %2)
     %4 = subtract(%0, %3)
 
-``sum((a - za) * (b - zb))`` over ``K`` products is ``sum(a * b) - za * sum(b) - zb * (sum(a) - K * za)``; all of it
-wraps like int32, so that the result has the same bits. The instruction takes one factor without a sign and one with:
+``sum((a - za) * (b - zb))`` over ``K`` products is ``sum(a * b) - za * sum(b) - zb * (sum(a) - K * za)``; all terms
+wrap like int32, so that the result has the same bits. The instruction takes one unsigned and one signed factor:
 ``a - za`` of the type int8 is ``(a + 128) - (za + 128)`` of the type uint8, which flips the highest bit. A convolution
-whose filters have the zero point 0 has a border of ``za`` instead of 0.
+whose filters have the zero point 0 is padded with ``za`` instead of 0.
 
-From opt_level 3 on products of bfloat16 are summed by such instructions too, in float32 (``out_dtype="float32"``) as
-before, but in another order.
+From opt_level 3 on, such instructions also sum products of bfloat16, in float32 (``out_dtype="float32"``) as before but
+in another order.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ _BYTES = ("int8", "uint8")
 @register_pass
 @function_pass(opt_level=2, name="NarrowProducts", requires={TYPED, UNGROUPED, UNFOLDED})
 class NarrowProducts(FunctionPass):
-    """Take the factors of products of 8- and 16-bit numbers in wider ones as they are stored."""
+    """Remove the casts of 8- and 16-bit factors to the wider type in which their products are summed."""
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """``func`` with such products."""
+        """Return ``func`` with such products on the factors as they are stored."""
         if is_primitive(func):
             return func
         target = Target.current()
@@ -95,16 +95,16 @@ def _of_integers(sums: SumOfProducts, target: Target) -> Expr | None:
 
 
 def _with_instruction(left: Stored, right: Stored, target: Target) -> tuple[Stored, Stored] | None:
-    """The factors in types whose products the target adds several at a time."""
+    """Return the factors in types for which the target has a dot product instruction; None if it has none."""
     choices = [(left, right)]
     if left.dtype in _BYTES and left.dtype is right.dtype:
-        # The second factor is often a weight, and what is computed of it is then known when the model is built.
+        # The second factor is often a weight; conversions of it are then computed when the model is built.
         choices.append((left.flipped(), right) if left.dtype == "int8" else (left, right.flipped()))
     return next((both for both in choices if target.dot_products(both[0].dtype, both[1].dtype, INT32) > 1), None)
 
 
 def _factor(node: Expr) -> Stored | None:
-    """A factor that is converted from a type of integers, and perhaps has a zero point taken from it."""
+    """Match a factor that is cast from an integer type, and from which a zero point may be subtracted."""
     zero: Expr | None = None
     found = meaning_of(node)
     if isinstance(found, Difference):

@@ -9,13 +9,13 @@ After, if ``%0`` is a float32 tensor of shape (128, 3072)::
 
     %0 = fn (%p0, %p1) attrs {"Primitive": True, "row_padding": 16} { nn.gelu(nn.dense(%p0, %p1)) }(%x, const#0)
 
-A first-level cache finds a line by the lowest twelve bits of its address: of lines that lie a multiple of 4 KiB apart
-it holds as many as it has ways, 8 to 12. A matrix product walks along up to 14 rows of its left factor at the same
-time. If a row is a multiple of a page long, they throw each other out, and each number is fetched from the second cache
-anew: a dense layer of 3,072 inputs runs at 90 % of the peak instead of 95. So what a kernel computes, and a product
-reads by rows (trait ``Operator.reads_rows``), gets a cache line of unused memory behind each row; kernels have buffers
-with strides for it. The parameters and results of a model lie as the caller has them, and models with branches or
-loops stay as they are.
+An L1 cache selects the set of a line by the lowest twelve bits of its address: of lines that are a multiple of 4 KiB
+apart it holds as many as it has ways, 8 to 12. A matrix product reads up to 14 rows of its left factor at the same
+time. If the length of a row is a multiple of a page, the rows evict each other, and each number is fetched from L2
+again: a dense layer of 3,072 inputs runs at 90 % of the peak instead of 95. So a tensor that a kernel computes and a
+product reads by rows (trait ``Operator.reads_rows``) gets a cache line of unused memory after each row; buffers of
+kernels have strides for it. The parameters and results of a model keep the caller's layout, and models with branches
+or loops are not changed.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ class PadRowsConfig:
 @register_pass
 @function_pass(opt_level=2, name="PadRows", requires={TYPED, GROUPS})
 class PadRows(FunctionPass):
-    """Mark the groups whose results get unused memory behind each row."""
+    """Mark the groups whose results get unused memory after each row."""
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """``func`` with the attribute ``row_padding`` on such groups: the elements behind each row."""
+        """Return ``func`` with the attribute ``row_padding`` on such groups: the number of elements after each row."""
         if is_primitive(func):
             return func
         order = post_order(func.body, children_of=children_outside_groups)
@@ -92,7 +92,7 @@ class PadRows(FunctionPass):
 
 
 def _is_computed(node: Expr) -> bool:
-    """Whether a kernel computes a tensor with memory of its own."""
+    """Whether a kernel computes ``node`` into memory of its own."""
     return _is_kernel(node) and isinstance(node.type, TensorType)
 
 
@@ -101,8 +101,8 @@ def _is_kernel(node: Expr) -> bool:
 
 
 def _needs_padding(node: Expr, users: Sequence[Expr], config: PadRowsConfig) -> bool:
-    """Whether the rows of a tensor get into each other's way in a kernel that reads several of them at once, and only
-    kernels read it."""
+    """Whether the rows of a tensor alias in a kernel that reads several of them at once, and only kernels read the
+    tensor."""
     found = node.tensor_type
     if found.ndim < 2 or not isinstance(found.shape[-1], int) or found.dtype.bytes > CACHE_LINE:
         return False

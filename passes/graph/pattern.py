@@ -1,8 +1,8 @@
 """Patterns of small expressions, for tables of rewrite rules.
 
 ``Op("multiply", X, one)`` matches a call of ``multiply`` whose second argument matches ``one``; ``Bind("x")`` matches
-anything and remembers it. ``Op(lambda op: op.idempotent, X)`` matches a call of any operator that states the trait. A
-rule is a pattern and a function from what matched to what takes its place.
+anything and binds it. ``Op(lambda op: op.idempotent, X)`` matches a call of any operator that states the trait. A rule
+is a pattern and a function from the match to the replacement.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from tilewright.graphir.expr import Call, Constant, Expr
 from tilewright.graphir.op import Operator
 
-#: What a pattern has bound: expressions by name, and the attributes of its calls by ``name of operator + number``.
+#: The bindings of a pattern: expressions by name, and the attributes of calls by the name that the pattern gives them.
 Match = dict[str, Any]
 
 
@@ -23,12 +23,12 @@ class Pattern:
     """Base of patterns."""
 
     def match(self, node: Expr, found: Match) -> bool:
-        """Whether ``node`` matches, given what is bound in ``found``; binds more."""
+        """Check whether ``node`` matches under the bindings in ``found``, and add new bindings to it."""
         raise NotImplementedError
 
 
 class Bind(Pattern):
-    """Matches anything; where the name is bound already, only that very expression."""
+    """Match anything; if the name is bound already, only that same expression."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -38,7 +38,7 @@ class Bind(Pattern):
 
 
 class Splat(Pattern):
-    """Matches a constant (bound to ``name``, if given) for whose elements ``holds`` is true, all at once."""
+    """Match a constant for all of whose elements ``holds`` is true; bind it to ``name``, if given."""
 
     def __init__(self, holds: Callable[[np.ndarray[Any, Any]], Any], name: str | None = None) -> None:
         self.holds = holds
@@ -53,7 +53,7 @@ class Splat(Pattern):
 
 
 class AnyConstant(Pattern):
-    """Matches a constant, bound to ``name``, without reading its elements (large ones may not be computed yet)."""
+    """Match a constant and bind it to ``name`` without reading its elements (large ones may not be computed yet)."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -63,10 +63,10 @@ class AnyConstant(Pattern):
 
 
 class Op(Pattern):
-    """Matches a call of the operator of a name, or of one with a trait.
+    """Match a call of the operator of a given name, or of any operator with a trait.
 
     Args:
-        which: the name, or a function that says whether an operator is meant.
+        which: the name, or a predicate on operators.
         args: patterns of the arguments, as many as the call has.
         attrs: the name that the call's attributes are bound to, if any.
         call: the name that operator and attributes are bound to, if any; where it is bound already, only a call of that
@@ -104,7 +104,7 @@ class Op(Pattern):
 
 
 class Rule:
-    """``pattern -> build(match)``, where ``build`` may give None: the rule does not apply after all."""
+    """A rewrite ``pattern -> build(match)``; ``build`` may return None if the rule does not apply after all."""
 
     def __init__(self, pattern: Op, build: Callable[[Match], Expr | None]) -> None:
         self.pattern = pattern
@@ -127,14 +127,14 @@ class Rules:
         self._of_operator: dict[Operator, list[Rule]] = {}
 
     def rules_for(self, op: Operator) -> list[Rule]:
-        """The rules whose pattern begins with a call of ``op``."""
+        """Return the rules whose pattern has a call of ``op`` at its root."""
         found = self._of_operator.get(op)
         if found is None:
             found = self._of_operator[op] = [rule for rule in self.rules if rule.pattern.takes(op)]
         return found
 
     def apply(self, node: Expr) -> Expr:
-        """``node`` with rules applied at its top until none applies. Each rule must make an expression simpler."""
+        """Apply rules at the root of ``node`` until none applies. Each rule must make an expression simpler."""
         while type(node) is Call and isinstance(node.op, Operator):
             for rule in self.rules_for(node.op):
                 made = rule.apply(node)

@@ -1,4 +1,4 @@
-"""``PlaceParts``: compute the parts of a concatenation, and images inside of a border, in the memory of the whole.
+"""``PlaceParts``: compute the parts of a concatenation, and images inside of padding, in the memory of the whole.
 
 Before::
 
@@ -15,15 +15,15 @@ After::
     %3 = fn (%p0) attrs {"Primitive": True, "in_place": (0,)} { pad(%p0, pad_width=...) }(%2)
     %4 = nn.conv2d(%3, const#2)
 
-The groups say that the kernels of ``%0`` and ``%1`` write into the memory of ``%2``, which lies inside of that of
-``%3`` (see ``graphir.parts``): the concatenation disappears, and of the border only its own elements are written.
+The groups state that the kernels of ``%0`` and ``%1`` write into the memory of ``%2``, which lies inside of that of
+``%3`` (see ``graphir.parts``): the concatenation disappears, and the padding writes only the border.
 
-Operators state the trait ``places``: where their arguments lie in the result. An argument can be placed if a kernel
-computes it, only operators read it, and it lies in long enough pieces; each value lies in one place. An operator is
-left for ``FuseOps`` where its arguments would be computed in its own loops, in which they cost no memory at all:
-formulas of one element that nobody else needs. A border that an operator puts around its argument for each call
-(``padded_outside``) becomes an operator of its own where its argument can be placed in it. Models with branches or
-loops stay as they are: what they compute where is decided when they are linearized.
+Operators state by the trait ``places`` where their arguments lie in the result. An argument can be placed if a kernel
+computes it, only operators read it, and its contiguous pieces are long enough; each value has a single place. An
+operator is left to ``FuseOps`` if its arguments would be computed in its own loops, where they need no memory at all:
+elementwise formulas without another user. Padding that an operator adds to its argument in each call
+(``padded_outside``) becomes an operator of its own if the argument can be placed in it. Models with branches or loops
+are not changed: their linearization decides where each value is computed.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from tilewright.passes.graph.walk import children_outside_groups, has_control_fl
 from tilewright.passes.properties import FOLDED, TYPED, UNGROUPED
 from tilewright.passes.registry import register_pass
 
-#: The most operators between the ends of a branching formula that are looked at.
+#: The most operators that are searched between the ends of a branching formula.
 _LONGEST = 32
 
 
@@ -62,10 +62,10 @@ class PlacePartsConfig:
 
     least_bytes: int = dataclasses.field(default=16384, metadata={"doc": "results smaller than this are left alone"})
     least_piece: int = dataclasses.field(
-        default=256, metadata={"doc": "bytes of a part that lie side by side at least, where it is in several pieces"}
+        default=256, metadata={"doc": "the fewest bytes in each contiguous piece of a part in several pieces"}
     )
     most_border: float = dataclasses.field(
-        default=0.1, metadata={"doc": "elements of a border at most, relative to those that it goes around"}
+        default=0.1, metadata={"doc": "the most elements of padding, relative to those that it surrounds"}
     )
     unknown: int = dataclasses.field(default=TYPICAL, metadata={"doc": "what a symbolic dimension is taken for"})
 
@@ -73,10 +73,10 @@ class PlacePartsConfig:
 @register_pass
 @function_pass(opt_level=2, name="PlaceParts", requires={TYPED, UNGROUPED, FOLDED})
 class PlaceParts(FunctionPass):
-    """Mark what can be computed in the memory of the value that it becomes a part of."""
+    """Mark values that can be computed in the memory of the value of which they become a part."""
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """``func`` with groups that say which of their arguments are computed in place."""
+        """Return ``func`` with groups that state which of their arguments are computed in place."""
         if is_primitive(func):
             return func
         order = post_order(func.body, children_of=children_outside_groups)
@@ -89,8 +89,8 @@ class PlaceParts(FunctionPass):
 
 
 def _with_epilogues(order: Sequence[Expr], tree: PostDominators) -> set[Expr]:
-    """The results of contractions, reductions and opaque operators, and what is computed from these results alone,
-    element by element: ``FuseOps`` makes these one kernel."""
+    """Find the results of contractions, reductions and opaque operators, and the elementwise operators on these results
+    alone: ``FuseOps`` makes one kernel of each."""
     found: set[Expr] = set()
     for place, node in enumerate(order):
         if _kind(node) not in ("contraction", "reduction", "opaque"):
@@ -108,7 +108,7 @@ def _with_epilogues(order: Sequence[Expr], tree: PostDominators) -> set[Expr]:
 
 
 def _kind(node: Expr) -> str:
-    """The fusion kind of a call of an operator with one result; nothing for another expression."""
+    """Return the fusion kind of an operator call with one result; an empty string for another expression."""
     if type(node) is Call and isinstance(node.op, Operator) and isinstance(node.type, TensorType):
         return node.op.kind
     return ""
@@ -125,13 +125,13 @@ class _Placement:
         tree = PostDominators(order, children_outside_groups)
         self.users = {node: [order[user] for user in users] for node, users in zip(order, tree.users, strict=True)}
         self.computed = _with_epilogues(order, tree)
-        #: Values that lie in another one already.
+        #: Values that have a place in another one.
         self.placed: set[Expr] = set()
-        #: For a call that puts its arguments together: those that are placed.
+        #: For a call that joins its arguments: the arguments that are placed.
         self.wholes: dict[Expr, tuple[int, ...]] = {}
-        #: For a call that puts a border around its first argument: the border, and the call that takes its result.
+        #: For a call that pads its first argument: the padding, and the call on its result.
         self.borders: dict[Expr, tuple[Call, Call]] = {}
-        #: For a value that lies inside of a border: that border.
+        #: For a value inside of padding: the padding.
         self.around: dict[Expr, Call] = {}
 
     @property
@@ -140,7 +140,7 @@ class _Placement:
         return bool(self.wholes or self.borders)
 
     def run(self) -> None:
-        """Concatenations and the like first: they can lie in a border as well."""
+        """Place the arguments of concatenations and the like, then padded values, among which may be concatenations."""
         calls = [node for node in self.order if type(node) is Call and isinstance(node.op, Operator)]
         for call in calls:
             self.join(call)
@@ -148,7 +148,7 @@ class _Placement:
             self.border(call)
 
     def join(self, call: Call) -> None:
-        """Place what ``call`` puts together, if it does that and it pays."""
+        """Place the arguments that ``call`` joins, if it joins any and placing them saves copies."""
         assert isinstance(call.op, Operator)
         if not isinstance(call.type, TensorType) or not all(isinstance(arg.type, TensorType) for arg in call.args):
             return
@@ -172,7 +172,7 @@ class _Placement:
         self.ctx.remark(f"{call.op.name}: {count} computed in place", "applied", summary(call))
 
     def border(self, call: Call) -> None:
-        """Take the border that ``call`` puts around its argument out of it, if the argument can be placed in it."""
+        """Split off the padding that ``call`` adds to its argument, if the argument can be placed in it."""
         assert isinstance(call.op, Operator)
         if not call.args or not isinstance(call.args[0].type, TensorType):
             return
@@ -183,7 +183,7 @@ class _Placement:
         assert isinstance(around, Call) and isinstance(around.op, Operator)
         inner = call.args[0]
         other = self.around.get(inner)
-        if other is not None and structural_equal(other, around):  # it lies in an equal border already
+        if other is not None and structural_equal(other, around):  # it has equal padding already
             self.borders[call] = (other, made)
             return
         places = around.op.places([inner.tensor_type], around.attrs)
@@ -203,7 +203,7 @@ class _Placement:
         self.ctx.remark(f"{call.op.name}: its argument is computed inside of its border", "applied", summary(call))
 
     def obstacle(self, part: Expr, place: Sequence[Dim], whole: Call) -> str | None:
-        """Why ``part`` cannot be computed where ``whole`` has it."""
+        """Return the reason why ``part`` cannot be computed in its place in ``whole``; None if it can."""
         if type(part) is not Call or not isinstance(part.op, Operator) or not part.op.pure:
             return "no kernel computes it"
         if part is self.root:
@@ -225,19 +225,19 @@ class _Placement:
         return None
 
     def is_written(self, part: Expr) -> bool:
-        """Whether a value is in memory in any case: several read it, it is put together in place itself, or it is made
-        by more than formulas of single elements."""
+        """Whether a value is stored in memory in any case: it has several users, its own parts are placed in it, or it
+        is not an elementwise formula."""
         return part in self.wholes or part in self.computed or len(self.users[part]) > 1
 
     def bytes(self, found: TensorType) -> int:
         return self.number(found.shape) * found.dtype.bytes
 
     def number(self, extents: Sequence[Dim]) -> int:
-        """The product of extents, with a number for each symbolic dimension."""
+        """Return the product of extents, with the configured number for each symbolic dimension."""
         return math.prod(estimate(extent, self.config.unknown) for extent in extents)
 
     def rewrite(self, body: Expr) -> Expr:
-        """``body`` with the groups."""
+        """Return ``body`` with the groups."""
         made: dict[Call, Call] = {}
 
         def change(old: Expr, new: Expr) -> Expr:
@@ -257,7 +257,7 @@ class _Placement:
 
 
 def _group(call: Call, placed: tuple[int, ...]) -> Call:
-    """``call`` in a group of its own, which says which of its arguments are computed in place."""
+    """Wrap ``call`` in a group of its own that states which of its arguments are computed in place."""
     params = [Var(f"p{number}", arg.type) for number, arg in enumerate(call.args)]
     attrs = {PRIMITIVE: True, KIND: "opaque", IN_PLACE: placed}
     body = Call(call.op, params, call.attrs, call.type, call.span)

@@ -18,7 +18,7 @@ from tilewright.passes.registry import register_pass
 @register_pass
 @module_pass(opt_level=1, name="RemoveUnusedFunctions")
 class RemoveUnusedFunctions(ModulePass):
-    """Keep what ``entries`` call, directly or through others.
+    """Keep the functions that ``entries`` call, directly or through others.
 
     Args:
         entries: names of functions; a module that has none of them stays as it is.
@@ -28,7 +28,7 @@ class RemoveUnusedFunctions(ModulePass):
         self.entries = tuple(entries)
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        """``mod`` without unreachable functions."""
+        """Return ``mod`` without unreachable functions."""
         used = reachable(mod, self.entries)
         unused = [gv.name for gv in mod if gv.name not in used]
         if not used or not unused:

@@ -1,6 +1,6 @@
 """Find the scope in which each expression of a graph is computed: a function body or a branch of an ``If``.
 
-A graph without lets does not say it: an expression is computed in the innermost scope that holds all its uses.
+A graph without lets leaves this implicit: an expression is computed in the innermost scope that holds all its uses.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from tilewright.passes.graph.walk import children_outside_groups, is_atom, is_pr
 
 
 class Scope:
-    """A function body, one branch of an ``If``, or what is around them all.
+    """A function body, one branch of an ``If``, or the outermost scope around them all.
 
     Attributes:
         outer: the scope around this one.
         owner: the ``Function`` or ``If`` that opens it; None for the outermost.
-        bound: variables with their values, in order, for passes that name what is computed here.
+        bound: variables with their values, in order, for passes that name the values computed here.
     """
 
     __slots__ = ("bound", "depth", "outer", "owner")
@@ -29,7 +29,7 @@ class Scope:
         self.bound: list[tuple[Var, Expr]] = []
 
 
-#: Gives the scope that an expression moves to from the one that holds all its uses.
+#: Choose the scope that an expression moves to from the innermost one that holds all its uses.
 Move = Callable[[Expr, Scope], Scope]
 
 
@@ -38,7 +38,7 @@ def _stay(_: Expr, scope: Scope) -> Scope:
 
 
 def _common(a: Scope | None, b: Scope) -> Scope:
-    """The innermost scope that holds both; ``b`` if ``a`` is None."""
+    """Return the innermost scope that holds both; ``b`` if ``a`` is None."""
     while a is not None and a is not b:
         if a.depth >= b.depth:
             a = a.outer
@@ -49,7 +49,7 @@ def _common(a: Scope | None, b: Scope) -> Scope:
 
 
 def parts(node: Expr, scope: Scope, opened: Sequence[Scope]) -> list[tuple[Expr, Scope]]:
-    """The operands of ``node``, which is computed in ``scope``, each with the scope that it is used in.
+    """Return the operands of ``node``, which is computed in ``scope``, each with the scope of that use.
 
     Args:
         opened: the scopes that ``node`` opens.
@@ -62,16 +62,16 @@ def parts(node: Expr, scope: Scope, opened: Sequence[Scope]) -> list[tuple[Expr,
 def find_scopes(
     order: Sequence[Expr], body: Expr, top: Scope, move: Move = _stay
 ) -> tuple[dict[Expr, Scope], dict[Expr, list[Scope]]]:
-    """For each expression the scope in which it is computed, and for functions and branches the scopes that they open.
+    """Find the scope in which each expression is computed, and the scopes that functions and branches open.
 
     Args:
         order: the expressions below ``body`` in post order, fused groups not entered.
         top: the scope of ``body``.
-        move: may move expressions outwards, with what only they use.
+        move: may move expressions outwards, together with the operands that only they use.
     """
     scopes: dict[Expr, Scope] = {body: top}
     opened: dict[Expr, list[Scope]] = {}
-    for node in reversed(order):  # users before what they are made of
+    for node in reversed(order):  # users before their operands
         scope = scopes[node] = move(node, scopes[node])
         if isinstance(node, If):
             opened[node] = [Scope(scope, node), Scope(scope, node)]
@@ -85,9 +85,9 @@ def find_scopes(
 def find_scopes_outside_loops(
     order: Sequence[Expr], body: Expr, top: Scope
 ) -> tuple[dict[Expr, Scope], dict[Expr, list[Scope]]]:
-    """As :func:`find_scopes`, but what is the same in each iteration of a loop is computed around the loop.
+    """Find scopes as :func:`find_scopes` does, but hoist loop-invariant expressions out of loops.
 
-    A branch of an ``If`` in a loop keeps what only it needs, and what has effects stays.
+    Expressions that only a branch of an ``If`` in a loop uses stay in it, and so do expressions with effects.
     """
     loops = loop_functions(order)
     if not loops:
@@ -129,7 +129,7 @@ class Unchanging:
 
 
 def loop_functions(order: Sequence[Expr]) -> set[Expr | None]:
-    """The bodies and conditions of loops, but those that several loops share."""
+    """Return the bodies and conditions of loops, except those that several loops share."""
     uses: dict[Expr, int] = {}
     for node in order:
         if not isinstance(node, (Function, Var)):
@@ -141,7 +141,7 @@ def loop_functions(order: Sequence[Expr]) -> set[Expr | None]:
 
 
 def _depends(order: Sequence[Expr], loops: set[Expr | None]) -> dict[Expr, frozenset[Expr]]:
-    """For each expression the functions of loops whose parameters it is computed from, but those inside of it."""
+    """Find for each expression the loop functions on whose parameters it depends, except those inside of it."""
     nothing: frozenset[Expr] = frozenset()
     binders = {param: frozenset((node,)) for node in order if isinstance(node, Function) for param in node.params}
     found: dict[Expr, frozenset[Expr]] = {}

@@ -7,8 +7,8 @@ Before::
     %2 = transpose(%1, axes=(1, 0))
 
 After: ``%x``. A rule applies only where the result has the same type. ``EXACT`` rules give the same bits for every
-input, NaN and signed zero included; those of ``INEXACT`` do not, and only opt_level 3 reads them. Most rules are about
-traits that operators state (``graphir/traits.py``); those about two certain operators name them.
+input, NaN and signed zero included; those of ``INEXACT`` do not, and apply only at opt_level 3. Most rules are about
+traits that operators state (``graphir/traits.py``); rules about particular operators name them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ANY_SIZE = 1 << 16  # larger constants are not searched for ones and zeros
 
 
 def _power_of_two(data: np.ndarray[Any, Any]) -> Any:
-    """Floats whose reciprocal is exact (and no subnormal, which some processors flush to zero)."""
+    """Check for floats whose reciprocal is exact (and not subnormal, which some processors flush to zero)."""
     if data.dtype.kind in "biu" or data.size > _ANY_SIZE:
         return False
     mantissa, exponent = np.frexp(data.astype(np.float64))
@@ -80,7 +80,7 @@ def _x(match: Match) -> Expr:
 
 
 def _again(match: Match, *args: Expr, **attrs: Any) -> Expr:
-    """The matched operator on other arguments, with other attributes where some are given."""
+    """Build a call of the matched operator on other arguments, with other attributes where some are given."""
     node: Call = match["self"]
     return Call(node.op, args, attrs or node.attrs, None, node.span)
 
@@ -99,16 +99,16 @@ def _transpose_twice(match: Match) -> Expr:
 
 
 def _reshaped(match: Match) -> Expr | None:
-    """A shape with -1 in it may not be told from that of ``x``."""
+    """Reshape ``x`` directly. A shape with -1 in it may be impossible to infer from the shape of ``x``."""
     shape = match["self"].attrs.newshape
     return None if any(isinstance(dim, int) and dim == -1 for dim in shape) else _again(match, _x(match))
 
 
 def _neutral(argument: int, zeros_differ: bool) -> Callable[[Match], Expr | None]:
-    """Drop the ``argument`` of a call that is the operator's neutral number.
+    """Drop the ``argument`` of a call if it is the operator's neutral element.
 
     Args:
-        zeros_differ: whether a zero with the other sign is another number.
+        zeros_differ: whether zeros of different signs are different numbers.
     """
 
     def build(match: Match) -> Expr | None:
@@ -131,12 +131,12 @@ def _unchanged(match: Match) -> Expr | None:
 
 
 def _without_sign(match: Match) -> Expr | None:
-    """``op(-x) -> op(x)``; an unsigned integer is not negated but wraps."""
+    """``op(-x) -> op(x)``, except for unsigned integers, whose negation wraps."""
     return None if _x(match).dtype.is_uint else _again(match, _x(match))
 
 
 def _cast_back(match: Match) -> Expr | None:
-    """Widening loses nothing, so narrowing again gives back what was there."""
+    """Drop a widening cast and the cast back: widening loses nothing, so narrowing restores the value."""
     x, middle = _x(match), match["middle"]
     return x if x.type == match["self"].type and _holds_all(middle.dtype, x.dtype) else None
 
@@ -220,7 +220,7 @@ class SimplifyExpr(FunctionPass):
     """Apply the rules of this module, bottom-up, until none applies."""
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """``func`` simplified."""
+        """Return ``func`` simplified."""
         table = Rules((*EXACT, *INEXACT) if ctx.is_fast else EXACT)
 
         def simplify(node: Expr) -> Expr:

@@ -1,4 +1,4 @@
-"""``SimplifyInference``: replace operators that do less in a model that is run, not trained.
+"""``SimplifyInference``: replace operators that are simpler in inference than in training.
 
 Before::
 
@@ -11,7 +11,7 @@ After::
     %1 = multiply(%x, %scale)
     %2 = add(%1, %shift)
 
-Each operator says itself what it means then (``Operator.simplify_inference``).
+Each operator defines its own form for inference (``Operator.simplify_inference``).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class SimplifyInference(FunctionPass):
     """Rewrite batch normalization to a multiplication and an addition, and remove dropout."""
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """``func`` with such calls replaced."""
+        """Return ``func`` with such calls replaced."""
         return func.with_body(rewrite_graph(func.body, _simplify))
 
 

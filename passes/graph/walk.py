@@ -13,12 +13,12 @@ Transform = Callable[[Expr], Expr]
 
 
 def never(_: Expr) -> bool:
-    """For ``rewrite_graph``: no let variable is replaced."""
+    """Keep every let: an ``inline`` argument of ``rewrite_graph``."""
     return False
 
 
 def always(_: Expr) -> bool:
-    """For ``rewrite_graph``: every let variable is replaced by its value, which is then shared by its users."""
+    """Replace every let variable by its value, shared by its users: an ``inline`` argument of ``rewrite_graph``."""
     return True
 
 
@@ -28,21 +28,21 @@ def rewrite_graph(
     inline: Callable[[Expr], bool] = never,
     done: dict[Expr, Expr] | None = None,
 ) -> Expr:
-    """``root`` rebuilt bottom-up, nested functions included, in linear time and without recursion.
+    """Rebuild ``root`` bottom-up, nested functions included, in linear time and without recursion.
 
-    What ``transform`` makes of an expression keeps the place in the source that the expression had.
+    The expressions that ``transform`` makes take over the source span of the expression that they replace.
 
     Args:
-        transform: called once for each expression but variables, with its parts rewritten already; gives what takes
-            its place.
-        inline: asked for the rewritten value of each ``Let``: whether it takes the variable's place everywhere.
-        done: what is known to be rewritten; such expressions are not entered.
+        transform: called once for each expression except variables, with its operands rewritten already; returns the
+            replacement.
+        inline: called with the rewritten value of each ``Let``: whether to replace the variable by it everywhere.
+        done: expressions that are rewritten already, with their replacements; they are not entered.
     """
     done = {} if done is None else done
     order = post_order(root, known=done)
     lets = {node.var: node for node in order if type(node) is Let}
     placed = any(node.span is not None for node in order)
-    settled: set[Expr] = {*done, *done.values()} if placed else set()  # what transform has not just made
+    settled: set[Expr] = {*done, *done.values()} if placed else set()  # expressions that transform has not just made
     for node in order:
         kind = type(node)
         if kind is Var:
@@ -68,7 +68,7 @@ def rewrite_graph(
 
 
 def place(made: Expr, span: str, settled: set[Expr]) -> None:
-    """Say of the new expressions in ``made``, all but those that ``settled`` ones are made of, where they come from."""
+    """Set ``span`` on the new expressions in ``made``; do not enter expressions in ``settled``."""
     for new in post_order(made, known=settled) if made not in settled else ():
         if new.span is None and not is_atom(new):
             object.__setattr__(new, "span", span)
@@ -90,8 +90,8 @@ def children_outside_groups(node: Expr) -> tuple[Expr, ...]:
 
 
 def has_control_flow(order: Iterable[Expr]) -> bool:
-    """Whether, in what :func:`children_outside_groups` leads to, there are branches, loops, lets or functions that are
-    called: what is computed where is then decided when the graph is linearized."""
+    """Whether ``order``, walked by :func:`children_outside_groups`, holds branches, loops, lets or calls of functions:
+    then the linearization decides where each value is computed."""
     return any(isinstance(node, (If, Loop, Let)) or _is_inner_function(node) for node in order)
 
 
@@ -105,10 +105,10 @@ def is_operator_call(node: Expr) -> bool:
 
 
 def with_effects(order: Iterable[Expr], functions: bool = False) -> set[Expr]:
-    """The expressions in ``order``, a post order, that are made of a call of an impure operator.
+    """Return the expressions in ``order``, a post order, that contain a call of an impure operator.
 
     Args:
-        functions: whether to count every call of a function of the module, which is not looked into.
+        functions: whether to count every call of a function of the module as impure; such functions are not entered.
     """
     found: set[Expr] = set()
     for node in order:
@@ -120,7 +120,7 @@ def with_effects(order: Iterable[Expr], functions: bool = False) -> set[Expr]:
 
 
 def nested_functions(root: Function) -> list[Function]:
-    """The functions inside ``root`` but fused groups, inner ones first, and ``root`` last."""
+    """Return the functions inside ``root`` except fused groups, inner ones first, and ``root`` last."""
 
     def children(node: Expr) -> Iterable[Expr]:
         return () if node is not root and is_primitive(node) else node.children
@@ -130,7 +130,7 @@ def nested_functions(root: Function) -> list[Function]:
 
 
 def map_functions(root: Function, transform: Callable[[Function], Function]) -> Function:
-    """``root`` with ``transform`` applied to each function inside but fused groups, inner ones first, then to ``root``.
+    """Apply ``transform`` to each function inside ``root`` except fused groups, inner ones first, then to ``root``.
 
     ``transform`` sees functions whose nested functions are transformed already and need not enter those.
     """
@@ -145,12 +145,12 @@ def map_functions(root: Function, transform: Callable[[Function], Function]) -> 
 
 
 def identity(node: Expr) -> Expr:
-    """For ``rewrite_graph``: nothing changes but what is known to be rewritten."""
+    """Return ``node``: a ``transform`` for ``rewrite_graph`` by which only ``done`` expressions change."""
     return node
 
 
 def as_group(call: Call) -> tuple[Function, Sequence[int]]:
-    """A single operator's call as a group of its own: the function, and which of the call's arguments it takes."""
+    """Wrap an operator call in a group: return the function, and the positions of the arguments that it takes."""
     assert isinstance(call.op, Operator)
     params: list[Var] = []
     args: list[Expr] = []

@@ -12,8 +12,8 @@ After::
     %3 = cast(%2, dtype="float16")
 
 Sums of half types are computed in float32 and rounded once either way. A tile of a product reads each factor for many
-results, and would convert it for each. Where there are few rows of results the weights are read about once, in half the
-bytes, and stay. Products for which the target has instructions (``NarrowProducts``) are not half types any more.
+results, and would convert it for each. With few rows of results, the weights are read about once, in half the bytes,
+and are not converted. Products for which the target has instructions (``NarrowProducts``) are no longer half types.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tilewright.passes.graph.walk import is_primitive, rewrite_graph
 from tilewright.passes.properties import TYPED, UNGROUPED
 from tilewright.passes.registry import register_pass
 
-#: From this many rows of results on, converting a factor costs less than reading it as it is.
+#: From this many rows of results on, converting a factor first is faster.
 _ROWS_WORTH_CONVERTING = 16
 
 
@@ -44,7 +44,7 @@ class WidenHalves(FunctionPass):
     """Convert the factors of products of half types to float32."""
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """``func`` with such products."""
+        """Return ``func`` with converted factors."""
         if is_primitive(func):
             return func
 

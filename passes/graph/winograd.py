@@ -11,12 +11,12 @@ After::
     %2 = nn.winograd_product(%0, %1)
     %3 = nn.winograd_output(%2, tile=4, size=(1, 56, 56))
 
-The slices of a volume are transformed as images are, and ``nn.winograd_product`` sums over the depth of the windows as
-well, which may be any.
+The slices of a volume are transformed like images, and ``nn.winograd_product`` also sums over the depth of the windows,
+which may have any extent.
 
 The results round differently (see ``graphir.ops.nn.winograd`` for the method and its error). The estimate compares
-operations at the rate of one core with bytes at the rates of memory and of the cache that the operators' results go
-through; a remark states the times.
+operations at the rate of one core with bytes at the rates of memory and of the cache that holds the operators' results;
+a remark states the times.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ from tilewright.passes.registry import register_pass
 @register_config_option("graphir.Winograd")
 @dataclasses.dataclass(frozen=True)
 class WinogradConfig:
-    """Options of ``Winograd``: the rates that its estimate is made with. Only their ratios matter; the defaults were
-    measured on one core with AVX-512."""
+    """Options of ``Winograd``: the rates for its estimate. Only their ratios matter; the defaults were measured on one
+    core with AVX-512."""
 
     gain: float = dataclasses.field(default=1.15, metadata={"doc": "how many times faster it has to be"})
     gflops: float = dataclasses.field(default=200.0, metadata={"doc": "10^9 floating-point operations a second"})
@@ -61,7 +61,7 @@ class Winograd(FunctionPass):
     """Replace convolutions by Winograd's transforms and products at their interpolation points."""
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """``func`` with other convolutions where that pays."""
+        """Return ``func`` with Winograd convolutions where they are estimated to be faster."""
         if is_primitive(func):
             return func
         config: WinogradConfig = ctx.get_config("graphir.Winograd")
@@ -82,7 +82,7 @@ class Winograd(FunctionPass):
 
 
 def _unfit(node: Call) -> str | None:
-    """Why a convolution cannot be transformed; empty where its window or stride is another, None where it can."""
+    """Return the reason why a convolution cannot be transformed: empty for another window or stride, None if it can."""
     attrs: ConvolutionAttrs = node.attrs
     data, weight = node.args
     source, kernel = parse_layout(attrs.data_layout), parse_layout(attrs.kernel_layout)
@@ -108,7 +108,7 @@ def _unfit(node: Call) -> str | None:
 
 
 def _fastest(node: Call, config: WinogradConfig) -> tuple[int, str]:
-    """The size of tiles with the least estimated time, 0 for the direct sum; and a text that says why."""
+    """Return the tile size with the least estimated time, 0 for the direct sum, and a text with the times."""
     times = {0: _estimate(node, 0, config), **{tile: _estimate(node, tile, config) for tile in POINTS}}
     best = min(POINTS, key=lambda tile: times[tile])
     text = f"estimated {times[best] * 1e3:.3f} ms with F({best}x{best}, 3x3), {times[0] * 1e3:.3f} ms direct"
@@ -116,7 +116,7 @@ def _fastest(node: Call, config: WinogradConfig) -> tuple[int, str]:
 
 
 def _estimate(node: Call, tile: int, config: WinogradConfig) -> float:
-    """Seconds on one core, with tiles of that size or (0) by the direct sum."""
+    """Estimate the seconds on one core with tiles of that size, or (0) by the direct sum."""
     data, weight = node.args
     attrs: ConvolutionAttrs = node.attrs
     kernel = parse_layout(attrs.kernel_layout).extents(weight.shape)

@@ -1,4 +1,4 @@
-"""Find where each buffer of a function is read and written: the statements around every access, in order."""
+"""Collect the accesses of each buffer of a function, in order, with the statements around them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tilewright.tensorir.stmt import Allocate, BufferStore, For, IfThenElse, Let
 
 @dataclass(eq=False)
 class Place:
-    """A statement where it stands.
+    """A statement with its position in the function.
 
     Attributes:
-        loop: the loop whose body this is, if it is one.
-        condition: what holds here because of the ``if`` whose branch this is.
+        loop: the loop whose body this is, if any.
+        condition: the condition that holds here, if this is a branch of an ``if``.
     """
 
     stmt: Stmt
@@ -29,7 +29,7 @@ class Place:
     condition: Expr | None = None
 
     def chain(self) -> list[Place]:
-        """The places from the function's body to this one."""
+        """Return the places from the function's body to this one."""
         places: list[Place] = []
         place: Place | None = self
         while place is not None:
@@ -60,8 +60,8 @@ class Usage:
 
 
 class AccessCollector(Visitor):
-    """Finds the usage of every buffer that a function allocates. ``holders`` are the expressions with an access inside:
-    most are indices without any."""
+    """Collect the usage of every buffer that a function allocates. ``holders`` are the expressions that contain an
+    access; most expressions are indices without any."""
 
     def __init__(self, func: PrimFunc) -> None:
         self.usages: dict[Buffer, Usage] = {}
@@ -146,7 +146,7 @@ class AccessCollector(Visitor):
 
 
 def common_place(accesses: Sequence[Access]) -> Place:
-    """The innermost place around all accesses."""
+    """Return the innermost place around all accesses."""
     chains = [access.place.chain() for access in accesses]
     depth = 0
     while all(len(chain) > depth for chain in chains) and all(chain[depth] is chains[0][depth] for chain in chains):
@@ -155,13 +155,13 @@ def common_place(accesses: Sequence[Access]) -> Place:
 
 
 def inner_places(access: Access, place: Place) -> list[Place]:
-    """The places from ``place`` (left out) to the access."""
+    """Return the places from ``place`` (exclusive) to the access."""
     chain = access.place.chain()
     return chain[chain.index(place) + 1 :]
 
 
 def bind_places(analyzer: Analyzer, places: Sequence[Place]) -> None:
-    """Tell the analyzer what holds at the last of these places, given outermost first."""
+    """Bind in the analyzer the facts that hold at the last of these places, which are given outermost first."""
     for place in places:
         if place.loop is not None:
             analyzer.bind(place.loop.var, place.loop.min, place.loop.extent)
@@ -171,7 +171,7 @@ def bind_places(analyzer: Analyzer, places: Sequence[Place]) -> None:
 
 
 def enclosing_loops(place: Place, limit: Place) -> Iterator[Place]:
-    """The places of the loops (the statements themselves) around ``place``, innermost first, inside ``limit``."""
+    """Yield the places of the loop statements around ``place``, innermost first, inside ``limit``."""
     current = place
     while current is not limit and current.parent is not None:
         if current.loop is not None:

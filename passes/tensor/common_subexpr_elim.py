@@ -1,11 +1,11 @@
-"""``CommonSubexprElim``: compute once what a list of statements computes several times::
+"""``CommonSubexprElim``: compute costly expressions that a list of statements repeats only once::
 
     b[i] = exp(a[i]) + 1.0                          let common: float32 = exp(a[i])
     c[i] = exp(a[i]) * 2.0                   ->     b[i] = common + 1.0
                                                     c[i] = common * 2.0
 
-Only divisions and calls that cost something are looked at: repeated loads and index arithmetic are the code generator's
-matter. A value that reads memory is not used beyond a store to the same buffer.
+Only divisions and costly calls are considered: repeated loads and index arithmetic are left to the code generator. A
+value that reads memory is not reused after a store to the same buffer.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tilewright.tensorir.stmt import (
     sequence,
 )
 
-#: Where none of these occur there is nothing to do.
+#: Functions without any of these are not changed.
 _COSTLY_KINDS: Final = CALLS | FLOAT_DIVISIONS
 
 
@@ -51,7 +51,7 @@ class CommonSubexprElimConfig:
     """Options of ``CommonSubexprElim``."""
 
     min_cost: int = dataclasses.field(
-        default=5, metadata={"doc": "instructions that an expression has to cost to be kept in a variable"}
+        default=5, metadata={"doc": "the fewest instructions of an expression that is kept in a variable"}
     )
 
 
@@ -60,9 +60,9 @@ class _Group:
     """Occurrences of an expression between which nothing changes its value.
 
     Attributes:
-        position: the item where it stands first.
-        positions: all items where it stands.
-        count: how often it would be computed.
+        position: the item of the first occurrence.
+        positions: the items of all occurrences.
+        count: the number of times that it would be computed.
     """
 
     expr: Expr
@@ -75,7 +75,7 @@ class _Group:
 
 @dataclass(frozen=True)
 class _Common:
-    """The variable that holds a common value, and in front of which item it is bound."""
+    """The variable that holds a common value, and the item in front of which it is bound."""
 
     var: Var
     position: int
@@ -97,7 +97,7 @@ class _Eliminator(Mutator):
         return IfThenElse(op.condition, then_body, else_body)
 
     def scope(self, stmt: Stmt) -> Stmt:
-        """A list of statements that run one after the other."""
+        """Process a list of statements that run one after the other."""
         items = _linearize(stmt)
         replaced = self._replaced(items)
         if replaced:
@@ -108,7 +108,7 @@ class _Eliminator(Mutator):
         return _rebuild(new_items, {}) if changed else stmt
 
     def _replaced(self, items: list[Stmt]) -> dict[int, dict[Expr, _Common]]:
-        """The expressions that variables replace, by the position of the item."""
+        """Return the expressions that variables replace, by the position of the item."""
         found, groups = self._groups(items)
         replaced: dict[int, dict[Expr, _Common]] = {}
         for group in sorted(found, key=lambda g: -g.cost):
@@ -117,14 +117,14 @@ class _Eliminator(Mutator):
             common = _Common(Var("common", group.expr.dtype), group.position)
             for position in group.positions:
                 replaced.setdefault(position, {})[group.expr] = common
-            for node in walk(group.expr):  # what is computed once now computes its parts once
+            for node in walk(group.expr):  # its parts are computed only once now, too
                 for part in groups.get(node, ()) if node is not group.expr else ():
                     if group.position in part.positions:
                         part.count -= group.count - 1
         return replaced
 
     def _inner(self, item: Stmt, common: dict[Expr, _Common]) -> Stmt:
-        """An item with its own expressions replaced, and its inner lists of statements done."""
+        """Replace the expressions of an item, and process its inner lists of statements."""
         replaced = {expr: each.var for expr, each in common.items()}
         if isinstance(item, LetStmt):
             value = ExprReplacer(replaced).mutate(item.value) if replaced else item.value
@@ -136,7 +136,7 @@ class _Eliminator(Mutator):
         return self.mutate(item)  # type: ignore[no-any-return]
 
     def _groups(self, items: list[Stmt]) -> tuple[list[_Group], dict[Node, list[_Group]]]:
-        """The groups in the order of their first occurrences, and by their expressions."""
+        """Return the groups in the order of their first occurrences, and by their expressions."""
         found: list[_Group] = []
         groups: dict[Node, list[_Group]] = {}
         alive: dict[Expr, _Group] = {}
@@ -166,8 +166,8 @@ def _group(expr: Expr, position: int) -> _Group:
 
 
 def _linearize(stmt: Stmt) -> list[Stmt]:
-    """The statements of a list; lets and allocations stand for themselves, what they are around follows
-    (and what comes after that moves into their scope, which is harmless: all names differ)."""
+    """Flatten a list of statements: lets and allocations become items, followed by the items of their bodies (later
+    items thus move into their scope, which is harmless, since all names differ)."""
     items: list[Stmt] = []
     while True:
         if isinstance(stmt, (LetStmt, Allocate)):
@@ -183,7 +183,7 @@ def _linearize(stmt: Stmt) -> list[Stmt]:
 
 
 def _rebuild(items: list[Stmt], replaced: dict[int, dict[Expr, _Common]]) -> Stmt:
-    """The opposite of :func:`_linearize`, with the new bindings in front of the items that they belong to."""
+    """Invert :func:`_linearize`, with the new bindings in front of the items that they belong to."""
     result: Stmt = sequence()
     for position in reversed(range(len(items))):
         item = items[position]
@@ -208,7 +208,7 @@ def _own_expressions(item: Stmt) -> list[Expr]:
 
 
 def _costly(expr: Expr) -> Iterator[Expr]:
-    """The divisions and calls in ``expr``, parents first, as often as they stand there."""
+    """Yield every occurrence of a division or call in ``expr``, parents first."""
     stack: list[Node] = [expr]
     while stack:
         node = stack.pop()
@@ -229,7 +229,7 @@ def _holds_costly(stmt: Stmt) -> bool:
 
 
 def eliminate_common_subexpressions(func: PrimFunc, min_cost: int = 5) -> PrimFunc:
-    """``func`` with repeated costly expressions bound to variables."""
+    """Return ``func`` with repeated costly expressions bound to variables."""
     if not any(_holds_costly(stmt) for stmt in walk_statements(func.body)):
         return func
     return func.with_body(_Eliminator(min_cost).scope(func.body))
@@ -241,6 +241,6 @@ class CommonSubexprElim(PrimFuncPass):
     """See the module."""
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        """``func`` with repeated costly expressions bound to variables."""
+        """Return ``func`` with repeated costly expressions bound to variables."""
         config: CommonSubexprElimConfig = ctx.get_config("tensorir.CommonSubexprElim")
         return eliminate_common_subexpressions(func, config.min_cost)

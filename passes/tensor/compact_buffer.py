@@ -1,4 +1,4 @@
-"""``CompactBuffer``: allocate each intermediate buffer where it is used, no larger than what is used there::
+"""``CompactBuffer``: allocate each intermediate buffer where it is used, no larger than the part used there::
 
     allocate T: Buffer[(m, n)]                      for i in range(m):
     for i in range(m):                                  allocate T: Buffer[(1, 64)]
@@ -7,12 +7,12 @@
                 T[i, j * 64 + jj] = ...                     for jj in range(64):
             ... reads T[i, j * 64 : j * 64 + 64]                T[0, jj] = ...
 
-(The step in the middle is left out.) The new place is the innermost statement around all accesses that never reads what
-an earlier run of itself left behind: an accumulator stays outside of the loop that adds to it. A dimension shrinks to
-the range of indices used there if that range has constant size, or is a smaller expression over symbolic dimensions.
+(The intermediate step is left out.) The new place is the innermost statement around all accesses that reads no value
+stored by an earlier execution of itself: an accumulator stays outside of the loop that adds to it. A dimension shrinks
+to the range of indices used there if that range has constant size, or is a smaller expression over symbolic dimensions.
 
-Scopes ``register`` and ``stack`` stay; the rows of a register buffer are made of whole vectors. An ``arena`` or
-``global`` buffer that lands inside a loop with a constant size of at most ``max_stack_bytes`` moves to the stack.
+Scopes ``register`` and ``stack`` stay; the rows of a register buffer are padded to whole vectors. An ``arena`` or
+``global`` buffer of a constant size of at most ``max_stack_bytes`` that is placed inside a loop moves to the stack.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class CompactBufferConfig:
 
 @dataclass(frozen=True)
 class _Plan:
-    """The plan for one buffer: its new form, the place of its allocation, and the index of its first element."""
+    """The new form of a buffer, the place of its allocation, and the index of its first element."""
 
     buffer: Buffer
     place: Place
@@ -78,7 +78,7 @@ class _Planner:
         self.known = Knowledge(func)
 
     def plan(self, usage: Usage) -> _Plan | None:
-        """None leaves the buffer where it is."""
+        """Plan a buffer; None leaves it unchanged."""
         if usage.is_opaque or usage.buffer.strides or not usage.accesses:
             return None
         place = self._place(usage)
@@ -96,7 +96,7 @@ class _Planner:
         return _Plan(Buffer(old.name, shape, old.dtype, scope, (), old.alignment), place, origin)
 
     def _place(self, usage: Usage) -> Place | None:
-        """The innermost place whose every read is of what was written there before."""
+        """Return the innermost place in which every read sees a value written earlier in the same execution of it."""
         limit = usage.allocation
         innermost = common_place(usage.accesses)
         for place in (innermost, *enclosing_loops(innermost, limit)):
@@ -115,7 +115,7 @@ class _Planner:
             return any(covers(write, read, place, self.known) for write in writes)
 
     def _distinct_reads(self, usage: Usage) -> list[Access]:
-        """The reads that differ in place, element or condition; of equal ones the first, by which least is written."""
+        """Return the reads that differ in place, element or condition; of equal ones the first, the strictest."""
         found: dict[Hashable, Access] = {}
         for access in usage.accesses:
             if not access.is_write:
@@ -124,7 +124,7 @@ class _Planner:
         return list(found.values())
 
     def _dimension(self, usage: Usage, place: Place, number: int) -> tuple[Expr, Expr]:
-        """Least index and extent of a dimension at ``place``; zero and the old extent if they don't shrink."""
+        """Return least index and extent of a dimension at ``place``: zero and the old extent if it does not shrink."""
         old = usage.buffer.shape[number]
         whole: tuple[Expr, Expr] = (const(0, INT64), old)
         boxes: dict[tuple[Expr, Expr], None] = {}
@@ -160,14 +160,14 @@ class _Planner:
         return (low, size) if smaller and set(free_vars(size)) <= self.sizes else whole
 
     def _box(self, index: Expr, loops: list[For]) -> tuple[Expr, Expr] | None:
-        """Least value and extent of an index over loops; None if it has no bound."""
+        """Return least value and extent of an index over loops; None if it is unbounded."""
         if not uses_var(index, {loop.var for loop in loops}):
             return self.analyzer.canonical(index), const(1, INT64)
         return region_of([index], {loop.var: (loop.min, loop.extent) for loop in loops}, self.analyzer)[0]
 
     def _whole_vectors(self, extent: Expr, buffer: Buffer) -> Expr:
-        """The extent rounded up to whole vectors (of a power of two lanes where one is enough): a row's last vector, of
-        which only some lanes are wanted, must not reach into the next row, or the rows cannot become registers."""
+        """Round the extent up to whole vectors (of a power of two lanes where one vector is enough): the last, partial
+        vector of a row must not reach into the next row, or the rows cannot become registers."""
         lanes = Target.current().lanes(buffer.dtype)
         if not isinstance(extent, IntImm):
             return extent
@@ -187,7 +187,7 @@ class _Planner:
 
 
 class _Rewriter(Mutator):
-    """``holders``: the expressions in which buffers are read that may have a plan; the others stay as they are."""
+    """Apply plans. ``holders`` are the expressions that read buffers which may have a plan; others are not visited."""
 
     def __init__(self, func: PrimFunc, plans: dict[Buffer, _Plan], holders: set[Node]) -> None:
         self.plans, self.holders = plans, holders
@@ -238,7 +238,7 @@ class _Rewriter(Mutator):
 
 
 def compact_buffers(func: PrimFunc, max_stack_bytes: int = 16 << 10) -> PrimFunc:
-    """``func`` (without blocks) with its intermediate buffers in place and as small as they can be."""
+    """Return ``func`` (without blocks) with intermediate buffers allocated where used, as small as possible."""
     planner = _Planner(func, max_stack_bytes)
     plans: dict[Buffer, _Plan] = {}
     found = AccessCollector(func)
@@ -259,6 +259,6 @@ class CompactBuffer(PrimFuncPass):
     essential = True
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        """``func`` with its intermediate buffers in place and as small as they can be."""
+        """Return ``func`` with intermediate buffers allocated where used, as small as possible."""
         config: CompactBufferConfig = ctx.get_config("tensorir.CompactBuffer")
         return compact_buffers(func, config.max_stack_bytes)

@@ -1,11 +1,11 @@
-"""Copies of statements in which variables have become numbers, folded while they are made::
+"""Copies of statements in which numbers replace variables, folded during copying::
 
     if i < 2: b[x * 64 + i * 16 + j] = select(i == 0, a[j], a[j] * 2.0)      with i = 1
 
     ->  b[x * 64 + j + 16] = a[j] * 2.0
 
-Constants are computed, what they decide is chosen and not copied first, and the constant part of an index comes last,
-so that the copies of an index share all the rest as one node.
+Constants are computed; branches and selections that they decide are resolved before anything is copied. The constant
+part of an index comes last, so that the copies of an index share the rest as one node.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from tilewright.tensorir.functor import COMPARISONS, kinds, leaves
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt, sequence
 
-#: An index as what stays the same in all copies (None: nothing), plus a constant, plus multiples of variables that
-#: become numbers.
+#: An index as a part that is the same in all copies (None: zero), plus a constant, plus multiples of variables that
+#: numbers replace.
 _Steps = tuple[Expr | None, int, tuple[tuple[Var, int], ...]]
 
 
@@ -43,36 +43,36 @@ _UNSEEN: Final[tuple[Node, ...]] = (Var("unseen"),)
 
 
 class FoldingCopier(ScopedMutator):
-    """Replaces variables by others or by numbers, and gives what a copy defines a new identity.
+    """Replace variables by others or by numbers, and rename the definitions in a copy.
 
-    Outside of :meth:`copies` everything stays what it is, but for what inner copies become.
+    Outside of :meth:`copies` nothing changes except the statements that are copied.
     """
 
     def __init__(self, func: PrimFunc) -> None:
         super().__init__(func)
-        #: What stands for a variable or buffer at the present place.
+        #: The replacements of variables and buffers at the present place.
         self.values: dict[Any, Any] = {}
         self._copying = False
         self._begin()
 
     def _begin(self) -> None:
-        """Forget what was kept for copies of another statement, in which other variables were replaced."""
-        #: The variables that become numbers in an expression which is the same wherever they are the same numbers: one
-        #: without definitions of the copy, and without comparisons, which what holds at a place may decide. None: what
-        #: becomes of it is another thing in each copy.
+        """Clear the caches of another statement's copies, in which other variables were replaced."""
+        #: For an expression whose copy depends only on the numbers that replace variables: these variables. Such an
+        #: expression uses no definitions of the copy, and has no comparisons, which facts at a place may decide. None:
+        #: its copy has to be made anew in each copy of the statement.
         self._numbered: dict[Expr, tuple[Node, ...] | None] = {}
-        #: What became of the former, by the expression and the numbers.
+        #: Copies of the former, by expression and numbers.
         self._made: dict[tuple[Any, ...], Expr] = {}
-        #: What became of the latter, in this copy and scope.
+        #: Copies of the latter, in this copy and scope.
         self._here: dict[Expr, Expr] = {}
-        #: Indices as sums of what stays and multiples of what becomes a number, where they are.
+        #: Indices as sums of a fixed part and multiples of replaced variables; None for other indices.
         self._steps: dict[Expr, _Steps | None] = {}
-        #: Sums of equal parts, each made once.
+        #: Sums by operator and operands, so that equal sums are one node.
         self._sums: dict[tuple[str, Expr, Expr], Expr] = {}
         self._shifted: dict[tuple[Expr, int], Expr] = {}
 
     def copies(self, stmt: Stmt, var: Var, values: Iterable[Expr]) -> list[Stmt]:
-        """Copies of ``stmt`` in which each of ``values`` stands for ``var``."""
+        """Return a copy of ``stmt`` for each of ``values``, which replaces ``var``."""
         if not self._copying:
             self._begin()
         return [self._copy(stmt, {var: value}) for value in values]
@@ -87,8 +87,8 @@ class FoldingCopier(ScopedMutator):
     def mutate_where(
         self, learn: Callable[[Analyzer], None], body: Stmt, define: Callable[[Analyzer], None] | None = None
     ) -> Stmt:
-        """As every mutator with scopes does it; what is decided in the scope need not hold outside. (A range says
-        nothing of what does not mention its variable.)"""
+        """Mutate as every scoped mutator does; copies made in the scope are not reused outside, where its facts need
+        not hold. (A range states nothing about expressions that do not use its variable.)"""
         if learn is define:
             return super().mutate_where(learn, body, define)
         outer, self._here = self._here, {}
@@ -135,10 +135,10 @@ class FoldingCopier(ScopedMutator):
                 return None
         return None if kinds(expr) & COMPARISONS else numbered
 
-    # Indices in which variables become numbers: all but the constant part is the same in all copies.
+    # Indices in which numbers replace variables: all but the constant part is the same in all copies.
 
     def _index(self, expr: Expr) -> Expr | None:
-        """Rewrite an index; None where it is no sum of what stays and multiples of numbers."""
+        """Rewrite an index; None if it is no sum of a fixed part and multiples of replaced variables."""
         if expr in self._steps:
             steps = self._steps[expr]
         else:
@@ -184,7 +184,7 @@ class FoldingCopier(ScopedMutator):
     # Definitions.
 
     def _define(self, old: Any, new: Any) -> Any:
-        self.values[old] = new  # nothing that mentions it has been met before
+        self.values[old] = new  # no use of it has been visited before
         return new
 
     def mutate_definition(self, var: Any) -> Any:
@@ -203,7 +203,7 @@ class FoldingCopier(ScopedMutator):
     # Statements.
 
     def mutate_loop(self, loop: For, kind: str) -> Stmt:
-        """A loop that stays one."""
+        """Copy a loop that is not unrolled."""
         low, extent = self.mutate(loop.min), self.mutate(loop.extent)
         var = self.mutate_definition(loop.var)
         body = self.mutate_in_loop(var, low, extent, loop.body)
@@ -269,7 +269,7 @@ class FoldingCopier(ScopedMutator):
         return fold(binary(op.op, a, b))
 
     def _sum(self, op: str, a: Expr, b: Expr) -> Expr:
-        """``a + b`` or ``a - b``, the constant part last."""
+        """Build ``a + b`` or ``a - b`` with the constant part last."""
         x, fixed = _split(a)
         y, part = _split(b)
         fixed += part if op == "add" else -part
@@ -290,7 +290,7 @@ class FoldingCopier(ScopedMutator):
         return whole
 
     def _shift(self, whole: Expr | None, fixed: int) -> Expr:
-        """``whole + fixed``."""
+        """Build ``whole + fixed``."""
         if whole is None:
             return const(fixed, INT64)
         if fixed == 0:
@@ -306,7 +306,7 @@ class FoldingCopier(ScopedMutator):
 
     def mutate_Compare(self, op: Compare) -> Expr:
         made = fold(Compare(op.op, self.mutate(op.a), self.mutate(op.b)))
-        if isinstance(made, Compare) and made.a.dtype.is_integer:  # what holds around may decide it now
+        if isinstance(made, Compare) and made.a.dtype.is_integer:  # facts at this place may decide it now
             return self.simplify(made)
         return made
 
@@ -323,7 +323,7 @@ class FoldingCopier(ScopedMutator):
 
 
 def _split(expr: Expr) -> tuple[Expr | None, int]:
-    """An int64 as what varies (None: nothing) plus a constant."""
+    """Split an int64 into a non-constant part (None: zero) and a constant."""
     if isinstance(expr, IntImm):
         return None, expr.value
     if isinstance(expr, BinaryOp) and isinstance(expr.b, IntImm):

@@ -1,5 +1,5 @@
-"""Whether a read only sees what a given write stored within one run of a surrounding statement, which is what placing a
-buffer inside a loop needs."""
+"""Prove that a write covers a read: that within one execution of a surrounding statement, the read sees only values
+stored by that write. A buffer may be placed inside a loop only if this holds."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tilewright.tensorir.expr import Expr, IntImm, Var
 from tilewright.tensorir.functor import substitute
 from tilewright.tensorir.stmt import For, PrimFunc
 
-#: Says whether a condition always holds.
+#: Tell whether a condition always holds.
 Prove = Callable[[Expr], bool]
 
 
 def analyzer_of(func: PrimFunc) -> Analyzer:
-    """An analyzer that knows that sizes are not negative."""
+    """Return an analyzer that knows that sizes are not negative."""
     analyzer = Analyzer(findings(func))
     for var in func.variables:
         if var.dtype.is_integer:
@@ -31,33 +31,33 @@ def analyzer_of(func: PrimFunc) -> Analyzer:
 
 
 class Knowledge:
-    """The facts that hold where a function reads: at first the ranges of the loops around a read, kept from one read to
-    the next, and its conditions word for word. They decide most of what is asked; what follows from all of that
-    together is found out once somebody asks for more.
+    """The facts that hold at the reads of a function. A query is first decided by the ranges of the loops around a
+    read, which are kept from one read to the next, and by verbatim comparison with its conditions. That decides most
+    queries; an analyzer that knows all these facts together is built only for a query that needs it.
 
     Args:
         func: the function.
     """
 
     def __init__(self, func: PrimFunc) -> None:
-        #: Knows the ranges of loops at the present read, and of loops elsewhere, whose variables are others.
+        #: Knows the ranges of loops at the present read, and of loops elsewhere, which have other variables.
         self.ranges = analyzer_of(func)
         self._loops: dict[Var, For] = {}
         self._whole = analyzer_of(func)
         self._scope = contextlib.ExitStack()
         self._read: Access | None = None
         self._is_learned = False
-        #: The conditions around the present read, in the canonical form of :attr:`ranges`, once they were asked for.
+        #: The conditions around the present read, in the canonical form of :attr:`ranges`; computed when first needed.
         self._conditions: set[Expr] | None = None
 
     @contextlib.contextmanager
     def at(self, read: Access) -> Iterator[None]:
-        """A ``with`` block in which questions are about the place of ``read``."""
+        """Open a ``with`` block in which queries are about the place of ``read``."""
         again = False
         for place in read.place.chain():
             loop = place.loop
             if loop is not None and (again or self._loops.get(loop.var) is not loop):
-                again = again or loop.var in self._loops  # a range inside may have been found from the former one
+                again = again or loop.var in self._loops  # inner ranges may derive from the former one
                 self._loops[loop.var] = loop
                 self.ranges.bind(loop.var, loop.min, loop.extent)
         self._read, self._conditions, self._is_learned = read, None, False
@@ -67,7 +67,7 @@ class Knowledge:
 
     @property
     def whole(self) -> Analyzer:
-        """The analyzer that knows all that holds at the present read."""
+        """Return the analyzer that knows all facts that hold at the present read."""
         if self._read is not None and not self._is_learned:
             self._is_learned = True
             self._scope.enter_context(self._whole.scope())
@@ -100,11 +100,11 @@ def _conditions_at(read: Access) -> list[Expr]:
 
 
 def covers(write: Access, read: Access, place: Place, known: Knowledge) -> bool:
-    """Whether in each run of ``place``'s statement, each element that ``read`` reads was stored there by ``write``.
+    """Whether in each execution of ``place``'s statement, ``write`` stores each element before ``read`` reads it.
 
-    The instance of the write is found by solving its indices for its loop variables; the loops that no index mentions
-    take their first iteration. It then has to be in its loops' ranges, to satisfy its conditions, and to come before
-    the read. ``known`` is at the read; False means that no proof was found.
+    The instance of the write is found by solving its indices for its loop variables; loops that no index uses take
+    their first iteration. The instance must then lie in its loops' ranges, satisfy its conditions, and precede the
+    read. ``known`` must be at the read; False means that no proof was found.
     """
     if _Instance(write, read, place, known.ranges, known.prove).exists():
         return True
@@ -117,8 +117,8 @@ def _is_sum_of_variables(index: Expr, variables: Collection[Var]) -> bool:
 
 
 def _has_constant_splits(index: Expr, variables: Collection[Var]) -> bool:
-    """Whether variables are divided by constants alone: that what was found from other quotients is in range is hardly
-    ever proved, but the search takes long."""
+    """Whether variables are divided by constants alone: solutions from other quotients can hardly ever be proved to be
+    in range, but the search takes long."""
     found = iter_sum(index, variables)
     return found is not None and all(
         isinstance(split.lower, IntImm) and (split.extent is None or isinstance(split.extent, IntImm))
@@ -127,7 +127,7 @@ def _has_constant_splits(index: Expr, variables: Collection[Var]) -> bool:
 
 
 class _Instance:
-    """The run of a write that stores what one run of a read reads."""
+    """The instance of a write that stores the element that one instance of a read reads."""
 
     def __init__(self, write: Access, read: Access, place: Place, analyzer: Analyzer, prove: Prove) -> None:
         self.write, self.read, self.analyzer, self.prove = write, read, analyzer, prove
@@ -135,14 +135,14 @@ class _Instance:
         self.loops = [p.loop for p in self.places if p.loop is not None]
         of_read = set(inner_places(read, place))
         self.shared = [p.loop for p in self.places if p.loop is not None and p in of_read]
-        #: What the variables of the write's loops are: something unknown until it is solved for. Their own names mean
+        #: The values of the write's loop variables: unknowns until they are solved for. The variables themselves denote
         #: the iteration of the read in loops around both.
         self.values: dict[Var, Expr] = {loop.var: Var(loop.var.name, loop.var.dtype) for loop in self.loops}
-        #: The loops that no index mentions.
+        #: The loops whose variables no index uses.
         self.first: set[Var] = set()
 
     def exists(self) -> bool:
-        """Whether it provably exists."""
+        """Whether the instance provably exists."""
         if self.write.predicate is not None and self.write.predicate.dtype.lanes != 1:
             return False
         if any(index.dtype is not INT64 for index in (*self.write.indices, *self.read.indices)):
@@ -150,12 +150,12 @@ class _Instance:
         return self._solve() and self._in_range() and self._conditions_hold() and self._comes_before()
 
     def _in_write(self, expr: Expr) -> Expr:
-        """``expr``, written in the variables of the write, in terms of those of the read."""
+        """Rewrite ``expr``, given in the variables of the write, in terms of those of the read."""
         return substitute(expr, self.values)
 
     def _solve(self) -> bool:
-        """Find the iterations in which the write's indices are those of the read. Whether they are those wherever all
-        these iterations are in range."""
+        """Find the iterations in which the write's indices equal those of the read. Return whether the indices are
+        equal wherever all these iterations are in range."""
         ranges: dict[Var, Span] = {}
         for loop in self.loops:
             unknown = self.values[loop.var]
@@ -180,7 +180,7 @@ class _Instance:
             if value is None:
                 value = self._in_write(loop.min)
                 self.first.add(loop.var)
-            # The ranges of inner loops, and what was found from them, may depend on outer ones.
+            # The ranges of inner loops, and solutions derived from them, may depend on outer ones.
             self.values[loop.var] = solved[unknown] = self.analyzer.simplify(substitute(value, solved))
         return all(self.prove(substitute(written[k], solved).equal(wanted[k])) for k in sorted(solver.unchecked))
 

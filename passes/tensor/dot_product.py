@@ -1,14 +1,14 @@
-"""``DotProduct``: add neighbouring products of narrow numbers to a vector by the one instruction that does so::
+"""``DotProduct``: lower sums of neighbouring products of narrow numbers to dot product instructions::
 
     for g in range(4) annotations {"dot_product": 4}:
         c[ramp(i, 1, 16)] = c[ramp(i, 1, 16)] + int32x16(a[j + g]) * int32x16(b[ramp(k + g, 4, 16)])
 
     ->  c[ramp(i, 1, 16)] = dot(c[ramp(i, 1, 16)], <the four of a[ramp(j, 1, 4)], 16 times>, b[ramp(k, 1, 64)])
 
-Integers give the same bits. Of floats (bfloat16) the order of the additions changes, and denormal numbers may count as
-zero, so that they wait for opt_level 3. Schedules state the instruction where they decide on it, by the annotation
-``dot_product`` with the number of products, and lay out the operands for it; a loop that fits none stays a loop, and a
-remark says why.
+Integer results have the same bits. For floats (bfloat16) the order of the additions changes, and subnormal numbers may
+be flushed to zero, so that they need opt_level 3. Schedules choose the instruction by the annotation ``dot_product``
+with the number of products, and lay out the operands for it; a loop that fits no instruction stays a loop, and a remark
+says why.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _DotProducts(IntentLowering):
         return super().mutate_For(loop)
 
     def lower(self, loop: For) -> Stmt | str:
-        """The store of an instruction's result in place of a loop over its products."""
+        """Return the store of the instruction's result that replaces a loop over its products, or a reason."""
         store, count = loop.body, loop.annotations[DOT_PRODUCT]
         if loop.kind != "serial" or not isinstance(loop.extent, IntImm) or loop.extent.value != count:
             return f"it is no serial loop of {count} steps"
@@ -73,7 +73,7 @@ class _DotProducts(IntentLowering):
         return BufferStore(store.buffer, Call("dot", (old, left, right), total), store.indices)
 
     def _groups(self, load: BufferLoad, loop: For, count: int, total: DataType) -> Expr | None:
-        """The elements that all steps of the loop read, those of one lane side by side."""
+        """Return the elements that all steps of the loop read, with those of one lane side by side."""
         if len(load.indices) != 1:
             return None
         (index,) = load.indices
@@ -92,7 +92,7 @@ class _DotProducts(IntentLowering):
         return Call("reinterpret", (Broadcast(bits, total.lanes),), dtype.with_lanes(lanes))
 
     def _first(self, index: Expr, loop: For) -> Expr | None:
-        """The index of the first step, where each step reads the element behind that of the one before."""
+        """Return the index of the first step if each step reads the element after that of the previous step."""
         rest = self.simplify(index - loop.var)
         if uses_var(rest, {loop.var}):
             return None
@@ -100,7 +100,7 @@ class _DotProducts(IntentLowering):
 
 
 def _added_product(store: BufferStore) -> tuple[Expr, Expr] | None:
-    """The factors of ``c[i] = c[i] + x * y``."""
+    """Match ``c[i] = c[i] + x * y`` and return the factors."""
     value = store.value
     if not isinstance(value, BinaryOp) or value.op != "add":
         return None
@@ -117,8 +117,8 @@ def _added_product(store: BufferStore) -> tuple[Expr, Expr] | None:
 
 
 def _decides_masks(loop: For) -> bool:
-    """Whether the number of a copy that ``loop`` becomes decides which lanes of annotated sums count: where all do,
-    their products are added by one instruction."""
+    """Whether the variable of the unrolled ``loop`` decides which lanes of annotated sums are active: in copies where
+    all are, one instruction adds their products."""
     for stmt in walk_statements(loop.body):
         store = stmt.body if isinstance(stmt, For) and stmt.annotations.get(DOT_PRODUCT) else None
         masks = _masks(store) if isinstance(store, BufferStore) else []
@@ -128,13 +128,13 @@ def _decides_masks(loop: For) -> bool:
 
 
 def _masks(store: BufferStore) -> list[Expr | None]:
-    """The predicates of a store and of what it loads; None where there is none."""
+    """Return the predicates of a store and of the loads in it; None for those without."""
     loads = [node for node in walk_to(store.value, LOADS) if isinstance(node, BufferLoad)]
     return [store.predicate, *(load.predicate for load in loads)]
 
 
 def _narrow_load(factor: Expr, total: DataType) -> BufferLoad | None:
-    """The load of a factor that is one number for all lanes, or one for each, converted to the type of the sum."""
+    """Match a load, of one number for all lanes or one for each, that is cast to the type of the sum."""
     if isinstance(factor, Broadcast):
         factor = factor.value
     if not isinstance(factor, Cast) or factor.dtype.element is not total.element:
@@ -144,10 +144,10 @@ def _narrow_load(factor: Expr, total: DataType) -> BufferLoad | None:
 
 
 def dot_products(func: PrimFunc, target: Target | None = None, *, reassociate: bool = False) -> PrimFunc:
-    """``func`` with the sums that are annotated ``dot_product`` as instructions of ``target``.
+    """Return ``func`` with sums that are annotated ``dot_product`` as instructions of ``target``.
 
     Args:
-        reassociate: whether sums of floats may be added up in another order.
+        reassociate: whether sums of floats may be reordered.
     """
     return _lowered(func, target, reassociate, None)
 
@@ -165,7 +165,7 @@ def _lowered(func: PrimFunc, target: Target | None, reassociate: bool, ctx: Pass
 @register_pass
 @primfunc_pass(opt_level=2, name="DotProduct", requires={FLAT, VECTORS, FORMULAS})
 class DotProduct(PrimFuncPass):
-    """Add neighbouring products by the one instruction that does so, where a schedule says so.
+    """Lower sums that a schedule annotates to dot product instructions.
 
     Args:
         target: the machine; by default :meth:`Target.current`.
@@ -175,5 +175,5 @@ class DotProduct(PrimFuncPass):
         self.target = target
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        """``func`` with annotated sums as instructions of the target."""
+        """Return ``func`` with annotated sums as instructions of the target."""
         return _lowered(func, self.target, ctx.is_fast, ctx)

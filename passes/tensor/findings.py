@@ -1,7 +1,7 @@
-"""Share what analyzers derive of one function among the passes of a pipeline.
+"""Share the facts that analyzers derive about a function among the passes of a pipeline.
 
-Each pass asks about the same loops and conditions as the one before it. What was derived there is found again, as long
-as the function is in the pipeline; so what comes out depends on the function alone.
+Each pass queries the same loops and conditions as the one before it. Derived facts are kept while the function is in
+the pipeline, so that the result depends on the function alone.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from tilewright.tensorir.stmt import PrimFunc
 
 
 def findings(func: PrimFunc) -> Findings:
-    """The facts known of ``func``, on which a pass works: in a pipeline that shares, those that the passes before found
-    out."""
+    """Return the facts known about ``func``, on which a pass works: in a pipeline that shares facts, those that earlier
+    passes derived."""
     shared = RUNNING.findings
     if shared is None:
         return Findings(order_of(func), shared=True)
@@ -29,7 +29,7 @@ def findings(func: PrimFunc) -> Findings:
 
 @contextlib.contextmanager
 def sharing() -> Iterator[None]:
-    """A ``with`` block in which the passes over a function share what they find out."""
+    """Open a ``with`` block in which the passes over a function share the facts that they derive."""
     outer, RUNNING.findings = RUNNING.findings, {}
     try:
         yield

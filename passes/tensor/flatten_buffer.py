@@ -1,12 +1,12 @@
-"""``FlattenBuffer``: make every buffer one-dimensional, and every access an offset into it::
+"""``FlattenBuffer``: make every buffer one-dimensional, and turn every index into an offset::
 
     B: Buffer[(n, 64), float32]                     B: Buffer[(n * 64,), float32]
     for i in range(n):                              for i in range(n):
         for j in range(64):                  ->         for j in range(64):
             B[i, j] = 0.0                                   B[i * 64 + j] = 0.0
 
-The order is row-major unless the buffer has strides. A buffer with strides becomes as long as its last element needs.
-Strides that are not known, and more than a multiple of one size, are computed once (``name_strides``)::
+The order is row-major unless the buffer has strides. A buffer with strides extends to its last element.
+Unknown strides that are more than a multiple of one size are computed once (``name_strides``)::
 
     C: Buffer[(n, m + 2, k), float32]               C: Buffer[(n * m * k + n * k * 2,), float32]
     for i in range(n):                              let stride: int64 = k * 2 + m * k
@@ -14,7 +14,7 @@ Strides that are not known, and more than a multiple of one size, are computed o
                                                         C[i * stride + k] = 0.0
 
 Where one number was split into the indices of neighbouring dimensions, ``B[i // 64, i % 64]``, the offset is that
-number; of vectors nobody else would find out, and dividing them takes longer than what is computed with them.
+number. For vectors no later pass would find this, and dividing them takes longer than the computation itself.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tilewright.tensorir.stmt import BufferStore, PrimFunc, Stmt
 
 
 def element_strides(buffer: Buffer) -> list[Expr]:
-    """The distance, in elements, of two neighbours in each dimension."""
+    """Return the distance, in elements, of two neighbours in each dimension."""
     if buffer.strides:
         return list(buffer.strides)
     strides: list[Expr] = []
@@ -53,7 +53,7 @@ def element_strides(buffer: Buffer) -> list[Expr]:
 
 
 def element_count(buffer: Buffer) -> Expr:
-    """The number of elements that the buffer spans, including gaps between strided rows."""
+    """Return the number of elements that the buffer spans, including gaps between strided rows."""
     if not buffer.strides:
         count: Expr = const(1, INT64)
         for extent in buffer.shape:
@@ -68,8 +68,8 @@ def element_count(buffer: Buffer) -> Expr:
 class _Flattener(ScopedMutator):
     def __init__(self, func: PrimFunc) -> None:
         super().__init__(func)
-        #: Knows of sizes only that they are not negative: adding up products takes no more, and ``Simplify``, which
-        #: follows, puts to use what holds at each place.
+        #: Knows only that sizes are not negative: sums of products need no more, and ``Simplify``, which follows, uses
+        #: the facts that hold at each place.
         self.algebra = Analyzer(self._findings)
         for var in func.variables:
             if var.dtype.is_integer:
@@ -106,12 +106,12 @@ class _Flattener(ScopedMutator):
         return (self.simplify(offset),)
 
     def _joined(self, buffer: Buffer, indices: Sequence[Expr], masked: bool) -> list[tuple[Expr, Stride]]:
-        """Indices with their strides, those of neighbouring dimensions as one where they are parts of one number."""
+        """Return indices with strides; indices of neighbouring dimensions that are parts of one number are joined."""
         steps = list(zip(indices, self._strides(buffer), strict=True))
         if buffer.strides or not steps:
             return steps
         result = [steps[-1]]
-        extent: Expr = buffer.shape[-1]  # of what the last index of the result stands for
+        extent: Expr = buffer.shape[-1]  # the extent of the last index of the result
         for (index, stride), size in zip(steps[-2::-1], buffer.shape[-2::-1], strict=True):
             whole = self._whole(index, size, result[-1][0], extent, masked)
             if whole is None:
@@ -123,11 +123,11 @@ class _Flattener(ScopedMutator):
         return result[::-1]
 
     def _whole(self, outer: Expr, size: Expr, inner: Expr, extent: Expr, masked: bool) -> Expr | None:
-        """The number that ``outer`` counts in units of ``extent`` and ``inner`` is the rest of."""
+        """Return the number with quotient ``outer`` and remainder ``inner`` by ``extent``; None if there is none."""
 
         def scalar(divisor: Expr) -> Expr | None:
-            """The number that all lanes that are used divide by."""
-            if masked and isinstance(divisor, Select):  # what keeps lanes that are not used from dividing by zero
+            """Return the number that all active lanes divide by."""
+            if masked and isinstance(divisor, Select):  # keeps inactive lanes from dividing by zero
                 divisor = divisor.true_value
             divisor = divisor.value if isinstance(divisor, Broadcast) else divisor
             return divisor if divisor.dtype.lanes == 1 else None
@@ -139,8 +139,8 @@ class _Flattener(ScopedMutator):
         return vector_binary(remainder, number, size * extent) if remainder else number
 
     def _affine_offset(self, buffer: Buffer, parts: Sequence[tuple[Expr, Expr | None, int]]) -> Expr:
-        """The offset of indices that are scalars or rise evenly from lane to lane, as sums of products: no expression
-        is built only to be taken apart again."""
+        """Return the offset of indices that are scalars or ramps, as sums of products: no expression is built only to
+        be taken apart again."""
         algebra = self.algebra
         first, step = ZERO, ZERO
         for (base, rise, _), stride in zip(parts, self._strides(buffer), strict=True):
@@ -173,7 +173,7 @@ class _Flattener(ScopedMutator):
 
 
 def _affine(index: Expr) -> tuple[Expr, Expr | None, int] | None:
-    """The value of an int64 index in lane 0, its rise from lane to lane (None: none), and its lanes; else None."""
+    """Match an affine int64 index: its value in lane 0, its stride between lanes (None: scalar), and its lanes."""
     if index.dtype is INT64:
         return index, None, 1
     if index.dtype.element is INT64 and isinstance(index, Ramp):
@@ -188,7 +188,7 @@ def _as_int64(index: Expr) -> Expr:
 
 
 def flatten_buffers(func: PrimFunc) -> PrimFunc:
-    """``func`` with one-dimensional buffers only."""
+    """Return ``func`` with one-dimensional buffers only."""
     flattener = _Flattener(func)
     params = tuple(flattener.mutate_buffer(p) if isinstance(p, Buffer) else p for p in func.params)
     body = flattener.names.around(flattener.mutate(func.body))
@@ -211,5 +211,5 @@ class FlattenBuffer(PrimFuncPass):
     essential = True
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        """``func`` with one-dimensional buffers only."""
+        """Return ``func`` with one-dimensional buffers only."""
         return flatten_buffers(func)

@@ -1,14 +1,14 @@
-"""``HoistInvariant``: compute before a loop what is the same in all of its iterations::
+"""``HoistInvariant``: hoist costly loop-invariant expressions out of loops::
 
     for i in range(8):                              let invariant: float32 = sqrt(v[0])
         b[i] = a[i] / sqrt(v[0])             ->     for i in range(8):
                                                         b[i] = a[i] / invariant
 
-Only what costs something moves: divisions, calls, and loads where they are part of it or stand alone, of scalars that
-do not change in the loop. An expression that reads memory, or divides integers, moves only out of a loop that surely
-runs, and never out of a condition, so that nothing is evaluated that was not evaluated before. Lets inside the loop
-that do not depend on it move with the same rules. Index arithmetic stays, as code generators move that themselves, but
-for divisions by numbers that are not constant, which take longer than what they would be repeated for.
+Only costly expressions move: divisions, calls, and loads, inside of those or alone, of scalars that do not change in
+the loop. An expression that reads memory, or divides integers, moves only out of a loop that surely runs, and never out
+of a condition, so that nothing is evaluated that was not evaluated before. Invariant lets inside the loop move by the
+same rules. Index arithmetic stays, because code generators hoist it themselves, except for divisions by numbers that
+are not constant, which take longer than the computation that they serve.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ from tilewright.tensorir.target import CACHE_LINE
 
 #: An expression that costs less than this is not worth a register for the length of a loop.
 _MIN_COST = 1
-#: The same for what the copies of an unrolled loop share.
+#: The same for an expression that the copies of an unrolled loop share.
 _MIN_COST_OF_COPIES = 5
 
 
@@ -78,7 +78,7 @@ class _LoopFacts:
     """The definitions and stores in a loop body.
 
     Attributes:
-        unrolled: the loops inside that are written out later, by their variables: one number in each copy.
+        unrolled: the inner loops that are unrolled later, by their variables, which are constant in each copy.
     """
 
     def __init__(self, loop: For) -> None:
@@ -101,16 +101,16 @@ class _LoopFacts:
                 self.calls_functions = True
 
     def is_invariant(self, expr: Expr) -> bool:
-        """Whether ``expr``, which has no effect, has one value in all iterations, or one for each copy that unrolled
-        loops make of it."""
+        """Whether ``expr``, which has no effect, has the same value in all iterations, or one value for each copy made
+        by unrolled loops."""
         found = leaves(expr)
         if not found.isdisjoint(self.variables) or not found.isdisjoint(self.buffers):
             return False
         return not (self.calls_functions and accesses_buffers(expr))
 
     def pays(self, expr: Expr) -> bool:
-        """Whether ``expr`` is worth a name. An unrolled loop costs nothing to go through: what its copies share gets
-        one only if computing it takes longer than arithmetic does."""
+        """Whether hoisting ``expr`` saves time. An unrolled loop has no overhead: an expression that its copies share
+        is hoisted only if it costs more than plain arithmetic."""
         if not expr.dtype.is_float:
             return _is_division(expr)
         if self.loop.kind != "unrolled":
@@ -118,11 +118,11 @@ class _LoopFacts:
         return is_costly(expr) and expression_cost(expr) >= _MIN_COST_OF_COPIES
 
     def chooses(self, condition: Expr) -> bool:
-        """Whether each copy that the loop becomes has only one of the values that ``condition`` chooses from."""
+        """Whether ``condition`` is decided in each copy of the unrolled loop."""
         return self.loop.kind == "unrolled" and uses_var(condition, {self.loop.var})
 
     def copies(self, expr: Expr) -> list[For]:
-        """The unrolled loops that give ``expr`` one value for each copy, outermost first."""
+        """Return the unrolled loops that give ``expr`` one value for each copy, outermost first."""
         return [loop for var, loop in self.unrolled.items() if uses_var(expr, {var})]
 
 
@@ -144,7 +144,7 @@ class _Hoister(ScopedMutator):
     def mutate_For(self, loop: For) -> Stmt:
         new = super().mutate_For(loop)
         if not isinstance(new, For) or new.kind == "parallel":
-            return new  # one value for all threads would be one more thing to hand over to them
+            return new  # a shared value would have to be passed to all threads
         facts = _LoopFacts(new)
         bindings: dict[Expr, _Binding] = {}
         moved: dict[Expr, Expr] = {}
@@ -168,7 +168,7 @@ class _Hoister(ScopedMutator):
         return result
 
     def _surely_runs(self, loop: For) -> bool:
-        """Whether ``loop``, which stands at this place, provably has an iteration."""
+        """Whether ``loop`` at this place provably has an iteration."""
         if isinstance(loop.extent, IntImm):
             return loop.extent.value > 0
         return self.analyzer.prove(loop.extent > 0)
@@ -181,8 +181,8 @@ class _Binding:
     Attributes:
         expr: the expression.
         loops: the unrolled loops that give it one value for each copy, outermost first.
-        place: a variable, or where there are several values a register buffer.
-        value: what stands for the expression.
+        place: a variable, or a register buffer for several values.
+        value: the replacement of the expression.
     """
 
     expr: Expr
@@ -192,7 +192,7 @@ class _Binding:
 
     @classmethod
     def of(cls, expr: Expr, loops: list[For], name: Var | None = None) -> _Binding:
-        """A place for ``expr``, which is ``name`` already or gets a new one."""
+        """Create the binding of ``expr``, to ``name`` if given, else to a new place."""
         if not loops:
             var = Var("invariant", expr.dtype) if name is None else name
             return cls(expr, loops, var, var)
@@ -206,7 +206,7 @@ class _Binding:
         return cls(expr, loops, buffer, BufferLoad(buffer, tuple(indices)))
 
     def around(self, body: Stmt) -> Stmt:
-        """``body`` where the expression has its place."""
+        """Wrap ``body`` in the definition of the place."""
         if isinstance(self.place, Var):
             return LetStmt(self.place, self.expr, body)
         assert isinstance(self.value, BufferLoad)
@@ -217,23 +217,23 @@ class _Binding:
 
 
 class _Candidates:
-    """Finds the largest invariant expressions of loop bodies that are worth moving."""
+    """Find the largest invariant expressions of loop bodies that are worth moving."""
 
     def __init__(self) -> None:
-        #: Of the expressions met, whether anything in them may be worth a name. The same ones are met for each of the
-        #: loops around them, and most are indices, in which nothing is.
+        #: For each visited expression, whether any part of it may be worth moving. The same expressions are visited for
+        #: each loop around them, and most are indices without such parts.
         self._holds: dict[Expr, bool] = {}
         #: The variables of lets in the present loop, by their values: they move with those that are candidates.
         self.named: dict[Expr, Var] = {}
-        #: Of the present loop: what is known of it, what was found in its body, and the expressions met there, of those
-        #: that each iteration evaluates and of the others.
+        #: For the present loop: its facts, the candidates found in its body, and the visited expressions, separately
+        #: for those that each iteration evaluates and the others.
         self._facts: _LoopFacts | None = None
         self._found: list[tuple[Expr, bool]] = []
         self._met: dict[bool, set[Expr]] = {}
 
     def of(self, loop: For, facts: _LoopFacts) -> list[tuple[Expr, bool]]:
-        """Those of the body of ``loop``, and whether each iteration evaluates them: as they stand there, but not all of
-        them again. Inner loops have had their own turn."""
+        """Return the candidates in the body of ``loop``, in order and without repetition, and whether each iteration
+        evaluates them. Inner loops must have been processed already."""
         self._facts = facts
         self._found = []
         self.named = {}
@@ -289,7 +289,7 @@ class _Candidates:
 
 
 def _is_division(expr: Expr) -> bool:
-    """Whether ``expr`` is a division of scalar integers by what is not constant."""
+    """Whether ``expr`` is a division of scalar integers by a non-constant."""
     if not isinstance(expr, BinaryOp) or expr.op not in INTEGER_DIVISIONS or expr.dtype.lanes > 1:
         return False
     return not isinstance(expr.b, IntImm)
@@ -300,8 +300,8 @@ def _is_constant(expr: Expr) -> bool:
 
 
 class ExprReplacer(Mutator):
-    """Puts others in place of expressions: variables that hold them, for instance. An element whose address is taken
-    stays an element."""
+    """Replace expressions, for instance by variables that hold them. An element whose address is taken is not
+    replaced."""
 
     def __init__(self, replaced: Mapping[Expr, Expr]) -> None:
         self.replaced = replaced
@@ -318,7 +318,7 @@ class ExprReplacer(Mutator):
 
 
 class _Mover(ExprReplacer):
-    """Takes a let out of where its variable is the place of what it holds, and is defined outside now."""
+    """Replace expressions, and remove lets whose variable is a place that is now defined outside of the loop."""
 
     def mutate_LetStmt(self, op: LetStmt) -> Stmt:
         if self.replaced.get(op.value) is op.var:
@@ -327,7 +327,7 @@ class _Mover(ExprReplacer):
 
 
 def hoist_invariants(func: PrimFunc) -> PrimFunc:
-    """``func`` with invariant expressions in front of their loops."""
+    """Return ``func`` with invariant expressions in front of their loops."""
     return func.with_body(_Hoister(func).mutate(func.body))
 
 
@@ -337,5 +337,5 @@ class HoistInvariant(PrimFuncPass):
     """See the module."""
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        """``func`` with invariant expressions in front of their loops."""
+        """Return ``func`` with invariant expressions in front of their loops."""
         return hoist_invariants(func)

@@ -1,7 +1,7 @@
-"""Lower loops for which a schedule states what becomes of them: ``{"dot_product": 4}``, ``{"interleave": True}``, ...
+"""Lower loops that a schedule annotates with their lowering: ``{"dot_product": 4}``, ``{"interleave": True}``, ...
 
-The annotation is the whole decision: a loop without it stays as it is, whatever it looks like, and one with it is
-lowered or, where that can't be done, becomes a plain loop and a remark says why. No annotation is left either way.
+The annotation alone decides: a loop without it is not changed, whatever its form, and one with it is lowered or, if
+that is impossible, becomes a plain loop and a remark says why. The annotation is removed in both cases.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from tilewright.tensorir.stmt import For, PrimFunc, Stmt
 
 
 def states(stmt: Stmt, key: str) -> bool:
-    """Whether ``stmt`` is or holds a loop that is annotated with ``key``."""
+    """Whether ``stmt`` is or contains a loop that is annotated with ``key``."""
     return any(isinstance(part, For) and part.annotations.get(key) for part in walk_statements(stmt))
 
 
 class IntentLowering(ScopedMutator):
-    """Replace loops that are annotated with ``key``; a subclass says by what."""
+    """Replace loops that are annotated with ``key``; subclasses define the replacement."""
 
     def __init__(self, func: PrimFunc, key: str) -> None:
         super().__init__(func)
         self.key = key
-        #: How many loops were lowered, and for each reason how many were not.
+        #: The number of loops that were lowered, and for each reason the number that were not.
         self.lowered = 0
         self.refused: collections.Counter[str] = collections.Counter()
 
     def lower(self, loop: For) -> Stmt | str:
-        """Return what stands for an annotated loop, or why nothing can."""
+        """Return the replacement of an annotated loop, or the reason why there is none."""
         raise NotImplementedError
 
     def mutate_For(self, op: For) -> Stmt:
@@ -45,7 +45,7 @@ class IntentLowering(ScopedMutator):
         return super().mutate_For(For(op.var, op.min, op.extent, op.kind, op.body, others))
 
     def tell(self, ctx: PassContext, applied: str) -> None:
-        """Remark on what was lowered (``applied``, with ``{}`` for how many) and what was not."""
+        """Remark on the loops that were lowered (``applied``, with ``{}`` for their number) and those that were not."""
         if self.lowered:
             ctx.remark(applied.format(self.lowered), kind="applied")
         for reason, count in self.refused.items():

@@ -1,4 +1,4 @@
-"""``InterleaveStores``: write vectors whose elements take turns in memory as one vector::
+"""``InterleaveStores``: store vectors whose elements are interleaved in memory as one vector::
 
     for g in range(2) annotations {"interleave": True}:
         b[ramp(i * 32 + g, 2, 16)] = a[ramp(j + g * 64, 1, 16)]
@@ -6,9 +6,9 @@
     ->  b[ramp(i * 32, 1, 32)] = reinterpret(
             uint32x16(a[ramp(j, 1, 16)]) | uint32x16(a[ramp(j + 64, 1, 16)]) << 16, dtype=uint16x32)
 
-Elements of 8 and 16 bits are put together in integers of 16 to 64 bits, the first one in the lowest bits, where the
-machines that we have code for look for it. A store with steps would be one for each element. Schedules state it by
-the annotation ``interleave`` of the loop; one that can't be lowered stays a loop, and a remark says why.
+Elements of 8 and 16 bits are packed into integers of 16 to 64 bits, the first one in the lowest bits, as all supported
+targets are little-endian. A strided store would become one store for each element. Schedules request this by the
+annotation ``interleave`` of the loop; one that can't be lowered stays a loop, and a remark says why.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tilewright.tensorir.functor import leaves, substitute, uses_var
 from tilewright.tensorir.keys import INTERLEAVE
 from tilewright.tensorir.stmt import BufferStore, For, PrimFunc, Stmt
 
-#: Widths of the integers that elements are put together in.
+#: Widths of the integers that elements are packed into.
 _WORDS = (16, 32, 64)
 
 
@@ -35,7 +35,7 @@ class _Interleaver(IntentLowering):
         super().__init__(func, INTERLEAVE)
 
     def lower(self, loop: For) -> Stmt | str:
-        """One store of whole vectors in place of a loop over stores that take turns."""
+        """Return one store of whole vectors that replaces a loop over interleaved stores, or a reason."""
         store, extent = loop.body, loop.extent
         if loop.kind != "serial" or not isinstance(extent, IntImm) or not isinstance(store, BufferStore):
             return "it is no serial loop of some steps around one store"
@@ -62,7 +62,7 @@ class _Interleaver(IntentLowering):
         return BufferStore(store.buffer, Call("reinterpret", (joined,), whole), (place,))
 
     def _first_place(self, store: BufferStore, loop: For, count: int) -> Expr | None:
-        """The place of the first vector, if the vectors of the steps fill the places from there on."""
+        """Return the place of the first vector if the interleaved vectors fill the places from there on."""
         if len(store.indices) != 1 or not isinstance(store.indices[0], Ramp):
             return None
         (ramp,) = store.indices
@@ -74,7 +74,7 @@ class _Interleaver(IntentLowering):
 
 
 def interleave_stores(func: PrimFunc, ctx: PassContext | None = None) -> PrimFunc:
-    """``func`` with the vectors of loops that are annotated ``interleave`` written as one. Remarks go to ``ctx``."""
+    """Return ``func`` with the vectors of loops annotated ``interleave`` stored as one. Remarks go to ``ctx``."""
     if not states(func.body, INTERLEAVE):
         return func
     mutator = _Interleaver(func)
@@ -87,8 +87,8 @@ def interleave_stores(func: PrimFunc, ctx: PassContext | None = None) -> PrimFun
 @register_pass
 @primfunc_pass(opt_level=2, name="InterleaveStores", requires={FLAT, VECTORS, SIMPLE})
 class InterleaveStores(PrimFuncPass):
-    """Write vectors whose elements take turns in memory as one, where a schedule says so."""
+    """Store interleaved vectors as one, where a schedule requests it."""
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        """``func`` with the vectors of annotated loops written as one."""
+        """Return ``func`` with the vectors of annotated loops stored as one."""
         return interleave_stores(func, ctx)

@@ -1,4 +1,4 @@
-"""Tiles of fewer rows: the first ones of a tile, and those of which some lie behind the end::
+"""Tiles of fewer rows: of the first rows of a tile, and of rows some of which lie beyond the end::
 
 for j in range(6):                              for j in range(2):
     if i * 6 + j < n:                   ->          t[j] = a[i * 6 + min(j, left - 1)]
@@ -7,8 +7,9 @@ for j in range(6):                                  if j < left:
     if i * 6 + j < n:                                   b[i * 6 + j] = t[j]
         b[i * 6 + j] = t[j]
 
-A row behind the end is computed as a repetition of the last row, in the tile's own buffers, where it changes nothing;
-only stores to other memory ask whether the row exists. So the sum inside a tile has no conditions, whatever is left.
+A row beyond the end is computed as a copy of the last row, in the tile's own buffers, where it does no harm; only
+stores to other memory check whether the row exists. So the reduction inside a tile has no conditions, for any number of
+rows.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ from tilewright.tensorir.stmt import Allocate, BufferStore, Evaluate, IfThenElse
 
 
 def first_rows(body: Stmt, offsets: Mapping[Expr, Expr], count: int) -> Stmt:
-    """The ``body`` of a tile for its first ``count`` rows, all of which exist.
+    """Return the ``body`` of a tile for its first ``count`` rows, all of which exist.
 
     Args:
-        offsets: the row that each condition asks for, by condition.
+        offsets: the row that each condition checks, by condition.
     """
     return with_known(body, {guard: compare("lt", row, const(count, INT64)) for guard, row in offsets.items()})
 
 
 def clamped_rows(body: Stmt, offsets: Mapping[Expr, Expr], count: int, left: Expr) -> Stmt:
-    """The ``body`` of a tile for its first ``count`` rows, of which ``left``, at least one, exist."""
+    """Return the ``body`` of a tile for its first ``count`` rows, of which ``left``, at least one, exist."""
     own = {node.buffer for node in walk_statements(body) if isinstance(node, Allocate)}
     clamped: Stmt = _Clamping(own, offsets, count, left).mutate(body)
     limit = minimum(left, count)
@@ -42,7 +43,7 @@ def clamped_rows(body: Stmt, offsets: Mapping[Expr, Expr], count: int, left: Exp
 
 
 class _Clamping(Mutator):
-    """Lets rows that do not exist repeat the last one, where that writes nothing but the tile's own buffers."""
+    """Let rows beyond the end repeat the last one, in statements that write only the tile's own buffers."""
 
     def __init__(self, own: set[Buffer], offsets: Mapping[Expr, Expr], count: int, left: Expr) -> None:
         self.own, self.offsets, self.count, self.left = own, offsets, count, left
@@ -59,7 +60,7 @@ class _Clamping(Mutator):
         return IfThenElse(condition, repeat.mutate(op.then_body))
 
     def _stays_inside(self, op: IfThenElse) -> bool:
-        """Whether a statement writes no memory but the tile's own."""
+        """Whether a statement writes only the tile's own buffers."""
         for node in walk_to_loads(op.then_body):
             if isinstance(node, Evaluate) or (isinstance(node, BufferStore) and node.buffer not in self.own):
                 return False
@@ -71,7 +72,7 @@ class _Clamping(Mutator):
 
 
 class _Repeated(Mutator):
-    """Puts one row in place of another, but for where they are kept in the tile."""
+    """Replace one row by another, except in indices of the tile's own buffers."""
 
     def __init__(self, own: set[Buffer], rows: Mapping[Var, Expr]) -> None:
         self.own, self.rows = own, rows

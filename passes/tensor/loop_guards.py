@@ -1,4 +1,4 @@
-"""Conditions in the body of a loop that turn somewhere in its range, and the body once they are known::
+"""Conditions in the body of a loop that change within its range, and the body once they are known::
 
 for i in range(n):                              for i in range(n):
     if i * 6 + j < m and j < k:         ->          if j < k:                   with i * 6 + j < m known to hold
@@ -26,8 +26,8 @@ class Guard:
     """A condition in the body of a loop, with the loops between.
 
     Attributes:
-        inner: the variables of these loops, with least value and extent.
-        lets: the variables that the body binds by ``let`` up to the condition: ends of inner loops may mention them.
+        inner: the variables of the loops between, with least value and extent.
+        lets: the variables that the body binds by ``let`` up to the condition: bounds of inner loops may use them.
     """
 
     condition: Expr
@@ -36,8 +36,8 @@ class Guard:
 
 
 def find_guards(loop: For) -> list[Guard]:
-    """The conditions in a loop's body that mention its variable, no memory, and nothing else that the body defines but
-    loop variables."""
+    """Return the conditions in a loop's body that use its variable, read no memory, and use nothing else that the body
+    defines except loop variables."""
     finder = _GuardFinder(loop.var)
     finder.visit(loop.body)
     return finder.found
@@ -121,7 +121,7 @@ class _GuardFinder(Visitor):
 
 
 def with_known(body: Stmt, known: Mapping[Any, Expr]) -> Stmt:
-    """``body`` with comparisons replaced by what they are known to be, and the branches taken that follow from it."""
+    """Replace comparisons in ``body`` by their known values, and take the branches that these decide."""
     result: Stmt = _Replacer(known).mutate(body)
     return result
 

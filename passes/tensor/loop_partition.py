@@ -1,4 +1,4 @@
-"""``LoopPartition``: split the range of a loop where a condition in its body turns, and drop the condition::
+"""``LoopPartition``: split the range of a loop where a condition in its body changes, and drop the condition::
 
     for i in range((n + 5) // 6):                   for i in range(n // 6):
         for j in range(6):                              for j in range(6):
@@ -9,21 +9,20 @@
                                                                 b[i * 6 + j] = 0
 
 A parallel loop stays one loop, with both forms of its body under a condition. The first iteration of a reduction, which
-starts the accumulator, is split off as well. A loop whose body is one condition on its variable runs only where that
-holds, and where inner loops lie between, only where it holds for some of theirs.
+initializes the accumulator, is peeled as well. A loop whose body is one condition on its variable is limited to the
+iterations in which the condition holds; with inner loops between, to those in which it holds for some of theirs.
 
-Copies are what later passes and the machine's code generator spend their time on, so a split makes them only where it
-saves work in a loop: one main loop, and in front of it and behind it what has something left to do once the conditions
-that turned are known; a loop with a large body stays one, and chooses between the main body and one for both ends.
-There is no copy for a condition that becomes a part of a loop's range (``loop_ranges``), nor around tiles that know it
-(``loop_remainders``).
+Copies cost compile time in later passes and in LLVM, so a split makes them only where it saves work in a loop: one main
+loop, and before and after it whatever work is left under the known conditions; a loop with a large body stays one loop,
+and chooses between the main body and one for both ends. No copy is made for a condition that becomes a part of a loop's
+range (``loop_ranges``), nor around tiles in which it is known (``loop_remainders``).
 
-With the annotation ``{"specialize_tail": True}`` the rest of a division into tiles is done in smaller tiles, so that
-inner loops keep constant extents (``loop_remainders`` has the rule).
+With the annotation ``{"specialize_tail": True}`` the remainder of a division into tiles is computed in smaller tiles,
+so that inner loops keep constant extents (``loop_remainders`` states the rule).
 
-With the annotation ``{"roll_tail": True}`` the copies of a large body for a few iterations stay small: unrolled loops
-become serial there, but for those by whose variable a formula is chosen or registers from outside are indexed, and the
-register buffers that they index are on the stack.
+With the annotation ``{"roll_tail": True}`` the copies of a large body for a few iterations stay small: their unrolled
+loops become serial, except loops whose variable selects a formula or indexes register buffers from outside, and the
+register buffers that they index move to the stack.
 """
 
 from __future__ import annotations
@@ -52,8 +51,8 @@ from tilewright.tensorir.functor import copy_with_fresh_definitions, free_vars, 
 from tilewright.tensorir.keys import ROLL_TAIL, SPECIALIZE_TAIL
 from tilewright.tensorir.stmt import BufferStore, Evaluate, For, IfThenElse, PrimFunc, Stmt, sequence
 
-#: A serial loop with work in front of its main part and behind it chooses in each iteration, so that there is one copy
-#: for both ends, if a copy is so large: of so many stores.
+#: From this many stores in a copy of its body on, a serial loop with work before and after its main part chooses
+#: between two bodies in each iteration, so that there is one copy for both ends.
 _LARGE = 16
 
 
@@ -66,13 +65,13 @@ class LoopPartitionConfig:
         default=16, metadata={"doc": "copies of loop bodies that the splits of one function may add"}
     )
     max_statements: int = dataclasses.field(
-        default=128, metadata={"doc": "bodies of more statements than this are not copied, but for annotated loops"}
+        default=128, metadata={"doc": "bodies of more statements than this are not copied, except in annotated loops"}
     )
     rest_parts: int = dataclasses.field(
         default=4,
         metadata={
-            "doc": "tiles of a rest of unknown size have the rows of a whole tile divided by this: the more, the less "
-            "code, and the fewer sums at once to hide the latency of an addition"
+            "doc": "tiles of a remainder of unknown size have the rows of a whole tile divided by this: more means "
+            "less code, but fewer sums at once to hide the latency of an addition"
         },
     )
     partition_parallel: bool = dataclasses.field(
@@ -109,7 +108,7 @@ class _Partitioner(ScopedMutator):
         if choice is not None:
             return self._chosen_outside(loop, *choice)
         if guards and not annotated:
-            # What limits the range of a loop, or is known in whole tiles, needs no copy of what is around it.
+            # A condition that limits the range of a loop, or is known in whole tiles, needs no copy of outer loops.
             inside = limiting_conditions(loop, self.analyzer) | tile_conditions(loop.body, self.analyzer)
             guards = [guard for guard in guards if guard.condition not in inside]
         if not guards:
@@ -176,7 +175,7 @@ class _Partitioner(ScopedMutator):
         return result
 
     def _first_iteration(self, loop: For, guards: list[Guard]) -> Stmt | None:
-        """Split off the first iteration, if there are conditions that hold in it alone."""
+        """Peel the first iteration, if there are conditions that hold in it alone."""
         known = {
             guard.condition: FALSE
             for guard in guards
@@ -246,7 +245,7 @@ class _Partitioner(ScopedMutator):
         return sequence(*parts)
 
     def _outside(self, loop: For, guards: list[Guard], turn: Expr, before: bool) -> Stmt | None:
-        """The body in front of (behind) ``turn``, where some conditions never hold; None if nothing is left to do."""
+        """Return the body before (after) ``turn``, where some conditions never hold; None if no work is left."""
         never: dict[Expr, Expr] = {}
         for guard in guards:
             condition = guard.condition
@@ -267,7 +266,7 @@ class _Partitioner(ScopedMutator):
         return body if any(isinstance(node, (BufferStore, Evaluate)) for node in walk_statements(body)) else None
 
     def _is_visible(self, loop: For, guard: Guard, ends: tuple[Expr | None, Expr | None]) -> bool:
-        """Whether the ends are made of what is known outside of the loop."""
+        """Whether the ends use only variables that are defined outside of the loop."""
         hidden = {loop.var, *guard.inner, *guard.lets}
         return not any(var in hidden for end in ends if end is not None for var in free_vars(end))
 
@@ -288,7 +287,7 @@ class _Partitioner(ScopedMutator):
 
 
 def _stores(stmt: Stmt) -> int:
-    """The number of stores in the text of a body, once the loops that are to be unrolled are."""
+    """Count the stores of a body after unrolling."""
     if isinstance(stmt, BufferStore):
         return 1
     copies = 1
@@ -298,7 +297,7 @@ def _stores(stmt: Stmt) -> int:
 
 
 def partition_loops(func: PrimFunc, config: LoopPartitionConfig | None = None) -> PrimFunc:
-    """``func`` with its loops split where their conditions turn."""
+    """Return ``func`` with its loops split where their conditions turn."""
     partitioner = _Partitioner(func, config if config is not None else LoopPartitionConfig())
     return limit_ranges(func.with_body(partitioner.mutate(func.body)))
 
@@ -309,5 +308,5 @@ class LoopPartition(PrimFuncPass):
     """See the module."""
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        """``func`` with its loops split where their conditions turn."""
+        """Return ``func`` with its loops split where their conditions turn."""
         return partition_loops(func, ctx.get_config("tensorir.LoopPartition"))

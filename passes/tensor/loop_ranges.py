@@ -1,10 +1,10 @@
-"""Conditions that are the whole body of a loop become part of its range, or stand around it::
+"""Move conditions that are the whole body of a loop into its range or around the loop::
 
     for i in range(10):                             if m > 0:
         if i >= 2 and i < 7 and m > 0:      ->          for i in range(2, 7):
             b[i] = 0                                        b[i] = 0
 
-Where inner loops lie between, a loop runs only where the condition holds for some of their iterations.
+With inner loops between, a loop is limited to iterations in which the condition holds for some of theirs.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from tilewright.tensorir.stmt import For, IfThenElse, PrimFunc, Stmt
 
 
 def limit_ranges(func: PrimFunc) -> PrimFunc:
-    """``func`` with conditions that are a whole loop body moved out of the loop, or into its range."""
+    """Return ``func`` with conditions that are a whole loop body moved out of the loop, or into its range."""
     return func.with_body(_Limiter(func).mutate(func.body))
 
 
 def limiting_conditions(loop: For, analyzer: Analyzer) -> set[Expr]:
-    """The conditions that will be a part of the range of ``loop``, or of a serial loop in it: its whole body is done
-    where they hold, so that it runs there, with nothing to decide in any iteration. An annotated loop in it keeps its
-    extent, which the passes that the annotation is for may want to be constant."""
+    """Return the conditions that will become part of the range of ``loop``, or of a serial loop in it, because they
+    guard its whole body: no iteration has to check them. An annotated inner loop keeps its extent, which the passes
+    that read the annotation may need to be constant."""
     found: set[Expr] = set()
     for inner in walk_statements(loop):
         if not isinstance(inner, For) or inner.var.dtype is not INT64:
@@ -103,7 +103,7 @@ class _Limiter(ScopedMutator):
         return IfThenElse(all_of(*outside), result) if outside else result
 
     def _without_idle_ends(self, loop: For) -> For:
-        """``loop`` without iterations at its ends in which a condition below inner loops holds for none of theirs."""
+        """Remove iterations at the ends of ``loop`` in which a condition in inner loops holds for none of theirs."""
         inner: dict[Var, tuple[Expr, Expr]] = {}
         body = loop.body
         while isinstance(body, For):
@@ -122,7 +122,7 @@ class _Limiter(ScopedMutator):
             never = partition_point(compare(OPPOSITES[part.op], part.a, part.b), loop.var, inner, self.analyzer)
             if never is None or any(uses_var(bound, {loop.var, *inner}) for bound in never if bound is not None):
                 continue
-            first, last = never  # the condition holds nowhere in [first, last)
+            first, last = never  # the condition is false everywhere in [first, last)
             if last is None and first is not None:
                 end = minimum(end, first)
             elif first is None and last is not None:
@@ -136,7 +136,7 @@ def _are_constant(loop: For, ends: tuple[Expr | None, Expr | None]) -> bool:
 
 
 def _may_trap(condition: Expr) -> bool:
-    """Whether the condition divides by something that may be zero where the loop does not run."""
+    """Whether the condition has a divisor that may be zero where the loop does not run."""
     return any(
         isinstance(node, BinaryOp) and node.op in INTEGER_DIVISIONS and not isinstance(node.b, IntImm)
         for node in walk_to(condition, DIVISIONS)

@@ -1,4 +1,4 @@
-"""The rest of a division into tiles, in tiles of fewer rows, so that the loops inside a tile keep constant extents::
+"""Compute the remainder of a division into tiles in smaller tiles, so that loops inside tiles keep constant extents::
 
 for i in range((n + 7) // 8):                   for i in range(n // 8):
     for j in range(8):                              for j in range(8):
@@ -6,10 +6,10 @@ for i in range((n + 7) // 8):                   for i in range(n // 8):
             b[i * 8 + j] = 0                    for t in range((n % 8 + 1) // 2):
                                                     for j in range(2): ... from n // 8 * 8 + t * 2 on, where it is < n
 
-The rule: a rest of unknown size is done in small tiles, of a quarter of the rows, as many as are needed; rows of the
-last one that lie behind the end repeat the last row (see ``loop_clamping``). So there are two copies of a tile, of 1.25
-times its size together, whatever its size, with no condition in its sums. A rest of known size is one tile of so many
-rows, but for a long one (half a tile or more) of many more rows, which is done in small tiles as well.
+The rule: a remainder of unknown size is computed in as many small tiles, of a quarter of the rows, as are needed; rows
+of the last one beyond the end repeat the last row (see ``loop_clamping``). So there are two copies of a tile, together
+1.25 times its size, without conditions in reductions. A remainder of known size becomes one tile of that many rows. A
+long one (half a tile or more) in a loop over many more rows is computed in small tiles as well.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from tilewright.tensorir.keys import SPECIALIZE_TAIL
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, IfThenElse, Stmt, sequence
 
-#: A rest of known size is done in small tiles where there are so many times as many rows in all.
+#: A remainder of known size is computed in small tiles if the loop has at least this many times as many rows in all.
 _ROWS_PER_REST = 16
 
 
 @dataclass(frozen=True)
 class Tiles:
-    """A loop over tiles of ``factor`` rows, ``total`` rows together: its guards say ``var * factor + offset < total``.
+    """A loop over tiles of ``factor`` rows, ``total`` rows in all: its guards are ``var * factor + offset < total``.
 
-    ``offsets`` holds the row within the tile that each guard asks for, by its condition.
+    ``offsets`` maps the condition of each guard to the row within the tile that it checks.
     """
 
     loop: For
@@ -55,7 +55,7 @@ class Tiles:
 
 
 def find_tiles(loop: For, guards: Sequence[Guard], analyzer: Analyzer) -> Tiles | None:
-    """The tiles that ``loop`` runs over, by the first of its guards that says so and all that say the same."""
+    """Find the tiles of ``loop``, from the first of its guards that has this form and all equal ones."""
     if not (isinstance(loop.min, IntImm) and loop.min.value == 0):
         return None
     tile: tuple[int, Expr] | None = None
@@ -73,7 +73,7 @@ def find_tiles(loop: For, guards: Sequence[Guard], analyzer: Analyzer) -> Tiles 
 
 
 def tile_conditions(stmt: Stmt, analyzer: Analyzer) -> set[Expr]:
-    """The conditions on the rows of tiles in ``stmt`` that are known there once the rest of the tiles is apart."""
+    """Return the conditions on rows in ``stmt`` that are known in whole tiles once the remainder is split off."""
     found: set[Expr] = set()
     for loop in walk_statements(stmt):
         if isinstance(loop, For) and loop.kind == "serial" and loop.annotations.get(SPECIALIZE_TAIL):
@@ -83,7 +83,7 @@ def tile_conditions(stmt: Stmt, analyzer: Analyzer) -> set[Expr]:
 
 
 def _tile_guard(loop: For, guard: Guard, analyzer: Analyzer) -> tuple[int, Expr, Expr] | None:
-    """``loop.var * factor + offset < total`` with the offset within a tile: factor, offset and total."""
+    """Match ``loop.var * factor + offset < total`` with the offset within a tile: factor, offset and total."""
     condition = guard.condition
     if not isinstance(condition, Compare) or condition.op != "lt" or condition.a.dtype is not INT64:
         return None
@@ -111,15 +111,15 @@ def _tile_guard(loop: For, guard: Guard, analyzer: Analyzer) -> tuple[int, Expr,
 
 
 def with_remainders(tiles: Tiles, parts: int, mutator: ScopedMutator) -> Stmt | None:
-    """The loop over whole tiles and the tail written out, mutated by ``mutator``, which knows what holds around; None
-    for a parallel loop over a part of the tiles. Small tiles have one of ``parts`` parts of the rows of a whole one."""
+    """Build the loop over whole tiles and the tail, mutated by ``mutator``, which knows the facts at this place; None
+    for a parallel loop over a part of the tiles. Small tiles have a ``parts``-th of the rows of a whole one."""
     loop, total = tiles.loop, tiles.total
     whole, rest = mutator.simplify(total // tiles.factor), mutator.simplify(total % tiles.factor)
     has_tail: Expr = TRUE
     if not mutator.analyzer.prove(loop.extent.equal((total + (tiles.factor - 1)) // tiles.factor)):
         if loop.kind == "parallel":
             return None
-        # One of several parts of the tiles: it may end before the last one, or begin behind it.
+        # A part of the tiles may end before the last one, or begin after it.
         whole = mutator.simplify(maximum(minimum(whole, loop.extent), 0))
         has_tail = mutator.simplify(all_of(compare("lt", whole, loop.extent), compare("gt", total, 0)))
     main = with_known(loop.body, dict.fromkeys(tiles.offsets, TRUE))
@@ -137,7 +137,7 @@ def with_remainders(tiles: Tiles, parts: int, mutator: ScopedMutator) -> Stmt | 
 
 @dataclass(frozen=True)
 class _Tail:
-    """The rows left behind the ``whole`` tiles: ``rest`` of them, if ``has_tail``. Small tiles have ``small`` rows."""
+    """The ``rest`` rows after the ``whole`` tiles, if ``has_tail``. Small tiles have ``small`` rows."""
 
     tiles: Tiles
     small: int
@@ -147,7 +147,7 @@ class _Tail:
     has_tail: Expr
 
     def written_out(self) -> Stmt:
-        """A statement for the rows that are left."""
+        """Return a statement for the remaining rows."""
         if isinstance(self.rest, IntImm) and not self._is_short(self.rest.value):
             exact = first_rows(self.tiles.loop.body, self.tiles.offsets, self.rest.value)
             tail = self._placed(exact) if self.rest.value else sequence()
@@ -156,14 +156,14 @@ class _Tail:
         return tail if self.has_tail is TRUE else IfThenElse(self.has_tail, tail)
 
     def _is_short(self, rest: int) -> bool:
-        """Whether small tiles for a rest of known size save code and cost no time to speak of."""
+        """Whether small tiles for a remainder of known size save code and cost hardly any time."""
         total = self.tiles.total
         few = isinstance(total, IntImm) and rest * _ROWS_PER_REST <= total.value
         return few and rest >= 2 * self.small
 
     def _small_tiles(self) -> Stmt:
-        """Tiles of a few rows, as many as are needed. Where the body does not let tiles begin anywhere, one of all rows
-        but one."""
+        """Return as many tiles of a few rows as are needed. If tiles of this body cannot begin at any row, return a
+        single tile of all rows except one."""
         loop, factor, simplify = self.tiles.loop, self.tiles.factor, self.mutator.simplify
         finder = _PlaceFinder(self.tiles, self.mutator.analyzer)
         finder.visit(loop.body)
@@ -178,20 +178,20 @@ class _Tail:
         return For(number, zero, tiles, "serial", self.mutator.mutate_in_loop(number, zero, tiles, body))
 
     def _rows(self, count: int, left: Expr) -> Stmt:
-        """A tile of ``count`` rows, of which ``left`` exist."""
+        """Return a tile of ``count`` rows, of which ``left`` exist."""
         body, offsets = self.tiles.loop.body, self.tiles.offsets
         return first_rows(body, offsets, 1) if count == 1 else clamped_rows(body, offsets, count, left)
 
     def _placed(self, body: Stmt) -> Stmt:
-        """``body`` where the last tile begins."""
+        """Move ``body`` to the beginning of the tail."""
         loop, body = self.tiles.loop, copy_with_fresh_definitions(body)
         body = body if loop.kind == "parallel" else substitute(body, {loop.var: self.whole})
         return self.mutator.mutate(body)  # type: ignore[no-any-return]
 
 
 class _PlaceFinder(Visitor):
-    """Finds out whether tiles may begin anywhere: all that ``var`` and the rows of a tile are used for, but for the
-    conditions on the rows and places in the tile's own buffers, is ``var * factor + row``, any number of times."""
+    """Check whether tiles may begin at any row: except in the conditions on rows and the indices of the tile's own
+    buffers, ``var`` and the rows of a tile must be used only in ``var * factor + row``."""
 
     def __init__(self, tiles: Tiles, analyzer: Analyzer) -> None:
         self.analyzer, self.tiles = analyzer, tiles
@@ -225,7 +225,7 @@ class _PlaceFinder(Visitor):
 
 
 class _Moved(Mutator):
-    """Lets a tile begin elsewhere: ``var * factor`` becomes ``first`` in all indices."""
+    """Move a tile: replace ``var * factor`` by ``first`` in all indices."""
 
     def __init__(self, analyzer: Analyzer, var: Var, factor: int, first: Expr) -> None:
         self.analyzer, self.var, self.factor = analyzer, var, factor

@@ -1,4 +1,4 @@
-"""Bodies of which few copies run: their unrolled loops become loops again, and registers that those index memory."""
+"""Roll up the unrolled loops of bodies that run rarely: loops become serial, and registers that they index memory."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tilewright.tensorir.stmt import Allocate, For, Stmt
 
 
 def rolled_up(body: Stmt) -> Stmt:
-    """``body`` without unrolled loops, but for those by whose variable a formula is chosen, or registers that are there
-    outside of ``body`` too."""
+    """Return ``body`` without unrolled loops, except those whose variable selects a formula or indexes register buffers
+    from outside of ``body``."""
     own = {stmt.buffer for stmt in walk_statements(body) if isinstance(stmt, Allocate)}
     registers = [access for access in loads_and_stores(body) if access.buffer.scope == "register"]
     outer = [index for access in registers if access.buffer not in own for index in access.indices]
@@ -30,7 +30,7 @@ def rolled_up(body: Stmt) -> Stmt:
 
 
 class _RolledUp(Mutator):
-    """Makes the loops of some variables serial, and puts some buffers in place of others."""
+    """Make the loops of some variables serial, and replace some buffers by others."""
 
     def __init__(self, rolled: set[Var], buffers: Mapping[Buffer, Buffer]) -> None:
         self.rolled, self.buffers = rolled, buffers

@@ -9,10 +9,10 @@ of a reduction runs where all reduction bindings have their least value::
                 init: b[vi] = 0                                 b[i] = 0
                 b[vi] = b[vi] + a[vi, vk]                   b[i] = b[i] + a[i, k]
 
-A block whose reduction was decomposed has no init, and leaves no condition. Formulas that are chosen by their place
-become selections, ``choose(y, a, b, c)`` to ``select(y == 0, a, select(y == 1, b, c))``: which loops are unrolled for
-them, schedules have decided. ``CompactBuffer``, which follows, places the intermediate buffers and shrinks them to what
-is accessed there.
+A block whose reduction was decomposed has no init, and leaves no condition. Formulas that are chosen by an index become
+selections, ``choose(y, a, b, c)`` to ``select(y == 0, a, select(y == 1, b, c))``; schedules have decided which loops
+are unrolled for them. ``CompactBuffer``, which follows, places the intermediate buffers and shrinks them to the
+elements that are accessed there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tilewright.tensorir.stmt import Block, IfThenElse, PrimFunc, Stmt, sequence
 
 
 class _BlockLowerer(Mutator):
-    """Replaces blocks from the outside in: the bindings of an inner block may use the variables of an outer one."""
+    """Replace blocks from the outside in: the bindings of an inner block may use the variables of an outer one."""
 
     def mutate_Block(self, block: Block) -> Stmt:
         values: dict[Var, Expr] = {item.var: item.value for item in block.iters}
@@ -54,7 +54,7 @@ def _guarded(condition: Expr, body: Stmt) -> Stmt:
 
 
 def lower_blocks(func: PrimFunc) -> PrimFunc:
-    """``func`` without blocks."""
+    """Return ``func`` without blocks."""
     return func.with_body(_BlockLowerer().mutate(func.body))
 
 
@@ -66,5 +66,5 @@ class LowerBlocks(PrimFuncPass):
     essential = True
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        """``func`` without blocks."""
+        """Return ``func`` without blocks."""
         return lower_blocks(func)

@@ -1,4 +1,4 @@
-"""``LowerIntrin``: write transcendental functions of float32 in terms of arithmetic that vector units have::
+"""``LowerIntrin``: expand transcendental functions of float32 into vectorizable arithmetic::
 
     b[i] = tanh(a[i])          ->       let absolute: float32 = abs(a[i])
                                         let square: float32 = absolute * absolute
@@ -6,10 +6,10 @@
                                         b[i] = copysign(select(absolute < 0.6, ...), a[i])
 
 The results are within 2 units in the last place of the exact value (4 from opt_level 3 on, where that is cheaper),
-below the normal range too, and right at infinities, zeros and NaN. What a call needs is bound in front of its
-statement; it never traps, so that it may be computed where the call would not have been. Functions of float64 stay
-calls. The arithmetic of float16 and bfloat16 becomes float32 arithmetic, rounded after each operation. Divisions whose
-operands are never negative become the machine's own. The forms are final: no float algebra should follow.
+subnormal results included, and correct for infinities, zeros and NaN. Intermediate values of a call are bound before
+its statement; they never trap, so that they may be computed where the call would not have been. Functions of float64
+stay calls. The arithmetic of float16 and bfloat16 becomes float32 arithmetic, rounded after each operation. Floor
+divisions whose operands are never negative become truncating ones. The forms are final: no float algebra may follow.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from tilewright.tensorir.intrinsics import INTRINSICS
 from tilewright.tensorir.stmt import BufferStore, Evaluate, For, IfThenElse, LetStmt, PrimFunc, Stmt
 from tilewright.tensorir.target import Target
 
-#: Statements that need more bindings than this get them in parts: what walks over programs recurses over their depth.
+#: Longer chains of bindings before a statement are split: visitors of programs recurse over their depth.
 _MAX_CHAIN = 100
 
-#: Where none of these occur there is nothing to do.
+#: Functions without any of these are not changed.
 _LOWERED_KINDS: Final = CALLS | DIVISIONS | HALVES
 
 _TRUNCATING = {"floordiv": "truncdiv", "floormod": "truncmod"}
@@ -48,18 +48,18 @@ def is_half(dtype: DataType) -> bool:
 
 
 class _IntrinLowerer(ScopedMutator):
-    """Rewrites the expressions of each statement; what they need goes in front of it."""
+    """Expand the expressions of each statement, and bind intermediate values before it."""
 
     def __init__(self, func: PrimFunc, target: Target, is_fast: bool) -> None:
         super().__init__(func)
         self.has_fma, self.is_fast = target.has_fma, is_fast
         self.emitter = Emitter(self.has_fma, self.is_fast)
-        #: Of the expressions met, whether there is anything to write in another way.
+        #: For each visited expression, whether any part of it has an expansion.
         self._concerned: dict[Expr, bool] = {}
-        #: Divisions of what is never negative.
+        #: Divisions whose operands are never negative.
         self._truncated: set[Expr] = set()
-        #: What became of expressions wherever they stand, and whether the present one becomes that at this place only:
-        #: because of what holds here, or of what is bound in front of the statement.
+        #: Results of expressions that are the same at every place, and whether that of the present one is valid at this
+        #: place only, because it depends on facts that hold here or on bindings before the statement.
         self._lowered: dict[Expr, Expr] = {}
         self._is_of_place = False
 
@@ -93,7 +93,7 @@ class _IntrinLowerer(ScopedMutator):
     # Statements.
 
     def _with_prelude(self, make: Callable[[], Stmt]) -> Stmt:
-        """The statement that ``make`` makes, after what its own expressions need."""
+        """Return the statement that ``make`` builds, after the bindings of its own expressions."""
         outer, self.emitter = self.emitter, Emitter(self.has_fma, self.is_fast)
         stmt = make()
         result = self.emitter.wrap(stmt)
@@ -162,7 +162,7 @@ class _IntrinLowerer(ScopedMutator):
             return True
         conditions = (division.b >= 0, division.a >= 0)
         if all(self.range_analyzer.prove(condition) for condition in conditions):
-            self._truncated.add(division)  # wherever it stands
+            self._truncated.add(division)  # at every place
             return True
         self._is_of_place = True
         return all(self.analyzer.prove(condition) for condition in conditions)
@@ -182,12 +182,12 @@ class _IntrinLowerer(ScopedMutator):
     def mutate_Cast(self, op: Cast) -> Expr:
         value = self.mutate(op.value)
         if is_half(value.dtype) and op.dtype.element is not FLOAT32:
-            return vector_cast(op.dtype, vector_cast(FLOAT32, value))  # exact, then as float32 converts
+            return vector_cast(op.dtype, vector_cast(FLOAT32, value))  # exact, then as a conversion from float32
         return op if value is op.value else Cast(op.dtype, value)
 
 
 def lower_intrinsics(func: PrimFunc, target: Target | None = None, *, is_fast: bool = False) -> PrimFunc:
-    """``func`` without calls of transcendental functions of float32 that have an expansion."""
+    """Return ``func`` without calls of transcendental functions of float32 that have an expansion."""
     lowerer = _IntrinLowerer(func, target if target is not None else Target.current(), is_fast)
     return func.with_body(lowerer.mutate(func.body))
 
@@ -203,5 +203,5 @@ class LowerIntrin(PrimFuncPass):
         self.target = target
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        """``func`` without calls of transcendental functions of float32 that have an expansion."""
+        """Return ``func`` without calls of transcendental functions of float32 that have an expansion."""
         return lower_intrinsics(func, self.target, is_fast=ctx.is_fast)

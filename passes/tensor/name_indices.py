@@ -1,12 +1,12 @@
-"""``NameIndices``: give the quotients and remainders of a parallel loop's variable names::
+"""``NameIndices``: bind the quotients and remainders of a parallel loop's variable to names::
 
     for i in parallel(m * n):                       for i in parallel(m * n):
         b[i // n, i % n] = a[i % n, i // n]  ->         let row = i // n
                                                         let column = i % n
                                                         b[row, column] = a[column, row]
 
-Such a loop is what a schedule makes of several. With a name for each of them, which has a range, indices are short sums
-again, however long the formulas of the extents are; the passes that follow look at each of them many times.
+Schedules fuse several loops into such a loop. With a name and a range for each original variable, indices are short
+sums again, however long the formulas of the extents are; the passes that follow visit each index many times.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _DIVISIONS = ("floordiv", "floormod")
 
 
 class _Naming(Mutator):
-    """Replaces the divisions of one loop's variable in its body by names."""
+    """Replace the divisions of one loop's variable in its body by names."""
 
     def __init__(self, loop: For, analyzer: Analyzer) -> None:
         self.loop = loop
         self.analyzer = analyzer
         self.names: dict[Expr, Var] = {}
-        #: What the body defines: a formula of it has no value yet where the names are defined.
+        #: The variables that the body defines: formulas of them have no value yet where the names are defined.
         self.inner = {stmt.var for stmt in walk_statements(loop.body) if isinstance(stmt, (For, LetStmt))}
         self.done: dict[Expr, Expr] = {}
 
@@ -59,13 +59,13 @@ class _Naming(Mutator):
     def mutate_BinaryOp(self, op: BinaryOp) -> Expr:
         if op.op not in _DIVISIONS or op.dtype is not INT64 or not self._has_value(op):
             return self.generic_mutate(op)  # type: ignore[no-any-return]
-        known = self.analyzer.canonical(op)  # one object for equal ones, so that they share a name
+        known = self.analyzer.canonical(op)  # equal divisions become one object and share a name
         if isinstance(known, BinaryOp) and known.op in _DIVISIONS:
             return self.names.setdefault(known, Var(self.loop.var.name, INT64))
         return self.generic_mutate(known)  # type: ignore[no-any-return]
 
     def _has_value(self, op: BinaryOp) -> bool:
-        """Whether the division depends on the loop, and can be done wherever the loop's body starts."""
+        """Whether the division depends on the loop, and can be evaluated at the start of the loop's body."""
         return (
             uses_var(op, {self.loop.var})
             and not uses_var(op, self.inner)
@@ -83,7 +83,7 @@ class _Namer(ScopedMutator):
         if loop.kind != "parallel" or loop.var.dtype is not INT64:
             return super().mutate_For(loop)
         if not any(isinstance(stmt, For) for stmt in walk_statements(loop.body)):
-            return loop  # used once, and where the parts of a number are joined again they must be known as such
+            return loop  # used once; and FlattenBuffer joins the parts of a number only if they are divisions
         with self.analyzer.scope():
             self.analyzer.bind(loop.var, loop.min, loop.extent)
             self.analyzer.assume(loop.extent > 0)
@@ -97,7 +97,7 @@ class _Namer(ScopedMutator):
 
 
 def name_indices(func: PrimFunc) -> PrimFunc:
-    """``func`` with names for the quotients and remainders of its parallel loops' variables."""
+    """Return ``func`` with names for the quotients and remainders of its parallel loops' variables."""
     return func.with_body(_Namer(func).mutate(func.body))
 
 
@@ -107,5 +107,5 @@ class NameIndices(PrimFuncPass):
     """See the module."""
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        """``func`` with names for the quotients and remainders of its parallel loops' variables."""
+        """Return ``func`` with names for the quotients and remainders of its parallel loops' variables."""
         return name_indices(func)

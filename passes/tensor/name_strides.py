@@ -1,14 +1,14 @@
-"""Names for the strides of buffers whose sizes are not known: each is computed once, at the top of the function.
+"""Name the strides of buffers of unknown sizes: each is computed once, at the top of the function.
 
-A stride is the product of the inner extents. Multiplied out in an index, one of three sums of sizes becomes seven
-products, which every access would compute again. With names an index is a sum with one product for each dimension,
-however many sizes there are, and equal strides of several buffers are one number::
+A stride is the product of the inner extents. Multiplied out in an index, a product of three sums of sizes becomes seven
+products, which every access would compute again. With names, an index is a sum with one product for each dimension,
+for any number of sizes, and equal strides of several buffers share a name::
 
     T[i, j, k] = 0.0                                let stride: int64 = m + 2
                                        ->           let stride_1: int64 = n * stride
                                                     T[i * stride_1 + j * stride + k] = 0.0
 
-A constant factor belongs to the name, so that it takes no product of its own in each index.
+A constant factor is part of the name, so that it needs no product of its own in each index.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from tilewright.tensorir.functor import leaves, substitute, walk
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import LetStmt, Stmt
 
-#: What a size is computed by that has a value whatever the sizes are made of are: at the top of a function the
-#: conditions that guard its use do not hold yet. Divisions count if they are by positive constants.
+#: Operators that cannot trap for any values of the parameters: at the top of a function, the conditions that guard the
+#: use of a size do not hold yet. Divisions are safe, too, if they are by positive constants.
 _SAFE = frozenset({"add", "sub", "mul", "min", "max"})
 _SAFE_DIVISIONS = frozenset({"floordiv", "floormod", "truncdiv", "truncmod"})
 
@@ -34,9 +34,9 @@ class Stride(NamedTuple):
     """The distance, in elements, of two neighbours in a dimension.
 
     Attributes:
-        form: the number, in an index.
-        whole: the same, made of sizes only; None if it has no value at the top of the function.
-        name: the name that ``form`` is, if it is one.
+        form: the stride as a factor in an index.
+        whole: the same in terms of sizes only; None if it has no value at the top of the function.
+        name: the name, if ``form`` is one.
     """
 
     form: Linear
@@ -48,24 +48,24 @@ _ONE = Stride(constant(1), constant(1))
 
 
 class StrideNames:
-    """Gives names to strides.
+    """Give names to strides.
 
     Args:
         sizes: the parameters of the function.
-        algebra: makes forms of expressions; it is told that names are not negative.
+        algebra: computes linear forms of expressions; it learns that names are not negative.
     """
 
     def __init__(self, sizes: Iterable[Var], algebra: Analyzer) -> None:
         self._sizes = frozenset(sizes)
         self._algebra = algebra
-        #: Names by the form of what they stand for.
+        #: Names by the linear form of their values.
         self._names: dict[object, Var] = {}
-        #: What they stand for, made of sizes and of names that come before.
+        #: Their values, in terms of sizes and of earlier names.
         self._values: dict[Var, Expr] = {}
         self._used: set[Var] = set()
 
     def of(self, buffer: Buffer) -> list[Stride]:
-        """The strides of all dimensions of a buffer."""
+        """Return the strides of all dimensions of a buffer."""
         if buffer.strides:
             forms = [(each, self._algebra.linear(each)) for each in buffer.strides]
             return [self._named(form, form if self._is_size(each) else None) for each, form in forms]
@@ -78,13 +78,13 @@ class StrideNames:
         return found[::-1]
 
     def use(self, stride: Stride) -> Linear:
-        """A stride as a factor in an index."""
+        """Return a stride as a factor in an index, and mark its name as used."""
         if stride.name is not None:
             self._used.add(stride.name)
         return stride.form
 
     def around(self, body: Stmt) -> Stmt:
-        """``body`` where the names that are used in it are defined."""
+        """Wrap ``body`` in the definitions of the names that are used in it."""
         for name, value in reversed(self._values.items()):
             if name in self._used:
                 self._used.update([leaf for leaf in leaves(value) if isinstance(leaf, Var)])
@@ -100,7 +100,7 @@ class StrideNames:
         return self._named(form, form if step.name is None else algebra.multiply(size, step.whole))
 
     def _named(self, form: Linear, whole: Linear | None) -> Stride:
-        """The stride that ``form`` and ``whole`` are; with a name if a name says less."""
+        """Build the stride of ``form`` and ``whole``, with a name if that is shorter."""
         if whole is None or _is_short(whole):
             return Stride(form, whole)
         name = self._names.get(whole.key)
@@ -111,18 +111,18 @@ class StrideNames:
         return Stride(self._algebra.linear(name), whole, name)
 
     def _is_size(self, expr: Expr) -> bool:
-        """Whether ``expr`` has a value at the top of the function, whatever the sizes are."""
+        """Whether ``expr`` can be computed at the top of the function for all values of the sizes."""
         if isinstance(expr, (Var, IntImm)):
             return isinstance(expr, IntImm) or expr in self._sizes
         return leaves(expr) <= self._sizes and all(_is_safe(node) for node in walk(expr))
 
 
 class NamedSizes:
-    """The sizes of a function, and the lets that name what is made of them, for who comes to such lets on the way down.
+    """The sizes of a function, and the lets that name expressions of them, for visitors that meet such lets top-down.
 
     Attributes:
-        sizes: parameters and names: numbers that no loop changes.
-        values: what the names stand for, made of parameters.
+        sizes: parameters and names: numbers that are invariant in all loops.
+        values: the values of the names, in terms of parameters.
     """
 
     def __init__(self, sizes: Iterable[Var]) -> None:
@@ -130,7 +130,7 @@ class NamedSizes:
         self.values: dict[Var, Expr] = {}
 
     def learn(self, let: LetStmt) -> bool:
-        """Whether ``let`` names a size."""
+        """Record ``let`` if it names a size, and return whether it does."""
         if let.var.dtype is not INT64 or not leaves(let.value) <= self.sizes:
             return False
         self.sizes.add(let.var)
@@ -138,7 +138,7 @@ class NamedSizes:
         return True
 
     def expand(self, expr: Expr) -> Expr:
-        """``expr`` with what names stand for in their places."""
+        """Replace names in ``expr`` by their values."""
         return substitute(expr, self.values)
 
 

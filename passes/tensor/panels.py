@@ -1,5 +1,5 @@
-"""Find panels: what an iteration of a loop reads of a large operand, how often it is read again, and where the
-next one lies.
+"""Find panels: the parts of a large operand that iterations of a loop read, the loops that read each panel again, and
+the address of the next panel.
 
 A panel is described by the loops around the innermost one: those that walk through it, those that read it again, and
 the one whose next iteration reads the next panel.
@@ -31,7 +31,7 @@ from tilewright.tensorir.keys import SMALL_BUFFERS
 from tilewright.tensorir.stmt import BufferStore, For, LetStmt, PrimFunc, Stmt
 from tilewright.tensorir.target import CACHE_LINE, Target
 
-#: An element of at most so many bytes is one number for all lanes of a vector, or a few that are added together.
+#: A read of at most this many bytes is one number for all lanes of a vector, or a few that are added together.
 NARROW = 8
 
 
@@ -39,9 +39,9 @@ class Read(NamedTuple):
     """The elements that one load of an iteration reads.
 
     Attributes:
-        base: its place, in canonical form; of the copies that unrolled loops make of it, that of the first.
-        offsets: how far behind ``base`` each copy reads; the first one least.
-        width: elements that it reads at once.
+        base: its place, in canonical form; for the copies that unrolled loops make of it, that of the first.
+        offsets: the distance of each copy from ``base``, ascending.
+        width: the number of elements that it reads at once.
     """
 
     base: Expr
@@ -54,11 +54,11 @@ class Panel(NamedTuple):
 
     Attributes:
         following: the place of the first element of the next one (for one iteration of the loops ``fixed``).
-        size: how many elements it has.
-        sharing: so many neighbouring iterations of ``outer`` read the same.
+        size: the number of its elements.
+        sharing: the number of neighbouring iterations of ``outer`` that read the same panel.
         repeated: the loops that read it again, outermost first.
         fixed: loops that walk through it in larger steps than ``size``, outermost first.
-        walked: the loops below, that walk through ``size`` elements.
+        walked: the loops inside of those, which walk through ``size`` elements.
     """
 
     buffer: Buffer
@@ -72,7 +72,7 @@ class Panel(NamedTuple):
 
 
 def large_operands(func: PrimFunc) -> set[Buffer]:
-    """Parameters that are only read, and not small as far as is known."""
+    """Return the parameters that are only read and not known to be small."""
     written = {stmt.buffer for stmt in walk_statements(func.body) if isinstance(stmt, BufferStore)}
     small = func.attrs.get(SMALL_BUFFERS, ())
     return {
@@ -83,11 +83,11 @@ def large_operands(func: PrimFunc) -> set[Buffer]:
 
 
 class PanelFinder(ScopedMutator):
-    """Finds the panels of large operands that iterations of loops read, on the way through a function.
+    """Find the panels of large operands that iterations of loops read, while visiting a function.
 
     Args:
         large: the operands.
-        target: the machine whose second cache a panel has to fit in.
+        target: the machine in whose L2 cache a panel has to fit.
     """
 
     def __init__(self, func: PrimFunc, large: set[Buffer], target: Target) -> None:
@@ -97,15 +97,15 @@ class PanelFinder(ScopedMutator):
         self.large = large
         self.loops: list[For] = []
         self.lets: dict[Var, Expr] = {}
-        #: What those of them stand for that were asked about, without lets.
+        #: The values of let variables that were resolved, without lets.
         self.values: dict[Var, Expr] = {}
-        #: How many nests before the present one, in an iteration of the loop with this variable, read its panel.
+        #: The number of earlier nests in an iteration of the loop with this variable that read its panel.
         self.reads: dict[tuple[Buffer, Var], int] = {}
-        #: Places in canonical form, by the index that says them.
+        #: Places in canonical form, by index.
         self.canonical: dict[Expr, Expr] = {}
 
     def simplify(self, expr: Expr) -> Expr:
-        """``expr`` in canonical form, by the ranges of the variables: conditions don't tell where panels are."""
+        """Return ``expr`` in canonical form by the ranges of variables: conditions do not affect where panels are."""
         return self.range_analyzer.simplify(expr)
 
     def mutate_LetStmt(self, let: LetStmt) -> Stmt:
@@ -113,15 +113,15 @@ class PanelFinder(ScopedMutator):
         return super().mutate_LetStmt(let)
 
     def _define(self, let: LetStmt) -> None:
-        """Places say what a variable stands for, unless it is a size."""
+        """Record the value of a variable, by which places replace it unless it is a size."""
         is_size = not self.loops and self.named.learn(let)
         if not is_size and not accesses_buffers(let.value):
             self.lets[let.var] = let.value
 
     def panels(self, body: Stmt) -> list[Panel]:
-        """The panels that the body of the innermost loop reads."""
+        """Return the panels that the body of the innermost loop reads."""
         copies = {stmt.var: stmt for stmt in walk_statements(body) if isinstance(stmt, For)}
-        for stmt in walk_statements(body):  # what is defined in the loop itself means nothing in front of its body
+        for stmt in walk_statements(body):  # variables of the loop itself are undefined before its body
             if isinstance(stmt, LetStmt):
                 self._define(stmt)
         places: dict[Buffer, list[BufferLoad]] = {}
@@ -132,8 +132,8 @@ class PanelFinder(ScopedMutator):
         return [panel for panel in panels if panel is not None]
 
     def _places(self, loads: list[BufferLoad]) -> list[tuple[Expr, int]] | None:
-        """The places that an iteration reads, each once, with how much it reads there; None for vectors that are not
-        in one piece."""
+        """Return the distinct places that an iteration reads, with the number of elements read there; None for vectors
+        that are not contiguous."""
         found: dict[tuple[Expr, int], None] = {}
         for load in loads:
             (index,) = load.indices
@@ -146,8 +146,8 @@ class PanelFinder(ScopedMutator):
         return list(found)
 
     def _reads(self, places: list[tuple[Expr, int]], bases: list[Expr], copies: Mapping[Var, For]) -> list[Read] | None:
-        """The reads at some places, whose first copies read at ``bases``; None where copies of a read are not equally
-        far apart."""
+        """Return the reads at some places, whose first copies read at ``bases``; None if copies of a read are not
+        equally far apart."""
         reads: list[Read] = []
         for (place, width), base in zip(places, bases, strict=True):
             offsets = [as_expr(0)]
@@ -161,14 +161,14 @@ class PanelFinder(ScopedMutator):
         return reads
 
     def _place(self, index: Expr) -> Expr:
-        """``index`` without lets in canonical form."""
+        """Return ``index`` without lets in canonical form."""
         found = self.canonical.get(index)
         if found is None:
             found = self.canonical[index] = self.range_analyzer.canonical(self._resolved(index))
         return found
 
     def _resolved(self, expr: Expr) -> Expr:
-        """``expr`` without lets: what they stand for is found out when it is asked for."""
+        """Return ``expr`` without lets; their values are resolved when first needed."""
         names = [leaf for leaf in leaves(expr) if isinstance(leaf, Var) and leaf in self.lets]
         for name in names:
             if name not in self.values:
@@ -215,7 +215,7 @@ class PanelFinder(ScopedMutator):
         following = first + size
         walked = self._walked(nest, size, sum(widths))
         if not walked and repeated and len(distances) == len(found):
-            # Panels out of order, or with others between them; each may lie in one piece.
+            # Panels out of order, or with others between them; each may be contiguous.
             span = self._span(first, nest)
             if span is None:
                 return None
@@ -232,8 +232,8 @@ class PanelFinder(ScopedMutator):
         return Panel(buffer, substitute(following, start), size, outer, sharing, repeated, fixed, walked)
 
     def _may_walk(self, loads: list[BufferLoad], nest: list[For]) -> bool:
-        """Whether the loops of a nest, and one around that is not repeated alone, are among what loads read by, before
-        anything is known of how."""
+        """Whether loads use the loops of a nest, and an outer loop that does not only repeat them: a quick check before
+        any analysis of places."""
         used: set[object] = set()
         for load in loads:
             used |= leaves(self._resolved(load.indices[0]))
@@ -254,39 +254,39 @@ class PanelFinder(ScopedMutator):
         walked: list[For],
         fixed: list[For],
     ) -> bool:
-        """Whether a panel is fetched ahead that no loop reads again."""
+        """Whether to prefetch a panel that no loop reads again."""
         if 0 < known_bytes(buffer) <= self.cache // 2:
-            return False  # what was written last, or read for the tiles beside these
+            return False  # it was written last, or read for neighbouring tiles
         steps = self.iterations(walked)
         if not isinstance(size, IntImm) or not isinstance(steps, IntImm):
             return False
-        # The machine's own prefetching sees vectors that are read once; the rows of a tile it sees too late, and
-        # while what was read is read again, it sees nothing.
+        # The hardware prefetcher detects vectors that are read once; it detects the rows of a tile too late, and
+        # nothing while the same data is read again.
         place = buffer, outer
         narrow = (
             max(widths) * buffer.dtype.bytes <= NARROW and size.value * buffer.dtype.bytes < CACHE_LINE * steps.value
         )
         again = self.reads.setdefault(place, 0)
         self.reads[place] += 1
-        # Windows that overlap would fetch the same, and those with gaps what nobody reads.
+        # Overlapping windows would fetch the same data, and windows with gaps data that is never read.
         separate = all(self._least_step(first, loop.var) >= size.value for loop in fixed)
         separate = separate and size.value <= steps.value * sum(widths)
         return separate and again == (0 if narrow else 1)
 
     def iterations(self, loops: list[For]) -> Expr:
-        """The number of iterations that nested loops have together."""
+        """Return the number of iterations that nested loops have together."""
         found = as_expr(1)
         for loop in loops:
             found = found * cast(INT64, loop.extent)
         return self.simplify(found)
 
     def _is_walked(self, loop: For, bases: list[Expr]) -> bool:
-        """Whether a loop walks through what it reads, as often in each iteration of those around it."""
+        """Whether a loop moves along the data that it reads, with the same extent in each iteration of outer loops."""
         is_constant = leaves(loop.extent) <= self.named.sizes
         return is_constant and any(uses_var(base, {loop.var}) for base in bases)
 
     def _step(self, place: Expr, var: Var) -> Expr | None:
-        """The distance that ``place`` moves with each step of ``var``; None if that is not always the same, or zero."""
+        """Return the distance that ``place`` moves with each step of ``var``; None if it varies or is zero."""
         form = self.range_analyzer.linear(place)
         if not any(term is not var and uses_var(term, {var}) for term in form.terms):
             return as_expr(form.terms[var]) if form.terms.get(var, 0) else None
@@ -295,7 +295,7 @@ class PanelFinder(ScopedMutator):
         return move if moves and leaves(move) <= self.named.sizes else None
 
     def _span(self, place: Expr, nest: list[For]) -> int | None:
-        """The distance from the least to the greatest ``place`` in a nest; None if that is no constant."""
+        """Return the distance from the least to the greatest ``place`` in a nest; None if it is not constant."""
         span = 0
         for loop in nest:
             step = self._step(place, loop.var)
@@ -305,8 +305,8 @@ class PanelFinder(ScopedMutator):
         return span
 
     def _walked(self, nest: list[For], size: Expr, width: int) -> list[For]:
-        """The innermost loops of a nest that walk through ``size`` elements, reading ``width`` in each step; none if
-        all of them together read only a small part."""
+        """Return the innermost loops of a nest that walk through ``size`` elements, ``width`` in each step; an empty
+        list if all of them together read only a small part."""
         for count in range(1, len(nest) + 1):
             share = self.share(size, self.iterations(nest[-count:]))
             if share is not None and 0 < share <= 2 * width:
@@ -314,7 +314,7 @@ class PanelFinder(ScopedMutator):
         return []
 
     def share(self, size: Expr, steps: Expr) -> int | None:
-        """The share of ``size`` elements for each of ``steps``, rounded up; None if that is no constant."""
+        """Return the share of ``size`` elements for each of ``steps``, rounded up; None if it is not constant."""
         if isinstance(size, IntImm) and isinstance(steps, IntImm):
             return -(-size.value // steps.value)
         size, steps = self.named.expand(size), self.named.expand(steps)
@@ -325,8 +325,8 @@ class PanelFinder(ScopedMutator):
         return -(-form.terms[term] // unit.terms[term])
 
     def _least_step(self, place: Expr, var: Var) -> int:
-        """The least distance that ``place`` moves with each step of ``var``, if all sizes that are not known are
-        positive: zero if that is not always the same."""
+        """Return the least distance that ``place`` moves with each step of ``var``, if all unknown sizes are positive;
+        zero if the distance varies."""
         move = self.simplify(substitute(place, {var: var + 1}) - place)
         move = self.named.expand(move)
         sizes: dict[Var, Expr] = {size: as_expr(1) for size in self.named.sizes if isinstance(size, Var)}
@@ -334,7 +334,7 @@ class PanelFinder(ScopedMutator):
         return abs(least.value) if isinstance(least, IntImm) else 0
 
     def _nest(self) -> list[For]:
-        """The loops around this place that hold nothing but each other, outermost first."""
+        """Return the perfectly nested loops around this place, outermost first."""
         found = [self.loops[-1]]
         for loop in reversed(self.loops[:-1]):
             body = loop.body
@@ -346,8 +346,8 @@ class PanelFinder(ScopedMutator):
         return found
 
     def _advance(self, bases: list[Expr], var: Var) -> tuple[Expr, Expr]:
-        """The number of neighbouring values of ``var`` that have the same panel (one, if that is not known), and the
-        distance of two panels: zero if it is not always the same."""
+        """Return the number of neighbouring values of ``var`` that have the same panel (one, if unknown), and the
+        distance of two panels (zero, if it varies)."""
         quotients = _quotients(bases, var)
         sharing, panel = as_expr(1), var
         if len(quotients) == 1:
@@ -364,8 +364,8 @@ class PanelFinder(ScopedMutator):
 
 
 def _sharing(bases: list[Expr], var: Var) -> Expr:
-    """The number of neighbouring values of ``var`` that have the same panel, where panels are visited in any order: as
-    many as the least divisor says, if only quotients of ``var`` tell where a panel is."""
+    """Return the number of neighbouring values of ``var`` that have the same panel, where panels are visited in any
+    order: the least divisor, if the place of a panel depends only on quotients of ``var``."""
     divisors = {node: node.b for node in _quotients(bases, var) if node.a is var}
     for quotient in divisors:
         bases = [ExprReplacer({quotient: Var("panel", var.dtype)}).mutate(base) for base in bases]
@@ -375,8 +375,8 @@ def _sharing(bases: list[Expr], var: Var) -> Expr:
 
 
 def _following(place: Expr, var: Var, sharing: Expr) -> Expr:
-    """``place`` once ``var`` is ``sharing`` greater: its quotients by ``sharing``, which is not zero, are one greater
-    then, without proof."""
+    """Return ``place`` for ``var + sharing``: its quotients by ``sharing``, which is not zero, are one greater then,
+    which is taken for granted."""
     steps = [node for node in _quotients([place], var) if node.a is var and node.b is sharing]
     names = [Var("quotient", node.dtype) for node in steps]
     named: Expr = ExprReplacer(dict(zip(steps, names, strict=True))).mutate(place)
@@ -385,12 +385,12 @@ def _following(place: Expr, var: Var, sharing: Expr) -> Expr:
 
 
 def is_written_out(loop: For) -> bool:
-    """Whether copies will stand in place of a loop."""
+    """Whether a loop will be replaced by copies of its body."""
     return loop.kind == "unrolled" and isinstance(loop.min, IntImm) and isinstance(loop.extent, IntImm)
 
 
 def _quotients(places: list[Expr], var: Var) -> list[BinaryOp]:
-    """The quotients of ``var`` in some places, each once."""
+    """Return the distinct quotients of ``var`` in some places."""
     found = dict.fromkeys(node for place in places for node in walk_to(place, DIVISIONS) if isinstance(node, BinaryOp))
     return [node for node in found if _is_quotient(node, var)]
 

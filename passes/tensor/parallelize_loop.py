@@ -1,4 +1,4 @@
-"""``ParallelizeLoop``: decide which parallel loops are worth threads::
+"""``ParallelizeLoop``: keep loops parallel only if their work outweighs the cost of threads::
 
     for i in parallel(4):                           for i in range(4):
         b[i] = a[i]                          ->         b[i] = a[i]
@@ -6,10 +6,10 @@
         b[i] = a[i] + c[i]                              b[i] = a[i] + c[i]
 
 The work of a loop is estimated in scalar instructions. Loops of constant work below ``min_work`` become serial; for
-symbolic work the decision is an annotation that code generators evaluate. A loop inside whose extent is symbolic but
-bounded, as those over the tiles of a block are, counts with its bound: the condition is code that runs before every
-loop, and is one comparison then. A parallel loop inside another one becomes serial, as does one whose iterations
-provably write the same element, and all of them if the target has one thread.
+symbolic work the decision is an annotation that code generators turn into a run-time check. An inner loop whose extent
+is symbolic but bounded, such as a loop over the tiles of a block, counts with its bound, so that the check before each
+loop is a single comparison. A parallel loop inside another one becomes serial, as does one whose iterations provably
+write the same element, and all of them if the target has one thread.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from tilewright.tensorir.keys import PARALLEL_IF
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, PrimFunc, SeqStmt, Stmt
 from tilewright.tensorir.target import Target
 
-#: Instructions of a call of another PrimFunc: here nothing is known of it.
+#: Assumed instructions of a call of another PrimFunc, whose body is not visible here.
 _FUNCTION_COST = 20
 
 
@@ -61,13 +61,13 @@ class ParallelizeLoopConfig:
         default=20_000,
         metadata={
             "doc": "scalar operations below which a loop runs on one thread; the default takes about 5 microseconds, "
-            "ten times what a fork of threads that are there takes"
+            "ten times as long as a fork of existing threads"
         },
     )
 
 
 def expression_cost(expr: Expr) -> int:
-    """Instructions that evaluating ``expr`` takes, roughly; index arithmetic is taken to be free."""
+    """Estimate the instructions that evaluate ``expr``; index arithmetic counts as free."""
     cost = 0
     stack: list[Expr] = [expr]
     while stack:
@@ -87,7 +87,7 @@ def expression_cost(expr: Expr) -> int:
 
 
 class _WorkEstimator:
-    """The instructions of a statement as an expression over what is known outside of it."""
+    """Estimate the instructions of a statement as an expression over variables defined outside of it."""
 
     def __init__(self, analyzer: Analyzer) -> None:
         self.analyzer = analyzer
@@ -122,7 +122,7 @@ class _WorkEstimator:
         return extent * self.iteration(loop)
 
     def iteration(self, loop: For) -> Expr:
-        """The instructions of one iteration of ``loop``: of the longest one, as far as that is known."""
+        """Estimate the instructions of one iteration of ``loop``: of the longest one, if it is known."""
         body = self.work(loop.body)
         if not uses_var(body, {loop.var}):
             return body
@@ -153,7 +153,7 @@ class _Parallelizer(ScopedMutator):
         return For(new.var, new.min, new.extent, new.kind, new.body, annotations)
 
     def _reason_against(self, loop: For, annotations: dict[str, object]) -> str | None:
-        """Why the loop should be serial, or None; a condition on symbolic work is added to the annotations."""
+        """Return the reason why the loop should be serial, or None; annotate a condition on symbolic work."""
         if self.in_parallel:
             return "it is inside a parallel loop"
         if self.target.num_threads == 1:
@@ -168,7 +168,7 @@ class _Parallelizer(ScopedMutator):
             work = extent.value * body.value
             return f"{work} operations are less than min_work = {least}" if work < least else None
         if isinstance(body, IntImm):
-            # One iteration is for one thread, however much it is.
+            # A single iteration runs on one thread, however long it takes.
             enough = compare("ge", extent, const(max(2, -(-least // max(1, body.value))), INT64))
         else:
             enough = compare("ge", extent * body, const(least, INT64))
@@ -177,17 +177,17 @@ class _Parallelizer(ScopedMutator):
         return None
 
     def _bounded(self, work: Expr) -> Expr:
-        """The most that ``work`` can be, if it is bounded by a number."""
+        """Return the constant upper bound of ``work``, or ``work`` itself if it has none."""
         most = self.analyzer.bounds(work).upper
         return work if most == INFINITY else const(int(most), INT64)
 
     def _is_known(self, condition: Expr) -> bool:
-        """Whether ``condition`` is made of symbolic dimensions, which no later pass renames."""
+        """Whether ``condition`` uses only symbolic dimensions, which no later pass renames."""
         return not kinds(condition) & LOADS and set(free_vars(condition)) <= self.known
 
 
 def shared_element(loop: For) -> Buffer | None:
-    """A buffer from outside of the loop of which every iteration writes one and the same element."""
+    """Return a buffer from outside of the loop of which all iterations write the same element, or None."""
     defined: set[Var] = {loop.var}
     local: set[Buffer] = set()
     for node in walk_statements(loop.body):
@@ -216,7 +216,7 @@ def _unconditional_stores(stmt: Stmt) -> list[BufferStore]:
 
 
 def parallelize_loops(func: PrimFunc, ctx: PassContext | None = None, target: Target | None = None) -> PrimFunc:
-    """``func`` with parallel loops only where they pay."""
+    """Return ``func`` with parallel loops only where they pay."""
     ctx = ctx if ctx is not None else PassContext.current()
     target = target if target is not None else Target.current()
     return func.with_body(_Parallelizer(func, ctx, target).mutate(func.body))
@@ -240,5 +240,5 @@ class ParallelizeLoop(PrimFuncPass):
         self.target = target
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        """``func`` with parallel loops only where they pay."""
+        """Return ``func`` with parallel loops only where they pay."""
         return parallelize_loops(func, ctx, self.target)

@@ -1,6 +1,6 @@
 """``PartByPart``: a pipeline of function passes that takes a few functions at a time.
 
-Code can be generated of the first functions while passes work on the next ones. What comes out is the same.
+Code can be generated for the first functions while passes work on the next ones. The result is the same.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from tilewright.passes.sequential import Sequential
 from tilewright.passes.tensor.findings import sharing
 from tilewright.tensorir.stmt import PrimFunc
 
-#: Is told of functions that are through.
+#: Called with functions that have passed through the pipeline.
 Announce = Callable[[Sequence[PrimFunc]], None]
 
 #: Runs the pipeline on a part of a module.
 RunPart = Callable[[IRModule, PassContext], IRModule]
 
-#: Makes what stands for a module's functions behind the pipeline, of its functions by their names, which are given,
-#: and a way to run the pipeline on some of them: on those that it does not know from elsewhere.
+#: Supplies the lowered functions of a module. It is given the functions by name and a callable that runs the pipeline
+#: on some of them, for those that it cannot take from elsewhere (a cache).
 Supply = Callable[[Mapping[GlobalVar, PrimFunc], RunPart, PassContext], Mapping[GlobalVar, PrimFunc]]
 
-#: So many functions go through a pipeline together.
+#: The number of functions that go through a pipeline together.
 _TOGETHER = 4
 
 
 class TensorPipeline(Sequential):
-    """A pipeline of function passes, which share what they find out about a function."""
+    """A pipeline of function passes that share the facts that they derive about a function."""
 
     def _transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         with sharing():
@@ -39,11 +39,11 @@ class TensorPipeline(Sequential):
 
 
 class PartByPart(TensorPipeline):
-    """``pipeline``, whose passes each look at one function, for a few functions at a time; tells ``done`` when they are
-    through. Where somebody watches whole modules, or one of the passes looks at the module, each pass runs on all.
+    """Run ``pipeline``, whose passes each process one function, on a few functions at a time; call ``done`` with those
+    that are finished. If an instrument needs whole modules, or a pass is a module pass, each pass runs on all of them.
 
     Args:
-        supply: decides which functions go through the pipeline at all; nobody must watch then.
+        supply: decides which functions go through the pipeline at all; no instrument may watch then.
     """
 
     def __init__(self, pipeline: Sequential, done: Announce, supply: Supply | None = None) -> None:

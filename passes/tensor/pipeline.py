@@ -1,4 +1,4 @@
-"""The order of the tensor passes, from scheduled loop nests with blocks to what code generators read."""
+"""The order of the tensor passes, from scheduled loop nests with blocks to the form that code generators read."""
 
 from __future__ import annotations
 
@@ -30,16 +30,17 @@ from tilewright.tensorir.target import Target
 
 
 def tensor_pipeline(target: Target | None = None) -> Sequential:
-    """The tensor passes in order; ``target`` is the machine, by default :meth:`Target.current` when they run.
+    """Return the tensor passes in order; ``target`` is the machine, by default :meth:`Target.current` when they run.
 
-    Buffers are compacted right after blocks are gone, while loops still show who carries what; then the parts of fused
-    loops get names. Loops are split before vectors are made, so that main loops have no masks. What is parallel is
-    decided on vectors, before storage is planned, which gives each iteration of a parallel loop its own workspace.
-    ``UnmaskRegisters`` looks at stores, before ``CommonSubexprElim`` gives names to what is loaded.
-    ``DotProduct`` and ``InterleaveStores`` read loops over neighbouring elements, which are neighbours once buffers
+    Buffers are compacted right after blocks are lowered, while loops still show which of them carry a value from one
+    iteration to the next; then the parts of fused loops get names. Loops are split before vectorization, so that main
+    loops have no masks. Parallel loops are chosen on vectorized code, before storage is planned, which gives each
+    iteration of a parallel loop its own workspace. ``UnmaskRegisters`` inspects stores, before ``CommonSubexprElim``
+    gives names to loaded values.
+    ``DotProduct`` and ``InterleaveStores`` match loops over neighbouring elements, which are adjacent once buffers
     are flat.
-    ``LowerIntrin`` comes after the last ``Simplify``: the forms that it writes depend on their rounding, which float
-    algebra (opt_level 3) would change. ``UnrollLoop`` is last: what comes before sees a tile once, not each copy of it.
+    ``LowerIntrin`` comes after the last ``Simplify``: its expansions depend on their rounding, which float algebra
+    (opt_level 3) would change. ``UnrollLoop`` is last, so that the passes before it see a tile once, not each copy.
     """
     return TensorPipeline(
         [

@@ -1,4 +1,4 @@
-"""``PrefetchEpilogue``: fetch what a tile reads behind its sum while the sum is computed::
+"""``PrefetchEpilogue``: prefetch the operands of a tile's epilogue while its sum is computed::
 
     for k in range(768):
         c[...] = c[...] + broadcast(A[i * 768 + k], 16) * W[ramp(k * 16, 1, 16)]
@@ -10,9 +10,9 @@
             prefetch(X[i * 64 + min(k // 256, 1) * 16])
             ...
 
-The addend of a residual connection is as large as the result and was made several kernels ago. Each tile reads a few
-short pieces of it, one for each of its rows, which no machine foresees: all of a tile's lines are waited for at once,
-while nothing is left to multiply. The sum before takes hundreds of steps, most of which have room for another load.
+The addend of a residual connection is as large as the result and was computed several kernels before. Each tile reads a
+few short pieces of it, one for each of its rows, which no hardware prefetcher predicts: the tile waits for all lines at
+once, with nothing left to multiply. The sum before takes hundreds of steps, most of which have room for another load.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import Evaluate, For, IfThenElse, LetStmt, PrimFunc, SeqStmt, Stmt, sequence
 from tilewright.tensorir.target import CACHE_LINE, Target
 
-#: Lines are fetched in the first part of a sum: what comes last has a way to go.
+#: Lines are fetched in this first part of a sum, as the last ones take time to arrive.
 _SOON = 3, 4
 
 
 class _Row(NamedTuple):
-    """Places whose distances are constants.
+    """Places at constant distances from each other.
 
     Attributes:
         first: one of them.
-        distance: from the first place of all to ``first``.
+        distance: from the first place of all rows to ``first``.
         offsets: from ``first`` to each of them.
     """
 
@@ -68,7 +68,7 @@ class _Row(NamedTuple):
 
 
 class _Prefetcher(ScopedMutator):
-    """``far``: what may have left the second cache since it was written."""
+    """Insert prefetches. ``far`` holds the buffers that may have been evicted from L2 since they were written."""
 
     def __init__(self, func: PrimFunc, far: set[Buffer], ctx: PassContext) -> None:
         super().__init__(func)
@@ -86,7 +86,7 @@ class _Prefetcher(ScopedMutator):
         return sequence(*stmts) if any(map(operator.is_not, stmts, seq.stmts)) else seq
 
     def _prefetches(self, nest: list[For], rest: Stmt) -> Iterator[Stmt]:
-        """The prefetches in the steps of a sum, for the statements behind it."""
+        """Yield the prefetches in the steps of a sum for the statements after it."""
         known = [loop for loop in nest if isinstance(loop.extent, IntImm)]
         for buffer, places in self._read(rest).items():
             rows = self._rows(places)
@@ -97,7 +97,7 @@ class _Prefetcher(ScopedMutator):
                 # The number of steps may be unknown: then one of the first fetches each line.
                 offset = _fetched(lines, nest, _SOON if len(known) == len(nest) else None)
             else:
-                # The innermost loops fetch a row, and each iteration of those around them another one.
+                # The innermost loops fetch a row, and each iteration of the outer loops another one.
                 inner = [loop for place, loop in enumerate(nest) if all(each in known for each in nest[place:])]
                 outer = nest[: len(nest) - len(inner)]
                 offset = _fetched(lines, inner, (1, 1)) if inner and outer else None
@@ -111,8 +111,8 @@ class _Prefetcher(ScopedMutator):
             yield Evaluate(Call("prefetch", (BufferLoad(buffer, (fetched,)),), VOID))
 
     def _rows(self, places: list[Expr]) -> list[_Row]:
-        """``places`` as rows of places whose distances are known, such as the rows of a tile of a tensor of any width;
-        none unless all rows are alike and each is as far from the one before as the second is from the first."""
+        """Group ``places`` into rows with constant distances inside, such as the rows of a tile in a tensor of unknown
+        width; return an empty list unless all rows are alike and equally far apart."""
         rows: list[_Row] = []
         for place in places:
             for row in rows:
@@ -133,7 +133,7 @@ class _Prefetcher(ScopedMutator):
         return isinstance(distance, IntImm) and distance.value == 0
 
     def _read(self, rest: Stmt) -> dict[Buffer, list[Expr]]:
-        """The places of vectors of large operands that are read in any case, by buffer."""
+        """Return the places of the vectors of large operands that are read unconditionally, by buffer."""
         found: dict[Buffer, list[Expr]] = {}
         lets: dict[Var, Expr] = {}
         copies: list[For] = []
@@ -150,14 +150,14 @@ class _Prefetcher(ScopedMutator):
             index = access.indices[0]
             if isinstance(index, Ramp) and isinstance(index.stride, IntImm) and index.stride.value == 1:
                 place = substitute(index.base, lets)
-                if not accesses_buffers(place):  # what the sum may still change
+                if not accesses_buffers(place):  # otherwise the sum may still change it
                     found.setdefault(access.buffer, []).extend(_copies(place, copies))
         return found
 
 
 def _nest(stmt: Stmt, sizes: set[Node]) -> list[For]:
-    """The serial loops that hold nothing but each other, outermost first, whose extents are known or told by sizes
-    that the function takes; none if that is not all that ``stmt`` is."""
+    """Return the perfectly nested serial loops of ``stmt``, outermost first, whose extents are constants or formulas of
+    sizes that are parameters; an empty list if ``stmt`` is no such nest."""
     found: list[For] = []
     while isinstance(stmt, For):
         if stmt.kind != "serial" or not leaves(stmt.extent) <= sizes:
@@ -169,7 +169,7 @@ def _nest(stmt: Stmt, sizes: set[Node]) -> list[For]:
 
 
 def _copies(place: Expr, loops: list[For]) -> Iterator[Expr]:
-    """``place`` in each of the copies that unrolled loops make of it."""
+    """Yield ``place`` for each of the copies that unrolled loops make of it."""
     moving = [loop for loop in loops if uses_var(place, {loop.var})]
     ranges = [range(loop.min.value, loop.min.value + loop.extent.value) for loop in moving]  # type: ignore[attr-defined]
     for numbers in itertools.product(*ranges):
@@ -189,7 +189,7 @@ def _with_body(nest: list[For], body: Stmt) -> Stmt:
 
 
 def _lines(places: list[int], line: int) -> Iterator[int]:
-    """One place, out of ascending ones, for each cache line."""
+    """Yield one of the ascending places for each cache line."""
     last = None
     for place in places:
         if last is None or place - last >= line:
@@ -198,11 +198,11 @@ def _lines(places: list[int], line: int) -> Iterator[int]:
 
 
 def _fetched(lines: list[int], nest: list[For], soon: tuple[int, int] | None) -> Expr | None:
-    """The one of the ``lines`` that an iteration of a nest fetches; None if they are too few or too many, or no formula
-    gives it.
+    """Return a formula for the one of ``lines`` that an iteration of a nest fetches; None if there are too few or too
+    many lines, or no formula.
 
     Args:
-        soon: in which part of the iterations, whose number is known, all lines are fetched; None: in the first ones.
+        soon: the part of a known number of iterations in which all lines are fetched; None: in the first iterations.
     """
     each = 1
     if soon is not None:
@@ -214,7 +214,7 @@ def _fetched(lines: list[int], nest: list[For], soon: tuple[int, int] | None) ->
 
 
 def _place(lines: list[int], number: Expr) -> Expr | None:
-    """``lines[number]`` as a formula: rows of equally many, equally far apart; None if they do not lie so."""
+    """Return a formula for ``lines[number]`` of equally long, equally spaced rows; None if they are not such rows."""
     inner = lines[1] - lines[0]
     width = next(
         (count for count, (one, next_one) in enumerate(itertools.pairwise(lines), 1) if next_one - one != inner),
@@ -229,10 +229,10 @@ def _place(lines: list[int], number: Expr) -> Expr | None:
 
 
 def prefetch_epilogue(func: PrimFunc, target: Target | None = None, ctx: PassContext | None = None) -> PrimFunc:
-    """``func`` with what tiles read behind their sums fetched ahead.
+    """Return ``func`` with the operands of epilogues prefetched.
 
     Args:
-        target: the machine; what its second cache may hold still is not fetched. By default :meth:`Target.current`.
+        target: the machine; data that its L2 cache may still hold is not fetched. By default :meth:`Target.current`.
         ctx: takes the remarks; by default the current one.
     """
     target = target if target is not None else Target.current()
@@ -253,5 +253,5 @@ class PrefetchEpilogue(PrimFuncPass):
         self.target = target
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        """``func`` with what tiles read behind their sums fetched ahead."""
+        """Return ``func`` with the operands of epilogues prefetched."""
         return prefetch_epilogue(func, self.target, ctx)

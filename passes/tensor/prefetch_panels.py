@@ -1,4 +1,4 @@
-"""``PrefetchPanels``: fetch the part of a matrix that the next tiles will read while these tiles are computed::
+"""``PrefetchPanels``: prefetch the panel of a matrix that the next tiles read while the present tiles are computed::
 
     for o in range(12):
         for t in range(16):
@@ -9,13 +9,14 @@
                     prefetch(w[o * 24576 + 24576 + (t * 768 + k) * 11 // 4])
                     ...
 
-The panel of ``o`` is read again for every ``t``, from the second cache; the first time it comes from memory, and the
-multiply-adds of that ``t`` wait for it: the machine's own prefetching sees a new panel when it is there. Weights of a
-network do not fit into any cache, so each layer waits so, for a tenth of its time with 128 rows and more with fewer.
-The same holds for the rows of a tile where the other operand does not fit, as they come in pieces one behind the other,
-and for rows that are read several times (a softmax, a layer norm): memory has nothing to do after the first time.
-Here every iteration fetches a few bytes of the panel of ``o + 1``, so many that all of it has come when three
-quarters of ``t`` are done. Places behind the last panel do no harm: a prefetch is a hint.
+The panel of ``o`` is read again for every ``t``, from L2; the first time it comes from memory, and the multiply-adds of
+that ``t`` wait for it, because the hardware prefetcher detects a new panel only once it is read. The weights of a
+network do not fit into any cache, so each layer waits, for a tenth of its time with 128 rows and longer with fewer. The
+same holds for the rows of a tile if the other operand does not fit, as they come in separate pieces, and for rows that
+are read several times (a softmax, a layer norm), where memory is idle after the first time.
+
+Here every iteration fetches a few bytes of the panel of ``o + 1``, so many that the whole panel has arrived when three
+quarters of ``t`` are done. Places beyond the last panel do no harm: a prefetch is a hint.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ from tilewright.tensorir.functor import (
 from tilewright.tensorir.stmt import Evaluate, For, PrimFunc, Stmt, sequence
 from tilewright.tensorir.target import CACHE_LINE, Target
 
-#: How much an iteration fetches is rounded up to this precision: what is behind the next panel is not needed yet.
+#: The amount that an iteration fetches is rounded up to this precision: data after the next panel is not needed yet.
 _PRECISION = 16
 
-#: Smaller panels, in bytes, are there before they could be fetched.
+#: Smaller panels, in bytes, arrive before a prefetch could help.
 LEAST_PANEL = 2 << 10
 
 
@@ -48,7 +49,7 @@ class _Prefetcher(PanelFinder):
         self.ctx = ctx
 
     def mutate_For(self, loop: For) -> Stmt:
-        if is_written_out(loop):  # its copies stand side by side; what they read is known by how far apart they read it
+        if is_written_out(loop):  # reads of its copies are at constant distances
             return super().mutate_For(loop)
         self.loops.append(loop)
         try:
@@ -64,7 +65,7 @@ class _Prefetcher(PanelFinder):
     def _prefetches(self, panel: Panel) -> list[Stmt]:
         element = panel.buffer.dtype.bytes
         steps, parts = self.iterations(panel.walked), self.iterations(panel.fixed)
-        # This panel and the next one have to fit into the cache; kernels of any size are made for those that do.
+        # This panel and the next one have to fit into L2; kernels of symbolic sizes assume that they do.
         whole = self.simplify(parts * panel.size * element)
         if isinstance(whole, IntImm) and not LEAST_PANEL <= whole.value <= self.cache // 2:
             return []
@@ -76,7 +77,7 @@ class _Prefetcher(PanelFinder):
         if isinstance(tiles, IntImm):
             if isinstance(panel.size, IntImm) and isinstance(steps, IntImm):
                 size, times = panel.size.value, tiles.value * steps.value
-                soon = times * 3 // 4  # what comes last has a way to go
+                soon = times * 3 // 4  # as the last ones take time to arrive
             else:  # for each step, in quarters
                 share = self.share(panel.size, steps)
                 assert share is not None
@@ -102,17 +103,17 @@ class _Prefetcher(PanelFinder):
 
 
 def position(start: Expr, loops: list[For]) -> Expr:
-    """The number of an iteration of nested loops, of which ``start`` counts the ones around."""
+    """Return the number of an iteration of nested loops, inside iteration ``start`` of the loops around them."""
     for loop in loops:
         start = start * cast(INT64, loop.extent) + cast(INT64, loop.var - loop.min)
     return start
 
 
 def prefetch_panels(func: PrimFunc, target: Target | None = None, ctx: PassContext | None = None) -> PrimFunc:
-    """``func`` with the next panels of large operands fetched ahead.
+    """Return ``func`` with the next panels of large operands prefetched.
 
     Args:
-        target: the machine whose second cache two panels have to fit in; by default :meth:`Target.current`.
+        target: the machine in whose L2 cache two panels have to fit; by default :meth:`Target.current`.
         ctx: takes the remarks; by default the current one.
     """
     target = target if target is not None else Target.current()
@@ -132,5 +133,5 @@ class PrefetchPanels(PrimFuncPass):
         self.target = target
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        """``func`` with the next panels of large operands fetched ahead."""
+        """Return ``func`` with the next panels of large operands prefetched."""
         return prefetch_panels(func, self.target, ctx)

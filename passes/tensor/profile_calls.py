@@ -1,4 +1,4 @@
-"""ProfileCalls: the clock is read around every kernel call of ``main``.
+"""ProfileCalls: read the clock around every kernel call of ``main``.
 
 Before::
 
@@ -14,9 +14,9 @@ After::
       profile_end(address_of(profile[0, 0]), 8)
     }
 
-``profile`` is the last buffer: a column for each place from which a kernel is called (:mod:`..tensorir.profiling`);
-one in a loop adds up its runs. No pipeline has this pass: ``Executable.profile`` runs it on the ``main`` of a lowered
-module, and compiles only that again.
+``profile`` is the last buffer: it has a column for each call site of a kernel (:mod:`..tensorir.profiling`); a call in
+a loop accumulates its runs. This pass is in no pipeline: ``Executable.profile`` runs it on the ``main`` of a lowered
+module, and recompiles only that.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ProfileCalls(PrimFuncPass):
     """Put ``profile_begin`` and ``profile_end`` around the kernel calls of ``main``."""
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        """``func`` with one buffer more, if it is ``main`` and has none such yet."""
+        """Return ``func`` with the additional buffer, if it is ``main`` and has none yet."""
         if func.name != "main" or PROFILED_CALLS in func.attrs:
             return func
         calls = called_kernels(func)
@@ -59,14 +59,14 @@ class ProfileCalls(PrimFuncPass):
 
 
 class _Bracket(Mutator):
-    """Meets each statement once, in the order of the text, also one object that stands in two places."""
+    """Visit each statement in the order of the text, also both occurrences of an object that occurs twice."""
 
     def __init__(self, profile: Buffer) -> None:
         self.profile = profile
         self.records = 0
 
     def mutate_SeqStmt(self, stmt: SeqStmt) -> Stmt:
-        return sequence(*[self.mutate(part) for part in stmt.stmts])  # what stands around a call is part of it
+        return sequence(*[self.mutate(part) for part in stmt.stmts])  # statements around a call are part of it
 
     def mutate_Evaluate(self, stmt: Evaluate) -> Stmt:
         if not (isinstance(stmt.value, Call) and stmt.value.name.startswith("@")):

@@ -1,4 +1,4 @@
-"""``RemoveNoOp``: drop what has no effect::
+"""``RemoveNoOp``: drop statements without effect::
 
     let x: float32 = a[0]                           b[0] = 1.0
     allocate t: Buffer[(4,), float32, stack]
@@ -6,7 +6,7 @@
     b[0] = b[0]
     b[0] = 1.0
 
-That is: lets and buffers that are never read, stores of an element to its own place, evaluations of pure calls, and
+These are lets and buffers that are never read, stores of an element to its own place, evaluations of pure calls, and
 loops and conditions around nothing.
 """
 
@@ -39,7 +39,7 @@ from tilewright.tensorir.stmt import (
 
 
 def has_effect(expr: Expr) -> bool:
-    """Whether evaluating ``expr`` does more than give a value."""
+    """Whether evaluating ``expr`` has a side effect."""
     return bool(kinds(expr) & CALLS) and any(
         isinstance(node, Call) and (node.name.startswith("@") or not INTRINSICS[node.name].pure)
         for node in walk_to(expr, CALLS)
@@ -47,13 +47,13 @@ def has_effect(expr: Expr) -> bool:
 
 
 class _Remover(Mutator):
-    """Works from the inside out; ``used`` counts what the statements after the present one (in text) read."""
+    """Remove from the inside out; ``used`` counts the reads in statements after the present one (in text)."""
 
     def __init__(self) -> None:
         self.used_vars: set[Var] = set()
         self.read_buffers: set[Buffer] = set()
 
-        #: Of what was read, variables and buffers alike.
+        #: Variables and buffers that are read.
         self._known: set[object] = set()
 
     def mutate(self, node: Any) -> Any:
@@ -128,7 +128,7 @@ class _Remover(Mutator):
 
 
 class _StoreRemover(Mutator):
-    """Drops all stores to a buffer that nobody reads."""
+    """Drop all stores to a buffer that is never read."""
 
     def __init__(self, buffer: Buffer) -> None:
         self.buffer = buffer
@@ -138,7 +138,7 @@ class _StoreRemover(Mutator):
 
 
 def remove_no_ops(func: PrimFunc) -> PrimFunc:
-    """``func`` without statements that have no effect, to a fixed point."""
+    """Return ``func`` without statements that have no effect, to a fixed point."""
     body = func.body
     while True:
         new = _Remover().mutate(body)
@@ -153,5 +153,5 @@ class RemoveNoOp(PrimFuncPass):
     """See the module."""
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        """``func`` without statements that have no effect."""
+        """Return ``func`` without statements that have no effect."""
         return remove_no_ops(func)

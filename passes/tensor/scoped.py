@@ -1,4 +1,4 @@
-"""Mutators that know, at each place of a program, the ranges of the variables and the conditions that hold there."""
+"""Provide mutators that know, at each place of a program, the ranges of variables and the conditions that hold."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ S = TypeVar("S", bound=Expr)
 
 
 def _has_range(value: Expr) -> bool:
-    """Whether analyzers know ranges of such values."""
+    """Whether analyzers track ranges of such values."""
     return value.dtype.is_integer and value.dtype.lanes == 1
 
 
@@ -39,7 +39,7 @@ def _define(var: Var, value: Expr, analyzer: Analyzer) -> None:
 
 
 def bind_value(analyzer: Analyzer, var: Var, value: Expr) -> None:
-    """Tell the analyzer the range (not the value, which would be put back in place of the variable) of a let."""
+    """Bind a let variable to its range (not its value, by which the analyzer would replace the variable)."""
     if _has_range(value):
         extent = analyzer.division_extent(value) if isinstance(value, BinaryOp) and value.dtype is INT64 else None
         if extent is not None:
@@ -54,20 +54,20 @@ def bind_value(analyzer: Analyzer, var: Var, value: Expr) -> None:
 
 
 class ScopedMutator(Mutator):
-    """A mutator with an analyzer that is told of loops, conditions and lets on the way down.
+    """A mutator with an analyzer that learns loops, conditions and lets top-down.
 
-    A subclass that overrides the handling of loops calls ``mutate_in_loop`` for the body. The analyzer learns what
-    holds at a place when it is first asked there: most passes ask in few of the branches of a large function, and a
-    condition costs more to take in than the rest of a pass does there.
+    A subclass that overrides the handling of loops calls ``mutate_in_loop`` for the body. The analyzer learns the facts
+    at a place with the first query there: most passes query few branches of a large function, and learning a condition
+    costs more than the rest of a pass at that place.
     """
 
     def __init__(self, func: PrimFunc | None = None, *, fast: bool = False) -> None:
         self._findings = Findings() if func is None else findings(func)
         self._analyzer = Analyzer(self._findings, fast=fast)
-        #: What the analyzer is to learn of the scopes around, outermost first, and the scopes whose facts it knows.
+        #: The pending facts of enclosing scopes, outermost first, and the scopes whose facts the analyzer knows.
         self._to_learn: list[Callable[[Analyzer], None]] = []
         self._learned: list[AbstractContextManager[None]] = []
-        #: What the analyzer of ranges is to learn of the variables around, outermost first.
+        #: The pending definitions of enclosing variables for the analyzer of ranges, outermost first.
         self._to_define: list[Callable[[Analyzer], None]] = []
         self._ranges: Analyzer | None = None
         #: The innermost variable that is defined around this place.
@@ -85,8 +85,7 @@ class ScopedMutator(Mutator):
 
     @property
     def analyzer(self) -> Analyzer:
-        """The analyzer, which knows what holds at this place. (Inside of another statement it has to be asked for
-        again.)"""
+        """The analyzer, which knows the facts that hold at this place. (Get it anew inside of another statement.)"""
         for learn in self._to_learn:
             scope = self._analyzer.scope()
             scope.__enter__()
@@ -97,11 +96,11 @@ class ScopedMutator(Mutator):
 
     @property
     def range_analyzer(self) -> Analyzer:
-        """An analyzer that knows the ranges of the variables around, but no conditions.
+        """An analyzer that knows the ranges of enclosing variables, but no conditions.
 
-        Variables are defined once, and a range holds wherever its variable is, so that nothing has to be forgotten:
-        what was found out once is known for the rest of the function. Ask this one first where ranges are likely to
-        decide.
+        Variables are defined once, and a range holds wherever its variable is defined, so that nothing has to be
+        forgotten: derived facts stay known for the rest of the function. Query this analyzer first where ranges are
+        likely to decide.
         """
         ranges = self._ranges
         if ranges is None:
@@ -116,8 +115,8 @@ class ScopedMutator(Mutator):
     def where(
         self, learn: Callable[[Analyzer], None], define: Callable[[Analyzer], None] | None = None
     ) -> Iterator[None]:
-        """A ``with`` block in which the analyzer knows what ``learn`` tells it, and the analyzer of ranges what
-        ``define`` tells it of a variable that is only used in the block."""
+        """Open a ``with`` block in which the analyzer knows the facts of ``learn``, and the analyzer of ranges those of
+        ``define`` about a variable that is only used in the block."""
         self._to_learn.append(learn)
         if define is not None:
             self._to_define.append(define)
@@ -127,8 +126,8 @@ class ScopedMutator(Mutator):
             self._forget(define is not None)
 
     def _forget(self, defined: bool) -> None:
-        """Leave the innermost scope, which the analyzer of ranges was told of if ``defined``."""
-        if self._to_learn:  # nobody has asked
+        """Leave the innermost scope, which defined a variable for the analyzer of ranges if ``defined``."""
+        if self._to_learn:  # no query came
             self._to_learn.pop()
         else:
             self._learned.pop().__exit__(None, None, None)
@@ -136,11 +135,11 @@ class ScopedMutator(Mutator):
             self._to_define.pop()
 
     def simplify(self, expr: Expr) -> Expr:
-        """``expr`` in canonical form."""
+        """Return ``expr`` in canonical form."""
         return self.analyzer.simplify(expr)
 
     def mutate_in_loop(self, var: Var, low: Expr, extent: Expr, body: Stmt) -> Stmt:
-        """``body`` mutated where ``low <= var < low + extent``."""
+        """Mutate ``body`` under ``low <= var < low + extent``."""
         around = self._step_into(var)
         learn = functools.partial(_enter_loop, var, low, extent)
         try:
@@ -149,7 +148,7 @@ class ScopedMutator(Mutator):
             self._around = around
 
     def mutate_let_body(self, var: Var, value: Expr, body: Stmt) -> Stmt:
-        """``body`` mutated where ``var`` is ``value``."""
+        """Mutate ``body`` under ``var == value``."""
         if not _has_range(value):
             result: Stmt = self.mutate(body)
             return result
@@ -161,7 +160,7 @@ class ScopedMutator(Mutator):
             self._around = around
 
     def _step_into(self, var: Var) -> Var | None:
-        """Let terms of ``var`` stand behind those of what is defined around; what that was."""
+        """Order terms of ``var`` after those of enclosing variables; return the previous innermost variable."""
         around, self._around = self._around, var
         self._findings.order.place(var, around)
         return around
@@ -169,7 +168,7 @@ class ScopedMutator(Mutator):
     def mutate_where(
         self, learn: Callable[[Analyzer], None], body: Stmt, define: Callable[[Analyzer], None] | None = None
     ) -> Stmt:
-        """``body`` mutated where the analyzer knows what ``learn`` tells it; see :meth:`where`."""
+        """Mutate ``body`` where the analyzer knows the facts of ``learn``; see :meth:`where`."""
         self._to_learn.append(learn)
         if define is not None:
             self._to_define.append(define)
@@ -190,7 +189,7 @@ class ScopedMutator(Mutator):
         return self.mutate_branches(op, self.mutate(op.condition))
 
     def mutate_branches(self, op: IfThenElse, condition: Expr) -> Stmt:
-        """``op`` with its branches mutated where ``condition``, its new condition, holds or does not."""
+        """Mutate the branches of ``op`` where ``condition``, its new condition, holds or does not."""
         then_body = self.mutate_where(lambda analyzer: analyzer.assume(condition), op.then_body)
         else_body = op.else_body
         if else_body is not None:
@@ -201,6 +200,6 @@ class ScopedMutator(Mutator):
 
     def mutate_LetStmt(self, op: LetStmt) -> Stmt:
         value = self.mutate(op.value)
-        # Nests of lets of numbers are deep: no frame more for each than has to be.
+        # Nests of lets of numbers are deep: use no more stack frames for each than necessary.
         body = self.mutate_let_body(op.var, value, op.body) if _has_range(value) else self.mutate(op.body)
         return op if value is op.value and body is op.body else LetStmt(op.var, value, body)

@@ -1,12 +1,12 @@
-"""``Simplify``: compute at compile time what the ranges of the loops and the conditions around a place decide::
+"""``Simplify``: simplify expressions and conditions by the loop ranges and conditions around them::
 
     for i in range(4):                              for i in range(4):
         for j in range(16):                             for j in range(16):
             if i * 16 + j < 64:              ->             b[i * 16 + j] = a[i]
                 b[i * 16 + j] = a[(i * 16 + j) // 16]
 
-Loops of one iteration and conditions that are decided go away, nested conditions become one, and expressions take
-their canonical form. Float arithmetic keeps its rounding below opt_level 3.
+Loops of one iteration and decided conditions are removed, nested conditions are merged, and expressions are brought to
+canonical form. Float arithmetic keeps its rounding below opt_level 3.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Simplifier(ScopedMutator):
         return super().mutate(node)
 
     def _split_least(self, expr: Expr) -> Expr:
-        """``i * 4 + j == 0`` with both at least 0 as ``i == 0 and j == 0``, which loops can be split at."""
+        """Rewrite ``i * 4 + j == 0`` with nonnegative terms as ``i == 0 and j == 0``, by which loops can be split."""
         if not isinstance(expr, Compare) or expr.op != "eq" or not isinstance(expr.b, IntImm) or expr.b.value != 0:
             return expr
         terms = _summands(expr.a)
@@ -97,7 +97,7 @@ class _Simplifier(ScopedMutator):
 
 
 def _may_merge(inner: IfThenElse) -> bool:
-    """Whether the condition may be evaluated where the one around it does not hold, and nothing else hangs on it."""
+    """Whether ``inner`` has no else and its condition may be evaluated where the one around it does not hold."""
     return inner.else_body is None and not _reads(inner.condition)
 
 
@@ -106,7 +106,7 @@ def _with_condition(op: IfThenElse, condition: Expr) -> IfThenElse:
 
 
 def _reads(condition: Expr) -> bool:
-    """Whether evaluating the condition reads memory or divides, which the outer condition may guard."""
+    """Whether the condition reads memory or divides, which the outer condition may guard."""
     return bool(kinds(condition) & (LOADS | CALLS | DIVISIONS))
 
 
@@ -117,12 +117,12 @@ def _summands(expr: Expr) -> list[Expr]:
 
 
 def is_empty(stmt: Stmt) -> bool:
-    """Whether ``stmt`` is a sequence of nothing."""
+    """Whether ``stmt`` is an empty sequence."""
     return isinstance(stmt, SeqStmt) and all(is_empty(inner) for inner in stmt.stmts)
 
 
 def simplify(func: PrimFunc, *, fast: bool = False) -> PrimFunc:
-    """``func`` simplified; ``fast`` allows float arithmetic to round differently."""
+    """Return ``func`` simplified; ``fast`` allows float arithmetic to round differently."""
     return func.with_body(_Simplifier(func, fast=fast).mutate(func.body))
 
 
@@ -132,5 +132,5 @@ class Simplify(PrimFuncPass):
     """See the module."""
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        """``func`` simplified."""
+        """Return ``func`` simplified."""
         return simplify(func, fast=ctx.is_fast)

@@ -1,4 +1,4 @@
-"""``StorageRewrite``: decide where the memory of intermediate buffers comes from.
+"""``StorageRewrite``: assign memory to intermediate buffers.
 
 It runs after ``FlattenBuffer``. Buffers in the arena (or of global scope) become workspaces: parameters after the
 outputs, which the caller provides. In a parallel loop each iteration gets a part of its own, a whole number of cache
@@ -9,8 +9,8 @@ lines long::
         allocate T: Buffer[(60,), arena]      ->        T[i * 64 + j] = ...
         T[j] = ...
 
-Buffers on the stack that are never alive at the same time share their memory, if they have one element type. Those that
-are too large for the stack, or whose size is not constant, become workspaces as well. Register buffers stay.
+Stack buffers of one element type that are never live at the same time share memory. Those that are too large for the
+stack, or whose size is not constant, become workspaces as well. Register buffers stay.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class StorageRewriteConfig:
 
 @dataclass(frozen=True)
 class _Workspace:
-    """A parameter that takes the place of an allocation; ``offset`` is where the part of this iteration begins.
+    """A parameter that replaces an allocation; ``offset`` is the start of the part of this iteration.
 
     A buffer of several dimensions (not flattened) gets leading ones for the parallel loops, at indices ``prefix``.
     """
@@ -61,20 +61,20 @@ class _Workspace:
     prefix: tuple[Expr, ...] = ()
 
     def place(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        """The indices in the parameter of the allocation's element at ``indices``."""
+        """Return the indices in the parameter of the allocation's element at ``indices``."""
         if len(indices) == 1 and not self.prefix:
             return (vector_binary("add", self.offset, indices[0]),)
         return (*self.prefix, *indices)
 
 
 def constant_bytes(buffer: Buffer) -> int | None:
-    """The size of a buffer in bytes, or None if it is not constant."""
+    """Return the size of a buffer in bytes, or None if it is not constant."""
     count = element_count(buffer)
     return count.value * buffer.dtype.bytes if isinstance(count, IntImm) else None
 
 
 class _WorkspacePlanner(Mutator):
-    """Takes out the allocations that become workspaces."""
+    """Remove the allocations that become workspaces."""
 
     def __init__(self, func: PrimFunc, config: StorageRewriteConfig, ctx: PassContext) -> None:
         self.func, self.config, self.ctx = func, config, ctx
@@ -136,7 +136,7 @@ class _WorkspacePlanner(Mutator):
 
 
 class _Placer(Mutator):
-    """Accesses workspaces in place of what was allocated."""
+    """Redirect accesses from removed allocations to workspaces."""
 
     def __init__(self, planned: dict[Buffer, _Workspace]) -> None:
         self.planned = planned
@@ -170,8 +170,8 @@ class _Slot:
 
 
 class _StackSharer(Mutator):
-    """Gives one stack buffer to all buffers around, or directly in, one sequence whose uses do not overlap. What they
-    access is still to be changed as ``replaced`` says."""
+    """Assign one stack buffer to all buffers around, or directly in, one sequence whose live ranges do not overlap. The
+    caller has to redirect accesses by ``replaced``."""
 
     def __init__(self) -> None:
         self.replaced: dict[Buffer, Buffer] = {}
@@ -228,7 +228,7 @@ class _StackSharer(Mutator):
 
 
 def _peel(stmt: Stmt) -> tuple[list[Buffer], Stmt]:
-    """The stack buffers of constant size allocated around ``stmt``, and what they are around."""
+    """Split ``stmt`` into the stack buffers of constant size allocated around it and the inner statement."""
     chain: list[Buffer] = []
     while isinstance(stmt, Allocate) and stmt.buffer.scope == "stack" and constant_bytes(stmt.buffer) is not None:
         chain.append(stmt.buffer)
@@ -279,5 +279,5 @@ class StorageRewrite(PrimFuncPass):
     essential = True
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        """``func`` with workspaces as parameters and shared stack buffers."""
+        """Return ``func`` with workspaces as parameters and shared stack buffers."""
         return rewrite_storage(func, ctx)

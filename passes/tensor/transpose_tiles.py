@@ -1,4 +1,4 @@
-"""``TransposeTiles``: exchange the rows and columns of tiles that are read along the ones and written along the others.
+"""``TransposeTiles``: transpose tiles in registers that are read along columns and written along rows.
 
 Before::
 
@@ -24,11 +24,11 @@ After::
       }
     }
 
-Without it the elements of each vector are gathered one by one. The number of rows is a power of two, ``n``; each of
-``log2(n)`` steps interleaves vector ``k`` with vector ``k + n / 2``, the perfect shuffle of all rows, and so many
+Otherwise the elements of each vector would be gathered one by one. The number of rows is a power of two, ``n``; each of
+``log2(n)`` steps interleaves vector ``k`` with vector ``k + n / 2``, the perfect shuffle of all rows, and ``log2(n)``
 perfect shuffles of ``n * n`` elements are the transposition (Stone, "Parallel processing with the perfect shuffle",
-IEEE Transactions on Computers, 1971). It comes before ``VectorizeLoop``, which makes vectors of the rest. A part of a
-tile at a border stays loops, and a remark says so.
+IEEE Transactions on Computers, 1971). It runs before ``VectorizeLoop``, which vectorizes the remaining loops. A partial
+tile at a border stays a loop nest, and a remark says so.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ from tilewright.tensorir.stmt import Allocate, BufferStore, For, LetStmt, PrimFu
 @register_pass
 @primfunc_pass(opt_level=2, name="TransposeTiles", requires={STATEMENTS, PARTITIONED, VECTOR_LOOPS})
 class TransposeTiles(PrimFuncPass):
-    """Exchange rows and columns of tiles in registers, where a schedule says so."""
+    """Transpose tiles in registers, where a schedule requests it."""
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        """``func`` with tiles that are loaded and stored in whole vectors."""
+        """Return ``func`` with tiles that are loaded and stored in whole vectors."""
         if not states(func.body, TRANSPOSE):
             return func
         tiles = _Tiles(func)
@@ -73,7 +73,7 @@ class _Tiles(IntentLowering):
         super().__init__(func, TRANSPOSE)
 
     def lower(self, rows: For) -> Stmt | str:
-        """The loop over the rows of a tile with its operands exchanged."""
+        """Return the loop over the rows of a tile with its operands transposed, or a reason."""
         columns, size = rows.body, _value(rows.extent)
         if size is None or size < 2 or size & (size - 1) or _value(rows.min) != 0:
             return "the rows of a tile are a power of two, from row 0 on"
@@ -106,7 +106,7 @@ class _Tiles(IntentLowering):
 
 
 def _is_transposed(load: BufferLoad, i: Var, j: Var, analyzer: Analyzer) -> bool:
-    """Whether neighbouring values of ``i``, and not those of ``j``, are neighbours in memory."""
+    """Whether the load is contiguous along ``i`` and not along ``j``."""
     if load.predicate is not None and uses_var(load.predicate, {i, j}):
         return False
     place = analyzer.simplify(_offset(load))
@@ -129,7 +129,7 @@ def _exchange(operand: BufferLoad, i: Var, j: Var, tile: Buffer, size: int) -> S
     def row(number: int) -> tuple[Expr, Expr]:
         return as_expr(number), Ramp(as_expr(0), as_expr(1), size)
 
-    # The same loops as those of the tile, but with columns outside: fresh variables, as each is bound once.
+    # The loops of the tile with columns outside; variables are fresh because each is bound once.
     fresh: dict[Var, Expr] = {var: Var(var.name, var.dtype) for var in (i, j)}
     row_at, column_at = cast(Var, fresh[i]), cast(Var, fresh[j])
     load = BufferStore(tile, substitute(operand, fresh), (column_at, row_at))

@@ -1,4 +1,4 @@
-"""``UnmaskRegisters``: store and load accumulators of which only some lanes count as whole vectors::
+"""``UnmaskRegisters``: store and load accumulators with inactive lanes as whole vectors::
 
     allocate t: Buffer[(16,), float32, register]
     t[ramp(0, 1, 16) where m] = broadcast(0.0, 16)                    t[ramp(0, 1, 16)] = broadcast(0.0, 16)
@@ -8,18 +8,19 @@
     b[ramp(0, 1, 16) where m] = t[ramp(0, 1, 16) where m]             b[ramp(0, 1, 16) where m] = t[ramp(0, 1, 16)]
 
 LLVM keeps a buffer in vector registers only if whole vectors are stored and loaded; each masked access goes through
-memory, and a number for all lanes that is loaded if any counts is a branch. What the other lanes hold is not seen where
+memory, and a scalar that is loaded if any lane is active needs a branch. The values of inactive lanes cannot be
+observed if
 
-- all accesses to the buffer are of aligned whole vectors within it, at constant places, and have one predicate, which
-  stays the same for as long as the buffer is there;
+- all accesses to the buffer are aligned whole vectors inside of it, at constant places, under one predicate, which
+  does not change during the lifetime of the buffer;
 - each load is in a store with that same predicate, in which every lane depends on the same lane of its operands alone.
 
-What is loaded for such a buffer is loaded whole, too, where all of it is known to be in its buffer (in the panels of a
-packed operand, for instance, which are as wide as tiles).
+Operands of such a buffer are loaded whole, too, if the whole vector is known to be inside of their buffer (as in the
+panels of a packed operand, which are as wide as tiles).
 
-Places are constant in each copy that unrolled loops make: they move by constant steps with the loops' variables, and a
-predicate that differs from copy to copy has to be the same function of them everywhere. Buffers of integers stay as
-they are: a division by what is in a lane that doesn't count could fail.
+Places are constant in each copy made by unrolled loops: they move by constant steps with the loops' variables, and a
+predicate that differs between copies has to be the same function of them everywhere. Buffers of integers are not
+changed: a division by the value of an inactive lane could trap.
 """
 
 from __future__ import annotations
@@ -55,12 +56,12 @@ from tilewright.tensorir.stmt import Allocate, BufferStore, Evaluate, For, IfThe
 
 
 class _Places(NamedTuple):
-    """The places that an access to a buffer has in all copies that unrolled loops make of it.
+    """The places of an access to a buffer in all copies made by unrolled loops.
 
     Attributes:
-        starts: for each dimension the index of the first copy's first lane.
-        steps: of each loop that moves it, how far it moves each dimension, and its extent; the largest first.
-        loops: their variables, in that order.
+        starts: for each dimension, the index of the first lane in the first copy.
+        steps: for each loop that moves the access, the step in each dimension and the extent; the largest first.
+        loops: the variables of these loops, in the same order.
     """
 
     starts: tuple[int, ...]
@@ -69,18 +70,18 @@ class _Places(NamedTuple):
 
 
 class _Masks(Visitor):
-    """Finds those of the ``candidates`` that can do without predicates."""
+    """Find those of the ``candidates`` that need no predicates."""
 
     def __init__(self, func: PrimFunc, candidates: set[Buffer]) -> None:
         self.analyzer = Analyzer(findings(func))
         self.lets: dict[Var, Expr] = {}
-        #: Unrolled loops of known ranges around the present place, and the variables of all others inside of each
-        #: buffer's allocation: those change while it is there.
+        #: Unrolled loops of known ranges around the present place, and the variables of all other loops inside of each
+        #: buffer's allocation, which change during its lifetime.
         self.unrolled: dict[Var, tuple[int, int]] = {}
         self.changing: dict[Buffer, set[Var]] = {}
         self.found: set[Buffer] = set()
         self.candidates = candidates
-        #: The first access to each buffer, with which the others have to agree.
+        #: The first access to each buffer, with which all others have to agree.
         self.first: dict[Buffer, tuple[_Places, Expr, int]] = {}
         self.visit(func.body)
 
@@ -91,7 +92,7 @@ class _Masks(Visitor):
             self.changing[buffer] = set()
         self.visit(op.body)
         if buffer not in self.first:
-            self.found.discard(buffer)  # nobody uses it
+            self.found.discard(buffer)  # it is unused
 
     def visit_For(self, loop: For) -> None:
         self._outside(loop.min, loop.extent)
@@ -135,14 +136,14 @@ class _Masks(Visitor):
                 self.found.discard(load.buffer)
 
     def _outside(self, *exprs: Expr) -> None:
-        """Take out the buffers with loads outside of stored values: in lets, indices, conditions and addresses."""
+        """Reject the buffers with loads outside of stored values: in lets, indices, conditions and addresses."""
         for expr in exprs:
             if accesses_buffers(expr):
                 self.found -= leaves(expr)
 
     def _access(self, access: BufferLoad | BufferStore) -> None:
-        """Take out the buffer of an access that has no predicate, is of no whole vector, or whose predicate may be
-        another one than that of others to the same place."""
+        """Reject the buffer of an access that has no predicate, is no whole vector, or whose predicate may differ from
+        that of other accesses to the same place."""
         buffer = access.buffer
         places = None if access.predicate is None else self._places(access)
         if places is None or access.predicate is None:
@@ -155,7 +156,7 @@ class _Masks(Visitor):
         if agrees:
             if not uses_var(predicate, set(self.unrolled)) and not uses_var(expected, set(first.loops)):
                 agrees = predicate is expected
-            else:  # it differs from copy to copy: they have to be the same copies, each at a place of its own
+            else:  # it differs between copies: they have to be the same copies, each at its own place
                 names: dict[Var, Expr] = dict(zip(places.loops, first.loops, strict=False))
                 agrees = (
                     (places.starts, places.steps) == (first.starts, first.steps)
@@ -167,7 +168,7 @@ class _Masks(Visitor):
             self.found.discard(buffer)
 
     def _places(self, access: BufferLoad | BufferStore) -> _Places | None:
-        """The places at which whole, aligned vectors of a buffer begin; None for any other access."""
+        """Return the places of a whole, aligned vector of a buffer; None for any other access."""
         *outer, last = access.indices
         shape = [extent.value for extent in access.buffer.shape if isinstance(extent, IntImm)]
         if not isinstance(last, Ramp) or access.buffer.strides or len(shape) != len(access.indices):
@@ -204,7 +205,7 @@ class _Masks(Visitor):
         return _Places(starts, tuple(steps[var] for var in ordered), tuple(ordered))
 
     def _stays(self, predicate: Expr, buffer: Buffer) -> bool:
-        """Whether a predicate is the same for as long as the buffer is there."""
+        """Whether a predicate does not change during the lifetime of the buffer."""
         return not accesses_buffers(predicate) and not uses_var(predicate, self.changing[buffer])
 
     def _same(self, a: Expr | None, b: Expr | None) -> bool:
@@ -217,7 +218,7 @@ class _Masks(Visitor):
 
 
 def _candidates(func: PrimFunc) -> set[Buffer]:
-    """The register buffers of floats that no store writes without a mask."""
+    """Return the register buffers of floats whose stores are all masked."""
     registers: set[Buffer] = set()
     whole: set[Buffer] = set()
     for stmt in walk_statements(func.body):
@@ -230,7 +231,7 @@ def _candidates(func: PrimFunc) -> set[Buffer]:
 
 
 def _are_apart(places: _Places, buffer: Buffer) -> bool:
-    """Whether no two copies are at one place."""
+    """Whether all copies have different places."""
     sizes = [extent.value for extent in buffer.shape if isinstance(extent, IntImm)]
     reached = 0
     for step, extent in sorted((_distance(step, sizes), extent) for step, extent in places.steps):
@@ -241,12 +242,12 @@ def _are_apart(places: _Places, buffer: Buffer) -> bool:
 
 
 def _distance(step: Sequence[int], sizes: Sequence[int]) -> int:
-    """The number of elements of a row-major buffer that a step passes."""
+    """Return the distance of a step in elements of a row-major buffer."""
     return functools.reduce(lambda total, axis: total * axis[1] + axis[0], zip(step, sizes, strict=True), 0)
 
 
 def _is_lanewise(value: Expr, lanes: int) -> bool:
-    """Whether nothing in ``value`` moves from one lane to another."""
+    """Whether each lane of ``value`` depends only on the same lane of its operands."""
     for node in walk(value):
         if isinstance(node, Expr) and node.dtype.lanes not in (1, lanes):
             return False
@@ -258,8 +259,8 @@ def _is_lanewise(value: Expr, lanes: int) -> bool:
 
 
 class _Unmasker(ScopedMutator):
-    """Takes predicates off the accesses to some buffers, and off what is loaded for them within its buffer's bounds:
-    it may be loaded, and lanes that do not count take it up."""
+    """Remove predicates from the accesses to some buffers, and from loads of their operands inside of buffer bounds:
+    such loads are safe, and only inactive lanes receive the additional values."""
 
     def __init__(self, func: PrimFunc, buffers: set[Buffer]) -> None:
         super().__init__(func)
@@ -296,7 +297,7 @@ class _Unmasker(ScopedMutator):
 
 
 def unmask_registers(func: PrimFunc) -> PrimFunc:
-    """``func`` whose accumulators are stored and loaded as whole vectors."""
+    """Return ``func`` whose accumulators are stored and loaded as whole vectors."""
     candidates = _candidates(func)
     buffers = _Masks(func, candidates).found if candidates else None
     return func.with_body(_Unmasker(func, buffers).mutate(func.body)) if buffers else func
@@ -308,5 +309,5 @@ class UnmaskRegisters(PrimFuncPass):
     """See the module."""
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        """``func`` whose accumulators are stored and loaded as whole vectors."""
+        """Return ``func`` whose accumulators are stored and loaded as whole vectors."""
         return unmask_registers(func)

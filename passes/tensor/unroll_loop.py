@@ -1,13 +1,13 @@
-"""``UnrollLoop``: write out the iterations of unrolled loops::
+"""``UnrollLoop``: replace unrolled loops by copies of their bodies::
 
     for i in unrolled(3):                         b[x * 64] = a[0] * 2.0
         b[x * 64 + i * 16] = a[i] * 2.0    ->     b[x * 64 + 16] = a[1] * 2.0
                                                   b[x * 64 + 32] = a[2] * 2.0
 
-It comes last: what the other passes do is done once for all copies, not for each of them. The copies are folded as they
-are made (:mod:`.copies`): a formula that is chosen by the loop's variable, a branch, a mask. The options decide what
-else is unrolled (short serial loops) and what is too long to be. A loop whose extent is not constant, or that would
-grow beyond ``max_unroll`` statements, becomes serial, with a remark.
+It runs last, so that the other passes process the body once, not each copy. The copies are folded as they are made
+(:mod:`.copies`): selections by the loop's variable, branches, masks. The options decide which other loops are unrolled
+(short serial loops) and which are too long. A loop whose extent is not constant, or that would grow beyond
+``max_unroll`` statements, becomes serial, with a remark.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class _Unroller(FoldingCopier):
     def __init__(self, func: PrimFunc, config: UnrollLoopConfig, ctx: PassContext) -> None:
         super().__init__(func)
         self.ctx = ctx
-        #: The loops that are written out.
+        #: The loops that are unrolled.
         self.written_out: set[For] = set()
         self._plan(func.body, config)
 
     def _plan(self, stmt: Stmt, config: UnrollLoopConfig) -> int:
-        """Decide which loops in ``stmt`` are written out; the statements that are left, loops counted once."""
+        """Decide which loops in ``stmt`` are unrolled; return the resulting statements, loops counted once."""
         if not isinstance(stmt, For):
             inner = sum(self._plan(part, config) for part in stmt.parts() if isinstance(part, Stmt))
             return inner + isinstance(stmt, (BufferStore, Evaluate))
@@ -81,7 +81,7 @@ class _Unroller(FoldingCopier):
 
 
 def unroll_loops(func: PrimFunc, ctx: PassContext | None = None) -> PrimFunc:
-    """``func`` without unrolled loops."""
+    """Return ``func`` without unrolled loops."""
     ctx = ctx if ctx is not None else PassContext.current()
     return func.with_body(_Unroller(func, ctx.get_config("tensorir.UnrollLoop"), ctx).mutate(func.body))
 
@@ -95,5 +95,5 @@ class UnrollLoop(PrimFuncPass):
     essential = True
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        """``func`` without unrolled loops."""
+        """Return ``func`` without unrolled loops."""
         return unroll_loops(func, ctx)

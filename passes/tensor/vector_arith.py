@@ -1,4 +1,4 @@
-"""Expressions over the lanes of a vector: what a scalar operation becomes when some operands are vectors.
+"""Build expressions over the lanes of vectors from scalar operations on operands some of which are vectors.
 
 Index arithmetic stays in the form ``Ramp`` wherever it can, since code generators turn an access at ``Ramp(base, 1)``
 into one contiguous load or store and everything else into a gather or scatter.
@@ -29,29 +29,29 @@ from tilewright.tensorir.expr import (
 
 
 def widen(expr: Expr, lanes: int) -> Expr:
-    """``expr`` as a vector of ``lanes`` lanes: a scalar is copied to each."""
+    """Return ``expr`` as a vector of ``lanes`` lanes; a scalar is broadcast."""
     return Broadcast(expr, lanes) if expr.dtype.lanes == 1 and lanes > 1 else expr
 
 
 def common_lanes(*exprs: Expr) -> int:
-    """The number of lanes of those that are vectors; 1 if none is."""
+    """Return the number of lanes of the vectors in ``exprs``; 1 if there are none."""
     return max(expr.dtype.lanes for expr in exprs)
 
 
 def ramp(base: Expr, stride: Expr, lanes: int) -> Expr:
-    """``Ramp``, or a broadcast if it does not rise."""
+    """Build a ``Ramp``, or a broadcast if the stride is zero."""
     if isinstance(stride, IntImm) and stride.value == 0:
         return Broadcast(base, lanes)
     return Ramp(base, stride, lanes)
 
 
 def lane_numbers(lanes: int, dtype: DataType = INT32) -> Expr:
-    """The vector 0, 1, 2, ..."""
+    """Return the vector 0, 1, 2, ..."""
     return Ramp(const(0, dtype), const(1, dtype), lanes)
 
 
 def _affine(expr: Expr) -> tuple[Expr, Expr] | None:
-    """Base and stride of a vector that rises evenly."""
+    """Match an affine vector and return its base and stride."""
     if isinstance(expr, Ramp):
         return expr.base, expr.stride
     if isinstance(expr, Broadcast) and expr.dtype.is_integer:
@@ -62,7 +62,7 @@ def _affine(expr: Expr) -> tuple[Expr, Expr] | None:
 
 
 def vector_binary(op: str, a: Expr, b: Expr) -> Expr:
-    """``a op b``; a scalar operand stands for a vector of copies."""
+    """Build ``a op b``; a scalar operand is broadcast."""
     lanes = common_lanes(a, b)
     if lanes == 1:
         return binary(op, a, b)
@@ -88,7 +88,7 @@ def _scalar(expr: Expr) -> Expr:
 
 
 def vector_compare(op: str, a: Expr, b: Expr) -> Expr:
-    """The comparison, per lane."""
+    """Build the comparison, per lane."""
     lanes = common_lanes(a, b)
     if lanes == 1:
         return compare(op, a, b)
@@ -98,7 +98,7 @@ def vector_compare(op: str, a: Expr, b: Expr) -> Expr:
 
 
 def vector_select(condition: Expr, true_value: Expr, false_value: Expr) -> Expr:
-    """``select``, per lane; a scalar condition chooses for all lanes."""
+    """Build ``select``, per lane; a scalar condition selects for all lanes."""
     lanes = common_lanes(condition, true_value, false_value)
     if lanes == 1:
         return select(condition, true_value, false_value)
@@ -110,7 +110,7 @@ def vector_select(condition: Expr, true_value: Expr, false_value: Expr) -> Expr:
 
 
 def vector_unary(op: str, a: Expr) -> Expr:
-    """``op a``, per lane."""
+    """Build ``op a``, per lane."""
     if isinstance(a, Broadcast):
         return Broadcast(UnaryOp(op, a.value), a.lanes)
     if isinstance(a, Ramp) and op == "neg":
@@ -119,8 +119,7 @@ def vector_unary(op: str, a: Expr) -> Expr:
 
 
 def vector_cast(dtype: DataType, a: Expr) -> Expr:
-    """``a`` converted, per lane. Truncating an even rise is exact modulo the type, extending it is not (it may
-    wrap)."""
+    """Convert ``a``, per lane. Truncating a ramp is exact modulo the type, extending it is not (it may wrap)."""
     target = dtype.element
     if isinstance(a, Broadcast):
         return Broadcast(cast(target, a.value), a.lanes)
@@ -131,7 +130,7 @@ def vector_cast(dtype: DataType, a: Expr) -> Expr:
 
 
 def vector_call(name: str, args: tuple[Expr, ...], dtype: DataType) -> Expr:
-    """A call of an intrinsic that works on each lane by itself."""
+    """Build a call of an intrinsic that works on each lane independently."""
     lanes = common_lanes(*args)
     if lanes > 1 and all(_is_uniform(arg) for arg in args):
         return Broadcast(Call(name, tuple(_scalar(arg) for arg in args), dtype.element), lanes)
@@ -139,7 +138,7 @@ def vector_call(name: str, args: tuple[Expr, ...], dtype: DataType) -> Expr:
 
 
 def conjunction(*conditions: Expr | None) -> Expr | None:
-    """The conditions that are there, joined by ``and``; None if there is none or all are true."""
+    """Join the conditions that are not None by ``and``; None if there are none or all are true."""
     result: Expr | None = None
     for condition in conditions:
         if condition is None or _is_true(condition):
@@ -169,7 +168,7 @@ def is_lane_limit(mask: Expr) -> bool:
 
 
 def any_lane(mask: Expr) -> Expr:
-    """Whether the condition holds in at least one lane."""
+    """Build the condition that ``mask`` holds in at least one lane."""
     if mask.dtype.lanes == 1:
         return mask
     if is_lane_limit(mask):

@@ -1,7 +1,7 @@
-"""The body of a loop, executed for several values of its variable at once.
+"""Rewrite the body of a loop for several values of its variable at once.
 
-``VectorBody`` rewrites statements for the lanes ``base, base + 1, ...`` of a loop variable. Two conditions say which
-lanes count: ``tail`` (lanes that the loop has at all) and ``mask`` (lanes for which the conditions of the enclosing
+``VectorBody`` rewrites statements for the lanes ``base, base + 1, ...`` of a loop variable. Two conditions state which
+lanes are active: ``tail`` (lanes inside the loop's range) and ``mask`` (lanes for which the conditions of the enclosing
 ``if`` statements hold). Both become predicates of loads and stores; arithmetic runs in all lanes.
 """
 
@@ -48,22 +48,22 @@ from tilewright.tensorir.stmt import Allocate, BufferStore, Evaluate, For, IfThe
 
 
 class CannotVectorizeError(Exception):
-    """The loop has to stay serial; the message says why."""
+    """The loop has to stay serial; the message states the reason."""
 
 
 class VectorBody(Mutator):
-    """Rewrites the body of one loop for ``lanes`` consecutive values of ``var``, the first of which is ``base``.
+    """Rewrite the body of one loop for ``lanes`` consecutive values of ``var``, the first of which is ``base``.
 
     Args:
-        tail: which lanes exist, a bool vector; None if all do.
+        tail: the lanes that exist, a bool vector; None if all do.
         accumulators: the vectors that collect reductions over the lanes, by the number of the store among those of the
             body that have the form of a reduction.
         only_reduced: the buffers that all accesses in the body reduce into, all with one operation.
-        may_reassociate: whether float sums and products over the lanes may be done in another order.
+        may_reassociate: whether float sums and products over the lanes may be reordered.
         in_block: proves ``base // divisor == (base + lanes - 1) // divisor`` for a ramp with stride 1.
 
     Raises:
-        CannotVectorizeError: there is something that has no form in vectors.
+        CannotVectorizeError: a statement or expression has no vector form.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class VectorBody(Mutator):
                 if self.in_block(a.base, a.lanes, divisor.value):
                     return Broadcast(base, a.lanes) if op == "floordiv" else ramp(base, a.stride, a.lanes)
             return vector_binary(op, a, b)
-        # Lanes that do not count may hold a zero here, and an integer division by it would trap.
+        # Inactive lanes may hold a zero here, and an integer division by it would trap.
         counted = conjunction(self.tail, self.mask)
         if counted is not None:
             b = vector_select(counted, b, const(1, b.dtype.element))
@@ -160,7 +160,7 @@ class VectorBody(Mutator):
             wide = tuple(widen(index, self.lanes) for index in indices)
             return BufferLoad(op.buffer, wide, conjunction(predicate, self.tail, self.mask))
         if self.mask is not None:
-            # One address for all lanes, but perhaps no lane wants it and it does not exist.
+            # One address for all lanes, which may be invalid if no lane is active.
             return BufferLoad(op.buffer, indices, conjunction(predicate, any_lane(self.mask)))
         if indices is op.indices and predicate is op.predicate:
             return op
@@ -188,12 +188,12 @@ class VectorBody(Mutator):
         value = self.mutate(op.value)
         if common_lanes(value, *([] if predicate is None else [predicate])) > 1:
             raise CannotVectorizeError(f"all iterations write the same element of {op.buffer.name}")
-        # Every iteration stores the same value to the same place, so once is enough.
+        # Every iteration stores the same value to the same place, so one store is enough.
         active = any_lane(self.mask) if self.mask is not None else None
         return _guarded(conjunction(predicate, active), BufferStore(op.buffer, value, indices))
 
     def _reduce(self, number: int, reduction: LaneReduction, indices: tuple[Expr, ...], predicate: Expr | None) -> Stmt:
-        """A store that combines its element with a value per lane."""
+        """Rewrite a store that combines its element with a value per lane."""
         buffer = reduction.target.buffer
         if not self.only_reduced.get(buffer, False):
             raise CannotVectorizeError(f"the loop reduces into {buffer.name} and also uses it otherwise")
@@ -240,7 +240,7 @@ class VectorBody(Mutator):
         if value.dtype.lanes == 1:
             return LetStmt(op.var, value, self.mutate(op.body))
         if isinstance(value, (Ramp, Broadcast)):
-            # Only the scalar is bound, so that addresses made of it are still seen to be contiguous.
+            # Only the scalar is bound, so that addresses computed from it are still recognised as contiguous.
             scalar = value.base if isinstance(value, Ramp) else value.value
             var = Var(op.var.name, scalar.dtype)
             lanes = ramp(var, value.stride, value.lanes) if isinstance(value, Ramp) else Broadcast(var, value.lanes)
@@ -271,7 +271,7 @@ class VectorBody(Mutator):
         if isinstance(op.value, Call) and op.value.name == "prefetch":
             address = substitute(op.value, {self.var: self.base})
             if not uses_var(address, frozenset(self.values)) and not self._uses_widened(address):
-                return Evaluate(address)  # the line of the first lane stands for all
+                return Evaluate(address)  # one hint, for the line of the first lane
             return sequence()
         return Evaluate(self.mutate(op.value))
 

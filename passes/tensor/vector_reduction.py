@@ -16,11 +16,11 @@ from tilewright.tensorir.stmt import BufferStore
 
 @dataclasses.dataclass(frozen=True)
 class LaneReduction:
-    """A store that combines an element with a value.
+    """A store that combines an element with a value by a reduction operator.
 
     Attributes:
         op: ``add``, ``mul``, ``min`` or ``max``.
-        terms: the value, or the two factors of it if they are multiplied and added in one step (``fma``).
+        terms: the value, or its two factors if they are multiplied and added in one step (``fma``).
         target: the element.
         buffer: the vector that collects the lanes until the loop ends; None to combine at once.
     """
@@ -32,12 +32,12 @@ class LaneReduction:
 
     @property
     def is_exact(self) -> bool:
-        """Whether another order gives the same bits."""
+        """Whether reordering gives the same bits."""
         return self.op in ("min", "max") or not self.target.buffer.dtype.is_float
 
     @property
     def identity(self) -> Number:
-        """The value that changes nothing."""
+        """The neutral element of the operator."""
         dtype = self.target.buffer.dtype
         if self.op in ("add", "mul"):
             # -0.0 + x is x for all x, also for -0.0
@@ -48,13 +48,13 @@ class LaneReduction:
         return high if self.op == "min" else low
 
     def combine(self, old: Expr, terms: Sequence[Expr]) -> Expr:
-        """``old`` with the terms taken in."""
+        """Combine ``old`` with the terms."""
         if len(terms) == 2:
             return call("fma", terms[0], terms[1], old)
         return binary(self.op, old, terms[0])
 
     def across_lanes(self, vector: Expr) -> Expr:
-        """All lanes of ``vector`` combined."""
+        """Combine all lanes of ``vector``."""
         return call(REDUCERS[self.op], vector)
 
 
@@ -69,7 +69,7 @@ def _is_target(load: BufferLoad, store: BufferStore) -> bool:
 
 
 def match_reduction(store: BufferStore) -> LaneReduction | None:
-    """``store`` as a reduction into the element that it writes, if it has that form."""
+    """Match ``store`` as a reduction into the element that it writes; None if it has another form."""
     value = store.value
     found: LaneReduction | None = None
     if isinstance(value, BinaryOp) and value.op in REDUCERS:

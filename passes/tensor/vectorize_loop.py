@@ -8,10 +8,11 @@ which is one more vector with a mask, or a scalar loop::
                                           if n % 16 > 0:
                                               ... the same at n // 16 * 16, where lane < n % 16
 
-The number of lanes is what one register of the target holds of the widest element type that the body computes with
-(float16 and bfloat16 count as float32, in which they are computed). Buffers allocated in the loop get one element for
-each lane; conditions that differ from lane to lane become predicates; a sum over the loop becomes a sum of vectors,
-whose lanes are added at the end, if rounding may change. A loop that has no vector form becomes serial, with a remark.
+The number of lanes is the number of elements of the widest type in the body's computations that fit into one register
+of the target (float16 and bfloat16 count as float32, in which they are computed). Buffers allocated in the loop get one
+element for each lane; conditions that vary across lanes become predicates; a sum over the loop becomes a sum of
+vectors, whose lanes are added at the end, if rounding may change. A loop without a vector form becomes serial, with a
+remark.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ from tilewright.tensorir.node import Node
 from tilewright.tensorir.stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt, sequence
 from tilewright.tensorir.target import Target
 
-#: Registers that one statement may span before its loop is cut into vectors instead.
+#: The most registers that one statement may span; loops over more elements are strip-mined.
 _MAX_REGISTERS = 4
 
 #: Main loops of at most this many vectors are unrolled, so that register buffers stay in registers.
@@ -75,13 +76,13 @@ class VectorizeLoopConfig:
 
     tail: Literal["auto", "mask", "peel"] = dataclasses.field(
         default="auto",
-        metadata={"doc": "how iterations are done that do not fill a vector: masked, in a scalar loop, or by target"},
+        metadata={"doc": "the form of a tail that does not fill a vector: masked, a scalar loop, or chosen by target"},
     )
     enable: bool = dataclasses.field(default=True, metadata={"doc": "false makes every vectorized loop serial"})
 
 
 class _ReductionFinder(Visitor):
-    """The reductions of a loop body, in order, and the variables that the body defines."""
+    """Collect the reductions of a loop body, in order, and the variables that the body defines."""
 
     def __init__(self, loop: For) -> None:
         self.defined: set[Var] = {loop.var}
@@ -120,13 +121,13 @@ class _ReductionFinder(Visitor):
         self.generic_visit(op)
 
     def only_reduced(self) -> dict[Buffer, bool]:
-        """The buffers that every access reduces into (a load and a store each), all with the same operation."""
+        """Return the buffers whose accesses are all reductions (a load and a store each) with the same operation."""
         return {
             buffer: self.uses[buffer] == 2 * len(ops) and len(set(ops)) == 1 for buffer, ops in self.reducing.items()
         }
 
     def accumulators(self) -> dict[int, LaneReduction]:
-        """The reductions into one element that the whole loop reduces into, by number."""
+        """Return the reductions by number whose target is a single element for the whole loop."""
         return {
             number: item
             for number, item in enumerate(self.found)
@@ -166,7 +167,7 @@ def _serial(loop: For) -> For:
 
 
 class _OneLoop:
-    """Makes vectors of one loop."""
+    """Vectorize one loop."""
 
     def __init__(self, loop: For, parent: _LoopVectorizer) -> None:
         self.loop = loop
@@ -194,7 +195,7 @@ class _OneLoop:
         return self._finish(self._strips(lanes))
 
     def _strip_lanes(self) -> int:
-        """Lanes of the main loop: more than a register where a reduction would wait for its own last result."""
+        """Return the lanes of the main loop: several registers if a reduction would wait for its previous result."""
         lanes = self.register_lanes * (_MAX_REGISTERS if self.accumulators else 1)
         if isinstance(self.loop.extent, IntImm):
             while lanes > self.register_lanes and lanes > self.loop.extent.value:
@@ -220,7 +221,7 @@ class _OneLoop:
         return self.analyzer.prove(remainder <= divisor - lanes)
 
     def _strips(self, lanes: int) -> Stmt:
-        """The main loop over whole vectors, and the tail."""
+        """Build the main loop over whole vectors, and the tail."""
         loop = self.loop
         dtype = loop.var.dtype
         simplify = self.analyzer.simplify
@@ -258,7 +259,7 @@ class _OneLoop:
         return vector if isinstance(rest, IntImm) else IfThenElse(compare("gt", rest, const(0, rest.dtype)), vector)
 
     def _peels(self) -> bool:
-        """Whether the tail is a scalar loop: asked for, or the target has no masked access to elements that small."""
+        """Whether the tail is a scalar loop: on request or if the target cannot mask accesses to small elements."""
         if self.config.tail != "auto":
             return self.config.tail == "peel"
         least = self.target.masked_bits
@@ -277,7 +278,7 @@ class _OneLoop:
         self.accumulators = made
 
     def _finish(self, loops: Stmt) -> Stmt:
-        """``loops`` between the start of the accumulators and their reduction to single elements."""
+        """Put ``loops`` between the initialization of the accumulators and their reduction to single elements."""
         before: list[Stmt] = []
         after: list[Stmt] = []
         for item in self.accumulators.values():
@@ -298,7 +299,7 @@ class _OneLoop:
 
 
 class _NamedAccumulators(Mutator):
-    """A peeled tail adds to lane 0 of the accumulators, since the element itself is only combined at the end."""
+    """Redirect reductions of a scalar tail to lane 0 of the accumulators: the elements are combined only at the end."""
 
     def __init__(self, accumulators: dict[int, LaneReduction]) -> None:
         self.buffers = {item.target.buffer: item.buffer for item in accumulators.values()}
@@ -319,7 +320,7 @@ def _is_power_of_two(value: int) -> bool:
 
 
 def _widest_type(body: Stmt) -> DataType:
-    """The widest element type that the body computes with, apart from addresses.
+    """Return the widest element type that the body computes with, apart from addresses.
 
     Raises:
         CannotVectorizeError: it computes with vectors.
@@ -339,7 +340,7 @@ def _widest_type(body: Stmt) -> DataType:
 
 
 def vectorize_loops(func: PrimFunc, ctx: PassContext | None = None, target: Target | None = None) -> PrimFunc:
-    """``func`` without vectorized loops."""
+    """Return ``func`` without vectorized loops."""
     ctx = ctx if ctx is not None else PassContext.current()
     vectorizer = _LoopVectorizer(func, ctx, target if target is not None else Target.current())
     return func.with_body(vectorizer.mutate(func.body))
@@ -363,5 +364,5 @@ class VectorizeLoop(PrimFuncPass):
         self.target = target
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        """``func`` without vectorized loops."""
+        """Return ``func`` without vectorized loops."""
         return vectorize_loops(func, ctx, self.target)

@@ -1,10 +1,10 @@
-"""``VerifyMemory``: refuse a lowered function that would touch memory wrongly.
+"""``VerifyMemory``: reject a lowered function with invalid memory accesses.
 
-Nothing is changed. It is an error (``VerifyError``, with the place underlined) if
+The function is not changed. It is an error (``VerifyError``, with the place underlined) if
 
-* a block is left, or an allocation outside of the stack and registers,
+* a block remains, or an allocation outside of the stack and registers,
 * a buffer is used where it is not defined,
-* an index is provably outside of its buffer, for at least one run of the statement,
+* an index is provably out of bounds, for at least one execution of the statement,
 * the stack buffers of a function need more than ``max_stack_bytes``,
 * iterations of a parallel loop provably write the same element.
 
@@ -50,7 +50,7 @@ class VerifyMemoryConfig:
 
 
 class _MemoryVerifier(ScopedMutator):
-    """A mutator for the sake of its scopes; it returns everything as it is."""
+    """A verifier that is a mutator only for its scopes; it changes nothing."""
 
     def __init__(self, func: PrimFunc, max_stack_bytes: int) -> None:
         super().__init__(func)
@@ -59,7 +59,7 @@ class _MemoryVerifier(ScopedMutator):
         self.stack_bytes = 0
         self.ranges: dict[Var, tuple[Expr, Expr]] = {}
         self.named = NamedSizes(func.variables)
-        #: Whether the present place is not inside a condition, nor a loop that may not run.
+        #: Whether the present place is outside of conditions and of loops that may have no iterations.
         self.surely_runs = True
 
     def fail(self, place: Node, message: str) -> None:
@@ -102,12 +102,12 @@ class _MemoryVerifier(ScopedMutator):
 
     def mutate_LetStmt(self, op: LetStmt) -> Stmt:
         if self.named.learn(op):
-            self.mutate(op.body)  # nothing is asked of the name, so that nobody has to find its range
+            self.mutate(op.body)  # its range is never queried
             return op
         if op.var.dtype.is_integer:
             return super().mutate_LetStmt(op)
         self.mutate(op.value)
-        self.mutate(op.body)  # by no more frames than there have to be, as nests of lets of numbers are deep
+        self.mutate(op.body)  # with few stack frames, as nests of lets of numbers are deep
         return op
 
     def mutate_IfThenElse(self, op: IfThenElse) -> Stmt:
@@ -132,7 +132,7 @@ class _MemoryVerifier(ScopedMutator):
             if isinstance(node, BufferLoad):
                 self._check(node)
             elif isinstance(node, Call) and node.name == "prefetch":
-                (place,) = node.args  # a hint: no access, so it may miss the buffer
+                (place,) = node.args  # a hint, no access: it may be out of bounds
                 assert isinstance(place, BufferLoad)
                 if place.buffer not in self.defined:
                     self.fail(place, f"buffer {place.buffer.name} is not defined here")
@@ -157,7 +157,7 @@ class _MemoryVerifier(ScopedMutator):
             first, last = self.named.expand(first), self.named.expand(last)
             if not (self._is_affine(first) and self._is_affine(last)):
                 continue
-            # The extremes are reached: all loops around run, and their bounds are exact for affine indices.
+            # The extremes are attained: all enclosing loops run, and bounds of affine indices are exact.
             highest = upper_bound_expr(last, self.ranges, self.analyzer)
             lowest = lower_bound_expr(first, self.ranges, self.analyzer)
             if highest is not None and self.analyzer.prove(highest >= extent):
@@ -166,7 +166,7 @@ class _MemoryVerifier(ScopedMutator):
                 self.fail(op, f"index {index!s} of {op.buffer.name} reaches {lowest!s}")
 
     def _stays_inside(self, index: Expr, extent: Expr) -> bool:
-        """Whether constant bounds by the ranges of variables say that an index is in range: for most they do."""
+        """Whether the ranges of variables give constant bounds that keep an index in range, as for most indices."""
         first, reach = index, 0
         if isinstance(index, Ramp) and isinstance(index.stride, IntImm) and index.stride.value > 0:
             first, reach = index.base, index.stride.value * (index.lanes - 1)
@@ -177,15 +177,15 @@ class _MemoryVerifier(ScopedMutator):
         return bounds.lower >= 0 and bounds.upper + reach < least
 
     def _is_affine(self, index: Expr) -> bool:
-        """Whether the index is a sum of multiples of loop variables, each in one term: then the box of their ranges is
-        reached at the corners."""
+        """Whether the index is a sum of multiples of loop variables, each in one term: then its extremes are at corners
+        of the box of their ranges."""
         found = iter_sum(index, self.ranges)
         if found is None or not all(split.is_whole for split in found.splits):
             return False
         return len({split.source for split in found.splits}) == len(found.splits)
 
     def _is_over_a_box(self, index: Expr) -> bool:
-        """Whether the loops that drive an index have bounds that no other loop changes: only then do they all reach
+        """Whether the bounds of the loops of an index do not depend on other loops: only then can all these loops be at
         their ends together."""
         loops = set(self.ranges)
         driving = [bounds for var, bounds in self.ranges.items() if uses_var(index, {var})]
@@ -193,7 +193,7 @@ class _MemoryVerifier(ScopedMutator):
 
 
 def _ends(index: Expr) -> tuple[Expr | None, Expr | None]:
-    """The least and greatest lane of an index, if they can be told."""
+    """Return the values of an index in its first and last lanes; None for other forms."""
     if index.dtype is INT64:
         return index, index
     if isinstance(index, Ramp) and index.base.dtype is INT64:
@@ -206,7 +206,7 @@ def verify_memory(func: PrimFunc, max_stack_bytes: int = 256 << 10) -> None:
     """Check the lowered function ``func``.
 
     Raises:
-        VerifyError: it breaks one of the rules above.
+        VerifyError: it violates one of the rules of the module's docstring.
     """
     _MemoryVerifier(func, max_stack_bytes).mutate(func.body)
 
@@ -219,7 +219,7 @@ class VerifyMemory(PrimFuncPass):
     essential = True
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        """``func`` itself, if it keeps the rules."""
+        """Return ``func`` itself, if it is valid."""
         config: VerifyMemoryConfig = ctx.get_config("tensorir.VerifyMemory")
         verify_memory(func, config.max_stack_bytes)
         return func

@@ -77,12 +77,12 @@ def test_an_error_names_the_pass_the_property_and_who_provides_it_later() -> Non
 
 def test_an_error_names_who_takes_a_property_away() -> None:
     assert made([stating("A", invalidates={"x"}), stating("B"), stating("C", requires={"x"})]) == (
-        "pipeline 'mine': pass C requires 'x', which pass A takes away before it"
+        "pipeline 'mine': pass C requires 'x', which pass A invalidates before it"
     )
 
 
 def test_an_error_names_registered_passes_that_would_provide_it() -> None:
-    assert made([DotProduct()], given={"vectors", "formulas"}).endswith("what provides it is FlattenBuffer")
+    assert made([DotProduct()], given={"vectors", "formulas"}).endswith("it is provided by FlattenBuffer")
 
 
 def test_passes_without_statements_go_anywhere() -> None:
@@ -102,7 +102,7 @@ def test_what_no_pass_of_a_pipeline_provides_is_required_of_modules() -> None:
 def test_a_pipeline_in_a_pipeline_is_checked_as_one_pass() -> None:
     inner = Sequential([stating("A", requires={"x"}, invalidates={"x"})], name="inner")
     assert made([stating("X", provides={"x"}), inner]) == ""
-    assert "requires 'x', which pass inner takes away" in made([inner, inner])
+    assert "requires 'x', which pass inner invalidates" in made([inner, inner])
 
 
 def test_graphs_may_be_typed_and_folded_from_the_start() -> None:

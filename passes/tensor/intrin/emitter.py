@@ -37,7 +37,7 @@ _INTEGER_MAGIC = {FLOAT32: 12582912.0, FLOAT64: 6755399441055744.0}
 _BITS = {FLOAT32: INT32, FLOAT64: INT64}
 _MANTISSA = {FLOAT32: 23, FLOAT64: 52}
 
-#: What the exponent fields of floats are biased by.
+#: The bias of the exponent fields of floats.
 EXPONENT_BIAS = {FLOAT32: 127, FLOAT64: 1023}
 
 
@@ -53,13 +53,13 @@ class _Store:
 
 
 def expands(name: str) -> Callable[[_Expansion], _Expansion]:
-    """Declare a function to be how the intrinsic of that name is computed for float32: it takes an :class:`Emitter`
-    and the arguments, and gives the value."""
+    """Register a function as the expansion of the intrinsic of that name for float32: it takes an :class:`Emitter` and
+    the arguments, and returns the value."""
     return lowers(EXPANDER, name)
 
 
 class Emitter:
-    """Collects the bindings and statements that compute a value; ``wrap`` puts them in front of its use.
+    """Collect the bindings and statements that compute a value; ``wrap`` puts them in front of its use.
 
     Args:
         has_fma: the target has an instruction for ``a * b + c``.
@@ -74,7 +74,7 @@ class Emitter:
         self.known: dict[Call, Expr] = {}
 
     def let(self, name: str, value: Expr) -> Expr:
-        """``value``, computed once however often the result is used."""
+        """Bind ``value`` to a variable, so that it is computed once for all uses of the result."""
         if isinstance(value, (Var, FloatImm, IntImm)) or constant_value(value) is not None:
             return value
         var = Var(name, value.dtype)
@@ -82,7 +82,7 @@ class Emitter:
         return var
 
     def wrap(self, stmt: Stmt) -> Stmt:
-        """``stmt`` after all that it needs."""
+        """Put ``stmt`` after all bindings and statements that it needs."""
         for item in reversed(self.items):
             if isinstance(item, _Store):
                 stmt = sequence(item.stmt, stmt)
@@ -93,8 +93,8 @@ class Emitter:
         return stmt
 
     def enclose(self, inner: Emitter, name: str, value: Expr) -> Expr:
-        """``value``, computed by the emitter ``inner``, whose bindings end with it: it goes through a register buffer.
-        So a statement with many calls does not become one chain of bindings as deep as all of them need."""
+        """Pass ``value``, computed by the emitter ``inner``, through a register buffer, which ends the scope of the
+        bindings of ``inner``. So a statement with many calls does not become one deep chain of all their bindings."""
         buffer = _register(name, value)
         index = _all_lanes(value.dtype.lanes)
         self.items.append(_Store(inner.wrap(BufferStore(buffer, value, index)), buffer))
@@ -103,22 +103,22 @@ class Emitter:
     # Arithmetic.
 
     def fma(self, a: Expr, b: Expr | float, c: Expr | float) -> Expr:
-        """``a * b + c``, in float32 with one rounding where the target has an instruction for it: said explicitly, so
-        that nothing is left to a code generator that may contract or not. In float64, which serves as a wider float32
-        here, nothing depends on whether the product is rounded."""
+        """Build ``a * b + c``. In float32 it is rounded once if the target has such an instruction; the call is
+        explicit, so that the result does not depend on whether the code generator contracts. In float64, which serves
+        as a wider float32 here, the rounding of the product does not matter."""
         if not self.has_fma or a.dtype.element is FLOAT64:
             return a * b + c
         return call("fma", a, _like(b, a), _like(c, a))
 
     def polynomial(self, x: Expr, coefficients: Sequence[float]) -> Expr:
-        """The polynomial with these coefficients, the constant one first, by Horner's rule."""
+        """Evaluate the polynomial with these coefficients, the constant one first, by Horner's rule."""
         result = _like(coefficients[-1], x)
         for coefficient in reversed(coefficients[:-1]):
             result = self.fma(result, x, coefficient)
         return self.let("polynomial", result)
 
     def round(self, x: Expr) -> Expr:
-        """The nearest integer, as a float."""
+        """Round to the nearest integer, as a float."""
         return self.let("nearest", call("round", x))
 
     def absolute(self, x: Expr) -> Expr:
@@ -130,13 +130,13 @@ class Emitter:
         return call("copysign", magnitude, sign)
 
     def select(self, condition: Expr, true_value: Expr | float, false_value: Expr | float) -> Expr:
-        """Per lane; at least one value is an expression."""
+        """Select per lane; at least one value must be an expression."""
         like = true_value if isinstance(true_value, Expr) else false_value
         assert isinstance(like, Expr)
         return vector_select(condition, _like(true_value, like), _like(false_value, like))
 
     def clamp(self, x: Expr, low: float, high: float) -> Expr:
-        """``x`` within bounds; NaN stays."""
+        """Clamp ``x`` to bounds; NaN stays."""
         bounded = binary("min", binary("max", x, _like(low, x)), _like(high, x))
         return self.let("clamped", bounded)
 
@@ -151,8 +151,9 @@ class Emitter:
         return Call("reinterpret", (bits,), element.with_lanes(bits.dtype.lanes))
 
     def nearest(self, x: Expr, factor: float, bias: int = 0) -> tuple[Expr, Expr]:
-        """``n``, the integer nearest to ``x * factor`` as a float, and an integer whose low bits (22 for float32, 51
-        for float64) are ``n + bias``. A magic number is added: no conversion, nothing undefined, also not for NaN."""
+        """Return ``n``, the integer nearest to ``x * factor`` as a float, and an integer whose low bits (22 for
+        float32, 51 for float64) are ``n + bias``. A magic number is added instead of a conversion, so that nothing is
+        undefined, not even for NaN."""
         magic = _INTEGER_MAGIC[x.dtype.element] + bias
         sum_ = self.let("magic_sum", x + magic if factor == 1.0 else self.fma(x, factor, magic))
         return self.let("nearest", sum_ - magic), self.let("integer", self.bits(sum_))
@@ -198,13 +199,13 @@ class Emitter:
 
 
 def constant_value(value: Expr) -> float | None:
-    """The number that a constant, or a vector of copies of one, is; None for anything else."""
+    """Return the value of a constant or of a broadcast constant; None for other expressions."""
     scalar = value.value if isinstance(value, Broadcast) else value
     return float(scalar.value) if isinstance(scalar, (FloatImm, IntImm)) else None
 
 
 def _register(name: str, value: Expr) -> Buffer:
-    """A buffer for ``value``."""
+    """Create a register buffer for ``value``."""
     lanes = value.dtype.lanes
     return Buffer(name, (const(lanes, INT64),), value.dtype.element, "register", (), 64 if lanes > 1 else 0)
 

@@ -1,5 +1,5 @@
-"""Functions of float32 that saturate: the error function, the hyperbolic tangent and the logistic function; and the
-other hyperbolic functions.
+"""Saturating functions of float32 (the error function, the hyperbolic tangent and the logistic function), and the other
+hyperbolic functions.
 
 Coefficients are minimax fits as in :mod:`.exp_log`.
 """
@@ -54,7 +54,7 @@ _TANH = (-0.3333329800204334, 0.13331924125066622, -0.05378383015301411, 0.02079
 
 @expands("erf")
 def erf(e: Emitter, x: Expr) -> Expr:
-    """The error function, in 22 vector instructions without a division: it is the heart of ``gelu``."""
+    """The error function, in 22 vector instructions without a division, as ``gelu`` spends most of its time in it."""
     size = e.absolute(x)
     square = e.let("square", size * size)
     small = e.fma(e.polynomial(square, _ERF_SMALL), size, size)
@@ -68,8 +68,8 @@ def erf(e: Emitter, x: Expr) -> Expr:
 
 @expands("tanh")
 def tanh(e: Emitter, x: Expr) -> Expr:
-    """``tanh(x)``: a polynomial near 0, ``1 - 2 / (exp(2 |x|) + 1)`` elsewhere, where less and less of the error of the
-    exponential arrives in the result."""
+    """``tanh(x)``: a polynomial near 0, ``1 - 2 / (exp(2 |x|) + 1)`` elsewhere, where the error of the exponential
+    affects the result less and less."""
     size = e.absolute(x)
     square = e.let("square", size * size)
     small = e.fma(e.polynomial(square, _TANH) * square, size, size)
@@ -82,14 +82,14 @@ def tanh(e: Emitter, x: Expr) -> Expr:
 
 @expands("sigmoid")
 def sigmoid(e: Emitter, x: Expr) -> Expr:
-    """``1 / (1 + exp(-x))``, as ``exp(x) / (1 + exp(x))`` for negative x: also right below the normal range."""
+    """``1 / (1 + exp(-x))``, as ``exp(x) / (1 + exp(x))`` for negative x: subnormal results are correct, too."""
     fading = e.let("fading", exp_bounded(e, e.let("bounded", binary("max", -e.absolute(x), const(EXP_LEAST, x.dtype)))))
     whole = e.let("whole", fading + 1.0)
     part = e.let("part", e.select(x < 0.0, fading, 1.0))
     ratio = e.let("ratio", part / whole)
     if e.is_fast:
         return ratio
-    # One step of Newton's method for the quotient, with what was lost when ``whole`` was rounded; 1 / whole is about
+    # One step of Newton's method for the quotient, with the rounding error of ``whole``; 1 / whole is about
     # 1 - fading / 2, which is enough for a correction.
     lost = fading - e.let("kept", whole - 1.0)
     rest = e.fma(-ratio, lost, e.fma(-ratio, whole, part))

@@ -68,7 +68,7 @@ def reduced_exp(
 
     Args:
         is_short: one term of the polynomial less, which makes the error 2 units in the last place of ``exp(r)``.
-        is_damped: n is at most 30 and the result counts the less the larger it is, so that ln 2 needs no second part.
+        is_damped: n is at most 30, and larger results have less weight, so that ln 2 needs no second part.
     """
     n, integer = e.nearest(x, LOG2_E, bias)
     if is_damped and e.has_fma:
@@ -132,7 +132,7 @@ def _log1p_fraction(e: Emitter, f: Expr) -> Expr:
 
 
 def _outside(e: Emitter, x: Expr, result: Expr, least: float = 0.0) -> Expr:
-    """``result`` for finite x above ``least``; -inf at it, NaN below it, and inf and NaN as they are."""
+    """Select ``result`` for finite x above ``least``, -inf at it, NaN below it, and x for inf and NaN."""
     inside = binary("and", x > least, x < INFINITY)
     edge = e.select(x.equal(const(least, x.dtype)), -INFINITY, x)
     return e.select(inside, result, e.select(x < least, NAN, edge))

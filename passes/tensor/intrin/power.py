@@ -2,8 +2,8 @@
 
 ``pow`` is ``2**(y * log2(|x|))`` in float64, and the special cases of C99 (ISO/IEC 9899, F.10.4.4).
 
-Intermediate errors are about 2**-40, far below float32's rounding, so the result is off by half a unit in the last
-place and very little. Coefficients are minimax fits as in :mod:`.exp_log`.
+Intermediate errors are about 2**-40, far below float32's rounding, so the error of the result is hardly more than half
+a unit in the last place. Coefficients are minimax fits as in :mod:`.exp_log`.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def log_wide(e: Emitter, x: Expr) -> Expr:
 
 
 def _power_of_constant(e: Emitter, x: Expr, y: float) -> Expr | None:
-    """``x**y`` for exponents that take a few multiplications, a division or a root."""
+    """Return ``x**y`` for exponents that need only a few multiplications, a division or a root; None for others."""
     if y == 0.0:
         return const(1.0, x.dtype)
     if y == 1.0:
@@ -88,7 +88,7 @@ def _power_of_constant(e: Emitter, x: Expr, y: float) -> Expr | None:
     if y == -1.0:
         return 1.0 / x
     if y in (0.5, -0.5):
-        # Unlike the root of them, -0 to the power of 1/2 is 0 and -inf is inf.
+        # Unlike their square roots, -0 to the power of 1/2 is 0, and -inf to the power of 1/2 is inf.
         root = e.select(x.equal(const(-INFINITY, x.dtype)), INFINITY, e.absolute(call("sqrt", x)))
         return root if y == 0.5 else 1.0 / root
     return None

@@ -6,7 +6,7 @@ Without fused multiply-add, and for ``tan``, it is done in float64, where q time
 
 Beyond a limit, ``x * 2 / pi`` is formed part by part, modulo 4 (Payne and Hanek, "Radian reduction for trigonometric
 functions", SIGNUM 1983): 2 / pi is cut into parts of 28 bits, so that every product with the 24 bits of x is exact.
-That takes about a hundred instructions and is jumped over unless some lane needs it.
+That takes about a hundred instructions and is skipped unless some lane needs it.
 
 Coefficients are minimax fits as in :mod:`.exp_log`.
 """
@@ -133,7 +133,7 @@ def tan(e: Emitter, x: Expr) -> Expr:
     cosine = e.let("cosine", e.fma(tail, square, e.fma(square, -0.5, 1.0)))
     even = e.let("even", (quadrant & 1).equal(const(0, quadrant.dtype)))
     ratio = e.let("ratio", e.narrow(e.select(even, sine, -cosine) / e.select(even, cosine, sine)))
-    # x itself below: in float64 the ratio would not keep the sign of zero.
+    # x itself for small x: in float64 the ratio would not keep the sign of zero.
     return e.select(size < 2.0**-13, x, e.select(x < 0.0, -ratio, ratio))
 
 
@@ -213,7 +213,7 @@ def atan2(e: Emitter, y: Expr, x: Expr) -> Expr:
     is_steep = e.let("is_steep", height > width)
     small = e.let("small", e.select(is_steep, width, height))
     large = e.let("large", e.select(is_steep, height, width))
-    # 0 / 0 is meant to be 0, and inf / inf 1.
+    # 0 / 0 has to be 0, and inf / inf 1.
     ratio = small / e.select(large.equal(const(0.0, x.dtype)), 1.0, large)
     is_corner = binary("and", small.equal(const(INFINITY, x.dtype)), large.equal(const(INFINITY, x.dtype)))
     t = e.let("tangent", e.select(is_corner, 1.0, ratio))
