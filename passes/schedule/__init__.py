@@ -1,4 +1,4 @@
-"""Schedule kernels by rules that ask what a loop nest computes, never which operator it came from."""
+"""Schedule kernels by rules that match the computation of a loop nest, never the operator that it came from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Import every module of the schedule layer: all rules of this project are registered then."""
+"""Import every module of the schedule layer, which registers all schedule rules of the project."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Schedule formulas that are chosen by their place.
+"""Schedule formulas that depend on the position of the element (``Choose``).
 
-An element of such a block is ``choose(x, f0, f1, ...)`` with ``x`` an index of the result, or one ``% n``: Winograd's
-transforms, whose rows are different sums. The loops of such indices are unrolled, so that each choice is made at build
-time, and all steps before the last one are computed on the same tile, in registers::
+An element of such a block is ``choose(x, f0, f1, ...)``, where ``x`` is an index of the result or such an index
+``% n``. Winograd's transforms are an example: their rows are different sums. The loops over such indices are unrolled,
+so that each choice is resolved at build time, and all stages before the last are computed on the same tile, in
+registers::
 
     for c, ty in parallel(..):
       for tx in range(..):
@@ -11,8 +12,8 @@ time, and all steps before the last one are computed on the same tile, in regist
           rows:  one vector for each y      (unrolled; y chooses)
         for y, x in unrolled(..): out[y, x, c, ty, tx, lanes] = ...      (x chooses)
 
-Where a border asks for conditions, its tiles are loops (``roll_tail``, see ``LoopPartition``): unrolled copies of a
-tile for each side would be most of the work of all later passes.
+Border tiles that need conditions stay loops (``roll_tail``, see ``LoopPartition``): unrolled copies of a tile for each
+side would dominate the time of all later passes.
 """
 
 from __future__ import annotations
@@ -58,23 +59,23 @@ class CasesPlan:
 
 @register_schedule_rule(before="rows")
 class ScheduleCases(ScheduleRule[CasesPlan]):
-    """Compute formulas that are chosen by their place tile by tile: Winograd's transforms."""
+    """Compute formulas that depend on the position of the element tile by tile: Winograd's transforms."""
 
     name = "cases"
     scope = "kernel"
     plan = CasesPlan
 
     def match(self, nest: Nest) -> CasesPlan | Declined:
-        """Plan for a kernel whose stages choose formulas by place."""
+        """Plan a kernel whose stages choose formulas by position."""
         return plan_cases(nest.schedule, nest.target, nest.given)
 
     def apply(self, schedule: Schedule, plan: CasesPlan) -> None:
-        """Unroll the loops that choose, with all stages inside."""
+        """Unroll the loops over the choosing indices, with all stages inside."""
         schedule_cases(schedule, plan)
 
 
 def plan_cases(schedule: Schedule, target: Target, given: Given = NOTHING) -> CasesPlan | Declined:
-    """Plan the tiles of a function whose stages choose formulas by place; the reason why not, for any other one."""
+    """Plan the tiles of a function whose stages choose formulas by position; decline any other function."""
     refs = schedule.get_blocks()
     blocks = [block_of(schedule, ref) for ref in refs]
     if any(map(reductions, blocks)):
@@ -110,7 +111,7 @@ def _is_size(size: object) -> bool:
 
 
 def schedule_cases(schedule: Schedule, plan: CasesPlan) -> None:
-    """Schedule a function whose stages choose formulas by place."""
+    """Schedule a function whose stages choose formulas by position."""
     refs = schedule.get_blocks()
     anchor = refs[-1]
     loops = schedule.get_loops(anchor)
@@ -140,8 +141,8 @@ def schedule_cases(schedule: Schedule, plan: CasesPlan) -> None:
 
 
 def _tile_sizes(blocks: list[Block]) -> dict[Var, int | None]:
-    """For the variables of the last block by which some stage chooses its formula, how many neighbouring values make
-    up a tile; None for all of them."""
+    """Return the tile sizes along the variables of the last block by which some stage chooses its formula; None for
+    the whole extent."""
     chosen: dict[Buffer, set[int]] = {}
     sizes: dict[Var, int | None] = {}
     for block in blocks:
@@ -159,13 +160,13 @@ def _tile_sizes(blocks: list[Block]) -> dict[Var, int | None]:
 
 
 def _inside(schedule: Schedule, ref: BlockRef, outermost: LoopRef) -> list[LoopRef]:
-    """The loops around a block inside of ``outermost``."""
+    """Return the loops around a block that lie inside ``outermost``."""
     own = schedule.get_loops(ref)
     return own[own.index(outermost) + 1 :]
 
 
 def _choosing_loops_last(schedule: Schedule, ref: BlockRef, outermost: LoopRef) -> None:
-    """Let the loops by which a block chooses its formula be the innermost ones, but for the one of its lanes."""
+    """Reorder the loops by which a block chooses its formula innermost, right outside of the loop over its lanes."""
     *places, _ = _inside(schedule, ref, outermost)
     ordered = sorted(places, key=lambda place: _chooses(schedule, ref, place))
     if ordered != places:
@@ -173,9 +174,12 @@ def _choosing_loops_last(schedule: Schedule, ref: BlockRef, outermost: LoopRef) 
 
 
 def _place(schedule: Schedule, ref: BlockRef, refs: list[BlockRef], outermost: LoopRef) -> LoopRef:
-    """The loop at which a block is computed. One that chooses formulas needs all places of the tile at once; what it
-    reads is best made for one of its places at a time, as few registers hold that. What comes before is made for the
-    whole tile or, where that is not possible, not on tiles at all: tiles overlap, so that much would be made twice."""
+    """Return the loop at which a block is computed.
+
+    A block that chooses formulas needs all positions of the tile at once; its producers are best computed for one of
+    its positions at a time, as the results then fit few registers. Earlier producers are computed for the whole tile
+    or, where that is not possible, outside of the tiles: tiles overlap, so that much would be computed twice.
+    """
     block = block_of(schedule, ref)
     written = {store.buffer for store in stores(block)}
     readers = [other for other in refs if any(load.buffer in written for load in loads(block_of(schedule, other)))]
@@ -186,7 +190,7 @@ def _place(schedule: Schedule, ref: BlockRef, refs: list[BlockRef], outermost: L
 
 
 def _chooses(schedule: Schedule, ref: BlockRef, place: LoopRef) -> bool:
-    """Whether a block's formula is chosen by the variable of that loop."""
+    """Return whether the variable of ``place`` chooses the block's formula."""
     block, loop = block_of(schedule, ref), schedule.get(place)
     assert isinstance(loop, For)
     cases = case_variables(block)
@@ -194,7 +198,8 @@ def _chooses(schedule: Schedule, ref: BlockRef, place: LoopRef) -> bool:
 
 
 def _unroll(schedule: Schedule, ref: BlockRef, loops: list[LoopRef], lanes: int) -> None:
-    """Unroll loops around a block that are not yet, the last one by vectors, and mark those that choose its formula."""
+    """Unroll the loops around a block that are still serial, vectorize the last one, and mark those that choose its
+    formula."""
     choosing = [place for place in loops[:-1] if _chooses(schedule, ref, place)]
     *others, column = [place for place in loops if _kind(schedule, place) == "serial"]
     loop = schedule.get(column)

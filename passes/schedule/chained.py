@@ -1,12 +1,13 @@
-"""Schedule two sums of products of which the second sums over the results of the first, row by row: attention.
+"""Schedule two contractions, the second of which sums over the results of the first, row by row: attention.
 
-The first gives a row of scores for each row of its left operand; stages in between turn a row into weights (softmax:
-its greatest score, powers, their sum); the second sums rows of another matrix by these weights. A task computes a strip
-of a few rows through all stages, so that the strip stays in the cache and the matrix of all scores is stored nowhere::
+The first computes a row of scores for each row of its left operand; stages in between turn a row into weights (softmax:
+the maximum, exponentials, their sum); the second sums rows of another matrix with these weights. A task computes a
+strip of a few rows through all stages, so that the strip stays in the cache and the whole matrix of scores is never
+stored::
 
     for task in parallel(..):                # a head, and a few rows
       for columns, rows: scores              # tiles of accumulators in registers
-      for row: greatest score; powers        # in vectors
+      for row: maximum; exponentials         # in vectors
                their sum
       for columns, rows: results             # tiles of accumulators in registers; the epilogue on the tile
 
@@ -53,7 +54,7 @@ from tilewright.tensorir.target import Target
 
 @dataclasses.dataclass(frozen=True)
 class ChainedPlan:
-    """Compute two contractions, and what is between and behind, strip by strip."""
+    """Compute two contractions, the stages between them and the epilogue strip by strip."""
 
     first: Tile
     second: Tile
@@ -65,12 +66,12 @@ class ChainedPlan:
 
 @dataclasses.dataclass(frozen=True)
 class Chain:
-    """Two contractions, each with its tiling, and what is between.
+    """Two contractions, each with its tiling, and the stages between them.
 
     Attributes:
-        row: which of the variables that all stages begin with has the rows of a strip.
-        dims: how many variables all stages begin with.
-        between: the stages that turn the first one's rows into the weights of the second one, in order.
+        row: position of the variable over the rows of a strip among the leading variables that all stages share.
+        dims: number of leading variables that all stages share.
+        between: the stages that turn the rows of the first contraction into the weights of the second, in order.
     """
 
     first: BlockRef
@@ -91,7 +92,7 @@ class ScheduleChained(ScheduleRule[ChainedPlan]):
     plan = ChainedPlan
 
     def match(self, nest: Nest) -> ChainedPlan | Declined:
-        """Plan for a kernel of two contractions with stages row by row between them."""
+        """Plan a kernel of two contractions with row-wise stages between them."""
         return plan_chain(nest)
 
     def apply(self, schedule: Schedule, plan: ChainedPlan) -> None:
@@ -100,7 +101,7 @@ class ScheduleChained(ScheduleRule[ChainedPlan]):
 
 
 def plan_chain(nest: Nest) -> ChainedPlan | Declined:
-    """Plan two contractions with stages between them; the reason why not, for any other function."""
+    """Plan two contractions with row-wise stages between them; decline any other function."""
     schedule, given = nest.schedule, nest.given
     chain = find_chain(schedule, nest.target, nest.reassociate, given)
     if isinstance(chain, Declined):
@@ -118,8 +119,8 @@ def plan_chain(nest: Nest) -> ChainedPlan | Declined:
 def find_chain(
     schedule: Schedule, target: Target, reassociate: bool = False, given: Given = NOTHING
 ) -> Chain | Declined:
-    """The two contractions of a function whose second sums over the columns of the first, all stages row by row; or why
-    it is none."""
+    """Find two contractions, the second of which sums over the columns of the first, with row-wise stages between
+    them; decline any other function."""
     refs = reduction_blocks(schedule)
     products = [ref for ref in refs if contraction(block_of(schedule, ref)) is not None]
     if len(products) != 2:
@@ -164,7 +165,7 @@ def find_chain(
 
 
 def _chain_of(schedule: Schedule, plan: ChainedPlan) -> Chain:
-    """The two contractions for which a plan was made."""
+    """Return the two contractions that a plan was made for."""
     refs = reduction_blocks(schedule)
     products = [ref for ref in refs if contraction(block_of(schedule, ref)) is not None]
     if len(products) != 2:
@@ -185,7 +186,7 @@ def _position(block: Block, tiling: Tiling) -> int | None:
 
 
 def _between(schedule: Schedule, first: BlockRef, second: BlockRef) -> tuple[BlockRef, ...]:
-    """The blocks that read what ``first`` gives and give what ``second`` reads, directly or not."""
+    """Return the blocks on a path of data flow from ``first`` to ``second``."""
 
     def reach(ref: BlockRef, more: object) -> set[BlockRef]:
         assert callable(more)
@@ -202,7 +203,7 @@ def _between(schedule: Schedule, first: BlockRef, second: BlockRef) -> tuple[Blo
 
 
 def schedule_chained(schedule: Schedule, plan: ChainedPlan, target: Target) -> None:
-    """Schedule a function of two contractions with stages row by row between them."""
+    """Schedule a function of two contractions with row-wise stages between them."""
     chain = _chain_of(schedule, plan)
     first, second = block_of(schedule, chain.first), block_of(schedule, chain.second)
     seen = _seen(schedule, chain)
@@ -252,7 +253,7 @@ def schedule_chained(schedule: Schedule, plan: ChainedPlan, target: Target) -> N
 
 
 def _seen(schedule: Schedule, chain: Chain) -> int | None:
-    """Return how many places after its own number a row sees; None where it may see all."""
+    """Return how many positions beyond its own index a row sees; None where it may see all."""
     made = _results(schedule, [chain.first, *chain.between])
     scores = {buffer for buffer in made if buffer.ndim > chain.dims}
     return seen_offset([block_of(schedule, ref) for ref in schedule.get_blocks()], scores, chain.row)
@@ -263,7 +264,7 @@ def _results(schedule: Schedule, refs: Iterable[BlockRef]) -> set[Buffer]:
 
 
 def _split_vectors(schedule: Schedule, ref: BlockRef, target: Target) -> None:
-    """Take the places of a row a few vectors at a time, so that the last ones can be left out."""
+    """Split the loop over a row into chunks of a few vectors, so that the last ones can be skipped."""
     block = block_of(schedule, ref)
     extent, part = constant(spatial(block)[-1].extent), PARTIAL_VECTORS * vector_lanes(block, target)
     if extent is None or extent > part:
@@ -271,8 +272,8 @@ def _split_vectors(schedule: Schedule, ref: BlockRef, target: Target) -> None:
 
 
 def _read_while_packing(schedule: Schedule) -> None:
-    """Inline what moves the elements of operands around (transposes, concatenations) where only copies read it: the
-    copies into panels are made right from where the elements lie."""
+    """Inline blocks that only move elements of operands (transposes, concatenations) where only packing reads them, so
+    that the panels are packed directly from the original operand."""
     outputs = set(schedule.func.buffers)
     for ref in reversed(schedule.get_blocks()):
         readers = [block_of(schedule, reader) for reader in schedule.get_consumers(ref)]
@@ -291,7 +292,7 @@ def _is_copy(block: Block) -> bool:
 
 
 def _copy_rows(schedule: Schedule, chain: Chain, first: Block, task: LoopRef, target: Target) -> None:
-    """Compute the rows of the left operand that a strip reads in its task, where a block makes them."""
+    """Compute the rows of the left operand that a strip reads in its task, where a block produces them."""
     rows = {load.buffer for load in loads(first)} - {chain.first_tiling.vector_operand.buffer}
     for ref in schedule.get_producers(chain.first):
         block = block_of(schedule, ref)
@@ -301,7 +302,7 @@ def _copy_rows(schedule: Schedule, chain: Chain, first: Block, task: LoopRef, ta
 
 
 def _tiles_of_a_strip(first: Block, chain: Chain, target: Target) -> int:
-    """The number of tiles along the rows of a task."""
+    """Return the number of tiles along the rows of a task."""
     row, columns = spatial(first)[chain.row], constant(spatial(first)[-1].extent)
     others = [constant(item.extent) for item in spatial(first)[: chain.dims] if item is not row]
     heads = max(1, math.prod(extent for extent in others if extent is not None))  # an unknown batch may be one
@@ -309,20 +310,20 @@ def _tiles_of_a_strip(first: Block, chain: Chain, target: Target) -> int:
 
 
 def _tiling_in_strip(tiling: Tiling, rows: int, target: Target) -> Tiling:
-    """The tiling of the second contraction within a strip of so many rows."""
+    """Return the tiling of the second contraction within a strip of ``rows`` rows."""
     panel = tiling.vectors if tiling.packed else None
     height, _ = choose_tile(rows, tiling.width, tiling.lanes, target.tile_registers, panel or tiling.vectors)
     return dataclasses.replace(tiling, rows=height)
 
 
 def _inside(schedule: Schedule, ref: BlockRef, outermost: LoopRef) -> list[LoopRef]:
-    """The loops around a block inside of ``outermost``."""
+    """Return the loops around a block that lie inside ``outermost``."""
     own = schedule.get_loops(ref)
     return own[own.index(outermost) + 1 :]
 
 
 def _tile(schedule: Schedule, ref: BlockRef, loops: list[LoopRef], tiling: Tiling) -> LoopRef:
-    """Tile the rows and columns of a strip; the loop over the tiles of the same columns."""
+    """Tile the rows and columns of a strip; return the loop over the tiles that share their columns."""
     row, column = loops
     rows, row = schedule.split(row, [None, tiling.rows])
     columns, column = schedule.split(column, [None, tiling.width])

@@ -1,4 +1,4 @@
-"""``CollapseDims``: neighbouring dimensions that a kernel walks like one become one.
+"""``CollapseDims``: collapse neighbouring dimensions that a kernel traverses as one.
 
 Before::
 
@@ -11,10 +11,11 @@ After::
       for i0: y[i0] = max(x[i0], 0.0)
 
 Two dimensions of a buffer are collapsed where every block of the function indexes them with two neighbouring iteration
-variables, the second of which walks its dimension whole, and these variables occur nowhere else. The memory is the
-same; callers pass addresses. Schedules have fewer dimensions to choose from and longer ones to tile: the pixels of an
-image under a 1x1 convolution are one dimension, so are the rows of all sentences of a batch. Steps of a sum keep their
-order, and those over a single step are left out. (PyTorch's iterators coalesce dimensions in this way.)
+variables, the second of which covers its whole dimension, and these variables occur nowhere else. The memory layout
+stays the same; callers pass addresses. Schedules have fewer dimensions to choose from and longer ones to tile: the
+pixels of an image under a 1x1 convolution become one dimension, and so do the rows of all sentences of a batch.
+Reductions keep the order of their steps; reduction loops of a single step are removed. (PyTorch's iterators coalesce
+dimensions in this way.)
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ from tilewright.tensorir.stmt import Block, BufferStore, For, IterVar, PrimFunc,
 @register_pass
 @primfunc_pass(opt_level=2, name="CollapseDims", requires={BLOCKS, UNSCHEDULED})
 class CollapseDims(PrimFuncPass):
-    """Make one dimension of neighbouring ones that are walked like one."""
+    """Collapse neighbouring dimensions that are traversed as one."""
 
     family = "schedule"
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        """``func`` with fewer dimensions."""
+        """Return ``func`` with dimensions collapsed."""
         if schedule_of(func, ctx) is None:
             return func
         found = _Nests()
@@ -57,12 +58,12 @@ class CollapseDims(PrimFuncPass):
 
 
 class _Nests(Mutator):
-    """Finds the blocks in nests of their own, whose loops drive one variable each, in order; sums over single steps
-    lose those steps."""
+    """Find the blocks in nests of their own, whose loops drive one variable each, in order; remove reduction loops of
+    a single step."""
 
     def __init__(self) -> None:
         self.blocks: list[Block] = []
-        #: The blocks in other loops: what they access stays as it is.
+        #: The blocks in other loops; the buffers that they access are not collapsed.
         self.others: list[Block] = []
 
     def mutate_For(self, loop: For) -> Stmt:
@@ -91,7 +92,7 @@ class _Nests(Mutator):
 
 
 class _Folded(Mutator):
-    """Leaves out additions of zero and products with zero in indices."""
+    """Simplify additions of zero and products with zero in indices."""
 
     def mutate_BinaryOp(self, op: BinaryOp) -> Expr:
         a, b = self.mutate(op.a), self.mutate(op.b)
@@ -122,10 +123,10 @@ def _nest(loops: Iterable[For], body: Stmt) -> Stmt:
 
 
 class _Plan:
-    """Choose the pairs to collapse: the largest set in which each is with those that it needs.
+    """Choose the pairs to collapse: the largest set that is closed under their dependences.
 
     Attributes:
-        blocks: for each block the pairs of its variables, by the number of the first.
+        blocks: for each block the pairs of its variables, by the position of the first.
         buffers: for each buffer the pairs of its dimensions.
     """
 
@@ -158,7 +159,7 @@ class _Plan:
         return True
 
     def _fits(self, block: Block, number: int) -> bool:
-        """Whether everything in the block that uses one of two variables uses both, as neighbouring indices."""
+        """Return whether every use of two variables in the block is of both, as neighbouring indices."""
         first, second = block.iters[number : number + 2]
         if first.kind != second.kind:
             return False
@@ -172,8 +173,8 @@ class _Plan:
         return self.mentions[block][first.var] + self.mentions[block][second.var] == 2 * uses
 
     def _walked(self, block: Block, access: Access, number: int) -> bool:
-        """Whether two dimensions are indexed by two variables that are collapsed, the second of which walks its
-        dimension whole."""
+        """Return whether two dimensions are indexed by two collapsed variables, the second of which covers its whole
+        dimension."""
         outer, inner = access.indices[number : number + 2]
         for pair in self.blocks[block]:
             first, second = block.iters[pair : pair + 2]
@@ -182,7 +183,7 @@ class _Plan:
         return False
 
     def apply(self, func: PrimFunc) -> PrimFunc:
-        """``func`` with the pairs collapsed."""
+        """Return ``func`` with the pairs collapsed."""
         buffers = {buffer: _collapsed(buffer, pairs) for buffer, pairs in self.buffers.items()}
         body = _Collapser(self, buffers).mutate(func.body)
         params = tuple(buffers.get(param, param) if isinstance(param, Buffer) else param for param in func.params)
@@ -196,7 +197,7 @@ def _accesses_of(block: Block) -> list[Access]:
 
 
 def _mentions(block: Block) -> Counter[Node]:
-    """Count how often each variable stands in what a block computes, and in what it says of that."""
+    """Count the occurrences of each variable in a block's init, body and ``needed`` condition."""
     parts = [part for part in (block.init, block.body, block.needed) if part is not None]
     return Counter(node for part in parts for node in walk(part) if isinstance(node, Var))
 
@@ -211,7 +212,7 @@ def _collapsed(buffer: Buffer, pairs: set[int]) -> Buffer:
 
 
 def _products(extents: Sequence[Expr], pairs: set[int]) -> tuple[Expr, ...]:
-    """The extents with each number in ``pairs`` multiplied by the next."""
+    """Return the extents with each one at a position in ``pairs`` multiplied by the next."""
     result: list[Expr] = []
     for number, extent in enumerate(extents):
         if number - 1 in pairs:
@@ -267,6 +268,6 @@ class _Collapser(Mutator):
         return self.buffers.get(buffer, buffer)
 
     def _without_seconds(self, access: Access, indices: Sequence[Expr]) -> tuple[Expr, ...]:
-        """The indices without the second of each pair: the first is the variable of both."""
+        """Return the indices without the second of each pair; the first is the variable of both."""
         pairs = self.plan.buffers.get(access.buffer, set())
         return tuple(index for number, index in enumerate(indices) if number - 1 not in pairs)

@@ -1,7 +1,7 @@
-"""Schedule reductions along other dimensions than the contiguous one (pooling, a sum over the first axis).
+"""Schedule reductions along dimensions other than the contiguous one (pooling, a sum over the first axis).
 
-Neighbouring results become the lanes of vectors, each of which accumulates in a register. Vectors are tasks; where all
-results fit one, it is the only one.
+Neighbouring results become the lanes of vectors, each of which accumulates in a register. Each vector is a task; there
+is a single task where all results fit one vector.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class ColumnsPlan:
 
 @register_schedule_rule(before="transposition")
 class ScheduleColumns(ScheduleRule[ColumnsPlan]):
-    """Let neighbouring results of a reduction be the lanes of a vector that accumulates in a register."""
+    """Make neighbouring results of a reduction the lanes of a vector that accumulates in a register."""
 
     name = "columns"
     plan = ColumnsPlan
 
     def match(self, nest: Nest) -> ColumnsPlan | Declined:
-        """Plan for a reduction with results along some dimension."""
+        """Plan a reduction with results along some dimension."""
         assert nest.ref is not None
         block = nest.block
         if not reductions(block):
@@ -48,7 +48,7 @@ class ScheduleColumns(ScheduleRule[ColumnsPlan]):
         return ColumnsPlan(block.name, lanes)
 
     def apply(self, schedule: Schedule, plan: ColumnsPlan) -> None:
-        """Tile the results by vectors, sum inside."""
+        """Tile the results by vectors and reduce inside."""
         schedule_columns(schedule, schedule.get_block(plan.block), plan.lanes)
 
 

@@ -1,8 +1,8 @@
 """Schedule sums of products: matrix products, dense layers, convolutions.
 
 The result is tiled so that a tile of accumulators stays in vector registers (``tiling`` plans it); tiles that share
-their columns are a task. What an operand needs before (panels, the strip of an image with its border) and what follows
-the sum (its epilogue) is computed in the task, too.
+their columns form a task. The task also prepares operands (panels, the strip of an image with its border) and computes
+the epilogue.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ScheduleContraction(ScheduleRule[ContractionPlan]):
     plan = ContractionPlan
 
     def match(self, nest: Nest) -> Iterator[ContractionPlan] | Declined:
-        """Plan for a sum of products of two loads."""
+        """Plan a sum of products of two loads."""
         return plan_contraction(nest)
 
     def apply(self, schedule: Schedule, plan: ContractionPlan) -> None:
@@ -73,7 +73,7 @@ class ScheduleContraction(ScheduleRule[ContractionPlan]):
 
 
 def plan_contraction(nest: Nest) -> Iterator[ContractionPlan] | Declined:
-    """The plans to tile a contraction, best first; or the reason why there are none."""
+    """Return the plans to tile a contraction, best first, or the reason why there are none."""
     schedule, ref, block, given = nest.schedule, nest.ref, nest.block, nest.given
     assert ref is not None
     found = tilings(block, nest.target, nest.reassociate, given)
@@ -99,7 +99,7 @@ def plan_contraction(nest: Nest) -> Iterator[ContractionPlan] | Declined:
 
 
 def _plans(nest: Nest, found: Iterable[Tiling], outlined: bool) -> Iterator[ContractionPlan]:
-    """The plans with such tiles."""
+    """Yield the plans with the tilings ``found``."""
     ref, block, given = nest.ref, nest.block, nest.given
     assert ref is not None
     for tiling in found:
@@ -118,9 +118,10 @@ def _plans(nest: Nest, found: Iterable[Tiling], outlined: bool) -> Iterator[Cont
 def schedule_contraction(schedule: Schedule, plan: ContractionPlan, target: Target) -> None:
     """Tile a contraction and its epilogue into registers.
 
-    An epilogue that costs much (an exponential is some 30 instructions) is a loop over the rows of the tile, which then
-    lies on the stack: to store and load it costs little beside that, and the formula is there once instead of once for
-    each row and vector. These loops become a function of their own (``codegen.llvm.outlined``).
+    An expensive epilogue (an exponential takes some 30 instructions) becomes a loop over the rows of the tile, which is
+    then stored on the stack: storing and loading it costs little in comparison, and the code of the formula is emitted
+    once instead of once for each row and vector. These loops become a function of their own
+    (``codegen.llvm.outlined``).
     """
     ref = schedule.get_block(plan.block)
     block = block_of(schedule, ref)
@@ -159,9 +160,10 @@ def schedule_contraction(schedule: Schedule, plan: ContractionPlan, target: Targ
 
 
 def pack(schedule: Schedule, ref: BlockRef, tiling: Tiling) -> None:
-    """Copy the vector operand into panels as wide as a tile, in the order in which the sum reads them; columns beyond
-    the operand's are zero. ``[.., k, j]`` and ``[.., j, k]`` both become ``[.., j // width, k, j % width]``;
-    where one instruction takes ``n`` steps, ``[.., j // width, k // n, j % width, k % n]``."""
+    """Pack the vector operand into panels as wide as a tile, in the order in which the sum reads them; columns beyond
+    the operand's are padded with zeros. ``[.., k, j]`` and ``[.., j, k]`` both become
+    ``[.., j // width, k, j % width]``; where one instruction takes ``n`` steps,
+    ``[.., j // width, k // n, j % width, k % n]``."""
     buffer = tiling.vector_operand.buffer
     axis = axis_of(tiling.vector_operand, tiling.column.var)
     assert axis is not None
@@ -171,7 +173,7 @@ def pack(schedule: Schedule, ref: BlockRef, tiling: Tiling) -> None:
     layout = IndexMap(index, _place_in_panel(index, axis, width, tiling.neighbours))
     schedule.transform_layout(panel, 0, layout, pad_value=0)
     if tiling.neighbours > 1 and is_contiguous(tiling.vector_operand, tiling.column.var):
-        # Vectors of neighbouring columns, which take turns in memory: the steps that lie side by side are innermost.
+        # Vectors of neighbouring columns, interleaved in memory: the steps that one instruction takes are innermost.
         *outer, column, steps = schedule.get_loops(panel)
         if width > tiling.lanes:
             _, column = schedule.split(column, [None, tiling.lanes])
@@ -195,8 +197,8 @@ def _tile_result(
     """Split the loops of the block that writes the result.
 
     Returns:
-        The loops over tasks, outermost first; the loop over a task's tiles along the rows (None without rows); and by
-        name the loops inside a tile.
+        The loops over tasks, outermost first; the loop over a task's tiles along the rows (None without rows); and the
+        loops inside a tile, by name.
     """
     loops = dict(zip(spatial(block), schedule.get_loops(ref), strict=True))
     tile: dict[str, LoopRef] = {}
@@ -228,16 +230,16 @@ def _tile_result(
     if chunk is not None:
         tasks.append(chunk)
     inside = [tile[name] for name in ("block", "row", "column") if name in tile]
-    # Independent products come one after the other, so that the operands of one stay in the caches.
+    # Compute independent products one after the other, so that the operands of one stay in the caches.
     tasks.sort(key=lambda loop: loop not in separate)
     schedule.reorder(*tasks, *[loop for loop in (lines, rows) if loop is not None], *inside)
     return tasks, rows, tile
 
 
 def accumulate(schedule: Schedule, ref: BlockRef, original: Block, at: LoopRef, tiling: Tiling) -> None:
-    """Order the loops of the sum inside a tile: reduction outside, then row, block and lanes; the latter unrolled. A
-    row's number is broadcast once for all blocks, and need not stay in a register while other rows are computed. Steps
-    that one instruction takes are innermost."""
+    """Order the loops of the sum inside a tile: the reduction outermost, then row, block and lanes, which are unrolled.
+    A row's element is broadcast once for all blocks and need not stay in a register while other rows are computed. The
+    steps that one instruction takes are innermost."""
     inside = schedule.get_loops(ref)
     inside = inside[inside.index(at) + 1 :]
     by_item = loops_by_item(schedule, ref, inside)
@@ -265,8 +267,8 @@ def accumulate(schedule: Schedule, ref: BlockRef, original: Block, at: LoopRef, 
 
 
 def _along_blocks(schedule: Schedule, loop: LoopRef, item: IterVar, block: Block, tiling: Tiling) -> list[LoopRef]:
-    """The loop over a reduction variable; over blocks and over the places of a block, where some operand has such; and,
-    innermost, over the steps that one instruction takes."""
+    """Split the loop over a reduction variable into loops over blocks and over the elements of a block, where some
+    operand is blocked, and over the steps that one instruction takes (innermost); return these loops."""
     count = tiling.neighbours if item is tiling.step else 1
     widths = [panel_width(load, item.var) for load in loads(block)]
     width = next((width for width in widths if width not in (None, count)), None)
@@ -278,7 +280,7 @@ def _along_blocks(schedule: Schedule, loop: LoopRef, item: IterVar, block: Block
 
 
 def loops_by_item(schedule: Schedule, ref: BlockRef, loops: list[LoopRef]) -> list[LoopRef | None]:
-    """For each iteration variable of a block, the one of ``loops`` that drives it; None if it does not vary."""
+    """Return, for each iteration variable of a block, the one of ``loops`` that drives it; None if it does not vary."""
     found: list[LoopRef | None] = []
     for item in block_of(schedule, ref).iters:
         driving = [loop for loop in loops if uses_loop(item.value, loop)]
@@ -287,7 +289,7 @@ def loops_by_item(schedule: Schedule, ref: BlockRef, loops: list[LoopRef]) -> li
 
 
 def mark_tile(schedule: Schedule, loops: list[LoopRef], tiling: Tiling) -> None:
-    """Unroll the loops inside a tile and make its lanes vectors; the last loop is the one over columns."""
+    """Unroll the loops inside a tile and vectorize its lanes; the last loop is the one over columns."""
     if not loops:
         return
     *others, column = loops
@@ -297,7 +299,7 @@ def mark_tile(schedule: Schedule, loops: list[LoopRef], tiling: Tiling) -> None:
 
 
 def _vectorize(schedule: Schedule, column: LoopRef, tiling: Tiling) -> LoopRef | None:
-    """Make vectors of a loop over columns; the loop over these, if there are several."""
+    """Vectorize a loop over columns; return the loop over the vectors if there are several."""
     loop = schedule.get(column)
     assert isinstance(loop, For)
     extent = constant(loop.extent)
@@ -309,7 +311,7 @@ def _vectorize(schedule: Schedule, column: LoopRef, tiling: Tiling) -> LoopRef |
 
 
 def _tiles_per_task(block: Block, tiling: Tiling, target: Target) -> int:
-    """The number of tiles along the rows, sharing their columns, that one task takes."""
+    """Return the number of tiles along the rows, sharing their columns, that one task computes."""
     assert tiling.row is not None
     extent, columns = constant(tiling.row.extent), constant(tiling.column.extent)
     others = [constant(item.extent) for item in spatial(block) if item is not tiling.row and item is not tiling.column]

@@ -1,9 +1,9 @@
-"""Weigh schedules: what registers, caches and threads make of a plan, for all rules.
+"""Rate schedules by their use of registers, caches and threads, for all rules.
 
-A rule says which plans the loops of a nest allow; the functions here say which of them are best, in which order they
-are offered, and how large their parts are. So every number that rests on a measurement stands here, with what was
-measured. Rules offer plans as iterators, and the second best is made when the best does not fit the loops: a search, or
-a model that is learned, takes the place of :func:`ranked_tiles` and its neighbours, and no rule changes.
+A rule enumerates the plans that the loops of a nest allow; the functions here rank them and choose their sizes. So
+every number that rests on a measurement is defined here, with the measurement. Rules offer plans as iterators, and the
+second best is computed only when the best does not fit the loops: a search or a learned cost model can replace
+:func:`ranked_tiles` and the functions beside it without changing a rule.
 
 What a call of an intrinsic such as ``exp`` costs is stated in its declaration in ``tensorir/intrinsics.py``.
 
@@ -26,12 +26,12 @@ from tilewright.tensorir.target import Target
 
 #: Vectors of partial results that a long row reduction keeps, to hide the latency of one addition.
 PARTIAL_VECTORS = 4
-#: Vectors of results at most that accumulate in registers while a matrix is read once.
+#: Maximum number of result vectors that accumulate in registers while a matrix is read once.
 _RESULT_VECTORS = 8
 
 
 def vector_lanes(block: Block, target: Target) -> int:
-    """Lanes of a vector for a block: of its widest element type, so that no value needs two registers."""
+    """Return the lanes of a block's vectors: those of its widest element type, so that no value needs two registers."""
     accesses: list[Access] = [*stores(block), *loads(block)]
     bits = [access.buffer.dtype.bits for access in accesses]
     widest = max((bits_ for bits_ in bits if bits_ > 8), default=32)
@@ -39,12 +39,13 @@ def vector_lanes(block: Block, target: Target) -> int:
 
 
 def partial_vectors(extent: int | None, lanes: int, most: int = PARTIAL_VECTORS) -> int:
-    """Vectors of partial results for a reduction over ``extent`` elements: several where each gets some steps."""
+    """Return the number of vectors of partial results for a reduction over ``extent`` elements: several where each
+    gets some steps."""
     return most if extent is None or extent >= 4 * lanes * most else 1
 
 
 def width_of_results(extent: int | None, lanes: int) -> int:
-    """The number of results that accumulate while a matrix is read: all, if there are registers for them."""
+    """Return the number of results that accumulate while a matrix is read: all, if there are registers for them."""
     vectors = _RESULT_VECTORS // 2 if extent is None else -(-extent // lanes)
     return lanes * (vectors if vectors <= _RESULT_VECTORS else _RESULT_VECTORS // 2)
 
@@ -53,36 +54,37 @@ def width_of_results(extent: int | None, lanes: int) -> int:
 
 #: From this many rows on, copying the vector operand into panels costs less than walking it with large strides.
 _ROWS_WORTH_PACKING = 16
-#: What it costs to load a vector, which mostly comes from the second cache, if a number that is broadcast, which comes
-#: from the first, costs 1: a taller tile loads each vector for more rows.
+#: Cost of loading a vector (mostly from the L2 cache) relative to broadcasting a number (from the L1 cache): a taller
+#: tile loads each vector for more rows.
 VECTOR_COST = 1.5
-#: What a tile is worth that leaves a rest of the rows or columns, for which there is a second one: two are twice the
-#: code, a seventh of the build of a network of convolutions. With 32 registers all tiles with accumulators enough run
-#: at the machine's peak. 16 hold 12 accumulators at most, and tiles of 8 to 10 take 8 to 19 % longer (on a Zen 3).
+#: Factors for tiles that leave a remainder of the rows or columns, which needs a second tile: two tiles are twice the
+#: code, a seventh of the build time of a network of convolutions. With 32 registers all tiles with enough accumulators
+#: run at the machine's peak. With 16, which hold at most 12 accumulators, tiles of 8 to 10 take 8 to 19 % longer (on a
+#: Zen 3).
 _WITH_REST, _WITH_REST_OF_FEW_REGISTERS = 0.85, 0.97
-#: So many rows are enough for a tile: the vectors that they share are loaded often enough.
+#: Minimum number of rows that fill a tile: each shared vector is then reused often enough.
 _LEAST_ROWS = 4
-#: Vectors of a tile at most.
+#: Maximum number of vectors of a tile.
 _MOST_VECTORS = 6
 
 
 def is_worth_packing(rows: int | None) -> bool:
-    """Whether a vector operand whose columns are neighbours is copied into panels for so many rows."""
+    """Return whether a vector operand with contiguous columns is worth packing into panels for ``rows`` rows."""
     return rows is None or rows >= _ROWS_WORTH_PACKING
 
 
 def fills_a_tile(rows: int | None) -> bool:
-    """Whether a dimension of so many rows is long enough for the rows of a tile."""
+    """Return whether a dimension of ``rows`` rows is long enough for the rows of a tile."""
     return rows is None or rows >= _LEAST_ROWS
 
 
 def leaves_rest(rows: int | None, height: int) -> bool:
-    """Whether rows may be left over by tiles of that height."""
+    """Return whether tiles of ``height`` rows may leave a remainder."""
     return rows is None or rows % height != 0
 
 
 def tile_registers(rows: int, vectors: int) -> int:
-    """Registers of a tile: its accumulators, the vectors of a step, and a number that is broadcast."""
+    """Return the registers of a tile: its accumulators, the vectors of a step, and the number that is broadcast."""
     return rows * vectors + vectors + 1
 
 
@@ -91,12 +93,12 @@ class TileSpace:
     """The tiles that a result of ``rows`` by ``columns`` may be divided into.
 
     Attributes:
-        lanes: of a vector, along the columns.
-        registers: that a tile has.
-        panel: the number of vectors, where the operand is packed in panels of so many already.
-        group: so many neighbouring rows share the vector operand, and a tile stays in such a group.
-        blocks: the vectors are blocks of channels, of which so many neighbouring ones share the other operand; tiles
-            have a number of vectors that divides it.
+        lanes: lanes of a vector, along the columns.
+        registers: vector registers available to a tile.
+        panel: vectors in a panel, where the operand is packed already.
+        group: number of neighbouring rows that share the vector operand; a tile stays within such a group.
+        blocks: where the vectors are blocks of channels, the number of neighbouring blocks that share the other
+            operand; a tile's number of vectors divides it.
     """
 
     rows: int | None
@@ -117,19 +119,19 @@ def choose_tile(
     group: int | None = None,
     blocks: int | None = None,
 ) -> tuple[int, int]:
-    """Rows and vectors of the best register tile (see :class:`TileSpace`)."""
+    """Return rows and vectors of the best register tile (see :class:`TileSpace`)."""
     return next(ranked_tiles(TileSpace(rows, columns, lanes, registers, panel, group, blocks)))
 
 
 def ranked_tiles(space: TileSpace, rows: int | None = None, vectors: int | None = None) -> Iterator[tuple[int, int]]:
-    """Rows and vectors of register tiles, best first; at least one.
+    """Yield rows and vectors of register tiles, best first; at least one.
 
-    Among the tiles that fit the registers, the first is the one with the least wasted work, then the least loads for
-    each multiply-add (:data:`VECTOR_COST`). One that divides rows and columns is preferred to one with somewhat fewer
-    loads that leaves a rest (:data:`_WITH_REST`).
+    Among the tiles that fit the registers, the first is the one with the least wasted work, then with the fewest loads
+    per multiply-add (:data:`VECTOR_COST`). A tile that divides rows and columns is preferred to one with somewhat fewer
+    loads that leaves a remainder (:data:`_WITH_REST`).
 
     Args:
-        rows, vectors: those of all tiles, where somebody has set them.
+        rows, vectors: fixed sizes of all tiles, where the user has set them.
     """
     scored = _scored_tiles(space, rows, vectors)
     best = (-1.0, rows or 1, vectors or 1)
@@ -150,7 +152,7 @@ def _negative_score(scored: tuple[float, int, int]) -> float:
 
 
 def _scored_tiles(space: TileSpace, rows: int | None, vectors: int | None) -> list[tuple[float, int, int]]:
-    """The tiles that fit the registers, with what they are worth."""
+    """Return the tiles that fit the registers, with their ratings."""
     found: list[tuple[float, int, int]] = []
     if vectors is not None:
         widths: Sequence[int] = (vectors,)
@@ -169,10 +171,10 @@ def _scored_tiles(space: TileSpace, rows: int | None, vectors: int | None) -> li
 
 
 def _heights(space: TileSpace, vectors: int) -> Iterable[int]:
-    """Rows of tiles of so many vectors that fit the registers."""
+    """Return the numbers of rows for which tiles of ``vectors`` vectors fit the registers."""
     most = (space.registers - 1 - vectors) // vectors
     if space.rows is None:
-        most = min(most, max(8, 16 // vectors))  # rows that are left over, which smaller tiles take, stay few
+        most = min(most, max(8, 16 // vectors))  # keep the remainder, which smaller tiles compute, small
         heights = list(range(1, most + 1))
     else:
         tiles = [-(-space.rows // height) for height in range(1, min(most, space.rows) + 1)]
@@ -181,12 +183,12 @@ def _heights(space: TileSpace, vectors: int) -> Iterable[int]:
 
 
 def _worth(space: TileSpace, rows: int, vectors: int) -> float:
-    """Rate a tile: the part of its work that is used, times how well it keeps the machine busy."""
+    """Rate a tile: the useful fraction of its work, times its utilization of the machine."""
     width = vectors * space.lanes
     used_rows = 1.0 if space.rows is None else space.rows / (-(-space.rows // rows) * rows)
     used_columns = 1.0 if space.columns is None else space.columns / (-(-space.columns // width) * width)
     accumulators = rows * vectors
-    latency = min(1.0, accumulators / 8, 0.7 + accumulators / 40)  # from 8 on as measured: 8 only just hide it
+    latency = min(1.0, accumulators / 8, 0.7 + accumulators / 40)  # as measured from 8 on: 8 only just hide it
     reuse = accumulators / (accumulators + rows + VECTOR_COST * vectors)
     rest = (space.rows is not None and space.rows % rows != 0) or (
         space.columns is not None and space.columns % width != 0
@@ -197,25 +199,25 @@ def _worth(space: TileSpace, rows: int, vectors: int) -> float:
 
 # -- tasks of threads -------------------------------------------------------------------------------------------------
 
-#: Tasks for each thread, so that a thread that is late does not hold up the others for long.
+#: Tasks per thread, so that a late thread does not hold up the others for long.
 _TASKS_PER_THREAD = 4
-#: So many tasks are enough for the threads of any machine where tasks are alike and small.
+#: Number of tasks that is enough for the threads of any machine where tasks are alike and small.
 _ENOUGH_TASKS = 8
-#: Tiles that a task goes through where the number of rows is not known.
+#: Tiles per task where the number of rows is not known.
 _TILES_PER_TASK = 8
 
 
 def are_enough_tasks(count: int | None) -> bool:
-    """Whether so many small tasks keep the threads busy."""
+    """Return whether ``count`` small tasks keep the threads busy."""
     return count is None or count >= _ENOUGH_TASKS
 
 
 def tiles_per_task(tiles: int | None, parts: int, target: Target) -> int:
-    """The number of ``tiles`` along the rows, sharing their columns, for one task: few enough that every thread gets
-    several tasks, and a divisor of their number, so that no task is short.
+    """Return the number of ``tiles`` along the rows, sharing their columns, for one task: few enough that every thread
+    gets several tasks, and a divisor of their number, so that no task is short.
 
     Args:
-        parts: how many rows of tiles there are beside each other.
+        parts: number of columns of tiles.
     """
     if tiles is None:
         return _TILES_PER_TASK
@@ -223,16 +225,16 @@ def tiles_per_task(tiles: int | None, parts: int, target: Target) -> int:
     return next(tiles // count for count in range(min(wanted, tiles), tiles + 1) if tiles % count == 0)
 
 
-#: Bytes of scores that a task of attention has at once: they stay in the second cache, with the operands of a head.
+#: Bytes of scores that a task of attention holds at once: they stay in the L2 cache, with the operands of a head.
 _SCORE_BYTES = 128 << 10
-#: Rows that a strip of scores has even where it is larger than that: so often is what all rows share used from the
-#: first cache.
+#: Minimum number of rows of a strip of scores, even where it exceeds that size: the operand that all rows share is
+#: reused from the L1 cache that often.
 _LEAST_STRIP_ROWS = 24
 
 
 def tiles_of_a_strip(rows: int | None, columns: int | None, height: int, heads: int, target: Target) -> int:
-    """The number of tiles of ``height`` rows for a task of attention: as many as fit into the cache, but so few that
-    every thread gets several tasks; all tasks have about as many."""
+    """Return the number of tiles of ``height`` rows for a task of attention: as many as fit into the cache, but so few
+    that every thread gets several tasks; all tasks get about equally many."""
     most = max(1, -(-_LEAST_STRIP_ROWS // height), _SCORE_BYTES // (4 * height * columns) if columns else 0)
     if rows is None:
         return most
@@ -241,42 +243,43 @@ def tiles_of_a_strip(rows: int | None, columns: int | None, height: int, heads: 
     return -(-tiles // parts)
 
 
-#: Pixels of a line, and bytes of the image with its border, that a task copies at most: they stay in the first cache
-#: with what the task writes.
+#: Maximum number of pixels of a line, and of bytes of the image with its border, that a task copies: they stay in the
+#: L1 cache together with the task's results.
 _STRIP_PIXELS = 64
-#: Pixels of a line of unknown length: most are shorter than those, and a strip has more lines instead.
+#: Pixels of a line of unknown length: most are shorter than ``_STRIP_PIXELS``, and a strip has more lines instead.
 _UNKNOWN_PIXELS = 32
 _STRIP_BYTES = 24 << 10
 
 
 def tiles_of_a_line(pixels: int | None, rows: int) -> int:
-    """The number of tiles of ``rows`` pixels that a task takes of a line of an image."""
+    """Return the number of tiles of ``rows`` pixels along a line of an image for one task."""
     return nearly_equal(pixels, rows, max(1, (_UNKNOWN_PIXELS if pixels is None else _STRIP_PIXELS) // rows))
 
 
 def lines_in_cache(line_bytes: int) -> int:
-    """The number of lines of so many bytes each that fit into the first cache."""
+    """Return the number of lines of ``line_bytes`` bytes each that fit into the L1 cache."""
     return _STRIP_BYTES // line_bytes
 
 
 def nearly_equal(extent: int | None, size: int, most: int) -> int:
-    """The number of pieces of ``size`` in a part of a dimension: at most ``most``, about equally many in all parts."""
+    """Return the number of pieces of ``size`` in a part of a dimension: at most ``most``, about equally many in all
+    parts."""
     if extent is None:
         return most
     pieces = -(-extent // size)
     return -(-pieces // -(-pieces // most))
 
 
-#: Elements of a row that one iteration of the parallel loop computes, where rows are longer than this; of shorter rows
-#: it computes several.
+#: Elements of a row that one iteration of the parallel loop computes where rows are longer than this; it computes
+#: several shorter rows.
 CHUNK = 4096
-#: What an extent is taken for that is not known before the model is called.
+#: Assumed value of an extent that is not known before the model is called.
 _UNKNOWN_EXTENT = 64
 
 
 def dims_of_tasks(extents: Sequence[int | None], length: int, chunk: int) -> int:
-    """The number of dimensions outside of a row of ``length`` elements that tasks are made of: at least one, and so
-    many that a task has enough elements to be worth the divisions that find its place."""
+    """Return the number of dimensions, outside of a row of ``length`` elements, that are fused into tasks: at least
+    one, and so many that a task has enough elements to outweigh the divisions that compute its indices."""
     tasks, elements = len(extents), length
     while tasks > 1:
         extent = extents[tasks - 1]
@@ -289,12 +292,12 @@ def dims_of_tasks(extents: Sequence[int | None], length: int, chunk: int) -> int
 
 # -- formulas and code ------------------------------------------------------------------------------------------------
 
-#: Functions of more instructions take much longer than a load.
+#: Maximum number of instructions of a cheap function: longer ones take much longer than a load.
 _CHEAP_CALL = 4
 
 
 def is_expensive(block: Block) -> bool:
-    """Whether computing an element costs much more than loading it."""
+    """Return whether computing an element costs much more than loading it."""
     if not kinds(block.body) & CALLS:
         return False
     return any(isinstance(node, Call) and _is_expensive_call(node.name) for node in walk_to(block.body, CALLS))
@@ -305,26 +308,26 @@ def _is_expensive_call(name: str) -> bool:
     return found is None or found.instructions > _CHEAP_CALL  # another PrimFunc may do anything
 
 
-#: Copies of a formula that is read more than once may have this many parts together.
+#: Maximum number of expression nodes of all copies together of a formula that is read more than once.
 MOST_COPIED = 512
-#: A formula nests so deep at most: passes over expressions recurse, and approximations of functions nest ten times as
-#: deep as the call in their place.
+#: Maximum nesting depth of a formula: passes over expressions recurse, and approximations of functions nest ten times
+#: as deep as the calls that they replace.
 MOST_NESTED = 48
 
-#: Places of a tile at most, where each is written out, stage by stage.
+#: Maximum number of positions of a tile that is unrolled, stage by stage.
 MOST_UNROLLED = 64
 
-# -- tiles that are exchanged -----------------------------------------------------------------------------------------
+# -- transposed tiles -------------------------------------------------------------------------------------------------
 
-#: A tile of fewer rows than this is not worth the exchange of its rows and columns.
+#: Minimum number of rows of a tile that is worth transposing in registers.
 _LEAST_EXCHANGED = 4
-#: Rows of such a tile at most: each is in a register of its own.
+#: Maximum number of rows of such a tile: each is in a register of its own.
 _MOST_EXCHANGED = 16
 
 
 def exchanged_tiles(lanes: int) -> Iterator[int]:
-    """Sizes of square tiles whose rows and columns change over in registers, best first: the largest, as wide as a
-    vector."""
+    """Yield the sizes of square tiles that are transposed in registers, best first: the largest, as wide as a vector,
+    leads."""
     size = min(lanes, _MOST_EXCHANGED)
     while size >= _LEAST_EXCHANGED:
         yield size

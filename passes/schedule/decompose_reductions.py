@@ -1,4 +1,4 @@
-"""DecomposeReductions: a reduction starts before its loops, not in their first step.
+"""DecomposeReductions: initialize reductions before their loops instead of in the first step.
 
 Before::
 
@@ -8,7 +8,7 @@ After::
 
     for i: { block C_init(vi) { C[vi] = 0 }  for k: block C(vi, vk) { C[vi] = C[vi] + A[vi, vk] } }
 
-So a reduction over nothing gives its start value, and no step asks whether it is the first.
+So an empty reduction gives its initial value, and no step tests whether it is the first.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ from tilewright.tensorir.stmt import PrimFunc
 @register_pass
 @primfunc_pass(opt_level=0, name="DecomposeReductions", requires={BLOCKS, SCHEDULED})
 class DecomposeReductions(PrimFuncPass):
-    """Give the start of every reduction a statement of its own, before the outermost loop of the reduction."""
+    """Split the initialization of every reduction off into a statement before the outermost reduction loop."""
 
     family = "schedule"
     essential = True
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        """``func`` without blocks that start a reduction in their first step, where a schedule can move the start."""
+        """Return ``func`` without reductions that are initialized in their first step, where a schedule can move the
+        initialization."""
         schedule = schedule_of(func, ctx)
         if schedule is None:
             return func

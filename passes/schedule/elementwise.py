@@ -1,5 +1,4 @@
-"""Schedule formulas of one element: neighbouring dimensions that lie in memory like one become one, its elements become
-vectors, and the rest runs in parallel."""
+"""Schedule elementwise formulas: fuse contiguous dimensions into rows, vectorize these and run the rest in parallel."""
 
 from __future__ import annotations
 
@@ -40,13 +39,13 @@ class ElementwisePlan:
 
 @register_schedule_rule()
 class ScheduleElementwise(ScheduleRule[ElementwisePlan]):
-    """Compute formulas of one element in vectors, and in parallel."""
+    """Vectorize and parallelize elementwise formulas."""
 
     name = "elementwise"
     plan = ElementwisePlan
 
     def match(self, nest: Nest) -> ElementwisePlan | Declined:
-        """Plan for a block that is no reduction and has its own loops."""
+        """Plan a block that is no reduction and has its own loops."""
         assert nest.ref is not None
         block = nest.block
         items = spatial(block)
@@ -66,16 +65,16 @@ class ScheduleElementwise(ScheduleRule[ElementwisePlan]):
         return ElementwisePlan(block.name, lanes, int(given.get("rows", _separate_rows(block))), chunk)
 
     def apply(self, schedule: Schedule, plan: ElementwisePlan) -> None:
-        """Make vectors of rows, and tasks of what is around them."""
+        """Vectorize the rows and fuse the loops around them into tasks."""
         schedule_elementwise(schedule, plan)
 
 
 def _separate_rows(block: Block) -> int:
-    """The number of leading dimensions that do not walk memory like one with those behind."""
+    """Return the number of leading dimensions that cannot be fused with the trailing contiguous ones."""
     items = spatial(block)
     accesses: list[Access] = [*stores(block), *loads(block)]
     first = len(items) - 1
-    # A dimension in front of rows of unknown length would be found by a division for each lane.
+    # Fusing a dimension with rows of unknown length would need a division for each lane.
     while first > 0 and product_of_extents(items[first:]) is not None:
         if not mergeable(accesses, items[first - 1], items[first]):
             break
@@ -110,7 +109,8 @@ def schedule_elementwise(schedule: Schedule, plan: ElementwisePlan) -> None:
 def _split_vectors(
     schedule: Schedule, row: LoopRef, length: int | None, lanes: int
 ) -> tuple[LoopRef | None, LoopRef | None]:
-    """The loop over vectors and the loop over lanes; a row shorter than a vector is one (shorter) vector."""
+    """Split a row; return the loop over vectors and the loop over lanes. A row shorter than a vector is one (shorter)
+    vector."""
     if length is not None and length <= lanes:
         return None, row if length > 1 else None
     outer, inner = schedule.split(row, [None, lanes])

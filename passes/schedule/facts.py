@@ -1,4 +1,4 @@
-"""Answer questions of schedule rules about a block: which variables index which buffers, where memory is contiguous."""
+"""Analyze blocks for schedule rules: which variables index which buffers, which accesses are contiguous."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ Access = BufferLoad | BufferStore
 
 
 def constant(expr: Expr) -> int | None:
-    """The value of an integer constant, None for anything else."""
+    """Return the value of an integer constant, None for anything else."""
     return expr.value if isinstance(expr, IntImm) else None
 
 
 def block_of(schedule: Schedule, ref: BlockRef) -> Block:
-    """The block that a handle stands for."""
+    """Return the block that a handle refers to."""
     found = schedule.get(ref)
     assert isinstance(found, Block)
     return found
 
 
 def schedule_of(func: PrimFunc, ctx: PassContext) -> Schedule | None:
-    """A schedule of ``func``; None, with a remark, for loops whose computations are in no blocks: nothing says what may
-    move there, so they stay as they were written."""
+    """Return a schedule of ``func``; None, with a remark, where computations are outside of blocks: nothing declares
+    which of them may move, so the loops stay as written."""
     try:
         return Schedule(func)
     except ScheduleError as error:
@@ -53,17 +53,17 @@ def schedule_of(func: PrimFunc, ctx: PassContext) -> Schedule | None:
 
 
 def spatial(block: Block) -> list[IterVar]:
-    """The iteration variables whose instances are independent."""
+    """Return the iteration variables whose instances are independent."""
     return [item for item in block.iters if item.kind == "spatial"]
 
 
 def reductions(block: Block) -> list[IterVar]:
-    """The iteration variables over which the block accumulates."""
+    """Return the iteration variables over which the block accumulates."""
     return [item for item in block.iters if item.kind == "reduction"]
 
 
 def names_of(items: Iterable[IterVar]) -> list[str]:
-    """The names of variables, of which no two are the same."""
+    """Return unique names for variables, in order."""
     found: list[str] = []
     for item in items:
         name, number = item.var.name, 0
@@ -75,19 +75,19 @@ def names_of(items: Iterable[IterVar]) -> list[str]:
 
 
 def stores(block: Block) -> list[BufferStore]:
-    """The stores in the block's body."""
+    """Return the stores in the block's body."""
     return list(accesses(block).stores)
 
 
 def loads(block: Block) -> list[BufferLoad]:
-    """The loads in the block's body that are not of what it writes."""
+    """Return the loads in the block's body from buffers that it does not write."""
     found = accesses(block)
     written = {store.buffer for store in found.stores}
     return [load for load in found.loads if load.buffer not in written]
 
 
 def axis_of(access: BufferLoad | BufferStore, var: Var) -> int | None:
-    """The dimension whose index is exactly ``var``; None if there is none or ``var`` also occurs elsewhere."""
+    """Return the dimension whose index is exactly ``var``; None if there is none or ``var`` also occurs elsewhere."""
     found = None
     for axis, index in enumerate(access.indices):
         if index is var:
@@ -100,26 +100,26 @@ def axis_of(access: BufferLoad | BufferStore, var: Var) -> int | None:
 
 
 def uses(access: BufferLoad | BufferStore, var: Var) -> bool:
-    """Whether the place of an access depends on ``var``."""
+    """Return whether some index of an access depends on ``var``."""
     return any(uses_var(index, {var}) for index in access.indices)
 
 
 def shared_by(access: BufferLoad | BufferStore, var: Var) -> int | None:
-    """How many neighbouring values of ``var``, from a multiple of that number on, access the same element: None for all
-    of them, ``n`` where it occurs as ``var // n`` alone (the channels of a group), else 1."""
+    """Return how many neighbouring values of ``var``, starting at a multiple of that number, access the same element:
+    None for all of them, ``n`` where it occurs only as ``var // n`` (the channels of a group), else 1."""
     runs = [run for index in access.indices if (run := run_length(index, var)) is not None]
     return math.gcd(*runs) if runs else None
 
 
 def lie_like_one(buffer: Buffer, axis: int) -> bool:
-    """Whether a dimension and the next one lie in memory like one of as many elements."""
+    """Return whether the strides of a dimension and the next allow collapsing both into one."""
     strides = usual_strides(buffer)
     return not strides or dim_equal(as_dim(strides[axis]), simplify(buffer.shape[axis + 1] * strides[axis + 1]))
 
 
 def usual_strides(buffer: Buffer) -> tuple[Expr, ...]:
-    """The strides of a buffer that has such; along a dimension of one element, where any would do, that which makes it
-    lie with the next one like one dimension."""
+    """Return the explicit strides of a buffer (empty for dense memory). A dimension of one element, whose stride is
+    arbitrary, gets the stride with which it can be collapsed with the next."""
     found = list(buffer.strides)
     for axis in reversed(range(len(found) - 1)):
         if constant(buffer.shape[axis]) == 1:
@@ -128,8 +128,9 @@ def usual_strides(buffer: Buffer) -> tuple[Expr, ...]:
 
 
 def mergeable(accesses: Iterable[Access], outer: IterVar, inner: IterVar) -> bool:
-    """Whether two neighbouring variables walk memory like one: in every access both are missing, or both are indices
-    of neighbouring dimensions of which the inner one is walked whole."""
+    """Return whether the loops over two neighbouring variables can be fused without divisions in indices: in every
+    access either both are missing, or both index neighbouring collapsible dimensions, and ``inner`` covers its whole
+    dimension."""
     for access in accesses:
         if not uses(access, outer.var) and not uses(access, inner.var):
             continue
@@ -143,10 +144,10 @@ def mergeable(accesses: Iterable[Access], outer: IterVar, inner: IterVar) -> boo
 
 
 def is_contiguous(access: BufferLoad | BufferStore, var: Var, behind: int = 0) -> bool:
-    """Whether neighbouring values of ``var`` access neighbouring elements.
+    """Return whether neighbouring values of ``var`` access neighbouring elements.
 
     Args:
-        behind: dimensions that lie behind the one along which they are neighbours.
+        behind: number of trailing dimensions after the one along which they are neighbours.
     """
     if len(access.indices) <= behind:
         return False
@@ -156,13 +157,12 @@ def is_contiguous(access: BufferLoad | BufferStore, var: Var, behind: int = 0) -
 
 
 def panel_width(access: BufferLoad | BufferStore, var: Var, behind: int = 0) -> int | None:
-    """The width ``w`` of the panels that ``var`` walks in an access ``[.., var // w, .., var % w]``: within a panel
-    neighbouring values are neighbours in memory. Other variables may choose among groups of panels, as in
-    ``[.., n * 4 + var // w, .., var % w]``.
-    None for any other access.
+    """Return the width ``w`` of the panels that ``var`` traverses in an access ``[.., var // w, .., var % w]``; None
+    for any other access. Within a panel neighbouring values are neighbours in memory. Other variables may choose among
+    groups of panels, as in ``[.., n * 4 + var // w, .., var % w]``.
 
     Args:
-        behind: dimensions that lie behind the one within a panel.
+        behind: number of trailing dimensions after the one within a panel.
     """
     if len(access.indices) <= behind:
         return None
@@ -180,7 +180,7 @@ class Contraction:
     """A block that sums products of two loads.
 
     Attributes:
-        accumulator: the buffer that it sums into.
+        accumulator: the buffer that holds the sums.
         left, right: the two loads.
     """
 
@@ -190,7 +190,8 @@ class Contraction:
 
 
 def contraction(block: Block) -> Contraction | None:
-    """The block as a sum of products ``acc[..] = acc[..] + left[..] * right[..]``, None if it is something else."""
+    """Match a block with a sum of products ``acc[..] = acc[..] + left[..] * right[..]``; None if it is something
+    else."""
     written = stores(block)
     if len(written) != 1 or not reductions(block) or not isinstance(block.body, BufferStore):
         return None
@@ -212,7 +213,7 @@ def _only_load(expr: Expr) -> BufferLoad | None:
 
 
 def case_variables(block: Block) -> dict[Var, int | None]:
-    """Return the variables by which formulas are chosen (``Choose``): None for ``v`` itself, ``n`` for ``v % n``."""
+    """Return the variables that choose formulas (``Choose``), with None for ``v`` itself and ``n`` for ``v % n``."""
     found: dict[Var, int | None] = {}
     if not kinds(block.body) & CHOICES:
         return found
@@ -226,7 +227,7 @@ def case_variables(block: Block) -> dict[Var, int | None]:
 
 
 def place_in_tile(index: Expr, places: Set[Var]) -> tuple[Var, int | None] | None:
-    """Return ``(v, None)`` for one of the variables, ``(v, n)`` for ``v % n``, None for any other index."""
+    """Return ``(v, None)`` for a variable of ``places``, ``(v, n)`` for ``v % n``, None for any other index."""
     if isinstance(index, Var):
         return (index, None) if index in places else None
     if isinstance(index, BinaryOp) and index.op == "floormod" and isinstance(index.a, Var) and index.a in places:
@@ -236,7 +237,7 @@ def place_in_tile(index: Expr, places: Set[Var]) -> tuple[Var, int | None] | Non
 
 
 def product_of_extents(items: Iterable[IterVar]) -> int | None:
-    """The number of instances, None if it depends on symbolic dimensions."""
+    """Return the product of the extents, None if it depends on symbolic dimensions."""
     total = 1
     for item in items:
         extent = constant(item.extent)

@@ -1,4 +1,4 @@
-"""Inline producers whose elements are cheaper to compute again than to store."""
+"""Inline producers whose elements are cheaper to recompute than to store."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tilewright.tensorir.stmt import Block, BufferStore
 
 
 def inline_producers(schedule: Schedule) -> None:
-    """Inline every block that is no reduction into its consumers, last first, where that repeats no costly work.
+    """Inline every block that is no reduction into its consumers, last first, where that repeats no expensive work.
 
     A block stays where an element would be computed more than once and costs more than a load (an exponential read by
-    a sum and a division), where a contraction would compute it again for each column of its other operand, where copies
-    of a long formula would make the consumer's longer than any compiler likes (the place of a sample, read by each of
-    its sixteen neighbours' weights), or where hundreds of operators would become one formula.
+    a sum and a division), where a contraction would recompute it for each column of its other operand, where copies of
+    a long formula would make the consumer's too long to compile quickly (the position of a sample, read by the weights
+    of each of its sixteen neighbours), or where hundreds of operators would become one formula.
     """
     outputs = set(schedule.func.buffers)
     for ref in reversed(schedule.get_blocks()):
@@ -63,9 +63,9 @@ def _repeats_work(block: Block, consumers: list[Block]) -> bool:
             if reductions(consumer) and not all(uses(load, var) for var in varying):
                 return True  # the same element is read for several results
             if contraction(consumer) is not None and _is_window(load, consumer):
-                return True  # so it is where windows overlap
+                return True  # windows overlap, so the same element is read for several results
     if len(reads) > 1 and (case_variables(block) or any(map(case_variables, consumers))):
-        return True  # each formula that is chosen from would hold the whole of it
+        return True  # each alternative formula would contain a copy of it
     return len(reads) > 1 and (is_expensive(block) or len(reads) * sum(1 for _ in walk(block.body)) > MOST_COPIED)
 
 
@@ -94,7 +94,7 @@ def _is_along(store: BufferStore, load: BufferLoad) -> bool:
 
 
 def _depth(block: Block) -> int:
-    """The depth of the expressions that a block stores."""
+    """Return the depth of the expressions that a block stores."""
     depths: dict[Node, int] = {}
     waiting: list[Node] = [store.value for store in stores(block)]
     while waiting:
@@ -109,16 +109,16 @@ def _depth(block: Block) -> int:
 
 
 def _is_window(load: BufferLoad, consumer: Block) -> bool:
-    """Whether some dimension is indexed by a result's place and a step of the reduction together."""
+    """Return whether one index depends on both a spatial and a reduction variable, as in a sliding window."""
     places, steps = ({item.var for item in items} for items in (spatial(consumer), reductions(consumer)))
     return any(uses_var(index, places) and uses_var(index, steps) for index in load.indices)
 
 
 def has_contraction(schedule: Schedule) -> bool:
-    """Whether some block sums products."""
+    """Return whether some block sums products."""
     return any(contraction(block_of(schedule, ref)) is not None for ref in reduction_blocks(schedule))
 
 
 def reduction_blocks(schedule: Schedule) -> list[BlockRef]:
-    """The blocks that reduce, in program order."""
+    """Return the blocks that reduce, in program order."""
     return [ref for ref in schedule.get_blocks() if reductions(block_of(schedule, ref))]

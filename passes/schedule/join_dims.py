@@ -1,4 +1,4 @@
-"""``JoinDims``: dimensions of a buffer that are indexed by the parts of one number become one.
+"""``JoinDims``: join dimensions of a buffer that are indexed by the quotient and remainder of one number.
 
 Before::
 
@@ -10,9 +10,10 @@ After::
     primfunc @flatten(x: Buffer[(n * h * w,), float32], y: Buffer[(n * h * w,), float32], ...) {
       for i: y[i] = x[i]
 
-So it is where a group reshapes what it reads, and where an operator counts places in one dimension that are rows and
-columns of another tensor (Winograd's products). Schedules see what is contiguous, and no element divides by sizes to
-find its place. All accesses to the buffer have to be of that form; the memory is the same, callers pass addresses.
+Such indices arise where a fused group reshapes its input, and where an operator enumerates in one dimension the rows
+and columns of another tensor (Winograd's products). Joined, accesses are visibly contiguous to schedules, and no
+element's index needs a division. All accesses to the buffer must have this form; the memory layout stays the same, and
+callers pass addresses.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ from tilewright.tensorir.stmt import Block, BufferStore, PrimFunc, Stmt
 @register_pass
 @primfunc_pass(opt_level=2, name="JoinDims", requires={BLOCKS, UNSCHEDULED})
 class JoinDims(PrimFuncPass):
-    """Make one dimension of neighbouring ones that are indexed by the parts of one number."""
+    """Join neighbouring dimensions that are indexed by the quotient and remainder of one number."""
 
     family = "schedule"
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        """``func`` with fewer dimensions."""
+        """Return ``func`` with dimensions joined."""
         if schedule_of(func, ctx) is None:
             return func
         found: dict[Buffer, list[Access]] = {}
@@ -67,7 +68,7 @@ class JoinDims(PrimFuncPass):
 def _join(
     buffer: Buffer, accesses: Sequence[Access], analyzer: Analyzer
 ) -> tuple[tuple[Expr, ...], list[tuple[Expr, ...]]] | None:
-    """The shape of a buffer and the indices of its accesses with dimensions joined; None where none can be."""
+    """Return the shape of a buffer and the indices of its accesses with dimensions joined; None where none can be."""
     if buffer.strides or not accesses or not any(map(_is_part, accesses[0].indices[1:])):
         return None
     if any(accesses_buffers(index) for access in accesses for index in access.indices):

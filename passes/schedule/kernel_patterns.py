@@ -1,4 +1,4 @@
-"""Find the patterns of scheduled kernels: kernels up to some of their constants.
+"""Find the patterns of scheduled kernels: kernels that are equal up to some of their constants.
 
 ::
 
@@ -6,13 +6,14 @@
       for i in unrolled(4) {                           for i in unrolled(4) {
         b[i, ic] = a[ic, i] * 0.88      pattern:          b[i, ic] = a[ic, i] * C1
 
-A constant is *free* where a parameter in its place costs a call next to nothing: extents of loops that stay loops, of
-buffers and of what index arithmetic multiplies by, divisors of the numbers of large tasks, and numbers that values are
-added to and multiplied with. All others belong to the pattern: extents of unrolled and vectorized loops, and strides of
-what these walk (which are offsets in machine instructions; a few copies keep an address each, unless they read more
-than can be fetched ahead), extents of tiles that have a rest, short loops, all that conditions compare with, and zeros.
+A constant is *free* where replacing it by a parameter costs a call next to nothing: extents of loops that stay loops,
+extents of buffers, factors in index arithmetic, divisors of the indices of large tasks, and numbers that values are
+added to and multiplied with. All others belong to the pattern: extents of unrolled and vectorized loops; strides that
+these traverse (they are offsets in machine instructions; a few copies keep an address each, unless they read more than
+can be prefetched); extents of tiles that leave a remainder; short loops; constants in comparisons of conditions; and
+zeros.
 
-A walk visits a function in one order, which depends on nothing but the pattern; so constants have numbers.
+The traversal visits a function in an order that depends on the pattern alone, so constants are identified by number.
 """
 
 from __future__ import annotations
@@ -48,11 +49,11 @@ from tilewright.tensorir.target import Target
 #: Loops of fewer iterations belong to the pattern: LLVM writes them out.
 MIN_FREE_EXTENT = 4
 
-#: A division by a parameter takes a task twenty cycles longer than one by a constant: tasks of so many steps at least
-#: have them.
+#: Minimum number of steps of a task whose index may be divided by a parameter, which takes twenty cycles longer than a
+#: division by a constant.
 LEAST_TASK = 256
 
-#: So many copies of a body at most may have a parameter as their distance: each has an address then, which takes a
+#: Maximum number of unrolled copies of a body whose distance may be a parameter: each then needs an address in a
 #: register. Four are the vectors of a tile of sums.
 MAX_STRIDED_COPIES = 4
 
@@ -60,17 +61,17 @@ _DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
 
 _FREE_FLOAT_OPERATIONS = ("add", "sub", "mul", "min", "max")
 
-#: Loops whose copies of a body are there side by side.
+#: Kinds of loops whose body is replicated in machine code.
 _WRITTEN_OUT = ("unrolled", "vectorized")
 
 
 @dataclasses.dataclass(frozen=True)
 class Pattern:
-    """A function apart from its free constants.
+    """A function without its free constants.
 
     Attributes:
-        key: equal for functions that differ in names and in free constants alone.
-        constants: the free constants, in order of the walk.
+        key: equal for functions that differ only in names and free constants.
+        constants: the free constants, in traversal order.
     """
 
     key: tuple[Hashable, ...]
@@ -78,14 +79,14 @@ class Pattern:
 
 
 def outline_of(func: PrimFunc) -> tuple[Hashable, ...]:
-    """Summarize what functions of one pattern share, quickly: kinds of statements, types of parameters."""
+    """Return a cheap summary that is equal for functions of one pattern: kinds of statements, types of parameters."""
     params = tuple([(each.dtype, each.ndim if isinstance(each, Buffer) else None) for each in func.params])
     kinds = tuple([node.kind if isinstance(node, For) else type(node) for node in walk_statements(func.body)])
     return params, kinds
 
 
 def pattern_of(func: PrimFunc) -> Pattern:
-    """The pattern of a scheduled function."""
+    """Return the pattern of a scheduled function."""
     constants: list[IntImm | FloatImm] = []
 
     def note(constant: IntImm | FloatImm) -> Expr:
@@ -98,20 +99,20 @@ def pattern_of(func: PrimFunc) -> Pattern:
 
 
 def with_constants(func: PrimFunc, values: Sequence[Expr]) -> PrimFunc:
-    """``func`` with other expressions in place of its free constants.
+    """Return ``func`` with its free constants replaced by other expressions.
 
     Args:
-        values: one for each, in order of the walk.
+        values: one for each free constant, in traversal order.
     """
     left = iter(values)
     return _Walk(func, lambda _: next(left)).function()
 
 
 class _Walk:
-    """One walk, which rebuilds what changes.
+    """A traversal of a function that rebuilds the nodes that change.
 
     Args:
-        constant: gives what takes the place of each free constant.
+        constant: returns the replacement of each free constant.
     """
 
     def __init__(self, func: PrimFunc, constant: Callable[[Any], Expr]) -> None:
@@ -120,14 +121,14 @@ class _Walk:
         self.tokens: list[Any] = []
         self._numbers: dict[Any, int] = {}
         self._buffers: dict[Buffer, Buffer] = {}
-        #: The buffers that replace constants in the block on the way.
+        #: The buffers that replace constants in the block being visited.
         self._scalars: dict[Buffer, None] = {}
         self._written_out, self._dividing, self._fixed_dims = _written_out(func)
 
     def function(self) -> PrimFunc:
         func = self.func
         self.tokens.append(_plain({key: value for key, value in func.attrs.items() if key not in ORIGIN_ATTRS}))
-        for var in func.variables:  # a dimension of the model is passed as it is; arguments tell what others are
+        for var in func.variables:  # a dimension of the model is passed as it is; others are derived from arguments
             number = self._number(var)
             self.tokens.append(var if var.name.isidentifier() and symbol(var.name) is var else (var.dtype, number))
         params = tuple([self._buffer(each) if isinstance(each, Buffer) else each for each in func.params])
@@ -137,7 +138,7 @@ class _Walk:
         return PrimFunc(func.name, params, body, func.attrs)
 
     def _node(self, node: Any, fixed: bool) -> Any:
-        """A node; ``fixed`` if its integers belong to the pattern."""
+        """Rebuild a node; ``fixed`` if its integers belong to the pattern."""
         kind = type(node)
         if kind is IntImm:
             if node.dtype is INT64 and node.value != 0 and not fixed:
@@ -193,7 +194,7 @@ class _Walk:
                 b = self._float(old_b) if isinstance(old_b, FloatImm) else self._node(old_b, fixed)
                 return node if a is old_a and b is old_b else BinaryOp(op, a, b)
         elif op in _DIVISIONS:
-            # The numbers of tasks are taken apart once in a task; other indices are, in each step of a loop.
+            # Task indices are divided once per task; other indices in each iteration of a loop.
             fixed_b = fixed or not self._dividing.isdisjoint(leaves(old_a))
         elif op == "mul" and not fixed:
             fixed_a, fixed_b = self._is_written_out(old_b), self._is_written_out(old_a)
@@ -201,7 +202,7 @@ class _Walk:
         return node if a is old_a and b is old_b else BinaryOp(op, a, b)
 
     def _load(self, node: BufferLoad) -> Expr:
-        """A load: the integers of its indices are free, those of its predicate belong to the pattern."""
+        """Rebuild a load: the integers of its indices are free, those of its predicate belong to the pattern."""
         tokens, old = self.tokens, node.indices
         tokens.append(BufferLoad)
         buffer = self._buffer(node.buffer)
@@ -217,13 +218,13 @@ class _Walk:
         return BufferLoad(buffer, indices, predicate)
 
     def _reading_scalars(self, block: Block) -> Block:
-        """A block that says that it reads what replaces its constants."""
+        """Return the block with the buffers that replace its constants declared as read."""
         new = tuple([BufferRegion(buffer, ()) for buffer in self._scalars])
         self._scalars = {}
         return dataclasses.replace(block, reads=(*block.reads, *new)) if new else block
 
     def _rules(self, node: Any) -> Mapping[str, bool]:
-        """Of which fields the integers belong to the pattern, or are free, other than by what is around."""
+        """Return the fields whose integers are fixed (True) or free (False) regardless of the enclosing node."""
         if isinstance(node, For):
             extent = node.extent.value if isinstance(node.extent, IntImm) else MIN_FREE_EXTENT
             short = node.kind == "serial" and extent < MIN_FREE_EXTENT
@@ -260,7 +261,7 @@ class _Walk:
         return not self._written_out.isdisjoint(leaves(expr))
 
 
-#: Of which fields of nodes the integers belong to the pattern, whatever is around.
+#: Fields of nodes whose integers are fixed or free regardless of the enclosing node.
 _RULES: dict[type, dict[str, bool]] = {
     Compare: {"a": True, "b": True},
     Call: {"args": True},
@@ -273,10 +274,11 @@ _RULES: dict[type, dict[str, bool]] = {
 
 
 def _written_out(func: PrimFunc) -> tuple[set[Any], set[Any], dict[Buffer, int]]:
-    """The variables of vectorized loops and of those that are unrolled into many copies, and those that follow from
-    them; the variables of all loops but parallel ones of large tasks, and those that follow; and for each buffer that
-    the former walk the first of the dimensions whose extents are strides of theirs. A buffer of which few copies read
-    too much to be fetched ahead is walked by these, too. Registers get their size later."""
+    """Return three things: the variables of vectorized loops and of loops unrolled into many copies, with the variables
+    derived from them; the variables of all loops except parallel loops of large tasks, with the derived ones; and, for
+    each buffer that the former traverse, the first dimension whose extent is a factor of their strides. A buffer of
+    which few copies read too much to be prefetched counts as traversed by these, too. Register buffers are sized
+    later."""
     found: set[Any] = set()
     few: set[Any] = set()
     inside: set[Any] = set()
@@ -316,15 +318,15 @@ def _written_out(func: PrimFunc) -> tuple[set[Any], set[Any], dict[Buffer, int]]
 
 
 def _walked(access: BufferLoad | BufferStore, walkers: set[Any]) -> int | None:
-    """The first dimension that one of ``walkers`` walks."""
+    """Return the first dimension whose index depends on one of ``walkers``."""
     if not walkers or (isinstance(access, BufferLoad) and walkers.isdisjoint(leaves(access))):
         return None
     return next((axis for axis, index in enumerate(access.indices) if not walkers.isdisjoint(leaves(index))), None)
 
 
 def _read_innermost(func: PrimFunc) -> set[Buffer]:
-    """The buffers that are read in loops which hold no others but those that are written out: of these
-    ``PrefetchPanels`` fetches parts ahead."""
+    """Return the buffers that are read in loops whose inner loops are all unrolled or vectorized: ``PrefetchPanels``
+    prefetches parts of these."""
     found: set[Buffer] = set()
     for loop in walk_statements(func.body):
         if not isinstance(loop, For) or loop.kind in _WRITTEN_OUT:
@@ -336,16 +338,16 @@ def _read_innermost(func: PrimFunc) -> set[Buffer]:
 
 
 def _can_be_fetched(access: BufferLoad | BufferStore, axis: int, tasks: set[Any], most: int) -> bool:
-    """Whether ``PrefetchPanels`` finds the next panel, whose parts lie along ``axis``, if strides are parameters: where
-    one index alone follows from a task's number. Panels of more than ``most`` bytes are not fetched: they do not mix
-    with others."""
+    """Return whether ``PrefetchPanels`` finds the next panel, whose parts lie along ``axis``, when strides are
+    parameters: a single index must depend on the task index. Panels of more than ``most`` bytes are not prefetched, so
+    they do not mix with others."""
     extents = [extent.value for extent in access.buffer.shape[axis + 1 :] if isinstance(extent, IntImm)]
     size = MAX_STRIDED_COPIES * math.prod(extents) * access.buffer.dtype.bytes
     return size <= most and sum(not tasks.isdisjoint(leaves(index)) for index in access.indices) <= 1
 
 
 def _plain(value: Any) -> Hashable:
-    """Plain data as something that can be hashed."""
+    """Convert plain data to something hashable."""
     if value is None or isinstance(value, (str, int, float)):
         return (type(value), value)
     if isinstance(value, Mapping):

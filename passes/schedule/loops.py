@@ -1,4 +1,4 @@
-"""Ask which variables a loop drives, and make a loop one of vectors."""
+"""Find the variables that a loop drives, and vectorize loops."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _MOST_LANES = 64
 
 
 def uses_loop(expr: Expr, loop: LoopRef) -> bool:
-    """Whether ``expr`` depends on the variable of ``loop``."""
+    """Return whether ``expr`` depends on the variable of ``loop``."""
     return uses_var(expr, {loop.var})
 
 
 def loop_kinds(schedule: Schedule, ref: BlockRef, loops: list[LoopRef]) -> dict[LoopRef, str]:
-    """For each loop, the kind of the iteration variable that it drives (``spatial`` if it drives none)."""
+    """Return, for each loop, the kind of the iteration variable that it drives (``spatial`` if it drives none)."""
     block = block_of(schedule, ref)
     kinds = {}
     for loop in loops:
@@ -31,13 +31,13 @@ def loop_kinds(schedule: Schedule, ref: BlockRef, loops: list[LoopRef]) -> dict[
 
 
 def are_lanes(count: int) -> bool:
-    """Whether vectors may have so many lanes: a power of two, as what interleaves and reduces them needs, and no more
-    than fit a few registers of any machine."""
+    """Return whether vectors may have ``count`` lanes: a power of two, as interleaving and reducing them requires, and
+    no more than fit a few registers of any machine."""
     return 2 <= count <= _MOST_LANES and count & (count - 1) == 0
 
 
 def vectorize_loop(schedule: Schedule, loop: LoopRef, lanes: int, reassociate: bool = False) -> None:
-    """Make a loop one of vectors: itself if its extent is constant, else its inner part of ``lanes`` iterations."""
+    """Vectorize a loop: itself if its extent is constant, else its inner part of ``lanes`` iterations."""
     found = schedule.get(loop)
     assert isinstance(found, For)
     if constant(found.extent) is None:

@@ -1,4 +1,4 @@
-"""``MergeKernels``: kernels that differ in some constants alone become one, which takes these as parameters.
+"""``MergeKernels``: merge kernels that differ only in some constants into one, which takes these as parameters.
 
 Before::
 
@@ -14,13 +14,13 @@ After::
     }
     def @main(%x, %z) { %0 = @scale(%x, float32(0.88)); %1 = @scale(%z, float32(0.93)) .. }
 
-Each kernel that is left goes through all later passes, code generation and LLVM once. :mod:`.kernel_patterns` says
-which constants may differ: those that machine code has no use for. Integers are told by the sizes of a call's
-arguments and results, which may be multiples of them; all other constants are passed. Functions that somebody wrote as
-loops keep their names and constants.
+Each remaining kernel goes through all later passes, code generation and LLVM once. :mod:`.kernel_patterns` decides
+which constants may differ: those that do not make the machine code faster. Integers are derived from the sizes of a
+call's arguments and results, which may be multiples of them; all other constants are passed. Functions that the user
+wrote as loops keep their names and constants.
 
-Finding a program of which two are instances is called anti-unification (Plotkin: "A note on inductive generalization",
-1970); LLVM's MergeFunctions does it for functions that are equal altogether.
+Finding a program of which two others are instances is called anti-unification (Plotkin: "A note on inductive
+generalization", 1970); LLVM's MergeFunctions does so for functions that are equal altogether.
 """
 
 from __future__ import annotations
@@ -50,22 +50,22 @@ from tilewright.tensorir.dtype import INT64, DataType
 from tilewright.tensorir.keys import NUM_INPUTS, OPERATORS, SIZES_FROM, SMALL_BUFFERS
 from tilewright.tensorir.stmt import PrimFunc
 
-#: Places of sizes, and by what these are divided, by what the quotient is in each kernel.
+#: Maps the values that a quotient has in the kernels to the position of a size and its divisor.
 _Sources = dict[tuple[int, ...], tuple[int, int, int]]
 
-#: A constant that differs may be a multiple of a size plus or minus this much: what padding adds.
+#: Maximum offset, such as padding adds, of a differing constant from a multiple of a size.
 MAX_OFFSET = 8
 
 
 @register_pass
 @module_pass(opt_level=2, name="MergeKernels", requires={BLOCKS, SCHEDULED})
 class MergeKernels(ModulePass):
-    """Make one kernel of those that differ in free constants alone."""
+    """Merge kernels that differ only in free constants."""
 
     family = "schedule"
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        """``mod`` with fewer kernels."""
+        """Return ``mod`` with kernels merged."""
         calls = _calls(mod)
         alike: dict[tuple[Hashable, ...], list[tuple[GlobalVar, PrimFunc]]] = {}
         for key, func in mod.functions.items():
@@ -84,15 +84,15 @@ class MergeKernels(ModulePass):
         return IRModule(_replaced(mod, merged))
 
 
-#: A kernel as a member of a group: its name, it with the strides that the others have, and its free constants.
+#: A member of a group: the kernel's name, the kernel with the strides that the others have, and its free constants.
 _Grouped = tuple[GlobalVar, PrimFunc, Sequence[tir.IntImm | tir.FloatImm]]
 
 
 def _groups(kernels: Sequence[tuple[GlobalVar, PrimFunc]]) -> list[list[_Grouped]]:
-    """Kernels of one outline by their patterns, without those that are alone.
+    """Group kernels of one outline by their patterns, leaving out groups of one.
 
-    Some have results or arguments that lie in larger tensors, and say so by strides. Others say nothing where they have
-    the same memory for themselves: they get the strides of dense memory, if that makes them like one of the former.
+    Some kernels have results or arguments that are views of larger tensors, with explicit strides. Others access dense
+    tensors, without strides: these get the strides of dense memory if that makes them match one of the former.
     """
     if len(kernels) < 2:
         return []
@@ -109,7 +109,7 @@ def _groups(kernels: Sequence[tuple[GlobalVar, PrimFunc]]) -> list[list[_Grouped
 
 
 def _by_pattern(kernels: Sequence[tuple[GlobalVar, PrimFunc]], strided: set[int]) -> list[list[_Grouped]]:
-    """Kernels by their patterns once buffers of the numbers ``strided`` have strides."""
+    """Group kernels by their patterns after giving strides to the buffers whose numbers are in ``strided``."""
     groups: dict[tuple[Hashable, ...], list[_Grouped]] = {}
     for key, func in kernels:
         dense = [
@@ -128,8 +128,8 @@ class _Member:
 
     Attributes:
         constants: its free constants.
-        sizes: of the arguments that it is called with and of the results, by tensor and axis; those that are not
-            constant or differ between calls are not among them.
+        sizes: sizes of the arguments and results of its calls, by tensor and axis, without those that are not constant
+            or differ between calls.
     """
 
     key: GlobalVar
@@ -140,7 +140,7 @@ class _Member:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Merged:
-    """One kernel for several, and the constants that calls of each pass to it behind their own arguments."""
+    """One kernel in place of several, and the constants that calls of each pass to it after their own arguments."""
 
     key: GlobalVar
     func: PrimFunc
@@ -149,7 +149,7 @@ class _Merged:
 
 
 def _calls(mod: IRModule) -> dict[str, list[Call]]:
-    """The calls of each kernel that only graph functions call, with types that are known."""
+    """Return the calls of each kernel that is only called by graph functions, with known types."""
     found: dict[str, list[Call]] = {}
     for function in mod.functions.values():
         if not isinstance(function, Function):
@@ -161,7 +161,7 @@ def _calls(mod: IRModule) -> dict[str, list[Call]]:
 
 
 def _sizes(calls: Sequence[Call]) -> dict[tuple[int, int], int]:
-    """The constant sizes of arguments and results that are the same in all calls, by tensor and axis."""
+    """Return the constant sizes of arguments and results that are the same in all calls, by tensor and axis."""
     found: list[dict[tuple[int, int], int]] = []
     for call in calls:
         tensors = [part for each in (*call.args, call) for part in flat_types(each.type)]
@@ -171,7 +171,7 @@ def _sizes(calls: Sequence[Call]) -> dict[tuple[int, int], int]:
 
 
 def _merge(members: Sequence[_Member]) -> _Merged:
-    """Members of one pattern as one kernel."""
+    """Merge the members of one pattern into one kernel."""
     counts = _Counts(members)
     values: list[tir.Expr] = []
     scalars: dict[tuple[float, ...], tir.Buffer] = {}
@@ -204,12 +204,12 @@ def _constant(value: float, dtype: DataType) -> Constant:
 
 
 class _Counts:
-    """The integer parameters that several kernels need to be one, and where a call's tensors tell them."""
+    """Collect the integer parameters of a merged kernel and the sizes of a call's tensors that determine them."""
 
     def __init__(self, members: Sequence[_Member]) -> None:
         inputs = int(members[0].func.attrs[NUM_INPUTS])
-        #: What differs between the members as one size of a call does: the size, and by what it is divided. Sizes of
-        #: arguments come before those of results.
+        #: For each column of values that equals a size of the calls divided by some number: the position of the size,
+        #: and the divisor. Sizes of arguments come before those of results.
         self._sources: tuple[_Sources, _Sources] = ({}, {})
         for place in members[0].sizes:
             column = [member.sizes.get(place, 0) for member in members]
@@ -220,21 +220,21 @@ class _Counts:
         self._taken = {var.name for member in members for var in member.func.variables}
         self._numbers = itertools.count()
         self._vars: dict[tuple[int, ...], tuple[tir.Var, tuple[int, ...]]] = {}
-        #: What calls pass, since no size tells it: for each such parameter its value in each member.
+        #: The values in each member of the parameters that calls pass because no size determines them.
         self.passed: list[tuple[int, ...]] = []
 
     @property
     def variables(self) -> list[tir.Var]:
-        """Those that were needed."""
+        """Return the variables that expressions have used so far."""
         return [var for var, _ in self._vars.values()]
 
     @property
     def sources(self) -> list[tuple[int, ...]]:
-        """The source of each of them; see ``primitive.SIZES_FROM``."""
+        """Return the source of each variable; see ``primitive.SIZES_FROM``."""
         return [source for _, source in self._vars.values()]
 
     def expression(self, column: Sequence[int]) -> tir.Expr:
-        """The expression that is ``column[k]`` in the ``k``-th member."""
+        """Return an expression that equals ``column[k]`` in the ``k``-th member."""
         scale = math.gcd(*column)
         multiple = tuple([value // scale for value in column]) if scale else tuple(column)
         for sources in self._sources:
@@ -249,7 +249,7 @@ class _Counts:
                 if slope > 0 and fits and abs(offset) <= MAX_OFFSET:
                     scaled = self._scaled(unit, sources[unit], slope)
                     return tir.binary("add" if offset >= 0 else "sub", scaled, tir.const(abs(offset), "int64"))
-        if min(column) < 1:  # analyzers take what is passed as positive
+        if min(column) < 1:  # analyzers assume that parameters are positive
             shift = 1 - min(column)
             moved = self.expression([value + shift for value in column])
             return tir.binary("sub", moved, tir.const(shift, "int64"))
@@ -258,7 +258,7 @@ class _Counts:
         return self._scaled(multiple, (self.passed.index(multiple),), scale)
 
     def _scaled(self, unit: tuple[int, ...], source: tuple[int, ...], scale: int) -> tir.Expr:
-        """``scale`` times the variable that is ``unit[k]`` in the ``k``-th member."""
+        """Return ``scale`` times the variable that equals ``unit[k]`` in the ``k``-th member."""
         if unit not in self._vars:
             name = f"count_{next(self._numbers)}"
             while name in self._taken:
@@ -268,7 +268,7 @@ class _Counts:
 
 
 def _with_parameters(func: PrimFunc, scalars: Sequence[tir.Buffer], counts: _Counts) -> PrimFunc:
-    """``func`` with more inputs, behind the others, and more integers, at the end."""
+    """Return ``func`` with more inputs, after the others, and more integers, at the end."""
     count = int(func.attrs[NUM_INPUTS])
     params = (*func.params[:count], *scalars, *func.params[count:], *counts.variables)
     attrs = {**func.attrs, NUM_INPUTS: count + len(scalars)}
@@ -279,8 +279,9 @@ def _with_parameters(func: PrimFunc, scalars: Sequence[tir.Buffer], counts: _Cou
 
 
 def _with_small(func: PrimFunc, originals: Sequence[PrimFunc]) -> PrimFunc:
-    """``func`` with the numbers of buffers that are small in each of the ``originals``, though their sizes do not say
-    so any more. What is large in some is fetched ahead (``PrefetchPanels``): where it is small that costs little."""
+    """Return ``func`` with an attribute that lists the buffers that are small in each of the ``originals``, as their
+    sizes no longer show it. A buffer that is large in some is prefetched (``PrefetchPanels``), which costs little where
+    it is small."""
     names = [buffer.name for buffer in originals[0].buffers]
     small = {
         name
@@ -292,13 +293,13 @@ def _with_small(func: PrimFunc, originals: Sequence[PrimFunc]) -> PrimFunc:
 
 
 def _behind(source: tuple[int, ...] | None, inputs: int, more: int) -> tuple[int, ...] | None:
-    """A place among a call's tensors, where ``more`` arguments stand behind ``inputs`` of them."""
+    """Adjust the position of a tensor of a call for ``more`` arguments inserted after the ``inputs`` first ones."""
     is_tensor = source is not None and len(source) > 1 and source[0] >= inputs
     return (source[0] + more, *source[1:]) if source is not None and is_tensor else source
 
 
 def _replaced(mod: IRModule, merged: Mapping[str, _Merged]) -> dict[GlobalVar, AnyFunction]:
-    """The functions of a module that calls merged kernels."""
+    """Return the functions of a module, with calls of merged kernels."""
 
     def transform(old: Expr, new: Expr) -> Expr:
         if not isinstance(new, Call) or not isinstance(new.op, GlobalVar) or new.op.name not in merged:

@@ -1,7 +1,7 @@
-"""Accumulate in registers: partial results of reductions along rows, one for each lane of a few vectors.
+"""Accumulate partial results of row reductions in registers, one for each lane of a few vectors.
 
-A stage is a block that is computed with others row by row; a reduction among them keeps its partial results in
-registers where it may be added up in another order, and everything else becomes vectors.
+A stage is a block that is computed together with others row by row. A reduction that may be reassociated keeps partial
+results in registers; all other stages are vectorized.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from tilewright.tensorir.target import Target
 
 
 def is_row_reduction(block: Block) -> bool:
-    """Whether the innermost reduction variable alone walks the last dimension of some operand (a window does not: it
-    shares the dimension with a result's position)."""
+    """Return whether the innermost reduction variable alone indexes the last dimension of some operand (that of a
+    window does not: it shares the index with a spatial variable)."""
     reduced = reductions(block)
     if not reduced:
         return False
@@ -34,10 +34,10 @@ def is_row_reduction(block: Block) -> bool:
 def split_partial_results(
     schedule: Schedule, ref: BlockRef, target: Target, reassociate: bool, most: int = PARTIAL_VECTORS
 ) -> None:
-    """Give a row reduction partial results, one for each lane, where it may be added up in another order.
+    """Give a row reduction partial results, one for each lane, where it may be reassociated.
 
     Args:
-        most: vectors of partial results that a long row has.
+        most: maximum number of vectors of partial results.
     """
     block = block_of(schedule, ref)
     if len(stores(block)) != 1 or not isinstance(block.body, BufferStore):
@@ -57,7 +57,7 @@ def split_partial_results(
 
 
 def vectorize_stage(schedule: Schedule, ref: BlockRef, row: LoopRef | None, target: Target) -> None:
-    """Make the innermost loop of a stage a vector loop, where its iterations are independent or partial results."""
+    """Vectorize the innermost loop of a stage where its iterations are independent or compute partial results."""
     block = block_of(schedule, ref)
     loops = schedule.get_loops(ref)
     inner = loops[loops.index(row) + 1 :] if row in loops else loops
@@ -99,10 +99,10 @@ def _vectorize_and_unroll(schedule: Schedule, loops: list[LoopRef], lanes: int) 
 
 
 def accumulate_results(schedule: Schedule, ref: BlockRef, at: LoopRef | None) -> list[BlockRef]:
-    """Inside of ``at`` (None: in all loops), let a reduction's steps be outside of the loops over its results.
+    """Reorder a reduction's loops inside ``at`` (None: all loops): reduction loops outside of those over its results.
 
     Returns:
-        the start and the reduction; none, if there is a single result.
+        the initialization and the reduction; none if there is a single result.
     """
     loops = schedule.get_loops(ref)
     inside = loops if at is None else loops[loops.index(at) + 1 :]

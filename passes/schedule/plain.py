@@ -1,4 +1,4 @@
-"""Loops that stay as they were written, but for the outermost of each nest, which runs in parallel."""
+"""Run the outermost loop of each nest in parallel and leave all other loops as written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tilewright.tensorir.schedule import Schedule
 
 
 def schedule_plainly(schedule: Schedule) -> Schedule:
-    """The schedule with the outermost loop of every nest parallel where its iterations are independent."""
+    """Return the schedule with the outermost loop of every nest parallel where its iterations are independent."""
     for ref in schedule.get_blocks():
         loops = schedule.get_loops(ref)
         block = block_of(schedule, ref)

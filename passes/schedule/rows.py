@@ -37,14 +37,14 @@ class RowsPlan:
 
 @register_schedule_rule(before="columns")
 class ScheduleRows(ScheduleRule[RowsPlan]):
-    """Compute reductions along rows, and what is around them, row by row: a softmax, sums of the last axis."""
+    """Compute reductions along rows, with the stages around them, row by row: a softmax, sums over the last axis."""
 
     name = "rows"
     scope = "kernel"
     plan = RowsPlan
 
     def match(self, nest: Nest) -> RowsPlan | Declined:
-        """Plan for a kernel whose reductions all run along rows that its stages share."""
+        """Plan a kernel whose reductions all run along rows that its stages share."""
         refs = reduction_blocks(nest.schedule)
         if not refs:
             return Declined("nothing is reduced")
@@ -83,7 +83,7 @@ def schedule_rows(schedule: Schedule, plan: RowsPlan, target: Target) -> None:
 
 
 def _shared_rows(schedule: Schedule, refs: list[BlockRef]) -> int | Declined:
-    """The number of leading dimensions that all blocks have in common: those of the reductions' results."""
+    """Return the number of leading dimensions that all blocks have in common: those of the reductions' results."""
     blocks = [block_of(schedule, ref) for ref in schedule.get_blocks()]
     reducing = [block_of(schedule, ref) for ref in refs]
     outputs = set(schedule.func.buffers)
@@ -102,7 +102,7 @@ def _shared_rows(schedule: Schedule, refs: list[BlockRef]) -> int | Declined:
 
 
 def _without_ones(extents: list[Expr]) -> list[Expr]:
-    """The extents without those of kept (reduced) dimensions at the end."""
+    """Return the extents without trailing ones, which are kept reduced dimensions."""
     end = len(extents)
     while end and constant(extents[end - 1]) == 1:
         end -= 1

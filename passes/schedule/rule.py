@@ -1,7 +1,7 @@
-"""Declare schedule rules: objects that plan how a nest of loops runs, tried in an order that users extend.
+"""Declare schedule rules: objects that plan the schedule of a loop nest, tried in an order that users can extend.
 
-A rule looks at a nest and offers a plan, which is a frozen dataclass of numbers, names and flags, or several, best
-first; or it declines and says why. The pass ``ScheduleKernels`` applies the first plan that the loops allow::
+A rule matches a nest and offers a plan, which is a frozen dataclass of numbers, names and flags, or several, best
+first; or it declines with a reason. The pass ``ScheduleKernels`` applies the first plan that the loops allow::
 
     @dataclass(frozen=True)
     class ScanPlan:
@@ -23,9 +23,9 @@ first; or it declines and says why. The pass ``ScheduleKernels`` applies the fir
         def apply(self, schedule: Schedule, plan: ScanPlan) -> None:
             schedule.parallel(schedule.get_loops(schedule.get_block(plan.block))[0])
 
-Users set fields of plans (:mod:`.settings`): ``nest.given`` holds those that are set, for rules whose other fields
-follow from them; in the plan that is applied they are set in any case. What a plan is, what was declined, and which
-plan the loops did not allow are remarks (kinds ``"plan"``, ``"declined"`` and ``"missed"``).
+Users can set fields of plans (:mod:`.settings`): ``nest.given`` holds those that are set, for rules that derive other
+fields from them; the plan that is applied always has them. Plans, declined nests and plans that the loops did not
+allow are reported as remarks (kinds ``"plan"``, ``"declined"`` and ``"missed"``).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Nest:
 
     Attributes:
         ref: the block; None for rules of whole kernels.
-        reassociate: whether sums of floats may be added up in another order.
+        reassociate: whether sums of floats may be reassociated.
         given: fields of the plan that are set.
     """
 
@@ -67,7 +67,7 @@ class Nest:
 
     @property
     def block(self) -> Block:
-        """The one block."""
+        """The block that a rule of blocks matches."""
         assert self.ref is not None, "rules of whole kernels have no one block"
         found = self.schedule.get(self.ref)
         assert isinstance(found, Block)
@@ -81,7 +81,7 @@ class ScheduleRule(Generic[P]):
     """A way to schedule nests of loops.
 
     Attributes:
-        name: what remarks call it.
+        name: its name in remarks and options.
         plan: the class of its plans.
         scope: ``"kernel"`` for rules that schedule all blocks of a kernel at once, ``"block"`` for others.
     """
@@ -91,23 +91,23 @@ class ScheduleRule(Generic[P]):
     scope: ClassVar[str] = "block"
 
     def match(self, nest: Nest) -> P | Iterable[P] | Declined:
-        """Return a plan for a nest, or several, best first; or why there is none. The schedule stays as it is.
+        """Return a plan for a nest, or several, best first; or decline. The schedule must not be changed.
 
-        Of an iterator, the plans beyond the first are made when those before do not fit.
+        Further plans of an iterator are computed only when the earlier ones do not fit.
         """
         raise NotImplementedError(f"{type(self).__name__}.match")
 
     def apply(self, schedule: Schedule, plan: P) -> None:
-        """Change ``schedule``, a copy of the nest's, as ``plan`` says. ``Target.current()`` is the nest's target.
+        """Apply ``plan`` to ``schedule``, a copy of the nest's. ``Target.current()`` is the nest's target.
 
         Raises:
-            ScheduleError: the loops do not allow it. The copy is dropped then, and the next plan is tried.
+            ScheduleError: the loops do not allow the plan. The copy is dropped then, and the next plan is tried.
         """
         raise NotImplementedError(f"{type(self).__name__}.apply")
 
 
 def offered_plans(rule: ScheduleRule[P], nest: Nest) -> Iterator[P] | Declined:
-    """The plans of a rule for a nest, best first, with the fields that are set; or why there are none."""
+    """Return the plans of a rule for a nest, best first, with the fields that are set; or why there are none."""
     found = rule.match(nest)
     if isinstance(found, Declined):
         return found
@@ -117,16 +117,16 @@ def offered_plans(rule: ScheduleRule[P], nest: Nest) -> Iterator[P] | Declined:
 
 R = TypeVar("R", bound="type[ScheduleRule[Any]]")
 
-#: The rules with the name of the rule that each goes before, as they were registered.
+#: The rules in order of registration, each with the name of the rule that it goes before.
 _RULES: Registry[str, tuple[ScheduleRule[Any], str | None]] = Registry("tilewright.passes.schedule.all_rules")
 
 
 def register_schedule_rule(*, before: str | None = None) -> Callable[[R], R]:
-    """Add a rule to those that ``ScheduleKernels`` tries, and the fields of its plans to the configuration. Registering
-    a name again replaces the rule.
+    """Register a rule that ``ScheduleKernels`` tries, and the fields of its plans as configuration. Registering a name
+    again replaces the rule.
 
     Args:
-        before: the rule that it goes right before; None: it is the last.
+        before: name of the rule that it goes right before; None: it becomes the last.
 
     Raises:
         PassError: the rule's plans are no dataclass of plain data.
@@ -144,10 +144,10 @@ def register_schedule_rule(*, before: str | None = None) -> Callable[[R], R]:
 
 
 def unregister_schedule_rule(name: str) -> None:
-    """Take a rule out again, with its settings, for tests and notebooks.
+    """Remove a rule and its settings, for tests and notebooks.
 
     Raises:
-        PassError: there is none of that name.
+        PassError: no rule of that name is registered.
     """
     if name not in _RULES:
         raise PassError(f"no schedule rule {name!r}; registered: {', '.join(rule.name for rule in schedule_rules())}")
@@ -156,10 +156,10 @@ def unregister_schedule_rule(name: str) -> None:
 
 
 def schedule_rules() -> list[ScheduleRule[Any]]:
-    """The rules in the order in which they are tried.
+    """Return the rules in the order in which they are tried.
 
     Raises:
-        PassError: a rule goes before one that is not registered, or several before each other in a circle.
+        PassError: a rule goes before one that is not registered, or the order has a cycle.
     """
     waiting = list(_RULES.values())
     ordered: list[ScheduleRule[Any]] = []

@@ -1,13 +1,13 @@
-"""ScheduleKernels: give each kernel loops that fit the machine.
+"""ScheduleKernels: schedule the loops of each kernel for the target.
 
-For the target ``numba``, whose source is there to be read, only the outermost loops change: they run in parallel.
+For the target ``numba``, whose source is meant to be read, only the outermost loops change: they run in parallel.
 Otherwise the rules (``rule.schedule_rules``) are tried in order. A rule of whole kernels schedules all blocks at once,
-if nothing is scheduled yet; neighbouring rules of blocks are offered one block after another, each to the first that
-has a plan for it. What a rule plans, and why one declines, are remarks; so is a plan that the loops do not allow, and
-the next one is tried, so that every kernel compiles, if not at its best.
+if nothing is scheduled yet. Consecutive rules of blocks form a group: each block is scheduled by the first rule of the
+group that has a plan for it. Plans, reasons for declining, and plans that the loops do not allow are reported as
+remarks; after the latter the next plan is tried, so that every kernel compiles, even if not with its best plan.
 
-Fields of plans that somebody has set (:mod:`.settings`) hold where they fit. Where those of a context do not, a remark
-says so, and the rule plans without them; an attribute of a function must fit.
+Fields of plans that the user has set (:mod:`.settings`) are used where they fit. Where those of a context do not fit,
+a remark says so, and the rule plans without them; those of a function's attributes must fit.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ScheduleKernels(PrimFuncPass):
     family = "schedule"
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        """``func`` with scheduled loops."""
+        """Return ``func`` with scheduled loops."""
         target = Target.current()
         schedule = schedule_of(func, ctx)
         if schedule is None:
@@ -68,10 +68,10 @@ def _without_settings(func: PrimFunc) -> PrimFunc:
 
 
 def apply_rules(schedule: Schedule, target: Target, ctx: PassContext) -> Schedule:
-    """The schedule after all rules.
+    """Apply all rules; return the schedule.
 
     Raises:
-        PassError: what an attribute of the function sets for a rule's plan fits none of its loops.
+        PassError: an attribute of the function sets fields of a plan that fit none of its loops.
     """
     run = _Run(target, ctx, settings_of(schedule.func.attrs, ctx))
     first = schedule
@@ -95,12 +95,12 @@ def _scope(rule: ScheduleRule[Any]) -> str:
 
 
 class _Run:
-    """All rules, tried on the nests of one function.
+    """Try all rules on the nests of one function.
 
     Attributes:
-        failed: why plans of blocks did not fit, by the name of the block.
-        refused: why nothing had the settings of a rule, by the rule's key.
-        followed: keys of the rules whose settings some plan has.
+        failed: reasons why plans of blocks did not fit, by the name of the block.
+        refused: reasons why no plan with the settings of a rule fitted, by the rule's key.
+        followed: keys of the rules whose settings some applied plan has.
     """
 
     def __init__(self, target: Target, ctx: PassContext, settings: FunctionSettings) -> None:
@@ -112,7 +112,7 @@ class _Run:
         self.followed: set[str] = set()
 
     def apply_first(self, rules: list[ScheduleRule[Any]], schedule: Schedule, ref: BlockRef | None) -> Schedule:
-        """The schedule after the first of ``rules`` that fits, or as it was."""
+        """Apply the first of ``rules`` that fits; return the schedule, unchanged if none fits."""
         for rule in rules:
             given = self.settings.of(rule.name, None if ref is None else ref.name)
             nest = Nest(schedule, ref, self.target, self.ctx.is_fast, given)
@@ -132,7 +132,7 @@ class _Run:
         return schedule
 
     def _apply(self, rule: ScheduleRule[Any], nest: Nest) -> tuple[Schedule | None, list[tuple[str, str]]]:
-        """The schedule after the first plan of a rule that fits, None if there is none; and what to say of it."""
+        """Apply the first plan of a rule that fits; return the schedule, None if there is none, and the remarks."""
         plans = offered_plans(rule, nest)
         if isinstance(plans, Declined):
             return None, [("declined", f"{rule.name} declined: {plans.reason}")]
@@ -151,10 +151,10 @@ class _Run:
         return None, said
 
     def check_settings(self) -> None:
-        """Say what an attribute of the function sets in vain.
+        """Check that all settings in attributes of the function were used.
 
         Raises:
-            PassError: there is such.
+            PassError: a setting fits no loops.
         """
         for key in self.settings.own - self.followed:
             why = self.refused.get(key, "another rule schedules the function")
@@ -164,7 +164,7 @@ class _Run:
 
 
 def _has_plain_loops(schedule: Schedule, ref: BlockRef) -> bool:
-    """Whether a block, if it is still there, has loops around it, none of which is scheduled."""
+    """Return whether a block still exists and is enclosed in loops, none of which is scheduled."""
     if ref.name not in {other.name for other in schedule.get_blocks()}:
         return False
     loops = [schedule.get(loop) for loop in schedule.get_loops(ref)]

@@ -1,4 +1,4 @@
-"""Find which places a row of scores sees: in causal attention a word sees those before it and itself."""
+"""Find the positions that a row of scores sees: in causal attention, a token sees itself and those before it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tilewright.tensorir.stmt import Block, For
 
 
 def seen_offset(blocks: Iterable[Block], scores: Collection[Buffer], row: int) -> int | None:
-    """Return how many places after its own number a row sees, where all blocks that make or read ``scores[.., s, t]``
-    say that they are needed for ``t <= s + offset`` alone; None where one does not.
+    """Return how many positions beyond its own index a row sees, where all blocks that write or read
+    ``scores[.., s, t]`` declare that they are needed only for ``t <= s + offset``; None where one does not.
 
     Args:
-        row: which variable of a block is ``s``.
+        row: position of ``s`` among the variables of a block.
     """
     found: set[int | None] = set()
     for block in blocks:
@@ -31,7 +31,7 @@ def seen_offset(blocks: Iterable[Block], scores: Collection[Buffer], row: int) -
 
 
 def _offset(block: Block, places: Collection[Expr], row: int) -> int | None:
-    """Return ``offset`` where a block is needed for ``t <= s + offset``, ``t`` being its only place."""
+    """Return ``offset`` where a block is needed for ``t <= s + offset``, with ``t`` the only one of ``places``."""
     needed = block.needed
     if not isinstance(needed, Compare) or needed.op != "le" or set(places) != {needed.a}:
         return None
@@ -44,7 +44,7 @@ def _offset(block: Block, places: Collection[Expr], row: int) -> int | None:
 def mark_seen(
     schedule: Schedule, ref: BlockRef, task: LoopRef, scores: Collection[Buffer], row: int, seen: int
 ) -> None:
-    """Annotate the outermost loop of a stage over places, for the pass ``SkipUnseen``."""
+    """Annotate the outermost loop of a stage over positions, for the pass ``SkipUnseen``."""
     block = block_of(schedule, ref)
     values: dict[Var, Expr] = {item.var: item.value for item in block.iters}
     accesses: list[Access] = [*stores(block), *loads(block)]

@@ -4,8 +4,7 @@ A rule's plan is a frozen dataclass of plain data. When the rule is registered, 
 of the option ``schedule.<rule>``, checked like those of passes; the fields of a plan inside of a plan are those of
 ``schedule.<rule>.<field>``, or those of the rule itself where the field is declared with ``metadata={"flat": True}``.
 
-What a field stands for is said by ``metadata={"doc": ...}``, and a number that it must not go below by
-``metadata={"least": 1}``.
+A field is documented by ``metadata={"doc": ...}``, and its minimum is declared by ``metadata={"least": 1}``.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from tilewright.tensorir.keys import SCHEDULE
 
 P = TypeVar("P")
 
-#: Values that are set, by the fields' names; those of a plan inside of a plan as ``first.rows``.
+#: Values that are set, by the names of fields; those of a nested plan as ``first.rows``.
 Given = Mapping[str, Any]
 
 NOTHING: Given = types.MappingProxyType({})
@@ -33,7 +32,7 @@ _PLAIN = (int, float, bool, str, type(None))
 
 
 class _Settings:
-    """Base of the options of a rule: a field that is None stays as the rule plans it."""
+    """Base class of the options of a rule: for a field that is None the rule chooses the value."""
 
     _key: ClassVar[str]
 
@@ -47,15 +46,15 @@ class _Settings:
 
 
 def option_key(rule: str) -> str:
-    """The key of a rule's options: that of ``single rows`` is ``schedule.single_rows``."""
+    """Return the key of a rule's options: that of ``single rows`` is ``schedule.single_rows``."""
     return f"{SCHEDULE}{rule.replace(' ', '_')}"
 
 
 def declare_settings(rule: str, plan: type[Any] | None) -> None:
-    """Make options of the fields of a rule's plans.
+    """Register the fields of a rule's plans as options.
 
     Raises:
-        PassError: the plan is no dataclass of plain data.
+        PassError: the plan is not a dataclass of plain data.
     """
     if not (isinstance(plan, type) and dataclasses.is_dataclass(plan)):
         raise PassError(f"rule {rule!r}: its plans are {plan!r}; expected a frozen dataclass of plain data")
@@ -65,21 +64,21 @@ def declare_settings(rule: str, plan: type[Any] | None) -> None:
 
 
 def _options(key: str, plan: type[Any], section: tuple[str, ...], fields: list[tuple[str, Any, Any]]) -> type[Any]:
-    """The dataclass of the options that are fields of a plan, or of a plan inside of it."""
+    """Make the dataclass of the options for the fields of a plan, or of a nested plan."""
     name = "".join((plan.__name__, *(part.title() for part in section)))
     options = dataclasses.make_dataclass(name, fields, bases=(_Settings,), namespace={"_key": key}, frozen=True)
-    options.__module__ = plan.__module__  # whose rule it is decides who else reads the option
+    options.__module__ = plan.__module__  # the module of the rule decides which other passes depend on the option
     return options
 
 
 def forget_settings(rule: str, plan: type[Any]) -> None:
-    """Take the options of a rule out again."""
+    """Unregister the options of a rule."""
     for section in _sections(rule, plan):
         unregister_config_option(".".join((option_key(rule), *section)))
 
 
 def _sections(rule: str, plan: type[Any]) -> dict[tuple[str, ...], list[tuple[str, Any, Any]]]:
-    """The fields of the options of a rule and of each plan inside of its plan, as ``make_dataclass`` takes them."""
+    """Return the option fields of a rule's plan and of each nested plan, in the form of ``make_dataclass``."""
     found: dict[tuple[str, ...], list[tuple[str, Any, Any]]] = {(): []}
     for path, hint, field in _fields(rule, plan):
         option = dataclasses.field(default=None, metadata={**field.metadata})
@@ -94,14 +93,14 @@ def _sections(rule: str, plan: type[Any]) -> dict[tuple[str, ...], list[tuple[st
 
 
 def _fields(rule: str, plan: type[Any]) -> Iterator[tuple[tuple[str, ...], Any, dataclasses.Field[Any]]]:
-    """The fields of a plan and of those inside of it: their path, type and declaration."""
+    """Yield path, type and declaration of the fields of a plan and of nested plans."""
     hints = typing.get_type_hints(plan)
     for field in dataclasses.fields(plan):
         hint = hints[field.name]
         if isinstance(hint, type) and dataclasses.is_dataclass(hint):
             for path, inner, declared in _fields(rule, hint):
                 yield (path if field.metadata.get("flat") else (field.name, *path)), inner, declared
-        elif hint is tuple:  # what compiled classes keep of tuple[int, ...]; rules look at what is in it
+        elif hint is tuple:  # compiled classes keep only this of tuple[int, ...]; rules check the elements
             yield (field.name,), tuple[Any, ...], field
         elif _is_plain(hint):
             yield (field.name,), hint, field
@@ -121,18 +120,18 @@ def _is_plain(hint: Any) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class FunctionSettings:
-    """The values that users set for fields of the plans of one function.
+    """Values that users have set for fields of the plans of one function.
 
     Attributes:
-        given: by the rules' keys.
-        own: keys of the rules for which attributes of the function say something, which must fit.
+        given: values by the rules' keys.
+        own: keys of the rules that attributes of the function set fields for; these must fit.
     """
 
     given: Mapping[str, Given]
     own: frozenset[str]
 
     def of(self, rule: str, block: str | None) -> Given:
-        """The values set for plans of a rule. Where the block is set, the rest is for plans of that block."""
+        """Return the values set for plans of a rule. Where ``block`` is set, the others hold for that block only."""
         given = self.given.get(option_key(rule), NOTHING)
         return NOTHING if block is not None and given.get("block", block) != block else given
 
@@ -141,7 +140,7 @@ _UNSET = FunctionSettings(NOTHING, frozenset())
 
 
 def settings_of(attrs: Mapping[str, Any], ctx: PassContext) -> FunctionSettings:
-    """Read the settings of a context and of the attributes of a function, which count more.
+    """Read the settings of a context and of the attributes of a function, which take precedence.
 
     Raises:
         UnknownConfigError, ConfigTypeError, ConfigValueError: an attribute sets no field of a plan, or has a value that
@@ -168,18 +167,18 @@ def settings_of(attrs: Mapping[str, Any], ctx: PassContext) -> FunctionSettings:
 
 
 def is_setting(key: str) -> bool:
-    """Whether an option or attribute is about plans."""
+    """Return whether an option or attribute sets fields of plans."""
     return key.startswith(SCHEDULE)
 
 
 def _rule_of(key: str) -> tuple[str, str]:
-    """``("schedule.chained", "first.")`` for ``schedule.chained.first``."""
+    """Split a key: ``schedule.chained.first`` gives ``("schedule.chained", "first.")``."""
     base, rule, *parts = key.split(".")
     return f"{base}.{rule}", "".join(f"{part}." for part in parts)
 
 
 def with_settings(plan: P, given: Given) -> P:
-    """The plan with the fields that are set."""
+    """Return the plan with the fields that are set."""
     if not given:
         return plan
     changes: dict[str, Any] = {}
@@ -195,13 +194,13 @@ def with_settings(plan: P, given: Given) -> P:
 
 
 def part_of(given: Given, field: str) -> Given:
-    """The settings of the plan that is a field of another one."""
+    """Return the settings of the nested plan in ``field``."""
     prefix = f"{field}."
     return {name.removeprefix(prefix): value for name, value in given.items() if name.startswith(prefix)}
 
 
 def plan_text(plan: Any, given: Given = NOTHING) -> str:
-    """A plan as a line of text: its fields, but for defaults and empty names, and a mark at those that are set."""
+    """Format a plan as a line of text: its fields without defaults and empty names, with those that are set marked."""
     shown: list[str] = []
     for field in dataclasses.fields(plan):
         value = getattr(plan, field.name)
@@ -217,5 +216,5 @@ def plan_text(plan: Any, given: Given = NOTHING) -> str:
 
 
 def given_text(given: Given) -> str:
-    """The settings as a line of text."""
+    """Format the settings as a line of text."""
     return ", ".join(f"{name} {value if value != '' else repr(value)}" for name, value in given.items())

@@ -1,14 +1,14 @@
-"""Schedule products of single rows with matrices that follow one another: attention of one query.
+"""Schedule chained products of single rows with matrices: attention of one query.
 
-Each element of the matrices is used once, so that what counts is to read them once, in order, and nothing else: no
-tiles, no panels. A task computes all stages of a row::
+Each element of the matrices is used once, so that tiles and panels gain nothing: it suffices to read the matrices once,
+in order. A task computes all stages of a row::
 
     for row in parallel(..):
       for t: scores[t] = sum of query * key[t]            # along the key, a partial sum for each lane
-      greatest score; powers; their sum                   # in vectors
-      for t: result += powers[t] * value[t]               # vectors along the value, in registers
+      maximum; exponentials; their sum                    # in vectors
+      for t: result += weights[t] * value[t]              # vectors along the value, in registers
 
-What moves elements of a matrix around (the concatenation of old and new keys) happens while it is read.
+Blocks that only move elements of a matrix (the concatenation of old and new keys) are computed while it is read.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ class SingleRowsPlan:
 
 @register_schedule_rule(before="contraction")
 class ScheduleSingleRows(ScheduleRule[SingleRowsPlan]):
-    """Read each matrix once where products of single rows follow one another: attention of one query."""
+    """Read each matrix once in chained products of single rows: attention of one query."""
 
     name = "single rows"
     scope = "kernel"
     plan = SingleRowsPlan
 
     def match(self, nest: Nest) -> SingleRowsPlan | Declined:
-        """Plan for a kernel whose stages work on rows that share no operand; the last one sums rows of a matrix."""
+        """Plan a kernel whose stages compute rows that share no operand; the last one sums rows of a matrix."""
         schedule = nest.schedule
         refs = reduction_blocks(schedule)
         sums = [ref for ref in refs if _sums_columns(block_of(schedule, ref))]
@@ -94,7 +94,7 @@ class ScheduleSingleRows(ScheduleRule[SingleRowsPlan]):
 
 
 def schedule_single_rows(schedule: Schedule, plan: SingleRowsPlan, target: Target) -> None:
-    """Schedule a function whose stages work on rows that share no operand, the last of which sums rows of a matrix."""
+    """Schedule a function whose stages compute rows that share no operand; the last one sums rows of a matrix."""
     refs, final = reduction_blocks(schedule), schedule.get_block(plan.final)
     last = epilogue_of(schedule, final)
     if last is None:
@@ -120,7 +120,7 @@ def schedule_single_rows(schedule: Schedule, plan: SingleRowsPlan, target: Targe
 
 
 def _sums_columns(block: Block) -> bool:
-    """Whether neighbouring results are sums of neighbouring elements."""
+    """Return whether neighbouring results are sums of neighbouring elements."""
     return (
         len(reductions(block)) == 1
         and bool(spatial(block))
@@ -132,7 +132,7 @@ def _sums_columns(block: Block) -> bool:
 
 
 def _unfit(schedule: Schedule, refs: list[BlockRef], final: BlockRef) -> str:
-    """Return the reason why stages are not computed row by row; empty if they are."""
+    """Return the reason why the stages cannot be computed row by row; empty if they can."""
     blocks = {ref: block_of(schedule, ref) for ref in schedule.get_blocks()}
     count = len(spatial(blocks[final])) - 1
     if not has_one_result(schedule) or count < 1:
@@ -155,13 +155,13 @@ def _unfit(schedule: Schedule, refs: list[BlockRef], final: BlockRef) -> str:
 
 
 def _is_read_once(block: Block) -> bool:
-    """Whether no two results share an element of some operand."""
+    """Return whether some operand has no element that two results share."""
     varying = [item.var for item in block.iters if constant(item.extent) != 1]
     return any(all(uses(load, var) for var in varying) for load in loads(block))
 
 
 def _row(schedule: Schedule, ref: BlockRef, task: LoopRef) -> LoopRef:
-    """The loop over the results of a stage, of which each is a reduction, or one iteration of which is all of it."""
+    """Return the loop that encloses all of one result of a reduction stage; for other stages the loop over tasks."""
     block = block_of(schedule, ref)
     readers = schedule.get_consumers(ref)
     if PARTIAL_RESULTS in block.annotations and len(readers) == 1:

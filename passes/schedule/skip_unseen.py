@@ -1,4 +1,4 @@
-"""``SkipUnseen``: leave out steps over places that no row of a task sees.
+"""``SkipUnseen``: skip positions that no row of a task sees.
 
 Before::
 
@@ -13,9 +13,9 @@ After::
       for tile in range(min(8, task + 1)):
         .. the same
 
-The rule ``chained`` annotates such loops, by what operators say is needed of a block: ``seen`` is how many places after
-its own number a row sees, ``seen_step`` how many places an iteration takes, and ``seen_row`` which variable of the
-blocks inside is the row. Causal attention computes half as much then.
+The rule ``chained`` annotates such loops, from the ``needed`` conditions that operators declare for blocks: ``seen`` is
+the number of positions beyond its own index that a row sees, ``seen_step`` the number of positions of an iteration, and
+``seen_row`` the position of the row among the variables of the blocks inside. This halves the work of causal attention.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from tilewright.tensorir.stmt import Block, For, PrimFunc, Stmt
 @register_pass
 @primfunc_pass(opt_level=2, name="SkipUnseen", requires={BLOCKS, SCHEDULED})
 class SkipUnseen(PrimFuncPass):
-    """Shorten loops over places that the rows of a task see in part."""
+    """Shorten loops over positions of which the rows of a task see only a part."""
 
     family = "schedule"
     essential = True
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        """``func`` with shorter loops."""
+        """Return ``func`` with shorter loops."""
         if not any(isinstance(stmt, For) and SEEN in stmt.annotations for stmt in walk_statements(func.body)):
             return func
         return func.with_body(_Shortener().mutate(func.body))
@@ -50,7 +50,7 @@ class SkipUnseen(PrimFuncPass):
 
 class _Shortener(Mutator):
     def __init__(self) -> None:
-        #: The loops around, from the parallel one on.
+        #: The enclosing loops, from the parallel one inwards.
         self.task: list[For] = []
 
     def mutate_For(self, loop: For) -> Stmt:
@@ -66,7 +66,7 @@ class _Shortener(Mutator):
         return For(loop.var, loop.min, self._extent(loop), loop.kind, body, others)
 
     def _extent(self, loop: For) -> Expr:
-        """The number of iterations that a task needs: as many as its last row does."""
+        """Return the number of iterations that a task needs: that of its last row."""
         block = next(node for node in walk(loop.body) if isinstance(node, Block))
         inner = [node for node in (*self.task, loop, *walk(loop.body)) if isinstance(node, For)]
         last: dict[Var, Expr] = {other.var: other.min + other.extent - 1 for other in inner if other.kind != "parallel"}

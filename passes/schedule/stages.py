@@ -1,4 +1,4 @@
-"""Ask how stages of a function depend on each other: which is an epilogue, which stay in a row, which give results."""
+"""Analyze the stages of a function: find epilogues, stages that stay in a row, and results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tilewright.tensorir.stmt import Block, IterVar
 
 
 def epilogue_of(schedule: Schedule, ref: BlockRef) -> BlockRef | None:
-    """The one consumer of a block that computes, element for element, from the block's results: its epilogue."""
+    """Return the epilogue of a block: its only consumer, if that computes elementwise from the block's results."""
     consumers = schedule.get_consumers(ref)
     if len(consumers) != 1:
         return None
@@ -29,14 +29,15 @@ def epilogue_of(schedule: Schedule, ref: BlockRef) -> BlockRef | None:
 
 
 def has_one_result(schedule: Schedule) -> bool:
-    """Whether a single store of a single block writes what the function gives."""
+    """Return whether a single store of a single block writes the function's results."""
     outputs = set(schedule.func.buffers)
     blocks = [block_of(schedule, ref) for ref in schedule.get_blocks()]
     return sum(store.buffer in outputs for block in blocks for store in stores(block)) == 1
 
 
 def stays_in_row(block: Block, count: int, buffers: Collection[Buffer]) -> bool:
-    """Whether a block reads ``buffers`` in its own row only: their first ``count`` indices are its first variables."""
+    """Return whether a block reads ``buffers`` in its own row only: their first ``count`` indices are its first
+    variables."""
     own = spatial(block)[:count]
     return all(
         len(load.indices) >= count and all(map(is_position, load.indices[:count], own))
@@ -46,5 +47,5 @@ def stays_in_row(block: Block, count: int, buffers: Collection[Buffer]) -> bool:
 
 
 def is_position(index: Expr, item: IterVar) -> bool:
-    """Whether an index is a variable; along one of a single value a broadcast reads element 0."""
+    """Return whether an index is the variable ``item``, or 0 where ``item`` has a single value (a broadcast)."""
     return index is item.var or (constant(index) == 0 and constant(item.extent) == 1)

@@ -1,8 +1,7 @@
-"""Images with a border of zeros, copied into the first cache part by part.
+"""Copy images with a border of zeros into the L1 cache part by part.
 
-A window that slides over an image reads pixels outside of it. Where the image with its border is made first, and then
-read, memory is passed over twice more; a task that makes the part which its own windows cover has that part in the
-first cache.
+A window that slides over an image reads pixels outside of it. Padding the whole image first costs two more passes over
+memory; a task that pads only the part which its own windows cover keeps that part in the L1 cache.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class Strip:
     Attributes:
         source: the block that computes the elements of the image with its border.
         lines: the variable over the lines of the result (rows of pixels), of which a task has ``height``.
-        tiles: how many tiles along a line a task has.
+        tiles: number of tiles along a line in a task.
     """
 
     source: BlockRef
@@ -48,12 +47,12 @@ class Strip:
 def find_strip(
     schedule: Schedule, ref: BlockRef, row: IterVar | None, rows: int, lanes: int, given: Given = NOTHING
 ) -> Strip | None:
-    """The part that a task copies of an image whose channels are independent (in a depthwise convolution). Where all
-    channels of the result need the whole image, each task would copy it again.
+    """Find the part that a task copies of an image whose channels are independent (in a depthwise convolution); None
+    for any other operand. Where all channels of the result need the whole image, each task would copy it again.
 
     Args:
         ref: a contraction.
-        row: the variable along which its tiles have ``rows`` elements, of vectors of ``lanes``.
+        row: the variable along which its tiles have ``rows`` vectors of ``lanes`` lanes.
         given: ``strip_height`` and ``tiles``, where they are set.
     """
     block = block_of(schedule, ref)
@@ -76,7 +75,7 @@ def find_strip(
 
 
 def _only_for(schedule: Schedule, ref: BlockRef, load: BufferLoad) -> BlockRef | None:
-    """The block that computes, element by element, what ``load`` reads, if nothing else needs it."""
+    """Return the elementwise block that computes the buffer of ``load``, if it has no other consumer."""
     for made in schedule.get_producers(ref):
         block = block_of(schedule, made)
         if stores(block)[0].buffer is load.buffer:
@@ -86,18 +85,18 @@ def _only_for(schedule: Schedule, ref: BlockRef, load: BufferLoad) -> BlockRef |
 
 @dataclasses.dataclass(frozen=True)
 class _Window:
-    """``item * stride + step * dilation`` with ``step`` in ``range(size)``, as an index."""
+    """An index ``item * stride + step * dilation`` with ``step`` in ``range(size)``."""
 
     item: IterVar
     stride: int
     reach: int
 
     def span(self, count: int) -> int:
-        """The number of elements that so many neighbouring windows cover."""
+        """Return the number of elements that ``count`` neighbouring windows cover."""
         return (count - 1) * self.stride + self.reach
 
     def most(self, elements: int) -> int:
-        """The number of neighbouring windows in so many elements."""
+        """Return the number of neighbouring windows that ``elements`` elements hold."""
         return (elements - self.reach) // self.stride + 1
 
 
@@ -114,7 +113,7 @@ def _window(load: BufferLoad, item: IterVar, block: Block) -> _Window | None:
 
 
 def copy_strip(schedule: Schedule, strip: Strip, task: LoopRef, target: Target) -> None:
-    """Compute the part of the image in the task, line by line, in vectors."""
+    """Compute the part of the image in the task, line by line, vectorized."""
     source = strip.source
     schedule.set_scope(source, 0, "stack")
     schedule.compute_at(source, task)

@@ -1,13 +1,13 @@
 """Plan the tiles of sums of products.
 
 A tile of accumulators stays in vector registers: ``rows`` elements along a dimension that only one operand has, by
-``vectors`` vectors along a dimension that only the other has. Each step of the sum loads one vector for each of
-``vectors`` and broadcasts one number for each of ``rows``; a tile of P rows by NV vectors needs P * NV + NV + 1
-registers, and one more for the product where the target has no fused multiply-add.
+``vectors`` vectors along a dimension that only the other has. Each step of the sum loads ``vectors`` vectors and
+broadcasts ``rows`` numbers; a tile of P rows by NV vectors needs P * NV + NV + 1 registers, and one more for the
+product where the target has no fused multiply-add.
 
-Where the target adds several neighbouring products of narrow numbers at once (bytes to int32, bfloat16 to float32), a
-step of the sum is as many elements: they lie side by side in the vector operand's panels, and a row's are broadcast
-together. The pass ``DotProduct`` makes the instruction of them.
+Where the target has an instruction that adds several neighbouring products of narrow numbers (bytes to int32, bfloat16
+to float32), a step of the sum takes as many elements: they are interleaved in the vector operand's panels, and those of
+a row are broadcast together. The pass ``DotProduct`` selects the instruction.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tilewright.tensorir.expr import BufferLoad, Var
 from tilewright.tensorir.stmt import Block, IterVar
 from tilewright.tensorir.target import Target
 
-#: Tiles that are offered for a contraction: what does not fit the best ones rarely fits any.
+#: Number of tiles offered for a contraction: where the best ones do not fit, the others rarely do.
 _OFFERED = 4
 
 
@@ -62,7 +62,7 @@ class Tile:
 
 @dataclasses.dataclass(frozen=True)
 class Tiling:
-    """A tile with what it is made of in a block.
+    """A tile with the variables of the block that it is made of.
 
     Attributes:
         column: the variable whose neighbouring values are the lanes of a vector.
@@ -85,12 +85,12 @@ class Tiling:
 
     @property
     def width(self) -> int:
-        """Elements of a tile along ``column``."""
+        """Number of elements of a tile along ``column``."""
         return self.lanes if self.block is not None else self.lanes * self.vectors
 
 
 def tile_of(block: Block, tiling: Tiling) -> Tile:
-    """The tile as plain data, with the names that variables have in ``block``."""
+    """Return the tile as plain data, with the names that variables have in ``block``."""
     items = spatial(block)
     names = dict(zip([item.var for item in items], names_of(items), strict=True))
     return Tile(
@@ -105,10 +105,10 @@ def tile_of(block: Block, tiling: Tiling) -> Tile:
 
 
 def tiling_of(block: Block, tile: Tile) -> Tiling:
-    """The tile with what it is made of in ``block``.
+    """Return the tile with the variables of ``block`` that it names.
 
     Raises:
-        ScheduleError: the block is no contraction with such variables.
+        ScheduleError: the block is not a contraction with these variables.
     """
     found = contraction(block)
     operands = None if found is None else _operands(found, block)
@@ -134,7 +134,7 @@ def tiling_of(block: Block, tile: Tile) -> Tiling:
 
 
 def plan_tiling(block: Block, target: Target, reassociate: bool = False, given: Given = NOTHING) -> Tiling | Declined:
-    """The best tiling of a contraction, or why there is none (see :func:`tilings`)."""
+    """Return the best tiling of a contraction, or why there is none (see :func:`tilings`)."""
     found = tilings(block, target, reassociate, given)
     return found if isinstance(found, Declined) else next(found)
 
@@ -142,12 +142,12 @@ def plan_tiling(block: Block, target: Target, reassociate: bool = False, given: 
 def tilings(
     block: Block, target: Target, reassociate: bool = False, given: Given = NOTHING
 ) -> Iterator[Tiling] | Declined:
-    """Tilings of a contraction, best first; or why there is none: the result is empty, or its last dimension gives no
-    vectors, as neither operand has it, or both do without lying along it in memory.
+    """Return the tilings of a contraction, best first, or why there is none: the result is empty, or its last dimension
+    cannot be vectorized because neither operand has it, or both have it but neither is contiguous along it.
 
     Args:
-        reassociate: whether sums of floats may be added up in another order.
-        given: what is set of the :class:`Tile`.
+        reassociate: whether sums of floats may be reassociated.
+        given: fields of the :class:`Tile` that are set.
     """
     found = contraction(block)
     if found is None:
@@ -212,7 +212,7 @@ def tilings(
 
 
 def _offered(tiling: Tiling, space: TileSpace, given: Given) -> Iterator[Tiling]:
-    """The tilings with rows and vectors, best first."""
+    """Yield the tilings with rows and vectors chosen, best first."""
     for rows, vectors in itertools.islice(ranked_tiles(space, given.get("rows"), given.get("vectors")), _OFFERED):
         yield dataclasses.replace(tiling, rows=rows, vectors=vectors)
 
@@ -226,12 +226,13 @@ def _misfit(
     whole: int | None,
     can_pack: bool,
 ) -> str:
-    """Return the reason why a tile can't be as it is set; empty if it can.
+    """Return the reason why the settings of a tile do not fit; empty if they do.
 
     Args:
-        panel: how many columns lie side by side in panels of the vector operand.
-        group: how many neighbouring rows share the vector operand; None: all of them.
-        whole: how many neighbouring blocks of channels share the other operand; None: there are none, 0: all of them.
+        panel: number of columns in a panel of the vector operand.
+        group: number of neighbouring rows that share the vector operand; None: all of them.
+        whole: number of neighbouring blocks of channels that share the other operand; None: there are no blocks, 0: all
+            of them.
         can_pack: whether the vector operand can be copied into panels.
     """
     rows, vectors = given.get("rows", 1), given.get("vectors")
@@ -251,7 +252,7 @@ def _misfit(
 
 
 def _lanes(block: Block, target: Target) -> int:
-    """Lanes of a vector of results: no more than the columns need."""
+    """Return the lanes of a vector of results: no more than the columns need."""
     lanes, extent = vector_lanes(block, target), constant(spatial(block)[-1].extent)
     while extent is not None and lanes // 2 >= extent and lanes > 2:
         lanes //= 2
@@ -261,7 +262,8 @@ def _lanes(block: Block, target: Target) -> int:
 def _tile_variables(
     block: Block, vector: BufferLoad, scalar: BufferLoad, lanes: int, given: Given
 ) -> tuple[IterVar | None, list[IterVar], IterVar | None] | Declined:
-    """The variable along the rows of a tile, those that could be it (they share the vectors), and the channel block."""
+    """Return the variable along the rows of a tile, the candidates for it (they share the vectors), and the channel
+    block."""
     *others, column = spatial(block)
     rows = [item for item in others if shared_by(scalar, item.var) == 1 and shared_by(vector, item.var) != 1]
     blocks = [item for item in others if shared_by(vector, item.var) == 1 and shared_by(scalar, item.var) != 1]
@@ -284,7 +286,7 @@ def _tile_variables(
 
 
 def _named(block: Block, name: str, candidates: list[IterVar], purpose: str) -> IterVar | Declined | None:
-    """The variable of that name, which must be one of ``candidates``; none for the name ''."""
+    """Return the variable called ``name``, which must be one of ``candidates``; None for the name ''."""
     items = spatial(block)
     named = {each: item for each, item in zip(names_of(items), items, strict=True) if item in candidates}
     if name and name not in named:
@@ -296,8 +298,8 @@ def _named(block: Block, name: str, candidates: list[IterVar], purpose: str) -> 
 def _in_groups(
     tiling: Tiling, found: Contraction, scalar: BufferLoad, step: IterVar, side_by_side: bool, target: Target
 ) -> Tiling:
-    """The plan with as many steps at once as one instruction takes, where the operands of such steps lie, or will be
-    packed, side by side."""
+    """Return the tiling with as many steps at once as one instruction takes, where the operands of such steps are, or
+    will be packed, next to each other."""
     vector, steps = tiling.vector_operand, constant(step.extent)
     total = found.accumulator.dtype.with_lanes(tiling.lanes)
     neighbours = target.dot_products(vector.buffer.dtype, scalar.buffer.dtype, total)
@@ -310,25 +312,27 @@ def _in_groups(
 
 
 def _walks_rows(access: BufferLoad, step: Var, column: Var) -> bool:
-    """Whether the last dimension but for that of ``column`` is walked by ``step``."""
+    """Return whether ``step`` indexes the last dimension, not counting that of ``column``."""
     axis, rows = axis_of(access, column), axis_of(access, step)
     last = len(access.indices) - 1
     return axis is not None and rows == (last - 1 if axis == last else last)
 
 
 def _longest_enough(rows: list[IterVar]) -> IterVar:
-    """The variable for the rows of a tile: the last one, whose elements are nearest in memory, of those that fill a
-    tile; where none does, the longest. A sequence with one item to a step has its rows along the steps."""
+    """Return the variable for the rows of a tile: among those that fill a tile the last one, whose elements are closest
+    in memory; where none does, the longest. A sequence with one item per time step has its rows along the time
+    steps."""
     extents = {item: constant(item.extent) for item in rows}
     enough = [item for item, extent in extents.items() if fills_a_tile(extent)]
     return enough[-1] if enough else max(reversed(rows), key=lambda item: extents[item] or 0)
 
 
 def _operands(found: Contraction, block: Block) -> tuple[BufferLoad, BufferLoad] | None:
-    """The operand whose vectors all rows of a tile share, and the other one, of which each row has its own number.
+    """Return the operand whose vectors all rows of a tile share, and the other one, of which each row broadcasts its
+    own element.
 
     Where both operands have ``column`` (a depthwise convolution: each lane is a channel of its own) each row has its
-    own vector instead; the first operand is the one with fewer of the result's dimensions.
+    own vector instead; the operand with fewer of the result's dimensions comes first.
     """
     column = spatial(block)[-1]
     left, right = uses(found.left, column.var), uses(found.right, column.var)

@@ -1,15 +1,15 @@
-"""Schedule formulas that read along another dimension than they write: transposes, and layouts with blocks of channels.
+"""Schedule formulas that read along a different dimension than they write: transposes, layouts with channel blocks.
 
-Neighbouring results lie next to each other in memory, but what they read does not: each vector would be gathered
-element by element. A square tile, as wide as a vector in both directions, reads whole vectors along the one dimension
-and writes whole vectors along the other::
+Neighbouring results are contiguous in memory, but their operands are not: each vector would be gathered element by
+element. A square tile, as wide as a vector in both directions, reads whole vectors along one dimension and writes whole
+vectors along the other::
 
     for task in parallel(..):              # other dimensions, or tiles along the rows
       for columns:                         # tiles along the dimension in which the result lies
         for row in range(8):               # annotated "transpose"
           for column in vectorized(8): ...
 
-The pass ``TransposeTiles`` makes the exchange of rows and columns, in registers, of the loop that is annotated.
+The pass ``TransposeTiles`` turns the annotated loop into a transpose in registers.
 """
 
 from __future__ import annotations
@@ -50,14 +50,13 @@ class Transposition:
 
 @register_schedule_rule(before="elementwise")
 class ScheduleTransposition(ScheduleRule[Transposition]):
-    """Exchange rows and columns of square tiles in registers where a formula reads along another dimension than it
-    writes."""
+    """Transpose square tiles in registers where a formula reads along a different dimension than it writes."""
 
     name = "transposition"
     plan = Transposition
 
     def match(self, nest: Nest) -> Iterator[Transposition] | Declined:
-        """Plan for a formula whose operands lie along another dimension than its result."""
+        """Plan a formula whose operands are contiguous along a different dimension than its result."""
         assert nest.ref is not None
         block = nest.block
         if reductions(block):
@@ -72,7 +71,8 @@ class ScheduleTransposition(ScheduleRule[Transposition]):
 
 
 def plan_transposition(nest: Nest) -> Iterator[Transposition] | Declined:
-    """Tiles for a formula that reads along another dimension than it writes, best first; or why there are none."""
+    """Return tiles for a formula that reads along a different dimension than it writes, best first; or why there are
+    none."""
     block, given = nest.block, nest.given
     items, columns = spatial(block), _columns(block)
     inner = items[columns.start :]
@@ -112,23 +112,23 @@ def _tiles(block: Block, row: str, sizes: Sequence[int]) -> Iterator[Transpositi
 
 
 def _fits(size: int, room: Sequence[int | None], widths: Sequence[int | None]) -> bool:
-    """Whether rows and columns have room for a tile, and panels of the operands, so wide, take whole tiles."""
+    """Return whether rows and columns are long enough for a tile, and its size divides the widths of all panels."""
     has_room = all(extent is None or size <= extent for extent in room)
     return has_room and all(width is None or width % size == 0 for width in widths)
 
 
 def _walks(load: Access, item: IterVar) -> bool:
-    """Whether neighbouring values of a variable are neighbours in memory, at least from panel to panel."""
+    """Return whether neighbouring values of a variable are neighbours in memory, at least within a panel."""
     return is_contiguous(load, item.var) or panel_width(load, item.var) is not None
 
 
 def _columns(block: Block) -> range:
-    """The last variables, which walk memory like one."""
+    """Return the range of trailing variables that can be fused into one."""
     return _merged(block, len(spatial(block)) - 1)
 
 
 def _merged(block: Block, last: int) -> range:
-    """The variables up to number ``last`` that walk memory like one."""
+    """Return the range of variables, up to number ``last``, that can be fused into one."""
     accesses: list[Access] = [*stores(block), *loads(block)]
     items, first = spatial(block), last
     while first > 0 and mergeable(accesses, items[first - 1], items[first]):
@@ -139,12 +139,12 @@ def _merged(block: Block, last: int) -> range:
 def tile_transposition(schedule: Schedule, ref: BlockRef, plan: Transposition) -> None:
     """Tile the loops of a block, and run the tiles in parallel.
 
-    The loops over other dimensions are the tasks, or those over tiles along the rows where the others are few. They
-    are not fused with each other: what a fused variable is taken apart into no longer shows that neighbouring rows are
-    neighbours in memory.
+    The loops over other dimensions are the tasks or, where they have too few iterations, those over tiles along the
+    rows. They are not fused with each other: the indices derived from a fused variable no longer show that
+    neighbouring rows are neighbours in memory.
 
     Raises:
-        ScheduleError: the block has no such dimension, or its columns lie along it.
+        ScheduleError: the block has no dimension ``plan.row``, or it is one of the columns.
     """
     block = block_of(schedule, ref)
     loops, items, names = schedule.get_loops(ref), spatial(block), names_of(spatial(block))
