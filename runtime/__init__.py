@@ -1,9 +1,9 @@
-"""Build models, call them, store them, and look at them.
+"""Build models, call them, store them, and inspect them.
 
 A build runs through ``build``, ``compile_model``, ``lower_model``, ``kernel_supply``, ``background_compile``,
 ``compile_functions``, ``generated_code``, ``built_model`` and ``executable``, in this order; a call through
-``executable``, ``signature``, ``steps`` and ``runners``. docs/architecture.md says what each of them does. The package
-``observe`` profiles, checks, compares and reports; builds and calls do without it.
+``executable``, ``signature``, ``steps`` and ``runners``. docs/architecture.md describes each of them. The package
+``observe`` profiles, checks, compares and reports; builds and calls do not need it.
 
 Memory is planned at build time (``passes/lower/plan_memory.py``). Generated code divides parallel loops among threads
 (``codegen/llvm/team_ir.py``), which ``codegen/threads.py`` starts and ``tensorir/cores.py`` counts.

@@ -1,9 +1,10 @@
 """Read the address of an array's data, fast enough for every call of a model.
 
-``array.ctypes.data`` makes a Python object and takes more than a microsecond. NumPy's C interface promises that an
-array object holds the address right behind the header of every Python object (``PyArrayObject_fields.data`` in
+``array.ctypes.data`` makes a Python object and takes more than a microsecond. NumPy's C interface guarantees that an
+array object stores the address right after the header that all Python objects have (``PyArrayObject_fields.data`` in
 ``ndarraytypes.h``), and CPython that ``id`` is the object's address; reading there takes a twentieth of the time. The
-read is an access to an array of all memory: a ctypes object for each address would take three times as long.
+address is read through one ctypes array that covers all memory: a ctypes object for each address would take three times
+as long.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def _from_interface(array: np.ndarray[Any, Any]) -> int:
 
 
 def _choose() -> Callable[[np.ndarray[Any, Any]], int]:
-    """Choose the fast way where it finds what NumPy itself says, as it does on 64-bit CPython."""
+    """Choose the fast way where it returns the same address as NumPy, as it does on 64-bit CPython."""
     probe = np.empty(3, np.uint8)
     promised = ctypes.sizeof(ctypes.c_void_p) == 8 and hasattr(ctypes, "pythonapi") and _HEADER_BYTES % _WORD == 0
     if not promised or id(probe) % _WORD != 0:

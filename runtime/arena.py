@@ -13,13 +13,13 @@ from tilewright.tensorir.target import CACHE_LINE
 
 
 class ArenaPool:
-    """Free blocks. Each concurrent call takes one; a block only ever grows."""
+    """A pool of free blocks. Each concurrent call takes one; blocks grow but never shrink."""
 
     def __init__(self) -> None:
         self._free: collections.deque[tuple[int, np.ndarray[Any, Any]]] = collections.deque()
 
     def take(self, size: int) -> tuple[int, np.ndarray[Any, Any]]:
-        """Take a block of at least ``size`` bytes: its address, and the array that owns it."""
+        """Take a block of at least ``size`` bytes; return its address and the array that owns it."""
         try:
             block = self._free.pop()
         except IndexError:
@@ -30,7 +30,7 @@ class ArenaPool:
         return block
 
     def give_back(self, block: tuple[int, np.ndarray[Any, Any]]) -> None:
-        """Return a block that :meth:`take` gave."""
+        """Give back a block that :meth:`take` returned."""
         self._free.append(block)
 
 

@@ -1,9 +1,9 @@
-"""Write a compiled model to one file and load it: it runs without its graph and without any pass.
+"""Write a compiled model to one file, and load it to run without its graph and without any pass.
 
 The file (in the format of ``packed_file``, with a checksum for each part) holds the object code, the constants as the
-kernels read them, signature, target, and the text of the graph. Equal models make equal files. It is read into memory
-as a whole: to overwrite the file later does no harm to a model that was loaded from it. Nothing in it runs before all
-checksums are right; but then its machine code runs: load only files that you trust.
+kernels read them, signature, target, and the text of the graph. Equal models give equal files. The file is read into
+memory as a whole, so overwriting it later does not affect a model that was loaded from it. No code in it runs before
+all checksums are verified; but then its machine code runs: load only files that you trust.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from tilewright.tensorir.errors import ArtifactError, CodegenError
 from tilewright.tensorir.processors import used_features
 from tilewright.tensorir.target import Target
 
-#: Increase it when the same data would be read otherwise.
+#: Increase this when the meaning of stored data changes.
 FORMAT = 1
 _START = b"tilewright artifact "
 _MAGIC = _START + b"%d\n" % FORMAT
 
-#: Errors of decoding data that this version does not write, though their checksums are right.
+#: Errors of decoding data that has correct checksums but was not written by this version.
 _OTHER_DATA = (KeyError, IndexError, TypeError, ValueError, AttributeError)
 
 
@@ -56,10 +56,10 @@ def save(built: BuiltModel, path: str | os.PathLike[str], graph: bool) -> None:
     """Write a model as an artifact.
 
     Args:
-        graph: whether to store all constants of the graph; without, only those that the kernels read as they are.
+        graph: whether to store all constants of the graph; else only those that the kernels read unchanged.
 
     Raises:
-        ArtifactError: it is Python source, or has symbolic dimensions that their names do not stand for.
+        ArtifactError: the code is Python source, or a symbolic dimension is not identified by its name.
         OSError: the file cannot be written.
     """
     try:
@@ -107,7 +107,7 @@ def save(built: BuiltModel, path: str | os.PathLike[str], graph: bool) -> None:
 
 
 def _dims(built: BuiltModel, functions: list[StoredFunction]) -> Iterator[Dim]:
-    """Iterate over the dimensions that are written down."""
+    """Iterate over the dimensions that are stored."""
     for found in (*(argument.type for argument in built.signature.inputs), built.signature.result):
         yield from _dims_of(found)
     for function, segment in zip(functions, built.segments, strict=True):
@@ -129,14 +129,14 @@ def _dims_of(found: Type) -> Iterator[Dim]:
 
 @dataclasses.dataclass(frozen=True)
 class Artifact:
-    """The content of an artifact, whose checksums are right.
+    """The content of an artifact with verified checksums.
 
     Attributes:
-        path: of the file.
-        size: of the file, in bytes.
-        version: of Tilewright, which made it.
-        interface: the version of the run-time functions that its code calls (``codegen.llvm.team``).
-        signature: of the model.
+        path: path of the file.
+        size: size of the file, in bytes.
+        version: version of Tilewright that wrote it.
+        interface: version of the run-time functions that its code calls (``codegen.llvm.team``).
+        signature: signature of the model.
         functions: its functions; one, unless sizes become known while the model runs.
         stored: its graph, with the settings and the target of the build.
     """
@@ -156,7 +156,7 @@ class Artifact:
         """Read a file.
 
         Raises:
-            ArtifactError: it is no artifact, is damaged, or has another version of the format.
+            ArtifactError: the file is not an artifact, is damaged, or has another version of the format.
             OSError: it cannot be read.
         """
         path = Path(path)
@@ -263,7 +263,7 @@ class Artifact:
 
 
 def _content(path: Path) -> Array:
-    """Read all bytes of a file to memory that begins at a cache line, as the kernels expect of constants."""
+    """Read all bytes of a file into memory aligned to a cache line, as the kernels expect of constants."""
     with open(path, "rb") as file:
         content = aligned_bytes(os.fstat(file.fileno()).st_size)
         filled = file.readinto(content.data)
@@ -288,7 +288,7 @@ def _check_start(path: Path, content: Array) -> None:
 
 
 def _system(triple: str) -> list[str]:
-    """Return the parts of a target triple that decide where code runs: neither the vendor nor the version of the
-    system."""
+    """Return the parts of a target triple that decide where code runs: all but the vendor and the version of the
+    operating system."""
     architecture, _, *system = triple.split("-")
     return [architecture, *(re.sub(r"[\d.]+$", "", part) for part in system)]

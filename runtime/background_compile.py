@@ -1,6 +1,6 @@
-"""Compile kernels with LLVM in background threads, while passes make the next ones.
+"""Compile kernels with LLVM in background threads while passes lower the next ones.
 
-LLVM lets other threads run Python. As many threads compile as the passes leave cores.
+LLVM releases the GIL. There are as many threads as the passes leave cores.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from tilewright.tensorir.dtype import FLOAT32
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.target import Target
 
-#: At most this many threads compile: the passes run in one thread, and take as long as LLVM or longer.
+#: Maximum number of threads: the passes run in one thread, and take as long as LLVM or longer.
 _MOST_THREADS = 3
 
 
 class BackgroundCompiler:
-    """Compiles the kernels of one build in threads of its own. As a context it waits for the threads.
+    """Compile the kernels of one build in threads of its own. As a context manager, wait for the threads at exit.
 
     Attributes:
         seconds: processor time that the threads have used.
@@ -43,18 +43,18 @@ class BackgroundCompiler:
         self._given: dict[PrimFunc, Kernel | PrimFunc] = {}
         self._parts: list[tuple[Sequence[NamedFunction], Future[dict[str, Kernel]]]] = []
         self._lock = threading.Lock()
-        # Passes keep a core busy, and LLVM takes about as long as they do.
+        # Passes keep a core busy, and LLVM takes about as much time as they do.
         cores = available_cores()
         count = max(1, min(cores - 1, _MOST_THREADS))
-        self._helps = cores > 1  # on one core it would only need a target machine and memory of its own
+        self._helps = cores > 1  # on one core it would only cost a target machine and memory of its own
         self._workers = ThreadPoolExecutor(count, "tilewright-llvm")
         self._starter: ThreadPoolExecutor | None = None
         self._started: Future[object] | None = None
         self._switching = contextlib.ExitStack()
 
     def expect(self, functions: Sequence[PrimFunc]) -> None:
-        """Start the threads of parallel loops, if one of ``functions``, which are about to be scheduled, stores enough
-        to be parallelized: scheduling leaves a core idle, LLVM does not."""
+        """Start the threads of parallel loops if one of ``functions``, which are about to be scheduled, stores enough
+        elements to be parallelized: scheduling leaves a core idle, LLVM does not."""
         if self._target.kind == "llvm" and self._target.num_threads > 1:
             config: ParallelizeLoopConfig = PassContext.current().get_config("tensorir.ParallelizeLoop")
             work = config.min_work * self._target.lanes(FLOAT32)  # a vector is one operation
@@ -62,13 +62,14 @@ class BackgroundCompiler:
                 self._start_threads()
 
     def _start_threads(self) -> None:
-        # In a thread of their own: numba's import takes as long as LLVM does for a small model.
+        # Start them in a thread of its own: importing numba takes as long as LLVM does for a small model.
         if self._started is None and self._target.is_runnable:
             self._starter = ThreadPoolExecutor(1, "tilewright-start")
             self._started = self._starter.submit(team.team_functions)
 
     def add(self, functions: Sequence[PrimFunc], known_hash: int | None = None) -> None:
-        """Compile those of ``functions`` that call no others. (The others are compiled with the functions they call.)
+        """Compile those of ``functions`` that call no others. (The others are compiled with the functions that they
+        call.)
 
         Args:
             known_hash: the hash of the only function; see :meth:`NamedFunction.of`.
@@ -101,12 +102,12 @@ class BackgroundCompiler:
         return self._named.get(function) or NamedFunction.of(function, self._target)
 
     def kernels(self) -> dict[PrimFunc, Kernel]:
-        """Wait for the kernels and return them by their functions. Where there are cores, this thread compiles those
-        that no other thread has begun, from the last one on.
+        """Wait for the kernels and return them by their functions. Where there are several cores, this thread compiles
+        those that no other thread has begun, starting with the last one.
 
         Raises:
             CodegenError: a function cannot be expressed on the target.
-            RuntimeError: there are parallel loops, and their threads do not start.
+            RuntimeError: there are parallel loops, and their threads cannot be started.
         """
         for place in reversed(range(len(self._parts))):
             named, part = self._parts[place]

@@ -1,7 +1,7 @@
-"""Compute the values of a model's constants in background threads, while its kernels are made.
+"""Compute the values of a model's constants in background threads while its kernels are compiled.
 
-NumPy, which packs weights, and the system, which maps memory for them, let other threads run Python. The largest values
-come first: the memory that they free is large enough for all that follow.
+NumPy, which packs weights, and the operating system, which maps memory for them, run without the GIL. The largest
+values are computed first: the memory that they free is large enough for all that follow.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from collections.abc import Iterable
 from tilewright.graphir.constant import Constant
 from tilewright.tensorir.cores import available_cores
 
-#: More threads than these would only wait for memory.
+#: Maximum number of threads: more would only wait for memory.
 _MOST_THREADS = 4
-#: Values of fewer bytes in all are computed sooner than a thread starts.
+#: Minimum total size of values that are worth starting a thread.
 _LEAST_BYTES = 1 << 20
 
 
 class BackgroundConstants:
-    """Computes lazy values (``Constant.later``) in threads of its own, where there are cores for them. As a context it
-    waits for the threads; a value that is left then is computed when it is read."""
+    """Compute lazy values (``Constant.later``) in threads of its own, where there are cores for them. As a context
+    manager, wait for the threads at exit; a value that is not computed by then is computed when it is read."""
 
     def __init__(self) -> None:
         self._waiting: collections.deque[Constant] = collections.deque()
         self._threads: list[threading.Thread] = []
 
     def start(self, constants: Iterable[Constant]) -> None:
-        """Begin to compute the values of ``constants``."""
+        """Start computing the values of ``constants``."""
         missing = [constant for constant in constants if not constant.is_computed]
         self._waiting.extend(sorted(missing, key=lambda constant: constant.nbytes, reverse=True))
         if sum(constant.nbytes for constant in missing) < _LEAST_BYTES:
@@ -39,10 +39,10 @@ class BackgroundConstants:
             self._threads.append(thread)
 
     def finish(self) -> None:
-        """Compute the values that are left, together with the threads.
+        """Compute the remaining values, together with the threads.
 
         Raises:
-            Exception: whatever an operator raises.
+            Exception: any error of an operator.
         """
         self._compute()
         self._wait()
@@ -59,7 +59,7 @@ class BackgroundConstants:
         try:
             self._compute()
         except Exception:
-            self._waiting.clear()  # whoever reads the value sees it fail
+            self._waiting.clear()  # the error is raised again where the value is read
 
     def _wait(self) -> None:
         while self._threads:

@@ -1,6 +1,6 @@
-"""Build a model: from a module to an executable.
+"""Build an executable from a module.
 
-:func:`build` is :func:`build_executable` and what the environment asks for besides: recording of calls, a report.
+:func:`build` calls :func:`build_executable` and adds what the environment requests: recording of calls, a report.
 """
 
 from __future__ import annotations
@@ -54,27 +54,27 @@ def build(
 
     Args:
         mod: a module whose function ``main`` is the model, or the function itself.
-        target: what to generate code for, or its kind (``"llvm"``, ``"numba"``); default: :meth:`Target.current`.
+        target: the target to generate code for, or its kind (``"llvm"``, ``"numba"``); default: :meth:`Target.current`.
         params: values for parameters of ``main`` by name; they become constants of the model.
-        passes: passes of your own, by the stage whose result they take: ``graph`` (the model as given), ``optimized``,
+        passes: passes of your own, by the stage after which they run: ``graph`` (the model as given), ``optimized``,
             ``tensor``, ``scheduled`` or ``lowered``, as in :meth:`Executable.ir`. The context enables and disables them
-            as it does those of a pipeline.
+            like the passes of a pipeline.
 
     Returns:
-        An executable that takes the remaining parameters. Its calls are recorded if the environment says so
+        An executable that takes the remaining parameters. Its calls are recorded if the environment requests it
         (``TILEWRIGHT_PROFILE``, see ``runtime.observe.profile.switch``).
 
     Raises:
-        TypeInferenceError: the model has no types, or ``main`` is no function of tensors.
+        TypeInferenceError: the model has no types, or ``main`` is not a function of tensors.
         InputError: ``params`` names no parameter, or gives one a value of another type.
-        PassError: ``passes`` names no stage.
+        PassError: ``passes`` names an unknown stage.
         CodegenError: the model cannot be expressed on the target.
     """
     executable = build_executable(mod, target, params, passes)
     executable.record_if_asked()
     wanted = os.environ.get("TILEWRIGHT_REPORT")
     if wanted:
-        from tilewright.runtime.observe.report.write import report  # loaded when it is asked for
+        from tilewright.runtime.observe.report.write import report  # imported only when it is needed
 
         number = next(_reports)
         path = Path(wanted)
@@ -88,15 +88,15 @@ def build_executable(
     params: Mapping[str, Any] | None = None,
     passes: Mapping[str, Pass] | None = None,
 ) -> Executable:
-    """Compile a model as :func:`build` does, whatever the environment asks for besides."""
+    """Compile a model as :func:`build` does, without the recording and reports that the environment requests."""
     with contextlib.ExitStack() as behind, _without_collector(), session(), building():
         return with_frame_memory(_build, mod, target, params, passes, behind)
 
 
 @contextlib.contextmanager
 def _without_collector() -> Iterator[None]:
-    """Inside the ``with`` block, do not search for cyclic garbage. Passes switch the search off for themselves
-    (``passes.base``); between them it would look through all that they have made, to find next to nothing."""
+    """Disable the cyclic garbage collector inside the ``with`` block. Passes disable it for themselves
+    (``passes.base``); between them it would scan all objects that they have made and find next to nothing."""
     pause_collector()
     try:
         yield
@@ -116,12 +116,12 @@ def _build(
     if not isinstance(mod, IRModule):
         raise TypeError(f"build takes an IRModule or a Function, found {type(mod).__name__}")
     after = _passes_by_stage(passes or {})
-    # A copy: as a context, one object must not be entered by two threads.
+    # Copy it: two threads must not enter one object as a context.
     target = Target(Target.current() if target is None else target)
     if params:
         mod = bind_params(mod, params)
     if isinstance(mod["main"], Function):
-        # Before any pass, whose errors would be about the inside of the model.
+        # Check this before any pass, whose errors would be about internals of the model.
         arguments_of(mod["main"], partial=True)
         check_result(mod["main"].body.type)
     if "graph" in after:
@@ -145,7 +145,7 @@ def _build(
 
 
 def _passes_by_stage(passes: Mapping[str, Pass]) -> dict[str, Sequential]:
-    """Wrap a user's passes in pipelines, which ask the context whether they are enabled."""
+    """Wrap a user's passes in pipelines, which check whether the context enables them."""
     stages = ("graph", *STAGES)
     for stage in passes:
         if stage not in stages:
@@ -157,7 +157,7 @@ def bind_params(mod: IRModule, params: Mapping[str, Any]) -> IRModule:
     """Replace parameters of ``main`` by constants.
 
     Raises:
-        InputError: a name is no parameter, or the value's type is not the parameter's.
+        InputError: a name is not a parameter, or the value's type is not the parameter's.
     """
     main = mod["main"]
     if not isinstance(main, Function):

@@ -1,20 +1,21 @@
-"""Keep builds on disk, where later programs find them.
+"""Cache builds on disk for later programs.
 
-The key of a build is a digest of all that it depends on: the text of the graph and digests of its constants, the target
-and this machine's caches, the settings of the ``PassContext``, the source of Tilewright itself and the versions of the
-libraries that compute at build time. The entry holds the object code, the constants as the kernels read them, the size
-of the arena, and the passes' remarks, which are repeated. So no pass runs again, until the IR of a stage is asked for.
+The key of a build is a digest of everything that it depends on: the text of the graph and digests of its constants, the
+target and this machine's caches, the settings of the ``PassContext``, the source of Tilewright itself and the versions
+of the libraries that compute at build time. The entry holds the object code, the constants as the kernels read them,
+the size of the arena, and the passes' remarks, which are repeated. So no pass runs again until the IR of a stage is
+requested.
 
-Large constants take long to digest. So an empty entry says that the graph, whatever its constants, was kept before:
-where it is missing, no constant is digested. A build is kept only if it takes longer than to digest its constants and
-to read those that the kernels take instead: otherwise only its kernels are kept (``stored_kernels``), and the passes
+Large constants take long to digest. So an empty entry records that the graph, whatever its constants, was kept before:
+where it is missing, no constant is digested. A build is kept only if it takes longer than digesting its constants and
+reading those that the kernels take instead: otherwise only its kernels are kept (``stored_kernels``), and the passes
 over the graph run again. Entries are digested and written after the build, by the thread of the ``DiskCache``.
 
-A build runs its passes, and is neither looked for nor kept, if they are watched or changed: with instruments or a trace
-in the context, or an environment that dumps or verifies; with passes of the user's own, for a graph with
-operators that are not Tilewright's, and for the target ``numba``.
+The cache is not used where passes are observed or changed: with instruments or a trace in the context, with an
+environment that dumps or verifies, with passes of the user's own, for a graph with operators that are not Tilewright's,
+and for the target ``numba``.
 
-``passes.environment`` lists the environment variables: the folder, its limit, and whether there is one.
+``passes.environment`` lists the environment variables: the folder, its limit, and whether the cache is enabled.
 """
 
 from __future__ import annotations
@@ -65,14 +66,15 @@ _OFF = ("off", "0", "no", "false")
 #: The libraries that compute at build time.
 _LIBRARIES = (llvmlite, numpy, ml_dtypes)
 
-#: The prefix of entries that say that a graph was kept before.
+#: The prefix of entries that record that a graph was kept before.
 _GRAPH = "graph-"
-#: Constants are digested (SHA-256, by the processor's own instructions) and read at about this rate.
+#: The approximate rate at which constants are digested (SHA-256, with the processor's own instructions) and read.
 _BYTES_PER_SECOND = 1 << 30
-#: Builds of fewer bytes of constants are kept, however short they were: it may be that their kernels were found.
+#: Builds of fewer bytes of constants are kept however short they were: they may be short because their kernels were
+#: found in the cache.
 _ALWAYS_KEPT = 16 << 20
 
-#: Constants of so many bytes are worth handing to a thread.
+#: Minimum bytes of constants that are worth handing to a thread.
 _DIGESTED_IN_THREADS = 1 << 20
 _MOST_THREADS = 4
 
@@ -94,7 +96,7 @@ class CachedBuild:
 
 
 def open_cache(context: PassContext) -> DiskCache | None:
-    """Open the folder that the environment names; None if it says that there is none, or, with a remark, if it cannot
+    """Open the folder that the environment names; None if it disables the cache or, with a remark, if the folder cannot
     be used."""
     if os.environ.get("TILEWRIGHT_CACHE", "").lower() in _OFF:
         return None
@@ -116,8 +118,8 @@ def open_cache(context: PassContext) -> DiskCache | None:
 
 
 def graph_key(mod: IRModule, target: Target, context: PassContext) -> str | None:
-    """Compute the key of a build of ``mod``, but for the values of large constants; None if its passes must run (see
-    the module)."""
+    """Compute the key of a build of ``mod``, without the values of large constants; None if its passes must run (see
+    the module's docstring)."""
     version = source_version()
     if version is None or target.kind != "llvm" or is_watched(context):
         _LOG.debug("no build is looked for: this one's passes must run")
@@ -127,7 +129,7 @@ def graph_key(mod: IRModule, target: Target, context: PassContext) -> str | None
     if not all(operator.__module__.startswith("tilewright.") for operator in operators):
         return None
     state = hashlib.sha256(version.encode())
-    # Remarks name what the nodes of an imported model are called, which the text of the graph leaves out.
+    # Remarks contain the names of an imported model's nodes, which the text of the graph leaves out.
     for part in (settings_text(target, context), to_text(mod, "type"), repr([call.span for call in calls])):
         text = part.encode("utf-8", "surrogatepass")
         state.update(b"%d:" % len(text))
@@ -136,7 +138,7 @@ def graph_key(mod: IRModule, target: Target, context: PassContext) -> str | None
 
 
 def key_of(graph: str, mod: IRModule) -> str:
-    """Compute the key of the build of ``mod``; ``graph`` is its key but for large constants."""
+    """Compute the key of the build of ``mod``; ``graph`` is its key without large constants."""
     described = [node for node in _constants(mod) if inline_text(node) is None]
     return hashlib.sha256("\n".join((graph, *map(digest, described))).encode()).hexdigest()
 
@@ -150,7 +152,7 @@ def _constants(mod: IRModule) -> list[Constant]:
 
 
 def _digest_constants(mod: IRModule) -> None:
-    """Digest large constants on several cores, and keep the digests with them: other threads run meanwhile."""
+    """Digest large constants on several cores, and keep the digests with them; hashing releases the GIL."""
     large = [constant for constant in _constants(mod) if constant.nbytes >= _DIGESTED_IN_THREADS]
     threads = min(len(large), available_cores(), _MOST_THREADS)
     if threads > 1:
@@ -159,7 +161,7 @@ def _digest_constants(mod: IRModule) -> None:
 
 
 def settings_text(target: Target, context: PassContext) -> str:
-    """Write down all that passes may read besides the module that they run on."""
+    """Return as text everything that passes may read besides the module that they run on."""
     settings = (
         context.opt_level,
         sorted(context.required_pass),
@@ -172,8 +174,8 @@ def settings_text(target: Target, context: PassContext) -> str:
 
 @functools.cache
 def source_version() -> str | None:
-    """Digest all that decides how a graph is compiled: Tilewright's source, and the libraries. None if the source is
-    not there, or was changed after this program began, so that it is not what runs."""
+    """Digest what decides how a graph is compiled: Tilewright's source and the libraries. None if the source is not
+    available, or was changed after this program started, so that it is not the code that runs."""
     state = hashlib.sha256()
     root = Path(__file__).resolve().parent.parent
     paths = [path for room in _ROOMS for path in sorted((root / room).rglob("*.py"))]
@@ -192,8 +194,8 @@ def find(cache: DiskCache, graph: str, mod: IRModule, given: Sequence[Constant])
     """Find the build of ``mod`` on disk; None if there is none.
 
     Args:
-        graph: the key of ``mod`` but for large constants.
-        given: the constants of the graph, of which some may be those that the kernels take.
+        graph: the key of ``mod`` without large constants.
+        given: the constants of the graph, some of which the kernels may read unchanged.
     """
     entry = None
     if cache.load(_GRAPH + graph) is None:
@@ -210,7 +212,7 @@ def find(cache: DiskCache, graph: str, mod: IRModule, given: Sequence[Constant])
 
 
 def is_worth_keeping(mod: IRModule, made: Sequence[Constant], given: Sequence[Constant], seconds: float) -> bool:
-    """Return whether a build that took ``seconds`` is worth keeping: whether finding it takes less.
+    """Return whether a build that took ``seconds`` is worth keeping: whether loading it takes less.
 
     Args:
         made: the constants that the kernels take.
@@ -230,8 +232,8 @@ def keep(
     given: Sequence[Constant],
     remarks: Sequence[Remark],
 ) -> None:
-    """Write the build of ``mod`` to disk, now: see ``DiskCache.later``. Constants that are among those ``given`` with
-    the graph are not written again."""
+    """Write the build of ``mod`` to disk synchronously (see ``DiskCache.later``). Constants that are among those
+    ``given`` with the graph are not written again."""
     function = make_function()
     if unnamed_symbols([function.arena_bytes]):
         return

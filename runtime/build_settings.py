@@ -1,4 +1,4 @@
-"""Settings of a build: the part of a ``PassContext`` that decides what the build makes."""
+"""Settings of a build: the part of a ``PassContext`` that decides the result of the build."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilewright.passes.instrument import PassInstrument
 
 @dataclasses.dataclass(frozen=True)
 class BuildSettings:
-    """Level, required and disabled passes, and configuration; not how the build runs, and who watches it."""
+    """Level, required and disabled passes, and configuration, without instruments and traces."""
 
     opt_level: int
     required_pass: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Keep what a build has made, and from what: to run it, to show its stages, and to run the passes again.
+"""Hold the results of a build and its source, to run the model, to show its stages, and to run the passes again.
 
 An :class:`~tilewright.runtime.executable.Executable` holds a :class:`BuiltModel`.
 """
@@ -32,7 +32,7 @@ from tilewright.tensorir.expr import Var as SizeVar
 from tilewright.tensorir.keys import ARENA_BYTES
 from tilewright.tensorir.target import Target
 
-#: Makes the text of a stage of a build, for each of a model's functions.
+#: Returns the text of a stage of a build, for each of a model's functions.
 Stage = Callable[[Constants], Sequence[str]]
 
 
@@ -44,9 +44,9 @@ class CompiledFunction:
         result: the type of its result.
         runner: runs it.
         arena_bytes: the memory for intermediate values.
-        claims: the sizes that it takes for equal.
-        stored: makes it as data. Raises a CodegenError if it is no machine code.
-        lowered: returns the stages of its lowering; runs the passes first, if the code comes from an earlier build.
+        claims: the sizes that it assumes to be equal.
+        stored: returns the function as data; raises a CodegenError if it is not machine code.
+        lowered: returns the stages of its lowering; runs the passes first if the code comes from an earlier build.
     """
 
     result: Type
@@ -72,7 +72,7 @@ class CompiledFunction:
         module: Callable[[], IRModule],
         settings: BuildSettings,
     ) -> CompiledFunction:
-        """Load a stored function. ``module`` returns its graph, if the passes are to run again."""
+        """Load a stored function. ``module`` returns its graph, in case the passes must run again."""
         code = LoadedCode(stored.code, target)
 
         @functools.cache
@@ -88,8 +88,8 @@ class CompiledFunction:
         """Return the step of a call that runs the function.
 
         Args:
-            symbols: the symbolic dimensions whose sizes it takes.
-            runner: in place of its own.
+            symbols: the symbolic dimensions whose sizes the function takes.
+            runner: replaces the function's own runner.
         """
         return Step(symbols, flat_types(self.result), self.arena_bytes, runner or self.runner, self.claims)
 
@@ -101,7 +101,7 @@ class Source(Protocol):
         """Return the graph, to run the passes on.
 
         Raises:
-            ArtifactError: it is not there, or the passes would not make the same model of it.
+            ArtifactError: the graph is not available, or the passes would not give the same model.
         """
 
     def modules(self) -> Sequence[IRModule]:
@@ -111,13 +111,13 @@ class Source(Protocol):
         """Return the graph as text.
 
         Raises:
-            ArtifactError: the text must hold constants that are not there.
+            ArtifactError: the text must hold constants that are not available.
         """
 
 
 @dataclasses.dataclass(frozen=True)
 class GivenSource:
-    """A graph that was given to ``build``, and the parts that it was cut into."""
+    """A graph that was passed to ``build``, and the parts that it was cut into."""
 
     whole: IRModule
     parts: Sequence[IRModule]
@@ -134,15 +134,15 @@ class GivenSource:
 
 @dataclasses.dataclass(frozen=True)
 class BuiltModel:
-    """The functions of a model, and all that they were built from.
+    """The functions of a model, and everything that they were built from.
 
     Attributes:
         source: the graph, with parameters bound, after a user's passes over it.
         target: the machine that the code is for.
-        settings: of the build.
-        after: a user's passes after each stage.
-        signature: of the model.
-        segments: its functions; one, unless sizes become known while the model runs.
+        settings: settings of the build.
+        after: the user's passes after each stage.
+        signature: signature of the model.
+        segments: functions of the model; one, unless sizes become known only while the model runs.
         wiring: connects the segments, if there are several.
     """
 
@@ -160,7 +160,7 @@ class BuiltModel:
         return self.source.module()
 
     def step(self, runners: Sequence[Runner] | None = None) -> Step | Steps:
-        """Return what a call runs; ``runners`` take the place of the segments' own."""
+        """Return the step that a call runs; ``runners`` replace the segments' own."""
         symbols = list(self.signature.symbols)
         chosen = runners if runners is not None else [segment.runner for segment in self.segments]
         if self.wiring is None:
@@ -175,14 +175,14 @@ class BuiltModel:
         """Run the passes on a segment again, with ``instruments`` around them.
 
         Raises:
-            ArtifactError: its graph is not there; see :class:`Source`.
+            ArtifactError: its graph is not available; see :class:`Source`.
         """
         module = self.source.modules()[segment]
         with self.settings.context(instruments):
             return lower_model.lower(module, self.target, self.after)[0]
 
     def stages(self) -> dict[str, Stage]:
-        """Return what makes the text of each stage, by the name of the stage."""
+        """Return functions that make the text of each stage, by the name of the stage."""
 
         def modules(name: str, constants: Constants) -> list[str]:
             return [to_text(segment.lowered().modules[name], constants) for segment in self.segments]

@@ -12,7 +12,7 @@ from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.target import Target
 
-#: Compiles functions for a kind of target: the kernels in the background are waited for, the others are in the cache.
+#: Compilers by the kind of target: they wait for kernels compiled in the background and take others from the cache.
 _GENERATORS: dict[str, Callable[[Sequence[NamedFunction], Target, Ready, KernelCache], Code]] = {
     "llvm": MachineCode.compiled,
     "numba": PythonCode.compiled,
@@ -25,13 +25,13 @@ def compile_functions(
     """Compile ``functions``, one of which is ``main``; an equal model is compiled once in a process.
 
     Args:
-        background: has compiled some of the functions already.
+        background: the compiler that may have compiled some of the functions already.
 
     Returns:
-        code that can be read and stored, and run if the target is this machine.
+        code that can be shown and stored, and run if the target is this machine.
 
     Raises:
-        CodegenError: the target is ``numba``, which compiles for this machine only, on another one.
+        CodegenError: the target is ``numba`` for another machine than this one, the only one that it compiles for.
     """
     if not target.is_runnable and target.kind != "llvm":
         raise CodegenError(f"{target.kind} compiles for this machine only, found the target {target}")

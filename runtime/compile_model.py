@@ -27,8 +27,8 @@ def compile_function(
     """Compile the function ``main`` of ``mod``, or find its code on disk.
 
     Args:
-        after: a user's passes after each stage, by the name of the stage.
-        behind: writes to disk when it is closed, after the build.
+        after: the user's passes after each stage, by the name of the stage.
+        behind: exit stack whose callbacks write to disk when it is closed, after the build.
 
     Returns:
         the compiled function, and ``main`` with its type, as a caller sees it.

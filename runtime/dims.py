@@ -1,4 +1,4 @@
-"""Evaluate symbolic dimensions in calls: inputs bind symbols, other shapes are computed from them."""
+"""Evaluate symbolic dimensions in calls: bind symbols to sizes of inputs, and compute other shapes from them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def to_python(dim: Dim, names: dict[Var, str]) -> str:
     """Write an integer expression as Python source; ``names`` holds the names of its variables.
 
     Raises:
-        CodegenError: the expression holds something that is no integer arithmetic, or an unknown variable.
+        CodegenError: the expression contains something other than integer arithmetic, or an unknown variable.
     """
     if isinstance(dim, int):
         return str(dim)
@@ -68,7 +68,7 @@ def bindable_symbols(inputs: Sequence[TensorType]) -> list[Var]:
     """List the symbolic dimensions of the inputs, in order of first use.
 
     Raises:
-        CodegenError: a symbol never stands alone as a dimension, so that no input says what it is.
+        CodegenError: a symbol is never a dimension by itself, so that no input determines it.
     """
     symbols = symbols_of([dim for found in inputs for dim in found.shape])
     alone: set[Expr] = {dim for found in inputs for dim in found.shape if isinstance(dim, Var)}

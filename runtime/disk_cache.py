@@ -1,12 +1,12 @@
-"""Keep results of earlier work in a folder: entries by key, each one file of plain data and arrays.
+"""Cache results in a folder: entries by key, each one file of plain data and arrays.
 
-An entry is written beside its place and then moved there, so that readers see all of it or nothing; several processes
+An entry is written to a temporary file and then renamed, so that readers see all of it or nothing; several processes
 may use one folder. Reading maps the file into memory, without a copy, shared by all processes that read it. A damaged
-entry (its checksums are verified) counts as none and is removed. When the folder grows beyond its limit, the least
+entry (its checksums are verified) is treated as missing and removed. When the folder grows beyond its limit, the least
 recently used entries are removed.
 
-A thread writes entries after the build that made them: it also does the work that only writing needs (encoding,
-checksums, digests), and the end of the program waits for it.
+A thread writes entries after the build that made them. It also does the work that only writing needs (encoding,
+checksums, digests); the program waits for it at exit.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from tilewright.runtime.packed_file import UNFINISHED, Array, DamagedFileError, 
 
 _MAGIC = b"tilewright entry 1\n"
 _SUFFIX = ".entry"
-#: One entry takes at most this part of the limit, so that no model drives all others out.
+#: An entry takes at most the limit divided by this, so that no model evicts all others.
 _LARGEST_PART = 4
-#: The bytes that a process writes between two looks at the size of the folder, as a part of the limit.
+#: A process checks the size of the folder each time it has written the limit divided by this.
 _LOOK_AFTER_PART = 32
-#: Whoever writes an entry is done, or dead, after this many seconds.
+#: After this many seconds a writer has finished its entry or died.
 _WRITING_SECONDS = 3600.0
 
 
@@ -40,7 +40,7 @@ class DiskCache:
     """The entries in the folder ``directory``, of ``max_bytes`` in all.
 
     Raises:
-        OSError: the folder cannot be made, or belongs to another user, whose code would be run.
+        OSError: the folder cannot be made, or belongs to another user, whose code would run.
     """
 
     def __init__(self, directory: Path, max_bytes: int) -> None:
@@ -50,13 +50,13 @@ class DiskCache:
             raise PermissionError(f"{directory} belongs to another user")
         if not os.access(directory, os.W_OK):
             raise PermissionError(f"{directory} cannot be written to")
-        self._written: int | None = None  # since the last look at the size of the folder; None: before the first one
+        self._written: int | None = None  # bytes since the last check of the folder's size; None: before the first one
         self._lock = threading.Lock()
         self._waiting: collections.deque[Callable[[], None]] = collections.deque()
         self._writer: threading.Thread | None = None
 
     def load(self, key: str) -> Unpacked | None:
-        """Load the entry of ``key``, whose arrays are read-only; None if there is none, or none that is whole."""
+        """Load the entry of ``key``, whose arrays are read-only; None if it is missing or damaged."""
         path = self._path(key)
         try:
             with open(path, "rb") as file:
@@ -75,11 +75,11 @@ class DiskCache:
         return entry
 
     def is_too_large(self, size: int) -> bool:
-        """Return whether arrays of ``size`` bytes make an entry that is not kept."""
+        """Return whether an entry with arrays of ``size`` bytes is too large to be kept."""
         return size > self.max_bytes // _LARGEST_PART
 
     def store(self, key: str, data: Any, arrays: Sequence[Array]) -> None:
-        """Write an entry, unless it is too large, now: see :meth:`later`."""
+        """Write an entry, unless it is too large, synchronously (see :meth:`later`)."""
         if self.is_too_large(sum(array.nbytes for array in arrays)):
             return
         try:
@@ -94,8 +94,8 @@ class DiskCache:
             warnings.warn(f"what was compiled is not kept for the next time: {error}", RuntimeWarning, stacklevel=2)
 
     def later(self, work: Callable[[], None]) -> None:
-        """Call ``work``, which stores entries, in a thread that the end of the program waits for. Arrays that it stores
-        must not change until then."""
+        """Call ``work``, which stores entries, in a thread that the program waits for at exit. Arrays that it stores
+        must not change until it is done."""
         with self._lock:
             self._waiting.append(work)
             if self._writer is None:
@@ -139,7 +139,7 @@ class DiskCache:
                 raise
 
     def _evict(self) -> None:
-        """Remove the least recently used entries until the rest fits, and unfinished files of processes that died."""
+        """Remove the least recently used entries until the others fit, and unfinished files of processes that died."""
         found: list[tuple[float, int, str]] = []
         with os.scandir(self.directory) as entries:
             for entry in entries:

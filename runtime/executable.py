@@ -1,4 +1,4 @@
-"""Call a compiled model, read it at every stage of its compilation, measure it, export it."""
+"""Call a compiled model, show it at every stage of its compilation, profile it, export it."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from tilewright.runtime.observe.profile.profile import Profile
     from tilewright.runtime.observe.profile.recording import Recording
 
-# Modules of profiles and artifacts are loaded when they are used: a model that is only called needs neither.
+# Modules of profiles and artifacts are imported when they are used: a model that is only called needs neither.
 
 
 class Executable:
     """A compiled model, made by :func:`tilewright.build` and :func:`tilewright.load`.
 
-    Call it with one array for each input, by position or by name; it returns one array, or a tuple as the model's
-    function does. Inputs are NumPy arrays or arrays of any library that speaks DLPack. They are never written to;
+    Call it with one array for each input, by position or by name; it returns one array, or a tuple if the model's
+    function does. Inputs are NumPy arrays or arrays of any library that supports DLPack. They are never written to;
     views that are not contiguous are copied first. Several threads may call one executable at the same time.
 
-    A model for another machine can be read and exported; calling it is an ExecutionError.
+    A model for another machine can be shown and exported; calling it raises an ExecutionError.
 
     Attributes:
         signature: names and types of the inputs, and the type of the result.
@@ -57,16 +57,17 @@ class Executable:
         return signature.restructure(self._run(inputs, sizes))
 
     def profile(self, *args: Any, repeat: int = 20, convert: bool = False, **named: Any) -> Profile:
-        """Measure what each kernel of a call costs: time, arithmetic and bytes beside the machine's limits, threads,
-        and the memory for intermediate values.
+        """Measure the kernels of a call: time, arithmetic and bytes compared with the machine's limits, threads, and
+        the memory for intermediate values.
 
-        The entry point is compiled again, with the clock around each call of a kernel; the model itself stays as it
-        is. It is called ``repeat`` times, and as often with the clock in it, in turns. The target ``numba`` runs the
-        entry point in Python then, and what Python takes to call a kernel counts as the kernel's.
+        The entry point is compiled again, with clock reads around each call of a kernel; the model itself does not
+        change. The model is called ``repeat`` times without and ``repeat`` times with clock reads, in turns. For the
+        target ``numba`` the entry point then runs in Python, and Python's overhead of calling a kernel counts as the
+        kernel's time.
 
         Args:
             args: the inputs, as in a call; the rest by name.
-            repeat: the number of calls that count.
+            repeat: the number of calls that are measured.
             convert: as in a call.
 
         Raises:
@@ -80,7 +81,7 @@ class Executable:
         return profile(self._built, self._step, inputs, sizes, repeat)
 
     def record_if_asked(self) -> None:
-        """Record the calls from now on, if the environment says so (``TILEWRIGHT_PROFILE``).
+        """Record the calls from now on if the environment requests it (``TILEWRIGHT_PROFILE``).
 
         Raises:
             ArtifactError: as :meth:`profile`.
@@ -91,14 +92,15 @@ class Executable:
             self._run = recording_of(self._built)
 
     def export(self, path: str | os.PathLike[str], graph: bool = False) -> None:
-        """Write the model as an artifact, a file that :func:`tilewright.load` runs in another process, or on another
-        machine that has the instructions (``Target("llvm", mcpu="x86-64-v3")`` chooses them). The file is there as a
-        whole or not at all.
+        """Write the model as an artifact, a file that :func:`tilewright.load` loads in another process, or on another
+        machine that has the instructions (``Target("llvm", mcpu="x86-64-v3")`` chooses them). The file is written
+        atomically.
 
         Args:
-            path: of the file, which is replaced.
-            graph: write all weights as the graph has them too, so that :meth:`ir` and :meth:`profile`, which run the
-                passes again, work for the model that is loaded. Without, only those that the kernels read as they are.
+            path: path of the file, which is replaced.
+            graph: also write all weights as they are in the graph, so that :meth:`ir` and :meth:`profile`, which run
+                the passes again, work for the loaded model. Without it, only weights that the kernels read unchanged
+                are written.
 
         Raises:
             ArtifactError: the target is ``numba``, or the model has symbolic dimensions that were not made by
@@ -110,8 +112,8 @@ class Executable:
         artifact.save(self._built, path, graph)
 
     def arena_bytes(self, **sizes: int) -> int:
-        """Return the bytes of memory for intermediate values, for these sizes of the symbolic dimensions (of the
-        inputs, and those that the model computes itself).
+        """Return the bytes of memory for intermediate values, for the given sizes of the symbolic dimensions (of the
+        inputs, and those that the model itself computes).
 
         Raises:
             ExecutionError: a dimension is missing or unknown.
@@ -132,15 +134,15 @@ class Executable:
 
         Args:
             stage: one of :attr:`stages`: ``graph`` (as given), ``optimized`` (after the graph passes), ``tensor``
-                (loop nests), ``scheduled``, ``lowered`` (what code is generated from), and then ``llvm`` and
+                (loop nests), ``scheduled``, ``lowered`` (the input of code generation), and then ``llvm`` and
                 ``assembly``, or ``numba``. A model with sizes that it computes itself is cut into several functions
-                after ``graph``; their texts follow each other. (Where the code was kept from an earlier build, see
+                after ``graph``; their texts follow each other. (Where the code comes from an earlier build, see
                 ``runtime.build_cache``, the passes run now.)
-            constants: ``"digest"`` names large constants by their hashes, ``"inline"`` writes their data too, so that
-                :func:`tilewright.graphir.parse` reads the text of a graph back without them.
+            constants: ``"digest"`` writes hashes in place of large constants; ``"inline"`` writes their data, so that
+                :func:`tilewright.graphir.parse` can read the text of a graph back by itself.
 
         Raises:
-            ValueError: there is no such stage.
+            ValueError: the stage is unknown.
             ArtifactError: the model was loaded from an artifact, and the passes cannot run on its graph again.
         """
         if stage not in self._stages:
@@ -162,7 +164,7 @@ def load(path: str | os.PathLike[str]) -> Executable:
     The machine code in the file is run: load only files that you trust.
 
     Raises:
-        ArtifactError: the file is no artifact, is damaged, has another version of the format, or holds code with
+        ArtifactError: the file is not an artifact, is damaged, has another version of the format, or holds code with
             instructions that this machine lacks.
         OSError: it cannot be read.
     """

@@ -1,12 +1,12 @@
-"""Keep the frames of Python's functions in one chunk of memory during a build.
+"""Keep the frames of Python functions in one chunk of memory during a build.
 
 CPython (3.11 and later) keeps the frames of running functions in chunks of 16 KiB. A call that does not fit into the
-last chunk maps a new one, which is unmapped when the call returns. So a walk whose frame ends near the end of a chunk,
-and which calls a function for each node below, maps, touches and unmaps a page for each: that was a seventh of the time
-of large builds, most of it in the system, and no profiler of Python shows it.
+last chunk maps a new one, which is unmapped when the call returns. So a traversal whose frame ends near the end of a
+chunk, and which calls a function for each child node, maps, touches and unmaps a page for each call: that was a seventh
+of the time of large builds, most of it in the operating system, and no Python profiler shows it.
 
 A frame larger than a chunk gets a chunk of its own size, rounded up to a power of two. The frames of functions that it
-calls lie behind it, in the rest of that chunk. Memory that no frame reaches is never touched, and costs nothing.
+calls follow it in the rest of that chunk. Memory that no frame reaches is never touched and costs nothing.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-#: The stack size of :func:`with_frame_memory`, in pointers: a little more than half of 1 MiB, so that its chunk has
-#: that size, and the rest holds more frames than Python's usual recursion limit.
+#: The stack size of :func:`with_frame_memory`, in pointers: a little more than half of 1 MiB, so that its chunk has 1
+#: MiB, and the rest of it holds more frames than Python's default recursion limit.
 _PLACES = (1 << 16) + 64
 
 
 def with_frame_memory(function: Callable[..., T], *args: Any) -> T:
-    """Call ``function`` with ``args``, with the frames of the functions that it calls in one chunk of memory."""
+    """Call ``function`` with ``args``, keeping the frames of the functions that it calls in one chunk of memory."""
     return function(*args)
 
 

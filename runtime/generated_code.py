@@ -1,4 +1,4 @@
-"""Compiled code of a model: run it, profile it, show it as text, take its object files."""
+"""Run the compiled code of a model, profile it, show it as text, and return its object files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tilewright.tensorir.target import Target
 if TYPE_CHECKING:
     from tilewright.codegen.numba_ import NumbaModule
 
-#: Runs code that is profiled: like a ``Runner``, with an array of records as its last argument.
+#: Runs profiled code: like a ``Runner``, with an array of records as its last argument.
 ProfiledRunner = Callable[[Sequence[Array], Sequence[Array], tuple[int, Array], int, Sequence[int], Array], None]
 
 #: Waits for the kernels that are compiled in the background, and returns them by their functions.
@@ -37,27 +37,27 @@ class Code(Protocol):
     """Compiled functions with one entry point, ``main``.
 
     Attributes:
-        records_threads: whether a profile tells how long each thread worked.
+        records_threads: whether a profile records the working time of each thread.
     """
 
     records_threads: bool
 
     def runner(self, num_values: int, constants: Sequence[Array]) -> Runner:
-        """Return a runner of ``main``, which takes ``num_values`` values in all, with ``constants`` bound."""
+        """Return a runner of ``main``, which takes ``num_values`` values in total, with ``constants`` bound."""
 
     def profiled_runner(self, main: PrimFunc, num_values: int, constants: Sequence[Array]) -> ProfiledRunner:
-        """Return a runner of ``main`` as the pass ``ProfileCalls`` has made it: it takes one value more, the records,
-        between arena and sizes."""
+        """Return a runner of ``main`` as transformed by the pass ``ProfileCalls``: it takes one more value, the
+        records, between arena and sizes."""
 
     def seconds_per_tick(self) -> float:
         """Return the length of a tick of the clock in the records."""
 
     def vector_bits(self, kernel: str, of_loops: int) -> int:
-        """Return the width of the vectors that a kernel uses, whose loops are written for vectors of ``of_loops`` bits;
-        0 if it uses none, or was not compiled so far."""
+        """Return the width in bits of the vectors that a kernel uses, where its loops are scheduled for vectors of
+        ``of_loops`` bits; 0 if it uses none, or has not been compiled yet."""
 
     def stages(self, functions: Sequence[PrimFunc]) -> Mapping[str, Callable[[], str]]:
-        """Return what makes the generated code of ``functions`` as text, by stage name."""
+        """Return functions that make the generated code of ``functions`` as text, by stage name."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,8 +74,8 @@ class ObjectCode:
 
 
 def separate_kernels(functions: Sequence[PrimFunc]) -> list[PrimFunc]:
-    """Return those of ``functions`` that are compiled apart from ``main``: all that call no others and are called by
-    ``main`` alone."""
+    """Return those of ``functions`` that are compiled separately from ``main``: those that call no others and are
+    called by ``main`` only."""
     calls = {function.name: called_names(function.body) for function in functions}
     inner = {name for caller, called in calls.items() if caller != "main" for name in called}
     return [
@@ -89,7 +89,7 @@ class MachineCode:
     """Code of the target ``llvm``.
 
     Args:
-        functions: the functions that were compiled; kernels that were found in a cache are outlines here.
+        functions: the functions that were compiled; kernels found in a cache are represented by outlines.
         kernels: the kernels that may be shared with other models, by name.
         module: the other functions, with the entry point ``main``.
     """
@@ -100,20 +100,21 @@ class MachineCode:
         self, functions: Sequence[PrimFunc], target: Target, kernels: Mapping[str, Kernel], module: CompiledModule
     ) -> None:
         self._target = target
-        self._kernels = kernels  # whatever main calls, kept alive as long as main is
+        self._kernels = kernels  # keeps the kernels that main calls alive
         self._module = module
         self._own = [function for function in functions if function.name not in kernels]
         self._elsewhere = [function for function in functions if function.name in kernels]
 
     @classmethod
     def compiled(cls, named: Sequence[NamedFunction], target: Target, ready: Ready, cache: KernelCache) -> MachineCode:
-        """Compile ``main``, and take its kernels from the background or, where they are not there, from ``cache``."""
+        """Compile ``main``, and take its kernels from the background compiler or, where it lacks them, from
+        ``cache``."""
         functions = [each.function for each in named]
         separate = set(separate_kernels(functions))
         shared = [each for each in named if each.function in separate]
         own = [function for function in functions if function not in separate]
         elsewhere = [each.function for each in shared]
-        # The code of ``main`` holds no addresses of kernels: it is compiled while other threads compile these.
+        # The code of ``main`` holds no addresses of kernels, so it can be compiled while other threads compile these.
         module = llvm_codegen.compile_module(own, target, ("main",), elsewhere=elsewhere)
         known = ready()
         kernels = {each.function.name: known[each.function] for each in shared if each.function in known}
@@ -121,7 +122,7 @@ class MachineCode:
         if missing:
             with _threads_starting(elsewhere if target.is_runnable else []):
                 kernels |= cache.kernels(missing, target)
-        # Code for another machine is not linked: addresses here mean nothing there.
+        # Code for another machine is not linked: addresses of this process mean nothing there.
         module.resolve({name: kernel.address if target.is_runnable else 0 for name, kernel in kernels.items()})
         return cls(functions, target, kernels, module)
 
@@ -168,7 +169,7 @@ class MachineCode:
         return min(of_loops, self._target.vector_bits)  # wider vectors take several instructions
 
     def stages(self, functions: Sequence[PrimFunc]) -> Mapping[str, Callable[[], str]]:
-        # The whole model as one module, with the names that its kernels have in it.
+        # Show the whole model as one module, with the names that its kernels have in it.
         return {
             "llvm": lambda: llvm_codegen.emit_llvm_ir(functions, self._target, ("main",)),
             "assembly": lambda: llvm_codegen.compile_module(functions, self._target, ("main",)).assembly,
@@ -193,8 +194,8 @@ def _not_runnable(target: Target) -> str:
 
 @contextlib.contextmanager
 def _threads_starting(functions: Sequence[PrimFunc]) -> Iterator[None]:
-    """Inside the ``with`` block, start the threads of parallel loops, if ``functions`` have such loops: numba's import
-    takes as long as LLVM, which lets other threads run."""
+    """Start the threads of parallel loops during the ``with`` block if ``functions`` have such loops: importing numba
+    takes as long as LLVM, which releases the GIL."""
     if not any(has_parallel_loop(function.body) for function in functions):
         yield
         return

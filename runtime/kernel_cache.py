@@ -1,7 +1,7 @@
 """Compile each kernel once in a process: equal kernels of different models share their machine code.
 
-Each kernel is a module of its own, so that its object code can be stored and belong to several models. (LLVM takes a
-fifteenth longer for that than for four kernels together.)
+Each kernel is a module of its own, so that its object code can be stored and shared by several models. (LLVM takes a
+fifteenth longer for this than for modules of four kernels.)
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from tilewright.tensorir.target import Target
 
 _LOG = logging.getLogger("tilewright.cache")
 
-#: The name of every kernel in the cache, where its own does not matter.
+#: The name of every kernel in the cache, where its own name does not matter.
 _ANY_NAME = "kernel"
 
-#: Functions are hashed by their first so many nodes; those with equal hashes are compared in full.
+#: Number of nodes, from the first on, that enter the hash of a function; functions with equal hashes are compared in
+#: full.
 _HASHED_NODES = 200
 
-#: The target that a function is compiled for, and the structural hash of the function; several may share it.
+#: The target that a function is compiled for, and the structural hash of the function, which others may share.
 Key = tuple[Target, int]
 
 
@@ -62,7 +63,7 @@ class Kernel:
 
     @property
     def address(self) -> int:
-        """Address of the machine code; valid as long as the module lives."""
+        """Return the address of the machine code; it is valid as long as the module lives."""
         return self.module.address(self.symbol)
 
 
@@ -75,8 +76,8 @@ class _Entry:
 
 
 class KernelCache:
-    """Compiled kernels by structure, whatever their names. Threads share the cache: one compiles a kernel, the others
-    wait for it."""
+    """A cache of compiled kernels by structure, regardless of names. Threads share the cache: one compiles a kernel,
+    the others wait for it."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -84,7 +85,7 @@ class KernelCache:
         self._kernels: collections.OrderedDict[Key, _Entry] = collections.OrderedDict()
 
     def kernels(self, functions: Sequence[NamedFunction], target: Target) -> dict[str, Kernel]:
-        """Return the kernels of ``functions`` by name, and compile those that are new. None of them may call others.
+        """Return the kernels of ``functions`` by name, compiling those that are new. None of them may call others.
 
         Raises:
             CodegenError: a function cannot be expressed on the target.
@@ -96,7 +97,7 @@ class KernelCache:
                 key = named.key
                 known = self._kernels.get(key)
                 while known is not None and not structural_equal(known.unnamed, named.unnamed):
-                    key = (target, key[1] + 1)  # another function has this hash: take the next
+                    key = (target, key[1] + 1)  # another function has this hash: try the next one
                     known = self._kernels.get(key)
                 if known is None:
                     known = self._kernels[key] = _Entry(named.unnamed, Future())

@@ -1,8 +1,8 @@
-"""Supply a build with kernels: from memory, from disk, from other processes or from the passes, each distinct one once.
+"""Supply a build with its kernels, each distinct one once: from memory, disk, other processes or the passes.
 
-A kernel that is found stands in the lowered module as an outline (``codegen.forks``), which is enough to plan memory
-and to compile ``main``. To show the module, :meth:`KernelSupply.whole` puts in the lowered functions: those that were
-stored, or, where names differ, those that the passes make again.
+A kernel that is found in a cache is represented in the lowered module by an outline (``codegen.forks``), which suffices
+to plan memory and to compile ``main``. To show the module, :meth:`KernelSupply.whole` inserts the lowered functions:
+those that were stored or, where names differ, those that the passes make again.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class ScheduledKernel:
     """A scheduled kernel of a module.
 
     Attributes:
-        encoded: it as text; None if it holds what cannot be written down.
-        key: a digest of all that it depends on.
+        encoded: the kernel as text; None if it contains something that cannot be encoded.
+        key: a digest of everything that the kernel depends on.
     """
 
     name: GlobalVar
@@ -63,18 +63,18 @@ class ScheduledKernel:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of its variables and buffers, and its own."""
+        """The names of the kernel's variables and buffers, and its own."""
         return self.encoded.names if self.encoded is not None else (self.name.name,)
 
     @property
     def size(self) -> int:
-        """The length of the text, in characters: the passes' work grows with it."""
+        """The length of the text, in characters, to which the passes' work is proportional."""
         return len(self.encoded.records) if self.encoded is not None else 0
 
     @property
     def hash(self) -> int | None:
-        """The hash of the text. It serves for the lowered kernel too: to hash that would take the passes a twentieth
-        longer."""
+        """The hash of the text. It is also used for the lowered kernel: hashing that would make the passes a twentieth
+        slower."""
         return int(self.encoded.digest()[:16], 16) if self.encoded is not None else None
 
 
@@ -91,13 +91,13 @@ class KernelSupply:
     """The kernels of one build, for :class:`~tilewright.passes.tensor.part_by_part.PartByPart`.
 
     Args:
-        keys: of the kernels.
-        memory: the kernels of this process; None: kernels are neither looked for nor kept in memory.
-        disk: the folder of kernels; None: they are neither looked for nor kept on disk.
-        background: compiles kernels meanwhile; None: the code is there already.
+        keys: computes the keys of kernels.
+        memory: the kernels of this process; None: kernels are neither looked up nor kept in memory.
+        disk: the folder of kernels; None: they are neither looked up nor kept on disk.
+        background: compiles kernels in the background; None: the code exists already.
         context: makes a new context with the settings of the build.
-        progress: counts the kernels that are made.
-        workers: the largest number of processes that make kernels, or an executor that makes them.
+        progress: counts the kernels that are lowered.
+        workers: the maximum number of processes that lower kernels, or an executor that does.
     """
 
     def __init__(
@@ -116,25 +116,25 @@ class KernelSupply:
         self._background, self._context, self._progress = background, context, progress
         self._cores = workers if isinstance(workers, int) else 1
         self._executor = None if isinstance(workers, int) else workers
-        #: The number of processes that were started for kernels to come.
+        #: The number of processes that were started for kernels expected later.
         self._processes = 0
         self._fresh: dict[str, FreshKernel] = {}
-        #: Kernels that were found, or that other processes have made.
+        #: Kernels that were found in a cache, or that other processes have lowered.
         self._ready: dict[str, LinkedKernel] = {}
-        #: Kernels that were made, here or elsewhere, and will be written to disk.
+        #: Kernels that were lowered, here or in other processes, and will be written to disk.
         self._unwritten: dict[str, LinkedKernel] = {}
-        #: Returns the lowered functions, by the outlines that stand for them.
+        #: Functions that return the lowered kernels, by the outlines that represent them.
         self._stand_for: dict[PrimFunc, Callable[[], PrimFunc]] = {}
 
     def expect(self, kernels: int) -> None:
-        """Start processes for kernels that are about to be scheduled, where that pays."""
+        """Start processes for kernels that are about to be scheduled, where that saves time."""
         if self._background is not None:
             self._processes = start_ahead(kernels, self._cores)
 
     def __call__(
         self, kernels: Mapping[GlobalVar, PrimFunc], run: RunPart, ctx: PassContext
     ) -> Mapping[GlobalVar, PrimFunc]:
-        """Return the lowered kernels, or outlines of those that were found; see ``part_by_part.Supply``."""
+        """Return the lowered kernels, or outlines of those that were found in a cache; see ``part_by_part.Supply``."""
         if any(called_names(function.body) for function in kernels.values()):
             # Kernels that call each other are compiled together.
             made = self._run(IRModule(dict(kernels)), run, ctx)
@@ -176,7 +176,7 @@ class KernelSupply:
         return ScheduledKernel(name, function, encoded, self._keys.key(encoded))
 
     def _resolve(self, wanted: ScheduledKernel, ctx: PassContext) -> PrimFunc:
-        """Return the lowered kernel or its outline, once it is there, and repeat its remarks: in the order of the
+        """Wait for a kernel and return it or its outline, and repeat its remarks. Calls are in the order of the
         module."""
         known, fresh = self._ready.get(wanted.key), self._fresh.get(wanted.key)
         if known is not None:
@@ -188,8 +188,8 @@ class KernelSupply:
         return fresh.lowered
 
     def _make_all(self, wanted: Sequence[ScheduledKernel], run: RunPart) -> None:
-        """Make kernels, here and, where that pays or an executor was given, in other processes: those begin with the
-        last one. The smallest is made first: LLVM has nothing to do before."""
+        """Lower kernels, here and, where that saves time or an executor was given, in other processes, which begin with
+        the last one. The smallest is lowered first, as LLVM is idle until then."""
         if wanted:
             smallest = min(wanted, key=lambda each: each.size)
             wanted = [smallest, *(each for each in wanted if each is not smallest)]
@@ -220,7 +220,7 @@ class KernelSupply:
                 answer.cancel()
 
     def _request_from_processes(self, wanted: Sequence[ScheduledKernel], count: int) -> dict[str, Future[bytes]]:
-        """Request kernels from ``count`` processes."""
+        """Request kernels from ``count`` worker processes."""
         answers = self._request(wanted, pool(count).submit)
         _LOG.debug("%d kernels may be made in %d processes", len(answers), count + 1)
         return answers
@@ -228,7 +228,7 @@ class KernelSupply:
     def _request(
         self, wanted: Sequence[ScheduledKernel], submit: Callable[[bytes], Future[bytes]]
     ) -> dict[str, Future[bytes]]:
-        """Request kernels, the last one first; this process makes them from the first one on."""
+        """Request kernels, the last one first; this process lowers them from the first one on."""
         answers: dict[str, Future[bytes]] = {}
         with self._context() as context:
             for each in reversed(wanted):
@@ -238,7 +238,7 @@ class KernelSupply:
         return answers
 
     def _take_answer(self, wanted: ScheduledKernel, answer: Future[bytes]) -> bool:
-        """Take over a kernel from another process; return whether it was made."""
+        """Take over a kernel from another process; return whether it succeeded."""
         try:
             made = decode_answer(answer.result())
         except Exception as error:
@@ -251,7 +251,7 @@ class KernelSupply:
         return True
 
     def _look_up(self, key: str) -> tuple[LinkedKernel | None, str]:
-        """Find a kernel by its key; return it with the place where it was."""
+        """Find a kernel by its key; return it and where it was found."""
         known = self._memory.find(key) if self._memory is not None else None
         if known is not None and known.made is not None:
             return known, "in memory"
@@ -264,7 +264,7 @@ class KernelSupply:
         return known, "on disk"
 
     def _outline_of_found(self, wanted: ScheduledKernel, known: LinkedKernel, ctx: PassContext) -> PrimFunc:
-        """Return the outline of a kernel that was found."""
+        """Return the outline of a kernel that was found in a cache."""
         made = known.made
         assert made is not None, "those that cannot be written down are not found"
         ctx.repeat(renamed_remarks(made.remarks, made.names, wanted.names))
@@ -285,7 +285,7 @@ class KernelSupply:
         return stub
 
     def _make(self, wanted: ScheduledKernel, run: RunPart) -> None:
-        """Run the passes on a kernel; keep their remarks until its turn comes."""
+        """Run the passes on a kernel; keep their remarks until the kernel's turn in the module's order."""
         outer, RUNNING.collecting = RUNNING.collecting, []
         try:
             with self._context() as context:
@@ -315,7 +315,7 @@ class KernelSupply:
             kernels: the code of the lowered functions.
 
         Returns:
-            what keeps it on disk; None if there is nothing to be kept there.
+            a function that writes them to disk; None if there is nothing to write.
         """
         if self._memory is not None:
             for key, fresh in self._fresh.items():
@@ -326,7 +326,7 @@ class KernelSupply:
         return None if disk is None or not self._unwritten else functools.partial(_store_all, disk, self._unwritten)
 
     def whole(self, mod: IRModule) -> IRModule:
-        """Replace the outlines in ``mod``, a lowered module, by the functions that they stand for."""
+        """Replace the outlines in ``mod``, a lowered module, by the functions that they represent."""
         updates: dict[GlobalVar, Function | PrimFunc] = {
             name: self._stand_for[function]()
             for name, function in mod.functions.items()
@@ -335,7 +335,7 @@ class KernelSupply:
         return mod.with_functions(updates) if updates else mod
 
     def _lowered(self, wanted: ScheduledKernel, made: StoredKernel | None) -> PrimFunc:
-        """Return the lowered function of a kernel: the one that was kept, or, where names differ, by running the
+        """Return the lowered function of a kernel: the stored one or, where names differ, one made by running the
         passes."""
         kept = made.lowered_for(wanted.function, wanted.names) if made is not None else None
         if kept is not None:
@@ -347,7 +347,7 @@ class KernelSupply:
 
 
 def _encoded(fresh: FreshKernel, kernel: Kernel) -> StoredKernel | None:
-    """Encode a kernel of this process; None if it holds what cannot be encoded."""
+    """Encode a kernel of this process; None if it contains something that cannot be encoded."""
     try:
         texts = encode(outline(fresh.lowered)), encode(fresh.lowered)
     except EncodingError:
@@ -356,7 +356,7 @@ def _encoded(fresh: FreshKernel, kernel: Kernel) -> StoredKernel | None:
 
 
 def _store_all(disk: DiskCache, kernels: Mapping[str, LinkedKernel]) -> None:
-    """Encode kernels, and write them to disk."""
+    """Encode kernels and write them to disk."""
     for key, known in kernels.items():
         made = known.made
         if made is not None:

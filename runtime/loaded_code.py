@@ -1,4 +1,4 @@
-"""Load machine code from object files: of a build on disk, or of an artifact."""
+"""Load machine code from object files of a cached build or of an artifact."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tilewright.tensorir.target import Target
 
 
 class LoadedCode:
-    """Machine code, linked from object files. It knows no functions: it can run, and that is all."""
+    """Machine code, linked from object files, without its functions: it can only be run."""
 
     def __init__(self, code: ObjectCode, target: Target) -> None:
         *others, main = code.objects
@@ -29,15 +29,15 @@ class LoadedCode:
         self._main = CompiledModule.from_object(main, target, addresses)
 
     def runner(self, num_values: int, constants: Sequence[Array]) -> Runner:
-        """Return a runner of ``main``, which takes ``num_values`` values in all, with ``constants`` bound."""
+        """Return a runner of ``main``, which takes ``num_values`` values in total, with ``constants`` bound."""
         if not self._target.is_runnable:
             return refusing_runner(self._target)
         return MachineCodeRunner(self._main.packed_address("main"), constants, num_values, owner=self)
 
     def of(self, functions: Sequence[PrimFunc]) -> Code:
-        """Return the code as that of ``functions``, which the same passes have made as in the earlier program.
+        """Return the code as that of ``functions``, which the same passes made as in the earlier program.
 
-        If their names differ, it is not known which kernel is which: the functions are compiled.
+        If their names differ, kernels cannot be matched with functions, and the functions are compiled.
         """
         names = {name for name, _, _ in self._symbols}
         if names != {function.name for function in separate_kernels(functions)}:

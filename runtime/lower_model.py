@@ -1,4 +1,4 @@
-"""Lower a graph to code: run the pipelines stage by stage, while kernels and constants are made in the background."""
+"""Lower a graph to code: run the pipelines stage by stage, with kernels and constants computed in the background."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class LoweredFunction:
 
     Attributes:
         before: the modules after all of ``pipelines.STAGES`` but the last one, by the name of the stage.
-        last: the module after the last stage; kernels that were found in a cache are outlines here.
+        last: the module after the last stage; kernels found in a cache are represented by outlines.
         whole: replaces outlines in ``last`` by the kernels.
         code: the compiled code.
         constants: the constants of the optimized graph, in the order in which ``main`` takes them.
@@ -61,7 +61,7 @@ class LoweredFunction:
         return {**self.before, "lowered": self.whole(self.last)}
 
     def code_stages(self) -> Mapping[str, Callable[[], str]]:
-        """Return what makes the generated code as text, by stage name."""
+        """Return functions that make the generated code as text, by stage name."""
         return self.code.stages(prim_funcs(self.modules["lowered"]))
 
     @property
@@ -83,7 +83,7 @@ class LoweredFunction:
         """Return the compiled function as data.
 
         Raises:
-            CodegenError: it is Python source, not machine code.
+            CodegenError: the code is Python source, not machine code.
         """
         if not isinstance(self.code, MachineCode):
             raise CodegenError("only machine code, of the target llvm, can be kept; this is Python source")
@@ -107,10 +107,10 @@ def lower(
     """Run the passes on ``mod`` and compile it.
 
     Args:
-        after: a user's passes after each stage, by the name of the stage.
-        loaded: the code, if it is there already: nothing is compiled.
-        cache: where kernels are looked for.
-        behind: writes new kernels to ``cache`` when it is closed, after the build.
+        after: the user's passes after each stage, by the name of the stage.
+        loaded: the code, if it exists already; then nothing is compiled.
+        cache: the cache in which kernels are looked up.
+        behind: exit stack whose callbacks write new kernels to ``cache`` when it is closed, after the build.
 
     Returns:
         the lowered function, and ``main`` as the last pass over graphs left it.
@@ -166,11 +166,11 @@ def _kernel_supply(
     background: BackgroundCompiler | None,
     shown: Progress,
 ) -> KernelSupply | None:
-    """Make the supply of kernels; None where the passes must run on whole modules, as somebody watches them or adds to
-    them."""
+    """Make the supply of kernels; None where the passes must run on whole modules, because the user observes or adds
+    passes."""
     if after or target.kind != "llvm" or is_watched(context):
         return None
-    # Without a version nothing is looked for or stored: keys only tell the kernels of this build apart.
+    # Without a version nothing is looked up or stored: keys only distinguish the kernels of this build.
     version = build_cache.source_version() if cache is not None else None
     keys = KernelKeys(version or "", build_cache.settings_text(target, context))
     memory = process_caches().lowered if version is not None else None

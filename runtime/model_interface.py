@@ -16,7 +16,7 @@ from tilewright.tensorir.errors import TypeInferenceError
 
 
 def signature_of(function: Function) -> Signature:
-    """Return the signature of ``function``. Its attribute ``results``, which the importer of ONNX sets, names results.
+    """Return the signature of ``function``. Its attribute ``results``, set by the ONNX importer, names the results.
 
     Raises:
         TypeInferenceError: as :func:`arguments_of` and :func:`result_of`.
@@ -28,10 +28,10 @@ def arguments_of(function: Function, partial: bool = False) -> list[Argument]:
     """List the tensors that a call takes: one for each parameter, and for each field of a parameter that is a tuple.
 
     Args:
-        partial: whether types may be unknown so far.
+        partial: whether types may still be unknown.
 
     Raises:
-        TypeInferenceError: a parameter is no tensor, or two have one name.
+        TypeInferenceError: a parameter is not a tensor, or two have the same name.
     """
     arguments: list[Argument] = []
 
@@ -56,7 +56,7 @@ def result_of(function: Function) -> Type:
     """Return the type of the result of ``function``.
 
     Raises:
-        TypeInferenceError: it is not known, or is no tensor or tuple of tensors.
+        TypeInferenceError: the type is not known, or is not a tensor or a tuple of tensors.
     """
     if not isinstance(function.type, FuncType):
         raise TypeInferenceError("the type of main is not known; a parameter lacks its type")
@@ -65,7 +65,7 @@ def result_of(function: Function) -> Type:
 
 
 def check_result(found: Type | None) -> None:
-    """Raise a TypeInferenceError if a result, or a part of it, is known to be no tensor."""
+    """Raise a TypeInferenceError if a result, or a part of it, is known not to be a tensor."""
     if isinstance(found, TupleType):
         for field in found.fields:
             check_result(field)
@@ -74,7 +74,7 @@ def check_result(found: Type | None) -> None:
 
 
 def claims_of(mod: IRModule) -> list[Claim]:
-    """List the sizes that calls in ``mod`` claim to be equal without proof (``Operator.claimed_shape``), each once."""
+    """List the sizes that calls in ``mod`` assume to be equal without proof (``Operator.claimed_shape``), each once."""
     found: dict[tuple[str, str], Claim] = {}
     for function in mod.functions.values():
         if not isinstance(function, Function):
