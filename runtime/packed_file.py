@@ -1,4 +1,4 @@
-"""Read and write files of plain data (as in JSON) and arrays: each part has a checksum, and arrays begin at cache
+"""Read and write files of plain data (as in JSON) and arrays: each part has a checksum, and arrays are aligned to cache
 lines.
 
 ::
@@ -6,7 +6,7 @@ lines.
     magic      the kind of the file, a line of text
     header     bytes of the description, its checksum (CRC-32)
     description  JSON: the data, and for each array its size in bytes and its checksum
-    arrays     each behind zeros up to a multiple of 64 bytes
+    arrays     each padded in front with zeros to a multiple of 64 bytes
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 _HEADER = struct.Struct("<QI")  # bytes of the description, its checksum
-#: Arrays begin at multiples of this many bytes in the file, and so in memory: a cache line.
+#: Alignment of arrays in the file, and so in memory, in bytes: a cache line.
 _ALIGNMENT = 64
 #: The suffix of a file that is being written.
 UNFINISHED = ".unfinished"
 
 
 class DamagedFileError(ValueError):
-    """A file does not hold what was written; the message tells what was expected, what was found, and where."""
+    """The content of a file differs from what was written; the message names the expected and found data and the
+    position."""
 
 
 class Unpacked(NamedTuple):
@@ -62,7 +63,7 @@ def unpack(content: Array, magic: bytes) -> Unpacked:
     """Read what :func:`pack` has written. The arrays are views of ``content``, an array of bytes.
 
     Raises:
-        DamagedFileError: the content is not what was written.
+        DamagedFileError: the content differs from what was written.
     """
     start = content[: len(magic)].tobytes()
     if start != magic:
@@ -105,13 +106,13 @@ def _part(content: Array, name: str, position: int, size: int, expected: int) ->
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Open a new file that takes the place of ``path`` when it is complete: readers see all of the old one or all of
-    the new one. An error in the block leaves the old one.
+    """Open a new file that replaces ``path`` when it is complete: readers see all of the old one or all of the new one.
+    After an error in the block the old one stays.
 
     Raises:
         OSError: the file cannot be written.
     """
-    # Not from tempfile, whose files nobody else may read.
+    # Do not use tempfile, whose files other users cannot read.
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}{UNFINISHED}")
     try:
         with open(unfinished, "xb") as file:

@@ -1,4 +1,4 @@
-"""Share compiled code between the builds of a process: kernels, their lowered functions, and code of whole models."""
+"""Share compiled code between the builds of a process: kernels, their lowered functions, and whole models."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from tilewright.tensorir.structural import structural_equal
 
 _LOG = logging.getLogger("tilewright.cache")
 
-#: Capacities: how many compiled models and kernels a process keeps for later builds.
+#: Capacities: the numbers of compiled models and kernels that a process keeps for later builds.
 MODELS = 64
 KERNELS = 1024
 
 
 class ModelCache:
-    """Code of whole models by the functions that it was compiled from; the least recently used one is dropped first."""
+    """A cache of the code of whole models by the functions that it was compiled from; the least recently used one is
+    dropped first."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -32,9 +33,9 @@ class ModelCache:
         )
 
     def code(self, functions: Sequence[NamedFunction], compile_code: Callable[[], Code]) -> Code:
-        """Return the code of a model with equal functions of equal names; ``compile_code`` makes it if there is none.
+        """Return the code of a model with equal functions of equal names; call ``compile_code`` if there is none.
 
-        The lock is held meanwhile: another thread that builds the same model waits for the code of this one.
+        The lock is held during compilation: another thread that builds the same model waits for this code.
         """
         key = tuple((each.function.name, each.key) for each in functions)
         with self._lock:
@@ -77,9 +78,9 @@ def process_caches() -> ProcessCaches:
 
 @contextlib.contextmanager
 def fresh_caches() -> Iterator[None]:
-    """Inside the ``with`` block, start with empty caches, and drop them at its end: builds take as long as first ones.
+    """Use empty caches inside the ``with`` block, so that builds take as long as first ones, and drop them at its end.
 
-    Other threads that build meanwhile use the empty caches too.
+    Other threads that build during the block use these caches, too.
     """
     global _current
     before, _current = _current, ProcessCaches()

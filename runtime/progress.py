@@ -4,7 +4,7 @@ On a terminal, write one line, from the first second on, and remove it when the 
 
     building: 12 of 38 kernels, 5 of them found in the cache, 3 s
 
-Elsewhere, write nothing, unless ``TILEWRIGHT_LOG=build`` (the logger ``tilewright.build``) asks for lines.
+Elsewhere, write nothing, unless ``TILEWRIGHT_LOG=build`` (the logger ``tilewright.build``) requests lines.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tilewright.passes.tables import format_seconds
 
 _LOG = logging.getLogger("tilewright.build")
 
-#: A shorter build writes nothing on a terminal.
+#: Shorter builds write nothing to a terminal.
 _SILENT_SECONDS = 1.0
 #: Seconds between two updates of the line, and between two lines of a log about kernels.
 _LINE_SECONDS = 0.2
@@ -33,7 +33,7 @@ _LOG_SECONDS = 1.0
 
 
 class Progress:
-    """The progress of a build: counts what it is told, and logs it where somebody listens."""
+    """The progress of a build: count kernels and stages, and log them where the logger is enabled."""
 
     def __init__(self) -> None:
         self._begin = self._stage_begin = self._logged = time.perf_counter()
@@ -42,7 +42,7 @@ class Progress:
         self._kernels = self._done = self._found = self._models = 0
 
     def stage(self, name: str) -> None:
-        """Begin the stage that makes ``name``, and end the one before."""
+        """Begin the stage that makes ``name``, and end the previous one."""
         self._end_stage()
         self._stage = name
 
@@ -51,7 +51,7 @@ class Progress:
         self._kernels += count
 
     def done(self, count: int = 1, found: bool = False) -> None:
-        """Count kernels that are made, or were ``found`` in the cache."""
+        """Count kernels that were made, or ``found`` in the cache."""
         with self._lock:
             self._done += count
             self._found += count if found else 0
@@ -99,13 +99,13 @@ _line = threading.Lock()
 
 
 def progress() -> Progress:
-    """Return the progress of the build that runs here; outside of builds, one that nobody sees."""
+    """Return the progress of the current build; outside of builds, one that is not shown."""
     return _current.get() or Progress()
 
 
 @contextlib.contextmanager
 def building() -> Iterator[Progress]:
-    """Inside the ``with`` block, show the progress of a build. A build inside of another one is a part of that."""
+    """Show the progress of a build inside the ``with`` block. A nested build counts as a part of the outer one."""
     known = _current.get()
     if known is not None:
         yield known
@@ -122,7 +122,7 @@ def building() -> Iterator[Progress]:
 
 @contextlib.contextmanager
 def _shown(made: Progress) -> Iterator[None]:
-    """Show the line, if standard error is a terminal that no log is written to."""
+    """Show the line if standard error is a terminal and no log is written to it."""
     stream = sys.stderr
     if not _is_terminal(stream) or os.environ.get(LOG) or not _line.acquire(blocking=False):
         yield
@@ -148,7 +148,7 @@ def _is_terminal(stream: TextIO | None) -> bool:
 
 
 def _write(made: Progress, stream: TextIO, over: threading.Event) -> None:
-    """Write the line again and again, each time over the one before; overwrite the last one with spaces."""
+    """Update the line in place periodically; overwrite it with spaces at the end."""
     width, pause = 0, _SILENT_SECONDS
     with contextlib.suppress(OSError, ValueError):  # the terminal is gone
         while not over.wait(pause):

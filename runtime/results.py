@@ -1,7 +1,7 @@
-"""Reuse the memory of large results once the caller has dropped them.
+"""Reuse the memory of large results after the caller has dropped them.
 
-Fresh memory of many megabytes costs more than the computation that fills it: the system maps and zeroes every page
-when it is first touched. So the memory of a large result goes back to a pool when its array, and every view of it, is
+Fresh memory of many megabytes costs more than the computation that fills it: the operating system maps and zeroes every
+page when it is first touched. So the memory of a large result returns to a pool when its array and all views of it are
 gone, as in PyTorch's caching allocator.
 """
 
@@ -17,23 +17,24 @@ import numpy as np
 
 from tilewright.tensorir.aligned import aligned_bytes
 
-#: Smaller results come from NumPy's own allocator, which keeps such blocks at hand.
+#: Smaller results come from NumPy's own allocator, which reuses such blocks itself.
 SMALLEST = 1 << 20
 #: Bytes of dropped results that a pool keeps for later calls.
 _MOST_KEPT = 256 << 20
 
 
 class ResultPool:
-    """Blocks of dropped results. A result takes the smallest block that is large enough, so that calls with changing
-    sizes allocate nothing once the largest has been seen."""
+    """A pool of the memory of dropped results. A result takes the smallest block that is large enough, so that calls
+    with changing sizes allocate nothing once the largest size has occurred."""
 
     def __init__(self) -> None:
         self._free: list[np.ndarray[Any, Any]] = []  # by size
         self._kept = 0
-        self._lock = threading.RLock()  # a collection inside of a call may drop a result and come back here
+        self._lock = threading.RLock()  # a garbage collection inside of a call may drop a result and re-enter
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], size: int) -> np.ndarray[Any, Any]:
-        """Return an array of ``size`` bytes with undefined contents, whose memory comes back when it is dropped."""
+        """Return an array of ``size`` bytes with undefined contents, whose memory returns to the pool when it is
+        dropped."""
         with self._lock:
             place = bisect.bisect_left(self._free, size, key=_size)
             block = self._free.pop(place) if place < len(self._free) else None
@@ -41,8 +42,8 @@ class ResultPool:
                 self._kept -= block.size
         if block is None:
             block = aligned_bytes(size)
-        # Views of an array refer to what owns its memory. A memoryview stands in between, so that they refer to this
-        # array and not to the block, and the array's end is the end of them all.
+        # Views of an array refer to the owner of its memory. The memoryview in between makes them refer to this array
+        # and not to the block, so that the array is freed only after all of its views.
         owner = np.frombuffer(block.data, dtype, math.prod(shape))
         weakref.finalize(owner, self._give_back, block).atexit = False
         return owner.reshape(shape)

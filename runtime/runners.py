@@ -19,7 +19,7 @@ def contiguous(constant: Array) -> Array:
     return result
 
 
-#: Makes the bytes of all values that an entry point takes, of inputs, outputs, the address of the arena and the sizes.
+#: Packs all values that an entry point takes into bytes: inputs, outputs, the address of the arena and the sizes.
 Packer = Callable[[Sequence[Array], Sequence[Array], int, Sequence[int]], bytes]
 
 
@@ -27,11 +27,8 @@ def packer(num_inputs: int, constants: Sequence[int], num_outputs: int, num_size
     """Compile a packer for these numbers of values, in the order inputs, constants (given by their addresses), outputs,
     arena, sizes.
 
-    It is a line of Python for just these numbers, as packing is a large part of the time of a small model's call. The
-    constants, of which large models have hundreds, are packed once.
-
-    It is compiled from a line of Python for just these numbers, as it is a large part of what a call of a small model
-    takes. The constants, of which large models have hundreds, are packed once.
+    It is compiled from a line of Python for exactly these numbers, as packing is a large part of the time of a small
+    model's call. The constants, of which large models have hundreds, are packed once.
     """
     given = [f"address(inputs[{number}])" for number in range(num_inputs)]
     made = [f"address(outputs[{number}])" for number in range(num_outputs)]
@@ -55,9 +52,9 @@ class MachineCodeRunner:
     """Runs machine code that takes the address of one array with all addresses and sizes.
 
     Args:
-        address: of the packed entry point.
-        constants: kept alive by the runner.
-        num_values: the number of values that the entry point takes in all.
+        address: address of the packed entry point.
+        constants: the constants, which the runner keeps alive.
+        num_values: the number of values that the entry point takes in total.
         owner: an object that keeps the machine code alive.
     """
 
@@ -87,7 +84,7 @@ class MachineCodeRunner:
         if needs_lock():
             with parallel_lock():
                 self._entry(packed)
-        else:  # not a context that does nothing: entering one costs a small model a tenth of its call
+        else:  # not a null context: entering one takes a tenth of a small model's call
             self._entry(packed)
 
 

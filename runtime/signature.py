@@ -1,4 +1,4 @@
-"""Describe what a compiled model takes and returns, and check the inputs of its calls."""
+"""Describe the inputs and results of a compiled model, and check the inputs of its calls."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Signature:
 
     Attributes:
         inputs: the tensors that a call takes, in order.
-        result: the type of what a call returns: one tensor or a tuple.
-        outputs: the types of its tensors, in order.
+        result: the type of the result of a call: one tensor or a tuple.
+        outputs: the types of the result's tensors, in order.
         result_names: their names; where the model does not name them, ``result``, or ``result_0`` and so on.
-        symbols: the symbolic dimensions, bound anew by each call.
+        symbols: the symbolic dimensions, which each call binds.
     """
 
     def __init__(self, inputs: Sequence[Argument], result: Type, result_names: Sequence[str] = ()) -> None:
@@ -88,7 +88,7 @@ class Signature:
             convert: whether other types (lists, numbers, arrays of another element type) are converted.
 
         Raises:
-            InputError: an input does not fit; it is named with what was expected and found.
+            InputError: an input does not fit; the message names it, with the expected and the found type.
         """
         sizes: dict[int, tuple[int, str]] = {}
         arrays = [accept(value, sizes, convert, self) for accept, value in zip(self._accept, values, strict=True)]
@@ -100,13 +100,13 @@ class Signature:
         return arrays, bound
 
     def restructure(self, outputs: list[Any]) -> Any:
-        """Build what the model returns from flat results: one array, or a (nested) tuple."""
+        """Build the model's result from flat results: one array, or a (nested) tuple."""
         return outputs[0] if self._single else nested(self.result, iter(outputs))
 
 
 def nested(found: Type, remaining: Iterator[Any]) -> Any:
     """Build a value of the type ``found`` from the next of ``remaining``: one of them, or a (nested) tuple."""
-    # No closure: one that calls itself is a cycle, and would keep the results until the garbage collector comes.
+    # Not a closure: a recursive closure is a reference cycle and would keep the results until the next collection.
     if isinstance(found, TupleType):
         return tuple([nested(field, remaining) for field in found.fields])
     return next(remaining)
@@ -123,7 +123,7 @@ def _flatten(found: Type) -> list[TensorType]:
 
 
 class _InputCheck:
-    """Checks one input; prepared so that an array that fits passes in about a microsecond."""
+    """Check one input; prepared so that an array that fits passes in about a microsecond."""
 
     def __init__(self, argument: Argument, symbols: Sequence[Var]) -> None:
         self.argument = argument

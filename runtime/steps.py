@@ -1,4 +1,4 @@
-"""Run the compiled functions of a model: one, or several where sizes become known in between."""
+"""Run the compiled functions of a model: one, or several where sizes become known between them."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from tilewright.tensorir.expr import Var
 Array = np.ndarray[Any, Any]
 _empty = np.empty
 
-#: Runs a function on inputs, outputs, the arena (its address and the memory, and how many bytes of it are to be used)
-#: and the sizes of the symbolic dimensions. The constants are bound already.
+#: Runs a function on inputs, outputs, the arena (its address and memory, and the number of its bytes in use) and the
+#: sizes of the symbolic dimensions. The constants are bound already.
 Runner = Callable[[Sequence[Array], Sequence[Array], tuple[int, Array], int, Sequence[int]], None]
 
-#: Derived from the sizes of the symbolic dimensions: shape and type of each result, the bytes of the arena, and whether
-#: any result is large enough for the pool.
+#: Data derived from the sizes of the symbolic dimensions: shape and type of each result, the bytes of the arena, and
+#: whether any result is large enough for the pool.
 _Sizes = tuple[list[tuple[tuple[int, ...], np.dtype[Any]]], int, bool]
 
-#: For how many different sizes of the symbolic dimensions a step remembers the resulting shapes.
+#: Number of different sizes of the symbolic dimensions for which a step caches the resulting shapes.
 _REMEMBERED_SIZES = 256
 
 
 class Claim(NamedTuple):
-    """Two sizes that a model takes for equal, and where it does."""
+    """Two sizes that a model assumes to be equal, and where it does."""
 
     found: Dim
     expected: Dim
@@ -46,8 +46,8 @@ class Step:
         symbols: its symbolic dimensions, in the order in which the function takes their sizes.
         outputs: the types of its results.
         arena_bytes: the memory that it needs for intermediate values.
-        runner: runs it.
-        claims: sizes that it takes for equal.
+        runner: runs the function.
+        claims: sizes that it assumes to be equal.
     """
 
     def __init__(
@@ -70,10 +70,10 @@ class Step:
         self._shapes: dict[tuple[int, ...], _Sizes] = {}
 
     def __call__(self, inputs: Sequence[Array], sizes: tuple[int, ...]) -> list[Array]:
-        """Run the function on inputs that fit, with these sizes of the symbols; return the results.
+        """Run the function on checked inputs, with these sizes of the symbols; return the results.
 
         Raises:
-            InputError: two sizes differ that the model takes for equal.
+            InputError: two sizes differ that the model assumes to be equal.
             ExecutionError: there is not enough memory.
         """
         known = self._shapes.get(sizes)
@@ -115,7 +115,7 @@ class Step:
         if len(self._shapes) >= _REMEMBERED_SIZES:
             self._shapes.clear()
         known = self._shapes[sizes] = (results, arena_bytes, max(bytes_, default=0) >= SMALLEST)
-        return known  # not read back: another thread may have cleared what is remembered
+        return known  # not read back from the cache, which another thread may have cleared
 
     def output_shapes(self, sizes: tuple[int, ...]) -> list[tuple[int, ...]]:
         """Return the shapes of the results for these sizes of the symbolic dimensions."""
@@ -130,7 +130,7 @@ class Step:
 
 class Place(NamedTuple):
     """The connections of one function among several: the values that it takes and returns, and the symbolic dimensions
-    that are read before it runs, each with the value that holds its size."""
+    whose sizes are read before it runs, each with the value that holds its size."""
 
     args: tuple[int, ...]
     results: tuple[int, ...]
@@ -152,10 +152,10 @@ class PlacedStep(NamedTuple):
 
 
 class Steps:
-    """Steps that run one after the other on numbered values, of which the first are the inputs.
+    """Steps that run one after the other on numbered values, the first of which are the inputs.
 
     Args:
-        steps: in order.
+        steps: the steps, in order.
         results: the numbers of the values that are the result.
         num_inputs: the number of values that are inputs.
     """
@@ -169,7 +169,7 @@ class Steps:
         last = {value: number for number, place in enumerate(places) for value in (*place.args, *place.results)}
         read = {value: number for number, place in enumerate(places) for _, value in place.sizes}
         kept = set(results) | set(range(num_inputs))
-        #: The values that no later step needs, by step: their memory is free for later ones.
+        #: The values that no later step needs, by step: their memory can be reused by later ones.
         self._dropped: list[list[int]] = [[] for _ in steps]
         for value, number in last.items():
             if value not in kept:
@@ -179,7 +179,7 @@ class Steps:
         """Run the steps on the inputs, with these sizes of their symbolic dimensions; return the results.
 
         Raises:
-            InputError: two sizes differ that the model takes for equal.
+            InputError: two sizes differ that the model assumes to be equal.
             ExecutionError: the model computed a negative size.
         """
         values: dict[int, Array] = dict(enumerate(inputs))
@@ -193,12 +193,12 @@ class Steps:
             for value in dropped:
                 del values[value]
         outputs = []
-        given: set[int] = set(range(self._num_inputs))  # callers may write to what they get
+        given: set[int] = set(range(self._num_inputs))  # callers may write to results
         for value in self._results:
             outputs.append(values[value].copy() if value in given else values[value])
             given.add(value)
         return outputs
 
     def arena_bytes(self, *sizes: int) -> tuple[int]:
-        """Return the bytes for intermediate values of the step that needs most."""
+        """Return the maximum over the steps of the bytes for intermediate values."""
         return (max(step.arena_bytes(*sizes[: len(step.symbols)])[0] for step, _ in self._steps),)

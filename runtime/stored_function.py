@@ -1,7 +1,7 @@
-"""Write a compiled function down as plain data and arrays, for another process to run.
+"""Encode a compiled function as plain data and arrays, for another process to run.
 
-Builds on disk (``build_cache``) and artifacts (``artifact``) hold stored functions. Dimensions and types are encoded as
-plain data too; the symbolic dimensions in them are identified by their names.
+Cached builds (``build_cache``) and artifacts (``artifact``) hold stored functions. Dimensions and types are encoded as
+plain data, too; the symbolic dimensions in them are identified by their names.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class StoredFunction:
     """A compiled function as data.
 
     Attributes:
-        code: as object files.
-        constants: in the order in which ``main`` takes them.
+        code: the code as object files.
+        constants: the constants, in the order in which ``main`` takes them.
         arena_bytes: the memory for intermediate values.
-        num_values: the number of values that ``main`` takes in all.
+        num_values: the number of values that ``main`` takes in total.
         kernels: the kernels that ``main`` calls, in order of its text.
     """
 
@@ -57,7 +57,7 @@ class StoredFunction:
 
 
 class ArrayWriter:
-    """Collects the arrays of a file, each once.
+    """Collect the arrays of a file, each once.
 
     Args:
         given: arrays that readers of the file have already.
@@ -69,7 +69,7 @@ class ArrayWriter:
     def __init__(self, given: Sequence[Array] = ()) -> None:
         self.arrays: list[Array] = []
         self._given = {id(array): place for place, array in enumerate(given)}
-        #: The numbered objects too, so that no other object can get the identity of one.
+        #: The objects are kept with their numbers, so that no other object can get the ``id`` of one.
         self._places: dict[int, tuple[int, Any]] = {}
 
     def array(self, array: Array) -> Any:
@@ -91,7 +91,7 @@ class ArrayWriter:
 
 
 class ArrayReader:
-    """Returns the arrays of a file by the references that :class:`ArrayWriter` made.
+    """Return the arrays of a file by the references that :class:`ArrayWriter` made.
 
     Args:
         arrays: the arrays of the file, as bytes.
@@ -103,7 +103,7 @@ class ArrayReader:
         self._made: dict[int, Array] = {}
 
     def array(self, data: Any) -> Array:
-        """Return an array: the same object for the same place."""
+        """Return an array: the same object for the same reference."""
         if isinstance(data, int):
             return self._given[data]
         place, dtype, shape = data
@@ -142,13 +142,13 @@ def decode_function(data: Any, arrays: ArrayReader) -> StoredFunction:
 
 
 def unnamed_symbols(dims: Iterable[Dim]) -> list[str]:
-    """List the symbolic dimensions in ``dims`` that their names do not identify, as they were made by hand, not by
-    ``graphir.symbol``: they cannot be written down."""
+    """List the symbolic dimensions in ``dims`` that their names do not identify because they were made by hand, not by
+    ``graphir.symbol``: they cannot be encoded."""
     return [var.name for var in symbols_of(dims) if not var.name.isidentifier() or symbol(var.name) is not var]
 
 
 def encode_dim(dim: Any) -> Any:
-    """Encode a dimension as plain data: numbers, names, and of other nodes the class and its fields."""
+    """Encode a dimension as plain data: a number, a name, or for other nodes the class and its fields."""
     if isinstance(dim, nodes.Var):
         return {"symbol": dim.name}
     if isinstance(dim, nodes.IntImm):

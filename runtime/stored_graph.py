@@ -1,8 +1,8 @@
-"""Store the graph of a model in its artifact: text, constants, and all that the passes ran with.
+"""Store the graph of a model in its artifact: text, constants, and the settings that the passes ran with.
 
-The code of a model does not need its graph. With it, the passes can run again, which :meth:`Executable.ir` and
-:meth:`Executable.profile` do, if all that they depend on is unchanged: Tilewright and its libraries, the target,
-the caches of the machine.
+The code of a model does not need its graph. With the graph, :meth:`Executable.ir` and :meth:`Executable.profile` can
+run the passes again, if everything that these depend on is unchanged: Tilewright and its libraries, the target, and the
+caches of the machine.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class StoredGraph:
     """A graph, and the settings and the target of its build.
 
     Attributes:
-        text: with digests of its large constants.
+        text: text of the graph, with digests of its large constants.
         constants: the large constants that are stored, by their digests.
         missing: the number of large constants that are not stored.
         labels: the names of the calls, in order of evaluation: the text has them in comments only.
-        version: of Tilewright's source and of its libraries; None if it was not known.
+        version: version of Tilewright's source and of its libraries; None if it was not known.
         target: the machine that the code is for, with its caches (``target_facts.target_facts``).
-        settings: of the build: level, required and disabled passes, configuration.
-        after: the stages behind which a user's passes ran.
+        settings: settings of the build: level, required and disabled passes, configuration.
+        after: the stages after which the user's passes ran.
     """
 
     text: str
@@ -95,7 +95,7 @@ class StoredGraph:
 
     @property
     def missing_text(self) -> str:
-        """The message where constants are missing."""
+        """The error message if constants are missing."""
         return (
             f"{self.missing} of the weights are in the artifact only as the kernels read them, not as the graph has "
             "them: without those the passes cannot run again; export(path, graph=True) puts them into the artifact"
@@ -116,7 +116,8 @@ class StoredGraph:
         """Parse the graph.
 
         Raises:
-            ArtifactError: constants are missing, or the text cannot be read (operators of a user's own are not known).
+            ArtifactError: constants are missing, or the text cannot be parsed (a user's own operators are not
+                registered).
         """
         if self.missing:
             raise ArtifactError(self.missing_text)
@@ -127,7 +128,8 @@ class StoredGraph:
         return _labelled(module, self.labels)
 
     def obstacle(self, target: Target) -> str | None:
-        """Return why passes that run on the graph would make other code than there is; None if they make the same."""
+        """Return the reason why running the passes on the graph would give different code; None if it gives the same
+        code."""
         if self.after:
             return f"the model was built with passes of its own (after {', '.join(self.after)}), not in an artifact"
         if self.version is None or self.version != build_cache.source_version():

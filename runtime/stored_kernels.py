@@ -1,11 +1,11 @@
-"""Keep compiled kernels in memory and on disk, where models with equal scheduled loop nests find them.
+"""Cache compiled kernels in memory and on disk, for models with equal scheduled loop nests.
 
-The key of a kernel is a digest of all that it depends on: the loop nest up to its names (``tensorir.encoding``), the
-target and this machine's caches, the settings of the ``PassContext``, and the source of Tilewright and its libraries.
-The entry holds the object code, an outline of the kernel for ``main`` and the plan of its memory
-(``codegen.forks.outline``), the lowered function, to be shown, and the remarks of the passes, which are repeated.
+The key of a kernel is a digest of everything that it depends on: the loop nest up to its names (``tensorir.encoding``),
+the target and this machine's caches, the settings of the ``PassContext``, and the source of Tilewright and its
+libraries. The entry holds the object code, an outline of the kernel for compiling ``main`` and planning its memory
+(``codegen.forks.outline``), the lowered function for display, and the remarks of the passes, which are repeated.
 
-Entries lie in the folder of builds (:mod:`.build_cache`), and in memory (:class:`KernelMemory`).
+Entries are stored in the folder of builds (:mod:`.build_cache`) and in memory (:class:`KernelMemory`).
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _LOG = logging.getLogger("tilewright.cache")
 #: The prefix of entries that hold kernels.
 _FILE = "kernel-"
 
-#: Of the fastest levels of compression: text of records shrinks to a third.
+#: One of the fastest levels of compression: text of records shrinks to a third.
 _COMPRESSION = 1
 
 _WORD = re.compile(r"\w+")
 
-#: Errors of decoding data that this version does not write, though their checksums are right.
+#: Errors of decoding data that has correct checksums but was not written by this version.
 _OTHER_DATA = (KeyError, IndexError, TypeError, ValueError, AttributeError, zlib.error)
 
 
@@ -51,8 +51,8 @@ class StoredKernel:
 
     Attributes:
         names: the names of the scheduled kernel's variables and buffers, and its own.
-        outline: of the lowered function.
-        lowered: the function itself.
+        outline: outline of the lowered function.
+        lowered: the lowered function itself.
         remarks: the remarks of the passes.
         symbol: the name of the function in its object file.
         code: the object file.
@@ -66,8 +66,8 @@ class StoredKernel:
     code: bytes
 
     def lowered_for(self, kernel: PrimFunc, names: Sequence[str]) -> PrimFunc | None:
-        """Return the lowered function of ``kernel``; None if it has other names than the one that was kept, from which
-        the passes derive theirs."""
+        """Return the lowered function of ``kernel``; None if the names in ``kernel`` differ from those of the stored
+        kernel, as names in the lowered function are derived from them."""
         return decode_for(kernel, self.lowered) if list(names[:-1]) == list(self.names[:-1]) else None
 
     def encode(self) -> tuple[Any, list[np.ndarray[Any, Any]]]:
@@ -87,7 +87,7 @@ class StoredKernel:
         """Invert :meth:`encode`.
 
         Raises:
-            EncodingError: it is something else.
+            EncodingError: the entry is not a kernel.
         """
         try:
             data, (code, *packed) = entry
@@ -103,11 +103,11 @@ class StoredKernel:
 
 
 def decode_for(kernel: PrimFunc, encoded: Encoded, key: str | None = None) -> PrimFunc:
-    """Decode a function that was made of an equal of ``kernel``, under its name, and with its origin and its variables,
-    which may be a model's dimensions.
+    """Decode a function that was lowered from an equal of ``kernel``, with the name, the origin and the variables of
+    ``kernel``, which may be a model's dimensions.
 
     Args:
-        key: of the kernel, where an outline was made.
+        key: the key of the kernel, for outlines.
     """
     made = encoded.decode(kernel.variables)
     origins = {name: value for name, value in kernel.attrs.items() if name in ORIGIN_ATTRS}
@@ -119,7 +119,7 @@ def decode_for(kernel: PrimFunc, encoded: Encoded, key: str | None = None) -> Pr
 
 
 def renamed_remarks(remarks: Sequence[Remark], names: Sequence[str], others: Sequence[str]) -> list[Remark]:
-    """Repeat the remarks on a kernel with ``names`` (as ``Encoded`` has them) for a kernel with the names
+    """Return the remarks on a kernel with ``names`` (as in ``Encoded``), rewritten for a kernel with the names
     ``others``."""
     changed = {old: new for old, new in zip(names, others, strict=True) if old != new}
 
@@ -135,10 +135,10 @@ def plain_remarks(remarks: Sequence[Remark]) -> list[list[str]]:
 
 
 class KernelKeys:
-    """Computes keys of scheduled kernels.
+    """Compute keys of scheduled kernels.
 
     Args:
-        depends_on: all that a kernel depends on besides itself.
+        depends_on: everything that a kernel depends on besides itself.
     """
 
     def __init__(self, *depends_on: str) -> None:
@@ -156,7 +156,7 @@ class KernelKeys:
 
 
 def load_kernel(cache: DiskCache, key: str) -> StoredKernel | None:
-    """Load the kernel of ``key`` from disk; None if there is none."""
+    """Load the kernel of ``key`` from disk; None if it is missing or damaged."""
     entry = cache.load(_FILE + key)
     if entry is None:
         return None
@@ -169,16 +169,16 @@ def load_kernel(cache: DiskCache, key: str) -> StoredKernel | None:
 
 
 def store_kernel(cache: DiskCache, key: str, made: StoredKernel) -> None:
-    """Write a kernel to disk, now: see ``DiskCache.later``."""
+    """Write a kernel to disk synchronously (see ``DiskCache.later``)."""
     cache.store(_FILE + key, *made.encode())
 
 
 class LinkedKernel:
-    """A kernel, and its code, linked in this process.
+    """A kernel and its code, linked in this process.
 
     Args:
-        made: the kernel; or what writes it down when somebody asks for it (another build, or the thread that keeps it
-            on disk), and gives None if it cannot be written down.
+        made: the kernel, or a function that encodes it on demand (for another build, or for the thread that writes it
+            to disk) and returns None if it cannot be encoded.
         module: its code.
     """
 
@@ -188,7 +188,7 @@ class LinkedKernel:
 
     @property
     def made(self) -> StoredKernel | None:
-        """The kernel, encoded. Threads that ask at once may each encode it; they find the same."""
+        """The encoded kernel. Threads that request it at the same time may each encode it, with equal results."""
         made = self._made
         if callable(made):
             made = self._made = made()
@@ -196,7 +196,8 @@ class LinkedKernel:
 
 
 class KernelMemory:
-    """The kernels of a process by their keys; the least recently used one is dropped first. Threads may share it."""
+    """A cache of the kernels of a process by their keys; the least recently used one is dropped first. Threads may
+    share it."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity

@@ -1,8 +1,8 @@
 """Shorten Python's thread switch interval while a build waits for LLVM.
 
-A thread that comes back from LLVM needs Python's lock for a moment, to go on to the next step, and the thread that runs
-passes keeps it for 5 ms at a time (``sys.getswitchinterval``). A kernel takes LLVM as long, in several steps: so LLVM
-waited for more than half of its time, and two cores did hardly more than one.
+A thread that returns from LLVM needs the GIL for a moment, to start the next step, and the thread that runs passes
+holds it for 5 ms at a time (``sys.getswitchinterval``). LLVM takes about as long for a kernel, in several steps: so it
+waited for more than half of its time, and two cores were hardly faster than one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from tilewright.tensorir.cores import available_cores
 
-#: Seconds after which a thread releases the lock that another one waits for.
+#: Seconds after which a thread releases the GIL that another one waits for.
 INTERVAL = 1e-4
 
 _lock = threading.Lock()
@@ -24,8 +24,8 @@ _before = 0.0
 
 @contextlib.contextmanager
 def short_switch_interval() -> Iterator[None]:
-    """Inside the ``with`` block, threads wait for Python's lock no longer than :data:`INTERVAL`, where there are cores
-    to run them. The interval belongs to the whole program: the last block that ends restores it."""
+    """Set the switch interval to :data:`INTERVAL` inside the ``with`` block, where there are several cores. The
+    interval is global to the program: the last block that ends restores it."""
     global _users, _before
     if available_cores() < 2:
         yield

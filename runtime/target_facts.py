@@ -1,4 +1,4 @@
-"""Describe a target and this machine: code on disk, or from another process, is for these facts alone."""
+"""Describe a target and this machine: code on disk, or from another process, is valid for these facts only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tilewright.tensorir.target import Target
 
 
 def target_facts(target: Target) -> dict[str, Any]:
-    """Return all of a target, and of this machine, that passes and code generators read, as plain data."""
+    """Return the properties of a target and of this machine that passes and code generators read, as plain data."""
     return {
         "kind": target.kind,
         "mtriple": target.mtriple,

@@ -1,4 +1,4 @@
-"""Make kernels in another process: requests and answers are bytes, and nothing is pickled.
+"""Make kernels in another process. Requests and answers are bytes; nothing is pickled.
 
 A request holds a scheduled kernel as records (``tensorir.encoding``), the target and the settings of the build; the
 answer is an entry of :mod:`.stored_kernels`. Both have the format of files (:mod:`.packed_file`).
@@ -38,7 +38,7 @@ _REQUEST = b"tilewright kernel request 1\n"
 _ANSWER = b"tilewright kernel answer 1\n"
 _LENGTH = struct.Struct("<Q")
 
-#: A process that has nothing to do for so many seconds ends.
+#: A process that is idle for this many seconds ends.
 _IDLE_SECONDS = 60.0
 
 
@@ -67,8 +67,8 @@ def answer_request(request: bytes) -> bytes:
     """Run the passes and LLVM on the kernel of a request.
 
     Raises:
-        EncodingError: this process is on another machine, for which the kernel is not.
-        Exception: whatever a pass raises.
+        EncodingError: this process is on another machine than the one that the kernel is for.
+        Exception: any error of a pass.
     """
     return with_frame_memory(_answer, request)
 
@@ -98,7 +98,7 @@ def decode_answer(answer: bytes) -> StoredKernel:
     """Decode the kernel of an answer.
 
     Raises:
-        EncodingError: it is no answer.
+        EncodingError: ``answer`` is not an answer.
     """
     return StoredKernel.decode(unpack(np.frombuffer(answer, np.uint8), _ANSWER))
 
@@ -127,10 +127,10 @@ def read_message(stream: BinaryIO) -> bytes | None:
 
 
 def serve() -> None:
-    """Answer requests on standard input by messages on standard output, until the input ends or the process was idle
-    for long. The answer to a request that fails is an empty message."""
+    """Answer requests on standard input with messages on standard output, until the input ends or the process has been
+    idle for :data:`_IDLE_SECONDS`. The answer to a request that fails is an empty message."""
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # output of the program must not come between the answers
+    os.dup2(2, 1)  # other output of the process must not come between the answers
     asked = time.monotonic()
     busy = threading.Event()
 
@@ -141,16 +141,16 @@ def serve() -> None:
                 os._exit(0)
 
     threading.Thread(target=end_when_idle, daemon=True).start()
-    write_message(answers, b"")  # it is ready
+    write_message(answers, b"")  # tells that this process is ready
     while (request := read_message(requests)) is not None:
         busy.set()
         try:
             answer = answer_request(request)
-        except Exception:  # the other process makes the kernel itself, and meets the same error
+        except Exception:  # the other process makes the kernel itself and gets the same error
             answer = b""
         try:
             write_message(answers, answer)
-        except OSError:  # nobody reads any more
+        except OSError:  # the other process has closed the pipe
             return
         asked = time.monotonic()
         busy.clear()

@@ -1,8 +1,9 @@
-"""Run processes that make kernels beside this one, on the other cores.
+"""Run worker processes that make kernels on the other cores.
 
 A process of the pool is a fresh interpreter that runs :func:`.worker.serve` and nothing of the program that started it:
-no ``__main__`` is imported, and threads of this process do not matter, as they would for a fork. It takes as long to
-start as its imports do; :class:`WorkerEstimate` weighs that. It ends with this process, or when it was idle for long.
+no ``__main__`` is imported, and threads of this process do not matter, as they would for a fork. Its imports determine
+its start-up time, which :class:`WorkerEstimate` takes into account. It ends with this process, or after being idle for
+long.
 """
 
 from __future__ import annotations
@@ -21,24 +22,24 @@ from pathlib import Path
 from tilewright.passes.tensor import simplify
 from tilewright.runtime.worker import read_message, write_message
 
-#: Seconds to start a process, until one was started: it imports Python, NumPy and the passes.
+#: Initial estimate of the seconds to start a process, which imports Python, NumPy and the passes.
 _FIRST_GUESS = 0.6
-#: Processes are started if the build is expected to take at most this part of its time without them.
+#: Processes are started if the build is expected to take at most this fraction of its time without them.
 _WORTH = 0.8
-#: No time is estimated before kernels have taken this part of the time to start a process: contractions take ten times
-#: as long as other kernels of as much text, and may come first.
+#: No time is estimated before kernels have taken this fraction of the time to start a process: contractions take ten
+#: times as long as other kernels of equal text length, and may come first.
 _LEARNING = 0.5
 
-#: A process multiplies no matrices: the threads that a linear algebra library starts when NumPy loads only cost time,
-#: as much as all of NumPy.
+#: Environment that keeps a linear algebra library from starting threads when NumPy is imported: a worker multiplies no
+#: matrices, and starting these threads takes as long as importing the rest of NumPy.
 _ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1")
 
-#: Kernels for each process that starts while they are scheduled: passes and LLVM take a second or more for so many.
-#: (With fewer, 19 of magika and, on the accelerated wheel, 36 of SqueezeNet, builds took a sixth longer.)
+#: Minimum number of kernels per process that starts while they are scheduled: passes and LLVM take a second or more for
+#: these. (With fewer, 19 of magika and, on the accelerated wheel, 36 of SqueezeNet, builds took a sixth longer.)
 _KERNELS_EACH = 48 if Path(simplify.__file__).suffix in EXTENSION_SUFFIXES else 24
 
 _start_seconds = _FIRST_GUESS
-#: Whether a process could not be started: another one could not either.
+#: Whether starting a process has failed; then no other is started.
 _refused = False
 
 
@@ -56,7 +57,7 @@ class _Process:
         """Send a request and return the answer.
 
         Raises:
-            WorkerError: nothing.
+            WorkerError: there is no answer.
         """
         global _refused
         fresh = self.running is None
@@ -69,13 +70,13 @@ class _Process:
             if fresh:
                 _refused = True
                 raise WorkerError(f"no process makes kernels: {error}") from error
-            answer = self._exchange(request)  # it was idle for long, and has ended
+            answer = self._exchange(request)  # the old process was idle for long and has ended
         if not answer:
             raise WorkerError("the kernel was not made")
         return answer
 
     def start(self) -> None:
-        """Start the process for requests to come, if it does not run; if it does not start, these fail."""
+        """Start the process for later requests if it does not run; if it cannot be started, these fail."""
         global _refused
         if self.running is not None or _refused:
             return
@@ -103,7 +104,7 @@ class _Process:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, **_ONE_THREAD},
-            start_new_session=True,  # an interrupt from the keyboard is this process's alone
+            start_new_session=True,  # an interrupt from the keyboard must reach this process only
         )
         self.running = process
         assert process.stdout is not None
@@ -126,31 +127,31 @@ class _Process:
 
 
 class WorkerPool:
-    """Processes, each with a thread that talks to it. ``submit`` is as in an executor."""
+    """A pool of processes, each with a thread that communicates with it. ``submit`` is as in an executor."""
 
     def __init__(self) -> None:
-        #: Requests; without one a process is only to start.
+        #: Requests; a job without one only starts a process.
         self._jobs: queue.SimpleQueue[tuple[Future[bytes], bytes | None] | None] = queue.SimpleQueue()
         self._processes: list[_Process] = []
         self._threads: list[threading.Thread] = []
 
     def grow(self, count: int) -> None:
-        """Grow the pool to ``count`` processes; they start with their first requests, if not before."""
+        """Grow the pool to ``count`` processes; they start at their first requests, if not earlier."""
         while len(self._threads) < count:
             process = _Process()
-            # A daemon: the end of this program does not wait for it.
+            # Make it a daemon, so that the program does not wait for it at exit.
             thread = threading.Thread(target=self._work, args=(process,), name="tilewright-worker", daemon=True)
             self._processes.append(process)
             self._threads.append(thread)
             thread.start()
 
     def start(self, count: int) -> None:
-        """Start processes until ``count`` run: the next requests wait less."""
+        """Start processes until ``count`` run, so that the next requests wait less."""
         for _ in range(count - len(self.processes())):
             self._jobs.put((Future(), None))
 
     def submit(self, request: bytes) -> Future[bytes]:
-        """Send a request to some process; the future fails with a WorkerError where none answers."""
+        """Send a request to any process; the future fails with a WorkerError where none answers."""
         future: Future[bytes] = Future()
         self._jobs.put((future, request))
         return future
@@ -173,7 +174,7 @@ class WorkerPool:
         return [process.running for process in self._processes if process.running is not None]
 
     def end(self) -> None:
-        """End all processes, when their requests are answered."""
+        """End all processes after their requests are answered."""
         for _ in self._threads:
             self._jobs.put(None)
         for thread in self._threads:
@@ -185,14 +186,14 @@ _lock = threading.Lock()
 
 
 def pool(count: int) -> WorkerPool:
-    """Return the pool of this process, with ``count`` processes or more."""
+    """Return the pool of this process, with at least ``count`` processes."""
     with _lock:
         _pool.grow(count)
         return _pool
 
 
 def _forget() -> None:
-    """Forget the pool in a forked process: its threads are not there."""
+    """Drop the pool in a forked process, where its threads do not exist."""
     global _pool, _lock
     _pool, _lock = WorkerPool(), threading.Lock()
 
@@ -202,8 +203,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def can_start() -> bool:
-    """Return whether there is an interpreter to start: in a program that embeds Python, or is frozen, there may be
-    none."""
+    """Return whether there is an interpreter to start: a program that embeds Python, or is frozen, may have none."""
     if _refused:
         return False
     name = Path(sys.executable or "").name.lower()
@@ -211,10 +211,10 @@ def can_start() -> bool:
 
 
 def start_ahead(kernels: int, cores: int) -> int:
-    """Start processes for a build that is about to schedule ``kernels`` kernels; return how many there are for it.
+    """Start processes for a build that is about to schedule ``kernels`` kernels; return their number.
 
-    Scheduling keeps one core busy and takes longer than a process takes to start, so that the others wait for nothing
-    else. (Processes that start later take time from LLVM, which :class:`WorkerEstimate` weighs.)
+    Scheduling keeps one core busy and takes longer than starting a process, so that starting them on the other, idle
+    cores is free. (Processes that start later take time from LLVM, which :class:`WorkerEstimate` takes into account.)
 
     Args:
         cores: the number of cores that may be busy at once.
@@ -227,7 +227,7 @@ def start_ahead(kernels: int, cores: int) -> int:
 
 
 class WorkerEstimate:
-    """Estimates whether processes pay, from the times of the kernels so far.
+    """Estimate whether worker processes save time, from the times of the kernels so far.
 
     Args:
         cores: the number of cores that may be busy at once.
@@ -238,20 +238,20 @@ class WorkerEstimate:
         self._size = self._seconds = 0.0
 
     def made(self, size: int, seconds: float) -> None:
-        """Note that passes took ``seconds`` for a kernel whose text has ``size`` characters."""
+        """Record that passes took ``seconds`` for a kernel whose text has ``size`` characters."""
         self._size += size
         self._seconds += seconds
 
     def processes(self, size: int, code_seconds: float) -> int:
-        """Return how many processes are to make, together with this one, kernels of ``size`` characters in all; 0: this
-        one makes them alone. Each must have as much to do as it takes to start.
+        """Return the number of processes that help this one to make kernels of ``size`` characters in total; 0: none.
+        Each must have at least as much work as starting it takes.
 
         Args:
             code_seconds: the time of code generation for the kernels so far, in another thread.
         """
         if self._cores < 2 or self._seconds < _start_seconds * _LEARNING:
             return 0
-        alone = size * self._seconds / self._size  # code is generated in another thread meanwhile
+        alone = size * self._seconds / self._size  # code is generated in another thread at the same time
         work = alone * (1 + code_seconds / self._seconds)
         count = min(self._cores - 1, int(work / _start_seconds))
         start = _start_seconds if len(_pool.processes()) < count else 0.0

@@ -1,6 +1,6 @@
-"""Look at a model without changing it: profile its calls, check its numbers, compare levels, write a report.
+"""Observe a model without changing it: profile its calls, check its numbers, compare levels, write a report.
 
-``build`` and a call need nothing of this package; it is loaded when somebody asks for what it shows.
+``build`` and calls do not need this package; it is imported on first use.
 """
 
 from __future__ import annotations

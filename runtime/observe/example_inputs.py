@@ -1,4 +1,4 @@
-"""Make up inputs to try a model."""
+"""Make random example inputs for a model."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def example_inputs(signature: Signature, sizes: Mapping[str, int] | None = None,
     """Draw an array for each input of a model.
 
     Args:
-        signature: of the model.
-        sizes: symbolic dimensions by name; 1 without it.
-        seed: of the random numbers.
+        signature: signature of the model.
+        sizes: sizes of symbolic dimensions by name; 1 for those that are missing.
+        seed: seed of the random numbers.
     """
     generator = np.random.default_rng(seed)
     named = sizes or {}

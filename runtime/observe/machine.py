@@ -1,9 +1,9 @@
 """Measure the peak rates of this machine: multiply-adds, copying and reading memory, on one thread and on several.
 
-The probes are programs of the loop-level IR like every kernel, compiled by the same code generator, but written for
-one purpose: nothing limits them except the limit that they measure. A probe has a size that is freely chosen, so that
-a benchmark can run one that does as many multiply-adds, or moves as many bytes, as the kernel beside it: measured in
-turns, both meet the same noise, the same caches and the same clock.
+The probes are programs of the loop-level IR, compiled by the same code generator as kernels, and limited by nothing but
+the rate that they measure. The size of a probe can be chosen, so that a benchmark can run one that does as many
+multiply-adds, or moves as many bytes, as a kernel: measured in turns, both are exposed to the same noise, caches and
+clock rate.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tilewright.tensorir.target import Target
 
 FloatArray = npt.NDArray[np.float32]
 
-#: Work items for each thread: one that is descheduled for a while leaves its items to the others.
+#: Work items per thread: while a thread is descheduled, the others take its items.
 ITEMS_PER_THREAD = 8
 #: Vectors that one iteration of the memory probes touches.
 UNROLL = 8
@@ -47,7 +47,7 @@ PAGE = 4096
 
 
 def aligned(elements: int, fill: float = 0.0) -> FloatArray:
-    """Return a float32 vector that begins at a page, with its memory mapped already."""
+    """Return a page-aligned float32 vector whose memory is already mapped."""
     raw = np.empty(elements * 4 + PAGE, np.uint8)
     start = -raw.ctypes.data % PAGE
     array: FloatArray = raw[start : start + elements * 4].view(np.float32)
@@ -60,16 +60,16 @@ def _vector(base: Expr | int, lanes: int) -> Ramp:
 
 
 def accumulators(target: Target) -> int:
-    """Return the number of sums in flight: twice as many as two units of latency four need, with registers left for the
-    factors."""
+    """Return the number of independent accumulators: twice as many as two units of latency four need, with registers
+    left for the factors."""
     return target.vector_registers * 3 // 4
 
 
 def _in_registers(
     name: str, target: Target, factors: Buffer, total: DataType, step_of: Callable[[Expr], Expr]
 ) -> PrimFunc:
-    """Write the probe ``sums = step_of(sums)`` for ``accumulators`` vectors in registers, ``steps`` times, by each of
-    ``items`` iterations of a parallel loop. The sums go to ``result`` at the end."""
+    """Write the probe that computes ``sums = step_of(sums)`` for ``accumulators`` vectors in registers, ``steps``
+    times, in each of ``items`` iterations of a parallel loop, and then stores the sums to ``result``."""
     lanes, count = target.lanes(total), accumulators(target)
     items, steps, item, step = Var("items"), Var("steps"), Var("item"), Var("step")
     result = Buffer("result", (items * (count * lanes),), total)
@@ -142,11 +142,11 @@ def read_primfunc(target: Target) -> PrimFunc:
     return PrimFunc("read_probe", (x, result, items, steps, passes), For(item, as_expr(0), items, "parallel", body))
 
 
-#: Each probe forks once, which takes no team of threads.
+#: Each probe forks once, which needs no team of threads.
 NO_TEAM = None
 
 
-#: Sums of ``s * 0.5 + 1`` tend to 2: neither overflow nor denormal numbers.
+#: The iteration ``s * 0.5 + 1`` converges to 2: it neither overflows nor produces denormal numbers.
 _HALF_AND_ONE = np.array([0.5, 1.0])
 
 
@@ -165,7 +165,7 @@ class Machine:
     """The probes, compiled for one number of threads.
 
     Attributes:
-        target: this machine with that number of threads, or the processor of another name, as which it runs.
+        target: this machine with that number of threads, or the named processor that it is used as.
         compiled: the machine code of the probes.
     """
 
@@ -184,8 +184,8 @@ class Machine:
         return self._arithmetic(self._entries["fma_probe"], FLOAT32, _HALF_AND_ONE.astype(np.float32), 1, flops)
 
     def arithmetic(self, dtype: DataType, flops: float) -> tuple[Callable[[], None], float] | None:
-        """Return the same for products of numbers of ``dtype``; None if the machine has no instruction of its own for
-        them, or none that adds up their products."""
+        """Return the same as :meth:`fma` for products of numbers of ``dtype``; None if the machine has no instruction
+        for them, or none that adds up their products."""
         if dtype in ("float32", "float64"):
             entry = self._probe((dtype,), lambda: fma_primfunc(self.target, dtype))
             return self._arithmetic(entry, dtype, _HALF_AND_ONE.astype(dtype.numpy), 1, flops)
@@ -200,7 +200,7 @@ class Machine:
         return None
 
     def _probe(self, dtypes: tuple[DataType, ...], make: Callable[[], PrimFunc]) -> Callable[..., None]:
-        """Compile a probe when it is first asked for."""
+        """Compile a probe on first use."""
         if dtypes not in self._probes:
             self._probes[dtypes] = _compiled(make(), self.target)
         return self._probes[dtypes]
@@ -222,8 +222,7 @@ class Machine:
         return max(1, round(count / (4 * self._items * UNROLL * self.lanes)))
 
     def copy(self, count: float) -> tuple[Callable[[], None], float]:
-        """Return a call that moves about ``count`` bytes, half of them read and half of them written, and the exact
-        number."""
+        """Return a call that moves about ``count`` bytes, half of them read and half written, and the exact number."""
         steps = self._steps(count / 2)
         size = self._items * steps * UNROLL * self.lanes
         x, y = aligned(size, 1.0), aligned(size)
@@ -236,8 +235,7 @@ class Machine:
 
     def read(self, count: float, passes: int = 1) -> tuple[Callable[[], None], float]:
         """Return a call that reads about ``count`` bytes, each ``passes`` times, and the exact number of bytes that it
-        reads. (From the second time on they come from the cache that they fit into: a thread reads again what it has
-        read.)"""
+        reads. (Passes after the first read from the cache that the bytes fit into, as each thread rereads its own.)"""
         steps = self._steps(count)
         x = aligned(self._items * steps * UNROLL * self.lanes, 1.0)
         result = aligned(self._items * UNROLL * self.lanes)
@@ -251,5 +249,5 @@ class Machine:
 
 @functools.cache
 def machine(threads: int, mcpu: str | None = None) -> Machine:
-    """Return the probes for that number of threads and processor, compiled once in a process."""
+    """Return the probes for ``threads`` threads and the processor ``mcpu``, compiled once in a process."""
     return Machine(threads, mcpu)

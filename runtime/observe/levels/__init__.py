@@ -1,4 +1,4 @@
-"""Measure what optimization levels and single passes do to a model: its code, its build, its calls."""
+"""Measure the effect of optimization levels and single passes on a model's code, build time and calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Explain passes: measure what each costs in build time and gains in run time, by leaving it out."""
+"""Measure the build time that each pass costs and the run time that it gains, by building without it."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class PassEffect:
     """The effect of one pass on a model.
 
     Attributes:
-        name: of the pass.
-        runs: the number of its runs.
-        seconds: of the build, in the pass itself.
-        build_seconds: by how much longer the whole build takes with it (negative if it makes the work of others less).
-        slowdown: the time of a call without it over that with it; 1 if the code is the same, None if it was not
+        name: name of the pass.
+        runs: number of its runs.
+        seconds: time of the build that is spent in the pass itself.
+        build_seconds: build time with the pass minus that without it (negative if it reduces the work of others).
+        slowdown: time of a call without it divided by that with it; 1 if the code is the same, None if it was not
             measured.
         same_code: whether the code is the same without it.
-        problem: the error of the build without it; empty if there is none.
+        problem: error of the build without it; empty if there is none.
     """
 
     name: str
@@ -55,10 +55,10 @@ class PassEffects:
     """The effect of each pass on a model, made by :func:`explain_passes`.
 
     Attributes:
-        effects: of the passes, those first that a call gains most from.
-        build_seconds: of the build with all of them.
-        call_seconds: of a call (median) with all of them.
-        opt_level: at which it was built.
+        effects: the effects of the passes, in order of decreasing gain of a call.
+        build_seconds: time of the build with all of them.
+        call_seconds: median time of a call with all of them.
+        opt_level: the optimization level of the build.
     """
 
     header = ("pass", "runs", "own time", "build with it", "call without it", "")
@@ -124,21 +124,20 @@ def explain_passes(
 ) -> PassEffects:
     """Build a model once for each pass without that pass, and compare build, code and calls.
 
-    An ablation: what a pass gains is how much slower calls are without it, all others in place. Passes that need each
-    other each gain what they gain together. Passes without which no code can be made are left out, and what the
-    current context disables. Calls take turns with those of the model as it is.
+    This is an ablation: the gain of a pass is how much slower calls are without it, with all others in place. Passes
+    that need each other are each credited with their joint gain. Passes without which no code can be generated, and
+    those that the current context disables, are not measured. Calls take turns with those of the unchanged model.
 
     Args:
         mod: the model.
-        inputs: for the calls, by position or by name; without them they are made up: random numbers, and 1 for
-            symbolic dimensions.
-        passes: the names of the passes to look at; by default all that changed something.
+        inputs: inputs of the calls, by position or by name; default: random numbers, and 1 for symbolic dimensions.
+        passes: the names of the passes to measure; by default all that changed something.
         target: the target of the builds; by default :meth:`Target.current`.
-        repeat: the number of calls that count for each pass.
-        progress: told of each pass before it is left out: its name, its number and how many there are.
+        repeat: the number of measured calls for each pass.
+        progress: called before each build without a pass, with the pass's name, its number and the number of passes.
 
     Raises:
-        UnknownPassError: ``passes`` names a pass that does not run in this build, or cannot be left out.
+        UnknownPassError: ``passes`` names a pass that does not run in this build, or that is necessary.
         InputError, ExecutionError: the model cannot be called with the inputs.
         TilewrightError: as :func:`tilewright.build`.
     """
@@ -185,6 +184,6 @@ def _effect(
         if not same:
             without, usual = call_times([variant.model, whole.model], inputs, repeat)
             slowdown = ratio(without, usual)
-    except TilewrightError as error:  # no reason to tell nothing of the others
+    except TilewrightError as error:  # report it and go on with the others
         return PassEffect(name, runs, own, 0.0, None, False, f"without it: {type(error).__name__}: {error}")
     return PassEffect(name, runs, own, whole.seconds - variant.seconds, slowdown, same)

@@ -33,9 +33,9 @@ class PassUse:
     """The use of one pass of the pipelines at one level.
 
     Attributes:
-        name: of the pass.
-        runs: the number of its runs.
-        changed: the number of these runs that changed the module.
+        name: name of the pass.
+        runs: number of its runs.
+        changed: number of these runs that changed the module.
         reason: why it did not run; empty if it did.
     """
 
@@ -53,12 +53,12 @@ class LevelReport:
         level: from 0 to 3.
         passes: every pass of a build, in order, each name once.
         build_seconds: the time of the build.
-        pass_seconds: the part of that which passes took.
-        call_seconds: a call (median); None without inputs that suit.
-        speedup: the time of a call at level 0 over that at this level.
-        kernels: functions that the code has.
+        pass_seconds: the part of it that is spent in passes.
+        call_seconds: median time of a call; None without suitable inputs.
+        speedup: time of a call at level 0 divided by that at this level.
+        kernels: number of functions in the code.
         arena_bytes: memory for intermediate values.
-        weight_bytes: constants as the kernels read them.
+        weight_bytes: memory for constants as the kernels read them.
         same_as: the lower level with the same code; None if there is none.
     """
 
@@ -157,17 +157,16 @@ def opt_report(
 ) -> OptReport:
     """Build a model at each optimization level, and compare build, code and calls.
 
-    For each level: which passes ran, which changed something, which were skipped and why, what the build took, what a
-    call takes, how much memory there is, and whether the code is that of a lower level. Required and disabled passes
-    and the configuration are those of the current context. Nothing is taken from memory or disk, so that build times
-    are those of a first build; calls of the levels take turns.
+    For each level, report which passes ran, which changed something, which were skipped and why, the times of the build
+    and of a call, the memory, and whether the code is that of a lower level. Required and disabled passes and the
+    configuration are those of the current context. Nothing is taken from caches in memory or on disk, so that build
+    times are those of a first build; calls of the levels take turns.
 
     Args:
         mod: the model.
-        inputs: for the calls, by position or by name; without them they are made up: random numbers, and 1 for
-            symbolic dimensions.
+        inputs: inputs of the calls, by position or by name; default: random numbers, and 1 for symbolic dimensions.
         target: the target of the builds; by default :meth:`Target.current`.
-        repeat: the number of calls that count.
+        repeat: the number of measured calls.
 
     Raises:
         InputError, ExecutionError: the model cannot be called with ``inputs``.

@@ -1,4 +1,4 @@
-"""Build one model in several ways, and measure their calls in turns."""
+"""Build a model in several ways, and measure the calls of these variants in turns."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.structural import structural_equal
 from tilewright.tensorir.target import Target
 
-#: Calls before the clock counts.
+#: Warm-up calls before the measurement.
 _WARM_UP = 2
 
 
 class ChangeWatch(PassInstrument):
-    """Notes for each run of a pass whether it returned another module than it was given.
+    """Record for each run of a pass whether it returned another module than it was given.
 
     Attributes:
-        runs: by the name of the pass, for each run whether it changed something. Pipelines are left out.
+        runs: for each run, whether it changed something, by the name of the pass. Pipelines are left out.
     """
 
     def __init__(self) -> None:
@@ -56,12 +56,12 @@ class ChangeWatch(PassInstrument):
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
-    """A model built in one way.
+    """A model built under some settings.
 
     Attributes:
-        model: it.
-        seconds: the time of the build, with nothing remembered from earlier ones.
-        timing: of its passes.
+        model: the compiled model.
+        seconds: time of the build, with empty caches.
+        timing: the times of its passes.
         changes: which runs of passes changed something.
     """
 
@@ -92,8 +92,7 @@ def _equal(a: IRModule, b: IRModule) -> bool:
 
 
 def build_variant(mod: IRModule | Function, target: Target | str | None, settings: BuildSettings) -> Variant:
-    """Build ``mod`` under ``settings``, with kernels of its own: none is taken over from other builds of the
-    process."""
+    """Build ``mod`` under ``settings``, without reusing kernels from other builds of the process."""
     timing, changes = PassTimingInstrument(), ChangeWatch()
     with settings.context([timing, changes]), fresh_caches():
         start = time.perf_counter()
@@ -103,8 +102,8 @@ def build_variant(mod: IRModule | Function, target: Target | str | None, setting
 
 
 def call_times(models: Sequence[Executable], inputs: Sequence[Array], repeat: int) -> list[list[float]]:
-    """Measure the seconds of ``repeat`` calls of each model with equal inputs: they take turns, so that all meet the
-    same noise."""
+    """Measure the seconds of ``repeat`` calls of each model with equal inputs. The models take turns, so that all are
+    exposed to the same noise."""
     times: list[list[float]] = [[] for _ in models]
     for turn in range(repeat + _WARM_UP):
         for model, found in zip(models, times, strict=True):
@@ -116,12 +115,12 @@ def call_times(models: Sequence[Executable], inputs: Sequence[Array], repeat: in
 
 
 def ratio(ours: Sequence[float], base: Sequence[float]) -> float:
-    """Return the median of the ratios within the turns."""
+    """Return the median over the turns of the ratio of both times."""
     return statistics.median(a / b for a, b in zip(ours, base, strict=True))
 
 
 def pipeline_passes(target: Target) -> list[PassInfo]:
-    """List every pass of a build for ``target``, in order, without the pipelines that they stand in."""
+    """List every pass of a build for ``target``, in order, without the pipelines that contain them."""
     found: list[PassInfo] = []
 
     def add(each: Pass) -> None:

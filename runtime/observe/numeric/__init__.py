@@ -1,4 +1,4 @@
-"""Check numbers through the passes: find the pass, operator and element that first leave the tolerance."""
+"""Check results after every pass: find the pass, operator and element that first leave the tolerance."""
 
 from __future__ import annotations
 

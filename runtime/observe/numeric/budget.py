@@ -18,12 +18,12 @@ MEASURES = ("greatest", "mean", "scaled")
 
 @dataclasses.dataclass(frozen=True)
 class PassError:
-    """One step: a pass that changed the module (or several, where only every n-th is checked).
+    """The error added by a pass that changed the module (or by several, where only every n-th is checked).
 
     Attributes:
-        passes: their names.
-        before: the error of the results before them, None if it is not known.
-        after: the error after them, None if the module was not run.
+        passes: names of the passes.
+        before: error of the results before them, None if it is not known.
+        after: error after them, None if the module was not run.
         status: ``ok``, ``failed`` or ``not checked``.
         reason: why it was not checked.
     """
@@ -67,7 +67,7 @@ class ErrorBudget:
 
     def render(self) -> str:
         """Write the table as text: errors in units in the last place of the results' types, of each element or (scaled)
-        of the result's greatest."""
+        of the result's greatest element."""
         return table(self.header, self.rows())
 
     def as_dict(self) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""Make smaller forms of a graph, each anew from the graph itself.
+"""Make smaller forms of a graph, each directly from the original graph.
 
-A form (:class:`Form`) says what the results are, which values are given instead of computed (cut), and which operators
-are replaced by one of their arguments (bypassed). A value that is cut becomes a parameter of its type, so that any set
-of operators may be left out and what is left still has types. One that depends on no parameter becomes a constant:
-passes treat constants in their own ways.
+A form (:class:`Form`) defines the results, which values are given instead of computed (cut), and which operators are
+replaced by one of their arguments (bypassed). A value that is cut becomes a parameter of its type, so that any set of
+operators may be left out and the rest still has types. A value that depends on no parameter becomes a constant, because
+passes treat constants specially.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tilewright.graphir.visitor import free_vars, post_order
 from tilewright.tensorir.errors import VerifyError
 from tilewright.tensorir.stmt import PrimFunc
 
-#: What a value that is cut becomes.
+#: The replacements of a value that is cut.
 PARAMETER, CONSTANT = "parameter", "constant"
 
 
@@ -34,7 +34,7 @@ class Form:
     Attributes:
         roots: the results.
         cut: values that are given, each as a parameter or as a constant.
-        bypassed: what takes the place of an operator.
+        bypassed: replacements of operators that are bypassed.
     """
 
     roots: tuple[Expr, ...]
@@ -47,9 +47,9 @@ class Candidate:
     """A form as a module.
 
     Attributes:
-        module: its functions; ``main`` has the parameters that are needed.
+        module: the module; its ``main`` has the parameters that are needed.
         inputs: the values of the parameters in order, where values are known; else None.
-        origin: for each expression of ``main`` the one of the graph that it was.
+        origin: for each expression of ``main`` the corresponding one of the graph.
     """
 
     module: IRModule
@@ -75,7 +75,7 @@ class Graph:
         self._varying = self._depending({*main.params, *self._inner})
         #: The operators that may be cut, in order of evaluation.
         self.operators = [node for node in self.order if is_operator(node) and self._is_cuttable(node)]
-        #: Operators of nested functions too: they may be bypassed.
+        #: All operators, including those of nested functions, which may be bypassed.
         self.everywhere = [node for node in self.order if is_operator(node)]
         self.has_inputs = values is not None
         self.values = self._constant_values() if values is None else values
@@ -86,8 +86,8 @@ class Graph:
         for node in self.order:
             found.update(node.bound)
         for node in self.order:
-            # A function, or a let, binds its own variables; what depends on those of others around it is inside of
-            # these and stays in sight there.
+            # A function, or a let, binds its own variables; expressions that depend on variables of an enclosing one
+            # are inside that one and are found there.
             if not isinstance(node, (Function, Let)) and any(child in found for child in node.children):
                 found.add(node)
         return found
@@ -108,7 +108,7 @@ class Graph:
         try:
             with np.errstate(all="ignore"):
                 return evaluate_parts(Function((), Tuple(known)), (), self.mod) if known else {}
-        except Exception:  # an operator whose reference refuses its arguments: what it gives becomes a parameter
+        except Exception:  # an operator's reference rejects its arguments: the values become parameters
             return {}
 
     def full(self) -> Form:
@@ -122,7 +122,7 @@ class Graph:
         return CONSTANT if isinstance(self.values.get(node), np.ndarray) else PARAMETER
 
     def alternatives(self, node: Expr) -> list[Expr]:
-        """List the parts of ``node`` that may take its place: they have its type."""
+        """List the parts of ``node`` that may replace it: those of its type."""
         parts: Iterable[Expr] = node.children
         if isinstance(node, Call):
             parts = node.args
@@ -138,7 +138,7 @@ class Graph:
         return [node for node in nodes if is_operator(node) and node not in form.cut and node not in form.bypassed]
 
     def operands(self, node: Expr, form: Form) -> list[Expr]:
-        """List the operators of a form whose results an operator takes, of those that may be results of the whole."""
+        """List the operators of a form whose results an operator takes and that may be results of the graph."""
         found: dict[Expr, None] = {}
         stack = list(_children(node, form))
         while stack:
@@ -151,14 +151,14 @@ class Graph:
         return list(reversed(found))
 
     def reached_constants(self, form: Form) -> list[Expr]:
-        """List the constants of a form that are more than one number, but those of nested functions."""
+        """List the constants of a form with more than one element, without those of nested functions."""
         functions = [f for f in self.order if isinstance(f, Function)]
         inside = set(post_order(*(function.body for function in functions))) if functions else set()
         nodes = post_order(*form.roots, children_of=lambda node: _children(node, form))
         return [n for n in nodes if isinstance(n, Constant) and n.data.size > 1 and n not in inside]
 
     def unused(self, operators: Sequence[Expr]) -> list[Expr]:
-        """List those of ``operators`` that none of them needs."""
+        """List those of ``operators`` whose results none of them uses."""
         seen: set[Expr] = set()
         stack = [child for node in operators for child in node.children]
         while stack:
@@ -237,20 +237,20 @@ def _children(node: Expr, form: Form) -> Sequence[Expr]:
 
 
 def is_operator(node: Expr) -> bool:
-    """Return whether an expression counts when a graph is made smaller: it computes something or decides what is
+    """Return whether an expression counts when a graph is minimized: it computes something or controls what is
     computed."""
     return isinstance(node, (Call, If, Loop, Let))
 
 
 def is_value_type(found: Type | None) -> bool:
-    """Return whether ``found`` is a type of tensors, so that a parameter may have it."""
+    """Return whether ``found`` is a type of tensors, which a parameter may have."""
     if isinstance(found, TupleType):
         return all(map(is_value_type, found.fields))
     return isinstance(found, TensorType)
 
 
 def with_main(mod: IRModule, main: Function) -> IRModule:
-    """Replace the ``main`` of ``mod``, and drop functions that are not needed any more."""
+    """Replace the ``main`` of ``mod``, and drop functions that are no longer needed."""
     key = mod.get_global_var("main")
     needed = {key.name}
     pending: list[Any] = [main]

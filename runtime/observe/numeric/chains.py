@@ -33,14 +33,14 @@ class Checked:
 
 @dataclasses.dataclass
 class Chain:
-    """A model on its way through the passes.
+    """The state of a model that is followed through the passes.
 
     Attributes:
-        mod: where it is.
-        inputs, reference: what it is run on, and what has to come out; no reference if it cannot be run.
-        error: the error of its results when they were computed last; None if it is not known.
-        known: the module that they were computed with.
-        facts: about its last graph.
+        mod: the module after the last pass.
+        inputs, reference: its inputs and expected results; no reference if it cannot be run.
+        error: error of its most recently computed results; None if it is not known.
+        known: the module that computed them.
+        facts: facts about its last graph.
         flat, since: its last graph without fused groups, and the passes that changed it since.
         pending: the passes since ``known``.
         reason: why it is not checked.
@@ -85,7 +85,7 @@ class SegmentValues:
         return {name: int(self._known[number]) for name, number in self._read.items()}
 
     def add(self, segment: Mapping[str, Any], results: Sequence[Array]) -> None:
-        """Note the results of a segment."""
+        """Record the results of a segment."""
         self._known.update(zip(segment["results"], results, strict=True))
 
 

@@ -42,7 +42,7 @@ from tilewright.tensorir.target import Target
 
 @dataclasses.dataclass
 class _Open:
-    """A pass that is running: the module that it got, its chain, and what the last pass inside of it made."""
+    """A pass that is running: its input module, its chain, and the result of the last pass inside of it."""
 
     mod: IRModule
     chain: Chain
@@ -50,7 +50,7 @@ class _Open:
 
 
 class NumericCheck(PassInstrument, ErrorBudget):
-    """Runs the module after every pass on the same inputs, and stops at the first pass that changes the results.
+    """Run the module after every pass on the same inputs, and stop at the first pass that changes the results.
 
     ::
 
@@ -60,38 +60,38 @@ class NumericCheck(PassInstrument, ErrorBudget):
         print(check.render())       # what each pass adds to the error
 
     The error that it raises names pass, function, operator and element, and shows the smallest graph that fails; a file
-    for pytest with this graph is written. Graphs run by the operators' NumPy references, loop nests as machine code,
-    whatever stage of lowering they are in. Machine code that writes outside of its memory is noticed by the guards
-    around it, or ends the process: with ``engine="interpreter"`` it is an error.
+    for pytest with this graph is written. Graphs run by the operators' NumPy references; loop nests run as machine
+    code, at any stage of lowering. Machine code that writes outside of its memory is detected by the guards around it,
+    or crashes the process; with ``engine="interpreter"`` it is an error.
 
-    A pass that returns the module that it got is not checked; of pipelines the passes inside are. Where the sizes of a
-    model become known while it runs, ``build`` cuts it into segments: each one is checked on what the ones before it
-    compute. A module whose ``main`` takes something else than these inputs (a pass runs passes on a part of a model) is
+    A pass that returns its input module is not checked; in place of pipelines, the passes inside are. Where sizes of a
+    model become known only while it runs, ``build`` cuts it into segments: each one is checked on the results of the
+    previous ones. A module whose ``main`` takes other inputs than these (a pass runs passes on a part of a model) is
     not checked, and neither is one that cannot be run; the table says so.
 
     Args:
         inputs: arrays for the parameters of ``main``, by name or in order; None: random ones from ``seed``.
-        reference: what results are compared with: ``"float64"``, the module that the first pass gets, computed in
-            double precision; ``"original"``, the same in its own types; the results themselves; or a function that
-            gets the inputs by name and returns them.
-        tolerance: by how much results may be off: a number for both, a pair (rtol, atol), or one of these for each
-            element type by name. Default: a few units in the last place, more for long sums, and more where the model
-            itself, in its own types, is further off (see :func:`default_tolerance`).
-        passes: the names of the passes to check, if not all.
+        reference: the expected results: ``"float64"``, those of the first pass's input module, computed in double
+            precision; ``"original"``, the same in its own types; the results themselves; or a function that takes the
+            inputs by name and returns them.
+        tolerance: permitted error: a number for both, a pair (rtol, atol), or one of these for each element type by
+            name. Default: a few units in the last place, more for long sums, and more where the error of the model
+            itself, in its own types, is larger (see :func:`default_tolerance`).
+        passes: the names of the passes to check; default: all.
         every: check after every n-th pass that changed the module; where a check fails, the passes since the last one
-            are halved to find the culprit. Large models take less time then.
-        on_failure: ``"raise"`` a :class:`NumericError`, or ``"record"`` it in ``failures`` and go on; what comes out
-            then is what later passes are compared with.
-        folder: where the file for pytest goes; None: none is written.
-        minimize: whether to look for the smallest graph.
-        seed: of random inputs.
-        sizes: of symbolic dimensions, for random inputs, by name (4 for others).
+            are bisected to find the culprit. This saves time for large models.
+        on_failure: ``"raise"`` a :class:`NumericError`, or ``"record"`` it in ``failures`` and go on; later passes are
+            then compared with the changed results.
+        folder: folder of the file for pytest; None: none is written.
+        minimize: whether to search for the smallest graph.
+        seed: seed of random inputs.
+        sizes: sizes of symbolic dimensions, for random inputs, by name (4 for others).
         engine: ``"auto"``, ``"interpreter"`` (interpreters for loop nests too: slow), or ``"compiled"`` (machine code
             for graphs too, at level 0).
 
     Attributes:
         steps: for each check the errors of the results before and after, in units in the last place.
-        failures: what was found, with ``on_failure="record"``, or the one that was raised.
+        failures: the failures found with ``on_failure="record"``, or the one that was raised.
 
     Raises:
         InputError: the inputs do not fit ``main``.
@@ -140,13 +140,13 @@ class NumericCheck(PassInstrument, ErrorBudget):
         self._evaluator: Evaluator | None = None
         self._culprits: list[Pass] = []
 
-    # What passes tell.
+    # Events of passes.
 
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
         self._open.append(_Open(mod, self._chain(mod)))
 
     def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
-        *around, ended = self._open  # it is taken away last: if this fails, pass_failed does
+        *around, ended = self._open  # removed at the end; if this method fails, pass_failed removes it
         if around:
             around[-1].inner = mod
         chain = ended.chain
@@ -195,7 +195,7 @@ class NumericCheck(PassInstrument, ErrorBudget):
             if chain.mod is mod:
                 return chain
         chain = Chain(mod)
-        self._chains = [*self._chains[-7:], chain]  # a module that a pass makes for itself is soon forgotten
+        self._chains = [*self._chains[-7:], chain]  # modules that a pass makes for itself are soon dropped
         try:
             self._begin(chain)
         except InputError as error:
@@ -237,7 +237,7 @@ class NumericCheck(PassInstrument, ErrorBudget):
     # Checks.
 
     def _accept(self, chain: Chain, mod: IRModule) -> None:
-        """Accept the results of ``mod`` without a check: passes that are not to be checked have made it."""
+        """Accept the results of ``mod`` without a check, as it comes from passes that are not to be checked."""
         assert chain.reference is not None
         try:
             found = self._run_evaluator().run(mod, chain.inputs, chain.facts)
@@ -268,7 +268,7 @@ class NumericCheck(PassInstrument, ErrorBudget):
         assert chain.reference is not None
         try:
             found = self._run_evaluator().run(record.after, chain.inputs, record.facts)
-        except Exception as error:  # whatever it is, it comes from running what the pass made
+        except Exception as error:  # any error comes from running the pass's result
             return error, None
         return chain.reference.mismatch(found), found
 

@@ -1,4 +1,4 @@
-"""Compare results within a tolerance, and find the element that is off the most."""
+"""Compare results within a tolerance, and find the element with the largest error."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tilewright.tensorir.dtype import DataType, as_dtype
 
 Array = np.ndarray[Any, Any]
 
-#: Units in the last place that one operator may be off by, so that an approximation of tanh or exp is no failure.
+#: Permitted error of one operator in units in the last place, so that an approximation of tanh or exp is no failure.
 _OPERATOR_ULPS = 32.0
 
-#: By how much more than the model itself (in its own types, against float64) what passes make of it may be off:
+#: Permitted error after passes, as a multiple of the error of the model itself (in its own types, against float64):
 #: Winograd's transforms alone cost a factor of three.
 _OWN_ERROR_FACTOR = 16.0
 
@@ -40,7 +40,7 @@ class Tolerance:
         return np.where(np.isfinite(bound), bound, 0.0)
 
 
-#: What users give: one number for both, a pair (rtol, atol), or one of these for each type.
+#: Tolerances as users give them: one number for both, a pair (rtol, atol), or one of these for each type.
 ToleranceLike = float | tuple[float, float] | Tolerance | Mapping[str, "float | tuple[float, float] | Tolerance"]
 
 
@@ -48,7 +48,7 @@ def as_tolerance(given: ToleranceLike, dtype: DataType) -> Tolerance | None:
     """Return the tolerance that a user gives for results of type ``dtype``; None if they name other types only.
 
     Raises:
-        TypeError: it is none of the forms.
+        TypeError: ``given`` has none of the forms.
         ValueError: a bound is negative.
     """
     if isinstance(given, Mapping):
@@ -70,16 +70,16 @@ def as_tolerance(given: ToleranceLike, dtype: DataType) -> Tolerance | None:
 def default_tolerance(expected: Array, own: Array, terms: float) -> Tolerance:
     """Return the tolerance for a result where the user gives none.
 
-    A few units of its type, times the square root of the number of terms in the longest sum, which is how rounding
-    errors of sums grow where they are independent (Higham and Mary 2019: A New Approach to Probabilistic Rounding Error
-    Analysis). An element that is the small difference of large ones is measured by the usual size of elements. And
-    what the model itself, computed in its own types, is off by counts several times: a result that is ill-conditioned
-    is no fault of a pass. Integers and bools have to be equal.
+    A few units of its type, times the square root of the number of terms in the longest sum, which is the rate at which
+    independent rounding errors of sums grow (Higham and Mary 2019: A New Approach to Probabilistic Rounding Error
+    Analysis). An element that is the small difference of large ones is measured by the usual size of elements. In
+    addition, a multiple of the error of the model itself, computed in its own types, is permitted: an ill-conditioned
+    result is no fault of a pass. Integers and bools must be equal.
 
     Args:
         expected: the reference.
         own: the model's result in its own types; the type of the result is that of this array.
-        terms: in the longest sum.
+        terms: number of terms in the longest sum.
     """
     kind = as_dtype(own.dtype)
     if not kind.is_float:
@@ -96,15 +96,15 @@ def default_tolerance(expected: Array, own: Array, terms: float) -> Tolerance:
 
 @dataclasses.dataclass(frozen=True)
 class Mismatch:
-    """An element that is off by more than it may be, or a result of another shape or type.
+    """An element whose error exceeds the tolerance, or a result of another shape or type.
 
     Attributes:
-        result: which tensor of the results it is in.
-        index: its place there.
-        expected: what it should be, as text.
-        found: what it is, as text.
-        ulps: by how many units in the last place it is off; infinite for a NaN and for another shape.
-        excess: by how many times the tolerance it is off.
+        result: number of the tensor in the results.
+        index: index of the element.
+        expected: the expected value, as text.
+        found: the value found, as text.
+        ulps: error in units in the last place; infinite for a NaN and for another shape.
+        excess: error as a multiple of the tolerance.
     """
 
     result: int
@@ -121,7 +121,7 @@ class Mismatch:
 
 
 def mismatch(number: int, found: Array, expected: Array, tolerance: Tolerance) -> Mismatch | None:
-    """Find the element of result ``number`` whose error is most times its bound, if that is more than once."""
+    """Find the element of result ``number`` whose error is the largest multiple of its bound, if that exceeds 1."""
     if found.shape != expected.shape:
         return Mismatch(number, (), f"shape {expected.shape}", f"shape {found.shape}", np.inf, np.inf)
     if not found.size:
@@ -145,7 +145,7 @@ def mismatch(number: int, found: Array, expected: Array, tolerance: Tolerance) -
 def first_mismatch(
     found: Sequence[Array], expected: Sequence[Array], tolerances: Sequence[Tolerance]
 ) -> Mismatch | None:
-    """Find the worst element of the first result that leaves its tolerance; None if all stay in it."""
+    """Find the worst element of the first result that leaves its tolerance; None if all are within it."""
     if len(found) != len(expected):
         return Mismatch(0, (), f"{len(expected)} results", f"{len(found)} results", np.inf, np.inf)
     for number, (a, b, tolerance) in enumerate(zip(found, expected, tolerances, strict=True)):

@@ -1,12 +1,12 @@
-"""Run a module as it is after any pass, from the graph that a user gives to lowered functions.
+"""Run a module as it is after any pass, from the user's graph to lowered functions.
 
 ============================  ========================================================================
 what ``main`` is               how it runs
 ============================  ========================================================================
 a graph of operators           by the operators' NumPy references (``graphir.interpreter``)
 a graph of lowered kernels     kernel by kernel, each as machine code or by the loop interpreter
-                               (``program``); what is not lowered yet is lowered first
-a function of loop nests       as machine code, with the constants that its graph had
+                               (``program``); operators that remain are lowered first
+a function of loop nests       as machine code, with the constants of its graph
 ============================  ========================================================================
 """
 
@@ -44,22 +44,22 @@ from tilewright.tensorir.target import Target
 
 Array = np.ndarray[Any, Any]
 
-#: What runs modules: ``auto`` takes NumPy for graphs and machine code for loop nests, ``interpreter`` the interpreters
-#: for both, ``compiled`` machine code for both.
+#: Engines that run modules: ``auto`` uses NumPy for graphs and machine code for loop nests, ``interpreter`` the
+#: interpreters for both, ``compiled`` machine code for both.
 Engine = Literal["auto", "interpreter", "compiled"]
 ENGINES = ("auto", "interpreter", "compiled")
 
-#: What a module is lowered to.
+#: Kinds of modules by their stage of lowering.
 GRAPH, KERNELS, LOWERED = "graph", "kernels", "lowered"
 
 
 @dataclasses.dataclass(frozen=True)
 class Inputs:
-    """The inputs that a model is run on.
+    """The inputs of a run of a model.
 
     Attributes:
         values: one for each parameter: an array, or a tuple for a parameter that is a tuple.
-        sizes: of symbolic dimensions that no parameter tells, by name.
+        sizes: sizes of symbolic dimensions that no parameter determines, by name.
     """
 
     values: tuple[Any, ...]
@@ -77,7 +77,7 @@ class GraphFacts:
     Attributes:
         params: the types of the parameters.
         result: the type of the result.
-        constants: the arrays that it takes behind the inputs.
+        constants: the arrays that it takes after the inputs.
     """
 
     params: tuple[Type, ...]
@@ -123,10 +123,10 @@ def bound_sizes(params: Sequence[Type], inputs: Inputs) -> dict[ScalarExpr, int]
 
 
 class Evaluator:
-    """Runs modules.
+    """Run modules.
 
     Args:
-        target: what kernels are compiled for.
+        target: the target that kernels are compiled for.
         engine: see :data:`Engine`.
     """
 
@@ -143,7 +143,7 @@ class Evaluator:
             facts: needed where ``main`` is a function of loop nests.
 
         Raises:
-            TilewrightError: it cannot be run.
+            TilewrightError: the module cannot be run.
         """
         kind = kind_of(mod)
         if kind == LOWERED:
@@ -186,7 +186,7 @@ class Evaluator:
         main = mod["main"]
         assert isinstance(main, PrimFunc)
         functions = [function for function in mod.functions.values() if isinstance(function, PrimFunc)]
-        # Kernels for numba are no code for LLVM: they are not taken as far.
+        # Kernels for numba are not lowered as far as LLVM needs.
         target = self.target if self.target.is_runnable else self.compiled.target
         code = compile_functions(functions, target)
         sizes = bound_sizes(facts.params, inputs)
@@ -209,9 +209,9 @@ def random_inputs(mod: IRModule, seed: int = 0, sizes: Mapping[str, int] | None 
     """Draw inputs for ``main`` by name: standard normal floats, integers from 0 to 4, bools.
 
     Args:
-        mod: its ``main`` is a graph function.
-        seed: of NumPy's default generator. The same arguments give the same inputs.
-        sizes: of the symbolic dimensions, by name; 4 for those that are not there.
+        mod: a module whose ``main`` is a graph function.
+        seed: seed of NumPy's default generator. The same arguments give the same inputs.
+        sizes: sizes of the symbolic dimensions, by name; 4 for those that are missing.
 
     Raises:
         InputError: the type of a parameter is not known, or ``main`` is no graph function.
@@ -224,7 +224,7 @@ def random_inputs(mod: IRModule, seed: int = 0, sizes: Mapping[str, int] | None 
     return {param.name: random_value(param.type, generator, given) for param in main.params}
 
 
-#: The size of a symbolic dimension that nobody states.
+#: The default size of a symbolic dimension.
 USUAL_SIZE = 4
 
 

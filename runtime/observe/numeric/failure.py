@@ -17,20 +17,21 @@ class Failure:
     """A pass after which a result is wrong.
 
     Attributes:
-        pass_name: the pass.
+        pass_name: name of the pass.
         function: the function of the module that it changed: ``main``, or a kernel.
-        operator: the operator of the graph whose value is off, as one line of text; empty if it was not found.
-        place: which operator of the graph it is, in order of evaluation, counted from 1; 0 if that is not known.
-        operators: how many operators the graph has.
-        element: the element of its value that is off by most times what it may be; None if the module does not run.
-        result: the element of the model's results that is; None if the module does not run.
-        error: what happened where the module was run; None if it ran.
-        minimized: the smallest graph that shows it, before the passes ``pipeline``; None if none was found.
-        inputs: those of ``minimized``, by name.
+        operator: the operator of the graph whose value is wrong, as one line of text; empty if it was not found.
+        place: its number in order of evaluation, counted from 1; 0 if it is not known.
+        operators: number of operators of the graph.
+        element: the element of its value with the largest error relative to its tolerance; None if the module does not
+            run.
+        result: the same for the model's results; None if the module does not run.
+        error: the error raised when the module was run; None if it ran.
+        minimized: the smallest graph that shows the failure, before the passes ``pipeline``; None if none was found.
+        inputs: the inputs of ``minimized``, by name.
         pipeline: the names of the passes that lead from ``minimized`` to the failure; the last one is the culprit.
-        questions: how many graphs were tried to find it.
+        questions: number of graphs that were tried to find it.
         reproducer: the file that was written, if any.
-        note: more about it, in words.
+        note: further explanation.
     """
 
     pass_name: str
@@ -49,7 +50,7 @@ class Failure:
     note: str = ""
 
     def message(self) -> str:
-        """Return all of it as text."""
+        """Return the failure as text."""
         lines = [f"pass {self.pass_name} changes what the model computes"]
         lines.append(f"  function: @{self.function}")
         if self.operator:
@@ -75,7 +76,7 @@ class NumericError(TilewrightError):
     """A pass changed the results of a model.
 
     Attributes:
-        failure: what was found.
+        failure: the failure that was found.
     """
 
     def __init__(self, failure: Failure) -> None:

@@ -1,8 +1,7 @@
-"""Run a function of loop nests alone, at any stage of lowering.
+"""Run a single function of loop nests at any stage of lowering.
 
-What is missing between it and machine code is done by the passes that code cannot be made without, at level 0. The
-interpreter of loop nests runs it as it stands; it is slow, and the judge of what these passes and the code generator
-make of it.
+To compile it, the passes that code generation requires are run on it at level 0. The interpreter of loop nests runs it
+unchanged; it is slow, and serves as the reference for the results of these passes and the code generator.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ Array = np.ndarray[Any, Any]
 
 
 class KernelRunner(Protocol):
-    """Runs functions of loop nests on memory."""
+    """An engine that runs functions of loop nests on memory."""
 
     def prepare(self, functions: Mapping[str, PrimFunc]) -> dict[str, PrimFunc]:
         """Prepare the functions of a module for :meth:`run`."""
@@ -38,7 +37,7 @@ class KernelRunner(Protocol):
 
 
 class Interpreted:
-    """Runs functions by the loop interpreter, as they stand. An access out of bounds is an error."""
+    """Run functions unchanged by the loop interpreter. An access out of bounds is an error."""
 
     def __init__(self) -> None:
         self._functions: dict[str, PrimFunc] = {}
@@ -56,7 +55,7 @@ class Interpreted:
 
 
 class Compiled:
-    """Runs functions as machine code for this machine; each is compiled once."""
+    """Run functions as machine code for this machine; each is compiled once."""
 
     def __init__(self, target: Target) -> None:
         self.target = target if target.kind == "llvm" and target.is_runnable else Target("llvm")
@@ -78,7 +77,7 @@ class Compiled:
         """Run the necessary passes (or these ``passes``) on ``func``.
 
         Raises:
-            TilewrightError: a pass refuses it.
+            TilewrightError: a pass rejects the function.
         """
         mod = IRModule({func.name: func})
         with self.target, PassContext(opt_level=0):
@@ -113,12 +112,12 @@ class Compiled:
 
 
 def necessary_passes(target: Target) -> list[Pass]:
-    """List the passes without which no code can be generated. Each leaves alone what has been through it."""
+    """List the passes without which no code can be generated. Each is idempotent."""
     return [step for step in (DecomposeReductions(), *tensor_pipeline(target).passes) if step.info.opt_level == 0]
 
 
 def _spanned(view: Array) -> Array:
-    """Return the memory from the first to the last element of a view, as one row."""
+    """Return the memory from the first to the last element of a view, as a one-dimensional array."""
     span = 1 + sum((size - 1) * stride for size, stride in zip(view.shape, view.strides, strict=True)) // view.itemsize
     if not view.size:
         return np.empty(0, view.dtype)

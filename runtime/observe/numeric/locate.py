@@ -1,8 +1,9 @@
 """Find the operator, the element and the smallest graph that show the failure of a pass.
 
-The graph that is made smaller is the last one whose operators are not fused yet, and the passes that ran on it since.
-Where kernels are there before and after the pass, the one at fault is found first: each kernel of the module after the
-pass gets what the same call before the pass read. The graph is then cut around what this kernel computes.
+The search minimizes the last graph whose operators are not fused yet, together with the passes that ran on it since.
+Where there are kernels both before and after the pass, the faulty one is found first: each kernel of the module after
+the pass gets the inputs that the same call read before the pass. The graph is then cut around the operators of this
+kernel.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from tilewright.tensorir.stmt import PrimFunc
 #: Seeds to try for inputs that show the failure too, so that the file need not hold the model's own.
 _SEEDS = 8
 
-#: Elements of the inputs up to which the interpreter of loop nests is asked for its opinion.
+#: Maximum number of input elements for which the interpreter of loop nests is run.
 _INTERPRETED = 4096
 
 
@@ -51,16 +52,16 @@ class Suspect:
     """A pass after which a module is wrong.
 
     Attributes:
-        step: the pass, if it is at hand.
-        name: its name.
-        before: the module that it got.
-        after: the module that it made.
-        problem: what is wrong with it.
-        inputs: of both.
-        facts: about the graph that they were made of.
-        flat: the last graph without fused groups, itself or before it.
-        since: the passes that changed the module from there to ``before``.
-        wrong: the names of those before ``before`` that are wrong themselves: then there is no ``flat``.
+        step: the pass, if it is available.
+        name: name of the pass.
+        before: the pass's input module.
+        after: the pass's output module.
+        problem: the problem of ``after``.
+        inputs: the inputs of both modules.
+        facts: facts about the graph that they were lowered from.
+        flat: the last graph without fused groups: ``before`` or an earlier one.
+        since: the passes that changed the module from ``flat`` to ``before``.
+        wrong: the names of passes up to ``before`` that are wrong themselves; then there is no ``flat``.
     """
 
     step: Pass | None
@@ -80,9 +81,9 @@ class Shown:
     """The smallest module that shows a failure.
 
     Attributes:
-        module, inputs: it, and the values of its parameters.
-        passes: those that make it wrong.
-        seed: of :func:`random_inputs` if random inputs show it as well.
+        module, inputs: the module, and the values of its parameters.
+        passes: the passes that make it wrong.
+        seed: seed of :func:`random_inputs` if random inputs show the failure, too.
     """
 
     module: IRModule
@@ -95,7 +96,7 @@ def locate(suspect: Suspect, replay: Replay, make_smaller: bool = True) -> tuple
     """Describe the failure, and find the smallest module that shows it, if there is one.
 
     Args:
-        make_smaller: whether to look for one.
+        make_smaller: whether to search for the smallest module.
     """
     problem = suspect.problem
     found = Failure(
@@ -152,7 +153,7 @@ def wrong_kernel(suspect: Suspect, replay: Replay) -> tuple[Step, Mismatch] | No
     try:
         _, before = evaluator.run_kernels(suspect.before, suspect.inputs)
         _, after = evaluator.run_kernels(suspect.after, suspect.inputs, before)
-    except TilewrightError:  # the kernel that does not run is named in the error
+    except TilewrightError:  # the error names the kernel that does not run
         return None
     if [step.kernel for step in before] != [step.kernel for step in after]:
         return None
@@ -165,16 +166,16 @@ def wrong_kernel(suspect: Suspect, replay: Replay) -> tuple[Step, Mismatch] | No
 
 
 def value_tolerance(expected: Array) -> Tolerance:
-    """Return the tolerance between two ways to compute one value."""
+    """Return the tolerance for two computations of one value."""
     return default_tolerance(expected, expected, terms=256.0)
 
 
-# What makes code of it.
+# Necessary passes and the code generator.
 
 
 def other_culprit(shown: Shown, replay: Replay) -> str | None:
-    """Find the culprit where the loop interpreter finds the kernels right as the pass left them: one of the necessary
-    passes, or the code generator. None if it is the pass, or if that would take too long."""
+    """Find the culprit where the kernels are correct after the pass by the loop interpreter: one of the necessary
+    passes, or the code generator. None if it is the pass, or if the search would take too long."""
     size = sum(array.size for array in shown.inputs.flat())
     if replay.evaluator.engine == "interpreter" or size > _INTERPRETED:
         return None
@@ -229,14 +230,14 @@ def _smaller(
             part, values, origin = around
             try:
                 small = minimize_values(part, question, values, suspect.inputs.sizes, shapes=False)
-            except Exception as error:  # the part alone does not show it, or does not run: the whole graph is left
+            except Exception as error:  # the part alone does not show it or does not run: try the whole graph
                 reasons.append(f"{type(error).__name__}: {error}")
             else:
                 composed = {new: origin.get(old, old) for new, old in small.origin.items()}
                 return whole, dataclasses.replace(small, origin=composed), passes
         try:
             small = minimize_values(whole, question, suspect.inputs.values, suspect.inputs.sizes, shapes=False)
-        except Exception as error:  # it does not show again, or a pass does not take the module a second time
+        except Exception as error:  # it does not occur again, or a pass rejects the module the second time
             reasons.append(f"{type(error).__name__}: {error}")
             continue
         return small.whole, small, passes
@@ -299,14 +300,14 @@ def _named(found: Failure, small: Minimized, whole: IRModule, passes: Sequence[P
 
 
 def _shown(small: Minimized, passes: tuple[Pass, ...], replay: Replay, problem: Problem) -> Shown:
-    """Make the sizes of the smallest module as small as they may be, and find a seed for inputs that show the failure
-    too."""
+    """Make the sizes of the smallest module as small as possible, and find a seed for random inputs that show the
+    failure, too."""
     assert small.inputs is not None
 
     def wanted(mod: IRModule, values: Any) -> bool:
         try:
             return same_kind(problem, replay.problem(mod, Inputs(tuple(values)), passes))
-        except Exception:  # not every size is one that the passes, or NumPy, take
+        except Exception:  # the passes, or NumPy, reject some sizes
             return False
 
     module, values = smaller_sizes(small.module, tuple(small.inputs.values()), wanted)

@@ -1,13 +1,12 @@
 """Find the smallest graph for which a predicate holds: delta debugging over the graph-level IR.
 
 The graph is halved before single operators are tried: first from its end (a prefix of its operators, in order of
-evaluation, whose unused values are the results), then chunk by chunk of what is left, from all of it to single
-operators (ddmin, Zeller and Hildebrandt 2002: Simplifying and Isolating Failure-Inducing Input). A chunk is left out by
-giving its values as parameters or constants, or by putting arguments of its operators in their places; a single
-operator, also by making a result of what it takes. What comes last are constants, which become parameters, and the
-sizes of dimensions.
+evaluation, whose unused values are the results), then chunk by chunk of the rest, from all of it to single operators
+(ddmin, Zeller and Hildebrandt 2002: Simplifying and Isolating Failure-Inducing Input). A chunk is left out by turning
+its values into parameters or constants, or by replacing its operators by their arguments; a single operator also by
+turning its operands into results. Finally constants become parameters, and the sizes of dimensions are reduced.
 
-If one operator among ``n`` is enough, that takes about ``log2(n)`` questions.
+If one operator among ``n`` suffices, this takes about ``log2(n)`` evaluations of the predicate.
 """
 
 from __future__ import annotations
@@ -46,9 +45,9 @@ class Minimized:
     Attributes:
         module: the smallest module.
         inputs: the values of its parameters by name; None if none were given.
-        questions: how often the predicate was asked.
-        origin: for each operator of ``main`` the one that it was in ``whole``; empty if sizes were made smaller.
-        whole: the given module, after what was tried first: functions inlined, lets resolved.
+        questions: number of evaluations of the predicate.
+        origin: for each operator of ``main`` the corresponding one of ``whole``; empty if sizes were reduced.
+        whole: the given module after initial simplifications: functions inlined, lets resolved.
     """
 
     module: IRModule
@@ -66,15 +65,15 @@ def minimize(mod: IRModule | Function, predicate: Callable[[IRModule], Any], *, 
         small = tw.minimize(mod, lambda mod: "nn.softmax" in str(FuseOps()(mod)))
 
     Args:
-        mod: a module with a graph function ``main``, or the function. Calls of loop-level functions are operators like
-            others; a ``main`` of loop nests has to be made smaller as the graph that it was made of.
-        predicate: gets smaller modules, which have types and pass :func:`graphir.verify`. An exception from it means
-            no. It must give the same answer for equal modules.
-        shapes: whether to make dimensions and constants smaller too.
+        mod: a module with a graph function ``main``, or the function. Calls of loop-level functions count as
+            operators; in place of a ``main`` of loop nests, minimize the graph that it was lowered from.
+        predicate: called with smaller modules, which have types and pass :func:`graphir.verify`. An exception counts as
+            false. It must return the same for equal modules.
+        shapes: whether to make dimensions and constants smaller, too.
 
     Returns:
-        a module for which ``predicate`` was true. Operators that were left out may have become parameters, so ``main``
-        may have others than before: what its results on some inputs have to be, :func:`minimize_with_inputs` finds.
+        a module for which ``predicate`` was true. Operators that were left out may have become parameters, so the
+        parameters of ``main`` may differ; :func:`minimize_with_inputs` also returns values for them.
 
     Raises:
         MinimizeError: ``predicate`` is false for ``mod``, or ``mod`` has no graph function ``main``.
@@ -95,9 +94,9 @@ def minimize_with_inputs(
     parameter, whose input is the value that it had.
 
     Args:
-        predicate: gets a module and the inputs of its ``main`` by name.
-        inputs: those of ``mod``, by name or in order.
-        sizes: of symbolic dimensions that no parameter tells.
+        predicate: called with a module and the inputs of its ``main`` by name.
+        inputs: the inputs of ``mod``, by name or in order.
+        sizes: sizes of symbolic dimensions that no parameter determines.
 
     Raises:
         MinimizeError, Exception: as :func:`minimize`.
@@ -173,7 +172,7 @@ def _simplified(best: Candidate, step: Pass, asked: _Asked) -> Candidate:
 
 
 class _Asked:
-    """Asks the predicate, once for each module."""
+    """Evaluate the predicate, once for each module."""
 
     def __init__(self, question: Question, valid: bool) -> None:
         self._question = question
@@ -191,7 +190,7 @@ class _Asked:
         self.count += 1
         try:
             found = self._question(module, candidate.inputs)
-        except Exception:  # of a module that nobody wrote: it is another problem than the one that is looked for
+        except Exception:  # a problem of the reduced module, other than the one that is searched for
             found = False
         if not found:
             self._denied.add(key)
@@ -199,7 +198,7 @@ class _Asked:
 
 
 class _Reduction:
-    """Searches for the smallest form of one graph."""
+    """Search for the smallest form of one graph."""
 
     def __init__(self, given: Candidate, sizes: Mapping[str, int], asked: _Asked) -> None:
         self.asked = asked
@@ -212,7 +211,7 @@ class _Reduction:
         """Return the smallest candidate."""
         body = self.graph.main.body
         if is_value_type(body.type) and self.try_(Form((body,), {body: PARAMETER})):
-            return self.best  # it is true of anything
+            return self.best  # the predicate holds for any graph
         self.shorter()
         self.fewer_roots()
         before, left = -1, len(self.graph.reached(self.form))
@@ -225,7 +224,7 @@ class _Reduction:
         return self.best
 
     def try_(self, form: Form) -> bool:
-        """Ask whether the predicate holds for a form; if so, it is the best so far."""
+        """Evaluate the predicate for a form; if it holds, the form becomes the best so far."""
         try:
             candidate = self.graph.build(form)
         except (TilewrightError, TypeError, ValueError):
@@ -244,11 +243,11 @@ class _Reduction:
             first_wrong(count, lambda shorter: self.try_(self.prefix(shorter)) or None, True)
 
     def prefix(self, count: int) -> Form:
-        """Take the first operators; the results are those that none of them uses."""
+        """Return the form of the first ``count`` operators; its results are the values that none of them uses."""
         return Form(tuple(self.graph.unused(self.graph.operators[:count])))
 
     def fewer_roots(self) -> None:
-        """Keep one result, the last if that is enough, or few."""
+        """Keep a single result, the last if that suffices, or a few."""
         roots = self.form.roots
         if len(roots) == 1:
             return
@@ -263,7 +262,7 @@ class _Reduction:
     # From the beginning, and in between.
 
     def cut(self, form: Form, nodes: Sequence[Expr], how: str | None = None) -> Form:
-        """Replace ``nodes`` in ``form`` by given values, and drop all that is not needed then."""
+        """Replace ``nodes`` in ``form`` by given values, and drop everything that is no longer needed."""
         chosen = {node: how or self.graph.how_to_cut(node) for node in nodes if node not in form.roots}
         return dataclasses.replace(form, cut={**form.cut, **chosen})
 
@@ -272,7 +271,7 @@ class _Reduction:
         size = len(self.graph.reached(self.form))
         while size >= 1:
             left = self.graph.reached(self.form)
-            for end in range(len(left), 0, -size):  # from the end: what only a chunk needs goes with it
+            for end in range(len(left), 0, -size):  # from the end: operators that only the chunk needs go, too
                 present = set(self.graph.reached(self.form))
                 chunk = [node for node in left[max(0, end - size) : end] if node in present]
                 if chunk and not self.cut_chunk(chunk):
@@ -303,7 +302,7 @@ class _Reduction:
         return False
 
     def detach(self) -> None:
-        """Leave out single operators between two that are both needed: their operands become results."""
+        """Leave out single operators between needed ones: their operands become results."""
         for node in reversed(self.graph.reached(self.form)):
             roots = self.form.roots
             operands = [operand for operand in self.graph.operands(node, self.form) if operand not in roots]

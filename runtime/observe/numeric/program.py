@@ -1,8 +1,8 @@
-"""Run a model kernel by kernel, and show what each kernel reads and writes.
+"""Run a model kernel by kernel, and record the values that each kernel reads and writes.
 
-``PlanMemory`` makes one function of such a model, whose values share an arena. Here every value has memory of its own,
-which stays as it was left, so that the values can be compared afterwards. Around it lie guards, which show a kernel
-that writes outside of its memory. Fresh memory holds NaNs, which show a kernel that does not write all of it.
+``PlanMemory`` turns such a model into one function whose values share an arena. Here every value has memory of its own,
+which is not reused, so that the values can be compared afterwards. Guards around it detect a kernel that writes outside
+of its memory. Fresh memory is filled with NaNs, which reveal a kernel that does not write all of it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tilewright.tensorir.stmt import PrimFunc
 
 Array = np.ndarray[Any, Any]
 
-#: Bytes on each side of a value's memory that nobody may write.
+#: Bytes on each side of a value's memory that no kernel may write.
 _GUARD = 4096
 _FRESH = 0xFF
 
@@ -47,12 +47,12 @@ class GuardError(ExecutionError):
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One call of a kernel while a model ran.
+    """One call of a kernel in a run of a model.
 
     Attributes:
-        kernel: its name.
-        inputs: what it read.
-        outputs: what it wrote.
+        kernel: name of the kernel.
+        inputs: the values that it read.
+        outputs: the values that it wrote.
         origins: the operators of the graph that it computed.
     """
 
@@ -66,8 +66,8 @@ class Program:
     """A module of lowered kernels, ready to run.
 
     Args:
-        mod: its ``main`` is a graph function that calls loop-level functions only.
-        runner: runs these.
+        mod: a module whose ``main`` is a graph function that calls loop-level functions only.
+        runner: runs these functions.
 
     Raises:
         CodegenError: a call was not lowered.
@@ -92,8 +92,8 @@ class Program:
 
         Args:
             inputs: an array for each tensor of the parameters.
-            sizes: of the symbolic dimensions.
-            forced: what the calls of a run of the same graph did: each call gets these inputs in place of its own.
+            sizes: sizes of the symbolic dimensions.
+            forced: the steps of another run of the same graph, whose inputs each call gets in place of its own.
 
         Raises:
             GuardError: a kernel wrote outside of its memory.
@@ -115,11 +115,11 @@ class _Run:
         self.runner = runner
         self.sizes = sizes
         self.forced = forced
-        #: Of each value that has its own: all of it with its guards, and the value.
+        #: For each value with memory of its own: the memory with its guards, and the value.
         self.memory: dict[Value, tuple[Array, Array]] = {}
         self.constants: list[Array] = []
         self.steps: list[Step] = []
-        #: Whether values are overwritten: inside of a loop.
+        #: Nonzero inside of a loop, where values are overwritten.
         self.repeated = 0
 
     def run(self, program: ProgramCode, inputs: Sequence[Array]) -> tuple[list[Array], list[Step]]:
@@ -161,7 +161,7 @@ class _Run:
         if shape and value.row_padding:
             array = array[..., : shape[-1]]
         if value.type.dtype.is_bool:
-            array[...] = False  # other bytes are no bools
+            array[...] = False  # other bytes are not valid bools
         return memory, array
 
     def check_guards(self, value: Value, kernel: str) -> None:
@@ -189,7 +189,7 @@ class _Run:
         for value in (*call.results, *call.workspaces):
             self.check_guards(value, call.kernel)
         parts = [self.view(value) for value in (*call.args, *call.results)]
-        if self.repeated or self.forced is not None:  # something else is written there later
+        if self.repeated or self.forced is not None:  # the memory is overwritten later
             parts = [part.copy() for part in parts]
         self.steps.append(Step(call.kernel, parts[: len(call.args)], parts[len(call.args) :], call.origins))
 
@@ -216,7 +216,7 @@ class _Run:
 
 
 def _first(memory: Array) -> int:
-    """Return the first byte behind the guard that has an address as values have them."""
+    """Return the index of the first byte after the guard whose address has the alignment of values."""
     return _GUARD + -(memory.ctypes.data + _GUARD) % ALIGNMENT
 
 

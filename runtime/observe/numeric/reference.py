@@ -1,4 +1,4 @@
-"""Compute the expected results of a model, and the error that they may have."""
+"""Compute the expected results of a model, and their tolerances."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from tilewright.tensorir.dtype import as_dtype
 from tilewright.tensorir.errors import InputError
 from tilewright.tensorir.expr import Expr as ScalarExpr
 
-#: What results are compared with: the model in double precision, the model in its own types, results that the user
-#: has, or a function that computes them from the inputs (by name).
+#: References as users give them: the model in double precision, the model in its own types, the user's own results, or
+#: a function that computes them from the inputs (by name).
 ReferenceLike = str | Callable[..., Any] | Sequence[Any] | np.ndarray[Any, Any]
 
 
@@ -40,10 +40,10 @@ class ErrorSize:
     """The distance of results from the reference, in units in the last place of their types.
 
     Attributes:
-        greatest: of all elements.
-        mean: over all elements.
-        scaled: the greatest, with the unit that the greatest number of the same result has: what is left where numbers
-            cancel to something near zero is many units of its own, but few of what it was computed from.
+        greatest: maximum over all elements.
+        mean: mean over all elements.
+        scaled: maximum, in the unit of the greatest number of the same result: where numbers cancel to almost zero, the
+            error is many units of the difference, but few of the operands.
     """
 
     greatest: float
@@ -57,8 +57,8 @@ class Reference:
 
     Attributes:
         exact: the results, tuples flattened; floats in float64 if that is the reference.
-        expected: what results are compared with: ``exact``, until a pass has changed the results for good.
-        tolerances: of each result.
+        expected: the results to compare with: ``exact``, until a failure that changed the results is recorded.
+        tolerances: the tolerance of each result.
         own: the results of the model in its own types.
     """
 
@@ -68,7 +68,7 @@ class Reference:
     own: list[Array]
 
     def mismatch(self, found: Sequence[Array]) -> Mismatch | None:
-        """Find the worst element of the first result that is off by more than it may be."""
+        """Find the worst element of the first result that exceeds its tolerance."""
         pairs = zip(found, self.own, strict=False)
         wrong_type = next((number for number, (a, b) in enumerate(pairs) if a.dtype != b.dtype), None)
         if wrong_type is not None:
@@ -89,7 +89,7 @@ class Reference:
 
 
 def has_ulps(array: Array) -> bool:
-    """Return whether there is arithmetic in the array's type."""
+    """Return whether the array's type supports arithmetic."""
     kind = as_dtype(array.dtype)
     return kind.is_float or kind.is_integer or kind.is_bool
 
@@ -121,7 +121,7 @@ def make_reference(
     tolerances = []
     for a, b in zip(exact, own, strict=True):
         given = None if tolerance is None else as_tolerance(tolerance, as_dtype(b.dtype))
-        # Where a size depends on floats, double precision may give another one.
+        # Where a size depends on floats, it may differ in double precision.
         comparable = a if a.shape == b.shape else b
         tolerances.append(given or default_tolerance(comparable, b, terms))
     exact = [a if a.shape == b.shape else b for a, b in zip(exact, own, strict=True)]
@@ -130,8 +130,8 @@ def make_reference(
 
 
 def _same_decisions(exact: Array, own: Array) -> Array:
-    """Return the values to compare with: the exact ones, but the model's own for integers and bools, which may depend
-    on the comparison of two floats."""
+    """Return the values to compare with: the exact ones for floats, the model's own for integers and bools, which may
+    depend on the comparison of two floats."""
     return exact if as_dtype(own.dtype).is_float else own
 
 

@@ -15,10 +15,10 @@ from tilewright.runtime.observe.numeric.reference import make_reference
 from tilewright.tensorir.errors import CodegenError, TilewrightError, UnsupportedOperatorError
 from tilewright.tensorir.target import Target
 
-#: What a pass did: an element that is off, or an error where the module after it runs.
+#: The problem that a pass causes: a wrong element, or an error when the module after it runs.
 Problem = Mismatch | Exception
 
-#: Errors that say that a module cannot be run here, not that it is wrong.
+#: Errors that mean that a module cannot be run here, not that it is wrong.
 CANNOT_RUN = (UnsupportedOperatorError, NotImplementedError, CodegenError)
 
 
@@ -46,7 +46,7 @@ class Settings:
     def run(self, passes: Sequence[Pass], mod: IRModule) -> tuple[IRModule, GraphFacts | None]:
         """Return the module after ``passes``, and the facts of its last graph."""
         facts = facts_of(mod)
-        # A target of its own: this one may be entered already.
+        # Use a copy of the target: the target itself may be entered already.
         with Target(self.target), PassContext(self.opt_level, self.required, self.disabled, config=self.config):
             for step in passes:
                 mod = step(mod)
@@ -55,7 +55,7 @@ class Settings:
 
 
 def facts_of(mod: IRModule) -> GraphFacts | None:
-    """Derive the facts of a graph that its loop nests lack; None if ``mod`` is no graph, or has no types yet."""
+    """Derive the facts of a graph that its loop nests lack; None if ``mod`` is not a graph, or has no types yet."""
     try:
         return GraphFacts.of(mod) if kind_of(mod) != "lowered" else None
     except TilewrightError:  # its types are not known yet
@@ -64,10 +64,10 @@ def facts_of(mod: IRModule) -> GraphFacts | None:
 
 @dataclasses.dataclass(frozen=True)
 class Replay:
-    """Tests whether passes change the results of modules.
+    """Test whether passes change the results of modules.
 
     Attributes:
-        settings: what the passes run under.
+        settings: the settings that the passes run under.
         evaluator: runs modules.
         tolerance: the user's, if there is one.
         wide: whether to compare with double precision, rather than with the module in its own types.
@@ -96,5 +96,5 @@ class Replay:
 
 
 def same_kind(a: Problem, b: Problem | None) -> bool:
-    """Return whether two problems are of one kind: an element that is off, or the same type of error."""
+    """Return whether two problems are of the same kind: a wrong element, or the same type of error."""
     return type(a) is type(b)

@@ -1,7 +1,7 @@
-"""Write a test for pytest that shows a failure: it fails as long as the pass is wrong, and passes once it is mended.
+"""Write a test for pytest that shows a failure: it fails as long as the pass is wrong, and passes once it is fixed.
 
-It holds all that it needs: the graph as text, with its constants; how its inputs are drawn, or the inputs; and the
-passes, by their registered names or by where they can be imported from.
+It is self-contained: it has the graph as text, with its constants; the inputs or the seed that draws them; and the
+passes, by their registered names or by imports.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ if __name__ == "__main__":
 
 
 def write_reproducer(folder: Path, failure: Failure, shown: Shown, replay: Replay) -> Path:
-    """Write the file ``test_numeric_<pass>.py`` (with a number if it is there already) and give its path."""
+    """Write the file ``test_numeric_<pass>.py`` (with a number if it exists already) and return its path."""
     folder.mkdir(parents=True, exist_ok=True)
     name = re.sub(r"\W+", "_", failure.pass_name).strip("_").lower() or "pass"
     text = reproducer_text(name, failure, shown, replay)
@@ -137,7 +137,7 @@ def _plain(tolerance: ToleranceLike) -> Any:
 
 
 def _literal(text: str) -> str:
-    """Write a text of several lines as Python source that people can read."""
+    """Write a text of several lines as readable Python source."""
     if "'''" in text or "\\" in text:
         lines = ",\n".join(f"    {line!r}" for line in text.split("\n"))
         return f'"\\n".join([\n{lines},\n])'
@@ -170,12 +170,12 @@ def _value_text(value: Any) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class PassSource:
-    """The source by which a file gets a pass.
+    """The source with which a file gets a pass.
 
     Attributes:
-        line: the expression.
-        imported: the import that it needs.
-        missing: what a person has to fill in.
+        line: expression for the pass.
+        imported: import that the expression needs.
+        missing: instructions for what the user has to fill in.
     """
 
     line: str
@@ -184,8 +184,7 @@ class PassSource:
 
 
 def pass_source(step: Pass) -> PassSource:
-    """Choose the way in which a file gets ``step``: by its registered name, by an import of it or of its class, or by
-    hand."""
+    """Choose the source for ``step``: by its registered name, by an import of it or of its class, or by hand."""
     name = step.info.name
     made_by = step if hasattr(step, "__qualname__") else type(step)
     module, qualname = made_by.__module__, getattr(made_by, "__qualname__", "")

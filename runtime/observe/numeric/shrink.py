@@ -1,6 +1,6 @@
-"""Make dimensions smaller: all that have one size together, as long as types hold and the predicate does.
+"""Make dimensions smaller: all of one size together, as long as types can be inferred and the predicate holds.
 
-What a graph computes then is not what it was on these inputs; parameters and constants keep their first elements.
+The results of the graph on these inputs change; parameters and constants keep their first elements.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tilewright.tensorir.errors import TilewrightError
 #: Values of parameters in order, if they are known.
 Values = tuple[Any, ...] | None
 
-#: Whether a module with these values of its parameters is wanted.
+#: A predicate on a module and the values of its parameters.
 Wanted = Callable[[IRModule, Values], bool]
 
 
@@ -29,7 +29,7 @@ def smaller_sizes(mod: IRModule, values: Values, wanted: Wanted) -> tuple[IRModu
     """Make the sizes of ``mod`` as small as ``wanted`` allows, the largest first; return it with the values of its
     parameters."""
     main = mod["main"]
-    if not isinstance(main, Function) or len(mod) > 1:  # other functions state types of their own
+    if not isinstance(main, Function) or len(mod) > 1:  # other functions have types of their own
         return mod, values
     for size in sorted({dim for found in _types(main) for dim in _sizes(found)}, reverse=True):
         for smaller in _attempts(size):
@@ -41,7 +41,7 @@ def smaller_sizes(mod: IRModule, values: Values, wanted: Wanted) -> tuple[IRModu
 
 
 def _attempts(size: int) -> Iterator[int]:
-    """List the sizes to try in place of a size: small ones first, then halves."""
+    """List the sizes to try in place of ``size``: small ones first, then halves."""
     tried = sorted({1, 2, 3, *(size >> shift for shift in range(size.bit_length()))})
     return (number for number in tried if 0 < number < size)
 
@@ -58,7 +58,7 @@ def _sizes(found: Type) -> list[int]:
 
 
 def _with_size(mod: IRModule, values: Values, old: int, new: int) -> Iterator[tuple[IRModule, Values]]:
-    """Replace the size ``old`` by ``new`` in ``mod``: in dimensions alone, and in attributes as well."""
+    """Yield ``mod`` with the size ``old`` replaced by ``new``: in dimensions only, and in attributes as well."""
     main = mod["main"]
     assert isinstance(main, Function)
     for in_attributes in (False, True):
@@ -113,7 +113,7 @@ def _sliced(value: Any, found: Type | None, old: int, new: int) -> Any:
 
 
 def _replaced(value: Any, old: int, new: int) -> Any:
-    """Replace a number in a record of attributes, also in tuples."""
+    """Replace a number in a record of attributes, including tuples."""
     if isinstance(value, int) and not isinstance(value, bool):
         return new if value == old else value
     if isinstance(value, tuple):

@@ -2,7 +2,8 @@
 
 The unit of a number ``x`` with ``2**e <= abs(x) < 2**(e + 1)`` is the weight of its last digit, ``2**(e - p + 1)`` for
 a type with ``p`` binary digits (Goldberg 1991: What Every Computer Scientist Should Know About Floating-Point
-Arithmetic). It gets no smaller below the least normal number, and above the greatest one it is that of the greatest.
+Arithmetic). Below the least normal number it is that of the least normal number, and above the greatest number that of
+the greatest.
 
 Integers and bools have a unit too: 1.
 """
@@ -18,7 +19,7 @@ from tilewright.tensorir.dtype import DataType, as_dtype
 
 Array = np.ndarray[Any, Any]
 
-#: The limits of a type of floats: ``nmant`` digits behind the first, ``minexp``, ``max``, ``eps``.
+#: The limits of a type of floats: ``nmant`` (digits after the first), ``minexp``, ``max``, ``eps``.
 limits_of: Any = ml_dtypes.finfo
 
 #: The distance from a NaN to a number.
@@ -29,7 +30,7 @@ def unit(values: Any, dtype: Any) -> Array:
     """Return the unit in the last place that each of ``values`` has in ``dtype``, in float64; NaN for NaN.
 
     Raises:
-        TypeError: ``dtype`` has no arithmetic.
+        TypeError: ``dtype`` does not support arithmetic.
     """
     kind = _checked(dtype)
     wide = np.asarray(values).astype(np.float64)
@@ -49,11 +50,11 @@ def ulp_error(found: Any, reference: Any) -> Array:
     The unit is that of the reference. So a result that is rounded correctly is off by at most 0.5.
 
     Args:
-        found: an array of the type whose units are meant.
+        found: the array to measure, whose type defines the units.
         reference: the exact numbers, of any type (float64 for narrower results).
 
-    A NaN is 0 from a NaN, and infinitely far from a number. An infinity is 0 from a reference that the type of
-    ``found`` has no greater number for (it overflows), infinitely far from any other number.
+    The error of a NaN is 0 from a NaN and infinite from a number. The error of an infinity is 0 from a reference that
+    overflows in the type of ``found``, and infinite from any other number.
     """
     found = np.asarray(found)
     kind = _checked(found.dtype)
@@ -69,7 +70,7 @@ def ulp_error(found: Any, reference: Any) -> Array:
 
 
 def scaled_error(found: Any, reference: Any) -> Array:
-    """Measure :func:`ulp_error` with one unit for all elements: that of the greatest finite number of the reference."""
+    """Measure :func:`ulp_error` in one unit for all elements: that of the greatest finite number of the reference."""
     found, exact = np.asarray(found), np.asarray(reference).astype(np.float64)
     error = ulp_error(found, reference)
     finite = np.abs(exact[np.isfinite(exact)])
@@ -84,11 +85,11 @@ def scaled_error(found: Any, reference: Any) -> Array:
 def ulp_distance(a: Any, b: Any) -> Array:
     """Count the representable numbers from each element of ``a`` to that of ``b``, in uint64.
 
-    Both are arrays of one type. Zeros are equal whatever their signs, infinities follow the greatest numbers, NaNs
-    are equal to each other and farthest (:data:`FARTHEST`) from numbers.
+    Both are arrays of one type. Zeros are equal regardless of sign, infinities follow the greatest numbers, and NaNs
+    are equal to each other and at distance :data:`FARTHEST` from numbers.
 
     Raises:
-        TypeError: the types differ, or have no arithmetic.
+        TypeError: the types differ, or do not support arithmetic.
     """
     a, b = np.asarray(a), np.asarray(b)
     kind = _checked(a.dtype)
@@ -111,7 +112,7 @@ def _checked(dtype: Any) -> DataType:
 
 
 def _order(a: Array, b: Array, less: Array) -> Array:
-    """Subtract two unsigned numbers; differences that wrap around are right where the greater comes first."""
+    """Subtract the smaller of two unsigned numbers from the greater; ``less`` is true where ``a`` is smaller."""
     return np.where(less, b - a, a - b)
 
 
@@ -128,6 +129,6 @@ def _key(array: Array, kind: DataType) -> Array:
 def _whole_distance(found: Array, exact: Array) -> Array:
     with np.errstate(all="ignore"):
         error = np.abs(found.astype(np.float64) - exact.astype(np.float64))
-    # Integers of 64 bits may differ and have one float64.
+    # Different 64-bit integers may have the same float64.
     result: Array = np.where(found == exact, 0.0, np.where(np.isnan(error), np.inf, np.maximum(error, 1.0)))
     return result

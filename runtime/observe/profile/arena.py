@@ -1,4 +1,4 @@
-"""List the values in a model's arena, each with its place and lifetime, as ``PlanMemory`` noted them in ``main``."""
+"""List the values in a model's arena with their offsets and lifetimes, as ``PlanMemory`` recorded them in ``main``."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Allocation:
     """A value in the arena.
 
     Attributes:
-        kernel: what is called first while the value has its memory: what writes it, but for a value that is carried
-            from one iteration of a loop to the next.
-        offset: of its first byte.
-        size: in bytes.
-        first: the number of the first call during which it has its memory, in the order of ``main``'s text.
-        last: the number of the last such call.
-        workspace: whether it is scratch memory of the one kernel.
+        kernel: the first kernel called in its lifetime: the one that writes it, except for a value that is carried from
+            one iteration of a loop to the next.
+        offset: offset of its first byte.
+        size: size in bytes.
+        first: number of the first call of its lifetime, in the order of ``main``'s text.
+        last: number of the last call of its lifetime.
+        workspace: whether it is scratch memory of one kernel.
     """
 
     kernel: str
@@ -36,18 +36,19 @@ class Allocation:
 
     @property
     def end(self) -> int:
-        """The address behind its last byte."""
+        """The offset of the byte after its last one."""
         return self.offset + self.size
 
 
 def allocations(main: PrimFunc, sizes: Sequence[int]) -> list[Allocation]:
-    """List the values in the arena of a function, in the order in which they get their memory.
+    """List the values in the arena of a function, in the order of their allocation.
 
-    None where a pass of the user's own has added or removed calls, or has made ``main``: nobody knows them then.
+    The list is empty where a pass of the user's own has added or removed calls, or has made ``main``, as the lifetimes
+    are not known then.
 
     Args:
         main: the function, lowered.
-        sizes: of its symbolic dimensions.
+        sizes: sizes of its symbolic dimensions.
     """
     names = [call.name[1:] for call in called_kernels(main)]
     if VALUES not in main.attrs or [kernel for kernel, _ in main.attrs.get(CALLS, ())] != names:

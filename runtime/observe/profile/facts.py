@@ -1,4 +1,4 @@
-"""Derive static facts of each kernel call: the operators of the graph that it computes, and their cost."""
+"""Derive static facts about each kernel call: the operators of the graph that it computes, and their cost."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from tilewright.tensorir.stmt import PrimFunc
 
 @dataclasses.dataclass(frozen=True)
 class CallFacts:
-    """A place in ``main`` from which a kernel is called.
+    """Static facts about one call of a kernel in ``main``.
 
     Attributes:
-        kernel: its name.
+        kernel: name of the kernel.
         origins: the operators of the graph that this call computes.
-        operations: arithmetic that the formulas need, however the schedule goes about it.
-        dtype: the type that most of it is done on.
+        operations: arithmetic operations of the formulas, independent of the schedule.
+        dtype: the type of most of the operations.
         bytes: the bytes that it must read and write.
-        vector_bits: the width of the vectors that do most of the work; 0 if it has none.
-        tells_threads: whether the records of the call say which threads worked.
+        vector_bits: width of the vectors that do most of the work; 0 if it has none.
+        tells_threads: whether the records of the call show which threads worked.
         arguments: the values of the kernel's integer parameters.
     """
 
@@ -46,7 +46,7 @@ def call_facts(lowered: LoweredFunction, sizes: Sequence[int]) -> list[CallFacts
 
     Args:
         lowered: the function.
-        sizes: of its symbolic dimensions.
+        sizes: sizes of its symbolic dimensions.
     """
     module = lowered.modules["lowered"]
     known = dict(zip(lowered.main.variables, sizes, strict=True))
@@ -84,7 +84,7 @@ def _of(cost: Cost, dtype: DataType) -> int:
 
 
 def _formula(lowered: LoweredFunction, name: str, func: PrimFunc) -> PrimFunc:
-    """Return the kernel before any schedule; one that has no such form (copying bytes) as it is."""
+    """Return the kernel before scheduling; one without such a form (copying bytes) unchanged."""
     module = lowered.modules["tensor"]
     if name not in module:
         return func
@@ -94,6 +94,6 @@ def _formula(lowered: LoweredFunction, name: str, func: PrimFunc) -> PrimFunc:
 
 
 def _by_name(unscheduled: PrimFunc, values: Mapping[Var, int]) -> dict[Var, int]:
-    """Map the values to the integer parameters that the kernel had before any schedule."""
+    """Map the values to the integer parameters that the kernel had before scheduling."""
     by_name = {var.name: value for var, value in values.items()}
     return {var: by_name[var.name] for var in unscheduled.variables if var.name in by_name}

@@ -1,4 +1,4 @@
-"""Measure a model: call it in turns with and without the clock in it."""
+"""Profile a model: call it in turns with and without clock reads around its kernels."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from tilewright.runtime.observe.profile.roofs import Roofs
 from tilewright.runtime.steps import Array, Step, Steps
 from tilewright.tensorir.profiling import BEGIN, BUSY, END, RUNS, TOTAL
 
-#: Calls of each kind before the clock counts: caches and threads are warm then.
+#: Warm-up calls of each kind, before the measurement, that warm caches and threads up.
 WARM_UP = 2
 
 
 def profile(
     built: BuiltModel, step: Step | Steps, inputs: Sequence[Array], sizes: tuple[int, ...], repeat: int
 ) -> Profile:
-    """Call a model ``repeat`` times as it is and ``repeat`` times with the clock in it.
+    """Call a model ``repeat`` times unchanged and ``repeat`` times with clock reads around its kernels.
 
     Args:
-        step: the model as it is.
-        inputs: as the signature wants them.
-        sizes: of the inputs' symbolic dimensions.
+        step: the unchanged model.
+        inputs: the inputs, in the form of the signature.
+        sizes: sizes of the inputs' symbolic dimensions.
 
     Raises:
         ValueError: ``repeat`` is not positive.
@@ -41,7 +41,7 @@ def profile(
     """
     if repeat < 1:
         raise ValueError(f"repeat: expected a positive number, found {repeat}")
-    # And once more by the report: what others do on this machine may slow the one or the other.
+    # The report measures them once more: other programs on this machine may disturb either measurement.
     Roofs(min(built.target.num_threads, thread_limit()))
     recording = Recording(built)
     plain: list[float] = []
@@ -54,7 +54,7 @@ def profile(
         step(inputs, sizes)
         plain.append(time.perf_counter() - start)
         recording(inputs, sizes)
-    # Equal inputs give equal sizes, also of what the model computes itself, unless it draws random numbers.
+    # Equal inputs give equal sizes, including those that the model computes itself, unless it draws random numbers.
     calls = max(recording.calls().values(), key=len)
     return report(recording, calls, plain)
 
@@ -66,12 +66,12 @@ def report(
     again: bool = True,
     facts: Mapping[str, Any] | None = None,
 ) -> Profile:
-    """Make the profile of ``recorded`` calls, which had inputs of the same sizes.
+    """Make the profile of ``recorded`` calls, whose inputs had the same sizes.
 
     Args:
-        plain: seconds that calls without the clock took; by default nobody knows.
-        again: whether to measure the machine's limits also if this process has done so before.
-        facts: more of them, plain data.
+        plain: seconds of calls without clock reads; by default unknown.
+        again: whether to measure the machine's limits again if this process has done so before.
+        facts: additional facts, plain data.
     """
     threads = min(recording.built.target.num_threads, thread_limit())
     functions = recording.functions
@@ -84,7 +84,7 @@ def report(
     spans: list[Span] = []
     values: list[Allocation] = []
     before = 0
-    # One number for all: ticks count from the start of the machine, and times are compared across functions.
+    # Use one factor for all: ticks count from the start of the machine, and times are compared across functions.
     tick = functions[0].lowered.code.seconds_per_tick()
     for function, records, found, sizes in zip(functions, runs, known, taken, strict=True):
         for number, fact in enumerate(found):
@@ -125,7 +125,7 @@ def report(
 
 
 def _typical(runs: Sequence[Records]) -> int:
-    """Return the number of the run whose time is the median, of those that call the usual kernels."""
+    """Return the number of the run of median time among those that call exactly the kernels that most runs call."""
     called = np.array([records[RUNS] > 0 for records in runs])
     usual = np.median(called, axis=0) > 0.5
     alike = [number for number, row in enumerate(called) if (row == usual).all()]
@@ -134,7 +134,7 @@ def _typical(runs: Sequence[Records]) -> int:
 
 
 def _span(call: CallProfile, record: Records, tick: float) -> list[Span]:
-    """Make the span of a call; None if its branch was not taken. (Of a loop it is the last iteration.)"""
+    """Make the span of a call; none if its branch was not taken. (In a loop, it is that of the last iteration.)"""
     if not record[RUNS]:
         return []
     start, end = int(record[BEGIN]) * tick, int(record[END]) * tick
@@ -142,7 +142,7 @@ def _span(call: CallProfile, record: Records, tick: float) -> list[Span]:
 
 
 def _root(spans: list[Span]) -> Span:
-    """Make the span of the model, from its first kernel to its last; times count from there."""
+    """Make the span of the model, from its first kernel to its last; times are relative to its beginning."""
     start = min((span.start for span in spans), default=0.0)
     end = max((span.start + (span.duration or 0.0) for span in spans), default=0.0)
     for span in spans:
@@ -153,7 +153,7 @@ def _root(spans: list[Span]) -> Span:
 def _call(
     number: int, facts: CallFacts, records: list[Records], tick: float, threads: int, roofs: Roofs
 ) -> CallProfile | None:
-    """Summarize the runs of one call; None if it usually does not run."""
+    """Summarize the runs of one call; None if it does not run in most runs of the model."""
     runs = int(statistics.median_low(int(record[RUNS]) for record in records))
     if runs == 0:
         return None

@@ -17,26 +17,26 @@ ORDERS = ("time", "run", "kernel")
 
 @dataclasses.dataclass(frozen=True)
 class CallProfile:
-    """One place in ``main`` from which a kernel is called, over all runs.
+    """One call of a kernel in ``main``, over all runs.
 
     Attributes:
-        number: of the place, in the order of ``main``'s text.
-        kernel: its name.
-        origins: the operators of the graph that it computes there.
+        number: number of the call, in the order of ``main``'s text.
+        kernel: name of the kernel.
+        origins: the operators of the graph that the call computes.
         runs: its runs in a run of the model (more than one in loops).
-        minimum: seconds in a run of the model, at least.
-        median: seconds in a run of the model, usually.
-        share: ``median`` as a part of that of all calls.
-        operations: arithmetic in a run of the model.
-        dtype: the type that most of it is done on.
-        bytes: read and written in a run of the model.
-        roof: seconds that it would take at the machine's best.
-        bound: its limit there: ``"compute"`` or ``"memory"``.
-        level: where its data fit: ``"L1"``, ``"L2"``, ``"L3"`` or ``"memory"``.
-        vector_bits: the width of its vectors; 0 if unknown.
-        threads: the number that usually worked on it; None if unknown, as of parallel loops that numba compiles.
-        imbalance: the usual time of the busiest of them, as a multiple of the mean over all threads that may run;
-            None for a kernel that one thread runs.
+        minimum: minimum of its seconds in a run of the model.
+        median: median of its seconds in a run of the model.
+        share: ``median`` as a fraction of the sum over all calls.
+        operations: arithmetic operations in a run of the model.
+        dtype: the type of most of the operations.
+        bytes: bytes read and written in a run of the model.
+        roof: seconds that it would take at the machine's peak rates.
+        bound: the limiting rate then: ``"compute"`` or ``"memory"``.
+        level: the smallest level that its data fit into: ``"L1"``, ``"L2"``, ``"L3"`` or ``"memory"``.
+        vector_bits: width of its vectors; 0 if unknown.
+        threads: median number of threads that worked on it; None if unknown, as for parallel loops compiled by numba.
+        imbalance: median time of the busiest thread, as a multiple of the mean over all threads that may run; None for
+            a kernel that one thread runs.
     """
 
     number: int
@@ -58,21 +58,21 @@ class CallProfile:
 
     @property
     def operations_per_second(self) -> float:
-        """Operations a second, by the median."""
+        """Operations per second, by the median."""
         return self.operations / self.median if self.median else 0.0
 
     @property
     def bytes_per_second(self) -> float:
-        """Bytes a second, by the median."""
+        """Bytes per second, by the median."""
         return self.bytes / self.median if self.median else 0.0
 
     @property
     def of_roof(self) -> float:
-        """The part of the machine's peak rate that it reaches, by the median: 1 is all."""
+        """The fraction of the machine's peak rate that it reaches, by the median."""
         return self.roof / self.median if self.median else 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all of it as plain data."""
+        """Return the call as plain data."""
         found = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         found["origins"] = [dataclasses.asdict(origin) for origin in self.origins]
         for name in ("operations_per_second", "bytes_per_second", "of_roof"):
@@ -83,18 +83,18 @@ class CallProfile:
 class Profile(SpanReport):
     """The cost of a model's calls, made by :meth:`tilewright.Executable.profile`.
 
-    The spans are those of one run, whose time is the median: the model, and in it the kernel calls. Their attributes,
-    and :attr:`calls`, are of all runs.
+    The spans are those of the run of median time: the model, and the kernel calls in it. Their attributes, and
+    :attr:`calls`, summarize all runs.
 
     Attributes:
         calls: the kernel calls that ran, in order.
-        latency: seconds that a call of the model takes without the profile: the least and the median. (With it, where
-            ``overhead`` is None.)
-        overhead: the time that the profile adds, as a part of ``latency``; None if it was not measured.
-        repeat: the number of runs.
+        latency: minimum and median of the seconds of a call of the model without the profile (with it, where
+            ``overhead`` is None).
+        overhead: the time that the profile adds, as a fraction of ``latency``; None if it was not measured.
+        repeat: number of runs.
         arena_bytes: memory for intermediate values.
-        allocations: the values in it; call numbers count the places in the text of ``main``.
-        facts: the circumstances: target, sizes of symbolic dimensions, the machine's limits.
+        allocations: the values in the arena; calls are numbered in the order of ``main``'s text.
+        facts: the conditions: target, sizes of symbolic dimensions, the machine's limits.
     """
 
     kind = "profile"
@@ -151,12 +151,12 @@ class Profile(SpanReport):
         """Write the calls as text.
 
         Args:
-            order: ``"time"``: those first that take longest; ``"run"``: as they run; ``"kernel"``: all calls of a
-                kernel in one line, those first that take longest.
-            limit: show so many lines at most.
+            order: ``"time"``: the longest calls first; ``"run"``: in the order of execution; ``"kernel"``: all calls of
+                a kernel in one line, the longest first.
+            limit: maximum number of lines.
 
         Raises:
-            ValueError: another order, or a negative limit.
+            ValueError: the order is unknown, or the limit is negative.
         """
         if limit is not None and limit < 0:
             raise ValueError(f"limit: expected a number of lines, found {limit}")
@@ -166,7 +166,7 @@ class Profile(SpanReport):
         return "\n".join([table(self.header, shown), *more, "", *self.summary()])
 
     def summary(self) -> list[str]:
-        """Summarize the whole model, in lines."""
+        """Return lines that summarize the whole model."""
         least, median = self.latency
         overhead = "" if self.overhead is None else f"; with the profile {100 * self.overhead:+.1f} %"
         kernels = sum(call.median for call in self.calls)
@@ -241,7 +241,7 @@ def _shortened(text: str, most: int = 60) -> str:
 
 
 def _by_kernel(calls: Sequence[CallProfile]) -> list[CallProfile]:
-    """Merge the calls of each kernel: the sums, and the largest imbalance."""
+    """Merge the calls of each kernel: sums, and the largest imbalance."""
     groups: dict[str, list[CallProfile]] = {}
     for call in calls:
         groups.setdefault(call.kernel, []).append(call)

@@ -1,7 +1,7 @@
 """Run a model whose ``main`` reads the clock around every kernel call, and keep its records.
 
-After kernels, which leave nothing else in the caches, a line of Python takes a microsecond, many times what reading the
-clock does. So a call keeps what it has as it is; objects are made of that for those who ask.
+After kernels, which fill the caches with other data, a line of Python takes a microsecond, many times as long as
+reading the clock. So a call stores its raw records; objects are made from them on request.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from tilewright.tensorir.target import Target
 
 Records = npt.NDArray[np.int64]
 
-#: The calls that are kept: the last so many for inputs of equal sizes, for so many different sizes.
+#: Limits of the calls that are kept: the last calls for inputs of equal sizes, and the number of different sizes.
 KEPT_CALLS = 500
 KEPT_SIZES = 100
 
-#: The record of a run of a function, the fields of a ``Run``; and that of a call: its runs, and the seconds it took.
+#: The raw record of a run of a function (the fields of a ``Run``), and that of a call: its runs, and its seconds.
 _Run = tuple[tuple[int, ...], Records]
 _Call = tuple[list[_Run], float]
 
@@ -41,8 +41,8 @@ class Run:
     """One run of a function.
 
     Attributes:
-        sizes: of its symbolic dimensions.
-        records: of its calls, a column each (:mod:`tilewright.tensorir.profiling`).
+        sizes: sizes of its symbolic dimensions.
+        records: records of its calls, a column each (:mod:`tilewright.tensorir.profiling`).
     """
 
     sizes: tuple[int, ...]
@@ -54,8 +54,8 @@ class RecordedCall:
     """One call of a model.
 
     Attributes:
-        runs: of its functions, in order.
-        seconds: that it took.
+        runs: runs of its functions, in order.
+        seconds: duration of the call.
     """
 
     runs: tuple[Run, ...]
@@ -68,14 +68,14 @@ class RecordedCall:
 
 
 class _Current(threading.local):
-    """The runs so far of the current call of this thread."""
+    """The runs so far in the current call of this thread."""
 
     def __init__(self) -> None:
         self.runs: list[_Run] = []
 
 
 class _Kept:
-    """Calls with equal sizes: the last ``number`` of them, and the count of all."""
+    """Calls with equal sizes: the last ``number`` of them, and the total count."""
 
     def __init__(self, number: int) -> None:
         self.calls: collections.deque[_Call] = collections.deque(maxlen=number)
@@ -83,10 +83,10 @@ class _Kept:
 
 
 class RecordedFunction:
-    """A function of a model, compiled with the clock in it: a ``Runner`` that adds each run to its call.
+    """A function of a model, compiled with clock reads: a ``Runner`` that adds each run to the current call.
 
     Attributes:
-        lowered: the function without the clock.
+        lowered: the function without clock reads.
     """
 
     def __init__(self, lowered: LoweredFunction, target: Target, current: _Current) -> None:
@@ -113,11 +113,11 @@ class RecordedFunction:
 
 
 class Recording:
-    """A model with the clock in it, called like the model's own steps. Threads may call it at once.
+    """A model with clock reads, called like the model's own steps. Several threads may call it at the same time.
 
     Attributes:
         built: the model.
-        functions: of which it consists.
+        functions: the functions of the model.
     """
 
     def __init__(self, built: BuiltModel) -> None:
@@ -153,8 +153,8 @@ class Recording:
         return results
 
     def recorded(self) -> dict[tuple[int, ...], tuple[list[RecordedCall], int]]:
-        """Return, by the sizes of the symbolic dimensions (of the inputs, and those that the model computes itself),
-        the calls that are kept, in order, and the count of all. Calls that failed are not among them."""
+        """Return, by the sizes of the symbolic dimensions (of the inputs, and those that the model itself computes),
+        the kept calls, in order, and the total count. Failed calls are not included."""
         with self._lock:
             kept = {sizes: (kept.calls.copy(), kept.count) for sizes, kept in self._kept.items()}
         return {
@@ -163,7 +163,7 @@ class Recording:
         }
 
     def calls(self) -> dict[tuple[int, ...], list[RecordedCall]]:
-        """Return the calls of :meth:`recorded`, for the sizes of which any are kept."""
+        """Return the calls of :meth:`recorded`, for the sizes with kept calls."""
         return {sizes: calls for sizes, (calls, _) in self.recorded().items() if calls}
 
     def counts(self) -> dict[tuple[int, ...], int]:

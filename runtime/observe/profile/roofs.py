@@ -1,7 +1,7 @@
 """Measure the two roofs of this machine: its peak arithmetic rate and its peak memory bandwidth.
 
-The probes of :mod:`tilewright.runtime.observe.machine` measure both, each for some tens of milliseconds. The best of
-several short runs counts, as others may use the machine; and the best of all that a process has measured.
+The probes of :mod:`tilewright.runtime.observe.machine` measure both, each for some tens of milliseconds. The result is
+the best of several short runs, as other programs may use the machine, and the best of all measurements of a process.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable
 from tilewright.runtime.observe.machine import machine
 from tilewright.tensorir.dtype import FLOAT32, DataType
 
-#: Where data lie, nearest first.
+#: The levels of the memory hierarchy, nearest first.
 LEVELS = ("L1", "L2", "L3", "memory")
 
 _RUNS = 15
-#: The seconds of one run of a probe of arithmetic, and the bytes that one of memory reads at least.
+#: The seconds of one run of an arithmetic probe, and the minimum bytes that a memory probe reads.
 _SECONDS = 1e-3
 _LEAST_BYTES = 128 << 20
 
@@ -27,8 +27,8 @@ class Roof:
     """The shortest time that a kernel can take.
 
     Attributes:
-        seconds: at least.
-        bound: its limit then: ``"compute"`` or ``"memory"``.
+        seconds: lower bound of the time.
+        bound: the limiting rate: ``"compute"`` or ``"memory"``.
     """
 
     seconds: float
@@ -36,12 +36,12 @@ class Roof:
 
 
 class Roofs:
-    """The peak rates of the machine with this number of threads.
+    """The peak rates of the machine with a given number of threads.
 
     Args:
-        threads: of parallel loops.
+        threads: number of threads of parallel loops.
         dtypes: the types to measure arithmetic on, besides float32.
-        again: whether to repeat measurements of this process: others may have used the machine then.
+        again: whether to repeat measurements of this process, which other programs may have disturbed.
     """
 
     def __init__(self, threads: int, dtypes: Iterable[DataType] = (), again: bool = True) -> None:
@@ -54,33 +54,33 @@ class Roofs:
                 _remember((threads, level), _measure_bandwidth(threads, level))
 
     def operations(self, dtype: DataType) -> float:
-        """Return the operations a second on values of ``dtype``: products and sums (each is one). For types without
-        vector instructions of the machine, return those of float32 in vectors of its width."""
+        """Return the operations per second on values of ``dtype``: products and sums (each counts as one). For types
+        without vector instructions on the machine, return those of float32 in vectors of its width."""
         return _best_rates[self.threads, dtype]
 
     def bandwidth(self, size: int) -> float:
-        """Return the bytes a second read from a working set of ``size`` bytes: from the smallest cache that holds
+        """Return the bytes per second read from a working set of ``size`` bytes, in the smallest cache that holds
         it."""
         return _best_rates[self.threads, self.level(size)]
 
     def level(self, size: int) -> str:
-        """Return where a working set of that many bytes lies: ``"L1"``, ``"L2"``, ``"L3"`` or ``"memory"``."""
+        """Return the smallest level that holds ``size`` bytes: ``"L1"``, ``"L2"``, ``"L3"`` or ``"memory"``."""
         return next((name for name, limit in self._levels() if size <= limit), LEVELS[-1])
 
     def roof(self, operations: int, dtype: DataType, size: int) -> Roof:
-        """Return the roof of a kernel that does so many operations on ``dtype`` and moves ``size`` bytes."""
+        """Return the roof of a kernel that does ``operations`` operations on ``dtype`` and moves ``size`` bytes."""
         compute = operations / self.operations(dtype) if operations else 0.0
         memory = size / self.bandwidth(size) if size else 0.0
         return Roof(compute, "compute") if compute >= memory else Roof(memory, "memory")
 
     def _levels(self) -> list[tuple[str, int]]:
         target = machine(self.threads).target
-        own = self.threads  # the first two levels are a core's own
+        own = self.threads  # each core has its own first two levels
         sizes = [target.cache_bytes(level) for level in (1, 2, 3)]
         return list(zip(LEVELS, (own * sizes[0], own * sizes[1], sizes[2]), strict=False))
 
     def as_dict(self) -> dict[str, object]:
-        """Return threads, operations on float32 a second, and bytes a second from each level."""
+        """Return threads, operations on float32 per second, and bytes per second from each level."""
         return {
             "threads": self.threads,
             "float32_operations_per_second": self.operations(FLOAT32),
@@ -88,7 +88,7 @@ class Roofs:
         }
 
 
-#: Operations or bytes a second, by the number of threads and the type or the level.
+#: Operations or bytes per second, by the number of threads and the type or the level.
 _best_rates: dict[tuple[int, str], float] = {}
 
 
@@ -99,7 +99,7 @@ def _remember(key: tuple[int, str], rate: float) -> None:
 def _measure_operations(threads: int, dtype: DataType) -> float:
     found = machine(threads)
     amount = 1e6
-    while True:  # until a run is so long that to begin it counts for nothing
+    while True:  # until a run is so long that its start-up is negligible
         probe = found.arithmetic(dtype, amount)
         if probe is None:
             return _best_rates[threads, FLOAT32]
@@ -113,7 +113,7 @@ def _measure_operations(threads: int, dtype: DataType) -> float:
 def _measure_bandwidth(threads: int, level: str) -> float:
     found = machine(threads)
     l1, l2, l3 = (found.target.cache_bytes(number) for number in (1, 2, 3))
-    # Half of a cache: the other data of the program have room beside it. Beyond the last one twice its size, in reason.
+    # Use half of each cache, to leave room for other data, and for memory twice the last cache, up to a limit.
     sizes = {"L1": threads * l1 // 2, "L2": threads * l2 // 2, "L3": l3 // 2, "memory": min(2 * l3, 256 << 20)}
     run, amount = found.read(sizes[level], max(1, round(_LEAST_BYTES / sizes[level])))
     return amount / min(_timed(run) for _ in range(_RUNS))

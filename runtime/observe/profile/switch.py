@@ -1,11 +1,11 @@
-"""Profile a program without a change of its code: ``TILEWRIGHT_PROFILE=file``.
+"""Profile a program without changing its code: ``TILEWRIGHT_PROFILE=file``.
 
 Every model that is built while the variable is set records its calls, and when the program ends their profiles are
-written: one for each model and each combination of sizes of its symbolic dimensions with which it was called. The form
-is ``docs/spans.schema.json``; a trace, for chrome://tracing and Perfetto, if the name ends in ``.trace.json``. In the
-name ``%p`` stands for the number of the process, for programs that start others.
+written: one for each model and each combination of sizes of its symbolic dimensions with which it was called. The
+format is ``docs/spans.schema.json`` or, if the name ends in ``.trace.json``, a trace for chrome://tracing and Perfetto.
+``%p`` in the name is replaced by the process id, for programs that start others.
 
-Models stay in memory until then. What the clock itself takes is unknown, as nothing runs without it.
+Models stay in memory until then. The overhead of the clock is unknown, as no call runs without it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from tilewright.runtime.observe.profile.measure import WARM_UP, report
 from tilewright.runtime.observe.profile.profile import Profile
 from tilewright.runtime.observe.profile.recording import Recording
 
-#: The suffix of files that become traces.
+#: The suffix of files that are written as traces.
 TRACE = ".trace.json"
 
-#: The recordings, by the name of the file.
+#: The recordings, by file name.
 _recordings: dict[str, list[Recording]] = {}
 _lock = threading.Lock()
 
@@ -39,7 +39,7 @@ def recording_of(built: BuiltModel) -> Recording:
     recording = Recording(built)
     with _lock:
         if not _recordings:
-            # Behind the start of the threads of parallel loops, which are needed once more: to measure the machine.
+            # Register it after the threads of parallel loops were started: measuring the machine needs them again.
             atexit.register(_write_all, os.getpid())
         _recordings.setdefault(name, []).append(recording)
     return recording
@@ -51,7 +51,7 @@ def profiles(recordings: Sequence[Recording]) -> Iterator[Profile]:
     for number, recording in enumerate(recordings):
         groups = [(calls, count) for calls, count in recording.recorded().values() if calls]
         for calls, count in sorted(groups, key=lambda group: -group[1]):
-            # The first calls of all warm caches and threads up; they count where there are no others.
+            # The very first calls warm caches and threads up; they are used only where there are no others.
             warm = calls[WARM_UP:] if len(calls) == count > WARM_UP else calls
             yield report(recording, warm, again=not measured, facts={"model": number, "count": count})
             measured = True
@@ -61,11 +61,11 @@ def write(name: str, recordings: Sequence[Recording]) -> None:
     """Write the profiles of ``recordings`` into the file of that name.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     path = Path(name.replace("%p", str(os.getpid())))
     with path.open("a", encoding="utf-8"):
-        pass  # before anything is computed: whether there can be such a file
+        pass  # check that the file can be written before anything is computed
     made = list(profiles(recordings))
     text = (
         reports_to_chrome_trace((_title(profile), profile) for profile in made)
@@ -82,7 +82,7 @@ def _title(profile: Profile) -> str:
 
 def _write_all(process: int) -> None:
     if os.getpid() != process:
-        return  # a copy of the program, which has made none of the calls
+        return  # a forked process, which has made none of the calls
     for name, recordings in _recordings.items():
         try:
             write(name, recordings)

@@ -1,4 +1,4 @@
-"""Collect the content of a report, as plain data."""
+"""Collect the content of a report as plain data."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from tilewright.tensorir.errors import TilewrightError
 def collect(
     model: Executable, inputs: Sequence[Any] | Mapping[str, Any] | None, repeat: int, title: str
 ) -> dict[str, Any]:
-    """Collect all that the page shows: run the passes once more, and profile calls.
+    """Collect the data of the page: run the passes once more, and profile calls.
 
     Args:
-        inputs: for the profile; made up if None.
-        repeat: calls of the profile.
-        title: of the page.
+        inputs: inputs of the profiled calls; drawn if None.
+        repeat: number of profiled calls.
+        title: title of the page.
     """
     built = model._built
     whole = with_labels(built.module)
@@ -77,8 +77,7 @@ def collect(
 
 
 def with_labels(mod: IRModule) -> IRModule:
-    """Give all operators of ``mod`` a label, by which they are found again in kernels: those that have none get their
-    number."""
+    """Give all operators of ``mod`` a label that identifies them in kernels; those without one get their number."""
     numbers = iter(range(1 << 62))
 
     def label(old: Expr, new: Expr) -> Expr:
@@ -116,7 +115,7 @@ def _settings(built: BuiltModel) -> dict[str, Any]:
 
 
 def _with_labels(drawn: dict[str, Any], lowered: LoweredFunction) -> dict[str, Any]:
-    """Add to the picture of kernels the labels of the operators in them."""
+    """Add the labels of operators to the picture of the kernels that compute them."""
     origins = {" ".join(map(str, call.origins)): call.origins for call in kernel_calls(lowered.modules["lowered"])}
     for node in drawn["nodes"]:
         found = origins.get(" ".join(node["origins"]), ())
@@ -125,7 +124,7 @@ def _with_labels(drawn: dict[str, Any], lowered: LoweredFunction) -> dict[str, A
 
 
 def _name_origins(calls: list[dict[str, Any]], spans: list[dict[str, Any]], lowered: Sequence[LoweredFunction]) -> None:
-    """Label the operators in a profile, as in the graph whose operators all have a label."""
+    """Label the operators in a profile as in the graph whose operators all have labels."""
     known = [
         [dataclasses.asdict(origin) for origin in call.origins]
         for each in lowered

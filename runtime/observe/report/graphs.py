@@ -1,4 +1,4 @@
-"""Draw a model's graph: as it was given, and as kernels after fusion."""
+"""Draw a model's graph: as given, and as kernels after fusion."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tilewright.graphir.types import TensorType, TupleType, Type
 from tilewright.graphir.visitor import post_order
 from tilewright.runtime.observe.report.layout import place
 
-#: Larger graphs are drawn up to here.
+#: Maximum number of nodes that are drawn.
 MOST_NODES = 3000
-#: Pixels: the width of a letter, and the heights of nodes of one line and two.
+#: The width of a letter and the height of a line, in pixels.
 _LETTER, _LINE = 6.7, 15.0
 _PADDING = 14.0
 _MOST_LETTERS = 34
@@ -38,15 +38,15 @@ def picture(mod: IRModule) -> dict[str, Any]:
     """Return the picture of ``main`` of a graph-level module as plain data.
 
     ``{nodes, edges, width, height, engine, left_out}``: a node is ``{title, note, kind, label, kernel, origins,
-    constants, x, y, w, h}`` (``x`` and ``y`` of its middle), an edge ``{from, to, path}``. Constants, and what is
-    computed of nothing else, are no nodes: those that use them name them.
+    constants, x, y, w, h}`` (``x`` and ``y`` of its center), an edge ``{from, to, path}``. Constants, and values that
+    are computed from constants only, are not nodes: they are listed in the nodes that use them.
     """
     function = mod["main"]
     if not isinstance(function, Function):
         raise TypeError(f"expected a graph, found main as {type(function).__name__}")
     nodes: list[_Node] = []
     edges: dict[tuple[int, int], None] = {}
-    #: For each expression the nodes that it stands for: several for a tuple.
+    #: For each expression the nodes that represent it: several for a tuple.
     meaning: dict[Expr, list[int]] = {}
     order = post_order(function.body, enter_functions=False)
     order = [*function.params, *(node for node in order if not (isinstance(node, Var) and node in function.params))]
@@ -118,7 +118,7 @@ def _node(expr: Expr) -> _Node:
 
 
 def _shape(found: Type | None) -> str:
-    """Write a type as pictures show it: ``1 x 64 x 56 x 56 float32``."""
+    """Write a type in the form of pictures: ``1 x 64 x 56 x 56 float32``."""
     if isinstance(found, TensorType):
         return f"{' x '.join(map(str, found.shape)) or 'scalar'} {found.dtype!s}"
     if isinstance(found, TupleType):

@@ -1,7 +1,7 @@
 """Record the text of each function after each pass that changed it.
 
-The loop nests of a network are a hundred thousand lines in each of two dozen stages, most of them the same as before.
-So each function has one table of its lines, and a version of it is the numbers of its lines.
+The loop nests of a network are a hundred thousand lines in each of two dozen stages, most of them unchanged from stage
+to stage. So each function has one table of lines, and a version of it is a list of line numbers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tilewright.passes.info import PassInfo
     from tilewright.passes.instruments.timing import PassTimingInstrument
 
-#: Of longer functions so many lines are kept, and how many more there are.
+#: Maximum number of lines that are kept of a function, besides the number of further lines.
 MOST_LINES = 4000
 
 
@@ -48,7 +48,7 @@ class Texts:
         return number
 
     def as_dict(self) -> dict[str, Any]:
-        """Return ``{lines, versions}``: a version is written as runs of neighbouring lines, ``[first, count, first,
+        """Return ``{lines, versions}``: a version is encoded as runs of neighbouring lines, ``[first, count, first,
         ...]``."""
         return {"lines": self.lines, "versions": [_runs(version) for version in self.versions]}
 
@@ -68,8 +68,8 @@ class Step:
     """The effect of one pass.
 
     Attributes:
-        name: of the pass; ``input`` is what the first one was given.
-        changed: the functions that it changed or made, each with the version of its text afterwards; None for those
+        name: name of the pass; ``input`` for the module that the first pass gets.
+        changed: the functions that it changed or added, each with the version of its text afterwards; None for those
             that it removed.
     """
 
@@ -78,10 +78,10 @@ class Step:
 
 
 class PassHistory(PassInstrument):
-    """Records the text of each function after each pass.
+    """Record the text of each function after each pass.
 
     Args:
-        timing: does not count the time that this takes.
+        timing: the instrument that excludes the time of recording.
 
     Attributes:
         steps: the input, and then each pass that changed something, in order.

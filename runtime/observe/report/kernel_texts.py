@@ -17,8 +17,8 @@ from tilewright.tensorir.target import Target
 
 
 def kernel_texts(lowered: LoweredFunction, target: Target, settings: BuildSettings) -> dict[str, dict[str, str]]:
-    """Print each kernel of a function: ``tensor`` (its loops before any schedule), ``scheduled``, ``lowered``,
-    ``numba`` (what the target numba runs), and for the target llvm ``llvm`` and ``assembly``."""
+    """Print each kernel of a function: ``tensor`` (its loops before scheduling), ``scheduled``, ``lowered``, ``numba``
+    (the source for the target numba), and for the target llvm ``llvm`` and ``assembly``."""
     modules = lowered.modules
     with settings.context() as context, Target(target, num_threads=target.num_threads):
         readable = _readable(modules["tensor"], target, context)
@@ -40,7 +40,7 @@ def kernel_texts(lowered: LoweredFunction, target: Target, settings: BuildSettin
 
 
 def _readable(mod: IRModule, target: Target, context: PassContext) -> dict[str, str]:
-    """Print the kernels as numba source, by name, but for those that it cannot express."""
+    """Print the kernels as numba source, by name, except those that cannot be expressed in it."""
     numba = Target("numba", num_threads=target.num_threads)
     kernels = IRModule({key: func for key, func in mod.functions.items() if isinstance(func, PrimFunc)})
     with numba:

@@ -1,9 +1,10 @@
 """Place the nodes of a picture of a graph: in layers, each node below its operands.
 
 The steps are those of Sugiyama, Tagawa and Toda ("Methods for visual understanding of hierarchical system structures",
-1981): layers by the longest path, neighbours ordered by the mean place of what they are connected to, and then places
-that are as near to that mean as the order allows, by pooling adjacent violators (Barlow, Bartholomew, Bremner, Brunk:
-"Statistical inference under order restrictions", 1972). Where Graphviz is installed, ``dot`` does all that, and better.
+1981): layers by the longest path, nodes of a layer ordered by the mean position of their neighbours in the next layer,
+and then coordinates as near to that mean as the order allows, by pooling adjacent violators (Barlow, Bartholomew,
+Bremner, Brunk: "Statistical inference under order restrictions", 1972). Where Graphviz is installed, ``dot`` is used
+instead, with better results.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ GAP = 24.0
 LAYER_GAP = 34.0
 #: Sweeps over the layers, each down and up.
 _SWEEPS = 6
-#: ``dot`` takes longer than a person waits for larger graphs.
+#: Maximum number of nodes for ``dot``, which takes too long for larger graphs.
 _MOST_FOR_DOT = 600
 _DOT_SECONDS = 20.0
 
@@ -31,10 +32,10 @@ class Layout:
     """A picture: sizes in pixels, y grows downwards.
 
     Attributes:
-        width: of all.
-        height: of all.
-        centers: of the nodes.
-        paths: of the edges: points from one node to the other.
+        width: total width.
+        height: total height.
+        centers: centers of the nodes.
+        paths: paths of the edges: points from one node to the other.
         engine: the program that placed them: ``"dot"`` or ``"own"``.
     """
 
@@ -46,12 +47,12 @@ class Layout:
 
 
 def place(sizes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int]], use_dot: bool = True) -> Layout:
-    """Lay out an acyclic graph whose nodes have these widths and heights.
+    """Lay out an acyclic graph.
 
     Args:
-        sizes: of the nodes.
-        edges: pairs of nodes, each from the one that is above.
-        use_dot: whether to use Graphviz, if it is there.
+        sizes: widths and heights of the nodes.
+        edges: pairs of nodes, the upper one first.
+        use_dot: whether to use Graphviz, if it is installed.
     """
     if use_dot and 0 < len(sizes) <= _MOST_FOR_DOT:
         placed = _by_dot(sizes, edges)
@@ -107,7 +108,7 @@ def _by_layers(sizes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, 
     count = len(sizes)
     layer = _layers(count, edges)
     widths = [width for width, _ in sizes]
-    chains: list[list[int]] = []  # for each edge the nodes on its way, its ends included; those between are made here
+    chains: list[list[int]] = []  # for each edge the nodes on its path: both ends, and dummy nodes between them
     for above, below in edges:
         chain = [above]
         for level in range(layer[above] + 1, layer[below]):
@@ -149,7 +150,7 @@ def _layers(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
     waiting = [len(nodes) for nodes in above]
     layer = [0] * count
     ready = [node for node in range(count) if not waiting[node]]
-    for node in ready:  # grows
+    for node in ready:  # grows in the loop
         for user in below[node]:
             layer[user] = max(layer[user], layer[node] + 1)
             waiting[user] -= 1
@@ -162,7 +163,7 @@ def _layers(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def _order(levels: list[list[int]], up: list[list[int]], down: list[list[int]]) -> None:
-    """Order each layer by the mean place of neighbours in the layer before, downwards and upwards in turns."""
+    """Order each layer by the mean position of neighbours in the previous layer, in alternating sweeps down and up."""
     for sweep in range(_SWEEPS):
         forward = sweep % 2 == 0
         neighbours = up if forward else down
@@ -181,8 +182,7 @@ def _order(levels: list[list[int]], up: list[list[int]], down: list[list[int]]) 
 def _coordinates(
     levels: list[list[int]], up: list[list[int]], down: list[list[int]], widths: Sequence[float]
 ) -> list[float]:
-    """Compute the middle of each node: near the mean of its neighbours, in the order of its layer, and not over
-    another."""
+    """Compute the center of each node: near the mean of its neighbours, in the order of its layer, without overlaps."""
     xs = [0.0] * len(widths)
     for level in levels:
         right = 0.0
@@ -196,7 +196,7 @@ def _coordinates(
                 sum(xs[other] for other in neighbours[node]) / len(neighbours[node]) if neighbours[node] else xs[node]
                 for node in level
             ]
-            # Places less the room that the nodes to the left take must not decrease.
+            # Positions minus the space taken by the nodes to the left must not decrease.
             taken, room = [], 0.0
             for number, node in enumerate(level):
                 if number:
@@ -209,8 +209,8 @@ def _coordinates(
 
 
 def _not_decreasing(values: Sequence[float]) -> list[float]:
-    """Find the nearest numbers, by the sum of squares, that do not decrease."""
-    blocks: list[tuple[float, int]] = []  # a mean, and of how many
+    """Find the nearest non-decreasing numbers by least squares."""
+    blocks: list[tuple[float, int]] = []  # a mean and the number of its values
     for value in values:
         mean, count = value, 1
         while blocks and blocks[-1][0] > mean:
@@ -221,8 +221,8 @@ def _not_decreasing(values: Sequence[float]) -> list[float]:
 
 
 def _curve(points: list[Point], first_height: float, last_height: float) -> list[Point]:
-    """Draw a spline of Bezier curves through the points, upright at each, as ``dot`` writes it: start, and then three
-    points for each piece."""
+    """Return a spline of Bezier curves through the points, vertical at each, in the format of ``dot``: the start, and
+    then three points for each piece."""
     (x0, y0), (x1, y1) = points[0], points[-1]
     points = [(x0, y0 + first_height / 2), *points[1:-1], (x1, y1 - last_height / 2)]
     path = [points[0]]

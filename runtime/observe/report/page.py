@@ -1,4 +1,4 @@
-"""Turn data into a page: one HTML file that loads nothing from elsewhere."""
+"""Turn data into a self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def page(title: str, data: Any) -> str:
     """Return the HTML text.
 
     Args:
-        title: of the page.
-        data: plain data, which the page unpacks: compressed, since text of programs takes a tenth of its size then.
+        title: title of the page.
+        data: plain data, stored compressed and unpacked by the page: text of programs shrinks to a tenth.
     """
     packed = zlib.compress(json.dumps(data, separators=(",", ":"), allow_nan=False).encode(), 9)
     return string.Template(_asset("page.html")).substitute(

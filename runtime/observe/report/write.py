@@ -26,18 +26,18 @@ def report(
 ) -> Path:
     """Write one HTML file that shows how a model was compiled and how fast it runs.
 
-    It holds the time of each pass, what each pass changed, the graph before and after fusion, each kernel with its
-    place under the roofline and its code at every stage, and the memory plan. The file needs no network and nothing
-    beside it. The passes run once more for it, so it takes longer than a build.
+    It shows the time and the changes of each pass, the graph before and after fusion, each kernel with its position in
+    the roofline and its code at every stage, and the memory plan. The file is self-contained and needs no network. The
+    passes run once more for it, so it takes longer than a build.
 
     Args:
-        model: what :func:`tilewright.build` has made; a module or a function is built first, under the current
+        model: an executable made by :func:`tilewright.build`; a module or a function is built first, under the current
             context.
         path: the file; an older one is replaced.
-        inputs: for the profile: by position, or by name. Without them they are made up: random numbers, and 1 for
-            symbolic dimensions.
-        repeat: the number of calls that the profile measures.
-        title: of the page; without it the file's name.
+        inputs: inputs of the profiled calls, by position or by name; default: random numbers, and 1 for symbolic
+            dimensions.
+        repeat: the number of profiled calls.
+        title: title of the page; default: the file's name.
 
     Returns:
         The path.
