@@ -112,7 +112,7 @@ def open_cache(context: PassContext) -> DiskCache | None:
                 found = error
             _caches[place] = found
     if isinstance(found, OSError):
-        context.remark(f"what is compiled is not kept for the next time: {found}", "missed")
+        context.remark(f"compiled code is not cached: {found}", "missed")
         return None
     return found
 

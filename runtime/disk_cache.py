@@ -91,7 +91,7 @@ class DiskCache:
                 self._written = 0
                 self._evict()
         except OSError as error:
-            warnings.warn(f"what was compiled is not kept for the next time: {error}", RuntimeWarning, stacklevel=2)
+            warnings.warn(f"compiled code is not cached: {error}", RuntimeWarning, stacklevel=2)
 
     def later(self, work: Callable[[], None]) -> None:
         """Call ``work``, which stores entries, in a thread that the program waits for at exit. Arrays that it stores

@@ -171,7 +171,7 @@ class KernelSupply:
         try:
             encoded = encode(function)
         except EncodingError as error:
-            _LOG.debug("kernel %s is not looked for: %s", name.name, error)
+            _LOG.debug("kernel %s is not looked up: %s", name.name, error)
             return ScheduledKernel(name, function, None, f"@{name.name}")
         return ScheduledKernel(name, function, encoded, self._keys.key(encoded))
 

@@ -210,7 +210,7 @@ class _InputCheck:
         try:
             return np.asarray(value, self.dtype)
         except (TypeError, ValueError) as error:
-            raise self._error(f"a {type(value).__name__} that is no array: {error}", signature) from error
+            raise self._error(f"a {type(value).__name__} that is not an array: {error}", signature) from error
 
     def _error(self, found: str, signature: Signature, hint: str = "") -> InputError:
         expected = f"{self.argument.type.dtype!s} of shape {format_shape(self.shape)}"

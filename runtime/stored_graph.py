@@ -80,7 +80,7 @@ class StoredGraph:
             json.dumps(settings)
         except TypeError as error:
             raise ArtifactError(
-                f"the model cannot be exported: an option of a pass is no plain data: {error}"
+                f"the model cannot be exported: an option of a pass is not plain data: {error}"
             ) from None
         return cls(
             to_text(module),

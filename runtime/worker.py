@@ -58,7 +58,7 @@ def encode_request(kernel: Encoded, target: Target, context: PassContext) -> byt
             "kernel": [kernel.names, kernel.origins],
         }
         json.dumps(data)
-    except TypeError:  # an option is no plain data
+    except TypeError:  # an option is not plain data
         return None
     return _packed(_REQUEST, data, [kernel.records.encode("utf-8", "surrogatepass")])
 

@@ -62,14 +62,14 @@ class _Process:
         global _refused
         fresh = self.running is None
         if fresh and _refused:
-            raise WorkerError("no process starts here")
+            raise WorkerError("worker processes cannot be started here")
         try:
             answer = self._exchange(request)
         except (OSError, WorkerError) as error:
             self.end()
             if fresh:
                 _refused = True
-                raise WorkerError(f"no process makes kernels: {error}") from error
+                raise WorkerError(f"no worker process can be used: {error}") from error
             answer = self._exchange(request)  # the old process was idle for long and has ended
         if not answer:
             raise WorkerError("the kernel was not made")
@@ -92,7 +92,7 @@ class _Process:
         write_message(process.stdin, request)  # type: ignore[arg-type]
         answer = read_message(process.stdout)  # type: ignore[arg-type]
         if answer is None:
-            raise WorkerError("it has ended")
+            raise WorkerError("the process has ended")
         return answer
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -109,7 +109,7 @@ class _Process:
         self.running = process
         assert process.stdout is not None
         if read_message(process.stdout) is None:  # type: ignore[arg-type]
-            raise WorkerError("it does not start")
+            raise WorkerError("the process did not start")
         _start_seconds = time.perf_counter() - begin
         return process
 

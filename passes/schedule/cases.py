@@ -81,7 +81,7 @@ def plan_cases(schedule: Schedule, target: Target, given: Given = NOTHING) -> Ca
     if any(map(reductions, blocks)):
         return Declined("something is reduced")
     if not any(map(case_variables, blocks)):
-        return Declined("no formula is chosen by its place")
+        return Declined("no formula is chosen by position")
     last = blocks[-1]
     if not has_one_result(schedule):
         return Declined("there are several results")

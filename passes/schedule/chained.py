@@ -124,7 +124,7 @@ def find_chain(
     refs = reduction_blocks(schedule)
     products = [ref for ref in refs if contraction(block_of(schedule, ref)) is not None]
     if len(products) != 2:
-        return Declined(f"{len(products)} sums of products, where it takes two")
+        return Declined(f"found {len(products)} sums of products, expected two")
     first, second = products
     blocks = {ref: block_of(schedule, ref) for ref in schedule.get_blocks()}
     if not has_one_result(schedule):
@@ -146,7 +146,7 @@ def find_chain(
     between = _between(schedule, first, second)
     steps = reductions(blocks[second])
     if not between or len(steps) != 1 or len(spatial(blocks[first])) != dims + 1:
-        return Declined("the second sum is not one over rows that the first one gives")
+        return Declined("the second sum is not over rows of results of the first one")
     rows_of = {store.buffer for ref in (first, *between) for store in stores(blocks[ref])}
     if not all(stays_in_row(blocks[ref], dims, rows_of) for ref in (*between, second)):
         return Declined("a stage between the sums does not stay in its row")

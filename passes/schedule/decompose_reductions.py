@@ -52,7 +52,7 @@ class DecomposeReductions(PrimFuncPass):
             try:
                 attempt.decompose_reduction(ref, reduced[0])
             except ScheduleError as error:
-                ctx.remark(f"{ref.name} starts in its first step: {error.summary}", kind="missed")
+                ctx.remark(f"{ref.name} is initialized in its first step: {error.summary}", kind="missed")
                 continue
             schedule = attempt
         return schedule.func

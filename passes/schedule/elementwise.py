@@ -59,7 +59,7 @@ class ScheduleElementwise(ScheduleRule[ElementwisePlan]):
         if not are_lanes(lanes):
             return Declined(f"no vector has {lanes} lanes")
         if chunk % lanes:
-            return Declined(f"chunks of {chunk} elements are no whole vectors of {lanes} lanes")
+            return Declined(f"chunks of {chunk} elements are not a multiple of {lanes} lanes")
         if given.get("rows", 0) >= len(items):
             return Declined(f"block {block.name} has {len(items)} dimensions, of which the last ones are its rows")
         return ElementwisePlan(block.name, lanes, int(given.get("rows", _separate_rows(block))), chunk)

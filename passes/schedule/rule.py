@@ -168,7 +168,7 @@ def schedule_rules() -> list[ScheduleRule[Any]]:
         placed = [entry for entry in waiting if entry[1] is None or entry[1] in names]
         if not placed:
             unknown = ", ".join(f"{rule.name!r} before {before!r}" for rule, before in waiting)
-            raise PassError(f"schedule rules without a place: {unknown}")
+            raise PassError(f"schedule rules before an unknown rule, or in a cycle: {unknown}")
         for rule, before in placed:
             place = len(ordered) if before is None else [other.name for other in ordered].index(before)
             ordered.insert(place, rule)

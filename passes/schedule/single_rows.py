@@ -71,7 +71,7 @@ class ScheduleSingleRows(ScheduleRule[SingleRowsPlan]):
         sums = [ref for ref in refs if _sums_columns(block_of(schedule, ref))]
         if len(refs) < 2 or len(sums) != 1:
             return Declined(
-                f"{len(refs)} reductions, of which {len(sums)} sum rows of a matrix, where it takes one behind others"
+                f"expected the last reduction alone to sum rows of a matrix, found {len(refs)}, {len(sums)} of which do"
             )
         reason = _unfit(schedule, refs, sums[0])
         if reason:
@@ -85,7 +85,7 @@ class ScheduleSingleRows(ScheduleRule[SingleRowsPlan]):
         if not are_lanes(lanes):
             return Declined(f"no vector has {lanes} lanes")
         if width % lanes:
-            return Declined(f"{width} results are no whole vectors of {lanes} lanes")
+            return Declined(f"{width} results are not a multiple of {lanes} lanes")
         return SingleRowsPlan(block.name, width, lanes, nest.reassociate)
 
     def apply(self, schedule: Schedule, plan: SingleRowsPlan) -> None:
@@ -151,7 +151,7 @@ def _unfit(schedule: Schedule, refs: list[BlockRef], final: BlockRef) -> str:
             return f"block {block.name} does not stay in its row"
     products = [blocks[ref] for ref in refs if len(spatial(blocks[ref])) > count]
     once = len(products) > 1 and all(map(_is_read_once, products))
-    return "" if once else "rows share elements of a matrix, so that tiles pay"
+    return "" if once else "rows share elements of a matrix, so tiles are faster"
 
 
 def _is_read_once(block: Block) -> bool:

@@ -77,7 +77,7 @@ def plan_transposition(nest: Nest) -> Iterator[Transposition] | Declined:
     items, columns = spatial(block), _columns(block)
     inner = items[columns.start :]
     if not all(is_contiguous(store, items[-1].var) for store in stores(block)):
-        return Declined(f"the results of block {block.name} are no neighbours along its last dimension")
+        return Declined(f"the results of block {block.name} are not contiguous along its last dimension")
     strided = [
         load
         for load in loads(block)
@@ -86,7 +86,7 @@ def plan_transposition(nest: Nest) -> Iterator[Transposition] | Declined:
     found = [{n for n in range(columns.start) if _walks(load, items[n])} for load in strided]
     common = set.intersection(*found) if found else set()
     if not common:
-        return Declined(f"block {block.name} reads along the dimension that it writes, or along no other one")
+        return Declined(f"block {block.name} reads along the same dimension as it writes, or along no dimension")
     names = names_of(items)
     row = max(common)
     if "row" in given:

@@ -1,4 +1,4 @@
-"""What a compiled model accepts, what it converts, and what its errors say about the rest."""
+"""Test the inputs of compiled models: those accepted, those converted, and the errors for all others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tilewright.tensorir.errors import InputError, TilewrightError
 
 @pytest.fixture(scope="module")
 def model(target: tw.Target) -> tw.Executable:
-    """``x * 2 + y``: symbolic rows, three columns."""
+    """Build ``x * 2 + y`` with symbolic rows and three columns."""
     x = gi.var("x", shape=("n", 3), dtype="float32")
     y = gi.var("y", shape=("n", 3), dtype="float32")
     return tw.build(gi.Function([x, y], x * 2.0 + y), target=target)
@@ -26,7 +26,7 @@ def rows(count: int, start: float = 0.0) -> np.ndarray:
 
 
 class Foreign:
-    """An array of another library, as far as a model may know it: it speaks DLPack, and nothing else."""
+    """An array of another library, which supports DLPack only."""
 
     def __init__(self, array: np.ndarray) -> None:
         self._array = array
@@ -205,7 +205,7 @@ def test_an_input_error_is_a_type_error_and_a_value_error(model: tw.Executable) 
 
 
 def test_a_list_that_is_no_array_is_refused_even_when_converting(model: tw.Executable) -> None:
-    with pytest.raises(InputError, match=r"input 'x'.*found a list that is no array"):
+    with pytest.raises(InputError, match=r"input 'x'.*found a list that is not an array"):
         model([[1.0, 2.0, 3.0], [4.0]], rows(2), convert=True)
 
 

@@ -122,7 +122,7 @@ class OptReport:
     def render(self) -> str:
         """Write two tables as text: the levels, and for each pass in how many of its runs it changed something."""
         same = [
-            f"opt_level {level.level} gives the same code as {level.same_as}: nothing of what it adds applies here"
+            f"opt_level {level.level} gives the same code as {level.same_as}: none of its added passes applies here"
             for level in self.levels
             if level.same_as is not None
         ]
@@ -184,7 +184,7 @@ def opt_report(
     except TilewrightError as error:
         if inputs is not None:
             raise
-        problem = f"Calls were not measured: inputs that are made up do not suit the model ({error})."
+        problem = f"Calls were not measured: random inputs do not suit the model ({error})."
     reports = []
     for place, (level, variant) in enumerate(zip(LEVELS, variants, strict=True)):
         same = next((LEVELS[lower] for lower in range(place) if variant.same_code(variants[lower])), None)

@@ -210,7 +210,7 @@ class NumericCheck(PassInstrument, ErrorBudget):
     def _begin(self, chain: Chain) -> None:
         mod = chain.mod
         if "main" not in mod or not isinstance(main := mod["main"], Function):
-            raise InputError("main is no graph function, so nothing says what its inputs are")
+            raise InputError("main is not a graph function, so its inputs are not known")
         segment = main.attrs.get(SEGMENT)
         if segment is not None and self._values is not None:
             chain.inputs = self._values.inputs(main, segment)
@@ -287,7 +287,7 @@ class NumericCheck(PassInstrument, ErrorBudget):
         record = group[number]
         after = None if found is None else chain.reference.error(found)
         if number:
-            self._step(group[:number], chain.error, None, UNCHECKED, "only looked at to find the failure")
+            self._step(group[:number], chain.error, None, UNCHECKED, "only run to find the failure")
         self._step([record], chain.error if not number else None, after, FAILED)
         replay = Replay(Settings.current(), self._run_evaluator(), self._tolerance, self._reference != "original")
         wrong = tuple(step.info.name for step in record.since if step in self._culprits)
@@ -315,7 +315,7 @@ class NumericCheck(PassInstrument, ErrorBudget):
         chain.pending = group[number + 1 :]
         chain.known, chain.error = record.after, after
         if found is None:
-            chain.reference, chain.pending, chain.reason = None, [], f"it does not run since pass {record.name}"
+            chain.reference, chain.pending, chain.reason = None, [], f"it has not run since pass {record.name}"
         else:
             chain.reference.expected = found
 

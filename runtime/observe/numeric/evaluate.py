@@ -148,7 +148,7 @@ class Evaluator:
         kind = kind_of(mod)
         if kind == LOWERED:
             if facts is None:
-                raise InputError("a main of loop nests does not say what its inputs are")
+                raise InputError("the inputs of a main of loop nests are not known without facts about its graph")
             return self._run_lowered(mod, inputs, facts)
         if kind == GRAPH and self.engine != "compiled":
             return flatten(self.graph_values(mod, inputs)[1])
@@ -193,7 +193,7 @@ class Evaluator:
         dims = main.variables
         missing = [dim.name for dim in dims if dim not in sizes]
         if missing:
-            raise ExecutionError(f"nothing tells the sizes {', '.join(missing)}")
+            raise ExecutionError(f"no input determines the sizes {', '.join(missing)}")
         runner = code.runner(len(main.params), list(facts.constants))
         step = ModelStep(dims, flat_types(facts.result), main.attrs[ARENA_BYTES], runner)
         arrays = [np.ascontiguousarray(array).reshape(array.shape) for array in inputs.flat()]

@@ -132,7 +132,7 @@ class _Run:
     def size(self, dim: Dim) -> int:
         found = bind_dims(dim, self.sizes)
         if not isinstance(found, int):
-            raise ExecutionError(f"nothing tells the size {dim!s}")
+            raise ExecutionError(f"no input determines the size {dim!s}")
         return found
 
     def view(self, value: Value) -> Array:

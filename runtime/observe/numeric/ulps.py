@@ -107,7 +107,7 @@ def ulp_distance(a: Any, b: Any) -> Array:
 def _checked(dtype: Any) -> DataType:
     kind = as_dtype(dtype)
     if not (kind.is_float or kind.is_integer or kind.is_bool):
-        raise TypeError(f"expected a type that there is arithmetic in, found {kind!s}")
+        raise TypeError(f"expected a type that supports arithmetic, found {kind!s}")
     return kind
 
 

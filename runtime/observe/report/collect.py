@@ -69,7 +69,7 @@ def collect(
     except TilewrightError as error:
         if inputs is not None:
             raise
-        data["problem"] = f"There is no profile: inputs that are made up do not suit the model ({error})."
+        data["problem"] = f"There is no profile: random inputs do not suit the model ({error})."
     else:
         data["profile"] = profile.as_dict()
         _name_origins(data["profile"]["attributes"]["calls"], data["profile"]["spans"], lowered)

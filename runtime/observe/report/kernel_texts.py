@@ -51,7 +51,7 @@ def _readable(mod: IRModule, target: Target, context: PassContext) -> dict[str, 
             try:
                 sources[key.name] = emit_source([function])
             except CodegenError as error:
-                sources[key.name] = f"# numba has no code for this: {error}"
+                sources[key.name] = f"# cannot be expressed in numba: {error}"
     return sources
 
 

@@ -72,7 +72,7 @@ def test_tiles_are_offered_largest_first(func: PrimFunc, row: str, sizes: list[i
     ("func", "reason"),
     [
         (formula((64, 64), (64, 64), lambda i, j: (i, j)), "reads along the dimension that it writes"),
-        (formula((64, 64), (64, 128), lambda i, j: (i, j * 2)), "or along no other one"),
+        (formula((64, 64), (64, 128), lambda i, j: (i, j * 2)), "or along no dimension"),
         (transpose(3, 64), "no tile of 8 or 4 rows and columns fits"),
     ],
 )
