@@ -1,4 +1,4 @@
-"""Options of the test run."""
+"""Define options and fixtures of all tests."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
-# Tests see the passes at work; those of kept builds name a folder of their own. Also for the processes that they start.
+# Passes run in all tests, and in processes that they start; tests of cached builds set a folder of their own.
 os.environ["TILEWRIGHT_CACHE"] = "off"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--all-combinations``: what is too slow for every run."""
+    """Add ``--all-combinations``, for tests that are too slow for every run."""
     parser.addoption(
         "--all-combinations",
         action="store_true",
@@ -23,8 +23,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def _new_entries_compiled() -> Iterator[None]:
-    """numba compiles an entry of a model at once if it has a form that no earlier one had."""
-    from compiled_entries import new_entries_compiled  # here: tests are collected without what it imports
+    """Let numba compile an entry point of a model immediately if its form is new."""
+    from compiled_entries import new_entries_compiled  # here, so that collecting tests does not import its dependencies
 
     with new_entries_compiled():
         yield
@@ -32,8 +32,8 @@ def _new_entries_compiled() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def _short_probes() -> Iterator[None]:
-    """Each profile measures what the machine does at best, for half a second of processor time. No test compares
-    anything with how fast it really is."""
+    """Shorten the measurement of the machine's peak rates, which takes each profile half a second of processor time. No
+    test depends on the true rates."""
     from tilewright.runtime.observe.profile import roofs  # here: as above
 
     with pytest.MonkeyPatch.context() as patch:
@@ -44,16 +44,17 @@ def _short_probes() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def _settled() -> Iterator[None]:
-    """What the tests of a file leave (code, which numba never forgets) is not looked through again and again."""
+    """Freeze the objects that the tests of a file leave (code that numba never drops), so that the garbage collector
+    does not scan them again."""
     yield
     gc.collect()
     gc.freeze()
 
 
 def pytest_collection_finish() -> None:
-    """What is there before the first test stays to the end: thousands of tests and all modules, which the collector of
-    garbage need not look through again and again. A build makes some hundred thousand nodes, of which few are garbage
-    that needs the collector: it looks more rarely than by default, where it takes a tenth of the time."""
+    """Freeze the objects that exist before the first test (thousands of tests, and all modules), so that the garbage
+    collector does not scan them. A build makes some hundred thousand nodes, few of which are cyclic garbage: the
+    collector runs more rarely than by default, where it takes a tenth of the time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)

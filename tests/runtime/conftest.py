@@ -1,8 +1,7 @@
-"""Run-time behaviour is the same whatever a model is compiled to: tests that ask for ``kind`` or ``target`` run on both
-targets.
+"""Run tests that request ``kind`` or ``target`` on both targets: run-time behaviour does not depend on the target.
 
-``target`` is numba on one thread, which takes three to five times as long to compile a parallel loop. What those loops
-compute is compared in test_numba_target.py; tests whose claim is of threads ask for ``kind``.
+For numba ``target`` has one thread, as numba takes three to five times as long to compile a parallel loop. Results of
+parallel loops are compared in test_numba_target.py; tests of threads request ``kind``.
 """
 
 from __future__ import annotations

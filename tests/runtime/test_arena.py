@@ -1,4 +1,4 @@
-"""Memory of calls: aligned, large enough, nobody else's, and used again."""
+"""Memory of calls is aligned, large enough, exclusive, and reused."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_block_that_is_too_small_is_replaced() -> None:
 
 
 class Model:
-    """An executable of ``[n, m] -> [n]`` whose code notes what it is given, and fails when told to."""
+    """An executable of ``[n, m] -> [n]`` whose code records its arguments, and fails on request."""
 
     def __init__(self) -> None:
         n, m = gi.symbol("n"), gi.symbol("m")

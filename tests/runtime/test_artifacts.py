@@ -1,4 +1,4 @@
-"""Artifacts run as the model that was exported, in any process; what is none, or not for here, is refused."""
+"""Artifacts run like the exported model, in any process; other files, and code for other machines, are rejected."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ ROWS = RANDOM.standard_normal((5, 24)).astype("f4")
 
 
 def network() -> gi.IRModule:
-    """Symbolic rows; two results, one in a tuple of its own; one weight that is packed and one that is not."""
+    """Build a model with symbolic rows, two results, one in a tuple of its own, a packed weight and another one."""
     x = gi.var("x", shape=("rows", 24))
     hidden = gi.tanh(gi.matmul(x, gi.const(WEIGHT)) + gi.const(WEIGHT[0].copy()))
     return tw.IRModule.from_expr(gi.Function([x], gi.Tuple([hidden, gi.Tuple([gi.sum(hidden, axis=0)])])))
 
 
 def nonzero_network() -> gi.IRModule:
-    """Its result's size is known only while it runs: two functions."""
+    """Build a model of two functions, the size of whose result becomes known only while it runs."""
     x = gi.var("x", shape=("n",))
     return tw.IRModule.from_expr(gi.Function([x], gi.nonzero(x) + gi.const(np.arange(1, dtype="int64"))))
 
 
 def scaled_network(weight: Array) -> gi.IRModule:
-    """``x * weight`` of one element type."""
+    """Build ``x * weight`` of one element type."""
     x = gi.var("x", shape=("n", weight.size), dtype=str(weight.dtype))
     return tw.IRModule.from_expr(gi.Function([x], gi.multiply(x, gi.const(weight))))
 
@@ -78,7 +78,7 @@ CASES: dict[str, tuple[Callable[[], gi.IRModule], Array]] = {
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The artifact of ``network``, with its graph."""
+    """Export the artifact of ``network``, with its graph."""
     path = tmp_path_factory.mktemp("artifact") / "net.tw"
     build(network()).export(path, graph=True)
     return path
@@ -281,7 +281,7 @@ def test_the_file_can_be_read_by_whom_the_umask_allows(exported: Path) -> None:
     assert exported.stat().st_mode & 0o777 == 0o666 & ~mask
 
 
-# What is refused.
+# Files that are rejected.
 
 
 @settings(max_examples=150, deadline=None)
@@ -334,7 +334,7 @@ def test_a_file_that_is_not_there_is_an_error_of_the_system(tmp_path: Path) -> N
 
 
 def changed(exported: Path, path: Path, change: Callable[[Any], None]) -> Path:
-    """The artifact with other data, whose checksums are right."""
+    """Write the artifact with other data and correct checksums."""
     magic = b"tilewright artifact %d\n" % FORMAT
     data, arrays = packed_file.unpack(np.frombuffer(exported.read_bytes(), np.uint8), magic)
     data = json.loads(json.dumps(data))

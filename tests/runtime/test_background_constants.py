@@ -1,4 +1,4 @@
-"""The values of constants are computed while kernels are made."""
+"""The values of constants are computed while kernels are compiled."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LARGE = TensorType((1 << 19,), "float32")
 
 
 def waiting(makers: list[str], count: int = 3) -> list[Constant]:
-    """Large constants that note the names of the threads that compute them."""
+    """Make large constants that record the names of the threads that compute them."""
 
     def compute(arrays):
         makers.append(threading.current_thread().name)
@@ -37,7 +37,7 @@ def test_there_are_threads_where_there_are_cores(monkeypatch, cores):
     with BackgroundConstants() as ahead:
         ahead.start(constants)
         if cores > 1:
-            ahead._wait()  # its threads alone get through
+            ahead._wait()  # its threads finish without help
             assert len(makers) == 3
         ahead.finish()
     assert set(makers) == {"MainThread" if cores == 1 else "tilewright-values"}
@@ -71,7 +71,7 @@ def test_a_failed_build_does_not_wait_for_what_is_left(monkeypatch):
 
 
 def conv() -> gi.Function:
-    """A convolution whose weight is packed, and takes up a scale before."""
+    """Build a convolution whose weight is multiplied by a scale and packed."""
     rng = np.random.default_rng(3)
     x = gi.var("x", shape=(1, 32, 6, 6))
     weight = gi.const(rng.standard_normal((64, 32, 3, 3)).astype("f4"))

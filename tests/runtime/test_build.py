@@ -1,4 +1,4 @@
-"""From a module to a model: stages, sources, parameters, control flow, and code that is generated once."""
+"""Test builds: stages, sources, parameters, control flow, and code that is generated once."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ BINARY = ["add", "multiply", "subtract", "maximum"]
 
 @st.composite
 def graphs(draw: st.DrawFn) -> gi.Function:
-    """Functions of a few operators of every fusion kind, over a symbolic and a static dimension."""
+    """Draw functions of a few operators of every fusion kind, over a symbolic and a static dimension."""
     width = draw(st.sampled_from([1, 3, 16, 17, 40]))
     x = gi.var("x", shape=("n", width))
     values: list[gi.Expr] = [x]

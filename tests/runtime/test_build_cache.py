@@ -1,4 +1,4 @@
-"""Builds are found again where they were kept, and only there: what they depend on decides."""
+"""Builds are found in the cache exactly when everything that they depend on is unchanged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TARGET = tw.Target("llvm", num_threads=2)
 
 
 def network(weight: np.ndarray = WEIGHT, name: str = "x", scale: float = 1.0) -> gi.IRModule:
-    """One constant is computed when the model is built, the other one is used as it is given."""
+    """Build a model with one constant that is computed when the model is built, and one that is used as given."""
     x = gi.var(name, shape=("n", weight.shape[1]))
     computed = gi.sum(gi.const(weight), axis=0)
     hidden = gi.exp(x * computed) + gi.const(weight[0].copy())
@@ -35,13 +35,13 @@ def network(weight: np.ndarray = WEIGHT, name: str = "x", scale: float = 1.0) ->
 
 
 def nonzero_network() -> gi.IRModule:
-    """Its result's size is known only while it runs: two segments."""
+    """Build a model of two segments, the size of whose result becomes known only while it runs."""
     x = gi.var("x", shape=("n",))
     return tw.IRModule.from_expr(gi.Function([x], gi.nonzero(x) + gi.const(np.arange(1, dtype="int64"))))
 
 
 class Counter:
-    """Counts builds that run passes."""
+    """Count builds that run passes."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -49,7 +49,7 @@ class Counter:
 
 @pytest.fixture
 def lowered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Counter]:
-    """How many times passes ran; builds are kept in a folder of their own."""
+    """Count how many times passes run; builds are kept in a temporary folder."""
     counter = Counter()
     lower = lower_model.lower
 
@@ -70,7 +70,7 @@ def folder() -> DiskCache:
 
 
 def entries() -> list[Path]:
-    """The files of builds; beside them lie those of kernels, and those that say which graphs were kept."""
+    """Return the files of builds, without those of kernels and those that record which graphs were kept."""
     return [path for path in folder().directory.iterdir() if not path.name.startswith(("kernel-", "graph-"))]
 
 
@@ -128,7 +128,7 @@ def test_constants_that_stay_as_they_are_are_not_kept_again(lowered: Counter) ->
 
 @pytest.fixture
 def digested(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The threads that digested constants."""
+    """Collect the names of the threads that digest constants."""
     threads: list[str] = []
 
     def noted(constant: gi.Constant) -> str:

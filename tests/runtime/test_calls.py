@@ -1,4 +1,4 @@
-"""What a compiled model takes, gives, and refuses."""
+"""Test calls of compiled models: inputs, results, and errors."""
 
 from __future__ import annotations
 

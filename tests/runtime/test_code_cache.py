@@ -1,4 +1,4 @@
-"""Code is generated once in a process: for equal models, for equal kernels of different models, in several threads."""
+"""Code is generated once in a process for equal models, for equal kernels of different models, in several threads."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ VALUES = np.random.default_rng(3).standard_normal((5, 12)).astype("f4")
 
 
 def network(width: int = 12, operators: Sequence[str] = ("exp",), seed: int = 0) -> gi.IRModule:
-    """A dense layer, and operators that its kernel does not take in: a transposition lies between."""
+    """Build a dense layer, and operators that are not fused with it because of a transposition in between."""
     x = gi.var("x", shape=("n", width))
     weight = np.random.default_rng(seed).standard_normal((9, width)).astype("f4")
     value = gi.nn.softmax(gi.nn.dense(x, gi.const(weight)), axis=0)
@@ -47,7 +47,7 @@ def expected(mod: gi.IRModule, values: np.ndarray) -> np.ndarray:
 
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The names of the functions that machine code is generated for from now on; the caches start empty."""
+    """Collect the names of the functions that machine code is generated for; the caches start empty."""
     names: list[str] = []
     compile_module = llvm_codegen.compile_module
 
@@ -239,7 +239,7 @@ def test_kernels_that_no_thread_has_begun_are_compiled_by_who_waits(monkeypatch:
         if threading.current_thread() is threading.main_thread():
             here.set()
         else:
-            assert here.wait(10), "the one that waits has not compiled anything"
+            assert here.wait(10), "the waiting thread has not compiled anything"
         return compile_module(functions, *args, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(llvm_codegen, "compile_module", noting)

@@ -1,4 +1,4 @@
-"""What is compiled and kept: models that were forgotten, kernels that are written by hand, constants of any layout."""
+"""Test compiled and cached code: evicted models, kernels written by hand, constants of any layout."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tilewright.tensorir.errors import CodegenError, ExecutionError
 
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The functions that code was generated for, with empty caches."""
+    """Collect the functions that code is generated for, starting with empty caches."""
     names: list[str] = []
     compile_module = llvm_codegen.compile_module
 

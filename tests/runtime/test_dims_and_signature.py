@@ -1,4 +1,4 @@
-"""Sizes that follow from the inputs' shapes, and what a signature makes of arguments and results."""
+"""Test sizes that follow from the inputs' shapes, and the arguments and results of signatures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ N, M = gi.symbol("n"), gi.symbol("m")
 
 
 def op(name: str, a: object, b: object) -> Expr:
-    """The operation as it stands, not simplified."""
+    """Make the operation without simplifying it."""
     return BinaryOp(name, as_expr(a), as_expr(b))
 
 
@@ -145,7 +145,7 @@ def test_build_takes_a_module_or_a_function() -> None:
 
 
 def test_passes_see_the_target_that_build_was_given() -> None:
-    """For numba loops stay as they are written, for llvm they become vectors."""
+    """For numba, loops stay as written; for llvm, they are vectorized."""
     x = gi.var("x", tensor(64))
     function = gi.Function([x], gi.add(x, 1.0))
     assert "vectorized" in tw.build(function, target="llvm").ir("scheduled")
@@ -171,7 +171,7 @@ def misaligned(array: np.ndarray) -> np.ndarray:
     ids=["misaligned", "fortran", "reversed", "misaligned and reversed", "misaligned and strided"],
 )
 def test_code_reads_rows_of_aligned_elements_only(view: Callable[[np.ndarray], np.ndarray]) -> None:
-    """An x86 processor forgives a misaligned load, so that no result can tell."""
+    """An x86 processor permits misaligned loads, so that no result can show them."""
     checked = Signature([Argument("x", tensor(N, 3))], tensor(N, 3))
     values = view(np.arange(12, dtype="f4").reshape(4, 3))
     (found,), sizes = checked.check([values], convert=False)

@@ -1,4 +1,4 @@
-"""The folder of entries: what is read is what was written, damage is noticed, and the limit holds."""
+"""Test the folder of entries: entries are read as written, damage is detected, and the limit holds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def cache(folder: Path, max_bytes: int = 1 << 20) -> DiskCache:
 
 
 def kept(folder: Path, key: str = "a", max_bytes: int = 1 << 20) -> Path:
-    """The file of an entry."""
+    """Write an entry and return its file."""
     written = cache(folder, max_bytes)
     written.store(key, {"name": key}, ARRAYS)
     return written.directory / f"{key}.entry"

@@ -1,4 +1,4 @@
-"""Frames of deep recursion lie in one piece of memory while something is built."""
+"""Frames of deep recursion are in one chunk of memory during a build."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def leaf(a: int, b: int) -> int:
 
 
 def walk(depth: int) -> int:
-    """Call something again and again at each depth: one of them is the end of a chunk."""
+    """Call a function repeatedly at each depth, one of which is at the end of a chunk."""
     total = 0
     for number in range(CALLS):
         total += leaf(number, depth)

@@ -1,4 +1,4 @@
-"""Products of narrow numbers: the instructions that they use, and how far the results are from exact ones."""
+"""Test products of narrow numbers: their instructions, and the error of their results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def bfloat16(*shape: int) -> np.ndarray:
 )
 @pytest.mark.parametrize("opt_level", [2, 3])
 def test_product_of_bfloat16_is_summed_in_float32(rows: int, steps: int, columns: int, opt_level: int) -> None:
-    """Half a unit in the last place of bfloat16 for the result, and the bound of a float32 sum."""
+    """The bound is half a unit in the last place of bfloat16 for the result, plus the bound of a float32 sum."""
     a, b = bfloat16(rows, steps), bfloat16(steps, columns)
     x, y = gi.var("x", shape=a.shape, dtype="bfloat16"), gi.var("y", shape=b.shape, dtype="bfloat16")
     with tw.PassContext(opt_level=opt_level):
@@ -67,7 +67,7 @@ def test_product_of_integers_is_exact(
     model = tw.build(gi.Function([x] if constant else [x, y], product), target=target)
     expected = (a.astype("i8") - 5) @ (b.astype("i8") + 2)
     found = model(a) if constant else model(a, b)
-    np.testing.assert_array_equal(found, expected.astype("i4"))  # beyond int32 both wrap
+    np.testing.assert_array_equal(found, expected.astype("i4"))  # both wrap around beyond int32
 
 
 @pytest.mark.skipif("avx512vnni" not in TARGET.features, reason="no dot products of bytes on this machine")
@@ -82,7 +82,7 @@ CONVOLUTIONS = [
     {"channels": (16, 32), "padding": (1, 1)},
     {"channels": (32, 40), "padding": (0, 1, 2, 0), "strides": (2, 1)},
     {"channels": (64, 64), "padding": (1, 1), "groups": 2},
-    {"channels": (24, 32), "padding": (1, 1)},  # channels that fill no whole block
+    {"channels": (24, 32), "padding": (1, 1)},  # channels that do not fill whole blocks
     {"channels": (3, 16), "padding": (2, 2)},
     {"channels": (32, 32), "padding": (1, 1), "groups": 32},
 ]

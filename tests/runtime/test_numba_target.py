@@ -1,4 +1,4 @@
-"""The target ``numba`` computes what the target ``llvm`` computes, for operators of every family."""
+"""The targets ``numba`` and ``llvm`` give the same results, for operators of every family."""
 
 from __future__ import annotations
 

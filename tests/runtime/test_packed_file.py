@@ -1,4 +1,4 @@
-"""Files of data and arrays come back as they were written, or not at all."""
+"""Files of data and arrays are read as they were written, or rejected."""
 
 from __future__ import annotations
 

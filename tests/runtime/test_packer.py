@@ -1,4 +1,4 @@
-"""The values that an entry point takes, as bytes."""
+"""Test the packing of an entry point's values into bytes."""
 
 from __future__ import annotations
 

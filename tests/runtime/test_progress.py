@@ -1,4 +1,4 @@
-"""A build says on a terminal how far it is, and nothing elsewhere unless it is asked to."""
+"""A build shows its progress on a terminal, and nothing elsewhere unless requested."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tilewright.runtime.progress import Progress, building
 
 
 class Terminal(io.StringIO):
-    """Keeps what is written to it."""
+    """Keep everything that is written to it."""
 
     def isatty(self) -> bool:
         return True
@@ -23,7 +23,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """Standard error, where a build says at once what it does."""
+    """Replace standard error by a terminal on which a build shows its progress at once."""
     made = Terminal()
     monkeypatch.setattr(showing, "sys", types.SimpleNamespace(stderr=made))  # pytest sets sys.stderr before each test
     monkeypatch.setenv("TERM", "xterm")
@@ -80,7 +80,7 @@ def test_nothing_is_written_elsewhere(where: str, terminal: Terminal, monkeypatc
 def test_one_of_several_builds_has_the_line(terminal: Terminal) -> None:
     with building() as outer, building() as inner:
         assert inner is outer
-    before = terminal.getvalue()  # this one says something where the machine is slow
+    before = terminal.getvalue()  # this build writes something if the machine is slow
     showing._line.acquire()
     try:
         build_slowly()

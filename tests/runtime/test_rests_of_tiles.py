@@ -1,4 +1,4 @@
-"""Models with sizes that no tile divides: each rest of rows, of lines and of images, against NumPy."""
+"""Test models with sizes that no tile divides: each remainder of rows, of lines and of images, against NumPy."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ W = RNG.standard_normal((37, 50)).astype("f4")
 
 @pytest.fixture(scope="module")
 def layer(target: tw.Target, level: int) -> tw.Executable:
-    """A dense layer, what is left of its input, and an epilogue of many operations with a residual connection."""
+    """Build a dense layer with an epilogue of many operations and a residual connection."""
     x, r = gi.var("x", shape=("n", 50)), gi.var("r", shape=("n", 37))
     hidden = gi.sigmoid(gi.nn.dense(x, gi.const(W))) + r
     return built(gi.Function([x, r], gi.nn.relu(hidden)), target, level)
@@ -51,7 +51,7 @@ P = RNG.standard_normal((24, 32, 1, 1)).astype("f4")
 
 @pytest.fixture(scope="module")
 def images(target: tw.Target, level: int) -> tw.Executable:
-    """A convolution of each channel by itself, whose lines are rows of tiles, and one of all channels at a pixel."""
+    """Build a depthwise convolution, whose lines are rows of tiles, and a pointwise one."""
     x = gi.var("x", shape=("pages", 32, "height", "width"))
     each = gi.nn.conv2d(x, gi.const(K), padding=(1, 1), groups=32)
     return built(gi.Function([x], gi.nn.relu(gi.nn.conv2d(each, gi.const(P)))), target, level)

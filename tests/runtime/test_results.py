@@ -1,4 +1,4 @@
-"""Large results come from memory that is used again when they are dropped, and never before."""
+"""The memory of large results is reused after they are dropped, and never before."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_smaller_result_takes_the_memory_of_a_larger_one() -> None:
 
 
 def test_calls_with_changing_sizes_allocate_nothing_once_the_largest_was_seen() -> None:
-    """Two intermediate values that are too different to share, and two large results."""
+    """The model has two intermediate values whose sizes are too different to share memory, and two large results."""
     x = gi.var("x", shape=("n", "m"))
     total = gi.sum(gi.exp(x), axis=1, keepdims=True)
     model = tw.build(gi.Function([x], (gi.divide(gi.exp(x), total), gi.nn.softmax(gi.transpose(x, axes=(1, 0))))))

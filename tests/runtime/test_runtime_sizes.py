@@ -1,4 +1,4 @@
-"""Models with sizes that they compute themselves."""
+"""Test models with sizes that they compute themselves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from tilewright.tensorir.errors import ExecutionError
 
 
 def selected(target: tw.Target | str = "llvm") -> tw.Executable:
-    """The rows of ``w`` where ``x`` is positive, the places of their positive elements, and inputs as they are."""
+    """Build a model of the rows of ``w`` where ``x`` is positive, the indices of their positive elements, and the
+    inputs."""
     x, w = gi.var("x", shape=("h",), dtype="int64"), gi.var("w", shape=("h", 3))
     places = gi.get_operator("nonzero")(gi.greater(x, 0))
     rows = gi.take(w, gi.squeeze(places, axis=0), axis=0)

@@ -1,4 +1,4 @@
-"""The text of every stage of a build is the program of that stage: it parses back to it."""
+"""The text of every stage of a build parses back to the program of that stage."""
 
 from __future__ import annotations
 

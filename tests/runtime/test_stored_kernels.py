@@ -1,4 +1,4 @@
-"""Kernels are found again by what was scheduled, in this process and by others, and then no pass runs on them."""
+"""Stored kernels are found by their scheduled loop nests, in this process and in others, and no pass runs on them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ VALUES = np.random.default_rng(3).standard_normal((5, 12)).astype("f4")
 
 
 def network(operators: Sequence[str] = ("exp",), scale: float = 1.0) -> gi.IRModule:
-    """Its kernels: a dense layer, and for each operator one behind a transposition."""
+    """Build a model whose kernels are a dense layer, and for each operator one after a transposition."""
     x = gi.var("x", shape=("n", 12))
     weight = np.random.default_rng(0).standard_normal((9, 12)).astype("f4")
     value = gi.nn.softmax(gi.nn.dense(x, gi.const(weight)) * scale, axis=0)
@@ -39,7 +39,7 @@ def network(operators: Sequence[str] = ("exp",), scale: float = 1.0) -> gi.IRMod
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
-    """The kernels that the tensor passes ran on in builds; what is kept lies in a folder of its own."""
+    """Collect the kernels that the tensor passes run on in builds; entries are kept in a temporary folder."""
     names: list[str] = []
     run_passes = KernelSupply._run
 
@@ -55,7 +55,7 @@ def ran(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
 
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let this process know no kernels."""
+    """Clear the kernels of this process."""
     known = process_caches.process_caches()
     monkeypatch.setattr(process_caches, "_current", dataclasses.replace(known, lowered=KernelMemory(100)))
 
@@ -72,7 +72,7 @@ def kernel_files() -> list[Path]:
 
 
 def build(mod: gi.IRModule, target: tw.Target = TARGET, level: int = 2, **settings: object) -> tw.Executable:
-    """A model, whose build is not looked for as a whole."""
+    """Build a model without looking up the build as a whole."""
     folder().wait()
     for path in folder().directory.glob("*.entry"):
         if not path.name.startswith("kernel-"):
@@ -84,7 +84,7 @@ def build(mod: gi.IRModule, target: tw.Target = TARGET, level: int = 2, **settin
 
 
 def uncached(mod: gi.IRModule, monkeypatch: pytest.MonkeyPatch) -> tuple[tw.Executable, list[str]]:
-    """The model as passes alone make it, and what they said."""
+    """Build the model without caches; return it and the remarks of the passes."""
     with monkeypatch.context() as patched:
         patched.setenv("TILEWRIGHT_CACHE", "off")
         with tw.PassContext(opt_level=2) as context:
@@ -208,7 +208,7 @@ def test_kernels_with_other_names_are_found_and_show_their_own(ran: list[str], m
 
 def test_models_of_kept_kernels_that_look_alike_are_told_apart(ran: list[str]) -> None:
     values = np.linspace(-1, 1, 256, dtype="f4")
-    for _ in range(2):  # the second time all kernels are outlines, which are equal but for what they stand for
+    for _ in range(2):  # the second time all kernels are outlines, which differ only in the functions behind them
         for addend in (2.0, 3.0):
             found = build(two_kernels(addend=addend))(values)
             np.testing.assert_allclose(found, np.exp(np.exp(values) + 1) + addend, rtol=1e-5)

@@ -1,4 +1,4 @@
-"""Threads take short turns while kernels are compiled ahead, and as long ones as before afterwards."""
+"""The switch interval is short while kernels are compiled in the background, and restored afterwards."""
 
 from __future__ import annotations
 

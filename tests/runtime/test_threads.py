@@ -1,4 +1,4 @@
-"""A process runs no more threads than it may: by its affinity mask, its quota, and what the user asks for."""
+"""A process runs no more threads than its affinity mask, its quota and the user's setting permit."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ pytestmark = [
     pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="needs the run time of each thread"),
 ]
 
-#: Builds and runs a network; tells the target's threads, those of the pool, and how many ran (for .15 s of processor
-#: time, and no longer than a second until those that should have done so). The arguments: what to do
-#: before Tilewright is imported, what to do afterwards, how many threads to ask for (0: none), and the kind of target.
+#: Builds and runs a network; prints the target's threads, those of the pool, and how many ran (for .15 s of processor
+#: time, then for up to a second until the expected number ran). The arguments: code to run before Tilewright is
+#: imported, code to run afterwards, the number of threads to request (0: none), and the kind of target.
 SCRIPT = """
 import os, pathlib, sys, json, time
 os.environ["TILEWRIGHT_CACHE"] = "on" if "TILEWRIGHT_CACHE_DIR" in os.environ else "off"
@@ -63,7 +63,7 @@ WIDE = f"os.sched_setaffinity(0, {CORES})"
 
 
 def run(before: str = "", after: str = "", threads: int = 0, kind: str = "llvm", **environment: str) -> dict[str, Any]:
-    """What the script says of a process that does ``before`` ahead of importing Tilewright, and ``after`` behind it."""
+    """Run the script with the code ``before`` the import of Tilewright and ``after`` it; return its output."""
     inherited = {name: text for name, text in os.environ.items() if not name.startswith(("NUMBA_", "TILEWRIGHT_"))}
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, before, after, str(threads), kind],
@@ -79,7 +79,7 @@ def run(before: str = "", after: str = "", threads: int = 0, kind: str = "llvm",
 
 
 def quota(root: Path, cores: float) -> str:
-    """What to do in a process for it to find a quota of so many cores."""
+    """Return code that makes a process find a quota of ``cores`` cores."""
     for name, text in {
         "proc/self/cgroup": "0::/\n",
         "proc/self/mountinfo": "31 23 0:28 / /groups rw - cgroup2 cgroup2 rw\n",
@@ -150,7 +150,7 @@ def test_build_that_was_kept_for_many_threads_runs_on_one_core(tmp_path: Path) -
     assert (first["limit"], first["passes"]) == (len(CORES), 1)
     again = run(PINNED, threads=8, TILEWRIGHT_CACHE_DIR=str(tmp_path))
     assert again == {"threads": 8, "limit": 1, "ran": 1, "passes": 0}
-    # Without a wish, the build is one for one thread: another one.
+    # Without a request, the build is for one thread, and so a different one.
     assert run(PINNED, TILEWRIGHT_CACHE_DIR=str(tmp_path))["passes"] == 1
 
 

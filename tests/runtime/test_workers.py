@@ -1,4 +1,4 @@
-"""Kernels are made in other processes as they are made in this one, and who fails there is found out here."""
+"""Other processes make the same kernels as this one, and failures there are handled here."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ VALUES = np.random.default_rng(3).standard_normal((5, 12)).astype("f4")
 
 
 def network(count: int = 4) -> gi.IRModule:
-    """Some kernels, with loops that are too short for threads, which a pass remarks."""
+    """Build some kernels with loops that are too short for threads, about which a pass gives remarks."""
     value = x = gi.var("x", shape=("rows", "columns"))
     for number in range(count):
         value = gi.nn.softmax(gi.exp(value) * float(number + 1), axis=number % 2)
@@ -36,7 +36,7 @@ def network(count: int = 4) -> gi.IRModule:
 
 
 def build(workers: object, **settings: object) -> tuple[tw.Executable, list[str]]:
-    """The network, and what the passes said."""
+    """Build the network; return it and the remarks of the passes."""
     config = {"build.workers": workers}
     with tw.PassContext(opt_level=3, config=config, **settings) as context:  # type: ignore[arg-type]
         model = tw.build(network(), target=TARGET)
@@ -44,7 +44,7 @@ def build(workers: object, **settings: object) -> tuple[tw.Executable, list[str]
 
 
 class Eager:
-    """An executor that has answered before anybody can change their mind."""
+    """An executor that answers at once, so that no request can be cancelled."""
 
     def __init__(self) -> None:
         self.requests: list[bytes] = []
@@ -62,7 +62,7 @@ class Eager:
 
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> Iterator[Eager]:
-    """What stands for other processes: all kernels but the first one are made there."""
+    """Replace other processes by an executor that makes all kernels but the first one."""
     made = Eager()
     monkeypatch.setattr(kernel_supply, "pool", lambda count: made)
     monkeypatch.setattr(WorkerEstimate, "processes", lambda self, size, code_seconds: 1)
@@ -154,7 +154,7 @@ def test_a_process_that_nobody_asks_ends() -> None:
         assert process.wait(60) == 0
 
 
-@pytest.mark.parametrize("each", [4, 100])  # processes start before the kernels are scheduled, or behind the first
+@pytest.mark.parametrize("each", [4, 100])  # processes start before the kernels are scheduled, or after the first
 def test_where_no_process_starts_kernels_are_made_here(
     each: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -233,7 +233,7 @@ def test_an_interrupt_ends_the_program_and_its_processes(tmp_path: Path) -> None
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        # Tests that run in the background of a shell ignore it, and so would the program.
+        # Tests that run in the background of a shell ignore the signal, and so would the program.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert program.stdout is not None
@@ -326,7 +326,7 @@ def test_processes_start_where_they_pay(monkeypatch: pytest.MonkeyPatch) -> None
     estimate = WorkerEstimate(cores=4)
     assert estimate.processes(10**9, 0.0) == 0  # nothing is known yet
     estimate.made(size=200, seconds=0.2)
-    assert estimate.processes(10**9, 0.0) == 0  # nor enough
+    assert estimate.processes(10**9, 0.0) == 0  # still not enough is known
     estimate.made(size=100, seconds=0.1)
     assert estimate.processes(size=300, code_seconds=0.0) == 0
     assert estimate.processes(size=1500, code_seconds=0.0) == 3

@@ -1,4 +1,4 @@
-"""What each pass gains: a model is built without it."""
+"""Test the effects of passes, measured by building a model without each."""
 
 from __future__ import annotations
 

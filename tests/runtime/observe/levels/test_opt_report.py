@@ -1,4 +1,4 @@
-"""What each optimization level does to a model."""
+"""Test reports of the effect of each optimization level on a model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tilewright.tensorir.errors import InputError
 
 
 def network() -> gi.IRModule:
-    """A product whose weights are computed, and an activation that level 3 approximates."""
+    """Build a product with computed weights, and an activation that level 3 approximates."""
     x = gi.var("x", shape=("n", 16))
     weight = gi.exp(gi.const(np.full((16, 16), 0.1, "f4")))
     return gi.IRModule.from_expr(gi.Function([x], gi.tanh(gi.nn.dense(x, weight))))

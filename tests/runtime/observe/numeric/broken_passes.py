@@ -1,4 +1,4 @@
-"""A model, passes that break it, and the failure that ``NumericCheck`` finds in them."""
+"""Define a model and passes that break it, and return the failure that ``NumericCheck`` finds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def random(*shape: int, seed: int = 0) -> np.ndarray:
 
 
 def model(layers: int = 4, batch: int | str = 3) -> tw.IRModule:
-    """Residual layers, so that what is wrong in one of them reaches the result; constants to fold in each."""
+    """Build residual layers, so that an error in one of them reaches the result, with constants to fold in each."""
     x = gi.var("x", shape=(batch, 16))
     value: Any = x
     for number in range(layers):
@@ -34,7 +34,7 @@ def model(layers: int = 4, batch: int | str = 3) -> tw.IRModule:
 
 
 def replace_calls(function: gi.Function, name: str, make: Any) -> gi.Function:
-    """``function`` with what ``make(call)`` gives in place of calls of an operator, in groups too."""
+    """Return ``function`` with calls of an operator replaced by ``make(call)``, including those in groups."""
 
     def transform(old: gi.Expr, new: gi.Expr) -> gi.Expr:
         found = isinstance(new, gi.Call) and isinstance(new.op, gi.Operator) and new.op.name == name
@@ -67,7 +67,7 @@ def drop_epilogue(func: gi.Function, mod: tw.IRModule, ctx: PassContext) -> gi.F
 
 
 class Shorter(Mutator):
-    """Every serial loop of 16 steps runs once less."""
+    """Shorten every serial loop of 16 iterations by one."""
 
     def mutate_For(self, loop: For) -> For:
         extent = loop.extent

@@ -1,4 +1,4 @@
-"""``check``: a ``NumericCheck`` of drawn inputs that writes no file."""
+"""Provide ``check``: a ``NumericCheck`` with random inputs that writes no file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``NumericCheck``: broken passes of all kinds are found, with operator and element; sound builds are clean."""
+"""``NumericCheck``: broken passes of all kinds are found, with operator and element; correct builds pass."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_loop_that_is_one_step_short_is_found(check: tw.NumericCheck, stage: str
     found = failure(check, model(), stage, off_by_one, opt_level=0 if stage == "scheduled" else 3)
     assert found.pass_name == "OffByOne"
     assert found.function.startswith("dense")
-    assert 1 <= found.place <= 5  # the first layer's; all others are wrong as well
+    assert 1 <= found.place <= 5  # in the first layer; all others are wrong as well
     assert len(operators(found)) <= 3
     assert found.pipeline[-1] == "OffByOne"
     assert "LowerToTensorIR" in found.pipeline
@@ -123,7 +123,7 @@ def test_sound_build_is_clean_at_every_stage() -> None:
         tw.build(model(), target="llvm")
     names = [name for step in check.steps for name in step.passes]
     assert {"FoldConstant", "FuseOps", "LowerToTensorIR", "ScheduleKernels", "LowerIntrin", "PlanMemory"} <= set(names)
-    assert not {"graph", "lower", "schedule", "kernels", "tensor_pipeline"} & set(names)  # pipelines are no steps
+    assert not {"graph", "lower", "schedule", "kernels", "tensor_pipeline"} & set(names)  # pipelines are not steps
     assert {step.status for step in check.steps} == {"ok"}
     assert all(step.after is not None and step.after.greatest < 64 for step in check.steps)
 
@@ -147,7 +147,7 @@ def test_budget_continues_from_pass_to_pass() -> None:
     lines = check.render().splitlines()
     assert lines[0].split("  ")[0] == "pass" and len(lines) == len(data) + 2
     for step in data:
-        assert step["scaled_after"] <= step["greatest_after"]  # a unit of the greatest number is the greatest unit
+        assert step["scaled_after"] <= step["greatest_after"]  # the unit of the greatest number is the greatest unit
 
 
 def test_symbolic_dimensions_take_sizes_from_the_inputs() -> None:
@@ -226,7 +226,7 @@ def tanh_model() -> tw.IRModule:
 def test_kernel_that_writes_outside_of_its_memory_is_noticed() -> None:
     class Further(Mutator):
         def mutate_BufferStore(self, store: BufferStore) -> BufferStore:
-            moved = cast("int64", store.value * 0.0 + 3.0)  # nobody can prove what that is
+            moved = cast("int64", store.value * 0.0 + 3.0)  # no analysis can derive its value
             return BufferStore(store.buffer, store.value, (store.indices[0] + moved,))
 
     @primfunc_pass(opt_level=0, name="Further")
@@ -241,7 +241,7 @@ def test_kernel_that_writes_outside_of_its_memory_is_noticed() -> None:
 
 
 def test_pass_that_code_needs_is_blamed_itself(check: tw.NumericCheck, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All loop nests go through it to be run; the interpreter sees that they were right before."""
+    """All loop nests go through it before they run; the interpreter shows that they were correct before."""
     right = LowerBlocks.transform_function
 
     def wrong(self: LowerBlocks, func: PrimFunc, mod: tw.IRModule, ctx: PassContext) -> PrimFunc:

@@ -1,4 +1,4 @@
-"""The options of ``NumericCheck``: on_failure, every, passes, tolerance, reference, engine."""
+"""Test the options of ``NumericCheck``: on_failure, every, passes, tolerance, reference, engine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_recording_goes_on_and_names_each_culprit_once() -> None:
 
 
 def test_failure_after_another_is_not_shown_by_the_first() -> None:
-    """The steps that led to the second one hold the first one."""
+    """The steps that lead to the second failure contain the first one."""
     check = tw.NumericCheck(seed=1, folder=None, on_failure="record")
     with PassContext(opt_level=1, instruments=[check]):
         tw.build(model(), target="llvm", passes={"optimized": drop_epilogue, "tensor": off_by_one})

@@ -1,4 +1,4 @@
-"""Modules run as they are after any pass, by every engine; what kernels do is seen one by one."""
+"""Modules run as they are after any pass, with every engine; the steps of kernels are recorded one by one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tilewright.tensorir.errors import InputError
 
 
 def image_network() -> tw.IRModule:
-    """Convolutions of several kinds, parts of a larger value, a pool and a product."""
+    """Build convolutions of several kinds, slices of a larger value, a pool and a product."""
     random = np.random.default_rng(0)
 
     def normal(*shape: int) -> gi.Constant:
@@ -40,7 +40,7 @@ def image_network() -> tw.IRModule:
 
 
 class Stages(PassInstrument):
-    """Keeps every module that a pass made, and the facts about the graph that it came from."""
+    """Keep every module that a pass made, and the facts about the graph that it came from."""
 
     def __init__(self) -> None:
         self.found: list[tuple[str, tw.IRModule, GraphFacts | None]] = []

@@ -1,4 +1,4 @@
-"""``minimize``: the smallest graph for which something is still true, and in how many questions."""
+"""``minimize``: the smallest graph for which a predicate holds is found, in a bounded number of evaluations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STEPS: tuple[Callable[[Any, Any], Any], ...] = (
 
 
 def chain(length: int, at: dict[int, Callable[[Any], Any]] | None = None) -> tw.IRModule:
-    """Operators one after the other; ``at`` places others among them."""
+    """Build a chain of operators, with those in ``at`` at the given positions."""
     x = gi.var("x", shape=(8, 8))
     value: Any = x
     for number in range(length):
@@ -37,7 +37,7 @@ def chain(length: int, at: dict[int, Callable[[Any], Any]] | None = None) -> tw.
 
 
 def net(layers: int, at: int = -1) -> tw.IRModule:
-    """Layers that use the two before them."""
+    """Build layers that each use the previous two."""
     x = gi.var("x", shape=(4, 8))
     random = np.random.default_rng(0)
     last: Any = x
@@ -79,7 +79,7 @@ def test_chain_of_500_becomes_the_one_operator(place: int) -> None:
 
 
 def test_operators_of_changing_types_are_no_obstacle() -> None:
-    """None can be replaced by its argument."""
+    """No operator can be replaced by its argument."""
     x = gi.var("x", shape=(4, 8))
     value: Any = x
     for number in range(500):
@@ -281,7 +281,7 @@ def test_operators_between_two_that_are_needed_are_left_out_though_they_change_t
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_result_satisfies_the_predicate_and_verifies(data: st.DataObject) -> None:
-    """Any graph, any set of operators that have to stay."""
+    """Draw any graph and any set of operators that must stay."""
     x, y = gi.var("x", shape=(3, 4)), gi.var("y", shape=(4,))
     values: list[Any] = [x, y, gi.const(np.ones((3, 4), np.float32))]
     makers: list[Callable[[Any, Any], Any]] = [
@@ -299,7 +299,7 @@ def test_result_satisfies_the_predicate_and_verifies(data: st.DataObject) -> Non
     small = minimize(mod, has(*wanted))
     gi.verify(small)
     assert has(*wanted)(small)
-    # Every operator can be alone: what it takes can be given.
+    # Every operator can stand alone, as its operands can be given.
     assert count_operators(small["main"]) <= len(wanted)
     again = gi.parse(gi.printer.to_text(small, "inline"))
     gi.assert_structural_equal(again, small)

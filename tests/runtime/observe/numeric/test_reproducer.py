@@ -1,4 +1,4 @@
-"""The file for pytest: it fails as long as the pass is wrong, and passes once it is mended."""
+"""The file for pytest fails as long as the pass is wrong, and passes once it is fixed."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def shorter(func, mod, ctx):
 
 @pytest.fixture
 def user_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Any:
-    """A user's module of broken passes, of a name that no other test has."""
+    """Write a user's module of broken passes, under a name that is unique to the test."""
     name = f"user_passes_{abs(hash(request.node.nodeid))}"
     (tmp_path / f"{name}.py").write_text(PASSES.replace("RegisteredSwap", f"Swap_{name}"))
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -92,7 +92,7 @@ def reproducer(folder: Path, broken: Any, stage: str = "graph", mod: tw.IRModule
 
 
 def run(path: Path) -> subprocess.CompletedProcess[str]:
-    """pytest on a file, as a user runs it, without what plugins take to load."""
+    """Run pytest on a file as a user does, without the time to load plugins."""
     environment = {**os.environ, "PYTHONPATH": str(path.parent), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(path.parent), str(path)]
     return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=path.parent)

@@ -1,4 +1,4 @@
-"""Units in the last place, against NumPy's and ml_dtypes' own notion of neighbouring numbers."""
+"""Compare units in the last place with the neighbouring numbers of NumPy and ml_dtypes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NUMBERS = [0.0, 1.0, 1.5, -2.0, 3.1415926, -1e-3, 1e-7, 6.1e-5, 60000.0, 2.0**-1
 
 
 def neighbour(value: Any) -> Any:
-    """The next number away from zero."""
+    """Return the next number away from zero."""
     return np.nextafter(value, np.array(np.inf if value >= 0 else -np.inf, value.dtype))
 
 

@@ -1,4 +1,4 @@
-"""Models whose profiles tests look at."""
+"""Define models for tests of profiles."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def weights(*shape: int, seed: int = 0) -> gi.Constant:
 
 
 def perceptron() -> tw.IRModule:
-    """Two products and a softmax, of any number of rows; the first product is called fc1."""
+    """Build two products and a softmax, of any number of rows; the first product is called fc1."""
     x = gi.var("x", shape=("batch", 64))
     hidden = gi.nn.relu(gi.Call("matmul", [x, weights(64, 32)], span="fc1"))
     return tw.IRModule.from_expr(
@@ -22,7 +22,7 @@ def perceptron() -> tw.IRModule:
 
 
 def looping(times: int = 3) -> tw.IRModule:
-    """A product that runs ``times`` times, and behind it one of two branches."""
+    """Build a product that runs ``times`` times, followed by one of two branches."""
     x, c = gi.var("x", shape=("n", 16)), gi.var("c", shape=(), dtype="bool")
     i, state = gi.var("i", shape=(), dtype="int64"), gi.var("state", shape=("n", 16))
     step = gi.Function([i, state], gi.Tuple([gi.nn.relu(gi.matmul(state, weights(16, 16))) + state]))
@@ -32,7 +32,7 @@ def looping(times: int = 3) -> tw.IRModule:
 
 
 def choosing() -> tw.IRModule:
-    """A size that the model computes itself: how many numbers are not zero."""
+    """Build a model that computes a size itself: the number of nonzero elements."""
     x = gi.var("x", shape=("n",))
     places = gi.get_operator("nonzero")(gi.greater(gi.exp(x), 1.0))
     return tw.IRModule.from_expr(gi.Function([x], gi.tanh(gi.cast(places, "float32")) * 2.0))

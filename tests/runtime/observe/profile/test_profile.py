@@ -1,4 +1,4 @@
-"""What a profile says of a model's calls, on both targets."""
+"""Test the profile of a model's calls, on both targets."""
 
 from __future__ import annotations
 
@@ -27,19 +27,20 @@ ROWS = 24
 
 
 def built(mod: tw.IRModule, kind: str = "llvm", threads: int | None = None) -> tw.Executable:
-    """By default on two threads, or with numba, which takes long to compile parallel loops, on one."""
+    """Build for two threads by default, or for one with numba, which takes long to compile parallel loops."""
     return tw.build(mod, tw.Target(kind, num_threads=threads or (2 if kind == "llvm" else 1)))
 
 
 @pytest.fixture(scope="module")
 def profile(kind: str) -> Profile:
-    """Of a perceptron."""
+    """Return the profile of a perceptron."""
     return built(perceptron(), kind).profile(np.ones((ROWS, 64), "f4"), repeat=5)
 
 
 @pytest.fixture(scope="module")
 def loop(kind: str) -> Profile:
-    """Of a model with a loop that runs three times, and of whose branches the first is taken."""
+    """Return the profile of a model with a loop that runs three times, and two branches, the first of which is
+    taken."""
     return built(looping(), kind).profile(np.ones((5, 16), "f4"), np.array(True), repeat=3)
 
 
@@ -188,7 +189,7 @@ def test_several_threads_profile_one_model_at_once() -> None:
 
 
 def test_two_threads_may_prepare_a_profile_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first leaves the target while the second is inside."""
+    """The first thread leaves the target while the second is inside."""
     model, turns, errors = built(perceptron()), [0, 1], list[BaseException]()
     second_inside, first_done = threading.Event(), threading.Event()
 

@@ -1,4 +1,4 @@
-"""The timeline of a model's arena: what lies where, and from which call to which."""
+"""Test the timeline of a model's arena: the offsets and lifetimes of values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BYTES = SIDE * SIDE * 4
 
 
 def timeline(mod: tw.IRModule, *sizes: int, fuse: bool = True) -> tuple[list[Allocation], int, list[str]]:
-    """The values in the arena of a lowered model, its bytes, and the kernels that are called."""
+    """Return the values in the arena of a lowered model, its bytes, and the kernels that are called."""
     target = tw.Target("llvm", num_threads=1)
     with target, tw.PassContext(opt_level=2, disabled_pass=() if fuse else ["FuseOps"]):
         for pipeline in STAGES.values():
@@ -44,7 +44,7 @@ def matrix(name: str = "x") -> gi.Var:
 
 
 def product(value: gi.Expr, seed: int = 0) -> gi.Expr:
-    """What no kernel computes in place, nor together with another."""
+    """Return a product, which no kernel computes in place or together with another operator."""
     return gi.matmul(value, weights(SIDE, SIDE, seed=seed))
 
 
@@ -84,7 +84,7 @@ def test_a_value_that_is_overwritten_lives_until_the_call_that_takes_its_memory(
     x = matrix()
     values, total, kernels = timeline(model(product(gi.exp(gi.tanh(product(x, 1))), 2), x), fuse=False)
     assert len(kernels) == 4
-    # The product, tanh and exp lie in one place, one after the other.
+    # The product, tanh and exp share one offset, one after the other.
     assert lives(values) == [(0, 0), (1, 1), (2, 3)]
     assert {value.offset for value in values} == {0} and total == BYTES
     assert live_bytes(values, 4) == [BYTES] * 4
@@ -125,7 +125,7 @@ def test_symbolic_sizes_are_numbers() -> None:
 
 
 def test_a_model_that_was_changed_by_hand_has_no_timeline() -> None:
-    """Numbers of calls would be wrong."""
+    """The numbers of calls would be wrong."""
     mod = perceptron()
     target = tw.Target("llvm", num_threads=1)
     with target:
@@ -138,7 +138,7 @@ def test_a_model_that_was_changed_by_hand_has_no_timeline() -> None:
 
 
 def check(values: Sequence[Allocation], total: int, calls: int) -> None:
-    """Values that live at the same time are apart, in the arena, and no more than fits."""
+    """Check that values that live at the same time do not overlap and are within the arena."""
     for number, one in enumerate(values):
         assert 0 <= one.first <= one.last < calls
         assert one.offset >= 0 and one.end <= total

@@ -1,4 +1,4 @@
-"""A build that is found on disk is profiled with the machine code that was kept: only ``main`` is compiled again."""
+"""A build that is found on disk is profiled with the cached machine code: only ``main`` is compiled again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ X = np.random.default_rng(0).standard_normal((6, 64)).astype("f4")
 
 @pytest.fixture
 def modules(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[set[str]]]:
-    """The names of the functions of each module that LLVM compiles; builds are kept in a folder of their own."""
+    """Collect the names of the functions of each module that LLVM compiles; builds are kept in a temporary folder."""
     found: list[set[str]] = []
     compile_module = llvm_codegen.compile_module
 
@@ -42,7 +42,7 @@ def modules(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[se
 
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What this process has compiled so far."""
+    """Clear the caches of compiled code of this process."""
     monkeypatch.setattr(process_caches, "_current", process_caches.ProcessCaches())
 
 
@@ -77,7 +77,7 @@ def test_a_second_profile_runs_no_passes(modules: list[set[str]], monkeypatch: p
 
 
 def test_code_of_kernels_with_other_names_is_compiled(modules: list[set[str]], monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a precaution: the key of a build says that the names are the same."""
+    """This is a precaution, as equal keys of builds imply equal names."""
     fresh = build(perceptron())._built.segments[0].lowered()
     code = fresh.code
     assert isinstance(code, MachineCode)

@@ -1,4 +1,4 @@
-"""``TILEWRIGHT_PROFILE``: what is written when a program ends, without a change of its code."""
+"""``TILEWRIGHT_PROFILE``: profiles are written when a program ends, without a change of its code."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_program_leaves_a_profile_for_each_model_and_its_sizes(tmp_path: Path)
     facts = [report["attributes"] for report in found["reports"]]
     assert [(each["model"], each["count"]) for each in facts] == [(0, 4), (0, 1), (1, 1)]
     assert [each["sizes"].get("batch") for each in facts] == [3, 5, None]
-    assert list(facts[2]["sizes"].values()) == [3, 2]  # of the input, and as the model computed it
+    assert list(facts[2]["sizes"].values()) == [3, 2]  # of the input, and as computed by the model
     assert facts[0]["repeat"] == 2  # the first two warm up
     assert facts[0]["overhead"] is None and facts[0]["latency"]["min"] > 0
     for each in facts:
@@ -87,7 +87,7 @@ def test_a_file_that_cannot_be_written_is_a_warning_and_nothing_more(tmp_path: P
 
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[Recording]]:
-    """What is recorded while the variable is set. Nothing is written when the tests end."""
+    """Collect the recordings that are made while the variable is set. Nothing is written when the tests end."""
     monkeypatch.setattr(switch, "_recordings", {"other": []})  # so that nothing is registered
     name = str(tmp_path / "profile.json")
     monkeypatch.setenv(PROFILE, name)
@@ -117,7 +117,7 @@ def test_both_targets_are_recorded(recorded: list[Recording], target: tw.Target)
 
 
 def test_a_call_that_fails_leaves_the_others_apart(recorded: list[Recording]) -> None:
-    """A model in segments: the first of them ran, those behind it did not."""
+    """In a model of segments, the first segment ran, and the later ones did not."""
     x, y = tw.graphir.var("x", shape=("n",)), tw.graphir.var("y", shape=("m",))
     places = tw.graphir.cast(tw.graphir.get_operator("nonzero")(tw.graphir.greater(x, 0.0)), "float32")
     rows = tw.graphir.reshape(places, (places.shape[1],))

@@ -1,4 +1,4 @@
-"""A profile as a table, as HTML and as a trace."""
+"""Test profiles as tables, as HTML and as traces."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_html_shows_all_calls_with_their_text_escaped() -> None:
 
 
 def test_lines_of_spans_are_those_of_their_calls() -> None:
-    """Whoever shows spans of any report as a tree, gets the cells of a call beside its name."""
+    """Views that show spans of any report as a tree get the cells of a call beside its name."""
     found = made(CALLS)
     (root,) = found.spans
     rows = {tuple(row[1:]) for row in found.rows("run")}
@@ -114,7 +114,7 @@ def test_a_trace_has_the_calls_inside_of_the_model_and_the_arena_as_a_counter(mo
     slack = 1e-3  # a nanosecond
     ends = 0.0
     for event in calls:
-        assert event["ts"] >= ends - slack  # a viewer shows those of one thread only if they do not overlap
+        assert event["ts"] >= ends - slack  # a viewer shows the events of one thread only if they do not overlap
         ends = event["ts"] + event["dur"]
     assert ends <= root["ts"] + root["dur"] + slack
     counts = events(found, "C")

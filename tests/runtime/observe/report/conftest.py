@@ -1,4 +1,4 @@
-"""A model whose report the tests look at, made once."""
+"""Provide the report of a model, made once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tilewright import graphir as gi
 
 
 def network() -> gi.IRModule:
-    """Two layers, of which the second adds what came in; the first operator has a label."""
+    """Build two layers, the second of which adds its input; the first operator has a label."""
     random = np.random.default_rng(0)
     x = gi.var("x", shape=("n", 32))
     weights = [gi.const(random.standard_normal((32, 32)).astype("f4")) for _ in range(2)]
@@ -26,7 +26,7 @@ def network() -> gi.IRModule:
 
 
 def data_of(path: Path) -> dict[str, Any]:
-    """The data in a page."""
+    """Return the data in a page."""
     found = re.search(r'id="data">([^<]*)<', path.read_text(encoding="utf-8"))
     assert found is not None
     data: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(found.group(1))))
@@ -35,7 +35,7 @@ def data_of(path: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The report of ``network`` at level 3."""
+    """Write the report of ``network`` at level 3."""
     with tw.PassContext(opt_level=3):
         model = tw.build(network())
     path = tmp_path_factory.mktemp("report") / "report.html"
@@ -45,5 +45,5 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def data(page: Path) -> dict[str, Any]:
-    """What that page shows."""
+    """Return the data of that page."""
     return data_of(page)

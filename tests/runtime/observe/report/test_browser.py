@@ -1,4 +1,4 @@
-"""The page of a report in a browser: what it shows, what clicks do, and that the console stays empty.
+"""Test the page of a report in a browser: its content, its reactions to clicks, and that the console stays empty.
 
 Needs the package ``playwright`` and Chromium: ``make browser`` installs both.
 """
@@ -27,7 +27,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def shown(browser: Any, page: Path) -> Iterator[Any]:
-    """The page, drawn; nothing may have been said on the console when the test is over."""
+    """Open the page; the console must be empty when the test is over."""
     view = browser.new_page(viewport={"width": 1280, "height": 900})
     said: list[str] = []
     view.on("console", lambda message: said.append(message.text))

@@ -1,4 +1,4 @@
-"""Pictures of models: which nodes there are, what they say, and how they are connected."""
+"""Test pictures of models: the nodes, their texts, and their connections."""
 
 from __future__ import annotations
 

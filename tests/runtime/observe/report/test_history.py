@@ -1,4 +1,4 @@
-"""What each pass made of each function, as a report keeps it."""
+"""Test the history of functions after each pass, as a report stores it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tilewright.runtime.observe.report.history import PassHistory, function_text
 
 
 def adding(name: str, **made: Any) -> Pass:
-    """A pass that adds or replaces functions, or removes those given as None."""
+    """Make a pass that adds or replaces functions, or removes those given as None."""
 
     def transform(mod: IRModule, ctx: Any) -> IRModule:
         mod = mod.without([key for key, function in made.items() if function is None])
@@ -44,7 +44,7 @@ def ran(*passes: Pass, timing: PassTimingInstrument | None = None) -> PassHistor
 
 
 def text(history: PassHistory, name: str, version: int) -> str:
-    """A version's text, unpacked as the page does it."""
+    """Return a version's text, unpacked as the page does it."""
     found = history.as_dict()["functions"][name]
     runs = found["versions"][version]
     lines = [

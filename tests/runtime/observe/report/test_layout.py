@@ -1,4 +1,4 @@
-"""Pictures of graphs: nothing lies over anything else, and edges lead downwards."""
+"""Test layouts of graphs: nodes do not overlap, and edges lead downwards."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Edges = list[tuple[int, int]]
 
 @st.composite
 def graphs(draw: st.DrawFn) -> tuple[Sizes, Edges]:
-    """Graphs without cycles: edges go from lower to higher numbers."""
+    """Draw acyclic graphs: edges go from lower to higher numbers."""
     count = draw(st.integers(1, 14))
     lengths = st.floats(10, 200)
     sizes = draw(st.lists(st.tuples(lengths, st.floats(10, 50)), min_size=count, max_size=count))

@@ -1,4 +1,4 @@
-"""Reports: what is in the page, that it needs nothing else, and the environment's switch."""
+"""Test reports: the content of the page, that it is self-contained, and the environment variable."""
 
 from __future__ import annotations
 
