@@ -1,4 +1,4 @@
-"""``tilewright bisect``: which pass makes a model compute something else."""
+"""``tilewright bisect``: find the pass that changes a model's results."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _REFERENCES = ("float64", "original")
     "--minimize/--no-minimize",
     default=True,
     show_default=True,
-    help="Look for the operator and the smallest graph; without, -o writes nothing.",
+    help="Search for the operator and the smallest graph; without it, -o writes nothing.",
 )
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 @with_build
@@ -69,11 +69,11 @@ def bisect(
     as_json: bool,
     build: BuildOptions,
 ) -> None:
-    """Find the pass that makes MODEL compute something else.
+    """Find the pass that changes the results of MODEL.
 
-    The model is run after every pass, on the same inputs, and compared with what the operators say in double
-    precision. The first pass that leaves the tolerance is named, with operator and element: exit code 3. Where all
-    passes keep the results but the code is wrong, or a pass fails, passes are left out until it is right.
+    The model is run after every pass, on the same inputs, and compared with the operators' references in double
+    precision. The first pass whose results leave the tolerance is reported, with operator and element: exit code 3.
+    Where all passes keep the results but the code is wrong, or a pass fails, passes are left out until it is right.
     """
     found = load_model(model, inputs.shapes, random_weights, inputs.seed)
     module = found.graph("bisect")
@@ -132,7 +132,7 @@ def bisect(
 def _checked(
     module: tw.IRModule, target: Target, build: BuildOptions, check: tw.NumericCheck
 ) -> tuple[Failure | None, tw.Executable | None]:
-    """What the check finds, and the model: None if a pass failed."""
+    """Build with the check; return the failure that it finds, and the model (None if a pass failed)."""
     with working("running the passes, and the model after each"):
         try:
             with build.context([check]):
@@ -191,7 +191,7 @@ def _say_culprit(culprit: Culprit, mismatch: Mismatch | None, as_json: bool) -> 
             }
         )
         return
-    say(f"{culprit}: with it the model is wrong, without it and those behind it right ({culprit.attempts} builds)")
+    say(f"{culprit}: the model is wrong with it, and right without it and later passes ({culprit.attempts} builds)")
     if mismatch is not None:
         say(f"  result {mismatch.result}, {mismatch}")
 
