@@ -1,5 +1,5 @@
 "use strict";
-// Draws the report from the data in the page. Text gets in as text only, so nothing of a model is taken for HTML.
+// Draws the report from the data in the page. Text is inserted as text nodes only, so no part of a model is parsed as HTML.
 (async function () {
   const byId = (id) => document.getElementById(id);
   const SVG = "http://www.w3.org/2000/svg";
@@ -37,7 +37,7 @@
     return JSON.parse(await new Response(stream).text());
   }
 
-  // Numbers as people read them.
+  // Numbers in readable units.
   const seconds = (s) => s >= 1 ? s.toFixed(3) + " s" : s >= 1e-3 ? (s * 1e3).toFixed(3) + " ms" : (s * 1e6).toFixed(1) + " us";
   const percent = (part) => (100 * part).toFixed(1) + " %";
   function bytes(count) {
@@ -49,7 +49,7 @@
   }
   const giga = (rate) => (rate / 1e9).toFixed(1);
 
-  // A color for each name, the same on all pictures.
+  // A color for each name, the same in all pictures.
   function color(name, light) {
     let hash = 7;
     for (const letter of name) hash = (hash * 31 + letter.charCodeAt(0)) >>> 0;
@@ -59,7 +59,7 @@
     broadcast: "#e6f1d4", injective: "#efe3f5", kernel: "#cfe0f8", group: "#cfe0f8", control: "#f6d5dc" };
 
   function tableOf(columns, rows, options) {
-    // columns: [title, of(row) -> what is sorted by, text(row), is text]; rows: anything.
+    // columns: [title, of(row) -> sort key, text(row), is text]; rows: anything.
     const body = element("tbody");
     let order = options && options.order, downwards = true, shown = rows.slice();
     function fill() {
@@ -144,7 +144,7 @@
     return drawn("svg", { viewBox: `0 0 ${width} ${(deepest + 1) * height}`, width: "100%", id: "flame", role: "img", "aria-label": "Time in passes" }, group);
   }
 
-  // What Myers' "An O(ND) difference algorithm" (1986) finds, on numbers of lines: pairs [before, after], null for none.
+  // Myers' "An O(ND) difference algorithm" (1986) on numbers of lines; returns pairs [before, after], null for none.
   function difference(a, b) {
     let start = 0, endA = a.length, endB = b.length;
     while (start < endA && start < endB && a[start] === b[start]) start++;
@@ -164,7 +164,7 @@
       }
     }
     const middle = [];
-    if (found < 0) {  // too different to be worth the time: all of it is another text
+    if (found < 0) {  // too different to be worth the time: treat all lines as replaced
       for (let i = 0; i < n; i++) middle.push([start + i, null]);
       for (let i = 0; i < m; i++) middle.push([null, start + i]);
     } else {
@@ -191,7 +191,7 @@
   }
 
   function sideBySide(lines, before, after) {
-    // Lines that went and lines that came in one place stand beside each other.
+    // Removed and added lines of one position are placed side by side.
     const rows = [];
     let gone = [], added = [];
     const flush = () => {
@@ -427,7 +427,7 @@
     return [element("h2", {}, `Arena: ${bytes(arena.bytes)}, at most ${bytes(Math.max(0, ...arena.live_bytes))} in use at a time`), svg];
   }
 
-  // ---- the tabs; each is drawn when it is looked at first
+  // ---- the tabs; each is drawn when it is first shown
   const TABS = [["overview", "Overview", overview], ["passes", "Passes", passes], ["graph", "Graph", graphs], ["kernels", "Kernels", kernels]];
   if (data.profile) TABS.push(["memory", "Memory", memory]);
   function choose(name) {
