@@ -148,7 +148,7 @@ class Evaluator:
         kind = kind_of(mod)
         if kind == LOWERED:
             if facts is None:
-                raise InputError("the inputs of a main of loop nests are not known without facts about its graph")
+                raise InputError("a main of loop nests does not declare its inputs; pass the facts about its graph")
             return self._run_lowered(mod, inputs, facts)
         if kind == GRAPH and self.engine != "compiled":
             return flatten(self.graph_values(mod, inputs)[1])

@@ -71,7 +71,7 @@ def test_tiles_are_offered_largest_first(func: PrimFunc, row: str, sizes: list[i
 @pytest.mark.parametrize(
     ("func", "reason"),
     [
-        (formula((64, 64), (64, 64), lambda i, j: (i, j)), "reads along the dimension that it writes"),
+        (formula((64, 64), (64, 64), lambda i, j: (i, j)), "reads along the same dimension as it writes"),
         (formula((64, 64), (64, 128), lambda i, j: (i, j * 2)), "or along no dimension"),
         (transpose(3, 64), "no tile of 8 or 4 rows and columns fits"),
     ],

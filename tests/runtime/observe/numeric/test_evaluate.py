@@ -145,5 +145,5 @@ def test_tolerances_are_checked() -> None:
 
 def test_main_of_loop_nests_needs_facts() -> None:
     lowered = gi.parse("primfunc @main(x: Buffer[(4,), float32]) {\n  x[0] = float32(1)\n}")
-    with pytest.raises(InputError, match="does not say"):
+    with pytest.raises(InputError, match="does not declare its inputs"):
         Evaluator(tw.Target("llvm")).run(lowered, Inputs(()))
