@@ -9,8 +9,9 @@ lines long::
         allocate T: Buffer[(60,), arena]      ->        T[i * 64 + j] = ...
         T[j] = ...
 
-Stack buffers of one element type that are never live at the same time share memory. Those that are too large for the
-stack, or whose size is not constant, become workspaces as well. Register buffers stay.
+Buffers of one element type and scope that are never live at the same time share memory: those on the stack, and those
+in the arena, where sizes that are not constant have to be equal. Stack buffers that are too large for the stack, or
+whose size is not constant, become workspaces as well. Register buffers stay.
 """
 
 from __future__ import annotations
@@ -163,14 +164,14 @@ class _Placer(Mutator):
 
 @dataclass
 class _Slot:
-    """Stack memory that several buffers use one after the other."""
+    """Memory that several buffers use one after the other."""
 
     buffer: Buffer
     last: int
 
 
-class _StackSharer(Mutator):
-    """Assign one stack buffer to all buffers around, or directly in, one sequence whose live ranges do not overlap. The
+class _Sharer(Mutator):
+    """Assign one buffer to all buffers around, or directly in, one sequence whose live ranges do not overlap. The
     caller has to redirect accesses by ``replaced``."""
 
     def __init__(self) -> None:
@@ -203,7 +204,7 @@ class _StackSharer(Mutator):
             stmts.append(rest)
         slots: list[_Slot] = []
         for first, last, buffer in sorted(intervals, key=lambda item: (item[0], -_size(item[2]))):
-            fitting = [s for s in slots if s.last < first and s.buffer.dtype is buffer.dtype]
+            fitting = [slot for slot in slots if slot.last < first and _may_share(slot.buffer, buffer)]
             if not fitting:
                 slots.append(_Slot(buffer, last))
                 continue
@@ -228,15 +229,27 @@ class _StackSharer(Mutator):
 
 
 def _peel(stmt: Stmt) -> tuple[list[Buffer], Stmt]:
-    """Split ``stmt`` into the stack buffers of constant size allocated around it and the inner statement."""
+    """Split ``stmt`` into the buffers allocated around it that may share memory, and the inner statement: those on the
+    stack of constant size, and those in the arena."""
     chain: list[Buffer] = []
-    while isinstance(stmt, Allocate) and stmt.buffer.scope == "stack" and constant_bytes(stmt.buffer) is not None:
+    while isinstance(stmt, Allocate):
+        scope = stmt.buffer.scope
+        if stmt.buffer.ndim != 1 or not (scope == "arena" or (scope == "stack" and _size(stmt.buffer))):
+            break
         chain.append(stmt.buffer)
         stmt = stmt.body
     return chain, stmt
 
 
+def _may_share(one: Buffer, other: Buffer) -> bool:
+    """Whether the same memory can hold both: sizes are constant, and the memory grows as needed, or they are equal."""
+    if one.dtype is not other.dtype or one.scope != other.scope:
+        return False
+    return bool(_size(one) and _size(other)) or one.shape == other.shape
+
+
 def _size(buffer: Buffer) -> int:
+    """The size in bytes if it is constant, else 0."""
     return constant_bytes(buffer) or 0
 
 
@@ -245,18 +258,18 @@ def _uses(stmt: Stmt, buffer: Buffer) -> bool:
 
 
 def rewrite_storage(func: PrimFunc, ctx: PassContext | None = None) -> PrimFunc:
-    """``func``, whose buffers are one-dimensional, with workspaces as parameters and shared stack buffers."""
+    """``func``, whose buffers are one-dimensional, with workspaces as parameters and shared memory."""
     if not any(isinstance(stmt, Allocate) for stmt in walk_statements(func.body)):
         return func
     ctx = ctx if ctx is not None else PassContext.current()
-    planner = _WorkspacePlanner(func, ctx.get_config("tensorir.StorageRewrite"), ctx)
-    body = planner.mutate(func.body)
-    if planner.planned:
-        body = _Placer(planner.planned).mutate(body)
-    sharer = _StackSharer()
-    body = sharer.mutate(body)
+    sharer = _Sharer()
+    body = sharer.mutate(func.body)
     if sharer.replaced:
         body = substitute(body, {}, sharer.replaced)
+    planner = _WorkspacePlanner(func, ctx.get_config("tensorir.StorageRewrite"), ctx)
+    body = planner.mutate(body)
+    if planner.planned:
+        body = _Placer(planner.planned).mutate(body)
     if not planner.planned:
         return func.with_body(body)
     workspaces = tuple(place.buffer for place in planner.planned.values())
@@ -279,5 +292,5 @@ class StorageRewrite(PrimFuncPass):
     essential = True
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        """Return ``func`` with workspaces as parameters and shared stack buffers."""
+        """Return ``func`` with workspaces as parameters and shared memory."""
         return rewrite_storage(func, ctx)

@@ -1,4 +1,4 @@
-"""FlattenBuffer and StorageRewrite: one-dimensional buffers, workspaces, shared stack memory."""
+"""FlattenBuffer and StorageRewrite: one-dimensional buffers, workspaces, shared memory."""
 
 from __future__ import annotations
 
@@ -76,27 +76,47 @@ def test_each_parallel_iteration_has_whole_cache_lines_of_the_workspace(keeps_re
     assert not any(isinstance(node, Allocate) for node in walk(after.body))
 
 
-def test_stack_buffers_that_live_one_after_the_other_share_memory(keeps_results):
-    after = keeps_results(
-        rewrite_storage,
-        """
-        primfunc @f(A: Buffer[(8,), float32], B: Buffer[(8,), float32]) attrs {"num_outputs": 1} {
-          allocate S: Buffer[(8,), float32, stack]
-          allocate T: Buffer[(8,), float32, stack]
-          allocate U: Buffer[(8,), float32, stack]
-          for i in range(8) {
-            S[i] = A[i] + 1.0
-          }
-          for i in range(8) {
-            T[i] = S[7 - i]
-          }
-          for i in range(8) {
-            U[i] = T[i] * 2.0
-          }
-          for i in range(8) {
-            B[i] = U[i]
-          }
-        }
-        """,
+CHAIN = """
+primfunc @f(A: Buffer[(SIZE,), float32], B: Buffer[(SIZE,), float32]) attrs {"num_outputs": 1} {
+  allocate S: Buffer[(SIZE,), float32, SCOPE]
+  allocate T: Buffer[(SIZE,), float32, SCOPE]
+  allocate U: Buffer[(SIZE,), float32, SCOPE]
+  for i in range(SIZE) {
+    S[i] = A[i] + 1.0
+  }
+  for i in range(SIZE) {
+    T[i] = S[SIZE - 1 - i]
+  }
+  for i in range(SIZE) {
+    U[i] = T[i] * 2.0
+  }
+  for i in range(SIZE) {
+    B[i] = U[i]
+  }
+}"""
+
+
+@pytest.mark.parametrize("scope", ["stack", "arena"])
+def test_buffers_that_live_one_after_the_other_share_memory(keeps_results, scope: str) -> None:
+    program = CHAIN.replace("SCOPE", scope).replace("SIZE", "8")
+    after = keeps_results(rewrite_storage, program)
+    allocated = sum(isinstance(node, Allocate) for node in walk(after.body))
+    assert (allocated, after.attrs.get("num_workspaces", 0)) == ((2, 0) if scope == "stack" else (0, 2))
+
+
+def test_workspaces_of_equal_symbolic_sizes_share_memory(keeps_results) -> None:
+    program = CHAIN.replace("SCOPE", "arena").replace("SIZE", "n")
+    program = program.replace("B: Buffer[(n,), float32])", "B: Buffer[(n,), float32], n: int64)")
+    after = keeps_results(rewrite_storage, program, n=5)
+    assert after.attrs["num_workspaces"] == 2
+
+
+def test_workspaces_of_other_symbolic_sizes_do_not_share(keeps_results) -> None:
+    program = (
+        CHAIN.replace("SCOPE", "arena")
+        .replace("SIZE", "n")
+        .replace("allocate U: Buffer[(n,)", "allocate U: Buffer[(n * 2,)")
     )
-    assert sum(isinstance(node, Allocate) for node in walk(after.body)) == 2
+    program = program.replace("B: Buffer[(n,), float32])", "B: Buffer[(n,), float32], n: int64)")
+    after = keeps_results(rewrite_storage, program, n=5)
+    assert after.attrs["num_workspaces"] == 3
