@@ -71,6 +71,8 @@ class _Kernels:
     def __init__(self, mod: IRModule) -> None:
         self.made: dict[GlobalVar, PrimFunc] = {}
         self._names = {key.name for key in mod.functions}
+        #: By wanted name, the last number that made it unique: thousands of kernels may want the same.
+        self._numbers = dict[str, int]()
         self._sizes = SizeGeneralizer()
         self._known: dict[int, list[tuple[Function, list[Excess | None] | None, GlobalVar]]] = {}
         self._parts: dict[Expr, Excess] = {}
@@ -133,10 +135,11 @@ class _Kernels:
         return key
 
     def _unique(self, wanted: str) -> str:
-        name, number = wanted, 0
+        name, number = wanted, self._numbers.get(wanted, 0)
         while name in self._names:
             number += 1
             name = f"{wanted}_{number}"
+        self._numbers[wanted] = number
         self._names.add(name)
         return name
 

@@ -289,7 +289,7 @@ def test_a_folder_that_cannot_be_used_is_told(
     monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", str(tmp_path / "file"))
     with tw.PassContext() as context:
         model = tw.build(network(), target=TARGET)
-    assert any("not kept" in remark.message for remark in context.remarks)
+    assert any("not cached" in remark.message for remark in context.remarks)
     assert model(VALUES)[0].shape == (24,)
 
 
