@@ -48,14 +48,7 @@ def _outermost_scope(state: State, ref: BlockRef, is_clear: Callable[[Stmt], boo
 
 
 def cache_read(state: State, ref: BlockRef, which: int | str | Buffer, scope: str) -> tuple[State, BlockRef]:
-    """Let a block read a buffer through a copy in another scope. A new block makes the copy as early as the buffer is
-    complete: before the loops around the block, or inside those that the buffer's producer shares with it.
-
-    The new block and buffer are ``<buffer>_<scope>``.
-
-    Raises:
-        ScheduleError: the block doesn't read that buffer, or writes it too.
-    """
+    """Implement :meth:`.Schedule.cache_read`."""
     block = state.block(ref)
     buffer = find_buffer(state, block, which, "reads")
     if buffer in accesses(block).writes:
@@ -79,14 +72,7 @@ def cache_read(state: State, ref: BlockRef, which: int | str | Buffer, scope: st
 
 
 def cache_write(state: State, ref: BlockRef, which: int | str | Buffer, scope: str) -> tuple[State, BlockRef]:
-    """Let a block write into a copy of a buffer in another scope. A new block writes the copy back, as late as the
-    buffer's readers allow: after the loops around the block, or inside those that a reader shares with it.
-
-    The new block and buffer are ``<buffer>_<scope>``.
-
-    Raises:
-        ScheduleError: the block doesn't write that buffer, or another block does so as well.
-    """
+    """Implement :meth:`.Schedule.cache_write`."""
     block = state.block(ref)
     buffer = find_buffer(state, block, which, "writes")
     others = [writer for writer in state.writers(buffer) if writer is not block]

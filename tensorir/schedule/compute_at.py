@@ -34,14 +34,7 @@ from tilewright.tensorir.stmt import Block, For
 
 
 def compute_at(state: State, ref: BlockRef, loop_ref: LoopRef) -> State:
-    """Move a block into the body of a loop around its consumers, to compute only the box that they read per iteration.
-
-    New loops go over that box; where it may leave the block's domain, the block gets a predicate.
-
-    Raises:
-        ScheduleError: a consumer is outside of the loop, the block writes a result of the function or a buffer that
-            another block writes too, or a buffer that the block reads is not complete there.
-    """
+    """Implement :meth:`.Schedule.compute_at`."""
     what = f"compute at loop {loop_ref.name}"
     block, old_path = state.block(ref), state.block_path(ref)
     loop = state.loop(loop_ref)
@@ -155,13 +148,7 @@ def _same(a: Expr, b: Expr, analyzer: Analyzer) -> bool:
 
 
 def reverse_compute_at(state: State, ref: BlockRef, loop_ref: LoopRef) -> State:
-    """Move a block to the end of the body of a loop around its producer, to run on the elements that each iteration
-    completes.
-
-    Raises:
-        ScheduleError: the loop holds no producer of the block; an element that the block reads is not complete at the
-            end of an iteration, or not known to be; or another producer comes later.
-    """
+    """Implement :meth:`.Schedule.reverse_compute_at`."""
     what = f"compute at the end of loop {loop_ref.name}"
     block, old_path = state.block(ref), state.block_path(ref)
     path, loop = state.loop_path(loop_ref), state.loop(loop_ref)

@@ -135,12 +135,7 @@ def _single_writer(state: State, block: Block, buffer: Buffer, what: str) -> Non
 
 
 def compute_inline(state: State, ref: BlockRef) -> State:
-    """Replace every read of a block's buffer by the expression that the block computes, and remove block and buffer.
-
-    Raises:
-        ScheduleError: the block is a reduction or more than one store, its buffer is a result of the function or has
-            another writer, or a buffer that the block reads is overwritten before a consumer runs.
-    """
+    """Implement :meth:`.Schedule.compute_inline`."""
     block = state.block(ref)
     store = _elementwise_store(state, block, "inline")
     buffer = store.buffer
@@ -179,15 +174,7 @@ def compute_inline(state: State, ref: BlockRef) -> State:
 
 
 def reverse_compute_inline(state: State, ref: BlockRef) -> State:
-    """Let the producer of the buffer that an elementwise block reads compute that block's result directly.
-
-    Block ``D[i, j] = f(C[i, j])`` is removed, with buffer ``C``, and the block of ``C`` stores ``f(...)`` to ``D``.
-
-    Raises:
-        ScheduleError: the producer is a reduction; the block doesn't read exactly one intermediate buffer at its
-            iteration variables over its whole domain; another block reads that buffer; or another input of the block
-            is not complete when the producer runs.
-    """
+    """Implement :meth:`.Schedule.reverse_compute_inline`."""
     what = "inline in its producer"
     block = state.block(ref)
     store = _elementwise_store(state, block, what)

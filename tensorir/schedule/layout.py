@@ -24,16 +24,7 @@ from tilewright.tensorir.stmt import Allocate, Block, BufferStore, For, IfThenEl
 def transform_layout(
     state: State, ref: BlockRef, buffer: Buffer, index_map: IndexMap, pad_value: float | int | None = None
 ) -> State:
-    """Store an intermediate buffer in another layout: the element at ``indices`` goes to ``index_map(indices)``.
-
-    If a single block without reduction writes the buffer, the block then iterates over the new layout (its loops are
-    made anew, in the order of the new dimensions). Where the new layout has more elements than the old one, the block
-    writes ``pad_value`` to them, or nothing if that is None; no block reads them.
-
-    Raises:
-        ScheduleError: the buffer is a parameter, the map is not injective or gives negative indices, or padding is
-            wanted but the writer can't iterate over the new layout.
-    """
+    """Implement :meth:`.Schedule.transform_layout`."""
     what = f"change the layout of {buffer.name}"
     block = state.block(ref)
     if state.is_parameter(buffer):

@@ -46,13 +46,7 @@ def guard(stmt: Stmt, condition: Expr) -> Stmt:
 
 
 def split(state: State, ref: LoopRef, factors: Sequence[Any]) -> tuple[State, list[LoopRef]]:
-    """Split a loop into one loop for each factor, outermost first; at most one factor is None and inferred.
-
-    Where the product of the factors is not known to be the extent, the blocks below get a predicate.
-
-    Raises:
-        ScheduleError: two factors are None, or the factors' product may be less than the extent.
-    """
+    """Implement :meth:`.Schedule.split`."""
     path = state.loop_path(ref)
     loop = state.loop(ref)
     _require_serial(state, loop, "split")
@@ -115,11 +109,7 @@ def _chain(state: State, refs: Sequence[LoopRef], what: str) -> list[For]:
 
 
 def fuse(state: State, refs: Sequence[LoopRef]) -> tuple[State, LoopRef]:
-    """Fuse perfectly nested loops, given outermost first, into one.
-
-    Raises:
-        ScheduleError: they are not directly nested in that order, or the bounds of one depend on another.
-    """
+    """Implement :meth:`.Schedule.fuse`."""
     if not refs:
         state.fail("fuse: expected at least one loop")
     chain = _chain(state, refs, "fuse")
@@ -150,15 +140,7 @@ def fuse(state: State, refs: Sequence[LoopRef]) -> tuple[State, LoopRef]:
 
 
 def reorder(state: State, refs: Sequence[LoopRef], reassociate: bool = False) -> State:
-    """Put perfectly nested loops into the given order; loops between them that are not named keep their places.
-
-    Args:
-        reassociate: allow another order of the steps of a floating-point sum or product, which rounds differently.
-
-    Raises:
-        ScheduleError: the loops are not in one nest, bounds depend on a loop that would move inside, or the steps
-            of a reduction would run in another order where that may change its result.
-    """
+    """Implement :meth:`.Schedule.reorder`."""
     if not refs:
         state.fail("reorder: expected at least one loop")
     chain = _chain(state, refs, "reorder")
@@ -232,24 +214,12 @@ def _check_repeats(state: State, block: Block, chain: list[For], order: list[For
 
 
 def parallel(state: State, ref: LoopRef) -> State:
-    """Run the iterations of a loop on several threads.
-
-    Raises:
-        ScheduleError: the iterations are not independent of each other.
-    """
+    """Implement :meth:`.Schedule.parallel`."""
     return _mark(state, ref, "parallel")
 
 
 def vectorize(state: State, ref: LoopRef, reassociate: bool = False) -> State:
-    """Run the iterations of a loop as lanes of vectors.
-
-    Args:
-        reassociate: allow a loop that drives a reduction, whose result may then round differently (the lanes
-            accumulate separately and are combined at the end). The loop is annotated ``reassociate``.
-
-    Raises:
-        ScheduleError: the iterations are not independent of each other, or their number is not constant.
-    """
+    """Implement :meth:`.Schedule.vectorize`."""
     loop = state.loop(ref)
     if reassociate:
         state = annotate(state, ref, REASSOCIATE, True)
@@ -260,11 +230,7 @@ def vectorize(state: State, ref: LoopRef, reassociate: bool = False) -> State:
 
 
 def unroll(state: State, ref: LoopRef) -> State:
-    """Unroll a loop completely.
-
-    Raises:
-        ScheduleError: their number is not constant.
-    """
+    """Implement :meth:`.Schedule.unroll`."""
     loop = state.loop(ref)
     if constant_value(loop.extent) is None:
         state.fail(f"cannot unroll loop {ref.name}: its extent is not constant; split it first", loop)
@@ -294,7 +260,7 @@ def check_kinds(state: State, path: Sequence[Stmt]) -> None:
 
 
 def annotate(state: State, ref: BlockRef | LoopRef, key: str, value: Any) -> State:
-    """Attach ``key: value`` to a block or loop."""
+    """Implement :meth:`.Schedule.annotate`."""
     if isinstance(ref, BlockRef):
         block = state.block(ref)
         return state.replace({block: change_block(block, annotations={**block.annotations, key: value})})
@@ -304,11 +270,7 @@ def annotate(state: State, ref: BlockRef | LoopRef, key: str, value: Any) -> Sta
 
 
 def unannotate(state: State, ref: BlockRef | LoopRef, key: str) -> State:
-    """Remove an annotation of a block or loop.
-
-    Raises:
-        ScheduleError: there is no annotation of that key.
-    """
+    """Implement :meth:`.Schedule.unannotate`."""
     node: Block | For = state.block(ref) if isinstance(ref, BlockRef) else state.loop(ref)
     if key not in node.annotations:
         state.fail(f"there is no annotation {key!r}; found {', '.join(node.annotations) or 'none'}", node)

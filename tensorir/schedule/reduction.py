@@ -88,11 +88,7 @@ class _SpatialCopy:
 
 
 def decompose_reduction(state: State, ref: BlockRef, loop_ref: LoopRef) -> tuple[State, BlockRef]:
-    """Move the init of a reduction into a separate block, right before a loop around all its steps.
-
-    Raises:
-        ScheduleError: the block has no init, the loop is not around it, or steps of the reduction run outside of it.
-    """
+    """Implement :meth:`.Schedule.decompose_reduction`."""
     what = f"decompose the reduction at loop {loop_ref.name}"
     block, path = state.block(ref), loops_in(state.block_path(ref))
     loop = state.loop(loop_ref)
@@ -125,19 +121,7 @@ def _identity(op: str, buffer: Buffer) -> Expr:
 def rfactor(
     state: State, ref: BlockRef, loop_ref: LoopRef, factor_axis: int = 0, reassociate: bool = False
 ) -> tuple[State, BlockRef]:
-    """Let each iteration of a reduction loop accumulate separately, in a buffer with one more dimension, and combine
-    these partial results afterwards.
-
-    The new block is ``<name>_rf``; the loop drives a spatial variable of it. The old block combines, over a new loop.
-
-    Args:
-        factor_axis: the place of the new dimension.
-        reassociate: allow it for a floating-point sum or product, which then rounds differently.
-
-    Raises:
-        ScheduleError: the block is not of the form ``C[i] = C[i] op value`` with an init and an associative operation,
-            the loop doesn't drive its reduction alone, or the order of the steps may change the result.
-    """
+    """Implement :meth:`.Schedule.rfactor`."""
     what = f"factor loop {loop_ref.name} out of the reduction"
     block, path, loop = state.block(ref), loops_in(state.block_path(ref)), state.loop(loop_ref)
     found = combiner(block)

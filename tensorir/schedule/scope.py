@@ -60,11 +60,7 @@ def replace_buffers(stmt: Stmt, table: Mapping[Buffer, Buffer]) -> Stmt:
 
 
 def set_scope(state: State, ref: BlockRef, which: int | str | Buffer, scope: str) -> State:
-    """Move a buffer that the block writes to another scope.
-
-    Raises:
-        ScheduleError: the scope is unknown, or the buffer is a parameter of the function.
-    """
+    """Implement :meth:`.Schedule.set_scope`."""
     block = state.block(ref)
     old = find_buffer(state, block, which, "writes")
     if scope not in SCOPES:

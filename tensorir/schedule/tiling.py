@@ -18,17 +18,7 @@ from tilewright.tensorir.stmt import Block, For, SeqStmt, Stmt, sequence
 
 
 def tile(state: State, what: BlockRef | Sequence[LoopRef], factors: Sequence[Any]) -> tuple[State, list[LoopRef]]:
-    """Split loops by the factors and put the outer ones around the inner ones.
-
-    Args:
-        what: the loops, outermost first; or a block, which stands for its innermost spatial loops.
-
-    Returns:
-        the outer loops, then the inner ones.
-
-    Raises:
-        ScheduleError: as split and reorder do, or there are fewer spatial loops than factors.
-    """
+    """Implement :meth:`.Schedule.tile`."""
     if isinstance(what, BlockRef):
         block = state.block(what)
         spatial = [loop for loop in loops_in(state.block_path(what)) if loop_role(loop, block) == "spatial"]
@@ -48,19 +38,7 @@ def tile(state: State, what: BlockRef | Sequence[LoopRef], factors: Sequence[Any
 
 
 def peel(state: State, ref: LoopRef, multiple: Any) -> tuple[State, list[LoopRef]]:
-    """End a loop at the greatest multiple of ``multiple`` iterations, and run the remainder in a loop after it, so that
-    the first loop splits without a remainder.
-
-    The blocks of the second loop are copies, named ``<name>_tail``, and so are the buffers that only the loop uses. A
-    buffer with two writers can no longer be moved or inlined, so this comes last in a schedule.
-
-    Returns:
-        the main loop and the remainder loop.
-
-    Raises:
-        ScheduleError: ``multiple`` may be less than one, or the loop drives a reduction that still has its init (the
-            copy must continue where the first loop ends; decompose the reduction first).
-    """
+    """Implement :meth:`.Schedule.peel`."""
     loop = state.loop(ref)
     path = state.loop_path(ref)
     if not state.analyzer(loops_in(path[:-1])).prove(as_expr(multiple) > 0):

@@ -4,10 +4,11 @@ made the schedule, is saved as JSON, and is replayed on another function."""
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar, cast
 
 from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.expr import Buffer, Expr, IntImm
@@ -245,3 +246,29 @@ def _instruction_from_plain(plain: Mapping[str, Any]) -> Instruction:
         tuple(plain["outputs"]),
         bool(plain["is_list"]),
     )
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: The names of a schedule's primitives.
+PRIMITIVES: set[str] = set()
+
+
+def recorded(method: F) -> F:
+    """Decorate a method of a schedule: a call that succeeds is recorded in the trace, and one that fails leaves the
+    schedule as it was."""
+    name = method.__name__.lstrip("_")
+    PRIMITIVES.add(name)
+
+    @functools.wraps(method)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        before = self._state
+        try:
+            result = method(self, *args, **kwargs)
+            self.trace.record(name, args, kwargs, result)
+        except BaseException:
+            self._state = before
+            raise
+        return result
+
+    return cast(F, call)

@@ -15,6 +15,7 @@ from tilewright.tensorir import tensor as te
 from tilewright.tensorir.errors import ScheduleError
 from tilewright.tensorir.expr import Var, maximum
 from tilewright.tensorir.schedule import Schedule, Trace, state
+from tilewright.tensorir.schedule.trace import PRIMITIVES
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.structural import assert_structural_equal
 
@@ -337,3 +338,14 @@ def test_the_ir_is_printed_when_the_message_is_read(monkeypatch: pytest.MonkeyPa
     assert shown.startswith(caught.value.summary + "\n") and "^^^^" in shown
     assert str(copied) == shown == str(caught.value)
     assert len(printed) == 1
+
+
+def test_each_primitive_says_what_it_does_where_it_is_called() -> None:
+    for name in PRIMITIVES - {"transform_layout"}:
+        assert "See :" not in (getattr(Schedule, name).__doc__ or "See :"), name
+    assert "new layout" in (Schedule.transform_layout.__doc__ or "")
+
+
+def test_notebooks_show_the_function() -> None:
+    sch = Schedule(row_sum())
+    assert "primfunc" in sch._repr_html_()
