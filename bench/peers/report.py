@@ -22,14 +22,15 @@ TITLES = {
     LIMIT: "the machine's limit",
 }
 INTRODUCTION = """\
-Medians of the times of calls, and after them half of what the middle half of the times spans. Libraries call in turns;
-**ratio** is our time as a part of the fastest other library's (under 1 we are faster), the median of the ratios of
-neighbouring calls. **Error** is the largest difference of our results from ONNX Runtime's, or from NumPy in double
-precision, relative to the largest result. **Of limit** is the share of what a probe of the machine reached in the same
-rounds: multiply-adds, bytes copied or bytes read; algorithms that need fewer multiply-adds, such as Winograd's, may
-pass 100 %. **Others** is how many cores other programs kept busy meanwhile: from half a core on, times say little, and
-ratios on several threads not much. How it is measured, and how to run it: [bench/README.md](../bench/README.md). This
-page is written by `make bench-peers`.
+Times are medians over calls; ± is half of the interquartile range, relative to the median. Calls of the libraries are
+interleaved. **Ratio** is Tilewright's time divided by that of the fastest other library, as the median over
+neighbouring calls; below 1 Tilewright is faster. **Error** is the largest difference of Tilewright's results from ONNX
+Runtime's, or from NumPy in double precision, relative to the largest result. **Of limit** is the share of the rate that
+a probe of the machine reached in the same rounds: multiply-adds, bytes copied or bytes read. Algorithms that need fewer
+multiply-adds, such as Winograd's, may exceed 100 %. **Others** is the number of cores that other programs kept busy
+meanwhile: from half a core on, times are unreliable, and so are ratios on several threads.
+[bench/README.md](../bench/README.md) describes the method and how to run it. This page is written by
+`make bench-peers`.
 """
 
 
@@ -209,7 +210,7 @@ def markdown(rows: Sequence[Row], picture: str = "") -> str:
     lines += [f"Machine: {machine()}. Multiply-adds: {', '.join(_rates(rows)) or 'not measured'}. {named}.", ""]
     lines += [f"{TITLES[name]} is left out: {reason}.\n" for name, reason in _absent(rows).items()]
     if picture:
-        lines += [f"![The time of every library relative to the fastest other than Tilewright]({picture})", ""]
+        lines += [f"![Time of each library relative to the fastest library other than Tilewright]({picture})", ""]
     figures = [(*line[:1], str(line[1]), line[2], line[3], "met" if line[4] else "not met") for line in goals(rows)]
     if figures:
         lines += ["## Goals", "", *_table(("figure", "threads", "measured", "at most", ""), figures)]

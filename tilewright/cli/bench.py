@@ -72,17 +72,19 @@ class Measured:
 @click.command()
 @with_model
 @with_inputs
-@click.option("-c", "--compare", metavar="NAMES", help=f"Other libraries, with commas: {', '.join(PEERS)}.")
-@click.option("--seconds", type=click.FloatRange(0), default=3.0, show_default=True, help="About how long to measure.")
-@click.option("-r", "--repeat", type=click.IntRange(1), help="Calls to time, in place of --seconds.")
+@click.option("-c", "--compare", metavar="NAMES", help=f"Other libraries, separated by commas: {', '.join(PEERS)}.")
+@click.option(
+    "--seconds", type=click.FloatRange(0), default=3.0, show_default=True, help="Approximate time to measure."
+)
+@click.option("-r", "--repeat", type=click.IntRange(1), help="Calls to time, instead of --seconds.")
 @click.option(
     "--tolerance",
     type=click.FloatRange(0),
     default=1e-2,
     show_default=True,
-    help="Greatest difference of results, relative to the largest one; more is exit code 3.",
+    help="Largest allowed difference of results, relative to the largest result; beyond it, exit code 3.",
 )
-@click.option("--json", "as_json", is_flag=True, help="As JSON; times in seconds.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON; times in seconds.")
 @with_build
 @with_settings
 def bench(
@@ -96,13 +98,14 @@ def bench(
     as_json: bool,
     build: BuildOptions,
 ) -> None:
-    """Measure latency and throughput of MODEL, alone or beside others.
+    """Measure latency and throughput of MODEL, alone or interleaved with other libraries.
 
-    Calls of several libraries take turns, and each goes first as often as the others. items/s counts the first
-    dimension of the first input.
+    Each round calls every library once, in rotating order. items/s counts along the first dimension of the first
+    input.
 
-    For a model FILE.py:NAME, NAME_torch (or NAME_onnxruntime) is a function in the same file, without arguments, that
-    returns the callable to measure: a torch.nn.Module, or any function of the inputs in order, as NumPy arrays.
+    For a model FILE.py:NAME, define the function NAME_torch (or NAME_onnxruntime) in the same file. It takes no
+    arguments and returns the callable to measure: a torch.nn.Module, or a function of the inputs, in order, as NumPy
+    arrays.
     """
     names = _peer_names(compare)
     found = load_model(model, inputs.shapes, random_weights, inputs.seed)

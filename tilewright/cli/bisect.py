@@ -1,4 +1,4 @@
-"""``tilewright bisect``: find the pass that changes a model's results."""
+"""``tilewright bisect``: find the pass that makes the results of a model wrong."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _REFERENCES = ("float64", "original")
 @with_model
 @with_inputs
 @click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write a test here that shows it."
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write a test that reproduces the failure."
 )
 @click.option(
     "--reference",
@@ -45,16 +45,16 @@ _REFERENCES = ("float64", "original")
 @click.option(
     "--tolerance",
     type=click.FloatRange(0),
-    help="Absolute and relative [default: a few units in the last place, more for long sums].",
+    help="Absolute and relative tolerance [default: a few units in the last place, more for long sums].",
 )
 @click.option("--every", type=click.IntRange(1), default=1, show_default=True, help="Check after every n-th pass.")
 @click.option(
     "--minimize/--no-minimize",
     default=True,
     show_default=True,
-    help="Search for the operator and the smallest graph; without it, -o writes nothing.",
+    help="Find the operator and the smallest failing graph; --no-minimize makes -o write nothing.",
 )
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_build
 @with_settings
 def bisect(
@@ -69,11 +69,11 @@ def bisect(
     as_json: bool,
     build: BuildOptions,
 ) -> None:
-    """Find the pass that changes the results of MODEL.
+    """Find the pass that makes the results of MODEL wrong.
 
-    The model is run after every pass, on the same inputs, and compared with the operators' references in double
-    precision. The first pass whose results leave the tolerance is reported, with operator and element: exit code 3.
-    Where all passes keep the results but the code is wrong, or a pass fails, passes are left out until it is right.
+    Runs the model after every pass on the same inputs and compares the results with a reference in double precision.
+    Names the first pass whose results exceed the tolerance, with operator and element, and ends with exit code 3. If
+    all passes preserve the results but the code is wrong, or if a pass fails, builds with fewer passes to find it.
     """
     found = load_model(model, inputs.shapes, random_weights, inputs.seed)
     module = found.graph("bisect")

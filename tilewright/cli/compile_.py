@@ -34,10 +34,11 @@ def compile_model(
     seed: int,
     build: BuildOptions,
 ) -> None:
-    """Compile MODEL into an artifact, a file.
+    """Compile MODEL to an artifact, a file.
 
-    It contains machine code and packed weights, and runs without compiling anything. The code is for this processor,
-    unless --mcpu names another. It may be one that cannot run here: code for x86-64-v3 runs on any processor with AVX2.
+    The artifact contains machine code and packed weights, and runs without compiling anything. The code is for this
+    processor unless --mcpu names another, possibly one whose code cannot run here. Code for x86-64-v3 runs on any
+    processor with AVX2.
     """
     found = load_model(model, shapes, random_weights, seed)
     found.graph("compile")

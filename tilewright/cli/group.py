@@ -68,7 +68,8 @@ def cli(context: click.Context, debug: bool, quiet: bool) -> None:
     MODEL is an .onnx file, FILE.py:FUNCTION (a function without arguments that returns an IRModule), IR text (.ir,
     .txt), or an artifact (.tw) written by the command `compile`.
 
-    Exit codes: 0 success; 1 the model or an input is refused, or fails; 2 wrong use; 3 results differ; 130 interrupted.
+    Exit codes: 0 success; 1 the model or an input is rejected, or fails; 2 usage error; 3 results differ; 130
+    interrupted.
     """
     context.obj = Settings(debug, quiet)
 

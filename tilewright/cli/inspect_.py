@@ -17,7 +17,7 @@ from tilewright.runtime.artifact import FORMAT, Artifact
 @click.command("inspect")
 @click.argument("artifact", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--weights", is_flag=True, help="List each weight.")
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_settings
 def inspect(artifact: Path, weights: bool, as_json: bool) -> None:
     """Show the contents of an artifact, and whether it runs here.

@@ -136,13 +136,13 @@ _BUILD = [
     click.option(
         "-O", "--opt-level", type=click.IntRange(0, 3), default=3, show_default=True, help="Optimization level."
     ),
-    click.option("--mcpu", metavar="NAME", help="LLVM's name of the processor to compile for [default: this one]."),
-    click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads of parallel loops [default: cores]."),
+    click.option("--mcpu", metavar="NAME", help="Processor to compile for, by LLVM's name [default: this one]."),
+    click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads for parallel loops [default: cores]."),
     click.option("--disable-pass", multiple=True, metavar="NAME", callback=_known_passes, help="Skip a pass."),
     click.option(
         "--require-pass", multiple=True, metavar="NAME", callback=_known_passes, help="Run a pass at any level."
     ),
-    click.option("--config", multiple=True, metavar="KEY.FIELD=VALUE", help="An option of a pass."),
+    click.option("--config", multiple=True, metavar="KEY.FIELD=VALUE", help="Set an option of a pass."),
 ]
 _SHAPES = click.option(
     "-s",
@@ -150,14 +150,21 @@ _SHAPES = click.option(
     "shapes",
     multiple=True,
     metavar="NAME=1,3,h,w",
-    help="Sizes of an input ('?': as in the model), or NAME=SIZE of a dimension.",
+    help="Set the sizes of an input ('?' keeps the model's), or NAME=SIZE of a dimension.",
 )
 _INPUTS = [
     click.option(
-        "-i", "--input", "files", multiple=True, metavar="[NAME=]FILE", help="An input from .npy, or several from .npz."
+        "-i",
+        "--input",
+        "files",
+        multiple=True,
+        metavar="[NAME=]FILE",
+        help="Read an input from .npy, or several from .npz.",
     ),
     _SHAPES,
-    click.option("-d", "--dim", "dims", multiple=True, metavar="NAME=SIZE", help="A symbolic dimension; 1 without it."),
+    click.option(
+        "-d", "--dim", "dims", multiple=True, metavar="NAME=SIZE", help="Set a symbolic dimension [default: 1]."
+    ),
     click.option("--seed", type=int, default=0, show_default=True, help="Seed of random inputs and weights."),
 ]
 
@@ -180,9 +187,9 @@ def with_shapes(command: F) -> F:
 def with_model(command: F) -> F:
     """Give a command its argument ``model`` and ``--random-weights``."""
     command = click.argument("model", callback=_model_place)(command)
-    return click.option("--random-weights", is_flag=True, help="Generate weights that IR text gives only by digest.")(
-        command
-    )
+    return click.option(
+        "--random-weights", is_flag=True, help="Generate the weights that IR text gives only as digests."
+    )(command)
 
 
 def _gathered(command: F, name: str, kind: type[Any], options: Sequence[Callable[[F], F]]) -> F:

@@ -23,10 +23,10 @@ _ELSEWHERE = "See the module."
 @click.command()
 @click.argument("name", required=False)
 @click.option("--configs", is_flag=True, help="List the options that --config sets.")
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_settings
 def passes(name: str | None, configs: bool, as_json: bool) -> None:
-    """List the passes; with NAME describe one.
+    """List the passes, or describe the pass NAME.
 
     A pass runs from its optimization level (-O) on. "always" marks passes that code generation depends on.
     """

@@ -24,10 +24,12 @@ _FILE = click.Path(dir_okay=False, path_type=Path, allow_dash=True)
     type=click.Choice(ORDERS),
     default=ORDERS[0],
     show_default=True,
-    help="Slowest calls first, in order of execution, or all calls of a kernel in one line.",
+    help="Order lines by time or by execution, or show all calls of a kernel in one line.",
 )
-@click.option("--limit", type=click.IntRange(1), help="The greatest number of lines.")
-@click.option("--json", "json_file", type=_FILE, help="Write the whole profile as JSON; '-': instead of the table.")
+@click.option("--limit", type=click.IntRange(1), help="Largest number of lines.")
+@click.option(
+    "--json", "json_file", type=_FILE, help="Write the whole profile as JSON; '-' prints it instead of the table."
+)
 @click.option("--trace", type=_FILE, help="Write a Chrome trace, for Perfetto.")
 @with_build
 @with_settings
@@ -44,7 +46,8 @@ def profile(
 ) -> None:
     """Measure the cost of each kernel of MODEL.
 
-    The table also shows how close each is to the machine's limits. An artifact must be compiled with --with-graph.
+    The table also shows how close each kernel is to the machine's limits. An artifact must be compiled with
+    --with-graph.
     """
     found = load_model(model, inputs.shapes, random_weights, inputs.seed)
     built, _ = found.build(build)
