@@ -179,13 +179,15 @@ class Steps:
         """Run the steps on the inputs, with these sizes of their symbolic dimensions; return the results.
 
         Raises:
-            InputError: two sizes differ that the model assumes to be equal.
+            InputError: two sizes differ that the model assumes to be equal, or an input that is a size is negative.
             ExecutionError: the model computed a negative size.
         """
         values: dict[int, Array] = dict(enumerate(inputs))
         for (step, (args, results, read)), dropped in zip(self._steps, self._dropped, strict=True):
             for symbol, value in read:
                 size = int(values[value])
+                if size < 0 and value < self._num_inputs:
+                    raise InputError(f"input {symbol.name!r}: expected a size, which is not negative, found {size}")
                 if size < 0:
                     raise ExecutionError(f"the model computed {size} for the size {symbol.name}")
                 sizes = (*sizes, size)
