@@ -187,7 +187,7 @@ class Steps:
             for symbol, value in read:
                 size = int(values[value])
                 if size < 0 and value < self._num_inputs:
-                    raise InputError(f"input {symbol.name!r}: expected a size, which is not negative, found {size}")
+                    raise InputError(f"size {symbol.name}: expected a number that is not negative, found {size}")
                 if size < 0:
                     raise ExecutionError(f"the model computed {size} for the size {symbol.name}")
                 sizes = (*sizes, size)

@@ -55,8 +55,8 @@ KERNEL_KEY = "kernel_key"
 #: Tensors are numbered from the first argument to the last result. Divided dimensions and constants are positive.
 SIZES_FROM = "sizes_from"
 
-#: The names of a function's variables that stand for the model's symbolic dimensions of those names, where no shape of a
-#: call tells them. Lowering puts the dimensions in their place.
+#: The names of a function's variables that stand for the model's symbolic dimensions of those names, where no shape of
+#: a call tells them. Lowering puts the dimensions in their place.
 MODEL_SIZES = "model_sizes"
 
 #: The names of the graph's operators that a kernel computes, in order of evaluation.

@@ -44,7 +44,6 @@ from tilewright.tensorir.keys import (
 )
 from tilewright.tensorir.printer import underline
 from tilewright.tensorir.stmt import Block, BufferRegion, BufferStore, For, IterVar, PrimFunc, Range, Stmt, sequence
-from tilewright.tensorir.verify import verify
 
 #: What the compiler states of its own kernels, and code generation relies on.
 _OWN = (IN_PLACE, ROW_PADDING, OVERWRITES, SMALL_BUFFERS, KERNEL_KEY)
@@ -91,6 +90,8 @@ def check_loops(func: PrimFunc) -> None:
     Raises:
         VerifyError, TypeInferenceError: see :func:`adopt`.
     """
+    from tilewright.tensorir.verify import verify  # models without such functions need none of it
+
     verify(func)
     for key in (IN_PLACE, ROW_PADDING):
         if key in func.attrs:

@@ -99,7 +99,7 @@ def test_a_size_that_no_shape_tells_is_an_input(target: tw.Target) -> None:
         x = np.arange(n, dtype="i4")
         for size in (m, np.int64(m), np.array(m)):
             np.testing.assert_array_equal(model(x, size), x[:, None] + np.arange(m, dtype="i4"))
-    with pytest.raises(InputError, match="input 'm': expected a size, which is not negative, found -3"):
+    with pytest.raises(InputError, match="size m: expected a number that is not negative, found -3"):
         model(np.ones(2, "i4"), -3)
     with pytest.raises(InputError, match=r"input 'm': expected int64 .*found the number 9223372036854775808"):
         model(np.ones(2, "i4"), 1 << 63)

@@ -1,5 +1,4 @@
-"""What a call gives a loop-level function and gets back: by its attributes, else by what its body reads before it
-writes it."""
+"""Roles of a function's parameters follow from its attributes, else from the order in which its body reads and writes."""
 
 from __future__ import annotations
 

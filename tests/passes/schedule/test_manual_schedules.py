@@ -1,4 +1,4 @@
-"""What somebody scheduled by hand stays as it is; rules get what they are handed."""
+"""Schedules made by hand stay as they are; rules get the loops that they are handed."""
 
 from __future__ import annotations
 
