@@ -1,4 +1,4 @@
-"""Roles of a function's parameters follow from its attributes, else from the order in which its body reads and writes."""
+"""Roles of parameters follow from a function's attributes, else from the order in which its body reads and writes."""
 
 from __future__ import annotations
 
