@@ -72,12 +72,11 @@ def kernel_numbers(func: PrimFunc) -> int:
     return len({source for source in sources if source is not None and len(source) == 1})
 
 
-def loop_call(func: PrimFunc, call: Call, lowered: bool | None = None, memory: bool = False) -> LoopCall | None:
+def loop_call(func: PrimFunc, call: Call, memory: bool = False) -> LoopCall | None:
     """Check a call of ``func``; None if the type of an argument is not known yet, or if the declared type is needed and
     there is none.
 
     Args:
-        lowered: whether only what lies in memory counts, and not the dimensions; None: as :func:`is_handwritten` says.
         memory: whether to compare the number of elements with kernels of the compiler's own, too, whose buffers may be
             longer than their tensors (``graphir.parts``) once they are scheduled.
 
@@ -86,8 +85,17 @@ def loop_call(func: PrimFunc, call: Call, lowered: bool | None = None, memory: b
     """
     if any(arg.type is None for arg in call.args):
         return None
-    lowered = not is_handwritten(func) if lowered is None else lowered
-    return _Checker(func, call, lowered, memory or OPERATORS not in func.attrs).check()
+    return _Checker(func, call, not is_handwritten(func), memory or OPERATORS not in func.attrs).check()
+
+
+def check_kernel_call(func: PrimFunc, call: Call, sizes: Mapping[tir.Var, Dim]) -> None:
+    """Check a call of a kernel, whose sizes are known, by what lies in memory.
+
+    Raises:
+        TypeInferenceError: as :func:`loop_call`.
+    """
+    known = {var: tir.as_expr(size) for var, size in sizes.items()}
+    _Checker(func, call, True, OPERATORS not in func.attrs).check(known)
 
 
 def flat_tensors(found: Type | None, what: str) -> list[TensorType]:
@@ -137,7 +145,8 @@ class _Checker:
         self.results = [] if call.type is None else flat_tensors(call.type, f"@{self.name}: the result")
         self.unproved: list[tuple[Dim, Dim, str]] = []
 
-    def check(self) -> LoopCall | None:
+    def check(self, sizes: Mapping[tir.Var, tir.Expr] | None = None) -> LoopCall | None:
+        """Check the call, with these sizes or those that it tells."""
         interface = self.interface
         if len(self.args) != len(interface.arguments):
             self.wrong_count(self.args)
@@ -156,7 +165,8 @@ class _Checker:
         for what, buffer, tensor in pairs:
             if tensor.dtype is not buffer.dtype or (tensor.ndim != buffer.ndim and not self.lowered):
                 self.misfit(buffer, tensor, what)
-        sizes = self.sizes()
+        if sizes is None:
+            sizes = self.sizes()
         for what, buffer, tensor in pairs:
             self.compare(buffer, tensor, what, sizes)
         if self.declared is not None:
@@ -193,12 +203,20 @@ class _Checker:
         for var, source in itertools.zip_longest(self.func.variables, sources):
             if source is None and not self.lowered:
                 source = (self.asked.index(var),) if var in self.asked else told.get(var)
+            elif source is None and self.memory and not is_model_dimension(self.func, var):
+                source = self.same_place(told.get(var), tensors)
             if source is not None:
                 dim = self.told(var, source, tensors)
                 known.update({} if dim is None else {var: tir.as_expr(dim)})
             elif is_model_dimension(self.func, var):
                 known[var] = symbol(var.name)
         return known
+
+    def same_place(self, place: tuple[int, int] | None, tensors: Sequence[TensorType]) -> tuple[int, int] | None:
+        """Return a place in a buffer if the tensor there has as many dimensions."""
+        buffers = (*self.interface.arguments, *self.interface.results)
+        same = place is not None and place[0] < len(tensors) and tensors[place[0]].ndim == buffers[place[0]].ndim
+        return place if same else None
 
     def told(self, var: tir.Var, source: Sequence[int], tensors: Sequence[TensorType]) -> Dim | None:
         """Return the size that a place (see ``SIZES_FROM``) tells; None: it is one of a result whose type is to be
@@ -231,12 +249,13 @@ class _Checker:
 
     def compare(self, buffer: tir.Buffer, tensor: TensorType, what: str, sizes: Mapping[tir.Var, tir.Expr]) -> None:
         """Compare the sizes of a tensor with those of its buffer."""
-        if any(var not in sizes for extent in buffer.shape for var in free_vars(extent)):
+        if self.lowered and (buffer.strides or not self.memory):
             return
+        for var in [var for extent in buffer.shape for var in free_vars(extent)]:
+            if var not in sizes:
+                raise TypeInferenceError(f"@{self.name}: no tensor tells the size {var.name} of {buffer.name}")
         if not self.lowered:
             pairs = [(dim, self.known(extent, sizes)) for dim, extent in zip(tensor.shape, buffer.shape, strict=True)]
-        elif buffer.strides or not self.memory:
-            return
         else:
             pairs = [(product(tensor.shape), product(self.known(extent, sizes) for extent in buffer.shape))]
         for axis, (found, expected) in enumerate(pairs):

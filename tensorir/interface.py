@@ -111,6 +111,10 @@ class _ReadsFirst:
         self.nests: list[tuple[Buffer, tuple[Expr, ...], _Ranges]] = []
 
     def visit(self, stmt: Stmt) -> None:
+        while isinstance(stmt, (LetStmt, Allocate)):  # chains of which are longer than recursion may be deep
+            if isinstance(stmt, LetStmt):
+                self.read(stmt.value)
+            stmt = stmt.body
         if isinstance(stmt, SeqStmt):
             for part in stmt.stmts:
                 self.visit(part)
@@ -128,11 +132,6 @@ class _ReadsFirst:
             for branch in (stmt.then_body, stmt.else_body):
                 if branch is not None:
                     self.branch(branch)
-        elif isinstance(stmt, LetStmt):
-            self.read(stmt.value)
-            self.visit(stmt.body)
-        elif isinstance(stmt, Allocate):
-            self.visit(stmt.body)
         elif isinstance(stmt, Evaluate):
             self.read(stmt.value)
 

@@ -13,7 +13,7 @@ from typing import Union
 from tilewright.graphir.dims import Dim, dim_equal, product, symbol
 from tilewright.graphir.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, Loop, Tuple, TupleGetItem, Var
 from tilewright.graphir.keys import IN_PLACE, ROW_PADDING
-from tilewright.graphir.loop_calls import kernel_numbers, loop_call, passed_numbers
+from tilewright.graphir.loop_calls import check_kernel_call, kernel_numbers, passed_numbers
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.origins import Origin, call_formula, call_origins
 from tilewright.graphir.types import TensorType
@@ -286,7 +286,7 @@ class _Linearizer:
             tensors = [value for arg in args[:count] for value in _flatten(arg)]
             numbers = [_number(arg, call) for arg in call.args[count:]]
             kernel_call = _kernel_call(callee, tensors, _flatten(result), numbers)
-            loop_call(callee, call, lowered=True)
+            check_kernel_call(callee, call, dict(zip(callee.variables, kernel_call.variables, strict=True)))
             kernel_call.origins, kernel_call.formula = call_origins(call), call_formula(call)
             for number, _ in callee.attrs.get(IN_PLACE, ()):
                 if kernel_call.args[number].whole is not shared:

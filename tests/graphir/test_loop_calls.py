@@ -185,3 +185,14 @@ def test_attributes_that_only_the_compiler_sets_do_not_get_around_the_check() ->
 
 def test_types_that_are_not_known_yet_are_no_error() -> None:
     assert loop_call(DOUBLE, gi.Call(gi.GlobalVar("k"), [gi.var("x")])) is None
+
+
+@pytest.mark.parametrize("attrs", [{}, {"operators": ("exp",)}])
+def test_kernels_without_places_of_their_sizes_are_compared_too(attrs: dict[str, Any]) -> None:
+    func = ti.PrimFunc("k", DOUBLE.params, DOUBLE.body, {"num_inputs": 1, "num_outputs": 1, **attrs})
+    with pytest.raises(TypeInferenceError, match="the number of elements must be 4"):
+        tw.build(module(func, gi.var("x", tensor(4)), result=tensor(1)))
+    with pytest.raises(TypeInferenceError, match="no tensor tells the size n of a"):
+        tw.build(module(func, gi.var("x", tensor(4, 1)), result=tensor(4)))
+    values = np.ones(4, "f4")
+    np.testing.assert_array_equal(tw.build(module(func, gi.var("x", tensor(4)), result=tensor(4)))(values), values * 2)
