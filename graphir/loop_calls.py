@@ -95,7 +95,10 @@ def check_kernel_call(func: PrimFunc, call: Call, sizes: Mapping[tir.Var, Dim]) 
         TypeInferenceError: as :func:`loop_call`.
     """
     known = {var: tir.as_expr(size) for var, size in sizes.items()}
-    _Checker(func, call, True, OPERATORS not in func.attrs).check(known)
+    found = _Checker(func, call, True, OPERATORS not in func.attrs).check(known)
+    if found is not None and found.unproved and is_handwritten(func):  # too late to compare them in calls
+        dim, expected, where = found.unproved[0]
+        raise TypeInferenceError(f"{where} must be {expected!s}, found {dim!s}, which may be another number")
 
 
 def flat_tensors(found: Type | None, what: str) -> list[TensorType]:

@@ -196,3 +196,25 @@ def test_kernels_without_places_of_their_sizes_are_compared_too(attrs: dict[str,
         tw.build(module(func, gi.var("x", tensor(4, 1)), result=tensor(4)))
     values = np.ones(4, "f4")
     np.testing.assert_array_equal(tw.build(module(func, gi.var("x", tensor(4)), result=tensor(4)))(values), values * 2)
+
+
+@pytest.mark.parametrize("stage", ["graph", "optimized", "tensor"])
+def test_calls_that_a_pass_of_the_users_own_adds_are_compared(stage: str) -> None:
+    @passes.module_pass(opt_level=0, name="AddsCall")
+    def adds_call(mod: tw.IRModule, ctx: tw.PassContext) -> tw.IRModule:
+        main = mod["main"]
+        assert isinstance(main, gi.Function)
+        call = gi.Call(gi.GlobalVar("k"), main.params, None, main.params[0].type)
+        added = {mod.get_global_var("main"): main.with_body(call), gi.GlobalVar("k"): ADD}
+        return mod.with_functions(added)  # type: ignore[arg-type]
+
+    inputs = variables(tensor("p"), tensor("q"))
+    graph = gi.Function(inputs, gi.tanh(inputs[0]))  # type: ignore[arg-type]
+    if stage == "tensor":  # nothing can be compared in calls any more
+        with pytest.raises(TypeInferenceError, match="argument b of @k must be p, found q, which may be another"):
+            tw.build(graph, passes={stage: adds_call})
+        return
+    model = tw.build(graph, passes={stage: adds_call})
+    np.testing.assert_array_equal(model(np.ones(3, "f4"), np.ones(3, "f4")), np.full(3, 2, "f4"))
+    with pytest.raises(InputError, match="argument b of @k: q is 5, but it must be p, which is 3"):
+        model(np.ones(3, "f4"), np.ones(5, "f4"))
