@@ -1,8 +1,8 @@
 """Check that a module keeps the rules of the graph IR, so that an error of a pass is found right after that pass.
 
 The rules: the graph has no cycle; every variable is used inside the function or let that binds it, and bound once;
-called functions exist and take as many arguments; every expression has the type that follows from its parts; a fused
-group holds calls of operators only and captures nothing.
+called functions exist and take such arguments, those of the loop IR as their buffers say; every expression has the type
+that follows from its parts; a fused group holds calls of operators only and captures nothing.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from tilewright.graphir.expr import (
     infer_call_type,
 )
 from tilewright.graphir.keys import PRIMITIVE
+from tilewright.graphir.loop_calls import loop_call
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import Operator
 from tilewright.graphir.printer import summary
 from tilewright.graphir.types import FuncType
 from tilewright.graphir.visitor import free_vars, post_order
 from tilewright.tensorir.errors import TypeInferenceError, VerifyError
+from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.verify import verify as verify_loop_level
 
 _MAX_SHOWN = 20
@@ -153,6 +155,9 @@ class _Verifier:
                 self.report(node, f"the type is {node.type}, but follows as {found}")
             return
         callee: Expr = node.op
+        if isinstance(callee, GlobalVar) and callee in self.mod and isinstance(self.mod[callee], PrimFunc):
+            self.loop_level_call(node, callee)
+            return
         if isinstance(callee, GlobalVar):
             signature = self.global_function(callee, node)
             if signature is None:
@@ -162,6 +167,13 @@ class _Verifier:
             self.report(node, f"the callee has type {callee.type}; expected a function type")
             return
         self.compare(node, Call(callee, node.args, node.attrs, None))
+
+    def loop_level_call(self, node: Call, callee: GlobalVar) -> None:
+        function = self.mod[callee]
+        assert isinstance(function, PrimFunc)
+        loop_call(function, node)
+        if isinstance(callee.type, FuncType):
+            self.compare(node, Call(callee, node.args, node.attrs, None))
 
     def global_function(self, gv: GlobalVar, place: Expr) -> FuncType | None:
         """Return the signature of a function of the module, if it is known."""

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.graphir.expr import Expr, Function, Var, const
-from tilewright.graphir.module import IRModule
+from tilewright.graphir.module import IRModule, UnknownFunctionError
 from tilewright.graphir.types import TensorType
 from tilewright.graphir.visitor import substitute
 from tilewright.passes.base import Pass
@@ -23,6 +23,7 @@ from tilewright.passes.collector import pause_collector, resume_collector
 from tilewright.passes.context import PassContext
 from tilewright.passes.environment import session
 from tilewright.passes.graph import InferType
+from tilewright.passes.lower.loop_main import with_graph_main
 from tilewright.passes.lower.segments import binds_sizes, cut
 from tilewright.passes.pipelines import STAGES
 from tilewright.passes.sequential import Sequential
@@ -35,14 +36,18 @@ from tilewright.runtime.model_interface import arguments_of, check_result, signa
 from tilewright.runtime.progress import building
 from tilewright.runtime.steps import Place, Wiring
 from tilewright.tensorir.errors import InputError, PassError
+from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.target import Target
+
+#: What can be built.
+Buildable = IRModule | Function | PrimFunc | Mapping[str, Function | PrimFunc]
 
 #: Numbers the reports that the environment asks for.
 _reports = itertools.count(1)
 
 
 def build(
-    mod: IRModule | Function,
+    mod: Buildable,
     target: Target | str | None = None,
     params: Mapping[str, Any] | None = None,
     passes: Mapping[str, Pass] | None = None,
@@ -53,7 +58,11 @@ def build(
     configuration and instruments apply.
 
     Args:
-        mod: a module whose function ``main`` is the model, or the function itself.
+        mod: a module whose function ``main`` is the model, functions by name of which one is ``main``, or the function
+            itself. A function of the loop-level IR (``PrimFunc``) takes the buffers that it reads, in its order, and
+            then the sizes that no shape tells; it returns the buffers that it writes. One that it reads before it
+            writes it, it takes, leaves as it is, and returns as it then would be. Its loops stay as they are written,
+            unless its attribute ``schedule`` is ``auto``.
         target: the target to generate code for, or its kind (``"llvm"``, ``"numba"``); default: :meth:`Target.current`.
         params: values for parameters of ``main`` by name; they become constants of the model.
         passes: passes of your own, by the stage after which they run: ``graph`` (the model as given), ``optimized``,
@@ -65,7 +74,11 @@ def build(
         (``TILEWRIGHT_PROFILE``, see ``runtime.observe.profile.switch``).
 
     Raises:
-        TypeInferenceError: the model has no types, or ``main`` is not a function of tensors.
+        TypeError: ``mod`` is none of these.
+        UnknownFunctionError: the module has no ``main``.
+        TypeInferenceError: the model has no types, ``main`` is not a function of tensors, or a call of a loop-level
+            function does not fit its parameters.
+        VerifyError: a function of the loop-level IR breaks its rules.
         InputError: ``params`` names no parameter, or gives one a value of another type.
         PassError: ``passes`` names an unknown stage.
         CodegenError: the model cannot be expressed on the target.
@@ -83,7 +96,7 @@ def build(
 
 
 def build_executable(
-    mod: IRModule | Function,
+    mod: Buildable,
     target: Target | str | None = None,
     params: Mapping[str, Any] | None = None,
     passes: Mapping[str, Pass] | None = None,
@@ -105,16 +118,13 @@ def _without_collector() -> Iterator[None]:
 
 
 def _build(
-    mod: IRModule | Function,
+    mod: Buildable,
     target: Target | str | None,
     params: Mapping[str, Any] | None,
     passes: Mapping[str, Pass] | None,
     behind: contextlib.ExitStack,
 ) -> Executable:
-    if isinstance(mod, Function):
-        mod = IRModule.from_expr(mod)
-    if not isinstance(mod, IRModule):
-        raise TypeError(f"build takes an IRModule or a Function, found {type(mod).__name__}")
+    mod = _module_of(mod)
     after = _passes_by_stage(passes or {})
     # Copy it: two threads must not enter one object as a context.
     target = Target(Target.current() if target is None else target)
@@ -142,6 +152,25 @@ def _build(
         wiring = Wiring(places, pieces.results)
         built = BuiltModel(GivenSource(mod, parts), target, settings, after, signature, segments, wiring)
     return Executable(built.step(), built)
+
+
+def _module_of(given: Buildable) -> IRModule:
+    """Return the module of what was given, with a graph for its ``main``."""
+    if isinstance(given, Function):
+        return IRModule.from_expr(given)
+    if isinstance(given, PrimFunc):
+        given = IRModule({"main": given})
+    elif isinstance(given, Mapping):
+        given = IRModule(given)
+    if not isinstance(given, IRModule):
+        raise TypeError(f"build takes an IRModule, a Function or a PrimFunc, found {type(given).__name__}")
+    if "main" not in given:
+        names = ", ".join(key.name for key in given) or "none"
+        raise UnknownFunctionError(
+            f"build takes a module whose function 'main' is the model, found one without (it has: {names}); to build "
+            "one of its functions, give that: build(mod[name])"
+        )
+    return with_graph_main(given) if isinstance(given["main"], PrimFunc) else given
 
 
 def _passes_by_stage(passes: Mapping[str, Pass]) -> dict[str, Sequential]:

@@ -39,6 +39,8 @@ def compile_function(
     claims = claims_of(mod)
     if cache is None or graph is None:
         lowered, optimized = lower_model.lower(mod, target, after, None, cache, behind)
+        if "optimized" in after:  # a user's pass may have added calls
+            claims += claims_of(lowered.before["optimized"])
         return CompiledFunction.from_lowered(lowered, result_of(optimized), claims), optimized
     begin = time.perf_counter()
     typed = InferType()(mod, context)

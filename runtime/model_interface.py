@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from tilewright.graphir.dims import dim_equal
-from tilewright.graphir.expr import Function
+from collections.abc import Sequence
+
+from tilewright.graphir.dims import Dim, dim_equal
+from tilewright.graphir.expr import Call, Function, GlobalVar
 from tilewright.graphir.keys import RESULTS
+from tilewright.graphir.loop_calls import loop_call
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import Operator
 from tilewright.graphir.printer import summary
 from tilewright.graphir.types import FuncType, TensorType, TupleType, Type
 from tilewright.graphir.visitor import call_nodes
+from tilewright.passes.context import PassContext
+from tilewright.passes.graph import InferType
 from tilewright.runtime.signature import Argument, Signature
 from tilewright.runtime.steps import Claim
 from tilewright.tensorir.errors import TypeInferenceError
+from tilewright.tensorir.stmt import PrimFunc
 
 
 def signature_of(function: Function) -> Signature:
@@ -74,12 +80,21 @@ def check_result(found: Type | None) -> None:
 
 
 def claims_of(mod: IRModule) -> list[Claim]:
-    """List the sizes that calls in ``mod`` assume to be equal without proof (``Operator.claimed_shape``), each once."""
+    """List the sizes that calls in ``mod`` assume to be equal without proof, each once: those of
+    ``Operator.claimed_shape``, and those of buffers of loop-level functions.
+
+    Raises:
+        TypeInferenceError: a call of a loop-level function does not fit.
+    """
     found: dict[tuple[str, str], Claim] = {}
+    if any(isinstance(function, PrimFunc) for function in mod.functions.values()):
+        mod = InferType()(mod, PassContext())  # unwatched: the pipeline infers types again
     for function in mod.functions.values():
         if not isinstance(function, Function):
             continue
         for call in call_nodes(function):
+            for dim, expected, where in _unproved(call, mod):
+                found.setdefault((str(dim), str(expected)), Claim(dim, expected, where))
             shape = call.op.claimed_shape(call.attrs) if isinstance(call.op, Operator) else None
             if shape is None:
                 continue
@@ -90,3 +105,10 @@ def claims_of(mod: IRModule) -> list[Claim]:
                     label = f"dimension {axis} of {call.span or summary(call)}"
                     found.setdefault((str(dim), str(claimed)), Claim(dim, claimed, label))
     return list(found.values())
+
+
+def _unproved(call: Call, mod: IRModule) -> Sequence[tuple[Dim, Dim, str]]:
+    """List the sizes that the call of a loop-level function takes for equal; none for other calls."""
+    called = mod[call.op] if isinstance(call.op, GlobalVar) else None
+    fits = loop_call(called, call, memory=True) if isinstance(called, PrimFunc) else None
+    return () if fits is None else fits.unproved

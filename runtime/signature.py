@@ -203,6 +203,8 @@ class _InputCheck:
                 raise self._error(f"a {type(value).__name__} that NumPy cannot read: {error}", signature) from error
         if isinstance(value, np.generic):
             return np.asarray(value)
+        if type(value) is int and not self.shape and self.dtype.kind in "iu":
+            return self._as_integer(value, signature)
         if not convert:
             raise self._error(
                 f"a {type(value).__name__}", signature, "; give an array (NumPy or DLPack), or call with convert=True"
@@ -211,6 +213,12 @@ class _InputCheck:
             return np.asarray(value, self.dtype)
         except (TypeError, ValueError) as error:
             raise self._error(f"a {type(value).__name__} that is not an array: {error}", signature) from error
+
+    def _as_integer(self, value: int, signature: Signature) -> np.ndarray[Any, Any]:
+        limits = np.iinfo(self.dtype)
+        if not limits.min <= value <= limits.max:
+            raise self._error(f"the number {value}", signature, f"; expected {limits.min} to {limits.max}")
+        return np.asarray(value, self.dtype)
 
     def _error(self, found: str, signature: Signature, hint: str = "") -> InputError:
         expected = f"{self.argument.type.dtype!s} of shape {format_shape(self.shape)}"

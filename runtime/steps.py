@@ -105,8 +105,9 @@ class Step:
             found, expected = evaluate(*sizes)
             if found != expected:
                 named = ", ".join(f"{s.name}={size}" for s, size in zip(self.symbols, sizes, strict=True))
+                formula = "" if isinstance(claim.expected, int) else f"{claim.expected!s}, which is "
                 raise InputError(
-                    f"{claim.where}: {claim.found!s} is {found}, but it must be {claim.expected!s}, which is {expected}"
+                    f"{claim.where}: {claim.found!s} is {found}, but it must be {formula}{expected}"
                     f" (the sizes are {named})"
                 )
         results = list(zip(self.output_shapes(sizes), self._dtypes, strict=True))
@@ -179,13 +180,15 @@ class Steps:
         """Run the steps on the inputs, with these sizes of their symbolic dimensions; return the results.
 
         Raises:
-            InputError: two sizes differ that the model assumes to be equal.
+            InputError: two sizes differ that the model assumes to be equal, or an input that is a size is negative.
             ExecutionError: the model computed a negative size.
         """
         values: dict[int, Array] = dict(enumerate(inputs))
         for (step, (args, results, read)), dropped in zip(self._steps, self._dropped, strict=True):
             for symbol, value in read:
                 size = int(values[value])
+                if size < 0 and value < self._num_inputs:
+                    raise InputError(f"size {symbol.name}: expected a number that is not negative, found {size}")
                 if size < 0:
                     raise ExecutionError(f"the model computed {size} for the size {symbol.name}")
                 sizes = (*sizes, size)

@@ -55,6 +55,10 @@ KERNEL_KEY = "kernel_key"
 #: Tensors are numbered from the first argument to the last result. Divided dimensions and constants are positive.
 SIZES_FROM = "sizes_from"
 
+#: The names of a function's variables that stand for the model's symbolic dimensions of those names, where no shape of
+#: a call tells them. Lowering puts the dimensions in their place.
+MODEL_SIZES = "model_sizes"
+
 #: The names of the graph's operators that a kernel computes, in order of evaluation.
 OPERATORS = "operators"
 
@@ -75,6 +79,14 @@ VALUES = "values"
 #: configuration of the same name, but for this function alone. Users set it, on a kernel or on the group that becomes
 #: one; ``ScheduleKernels`` applies and removes it.
 SCHEDULE = "schedule."
+
+#: Who schedules the loops of a function: :data:`MANUAL`, nobody, they stay as they are; :data:`AUTO`, the schedule
+#: passes. Functions that are handed in as loops are ``manual`` unless they say otherwise; those that the compiler makes
+#: have no such attribute, and are scheduled. On a block of a manual function, ``auto`` hands over its loops alone.
+SCHEDULE_MODE = "schedule"
+
+#: Values of :data:`SCHEDULE_MODE`.
+MANUAL, AUTO = "manual", "auto"
 
 #: Attributes that say where a function comes from. Like the names of variables they are for readers: comparisons of
 #: functions ignore them.

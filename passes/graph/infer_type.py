@@ -14,6 +14,7 @@ that calls itself, directly or through others, must declare its result type.
 from __future__ import annotations
 
 from tilewright.graphir.expr import Call, Expr, Function, GlobalVar, Let, Var, infer_call_type
+from tilewright.graphir.loop_calls import loop_call
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import Operator
 from tilewright.graphir.printer import summary
@@ -26,6 +27,7 @@ from tilewright.passes.location import set_ir_location
 from tilewright.passes.properties import TYPED
 from tilewright.passes.registry import register_pass
 from tilewright.tensorir.errors import TypeInferenceError
+from tilewright.tensorir.stmt import PrimFunc
 
 
 @register_pass
@@ -99,7 +101,7 @@ class _Inference:
         function = self.inferred.get(gv.name, self.mod[gv])
         if isinstance(function, Function):
             return _declared_type(function)
-        return gv.type if isinstance(gv.type, FuncType) else None  # loop-level functions carry no graph-level types
+        return gv.type if isinstance(gv.type, FuncType) else None
 
     def infer(self, function: Function) -> Function:
         order = post_order(function)
@@ -146,6 +148,9 @@ class _Inference:
             if node.type is not None and node.type is not found and node.type != found:
                 raise TypeInferenceError(f"{op.name}: the result is declared as {node.type}, but is {found}")
             return Call(op, parts, node.attrs, found, node.span) if changed or node.type is None else node
+        called = self.mod[op] if isinstance(op, GlobalVar) and op in self.mod else None
+        if isinstance(op, GlobalVar) and isinstance(called, PrimFunc):
+            return self.loop_level_call(node, op, called, parts, changed)
         if isinstance(op, GlobalVar):
             signature = self.type_of(op)
             if signature is None:
@@ -162,6 +167,22 @@ class _Inference:
         if node.type is not None and node.type != checked.type:
             raise TypeInferenceError(f"the result of {summary(node)} is declared as {node.type}, but is {checked.type}")
         return checked if changed or node.type is None else node
+
+    def loop_level_call(self, node: Call, op: GlobalVar, called: PrimFunc, parts: list[Expr], changed: bool) -> Call:
+        """A call of a loop-level function: its parameters say what fits, and where the call declares no type, what the
+        result is."""
+        declared = node.type
+        if isinstance(op.type, FuncType):
+            declared = Call(op, parts, node.attrs, None, node.span).type  # compares the arguments with that type
+            if node.type is not None and node.type != declared:
+                raise TypeInferenceError(f"the result of {summary(node)} is declared as {node.type}, but is {declared}")
+        typed = Call(op, parts, node.attrs, declared, node.span) if changed or declared is not node.type else node
+        found = loop_call(called, typed, memory=True)
+        if found is None:
+            return self.untyped(op)
+        if typed.type is not None:
+            return typed
+        return Call(op, parts, node.attrs, found.result, node.span)
 
     @staticmethod
     def untyped(op: Expr) -> Call:

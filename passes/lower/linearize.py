@@ -13,11 +13,12 @@ from typing import Union
 from tilewright.graphir.dims import Dim, dim_equal, product, symbol
 from tilewright.graphir.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, Loop, Tuple, TupleGetItem, Var
 from tilewright.graphir.keys import IN_PLACE, ROW_PADDING
+from tilewright.graphir.loop_calls import check_kernel_call, kernel_numbers, passed_numbers
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.origins import Origin, call_formula, call_origins
 from tilewright.graphir.types import TensorType
 from tilewright.graphir.visitor import post_order
-from tilewright.passes.lower.primitive import flat_types, passed_numbers
+from tilewright.passes.lower.primitive import flat_types
 from tilewright.passes.lower.storage import Place
 from tilewright.tensorir import expr as tir
 from tilewright.tensorir.errors import CodegenError
@@ -137,6 +138,7 @@ def linearize(function: Function, mod: IRModule) -> Program:
 
     Raises:
         CodegenError: a call of an operator that was not lowered, or recursion.
+        TypeInferenceError: a call does not fit the parameters of its PrimFunc.
     """
     constants = model_constants(function, mod)
     linearizer = _Linearizer(mod, constants)
@@ -280,10 +282,11 @@ class _Linearizer:
             result = _fresh(call.type, made) if shared is None else shared
             for value in made:
                 value.row_padding = int(callee.attrs.get(ROW_PADDING, 0))
-            count = len(args) - passed_numbers(callee)
+            count = len(args) - kernel_numbers(callee)
             tensors = [value for arg in args[:count] for value in _flatten(arg)]
             numbers = [_number(arg, call) for arg in call.args[count:]]
             kernel_call = _kernel_call(callee, tensors, _flatten(result), numbers)
+            check_kernel_call(callee, call, dict(zip(callee.variables, kernel_call.variables, strict=True)))
             kernel_call.origins, kernel_call.formula = call_origins(call), call_formula(call)
             for number, _ in callee.attrs.get(IN_PLACE, ()):
                 if kernel_call.args[number].whole is not shared:

@@ -9,6 +9,8 @@ After::
     primfunc @add_relu(p, relu) { ... }
     def @main(%x) { %0 = @add_relu(%x); %0 }
 
+Functions that the module holds as loops already become kernels, too (:mod:`.adopt`).
+
 Groups that are equal up to names, and to the formulas of their sizes (see :mod:`.generalize`), share one function. A
 call of an operator outside a group is a group of its own. A kernel's attribute ``operators`` names what it computes;
 which operators of the graph these are in one place or another the calls of the kernel say (see ``graphir.origins``).
@@ -20,7 +22,7 @@ from collections.abc import Sequence
 
 from tilewright.graphir.expr import Call, Expr, Function, GlobalVar
 from tilewright.graphir.keys import IN_PLACE, PRIMITIVE, ROW_PADDING
-from tilewright.graphir.module import IRModule
+from tilewright.graphir.module import AnyFunction, IRModule
 from tilewright.graphir.op import Operator
 from tilewright.graphir.origins import KernelOrigins, Origin, operator_origins
 from tilewright.graphir.structural import structural_equal, structural_hash
@@ -29,6 +31,7 @@ from tilewright.passes.base import ModulePass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import module_pass
 from tilewright.passes.graph.walk import as_group
+from tilewright.passes.lower.adopt import adopt
 from tilewright.passes.lower.generalize import SizeGeneralizer
 from tilewright.passes.lower.overwrites import find_overwrites
 from tilewright.passes.lower.parts import Excess, assemble, find_parts, with_strides
@@ -58,10 +61,12 @@ class LowerToTensorIR(ModulePass):
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """``mod`` whose graph functions call PrimFuncs only."""
         kernels = _Kernels(mod)
-        lowered = {}
+        lowered: dict[GlobalVar, AnyFunction] = {}
         for key, function in mod.functions.items():
             if isinstance(function, Function):
                 lowered[key] = function.with_body(kernels.lower(function.body))
+            else:
+                lowered[key] = adopt(function, key.name)
         return mod.with_functions({**lowered, **kernels.made})
 
 

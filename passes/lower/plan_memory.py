@@ -49,7 +49,7 @@ from tilewright.passes.registry import register_pass
 from tilewright.tensorir.dtype import VOID, DataType
 from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, Ramp, Var, address_of, as_expr, cast, const
-from tilewright.tensorir.functor import walk_statements
+from tilewright.tensorir.functor import free_vars, walk_statements
 from tilewright.tensorir.keys import (
     ARENA_BYTES,
     CALLS,
@@ -273,6 +273,8 @@ class _Emitter:
             body = LetStmt(var, offset, body)
         calls = [stmt for stmt in walk_statements(body) if isinstance(stmt, Evaluate)]
         dims = symbols_of([*symbols, *(dim for value in self.program.inputs for dim in value.type.shape)])
+        for call in self.calls:
+            _check_sizes(call, dims)
         params = (*self.inputs, *self.constants, *self.outputs, self.arena, *dims)
         attrs = {
             NUM_INPUTS: len(self.inputs),
@@ -403,6 +405,23 @@ class _Emitter:
                 for position in range(value.type.dtype.bytes)
             ]
         )
+
+
+def _check_sizes(call: Evaluate, known: Sequence[Var]) -> None:
+    """Refuse a call that passes sizes that no caller of the model gives.
+
+    Raises:
+        CodegenError: there is one.
+    """
+    assert isinstance(call.value, Call)
+    for arg in call.value.args:
+        if arg.dtype.is_integer:
+            for var in free_vars(arg):
+                if var not in known:
+                    raise CodegenError(
+                        f"a call of {call.value.name} needs the size {var.name}, which is no dimension of the model's "
+                        f"inputs (these are: {', '.join(dim.name for dim in known) or 'none'})"
+                    )
 
 
 def _parameter(value: Value, name: str) -> Buffer:

@@ -98,11 +98,6 @@ def with_sizes(made: PrimFunc, function: Function, tensors: Sequence[Tensor]) ->
     return made.with_attr(SIZES_FROM, tuple(_source(var, tensors) if var in sizes else None for var in made.variables))
 
 
-def passed_numbers(kernel: PrimFunc) -> int:
-    """The number of integers that a call of ``kernel`` passes behind its tensors, as constants."""
-    return len({source for source in kernel.attrs.get(SIZES_FROM, ()) if source is not None and len(source) == 1})
-
-
 def _source(var: ScalarVar, tensors: Sequence[Tensor]) -> tuple[int, int]:
     """The tensor and axis whose dimension is ``var``."""
     return next(

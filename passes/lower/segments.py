@@ -18,8 +18,9 @@ import dataclasses
 from collections.abc import Sequence
 
 from tilewright.graphir.dims import symbols_in_attributes, symbols_of
-from tilewright.graphir.expr import Call, Constant, Expr, Function, If, Let, Loop, Tuple, TupleGetItem, Var
+from tilewright.graphir.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, Loop, Tuple, TupleGetItem, Var
 from tilewright.graphir.keys import SEGMENT, SYMBOLS
+from tilewright.graphir.loop_calls import model_dimensions
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import Operator
 from tilewright.graphir.printer import summary
@@ -30,6 +31,7 @@ from tilewright.passes.sequential import Sequential
 from tilewright.tensorir.errors import CodegenError
 from tilewright.tensorir.expr import Expr as ScalarExpr
 from tilewright.tensorir.expr import Var as Symbol
+from tilewright.tensorir.stmt import PrimFunc
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,11 +99,15 @@ def _flat(found: Type | None) -> int:
     return sum(map(_flat, found.fields)) if isinstance(found, TupleType) else 1
 
 
-def _symbols_in(node: Expr) -> set[ScalarExpr]:
-    """The symbolic dimensions in the type and the attributes of one node."""
+def _symbols_in(node: Expr, mod: IRModule) -> set[ScalarExpr]:
+    """The symbolic dimensions in the type and the attributes of one node, and those that a loop-level function which it
+    calls knows from the model alone."""
     found: set[ScalarExpr] = set(_symbols_of_type(node.type))
     if isinstance(node, Call):
         found.update(symbols_in_attributes(node.attrs))
+        called = mod[node.op] if isinstance(node.op, GlobalVar) else None
+        if isinstance(called, PrimFunc):
+            found.update(model_dimensions(called).values())
     return found
 
 
@@ -170,7 +176,7 @@ class _Cutter:
         return found
 
     def _levels(self) -> dict[Expr, int]:
-        mentioned = {node: [s for s in self.bindings if s in _symbols_in(node)] for node in self.order}
+        mentioned = {node: [s for s in self.bindings if s in _symbols_in(node, self.mod)] for node in self.order}
         levels: dict[Expr, int] = {}
         of_symbols = dict.fromkeys(self.bindings, 1)
         for _ in range(len(self.bindings) + 1):

@@ -30,7 +30,7 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.properties import BLOCKS, UNSCHEDULED
 from tilewright.passes.registry import register_pass
-from tilewright.passes.schedule.facts import Access, constant, lie_like_one, schedule_of, usual_strides
+from tilewright.passes.schedule.facts import Access, constant, is_manual, lie_like_one, schedule_of, usual_strides
 from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Expr, Var, binary
 from tilewright.tensorir.functor import Mutator, substitute, walk
@@ -49,7 +49,7 @@ class CollapseDims(PrimFuncPass):
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         """Return ``func`` with dimensions collapsed."""
-        if schedule_of(func, ctx) is None:
+        if is_manual(func) or schedule_of(func, ctx) is None:
             return func
         found = _Nests()
         func = func.with_body(found.mutate(func.body))

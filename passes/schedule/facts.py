@@ -9,7 +9,7 @@ from collections.abc import Iterable, Set
 from tilewright.graphir.dims import as_dim, dim_equal, simplify
 from tilewright.passes.context import PassContext
 from tilewright.tensorir.arith.iter_map import coefficient, only_divisor, run_length
-from tilewright.tensorir.errors import ScheduleError
+from tilewright.tensorir.errors import PassError, ScheduleError
 from tilewright.tensorir.expr import (
     BinaryOp,
     Buffer,
@@ -22,6 +22,7 @@ from tilewright.tensorir.expr import (
     as_expr,
 )
 from tilewright.tensorir.functor import CHOICES, kinds, uses_var, walk_to
+from tilewright.tensorir.keys import AUTO, MANUAL, SCHEDULE_MODE
 from tilewright.tensorir.schedule import BlockRef, Schedule
 from tilewright.tensorir.schedule.blocks import accesses
 from tilewright.tensorir.stmt import Block, BufferStore, IterVar, PrimFunc
@@ -50,6 +51,14 @@ def schedule_of(func: PrimFunc, ctx: PassContext) -> Schedule | None:
     except ScheduleError as error:
         ctx.remark(f"stays as written: {error.summary}", kind="missed")
         return None
+
+
+def is_manual(func: PrimFunc) -> bool:
+    """Whether a function's loops stay as somebody has written or scheduled them."""
+    mode = func.attrs.get(SCHEDULE_MODE, AUTO)
+    if mode not in (MANUAL, AUTO):
+        raise PassError(f"@{func.name}: attribute {SCHEDULE_MODE!r}: expected {MANUAL!r} or {AUTO!r}, found {mode!r}")
+    return bool(mode == MANUAL)
 
 
 def spatial(block: Block) -> list[IterVar]:

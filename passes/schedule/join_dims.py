@@ -26,7 +26,7 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.properties import BLOCKS, UNSCHEDULED
 from tilewright.passes.registry import register_pass
-from tilewright.passes.schedule.facts import Access, schedule_of
+from tilewright.passes.schedule.facts import Access, is_manual, schedule_of
 from tilewright.tensorir.arith import Analyzer
 from tilewright.tensorir.arith.quotients import QUOTIENTS, whole_number
 from tilewright.tensorir.expr import BinaryOp, Buffer, BufferLoad, Expr, binary
@@ -44,7 +44,7 @@ class JoinDims(PrimFuncPass):
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         """Return ``func`` with dimensions joined."""
-        if schedule_of(func, ctx) is None:
+        if is_manual(func) or schedule_of(func, ctx) is None:
             return func
         found: dict[Buffer, list[Access]] = {}
         for access in loads_and_stores(func.body):

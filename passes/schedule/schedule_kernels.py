@@ -6,6 +6,9 @@ if nothing is scheduled yet. Consecutive rules of blocks form a group: each bloc
 group that has a plan for it. Plans, reasons for declining, and plans that the loops do not allow are reported as
 remarks; after the latter the next plan is tried, so that every kernel compiles, even if not with its best plan.
 
+A function that somebody has scheduled (attribute ``schedule``: ``manual``) stays as it is, but for blocks that are
+annotated with ``schedule``: ``auto``, to which the rules of blocks are offered.
+
 Fields of plans that the user has set (:mod:`.settings`) are used where they fit. Where those of a context do not fit,
 a remark says so, and the rule plans without them; those of a function's attributes must fit.
 """
@@ -14,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 from tilewright.graphir.module import IRModule
@@ -22,7 +26,7 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import primfunc_pass
 from tilewright.passes.properties import BLOCKS, SCHEDULED, UNSCHEDULED
 from tilewright.passes.registry import register_pass
-from tilewright.passes.schedule.facts import schedule_of
+from tilewright.passes.schedule.facts import is_manual, schedule_of
 from tilewright.passes.schedule.inline import inline_producers
 from tilewright.passes.schedule.plain import schedule_plainly
 from tilewright.passes.schedule.rule import Declined, Nest, ScheduleRule, offered_plans, schedule_rules
@@ -36,8 +40,10 @@ from tilewright.passes.schedule.settings import (
     settings_of,
 )
 from tilewright.tensorir.errors import PassError, ScheduleError
+from tilewright.tensorir.functor import walk_statements
+from tilewright.tensorir.keys import AUTO, SCHEDULE_MODE
 from tilewright.tensorir.schedule import BlockRef, Schedule
-from tilewright.tensorir.stmt import For, PrimFunc
+from tilewright.tensorir.stmt import Block, For, PrimFunc
 from tilewright.tensorir.target import Target
 
 
@@ -53,13 +59,36 @@ class ScheduleKernels(PrimFuncPass):
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         """Return ``func`` with scheduled loops."""
         target = Target.current()
+        if is_manual(func):
+            return self._manual(func, target, ctx)
         schedule = schedule_of(func, ctx)
         if schedule is None:
             return func
+        if SCHEDULE_MODE in func.attrs:
+            ctx.remark(f"its loops are scheduled (attribute {SCHEDULE_MODE!r})", kind="note")
         inline_producers(schedule)
         if target.kind == "numba":
             return schedule_plainly(schedule).func
         return _without_settings(apply_rules(schedule, target, ctx).func)
+
+    def _manual(self, func: PrimFunc, target: Target, ctx: PassContext) -> PrimFunc:
+        """``func`` with the loops that it has, but for those of blocks that are annotated otherwise."""
+        for name in func.attrs:
+            if is_setting(name):
+                raise PassError(f"attribute {name!r} of the function: its loops stay as they are ({SCHEDULE_MODE!r})")
+        handed = [
+            stmt.name
+            for stmt in walk_statements(func.body)
+            if isinstance(stmt, Block) and stmt.annotations.get(SCHEDULE_MODE) == AUTO
+        ]
+        but = f" but for those of {', '.join(handed)}" if handed else ""
+        ctx.remark(f"keeps the loops that it was given{but} (attribute {SCHEDULE_MODE!r})", kind="applied")
+        schedule = schedule_of(func, ctx) if handed else None
+        if schedule is None:
+            return func
+        if target.kind == "numba":
+            return schedule_plainly(schedule, handed).func
+        return apply_rules(schedule, target, ctx, handed).func
 
 
 def _without_settings(func: PrimFunc) -> PrimFunc:
@@ -67,8 +96,11 @@ def _without_settings(func: PrimFunc) -> PrimFunc:
     return func if len(kept) == len(func.attrs) else PrimFunc(func.name, func.params, func.body, kept)
 
 
-def apply_rules(schedule: Schedule, target: Target, ctx: PassContext) -> Schedule:
+def apply_rules(schedule: Schedule, target: Target, ctx: PassContext, blocks: Sequence[str] | None = None) -> Schedule:
     """Apply all rules; return the schedule.
+
+    Args:
+        blocks: the names of those that rules are for; None: all.
 
     Raises:
         PassError: an attribute of the function sets fields of a plan that fit none of its loops.
@@ -77,11 +109,13 @@ def apply_rules(schedule: Schedule, target: Target, ctx: PassContext) -> Schedul
     first = schedule
     for scope, group in itertools.groupby(schedule_rules(), key=_scope):
         rules = list(group)
+        if scope == "kernel" and blocks is not None:
+            continue
         if scope == "kernel":
             schedule = run.apply_first(rules, schedule, None) if schedule is first else schedule
             continue
         for ref in schedule.get_blocks():
-            if _has_plain_loops(schedule, ref):
+            if (blocks is None or ref.name in blocks) and _has_plain_loops(schedule, ref):
                 schedule = run.apply_first(rules, schedule, ref)
     for ref in schedule.get_blocks():
         if ref.name in run.failed and _has_plain_loops(schedule, ref):

@@ -4,7 +4,7 @@ The function is not changed. It is an error (``VerifyError``, with the place und
 
 * a block remains, or an allocation outside of the stack and registers,
 * a buffer is used where it is not defined,
-* an index is provably out of bounds, for at least one execution of the statement,
+* an index is provably out of bounds, for at least one execution of the statement (in handwritten loops: if they run),
 * the stack buffers of a function need more than ``max_stack_bytes``,
 * iterations of a parallel loop provably write the same element.
 
@@ -34,6 +34,7 @@ from tilewright.tensorir.dtype import INT64
 from tilewright.tensorir.errors import VerifyError
 from tilewright.tensorir.expr import Buffer, BufferLoad, Call, Expr, IntImm, Ramp, Var
 from tilewright.tensorir.functor import CHOICES, LOADS, kinds, uses_var
+from tilewright.tensorir.keys import SCHEDULE_MODE
 from tilewright.tensorir.node import Node
 from tilewright.tensorir.printer import underline
 from tilewright.tensorir.stmt import Allocate, Block, BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt
@@ -61,6 +62,9 @@ class _MemoryVerifier(ScopedMutator):
         self.named = NamedSizes(func.variables)
         #: Whether the present place is outside of conditions and of loops that may have no iterations.
         self.surely_runs = True
+        #: Whether somebody wrote the loops: indices outside of buffers are then an error if loops run at all. Those of
+        #: the compiler may be right just because they do not.
+        self.handwritten = SCHEDULE_MODE in func.attrs
 
     def fail(self, place: Node, message: str) -> None:
         raise VerifyError(f"@{self.func.name}: {message}\n{underline(self.func, place)}")
@@ -98,7 +102,9 @@ class _MemoryVerifier(ScopedMutator):
         return result
 
     def _runs(self, loop: For) -> bool:
-        return loop.extent.value >= 1 if isinstance(loop.extent, IntImm) else self.analyzer.prove(loop.extent >= 1)
+        if isinstance(loop.extent, IntImm):
+            return loop.extent.value >= 1
+        return (self.handwritten and isinstance(loop.extent, Var)) or self.analyzer.prove(loop.extent >= 1)
 
     def mutate_LetStmt(self, op: LetStmt) -> Stmt:
         if self.named.learn(op):

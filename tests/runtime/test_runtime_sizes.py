@@ -10,7 +10,7 @@ import pytest
 import tilewright as tw
 from tilewright import graphir as gi
 from tilewright.graphir.runtime_sizes import bind_size, fresh_symbol
-from tilewright.tensorir.errors import ExecutionError
+from tilewright.tensorir.errors import ExecutionError, InputError
 
 
 def selected(target: tw.Target | str = "llvm") -> tw.Executable:
@@ -80,9 +80,16 @@ def test_threads_may_call_one_model() -> None:
 
 def test_negative_size_is_an_error() -> None:
     n, count = fresh_symbol("n"), gi.var("count", shape=(), dtype="int64")
-    model = tw.build(gi.Function([count], bind_size(gi.zeros(shape=(n,)), count, n)))
-    assert model(np.array(3)).shape == (3,)
+    model = tw.build(gi.Function([count], bind_size(gi.zeros(shape=(n,)), count - 1, n)))
+    assert model(np.array(4)).shape == (3,)
     with pytest.raises(ExecutionError, match=f"computed -1 for the size {n.name}"):
+        model(np.array(0))
+
+
+def test_negative_size_that_is_an_input_is_an_error_of_the_caller() -> None:
+    n, count = fresh_symbol("n"), gi.var("count", shape=(), dtype="int64")
+    model = tw.build(gi.Function([count], bind_size(gi.zeros(shape=(n,)), count, n)))
+    with pytest.raises(InputError, match=f"size {n.name}: expected a number that is not negative, found -1"):
         model(np.array(-1))
 
 
