@@ -99,11 +99,10 @@ class Pass(abc.ABC):
         instruments = (*own, *others)
         RUNNING.watched = self
         if info.name not in ctx._required:
-            may_run = True
-            for instrument in instruments:
-                # Each one is asked, also after a veto: an instrument may count what it sees.
-                may_run = bool(_ask(instrument.should_run, instrument, mod, info)) and may_run
-            if not may_run:
+            # Each one is asked, also after a veto: an instrument may count what it sees.
+            vetoes = [each.name for each in instruments if not _ask(each.should_run, each, mod, info)]
+            if vetoes:
+                RUNNING.vetoed[info.name] = vetoes[0]
                 return mod
         begun = ended = 0
         try:

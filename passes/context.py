@@ -55,6 +55,8 @@ class Running(threading.local):
         self.part: int | None = None
         #: The instruments that the environment requests (see :mod:`.environment`); None: not looked up yet.
         self.watchers: tuple[PassInstrument, ...] | None = None
+        #: In this session: names of passes that an instrument vetoed, with the instrument's.
+        self.vetoed: dict[str, str] = {}
         #: The passes of the pipelines that are running, by name.
         self.pipeline: Mapping[str, Pass] = {}
         self.default_context: PassContext | None = None

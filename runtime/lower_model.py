@@ -12,6 +12,7 @@ from tilewright.graphir.module import IRModule
 from tilewright.passes.build_config import BUILD
 from tilewright.passes.context import PassContext
 from tilewright.passes.environment import is_watched, session
+from tilewright.passes.left_out import naming_left_out
 from tilewright.passes.lower.kernel_calls import kernel_calls
 from tilewright.passes.lower.linearize import model_constants
 from tilewright.passes.pipelines import STAGES, graph_pipeline, kernel_pipeline, schedule_pipeline
@@ -114,10 +115,14 @@ def lower(
 
     Returns:
         the lowered function, and ``main`` as the last pass over graphs left it.
+
+    Raises:
+        CodegenError: the model cannot be expressed on the target, or a pass was left out that is needed to.
     """
     context = PassContext.current()
     modules: dict[str, IRModule] = {}
-    with session(), target, BackgroundCompiler(target) as background, BackgroundConstants() as values:
+    naming = naming_left_out(context, target)
+    with session(), naming, target, BackgroundCompiler(target) as background, BackgroundConstants() as values:
         shown = progress()
         supply = _kernel_supply(context, target, after, cache, background if loaded is None else None, shown)
         graph = mod
@@ -146,6 +151,8 @@ def lower(
         function = graph["main"]
         assert isinstance(function, Function)
         last = modules.pop("lowered")
+        if not isinstance(last["main"], PrimFunc):
+            raise CodegenError("main is no loop-level function after the last stage")
         shown.stage("code")
         functions = prim_funcs(last)
         code = compile_functions(functions, target, background) if loaded is None else loaded.of(functions)

@@ -47,6 +47,16 @@ def test_aliases_build_at_every_level(aliases, opt_level):
     np.testing.assert_allclose(model(INPUT), gi.evaluate(aliases, INPUT), rtol=1e-6)
 
 
+@pytest.mark.parametrize("opt_level", range(4))
+def test_a_function_with_two_names_builds_at_every_level(opt_level):
+    x, p = gi.var("x", shape=(4,)), gi.var("p", shape=(4,))
+    f, g = (gi.Var(name, gi.FuncType([x.type], x.type)) for name in "fg")
+    body = gi.Let(f, gi.Function([p], gi.exp(p)), gi.Let(g, f, gi.Call(g, [gi.Call(f, [x])])))
+    with tw.PassContext(opt_level=opt_level):
+        model = tw.build(gi.Function([x], body))
+    np.testing.assert_allclose(model(INPUT), np.exp(np.exp(INPUT)), rtol=1e-5)
+
+
 def test_an_alias_is_what_it_stands_for_in_graph_normal_form(rewrites):
     rewrites(ToGraphNormalForm(), MODELS["parameter"], f"{HEAD} %0 = exp(%x) %1 = add(%0, %x) %1 }}")
 
