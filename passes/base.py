@@ -15,7 +15,7 @@ from typing import Any, ClassVar, TypeVar
 from tilewright.graphir.expr import Function
 from tilewright.graphir.module import IRModule
 from tilewright.passes.collector import pause_collector, resume_collector
-from tilewright.passes.context import RUNNING, PassContext
+from tilewright.passes.context import RUNNING, PassContext, asking, is_asked
 from tilewright.passes.diagnostics import note_pass_failure
 from tilewright.passes.environment import session
 from tilewright.passes.info import PassInfo
@@ -97,6 +97,8 @@ class Pass(abc.ABC):
         info = self.info
         own, others = ctx._instruments, RUNNING.watchers or ()
         instruments = (*own, *others)
+        if RUNNING.asked:
+            instruments = tuple(each for each in instruments if not is_asked(each))
         RUNNING.watched = self
         if info.name not in ctx._required:
             # Each one is asked, also after a veto: an instrument may count what it sees.
@@ -195,7 +197,8 @@ def _ask(
 ) -> Answer:
     """Call a method of an instrument; note on its errors the instrument, the method and the pass."""
     try:
-        return method(mod, info)
+        with asking(instrument):
+            return method(mod, info)
     except Exception as error:
         add_note(error, f"in instrument {instrument.name}.{getattr(method, '__name__', method)}, pass {info.name}")
         raise
@@ -207,10 +210,11 @@ def _log_run(info: PassInfo, before: IRModule, after: IRModule, seconds: float) 
 
 
 def _trace(ctx: PassContext, mod: IRModule, info: PassInfo, is_before: bool) -> None:
-    if ctx.trace is None:
+    if ctx.trace is None or is_asked(ctx.trace):
         return
     try:
-        ctx.trace(mod, info, is_before)
+        with asking(ctx.trace):
+            ctx.trace(mod, info, is_before)
     except Exception as error:
         add_note(error, f"in the trace function {'before' if is_before else 'after'} pass {info.name}")
         raise
@@ -218,7 +222,8 @@ def _trace(ctx: PassContext, mod: IRModule, info: PassInfo, is_before: bool) -> 
 
 def _tell_failure(instrument: PassInstrument, mod: IRModule, info: PassInfo, error: BaseException) -> None:
     try:
-        instrument.pass_failed(mod, info, error)
+        with asking(instrument):
+            instrument.pass_failed(mod, info, error)
     except Exception as second:  # the first error is the one to show; a note reports the second
         add_note(error, f"then instrument {instrument.name}.pass_failed: {type(second).__name__}: {second}")
 

@@ -55,6 +55,8 @@ class Running(threading.local):
         self.part: int | None = None
         #: The instruments that the environment requests (see :mod:`.environment`); None: not looked up yet.
         self.watchers: tuple[PassInstrument, ...] | None = None
+        #: The instruments, and trace functions, whose methods are running; they do not see the passes that they run.
+        self.asked: tuple[object, ...] = ()
         #: In this session: names of passes that an instrument vetoed, with the instrument's.
         self.vetoed: dict[str, str] = {}
         #: The passes of the pipelines that are running, by name.
@@ -68,6 +70,24 @@ class Running(threading.local):
 
 
 RUNNING = Running()
+
+
+def is_asked(instrument: object) -> bool:
+    """Whether a method of the instrument is running in this thread."""
+    return any(instrument is asked for asked in RUNNING.asked)
+
+
+@contextlib.contextmanager
+def asking(instrument: object) -> Iterator[None]:
+    """Inside the ``with`` block runs a method of the instrument. Passes that it runs there do not meet it again: it
+    would run passes for these as well, without end."""
+    running = RUNNING
+    outer, watched = running.asked, running.watched
+    running.asked = (*outer, instrument)
+    try:
+        yield
+    finally:
+        running.asked, running.watched = outer, watched
 
 
 class PassContext:
@@ -213,7 +233,9 @@ class PassContext:
         for remark in remarks:
             self._remarks.append(remark)
             for instrument in self._instruments:
-                instrument.remark(remark)
+                if not is_asked(instrument):
+                    with asking(instrument):
+                        instrument.remark(remark)
             for collected in RUNNING.collecting:
                 collected.append(remark)
 

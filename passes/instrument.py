@@ -10,6 +10,8 @@ An instrument has five methods, all of which may be left out:
 The order of one run is: every ``should_run`` (each instrument is asked, also after a veto), every ``run_before_pass``,
 the pass, every ``run_after_pass``; always in the order of the context's list.
 
+Passes that an instrument runs inside of one of its methods do not meet that instrument, but the others.
+
 Two more are for instruments that need them:
 
 * ``pass_failed(mod, info, error)`` -- a pass whose ``run_before_pass`` this instrument has completed ends by an
