@@ -21,6 +21,8 @@ Two more are for instruments that need them:
 
 from __future__ import annotations
 
+import difflib
+import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -40,6 +42,15 @@ class PassInstrument:
     in_parts: bool = False
 
     _name: str | None = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Check the names of the methods of a new class.
+
+        Raises:
+            TypeError: one is nearly that of a method that is called, and would never be.
+        """
+        super().__init_subclass__(**kwargs)
+        _check_methods(cls)
 
     @property
     def name(self) -> str:
@@ -76,6 +87,32 @@ class PassInstrument:
         return f"<pass instrument {self.name}>"
 
 
+#: What is called, by its name without underscores.
+_CALLED = {
+    name.replace("_", ""): name
+    for name, value in vars(PassInstrument).items()
+    if isinstance(value, types.FunctionType) and not name.startswith("_")
+}
+
+#: How like one of these a name must be to be taken for a mistake: ``run_before``, ``runBeforePass``, ``before_pass``.
+_LIKENESS = 0.77
+
+
+def _check_methods(cls: type[Any]) -> None:
+    for base in cls.__mro__[: cls.__mro__.index(PassInstrument)]:
+        for name, value in vars(base).items():
+            if name.startswith("_") or not isinstance(value, types.FunctionType) or name in _CALLED.values():
+                continue
+            plain = name.replace("_", "").lower()
+            nearest = difflib.get_close_matches(plain, _CALLED, 2, _LIKENESS)
+            if nearest and plain != "remarks":
+                meant = " or ".join(_CALLED[near] for near in nearest)
+                raise TypeError(
+                    f"instrument {cls.__name__}: nothing calls a method {name}; did you mean {meant}? "
+                    f"(A method of your own may be called _{name}.)"
+                )
+
+
 def _instrument_class(cls: type[Any]) -> type[Any]:
     if not isinstance(cls, type):
         raise TypeError(f"pass_instrument decorates a class; found {cls!r}")
@@ -109,6 +146,6 @@ def pass_instrument(cls: type[Any] | None = None) -> Any:
             ...
 
     Raises:
-        TypeError: ``cls`` is not a class.
+        TypeError: ``cls`` is not a class, or has a method whose name is nearly that of one that is called.
     """
     return _instrument_class if cls is None else _instrument_class(cls)
