@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeVar
 
 from tilewright.graphir.expr import Function
@@ -155,7 +155,8 @@ class _EachFunctionPass(Pass):
     def _transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         kind = self.function_type
         updates: dict[Any, Any] = {}
-        for gv, func in list(mod.functions.items()):
+        given = dict(mod._functions)
+        for gv, func in given.items():
             if not isinstance(func, kind) or (not self.essential and func.attrs.get(SKIP_OPTIMIZATION)):
                 continue
             RUNNING.function = gv.name
@@ -169,7 +170,18 @@ class _EachFunctionPass(Pass):
                 )
             updates[gv] = result
         RUNNING.function = None
+        if mod._functions != given:
+            raise self._changed_module(mod, given)
         return mod.with_functions(updates) if updates else mod
+
+    def _changed_module(self, mod: IRModule, given: Mapping[Any, Any]) -> PassTypeError:
+        """The error for a pass that changed ``mod``, whose functions were ``given``."""
+        now = mod.functions
+        names = sorted({gv.name for gv in (*now, *given) if now.get(gv) is not given.get(gv)})
+        return PassTypeError(
+            f"pass {self.info.name} has changed the module that it was given (@{', @'.join(names)}); a function pass "
+            "returns one function for each: what adds or replaces others is a module_pass, which returns a new module"
+        )
 
 
 class FunctionPass(_EachFunctionPass):

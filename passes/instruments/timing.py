@@ -30,7 +30,8 @@ class PassTotal:
         total: seconds in it.
         self_time: seconds in it, but not in passes inside of it.
         share: ``self_time`` as a part of the time of all passes.
-        growth: by how much the module grew, in operators and statements, over all runs.
+        growth: by how much the module grew, in operators and statements, over all runs that did not fail; None if all
+            of them did.
     """
 
     name: str
@@ -38,7 +39,7 @@ class PassTotal:
     total: float = 0.0
     self_time: float = 0.0
     share: float = 0.0
-    growth: int = 0
+    growth: int | None = None
 
 
 class PassTimingInstrument(PassInstrument, SpanReport):
@@ -115,7 +116,9 @@ class PassTimingInstrument(PassInstrument, SpanReport):
             total.self_time += span.self_time(now)
             if span.name not in inside:  # a pipeline in one of the same name: that time is there already
                 total.total += span.elapsed(now)
-                total.growth += span.attributes.get("size_after", 0) - span.attributes["size_before"]
+                if "size_after" in span.attributes:
+                    grown = span.attributes["size_after"] - span.attributes["size_before"]
+                    total.growth = grown + (total.growth or 0)
             for child in list(span.children):
                 add(child, inside | {span.name})
 
@@ -166,7 +169,7 @@ class PassTimingInstrument(PassInstrument, SpanReport):
                 format_seconds(total.total),
                 format_seconds(total.self_time),
                 f"{100 * total.share:.1f} %",
-                f"{total.growth:+d}",
+                "-" if total.growth is None else f"{total.growth:+d}",
             ]
             for total in self.flat()
         ]
@@ -192,6 +195,8 @@ def _joined(span: Span, now: float) -> Span:
         first.children += child.children
         first.status = child.status  # what fails ends the pipeline: it is in the last part
         for size in ("size_before", "size_after"):
-            if size in first.attributes and size in child.attributes:
+            if size not in child.attributes:  # it failed, so nothing is known of the whole
+                first.attributes.pop(size, None)
+            elif size in first.attributes:
                 first.attributes[size] += child.attributes[size]
     return dataclasses.replace(span, attributes=dict(span.attributes), children=children)

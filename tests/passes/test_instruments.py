@@ -442,31 +442,3 @@ def test_an_error_in_trace_goes_on_with_a_note(fails_before: bool, when: str, mo
     with pytest.raises(KeyError) as error, PassContext(trace=trace):
         make_pass("P")(mod)
     assert error.value.__notes__ == [f"in the trace function {when} pass P"]
-
-
-@pytest.mark.parametrize(
-    ("wrong", "meant"),
-    [
-        ("run_before", "run_before_pass"),
-        ("runAfterPass", "run_after_pass"),
-        ("should_run_pass", "should_run"),
-        ("enter_pass_context", "enter_pass_ctx"),
-        ("exit_ctx", "exit_pass_ctx"),
-        ("pass_fail", "pass_failed"),
-        ("remarked", "remark"),
-    ],
-)
-def test_a_misspelt_method_is_an_error_that_names_what_was_meant(wrong: str, meant: str) -> None:
-    body = {wrong: lambda self, *args: None}
-    message = f"nothing calls a method {wrong}; did you mean {meant}"
-    with pytest.raises(TypeError, match=message):
-        type("Mine", (PassInstrument,), dict(body))
-    with pytest.raises(TypeError, match=message):
-        pass_instrument(type("Mine", (), dict(body)))
-    with pytest.raises(TypeError, match=message):
-        pass_instrument(type("Mine", (type("Base", (), dict(body)),), {}))
-
-
-def test_an_instrument_may_have_other_methods() -> None:
-    names = ("_run_before", "count", "run", "reset", "remarks", "render", "skipped")
-    type("Mine", (PassInstrument,), {name: lambda self: None for name in names})
