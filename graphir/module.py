@@ -27,8 +27,8 @@ class IRModule:
     Args:
         functions: keys are ``GlobalVar`` or names.
 
-    Only ``update`` and ``module[name] = function`` change a module; they serve to assemble one by hand. Passes never change their input: they use
-    ``with_functions`` and ``without``.
+    Only ``update`` and ``module[name] = function`` change a module; they serve to assemble one by hand. Passes never
+    change their input: they use ``with_functions`` and ``without``.
 
     Raises:
         TypeError: a value is no function, or a key no name.

@@ -1,4 +1,4 @@
-"""Writing modules by hand: parameters from free variables, functions by name, calls of functions, tuples taken apart."""
+"""Modules written by hand: parameters from free variables, functions by name, their calls, tuples taken apart."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_function_is_taken_as_it_is():
 
 
 def test_two_free_variables_of_one_name_are_refused():
-    with pytest.raises(ValueError, match="two free variables named x; make a gi.Function"):
+    with pytest.raises(ValueError, match=r"two free variables named x; make a gi\.Function"):
         tw.IRModule.from_expr(X + gi.var("x", shape=(4,)))
 
 
