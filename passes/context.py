@@ -8,6 +8,7 @@ another thread on purpose, such as ``asyncio.to_thread``, pass on the current co
 from __future__ import annotations
 
 import contextlib
+import copy
 import logging
 import threading
 from collections import deque
@@ -41,6 +42,10 @@ _ENTERED: ContextVar[tuple[PassContext, ...]] = ContextVar("tilewright_pass_cont
 
 
 _DEFAULT_CONTEXT_REMARKS = 10_000
+
+#: The level of contexts and of the command line that name none: the highest at which floats are rounded as the model
+#: says. Whoever takes a model into use gets the same numbers from all tools, and asks for others (level 3) by name.
+DEFAULT_OPT_LEVEL = 2
 
 
 class Running(threading.local):
@@ -114,18 +119,16 @@ class PassContext:
 
     def __init__(
         self,
-        opt_level: int = 2,
+        opt_level: int = DEFAULT_OPT_LEVEL,
         required_pass: Iterable[str] | None = (),
         disabled_pass: Iterable[str] | None = (),
         instruments: Sequence[PassInstrument] | None = (),
         config: Mapping[str, Any] | None = None,
         trace: Trace | None = None,
     ) -> None:
-        if isinstance(opt_level, bool) or not isinstance(opt_level, int):
-            raise TypeError(f"opt_level is an integer; found {opt_level!r}")
         if trace is not None and not callable(trace):
             raise TypeError(f"trace is a function (mod, info, is_before); found {trace!r}")
-        self.opt_level = opt_level
+        self.opt_level = _checked_level(opt_level)
         self.trace = trace
         self._required = _names(required_pass, "required_pass")
         self._disabled = _names(disabled_pass, "disabled_pass")
@@ -263,6 +266,20 @@ class PassContext:
         finally:
             RUNNING.function = before
 
+    @contextlib.contextmanager
+    def at_level(self, opt_level: int) -> Iterator[PassContext]:
+        """Inside the ``with`` block, a context is current that is this one but for its level: instruments, which have
+        entered already, stay as they are, and remarks go to both."""
+        made, before = copy.copy(self), self._instruments
+        made.opt_level = _checked_level(opt_level)
+        _ENTERED.set((*_ENTERED.get(), made))
+        try:
+            yield made
+        finally:
+            _ENTERED.set(tuple(entered for entered in _ENTERED.get() if entered is not made))
+            if made._instruments is not before:  # a pass has replaced them
+                self._instruments = made._instruments
+
     def override_instruments(self, instruments: Sequence[PassInstrument] | None) -> None:
         """Replace the instruments: the old ones exit, then the new ones enter.
 
@@ -337,6 +354,12 @@ def _exit_after_failure(instruments: list[PassInstrument], error: BaseException)
             instrument.exit_pass_ctx()
         except Exception as second:
             add_note(error, f"then instrument {instrument.name} failed to exit: {type(second).__name__}: {second}")
+
+
+def _checked_level(opt_level: int) -> int:
+    if isinstance(opt_level, bool) or not isinstance(opt_level, int):
+        raise TypeError(f"opt_level is an integer; found {opt_level!r}")
+    return opt_level
 
 
 def _names(names: Iterable[str] | None, what: str) -> tuple[str, ...]:

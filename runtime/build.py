@@ -46,6 +46,8 @@ def build(
     target: Target | str | None = None,
     params: Mapping[str, Any] | None = None,
     passes: Mapping[str, Pass] | None = None,
+    *,
+    opt_level: int | None = None,
 ) -> Executable:
     """Compile a model.
 
@@ -59,6 +61,7 @@ def build(
         passes: passes of your own, by the stage after which they run: ``graph`` (the model as given), ``optimized``,
             ``tensor``, ``scheduled`` or ``lowered``, as in :meth:`Executable.ir`. The context enables and disables them
             like the passes of a pipeline.
+        opt_level: the optimization level, in place of the context's.
 
     Returns:
         An executable that takes the remaining parameters. Its calls are recorded if the environment requests it
@@ -70,7 +73,9 @@ def build(
         PassError: ``passes`` names an unknown stage.
         CodegenError: the model cannot be expressed on the target.
     """
-    executable = build_executable(mod, target, params, passes)
+    context = PassContext.current()
+    with contextlib.nullcontext() if opt_level is None else context.at_level(opt_level):
+        executable = build_executable(mod, target, params, passes)
     executable.record_if_asked()
     wanted = os.environ.get("TILEWRIGHT_REPORT")
     if wanted:
