@@ -267,6 +267,26 @@ class PassContext:
             RUNNING.function = before
 
     @contextlib.contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Inside the ``with`` block, a build does what is no pass, and instruments are told of it."""
+        entered: list[PassInstrument] = []
+        failure: BaseException | None = None
+        try:
+            for instrument in self._instruments:
+                if not is_asked(instrument):
+                    with asking(instrument):
+                        instrument.enter_step(name)
+                    entered.append(instrument)
+            yield
+        except BaseException as error:
+            failure = error
+            raise
+        finally:
+            for instrument in entered:
+                with asking(instrument):
+                    instrument.exit_step(name, failure)
+
+    @contextlib.contextmanager
     def at_level(self, opt_level: int) -> Iterator[PassContext]:
         """Inside the ``with`` block, a context is current that is this one but for its level: instruments, which have
         entered already, stay as they are, and remarks go to both."""

@@ -12,10 +12,12 @@ the pass, every ``run_after_pass``; always in the order of the context's list.
 
 Passes that an instrument runs inside of one of its methods do not meet that instrument, but the others.
 
-Two more are for instruments that need them:
+Four more are for instruments that need them:
 
 * ``pass_failed(mod, info, error)`` -- a pass whose ``run_before_pass`` this instrument has completed ends by an
   exception, from the pass or from a ``run_after_pass``; for instruments that keep state between before and after;
+* ``enter_step(name)`` and ``exit_step(name, error)`` -- a build begins and ends something that is no pass (the build
+  itself, code generation, linking);
 * ``remark(remark)`` -- a pass has said what it did, or why it did not (``PassContext.remark``).
 """
 
@@ -79,6 +81,12 @@ class PassInstrument:
 
     def pass_failed(self, mod: IRModule, info: PassInfo, error: BaseException) -> None:
         """The pass that began on ``mod`` has failed: ``error`` is propagating."""
+
+    def enter_step(self, name: str) -> None:
+        """A build begins the step ``name``, which is no pass; passes may run in it."""
+
+    def exit_step(self, name: str, error: BaseException | None) -> None:
+        """The step has ended, by ``error`` if there is one."""
 
     def remark(self, remark: Remark) -> None:
         """A pass that runs in this instrument's context has made a remark."""

@@ -94,7 +94,8 @@ def build_executable(
     passes: Mapping[str, Pass] | None = None,
 ) -> Executable:
     """Compile a model as :func:`build` does, without the recording and reports that the environment requests."""
-    with contextlib.ExitStack() as behind, _without_collector(), session(), building():
+    step = PassContext.current().step("build")
+    with contextlib.ExitStack() as behind, step, _without_collector(), session(), building():
         return with_frame_memory(_build, mod, target, params, passes, behind)
 
 

@@ -74,7 +74,8 @@ class LoweredFunction:
 
     def runner(self) -> Runner:
         """Return a runner of the code, with the constants bound."""
-        return self.code.runner(len(self.main.params), self.values())
+        with PassContext.current().step("linking"):
+            return self.code.runner(len(self.main.params), self.values())
 
     def values(self) -> list[Array]:
         """Return the values of the constants."""
@@ -155,7 +156,8 @@ def lower(
             raise CodegenError("main is no loop-level function after the last stage")
         shown.stage("code")
         functions = prim_funcs(last)
-        code = compile_functions(functions, target, background) if loaded is None else loaded.of(functions)
+        with context.step("code generation"):
+            code = compile_functions(functions, target, background) if loaded is None else loaded.of(functions)
         if supply is not None and loaded is None:
             work = supply.keep(background.kernels())
             if work is not None and cache is not None and behind is not None:

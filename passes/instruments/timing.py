@@ -50,7 +50,7 @@ class PassTimingInstrument(PassInstrument, SpanReport):
         timing = PassTimingInstrument()
         with PassContext(instruments=[timing]):
             mod = pipeline(mod)
-        print(timing.render())
+        print(timing)
         print(timing.render("flat"))
 
     What it has measured stays until ``reset``, also if it enters another context. A pass that raised is there with
@@ -58,9 +58,15 @@ class PassTimingInstrument(PassInstrument, SpanReport):
     the module was ``size_before`` and ``size_after`` the pass: operators of graphs and statements of loop nests. To
     count them is no part of any pass's time.
 
+    A build is the root of its passes, and has rows for what it does besides: code generation, as far as it was not done
+    while passes ran, and linking. What is left is the time of the build itself.
+
     A build goes on as when nobody looks: passes over loop nests run on a few kernels at a time, while another thread
     compiles those before, with which they share the interpreter. The spans of such runs have an attribute ``part``; the
     tree shows the parts of a pass as one.
+
+    Args:
+        steps: whether to time what builds do besides running passes.
     """
 
     in_parts = True
@@ -68,7 +74,8 @@ class PassTimingInstrument(PassInstrument, SpanReport):
     kind = "passes"
     header = ("pass", "total", "self", "share", "size before", "after")
 
-    def __init__(self) -> None:
+    def __init__(self, steps: bool = True) -> None:
+        self._steps = steps
         self._recorder = SpanRecorder()
         self._sizes = ModuleSizes()
 
@@ -105,8 +112,18 @@ class PassTimingInstrument(PassInstrument, SpanReport):
         if span is not None:
             span.attributes["error"] = f"{type(error).__name__}: {error}"
 
+    def enter_step(self, name: str) -> None:
+        if self._steps:
+            self._recorder.open(name)
+
+    def exit_step(self, name: str, error: BaseException | None) -> None:
+        if self._steps:
+            span = self._recorder.close(OK if error is None else FAILED)
+            if span is not None and error is not None:
+                span.attributes["error"] = f"{type(error).__name__}: {error}"
+
     def flat(self) -> list[PassTotal]:
-        """The passes by name, those first that took most time themselves."""
+        """The passes, and steps of builds, by name, those first that took most time themselves."""
         now, whole = self.now(), self.total()
         found: dict[str, PassTotal] = {}
 
