@@ -61,9 +61,8 @@ def test_a_build_that_fails_is_closed_as_failed():
                 raise ZeroDivisionError("no more")
 
     timing = tw.PassTimingInstrument()
-    with PassContext(instruments=[timing, Fails()]):
-        with pytest.raises(ZeroDivisionError):
-            tw.build(model(4.5))
+    with PassContext(instruments=[timing, Fails()]), pytest.raises(ZeroDivisionError):
+        tw.build(model(4.5))
     assert [(span.name, span.status) for span in timing.spans] == [("build", "failed")]
     assert timing.spans[0].attributes["error"] == "ZeroDivisionError: no more"
 
