@@ -48,8 +48,9 @@ class IRModule:
             raise TypeError(f"function {key}: expected a Function or PrimFunc, found {type(function).__name__}")
         if isinstance(key, str):
             known = self._names.get(key)
-            changed = isinstance(function, Function) and known is not None and known.type != function.type
-            key = GlobalVar(key, function.type) if changed else known or GlobalVar(key)
+            if isinstance(function, Function) and known is not None and known.type != function.type:
+                known = GlobalVar(key, function.type)
+            key = known or GlobalVar(key)
         elif not isinstance(key, GlobalVar):
             raise TypeError(f"a function's key is a GlobalVar or a name, found {key!r}")
         old = self._names.get(key.name)
