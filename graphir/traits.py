@@ -84,6 +84,15 @@ class Traits:
         type."""
         return self.keeps_order
 
+    def uniform_value(self, args: Sequence[np.ndarray[Any, Any]], attrs: Any) -> Any:
+        """Return the element of the result where all of its elements are equal, as those of each argument are; None:
+        they may differ (FoldConstant).
+
+        Args:
+            args: the element of each argument, as an array without dimensions.
+        """
+        return args[0] if self.keeps_order and len(args) == 1 else None
+
     # Integers that are known when a model is built (graphir/known_values.py).
 
     #: Whether ``reference`` only moves elements, so that it works on arrays of objects as well.

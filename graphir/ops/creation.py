@@ -67,6 +67,9 @@ class Creation(Operator):
     def reference(self, args: Sequence[Any], attrs: Any) -> Any:
         return np.full(attrs.shape, self.value(attrs), attrs.dtype.numpy)
 
+    def uniform_value(self, args: Sequence[np.ndarray[Any, Any]], attrs: Any) -> Any:
+        return np.asarray(self.value(attrs)).astype(attrs.dtype.numpy)
+
     def compute(self, args: Sequence[Tensor], attrs: Any, out: TensorType) -> Tensor:
         return te.compute(out.shape, lambda *place: const(self.value(attrs), out.dtype), name=self.__name__)
 

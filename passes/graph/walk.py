@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+import numpy as np
+
 from tilewright.graphir.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, Loop, Var
 from tilewright.graphir.keys import KIND, PRIMITIVE
 from tilewright.graphir.op import Operator
@@ -159,6 +161,24 @@ def identity(node: Expr) -> Expr:
     return node
 
 
+def inner_constant(arg: Expr, op: Operator) -> Expr | None:
+    """What stands for an argument of ``op`` inside of a fused group: a constant of one element is there itself, and
+    one that repeats an element is written as ``full``, where the operator reads each element a few times only; None:
+    the argument is a parameter of the group."""
+    if not isinstance(arg, Constant):
+        return None
+    if arg.size == 1:
+        return arg
+    element = arg.splat
+    if element is None or op.kind in ("contraction", "opaque"):
+        return None
+    fill = element.item()
+    # As attributes these numbers are equal to others, or not to themselves.
+    if fill != fill or (fill == 0 and np.signbit(float(fill))):
+        return None
+    return Call("full", (), {"shape": arg.type.shape, "fill": fill, "dtype": arg.dtype})
+
+
 def as_group(call: Call) -> tuple[Function, Sequence[int]]:
     """Wrap an operator call in a group: return the function, and the positions of the arguments that it takes."""
     assert isinstance(call.op, Operator)
@@ -167,8 +187,9 @@ def as_group(call: Call) -> tuple[Function, Sequence[int]]:
     places: list[int] = []
     inner: list[Expr] = []
     for number, arg in enumerate(call.args):
-        if isinstance(arg, Constant) and arg.size == 1:
-            inner.append(arg)
+        constant = inner_constant(arg, call.op)
+        if constant is not None:
+            inner.append(constant)
             continue
         if arg in args:
             inner.append(params[args.index(arg)])
