@@ -70,6 +70,8 @@ class Traits:
     even: ClassVar[bool] = False
     #: Whether ``op(op(x, a), b)`` is ``op(x, op(a, b))``, for floats but for the rounding.
     associative: ClassVar[bool] = False
+    #: Whether ``op(a, b)`` is ``op(b, a)``.
+    commutative: ClassVar[bool] = False
 
     def neutral(self, argument: int, dtype: DataType) -> float | None:
         """Return the neutral element: the number that, as ``argument`` (0 or 1) of element type ``dtype``, leaves the
@@ -92,6 +94,9 @@ class Traits:
             args: the element of each argument, as an array without dimensions.
         """
         return args[0] if self.keeps_order and len(args) == 1 else None
+
+    #: Whether all elements of the result are equal, and depend on the argument's shape and type alone.
+    ignores_elements: ClassVar[bool] = False
 
     # Integers that are known when a model is built (graphir/known_values.py).
 

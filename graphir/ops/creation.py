@@ -106,6 +106,7 @@ class zeros_like(Unary):
 
     name = "zeros_like"
     dtypes = ANY
+    ignores_elements = True
     function = np.zeros_like
 
     def scalar(self, x: Expr) -> Expr:
@@ -118,6 +119,7 @@ class ones_like(Unary):
 
     name = "ones_like"
     dtypes = ANY
+    ignores_elements = True
     function = np.ones_like
 
     def scalar(self, x: Expr) -> Expr:
