@@ -139,7 +139,7 @@ def _splat(op: Operator, args: Sequence[Constant], node: Call) -> Constant | Non
     """The result of a call on constants that repeat one element each, in the memory of one; None: it has several."""
     assert isinstance(node.type, TensorType)
     elements = [arg.data.reshape(()) if arg.size == 1 and arg.is_computed else arg.splat for arg in args]
-    if math.prod(node.type.shape) < 2 or any(element is None for element in elements):  # type: ignore[arg-type]  # static
+    if math.prod(node.type.shape) < 2 or any(element is None for element in elements):
         return None
     with np.errstate(all="ignore"):
         value = op.uniform_value(elements, node.attrs)  # type: ignore[arg-type]  # none of them is None
