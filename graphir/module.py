@@ -50,7 +50,7 @@ class IRModule:
             known = self._names.get(key)
             if isinstance(function, Function) and known is not None and known.type != function.type:
                 known = GlobalVar(key, function.type)
-            key = known or GlobalVar(key)
+            key = GlobalVar(key) if known is None else known
         elif not isinstance(key, GlobalVar):
             raise TypeError(f"a function's key is a GlobalVar or a name, found {key!r}")
         old = self._names.get(key.name)

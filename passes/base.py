@@ -175,7 +175,7 @@ class _EachFunctionPass(Pass):
         return mod.with_functions(updates) if updates else mod
 
     def _changed_module(self, mod: IRModule, given: Mapping[Any, Any]) -> PassTypeError:
-        """The error for a pass that changed ``mod``, whose functions were ``given``."""
+        """Make the error for a pass that changed ``mod``, whose functions were ``given``."""
         now = mod.functions
         names = sorted({gv.name for gv in (*now, *given) if now.get(gv) is not given.get(gv)})
         return PassTypeError(

@@ -78,14 +78,14 @@ RUNNING = Running()
 
 
 def is_asked(instrument: object) -> bool:
-    """Whether a method of the instrument is running in this thread."""
+    """Return whether a method of the instrument is running in this thread."""
     return any(instrument is asked for asked in RUNNING.asked)
 
 
 @contextlib.contextmanager
 def asking(instrument: object) -> Iterator[None]:
-    """Inside the ``with`` block runs a method of the instrument. Passes that it runs there do not meet it again: it
-    would run passes for these as well, without end."""
+    """Mark the instrument inside the ``with`` block, which runs a method of it. Passes that run there do not meet it
+    again: it would run passes for these as well, without end."""
     running = RUNNING
     outer, watched = running.asked, running.watched
     running.asked = (*outer, instrument)
@@ -268,7 +268,7 @@ class PassContext:
 
     @contextlib.contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Inside the ``with`` block, a build does what is no pass, and instruments are told of it."""
+        """Tell the instruments of what a build does inside the ``with`` block besides running passes."""
         entered: list[PassInstrument] = []
         failure: BaseException | None = None
         try:
@@ -288,8 +288,8 @@ class PassContext:
 
     @contextlib.contextmanager
     def at_level(self, opt_level: int) -> Iterator[PassContext]:
-        """Inside the ``with`` block, a context is current that is this one but for its level: instruments, which have
-        entered already, stay as they are, and remarks go to both."""
+        """Make this context with another level current inside the ``with`` block. Instruments, which have entered
+        already, stay as they are, and remarks go to both."""
         made, before = copy.copy(self), self._instruments
         made.opt_level = _checked_level(opt_level)
         _ENTERED.set((*_ENTERED.get(), made))

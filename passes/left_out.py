@@ -20,7 +20,7 @@ from tilewright.tensorir.target import Target
 
 @contextlib.contextmanager
 def naming_left_out(context: PassContext, target: Target) -> Iterator[None]:
-    """Around the stages of a build: an error of the compiler names the essential passes that did not run.
+    """Add the essential passes that did not run to an error of the compiler inside the ``with`` block.
 
     Raises:
         CodegenError: the build failed, and passes were left out that it cannot do without.
@@ -37,7 +37,7 @@ def naming_left_out(context: PassContext, target: Target) -> Iterator[None]:
 
 
 def left_out(context: PassContext, target: Target) -> dict[str, list[str]]:
-    """The essential passes of a build that ``context`` left out, or an instrument in it: their names by the reason."""
+    """List the essential passes of a build that ``context`` left out, or an instrument in it, by the reason."""
     found: dict[str, list[str]] = {}
 
     def look(each: Pass, outer: str) -> None:

@@ -136,7 +136,7 @@ def _fold_call(node: Call, budget: _Budget, ctx: PassContext) -> Expr:
 
 
 def _splat(op: Operator, args: Sequence[Constant], node: Call) -> Constant | None:
-    """The result of a call on constants that repeat one element each, in the memory of one; None: it has several."""
+    """Compute a call on constants that repeat one element each, in the memory of one; None: it has several."""
     assert isinstance(node.type, TensorType)
     elements = [arg.data.reshape(()) if arg.size == 1 and arg.is_computed else arg.splat for arg in args]
     if math.prod(node.type.shape) < 2 or any(element is None for element in elements):

@@ -310,7 +310,7 @@ class _Forward(_Scaling):
         return self.done[self.body] if absorbed else self.body
 
     def divided(self, node: Expr, x: Expr, b: Constant, axis: int) -> Expr:
-        """``x * v + b`` without the factors ``v``: ``x + b / v``."""
+        """Build ``x * v + b`` without the factors ``v``: ``x + b / v``."""
         assert isinstance(node.type, TensorType)
         own = along_axis(b, node.type, axis)
         assert own is not None  # else there is no way
@@ -318,7 +318,7 @@ class _Forward(_Scaling):
         return Call(get_operator("add"), (self.done[x], _shaped(quotient, node.ndim, axis)), None, node.type, node.span)
 
     def source(self, node: Expr) -> Expr | None:
-        """The argument whose factors a call takes up or passes on."""
+        """Return the argument whose factors a call takes up or passes on."""
         if type(node) is not Call or not isinstance(node.op, Operator) or not node.args:
             return None
         if self.takes_up(node, False) is not None or self.commuting(node) is not None:
@@ -344,7 +344,7 @@ class _Forward(_Scaling):
         return ways
 
     def through(self, node: Expr, way: _Way | None) -> _Way | None:
-        """The way that ``node`` is for factors of its source, where ``way`` is that of its own."""
+        """Return the path through ``node`` for factors of its source; ``way`` is the path of its own factors."""
         axis = self.takes_up(node, False)
         if axis is not None:
             return _Way(axis, False)

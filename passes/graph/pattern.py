@@ -43,8 +43,8 @@ _MOST_MOVES = 4
 
 
 def as_constant(node: Expr) -> Constant | None:
-    """``node`` if it is a constant; a constant of one element, without dimensions, if the elements of ``node`` are all
-    that, whatever its shape: ``ones_like(x)``, ``full(..)`` of symbolic shape. None: neither."""
+    """Return ``node`` if it is a constant; a constant of one element, without dimensions, if all elements of ``node``
+    are equal to it, whatever the shape: ``ones_like(x)``, ``full(..)`` of symbolic shape. None: neither."""
     for _ in range(_MOST_MOVES):
         if type(node) is Constant:
             return node

@@ -167,8 +167,8 @@ def _holds_all(wide: DataType, narrow: DataType) -> bool:
 
 
 def _widened_twice(match: Match) -> Expr | None:
-    """A wider type holds each value, so that it does not matter for what the value becomes; but an integer does not
-    become one of another type as a float does, and becomes half a float by way of a float."""
+    """Leave out a cast to a wider type, which holds each value. An integer is excepted that passes through a float on
+    its way to another integer type, where floats do not wrap, or to a half type, where it is rounded twice."""
     x, middle, result = _x(match).dtype, match["middle"].dtype, match["self"].dtype
     if not _holds_all(middle, x):
         return None
@@ -179,7 +179,7 @@ def _widened_twice(match: Match) -> Expr | None:
 
 
 def _clipped_twice(match: Match) -> Expr | None:
-    """Bounds are clipped by those of the outer call, if each call's are in order."""
+    """Clip the bounds of the inner call by those of the outer one, if each call's are in order."""
     inner, outer = match["inner"], match["self"].attrs
     bounds = [inner.a_min, inner.a_max, outer.a_min, outer.a_max]
     known = [bound for bound in bounds if bound is not None]
@@ -209,7 +209,7 @@ def _layout_changed(match: Match, source: str, target: str, extents: Mapping[str
 
 
 def _layout_twice(match: Match) -> Expr | None:
-    """A to B to C is A to C. Where B has padding that C keeps, the types differ, and nothing is done."""
+    """Change layout A to B to C as A to C. Where C keeps padding of B, the types differ, and nothing changes."""
     inner, outer = match["inner"], match["self"].attrs
     if inner.dst_layout != outer.src_layout:
         return None
@@ -252,12 +252,12 @@ def _constant(value: Any, like: Constant) -> Constant:
 
 
 def _joined_sides(match: Match) -> Expr | None:
-    """As :func:`_joined`, of a commutative operator."""
+    """Join as :func:`_joined` does, for a commutative operator."""
     return _joined(match) if match["self"].op.commutative else None
 
 
 def _of_integers(build: Callable[[Match], Expr | None]) -> Callable[[Match], Expr | None]:
-    """A rule that is exact for integers, which wrap."""
+    """Restrict a rule to integers, which wrap, so that it is exact."""
 
     def built(match: Match) -> Expr | None:
         return None if match["self"].dtype.is_float else build(match)

@@ -162,9 +162,9 @@ def identity(node: Expr) -> Expr:
 
 
 def inner_constant(arg: Expr, op: Operator) -> Expr | None:
-    """What stands for an argument of ``op`` inside of a fused group: a constant of one element is there itself, and
-    one that repeats an element is written as ``full``, where the operator reads each element a few times only; None:
-    the argument is a parameter of the group."""
+    """Return the expression for an argument of ``op`` inside of a fused group: a constant of one element itself, and
+    ``full`` for one that repeats an element, where the operator reads each element a few times only; None: the argument
+    is a parameter of the group."""
     if not isinstance(arg, Constant):
         return None
     if arg.size == 1:
