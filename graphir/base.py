@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from tilewright.graphir.dims import Dim
 from tilewright.graphir.op import get_operator
-from tilewright.graphir.types import TensorType, Type
+from tilewright.graphir.types import TensorType, TupleType, Type
 from tilewright.tensorir.dtype import DataType
 from tilewright.tensorir.errors import TypeInferenceError
 
@@ -277,7 +277,10 @@ class Expr:
         raise TypeError("the value of a graph expression is not known while the graph is built; use gi.where or gi.If")
 
     def __iter__(self) -> Any:
-        raise TypeError("a graph expression cannot be iterated over; index it, or use gi.TupleGetItem")
+        # Not a generator, which would raise at its first item only.
+        if not isinstance(self.type, TupleType):
+            raise TypeError("a tensor of a graph cannot be iterated over; index it, or use gi.split")
+        return iter([self[number] for number in range(len(self.type.fields))])
 
     def __getitem__(self, key: Any) -> Expr:
         from tilewright.graphir.indexing import index  # stands above the operators

@@ -89,6 +89,16 @@ class Constant(FrozenExpr):
         return self._computed() if isinstance(value, _Later) else value
 
     @property
+    def splat(self) -> Array | None:
+        """The element, as an array without dimensions, of a constant that repeats one in memory; None: any other, and
+        one of a single element."""
+        value = self._value
+        if isinstance(value, _Later) or value.size < 2:
+            return None
+        repeats = all(stride == 0 or extent == 1 for stride, extent in zip(value.strides, value.shape, strict=True))
+        return value[(0,) * value.ndim].reshape(()) if repeats else None
+
+    @property
     def is_computed(self) -> bool:
         """Whether the value has been computed."""
         return not isinstance(self._value, _Later)

@@ -41,6 +41,10 @@ class Var(FrozenExpr):
         if self.type is not None and not isinstance(self.type, Type):
             raise TypeError(f"variable {self.name}: expected a type, found {self.type!r}")
 
+    def __call__(self, *args: Any) -> Call:
+        """Call the function that the variable stands for; numbers and arrays become constants."""
+        return _call_function(self, args)
+
 
 @node
 class GlobalVar(FrozenExpr):
@@ -51,6 +55,10 @@ class GlobalVar(FrozenExpr):
     name: str
     type: Type | None = note(default=None)
     span: str | None = note(default=None)
+
+    def __call__(self, *args: Any) -> Call:
+        """Call the function of that name; numbers and arrays become constants."""
+        return _call_function(self, args)
 
 
 @node
@@ -134,6 +142,13 @@ def infer_call_type(op: Operator, args: Sequence[Expr], attrs: Any, span: str | 
         located = TypeInferenceError(f"{error} (at {span})")
         located.located = True  # type: ignore[attr-defined]
         raise located from error
+
+
+def _call_function(callee: Expr, args: Sequence[Any]) -> Call:
+    params = callee.type.params if isinstance(callee.type, FuncType) else ()
+    dtypes = [param.dtype if isinstance(param, TensorType) else None for param in params]
+    dtypes += [None] * (len(args) - len(dtypes))
+    return Call(callee, [as_expr(arg, dtype) for arg, dtype in zip(args, dtypes, strict=False)])
 
 
 def _function_result(op: Expr, args: Sequence[Expr]) -> Type | None:
@@ -252,6 +267,14 @@ class Function(FrozenExpr):
             type=found,
             span=span,
         )
+
+    def __call__(self, *args: Any) -> Call:
+        """Call the function; numbers and arrays become constants.
+
+        Raises:
+            TypeInferenceError: the arguments do not fit.
+        """
+        return _call_function(self, args)
 
     def with_body(self, body: Expr) -> Function:
         """Return the same function with another body; itself if the body is the same."""

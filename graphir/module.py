@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping
 
 from tilewright.graphir.expr import Expr, Function, GlobalVar
+from tilewright.graphir.visitor import free_vars
 from tilewright.tensorir.errors import TilewrightError
 from tilewright.tensorir.notebook import html_text
 from tilewright.tensorir.stmt import PrimFunc
@@ -26,8 +27,8 @@ class IRModule:
     Args:
         functions: keys are ``GlobalVar`` or names.
 
-    Only ``update`` changes a module; it serves to assemble one by hand. Passes never change their input: they use
-    ``with_functions`` and ``without``.
+    Only ``update`` and ``module[name] = function`` change a module; they serve to assemble one by hand. Passes never
+    change their input: they use ``with_functions`` and ``without``.
 
     Raises:
         TypeError: a value is no function, or a key no name.
@@ -46,19 +47,33 @@ class IRModule:
         if not isinstance(function, (Function, PrimFunc)):
             raise TypeError(f"function {key}: expected a Function or PrimFunc, found {type(function).__name__}")
         if isinstance(key, str):
-            key = self._names.get(key) or GlobalVar(key)
+            known = self._names.get(key)
+            if isinstance(function, Function) and known is not None and known.type != function.type:
+                known = GlobalVar(key, function.type)
+            key = GlobalVar(key) if known is None else known
         elif not isinstance(key, GlobalVar):
             raise TypeError(f"a function's key is a GlobalVar or a name, found {key!r}")
         old = self._names.get(key.name)
-        if old is not None and old is not key:
-            del self._functions[old]
+        if old is not None and old is not key:  # in the same place
+            self._functions = {key if known is old else known: func for known, func in self._functions.items()}
         self._functions[key] = function
         self._names[key.name] = key
 
     @classmethod
     def from_expr(cls, expr: Expr) -> IRModule:
-        """Return the module whose ``main`` is ``expr``: a function, or an expression without free variables."""
-        function = expr if isinstance(expr, Function) else Function((), expr)
+        """Return the module whose ``main`` is ``expr``, or a function of its free variables, in order of first use.
+
+        Raises:
+            ValueError: two different free variables have the same name.
+        """
+        function = expr
+        if not isinstance(function, Function):
+            params = free_vars(expr)
+            names = [param.name for param in params]
+            if len(set(names)) < len(names):
+                twice = next(name for name in names if names.count(name) > 1)
+                raise ValueError(f"from_expr: the expression has two free variables named {twice}; make a gi.Function")
+            function = Function(params, expr)
         return cls({GlobalVar("main", function.type): function})
 
     @property
@@ -85,6 +100,10 @@ class IRModule:
         if isinstance(key, GlobalVar) and key in self._functions:
             return self._functions[key]
         return self._functions[self.get_global_var(key.name if isinstance(key, GlobalVar) else key)]
+
+    def __setitem__(self, key: GlobalVar | str, function: AnyFunction) -> None:
+        """Add a function, or replace the one of that name."""
+        self._set(key, function)
 
     def __contains__(self, key: object) -> bool:
         return (key.name if isinstance(key, GlobalVar) else key) in self._names

@@ -70,6 +70,8 @@ class Traits:
     even: ClassVar[bool] = False
     #: Whether ``op(op(x, a), b)`` is ``op(x, op(a, b))``, for floats but for the rounding.
     associative: ClassVar[bool] = False
+    #: Whether ``op(a, b)`` is ``op(b, a)``.
+    commutative: ClassVar[bool] = False
 
     def neutral(self, argument: int, dtype: DataType) -> float | None:
         """Return the neutral element: the number that, as ``argument`` (0 or 1) of element type ``dtype``, leaves the
@@ -83,6 +85,18 @@ class Traits:
         """Return whether a call with one argument returns it unchanged, provided that the result has the argument's
         type."""
         return self.keeps_order
+
+    def uniform_value(self, args: Sequence[np.ndarray[Any, Any]], attrs: Any) -> Any:
+        """Return the element of the result where all of its elements are equal, as those of each argument are; None:
+        they may differ (FoldConstant).
+
+        Args:
+            args: the element of each argument, as an array without dimensions.
+        """
+        return args[0] if self.keeps_order and len(args) == 1 else None
+
+    #: Whether all elements of the result are equal, and depend on the argument's shape and type alone.
+    ignores_elements: ClassVar[bool] = False
 
     # Integers that are known when a model is built (graphir/known_values.py).
 

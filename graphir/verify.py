@@ -13,6 +13,7 @@ from tilewright.graphir.expr import (
     Expr,
     Function,
     GlobalVar,
+    Let,
     Tuple,
     TupleGetItem,
     Var,
@@ -24,7 +25,7 @@ from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import Operator
 from tilewright.graphir.printer import summary
 from tilewright.graphir.types import FuncType
-from tilewright.graphir.visitor import free_vars, post_order
+from tilewright.graphir.visitor import free_vars, is_recursive, post_order, recursion
 from tilewright.tensorir.errors import TypeInferenceError, VerifyError
 from tilewright.tensorir.stmt import PrimFunc
 from tilewright.tensorir.verify import verify as verify_loop_level
@@ -102,7 +103,9 @@ class _Verifier:
             if len(places) != 1 or places[0] is function:
                 continue
             escaped = self.escape(var, places[0], users, function)
-            if escaped is not None:
+            if escaped is not None and isinstance(places[0], Let) and is_recursive(places[0]):
+                self.report(places[0], recursion(places[0]))
+            elif escaped is not None:
                 self.report(escaped, f"variable %{var.name} is used outside of the function or let that binds it")
 
     @staticmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable
 from typing import Any
 
-from tilewright.graphir.expr import Call, Expr, Function, Var
+from tilewright.graphir.expr import Call, Expr, Function, Let, Var
 from tilewright.tensorir.errors import VerifyError
 
 
@@ -107,6 +107,19 @@ def free_vars(root: Expr) -> list[Var]:
         else:
             bound.update(node.bound)
     return [var for var in used if var not in bound]
+
+
+def is_recursive(let: Let) -> bool:
+    """Return whether the value of a let uses the variable that it defines."""
+    return let.var in post_order(let.value)
+
+
+def recursion(let: Let) -> str:
+    """Describe the error of a let that is recursive."""
+    return (
+        f"let %{let.var.name} is recursive: its value uses %{let.var.name}, which is defined only behind it; "
+        f"use gi.Loop to repeat a computation"
+    )
 
 
 def users(root: Expr) -> dict[Expr, list[Expr]]:

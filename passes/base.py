@@ -9,13 +9,13 @@ from __future__ import annotations
 import abc
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeVar
 
 from tilewright.graphir.expr import Function
 from tilewright.graphir.module import IRModule
 from tilewright.passes.collector import pause_collector, resume_collector
-from tilewright.passes.context import RUNNING, PassContext
+from tilewright.passes.context import RUNNING, PassContext, asking, is_asked
 from tilewright.passes.diagnostics import note_pass_failure
 from tilewright.passes.environment import session
 from tilewright.passes.info import PassInfo
@@ -97,13 +97,14 @@ class Pass(abc.ABC):
         info = self.info
         own, others = ctx._instruments, RUNNING.watchers or ()
         instruments = (*own, *others)
+        if RUNNING.asked:
+            instruments = tuple(each for each in instruments if not is_asked(each))
         RUNNING.watched = self
         if info.name not in ctx._required:
-            may_run = True
-            for instrument in instruments:
-                # Each one is asked, also after a veto: an instrument may count what it sees.
-                may_run = bool(_ask(instrument.should_run, instrument, mod, info)) and may_run
-            if not may_run:
+            # Each one is asked, also after a veto: an instrument may count what it sees.
+            vetoes = [each.name for each in instruments if not _ask(each.should_run, each, mod, info)]
+            if vetoes:
+                RUNNING.vetoed[info.name] = vetoes[0]
                 return mod
         begun = ended = 0
         try:
@@ -154,7 +155,8 @@ class _EachFunctionPass(Pass):
     def _transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         kind = self.function_type
         updates: dict[Any, Any] = {}
-        for gv, func in list(mod.functions.items()):
+        given = dict(mod._functions)
+        for gv, func in given.items():
             if not isinstance(func, kind) or (not self.essential and func.attrs.get(SKIP_OPTIMIZATION)):
                 continue
             RUNNING.function = gv.name
@@ -168,7 +170,18 @@ class _EachFunctionPass(Pass):
                 )
             updates[gv] = result
         RUNNING.function = None
+        if mod._functions != given:
+            raise self._changed_module(mod, given)
         return mod.with_functions(updates) if updates else mod
+
+    def _changed_module(self, mod: IRModule, given: Mapping[Any, Any]) -> PassTypeError:
+        """Make the error for a pass that changed ``mod``, whose functions were ``given``."""
+        now = mod.functions
+        names = sorted({gv.name for gv in (*now, *given) if now.get(gv) is not given.get(gv)})
+        return PassTypeError(
+            f"pass {self.info.name} has changed the module that it was given (@{', @'.join(names)}); a function pass "
+            "returns one function for each: what adds or replaces others is a module_pass, which returns a new module"
+        )
 
 
 class FunctionPass(_EachFunctionPass):
@@ -196,7 +209,8 @@ def _ask(
 ) -> Answer:
     """Call a method of an instrument; note on its errors the instrument, the method and the pass."""
     try:
-        return method(mod, info)
+        with asking(instrument):
+            return method(mod, info)
     except Exception as error:
         add_note(error, f"in instrument {instrument.name}.{getattr(method, '__name__', method)}, pass {info.name}")
         raise
@@ -208,10 +222,11 @@ def _log_run(info: PassInfo, before: IRModule, after: IRModule, seconds: float) 
 
 
 def _trace(ctx: PassContext, mod: IRModule, info: PassInfo, is_before: bool) -> None:
-    if ctx.trace is None:
+    if ctx.trace is None or is_asked(ctx.trace):
         return
     try:
-        ctx.trace(mod, info, is_before)
+        with asking(ctx.trace):
+            ctx.trace(mod, info, is_before)
     except Exception as error:
         add_note(error, f"in the trace function {'before' if is_before else 'after'} pass {info.name}")
         raise
@@ -219,7 +234,8 @@ def _trace(ctx: PassContext, mod: IRModule, info: PassInfo, is_before: bool) -> 
 
 def _tell_failure(instrument: PassInstrument, mod: IRModule, info: PassInfo, error: BaseException) -> None:
     try:
-        instrument.pass_failed(mod, info, error)
+        with asking(instrument):
+            instrument.pass_failed(mod, info, error)
     except Exception as second:  # the first error is the one to show; a note reports the second
         add_note(error, f"then instrument {instrument.name}.pass_failed: {type(second).__name__}: {second}")
 

@@ -8,6 +8,7 @@ another thread on purpose, such as ``asyncio.to_thread``, pass on the current co
 from __future__ import annotations
 
 import contextlib
+import copy
 import logging
 import threading
 from collections import deque
@@ -42,6 +43,10 @@ _ENTERED: ContextVar[tuple[PassContext, ...]] = ContextVar("tilewright_pass_cont
 
 _DEFAULT_CONTEXT_REMARKS = 10_000
 
+#: The level of contexts and of the command line that name none: the highest at which floats are rounded as the model
+#: says. Whoever takes a model into use gets the same numbers from all tools, and asks for others (level 3) by name.
+DEFAULT_OPT_LEVEL = 2
+
 
 class Running(threading.local):
     """The pass and function that this thread is running: passes are synchronous, so one record per thread is enough."""
@@ -55,6 +60,10 @@ class Running(threading.local):
         self.part: int | None = None
         #: The instruments that the environment requests (see :mod:`.environment`); None: not looked up yet.
         self.watchers: tuple[PassInstrument, ...] | None = None
+        #: The instruments, and trace functions, whose methods are running; they do not see the passes that they run.
+        self.asked: tuple[object, ...] = ()
+        #: In this session: names of passes that an instrument vetoed, with the instrument's.
+        self.vetoed: dict[str, str] = {}
         #: The passes of the pipelines that are running, by name.
         self.pipeline: Mapping[str, Pass] = {}
         self.default_context: PassContext | None = None
@@ -66,6 +75,24 @@ class Running(threading.local):
 
 
 RUNNING = Running()
+
+
+def is_asked(instrument: object) -> bool:
+    """Return whether a method of the instrument is running in this thread."""
+    return any(instrument is asked for asked in RUNNING.asked)
+
+
+@contextlib.contextmanager
+def asking(instrument: object) -> Iterator[None]:
+    """Mark the instrument inside the ``with`` block, which runs a method of it. Passes that run there do not meet it
+    again: it would run passes for these as well, without end."""
+    running = RUNNING
+    outer, watched = running.asked, running.watched
+    running.asked = (*outer, instrument)
+    try:
+        yield
+    finally:
+        running.asked, running.watched = outer, watched
 
 
 class PassContext:
@@ -92,18 +119,16 @@ class PassContext:
 
     def __init__(
         self,
-        opt_level: int = 2,
+        opt_level: int = DEFAULT_OPT_LEVEL,
         required_pass: Iterable[str] | None = (),
         disabled_pass: Iterable[str] | None = (),
         instruments: Sequence[PassInstrument] | None = (),
         config: Mapping[str, Any] | None = None,
         trace: Trace | None = None,
     ) -> None:
-        if isinstance(opt_level, bool) or not isinstance(opt_level, int):
-            raise TypeError(f"opt_level is an integer; found {opt_level!r}")
         if trace is not None and not callable(trace):
             raise TypeError(f"trace is a function (mod, info, is_before); found {trace!r}")
-        self.opt_level = opt_level
+        self.opt_level = _checked_level(opt_level)
         self.trace = trace
         self._required = _names(required_pass, "required_pass")
         self._disabled = _names(disabled_pass, "disabled_pass")
@@ -211,7 +236,9 @@ class PassContext:
         for remark in remarks:
             self._remarks.append(remark)
             for instrument in self._instruments:
-                instrument.remark(remark)
+                if not is_asked(instrument):
+                    with asking(instrument):
+                        instrument.remark(remark)
             for collected in RUNNING.collecting:
                 collected.append(remark)
 
@@ -238,6 +265,40 @@ class PassContext:
             raise
         finally:
             RUNNING.function = before
+
+    @contextlib.contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Tell the instruments of what a build does inside the ``with`` block besides running passes."""
+        entered: list[PassInstrument] = []
+        failure: BaseException | None = None
+        try:
+            for instrument in self._instruments:
+                if not is_asked(instrument):
+                    with asking(instrument):
+                        instrument.enter_step(name)
+                    entered.append(instrument)
+            yield
+        except BaseException as error:
+            failure = error
+            raise
+        finally:
+            for instrument in entered:
+                with asking(instrument):
+                    instrument.exit_step(name, failure)
+
+    @contextlib.contextmanager
+    def at_level(self, opt_level: int) -> Iterator[PassContext]:
+        """Make this context with another level current inside the ``with`` block. Instruments, which have entered
+        already, stay as they are, and remarks go to both."""
+        made, before = copy.copy(self), self._instruments
+        made.opt_level = _checked_level(opt_level)
+        _ENTERED.set((*_ENTERED.get(), made))
+        try:
+            yield made
+        finally:
+            _ENTERED.set(tuple(entered for entered in _ENTERED.get() if entered is not made))
+            if made._instruments is not before:  # a pass has replaced them
+                self._instruments = made._instruments
 
     def override_instruments(self, instruments: Sequence[PassInstrument] | None) -> None:
         """Replace the instruments: the old ones exit, then the new ones enter.
@@ -313,6 +374,12 @@ def _exit_after_failure(instruments: list[PassInstrument], error: BaseException)
             instrument.exit_pass_ctx()
         except Exception as second:
             add_note(error, f"then instrument {instrument.name} failed to exit: {type(second).__name__}: {second}")
+
+
+def _checked_level(opt_level: int) -> int:
+    if isinstance(opt_level, bool) or not isinstance(opt_level, int):
+        raise TypeError(f"opt_level is an integer; found {opt_level!r}")
+    return opt_level
 
 
 def _names(names: Iterable[str] | None, what: str) -> tuple[str, ...]:

@@ -113,6 +113,7 @@ def session() -> Iterator[None]:
         return
     configure_logging()
     RUNNING.watchers = _watchers()
+    RUNNING.vetoed = {}
     try:
         yield
     finally:

@@ -10,15 +10,21 @@ An instrument has five methods, all of which may be left out:
 The order of one run is: every ``should_run`` (each instrument is asked, also after a veto), every ``run_before_pass``,
 the pass, every ``run_after_pass``; always in the order of the context's list.
 
-Two more are for instruments that need them:
+Passes that an instrument runs inside of one of its methods do not meet that instrument, but the others.
+
+Four more are for instruments that need them:
 
 * ``pass_failed(mod, info, error)`` -- a pass whose ``run_before_pass`` this instrument has completed ends by an
   exception, from the pass or from a ``run_after_pass``; for instruments that keep state between before and after;
+* ``enter_step(name)`` and ``exit_step(name, error)`` -- a build begins and ends something that is no pass (the build
+  itself, code generation, linking);
 * ``remark(remark)`` -- a pass has said what it did, or why it did not (``PassContext.remark``).
 """
 
 from __future__ import annotations
 
+import difflib
+import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -38,6 +44,15 @@ class PassInstrument:
     in_parts: bool = False
 
     _name: str | None = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Check the names of the methods of a new class.
+
+        Raises:
+            TypeError: one is nearly that of a method that is called, and would never be.
+        """
+        super().__init_subclass__(**kwargs)
+        _check_methods(cls)
 
     @property
     def name(self) -> str:
@@ -67,11 +82,43 @@ class PassInstrument:
     def pass_failed(self, mod: IRModule, info: PassInfo, error: BaseException) -> None:
         """The pass that began on ``mod`` has failed: ``error`` is propagating."""
 
+    def enter_step(self, name: str) -> None:
+        """A build begins the step ``name``, which is no pass; passes may run in it."""
+
+    def exit_step(self, name: str, error: BaseException | None) -> None:
+        """The step has ended, by ``error`` if there is one."""
+
     def remark(self, remark: Remark) -> None:
         """A pass that runs in this instrument's context has made a remark."""
 
     def __repr__(self) -> str:
         return f"<pass instrument {self.name}>"
+
+
+#: What is called, by its name without underscores.
+_CALLED = {
+    name.replace("_", ""): name
+    for name, value in vars(PassInstrument).items()
+    if isinstance(value, types.FunctionType) and not name.startswith("_")
+}
+
+#: How like one of these a name must be to be taken for a mistake: ``run_before``, ``runBeforePass``, ``before_pass``.
+_LIKENESS = 0.77
+
+
+def _check_methods(cls: type[Any]) -> None:
+    for base in cls.__mro__[: cls.__mro__.index(PassInstrument)]:
+        for name, value in vars(base).items():
+            if name.startswith("_") or not isinstance(value, types.FunctionType) or name in _CALLED.values():
+                continue
+            plain = name.replace("_", "").lower()
+            nearest = difflib.get_close_matches(plain, _CALLED, 2, _LIKENESS)
+            if nearest and plain != "remarks":
+                meant = " or ".join(_CALLED[near] for near in nearest)
+                raise TypeError(
+                    f"instrument {cls.__name__}: nothing calls a method {name}; did you mean {meant}? "
+                    f"(A method of your own may be called _{name}.)"
+                )
 
 
 def _instrument_class(cls: type[Any]) -> type[Any]:
@@ -107,6 +154,6 @@ def pass_instrument(cls: type[Any] | None = None) -> Any:
             ...
 
     Raises:
-        TypeError: ``cls`` is not a class.
+        TypeError: ``cls`` is not a class, or has a method whose name is nearly that of one that is called.
     """
     return _instrument_class if cls is None else _instrument_class(cls)

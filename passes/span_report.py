@@ -71,6 +71,9 @@ class SpanReport(abc.ABC):
         """The table as text."""
         return table(self.header, self.rows())
 
+    def __str__(self) -> str:
+        return self.render()
+
     def as_dict(self) -> dict[str, Any]:
         """Return the report as plain data: ``{schema, kind, total, attributes, spans}``, where ``total`` is in seconds
         and each span is ``{name, start, duration, self, share, status, attributes, children}``."""

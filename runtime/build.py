@@ -51,6 +51,8 @@ def build(
     target: Target | str | None = None,
     params: Mapping[str, Any] | None = None,
     passes: Mapping[str, Pass] | None = None,
+    *,
+    opt_level: int | None = None,
 ) -> Executable:
     """Compile a model.
 
@@ -68,6 +70,7 @@ def build(
         passes: passes of your own, by the stage after which they run: ``graph`` (the model as given), ``optimized``,
             ``tensor``, ``scheduled`` or ``lowered``, as in :meth:`Executable.ir`. The context enables and disables them
             like the passes of a pipeline.
+        opt_level: the optimization level, in place of the context's.
 
     Returns:
         An executable that takes the remaining parameters. Its calls are recorded if the environment requests it
@@ -83,7 +86,9 @@ def build(
         PassError: ``passes`` names an unknown stage.
         CodegenError: the model cannot be expressed on the target.
     """
-    executable = build_executable(mod, target, params, passes)
+    context = PassContext.current()
+    with contextlib.nullcontext() if opt_level is None else context.at_level(opt_level):
+        executable = build_executable(mod, target, params, passes)
     executable.record_if_asked()
     wanted = os.environ.get("TILEWRIGHT_REPORT")
     if wanted:
@@ -102,7 +107,8 @@ def build_executable(
     passes: Mapping[str, Pass] | None = None,
 ) -> Executable:
     """Compile a model as :func:`build` does, without the recording and reports that the environment requests."""
-    with contextlib.ExitStack() as behind, _without_collector(), session(), building():
+    step = PassContext.current().step("build")
+    with contextlib.ExitStack() as behind, step, _without_collector(), session(), building():
         return with_frame_memory(_build, mod, target, params, passes, behind)
 
 

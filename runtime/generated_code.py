@@ -15,6 +15,7 @@ from tilewright.codegen.analysis import called_names, has_parallel_loop
 from tilewright.codegen.llvm import team
 from tilewright.codegen.llvm.compile import CompiledModule
 from tilewright.codegen.threads import ensure_threads
+from tilewright.passes.context import PassContext
 from tilewright.runtime.address import data_address
 from tilewright.runtime.kernel_cache import Kernel, KernelCache, NamedFunction
 from tilewright.runtime.runners import MachineCodeRunner, python_runner
@@ -123,7 +124,8 @@ class MachineCode:
             with _threads_starting(elsewhere if target.is_runnable else []):
                 kernels |= cache.kernels(missing, target)
         # Code for another machine is not linked: addresses of this process mean nothing there.
-        module.resolve({name: kernel.address if target.is_runnable else 0 for name, kernel in kernels.items()})
+        with PassContext.current().step("linking"):
+            module.resolve({name: kernel.address if target.is_runnable else 0 for name, kernel in kernels.items()})
         return cls(functions, target, kernels, module)
 
     def runner(self, num_values: int, constants: Sequence[Array]) -> Runner:

@@ -12,6 +12,7 @@ from tilewright.graphir.module import IRModule
 from tilewright.passes.build_config import BUILD
 from tilewright.passes.context import PassContext
 from tilewright.passes.environment import is_watched, session
+from tilewright.passes.left_out import naming_left_out
 from tilewright.passes.lower.kernel_calls import kernel_calls
 from tilewright.passes.lower.linearize import model_constants
 from tilewright.passes.pipelines import STAGES, graph_pipeline, kernel_pipeline, schedule_pipeline
@@ -73,7 +74,8 @@ class LoweredFunction:
 
     def runner(self) -> Runner:
         """Return a runner of the code, with the constants bound."""
-        return self.code.runner(len(self.main.params), self.values())
+        with PassContext.current().step("linking"):
+            return self.code.runner(len(self.main.params), self.values())
 
     def values(self) -> list[Array]:
         """Return the values of the constants."""
@@ -114,10 +116,14 @@ def lower(
 
     Returns:
         the lowered function, and ``main`` as the last pass over graphs left it.
+
+    Raises:
+        CodegenError: the model cannot be expressed on the target, or a pass was left out that is needed to.
     """
     context = PassContext.current()
     modules: dict[str, IRModule] = {}
-    with session(), target, BackgroundCompiler(target) as background, BackgroundConstants() as values:
+    naming = naming_left_out(context, target)
+    with session(), naming, target, BackgroundCompiler(target) as background, BackgroundConstants() as values:
         shown = progress()
         supply = _kernel_supply(context, target, after, cache, background if loaded is None else None, shown)
         graph = mod
@@ -146,9 +152,12 @@ def lower(
         function = graph["main"]
         assert isinstance(function, Function)
         last = modules.pop("lowered")
+        if not isinstance(last["main"], PrimFunc):
+            raise CodegenError("main is no loop-level function after the last stage")
         shown.stage("code")
         functions = prim_funcs(last)
-        code = compile_functions(functions, target, background) if loaded is None else loaded.of(functions)
+        with context.step("code generation"):
+            code = compile_functions(functions, target, background) if loaded is None else loaded.of(functions)
         if supply is not None and loaded is None:
             work = supply.keep(background.kernels())
             if work is not None and cache is not None and behind is not None:

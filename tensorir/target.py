@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextvars
+import difflib
 import functools
+import itertools
 import os
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -67,11 +70,43 @@ def _host_caches() -> tuple[int, ...]:
     return tuple(sizes[str(level)] for level in range(1, 1 + len(described)))
 
 
+#: The options of a target as text, and what they are.
+_OPTIONS: dict[str, Callable[[str], Any]] = {"mcpu": str, "mtriple": str, "num-threads": int}
+
+
+def _parsed(text: str) -> tuple[str, dict[str, Any]]:
+    """The kind and the options in a target's text; each option is ``-name=value`` or ``-name value``, with one hyphen
+    or two.
+
+    Raises:
+        ValueError: it is no such text.
+    """
+    kind, *words = text.split() or [""]
+    options: dict[str, Any] = {}
+    words = [part for word in words for part in (word.split("=", 1) if word.startswith("-") else [word])]
+    for option, value in itertools.zip_longest(words[::2], words[1::2]):
+        name = option.lstrip("-")
+        if not option.startswith("-") or name not in _OPTIONS:
+            near = difflib.get_close_matches(name, _OPTIONS, 1)
+            hint = f"did you mean -{near[0]}?" if near else f"expected -{', -'.join(_OPTIONS)}"
+            raise ValueError(f"target {text!r}: unknown option {option!r}; {hint}")
+        if not value or value.startswith("-"):
+            raise ValueError(f"target {text!r}: option {option} has no value")
+        if name in options:
+            raise ValueError(f"target {text!r}: option {option} is given twice")
+        try:
+            options[name] = _OPTIONS[name](value)
+        except ValueError:
+            raise ValueError(f"target {text!r}: {option} is a number, found {value!r}") from None
+    return kind, options
+
+
 class Target:
     """The target of code generation.
 
     Args:
-        kind: ``"llvm"`` (machine code) or ``"numba"`` (readable Python source that numba compiles).
+        kind: ``"llvm"`` (machine code) or ``"numba"`` (readable Python source that numba compiles); also the whole
+            target as text, as ``str`` writes it: ``"llvm -mcpu=znver4 -num-threads=2"``. Keywords come before it.
         mcpu: LLVM's name of a processor (``"x86-64-v3"``, ``"znver4"``); default: this machine.
         mtriple: LLVM's target triple; default: this machine's. Code for another triple can be read and exported, but
             not run.
@@ -81,7 +116,7 @@ class Target:
     Also a context: ``with Target("llvm"):`` makes it :meth:`current`, which ``build`` without a target reads.
 
     Raises:
-        ValueError: the kind is unknown, or the number of threads is not positive.
+        ValueError: the kind or an option of the text is unknown, or the number of threads is not positive.
     """
 
     #: The open ``with`` blocks, innermost last: several threads and tasks may enter a target at once.
@@ -98,6 +133,10 @@ class Target:
         if isinstance(kind, Target):
             mcpu, mtriple = mcpu or kind.mcpu, mtriple or kind.mtriple
             num_threads, kind = num_threads or kind.num_threads, kind.kind
+        elif isinstance(kind, str) and kind not in KINDS:
+            kind, options = _parsed(kind)
+            mcpu, mtriple = mcpu or options.get("mcpu"), mtriple or options.get("mtriple")
+            num_threads = num_threads if num_threads is not None else options.get("num-threads")
         if kind not in KINDS:
             raise ValueError(f"unknown target kind {kind!r}; expected one of {', '.join(KINDS)}")
         if num_threads is not None and num_threads < 1:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tilewright import graphir as graphir
     from tilewright import passes as passes
     from tilewright import tensorir as tensorir
+    from tilewright import transform as transform
     from tilewright.graphir.module import IRModule
     from tilewright.passes.context import PassContext
     from tilewright.passes.instruments.timing import PassTimingInstrument
@@ -67,6 +68,7 @@ __all__ = [
     "passes",
     "report",
     "tensorir",
+    "transform",
 ]
 
 if not TYPE_CHECKING:

@@ -148,7 +148,7 @@ def main() -> int:
     console.print()
     console.print(speed_table(measure_all(model, reference, images, console)))
     console.print("\nWhat each pass cost:")
-    print(timing.render())
+    print(timing)
     return 0 if good else 1
 
 

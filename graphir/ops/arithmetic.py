@@ -27,6 +27,7 @@ class add(Binary):
 
     name = "add"
     associative = True
+    commutative = True
     total_reference = True
     function = np.add
 
@@ -70,6 +71,7 @@ class multiply(Binary):
 
     name = "multiply"
     associative = True
+    commutative = True
     total_reference = True
     function = np.multiply
 

@@ -48,6 +48,9 @@ class broadcast_to(Operator):
             raise self.error("shape", f"a shape that {format_shape(x.shape)} broadcasts to", format_shape(attrs.shape))
         return TensorType(attrs.shape, x.dtype)
 
+    def uniform_value(self, args: Sequence[np.ndarray[Any, Any]], attrs: Any) -> Any:
+        return args[0]
+
     def reference(self, args: Sequence[Any], attrs: BroadcastToAttrs) -> Any:
         return np.broadcast_to(args[0], attrs.shape).copy()
 

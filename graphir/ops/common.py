@@ -179,6 +179,9 @@ class Elementwise(Operator):
         with np.errstate(all="ignore"):
             return np.asarray(self.evaluate([widened(arg) for arg in args], attrs)).astype(result, copy=False)
 
+    def uniform_value(self, args: Sequence[np.ndarray[Any, Any]], attrs: Any) -> Any:
+        return self.reference(args, attrs)
+
     def symbolic(self, *values: Any) -> Any:
         """Compute the formula on integers and integer expressions over symbolic dimensions; None: not followed."""
         return None

@@ -67,6 +67,9 @@ class Creation(Operator):
     def reference(self, args: Sequence[Any], attrs: Any) -> Any:
         return np.full(attrs.shape, self.value(attrs), attrs.dtype.numpy)
 
+    def uniform_value(self, args: Sequence[np.ndarray[Any, Any]], attrs: Any) -> Any:
+        return np.asarray(self.value(attrs)).astype(attrs.dtype.numpy)
+
     def compute(self, args: Sequence[Tensor], attrs: Any, out: TensorType) -> Tensor:
         return te.compute(out.shape, lambda *place: const(self.value(attrs), out.dtype), name=self.__name__)
 
@@ -103,6 +106,7 @@ class zeros_like(Unary):
 
     name = "zeros_like"
     dtypes = ANY
+    ignores_elements = True
     function = np.zeros_like
 
     def scalar(self, x: Expr) -> Expr:
@@ -115,6 +119,7 @@ class ones_like(Unary):
 
     name = "ones_like"
     dtypes = ANY
+    ignores_elements = True
     function = np.ones_like
 
     def scalar(self, x: Expr) -> Expr:

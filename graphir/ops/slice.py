@@ -210,6 +210,9 @@ class split(Operator):
         parts = [_part(begin, end, attrs) for begin, end in self._cuts(x.shape, attrs)]
         return TupleType([get_operator("slice").infer_type([x], part) for part in parts])
 
+    def simplify_inference(self, args: Sequence[GraphExpr], attrs: SplitAttrs) -> GraphExpr:
+        return self.decompose(args, attrs)  # slices, each of which is fused with what reads it
+
     def decompose(self, args: Sequence[GraphExpr], attrs: SplitAttrs) -> GraphExpr:
         (x,) = args
         return Tuple([Call("slice", [x], _part(begin, end, attrs)) for begin, end in self._cuts(x.shape, attrs)])

@@ -9,6 +9,9 @@ After: ``%0 = matmul(%x, const#1)``. A field of a known tuple and an ``If`` with
 Operators are computed by their NumPy references. An impure call stays; so does one whose result needs more than twice
 the memory of its arguments, once all such results together reach ``max_bytes``.
 
+What is one element everywhere, such as ``full(..)`` and what is computed of it, takes the memory of that element
+(``Constant.splat``), and ``FuseOps`` writes it into the operators that read it.
+
 Large results of operators that cannot fail (``Operator.total_reference``) are computed when they are first read
 (``Constant.later``): most are weights that the next pass packs.
 """
@@ -118,6 +121,10 @@ def _fold_call(node: Call, budget: _Budget, ctx: PassContext) -> Expr:
     if not op.bounded_reference and largest_integer(node.attrs) > _MOST_IN_ATTRS:
         ctx.remark(f"{op.name} not computed: its attributes ask for large intermediate values", "missed", summary(node))
         return node
+    if isinstance(node.type, TensorType):
+        splat = _splat(op, args, node)
+        if splat is not None:
+            return splat
     if op.total_reference and isinstance(node.type, TensorType) and size >= _LATER_BYTES:
         attrs, what = node.attrs, summary(node)  # not the node, which would keep the arguments alive
         return Constant.later(node.type, lambda values: _computed(op, values, attrs, what), args, node.span)
@@ -126,6 +133,17 @@ def _fold_call(node: Call, budget: _Budget, ctx: PassContext) -> Expr:
         return Tuple([Constant(np.ascontiguousarray(part), node.span) for part in result], node.span)
     # ascontiguousarray would turn a scalar into a vector
     return Constant(np.asarray(result, order="C"), node.span)
+
+
+def _splat(op: Operator, args: Sequence[Constant], node: Call) -> Constant | None:
+    """Compute a call on constants that repeat one element each, in the memory of one; None: it has several."""
+    assert isinstance(node.type, TensorType)
+    elements = [arg.data.reshape(()) if arg.size == 1 and arg.is_computed else arg.splat for arg in args]
+    if math.prod(node.type.shape) < 2 or any(element is None for element in elements):
+        return None
+    with np.errstate(all="ignore"):
+        value = op.uniform_value(elements, node.attrs)  # type: ignore[arg-type]  # none of them is None
+    return None if value is None else Constant(np.broadcast_to(value, node.type.shape), node.span)  # type: ignore[arg-type]
 
 
 def _computed(op: Operator, args: Sequence[np.ndarray[Any, Any]], attrs: Any, what: Call | str) -> Any:

@@ -7,11 +7,14 @@
     %2 = nn.relu(%1)                            %2 = add(%1, %b * s)
     %3 = multiply(%2, %s)   # s > 0             %3 = nn.relu(%2)
 
-``ForwardFoldScaleAxis``, for a factor before it: ``nn.conv2d(multiply(%x, %s), %w)`` becomes ``nn.conv2d(%x, %w * s)``.
+``ForwardFoldScaleAxis``, for a factor before it: ``nn.conv2d(multiply(%x, %s), %w)`` becomes ``nn.conv2d(%x, %w * s)``,
+and ``nn.conv2d(x * s + b, w)`` becomes ``nn.conv2d(x + b / s, w * s)``. Where several operators read what is scaled,
+each of them takes the factor up.
 
 Operators state whether they multiply or add (``Operator.meaning``). Factors pass through operators that commute with
-scaling (``Operator.commutes_with_scale``), through additions of constants (backward), and through other factors. Every
-expression on the path must have no other user. Scaled weights round differently, hence opt_level 3.
+scaling (``Operator.commutes_with_scale``), through additions of constants, and through other factors. Every expression
+on the path must have no other user; forward, all users must be on a path. Scaled weights round differently, hence
+opt_level 3.
 """
 
 from __future__ import annotations
@@ -36,12 +39,18 @@ from tilewright.passes.sequential import Sequential
 
 Vector = np.ndarray[Any, Any]
 
+#: Constants are divided by no smaller factors, nor by those larger than its reciprocal: what they are added to would
+#: count for nothing, or overflow in a half type.
+_LEAST_DIVISOR = 2.0**-10
+
 
 class _Way(NamedTuple):
-    """A path for factors into weights: the axis that they belong to, and whether they must be positive."""
+    """A path for factors into weights: the axis that they belong to, whether they must be positive, and whether
+    something is divided by them."""
 
     axis: int
     positive: bool
+    divides: bool = False
 
 
 @register_pass
@@ -138,6 +147,8 @@ class _Scaling:
         vector = along_axis(constant, source.type, way.axis)
         if vector is None or not np.all(np.isfinite(vector)) or (way.positive and not np.all(vector > 0)):
             return None
+        if way.divides and not np.all((abs(vector) > _LEAST_DIVISOR) & (abs(vector) < 1 / _LEAST_DIVISOR)):
+            return None
         return vector
 
     def scaled_call(self, node: Call, vector: Vector, of_result: bool) -> Expr:
@@ -167,6 +178,17 @@ class _Scaling:
     def times(self, node: Expr, vector: Vector) -> None:
         known = self.pending.get(node)
         self.pending[node] = vector if known is None else known * vector
+
+    @staticmethod
+    def addend(node: Expr) -> tuple[Expr, Constant] | None:
+        """Match ``x + b`` with a constant ``b``; return ``(x, b)``, where ``b`` has its shape before broadcasting."""
+        total = meaning_of(node)
+        if not isinstance(total, Sum) or not isinstance(node.type, TensorType):
+            return None
+        for x, b in ((total.left, total.right), (total.right, total.left)):
+            if type(b) is Constant and type(x) is not Constant and x.type == node.type:
+                return x, b
+        return None
 
 
 class _Backward(_Scaling):
@@ -235,17 +257,6 @@ class _Backward(_Scaling):
         found = self.addend(node)
         return None if found is None else found[0]
 
-    @staticmethod
-    def addend(node: Expr) -> tuple[Expr, Constant] | None:
-        """Match ``x + b`` with a constant ``b``; return ``(x, b)``, where ``b`` has its shape before broadcasting."""
-        total = meaning_of(node)
-        if not isinstance(total, Sum) or not isinstance(node.type, TensorType):
-            return None
-        for x, b in ((total.left, total.right), (total.right, total.left)):
-            if type(b) is Constant and type(x) is not Constant and x.type == node.type:
-                return x, b
-        return None
-
     def rewrite(self, node: Expr, absorbed: bool, ways: dict[Expr, _Way]) -> Expr:
         if absorbed:
             factor = _factor(node)
@@ -269,7 +280,7 @@ class _Backward(_Scaling):
 
 
 class _Forward(_Scaling):
-    """Move factors from operands to their users."""
+    """Move factors from operands to all of their users."""
 
     def run(self) -> Expr:
         ways = self.find_ways()
@@ -284,38 +295,67 @@ class _Forward(_Scaling):
                     self.times(node, self.pending[factor[0]])
                 self.done[node] = self.done[factor[0]]
                 continue
-            before = self.pending.get(node.children[0]) if node.children and self.passes(node) else None
+            source = self.source(node)
+            before = None if source is None else self.pending.get(source)
             if before is not None and self.takes_up(node, False) is not None:
                 assert isinstance(node, Call)
                 self.done[node] = self.scaled_call(node, before, False)
                 continue
             if before is not None:
                 self.pending[node] = before
-            self.done[node] = self.rebuilt(node)
+            addend = (
+                None if before is None or self.commuting(node) is not None or factor is not None else self.addend(node)
+            )
+            self.done[node] = self.rebuilt(node) if addend is None else self.divided(node, *addend, ways[node].axis)
         return self.done[self.body] if absorbed else self.body
 
-    def passes(self, node: Expr) -> bool:
-        return isinstance(node, Call) and isinstance(node.op, Operator) and bool(node.args)
+    def divided(self, node: Expr, x: Expr, b: Constant, axis: int) -> Expr:
+        """Build ``x * v + b`` without the factors ``v``: ``x + b / v``."""
+        assert isinstance(node.type, TensorType)
+        own = along_axis(b, node.type, axis)
+        assert own is not None  # else there is no way
+        quotient = (own / self.pending[node]).astype(own.dtype)
+        return Call(get_operator("add"), (self.done[x], _shaped(quotient, node.ndim, axis)), None, node.type, node.span)
+
+    def source(self, node: Expr) -> Expr | None:
+        """Return the argument whose factors a call takes up or passes on."""
+        if type(node) is not Call or not isinstance(node.op, Operator) or not node.args:
+            return None
+        if self.takes_up(node, False) is not None or self.commuting(node) is not None:
+            return node.args[0]
+        found = _factor(node) or self.addend(node)
+        return None if found is None else found[0]
 
     def find_ways(self) -> dict[Expr, _Way]:
-        """Find for each expression the path of its factors: into its only user."""
+        """Find for each expression the path of its factors: into all of its users."""
         ways: dict[Expr, _Way] = {}
+        offers: dict[Expr, list[_Way]] = {}
         for node in reversed(self.order):
-            if type(node) is not Call or not node.args or self.uses[node.args[0]] != 1:
+            offered = offers.get(node, [])
+            if offered and len(offered) == self.uses[node] and len({way.axis for way in offered}) == 1:
+                first = offered[0]
+                ways[node] = _Way(first.axis, any(way.positive for way in offered), any(way.divides for way in offered))
+            source = self.source(node)
+            if source is None:
                 continue
-            argument = node.args[0]
-            axis = self.takes_up(node, False)
-            if axis is not None:
-                ways[argument] = _Way(axis, False)
-                continue
-            call, way = self.commuting(node), ways.get(node)
-            if way is None:
-                continue
-            factor = _factor(node)
-            if factor is not None and self.uses[factor[0]] == 1 and factor[0] is argument:
-                ways[argument] = way
-            elif call is not None:
-                own = call[0].op.channel_axis(0, call[0].attrs)  # type: ignore[union-attr]
-                if own is None or own % node.ndim == way.axis:
-                    ways[argument] = _Way(way.axis, way.positive or call[1] == "positive")
+            way = self.through(node, ways.get(node))
+            if way is not None:
+                offers.setdefault(source, []).append(way)
         return ways
+
+    def through(self, node: Expr, way: _Way | None) -> _Way | None:
+        """Return the path through ``node`` for factors of its source; ``way`` is the path of its own factors."""
+        axis = self.takes_up(node, False)
+        if axis is not None:
+            return _Way(axis, False)
+        if way is None or _factor(node) is not None:
+            return way
+        call = self.commuting(node)
+        if call is None:
+            addend = self.addend(node)
+            assert addend is not None and isinstance(node.type, TensorType)
+            return None if along_axis(addend[1], node.type, way.axis) is None else way._replace(divides=True)
+        own = call[0].op.channel_axis(0, call[0].attrs)  # type: ignore[union-attr]  # it is an operator's call
+        if own is None or own % node.ndim == way.axis:
+            return way._replace(positive=way.positive or call[1] == "positive")
+        return None

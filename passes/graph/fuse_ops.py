@@ -24,8 +24,8 @@ A group has at most one anchor: a contraction or a reduction. In three rounds
 ``u`` joins ``d`` only if ``d`` is its immediate post-dominator (see ``dominators``) and all operators on the paths
 between them join too, so that only the last result of a group is used outside. An expression that is invariant in a
 loop joins no expression that varies, so that ``HoistLoopInvariant`` can hoist it out of the loop. Remarks say which
-operators are not fused. Constants of one element stay inside a group, others are its arguments. Before all that, lets
-are replaced by shared expressions.
+operators are not fused. Constants of one element, or that repeat one, stay inside a group, others are its arguments.
+Before all that, lets are replaced by shared expressions.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from tilewright.graphir.dims import shape_equal
-from tilewright.graphir.expr import Call, Constant, Expr, Function, Let, Var
+from tilewright.graphir.expr import Call, Expr, Function, Let, Var
 from tilewright.graphir.keys import KIND, PRIMITIVE
 from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import FUSION_KINDS, Operator
@@ -48,7 +48,14 @@ from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import function_pass
 from tilewright.passes.graph.dominators import PostDominators
 from tilewright.passes.graph.scopes import Scope, find_scopes_outside_loops
-from tilewright.passes.graph.walk import always, children_outside_groups, identity, is_primitive, rewrite_graph
+from tilewright.passes.graph.walk import (
+    always,
+    children_outside_groups,
+    identity,
+    inner_constant,
+    is_primitive,
+    rewrite_graph,
+)
 from tilewright.passes.properties import FOLDED, GROUPS, TYPED, UNGROUPED
 from tilewright.passes.registry import register_pass
 
@@ -317,13 +324,13 @@ class _Fusion:
         params: dict[Expr, Var] = {}
         values: dict[Expr, Expr] = {}
         for node in nodes:
-            assert isinstance(node, Call)
+            assert isinstance(node, Call) and isinstance(node.op, Operator)
             args: list[Expr] = []
             for arg in node.args:
                 if arg in values:
                     args.append(values[arg])
-                elif isinstance(arg, Constant) and arg.size == 1:
-                    args.append(arg)
+                elif (constant := inner_constant(arg, node.op)) is not None:
+                    args.append(constant)
                 else:
                     outer = done[arg]
                     if outer not in params:

@@ -19,7 +19,7 @@ from tilewright.graphir.module import IRModule
 from tilewright.graphir.op import Operator
 from tilewright.graphir.printer import summary
 from tilewright.graphir.types import FuncType
-from tilewright.graphir.visitor import post_order
+from tilewright.graphir.visitor import is_recursive, post_order, recursion
 from tilewright.passes.base import ModulePass
 from tilewright.passes.context import PassContext
 from tilewright.passes.decorators import module_pass
@@ -120,9 +120,11 @@ class _Inference:
 
     def expression(self, node: Expr, done: dict[Expr, Expr], lets: dict[Var, Let], params: set[Var]) -> Expr:
         if isinstance(node, Var):
+            let = lets.get(node)
+            if let is not None and let.value not in done and is_recursive(let):
+                raise TypeInferenceError(recursion(let))
             if node.type is not None:
                 return node
-            let = lets.get(node)
             if let is None:
                 what = "parameter" if node in params else "free variable"
                 raise TypeInferenceError(f"{what} %{node.name} has no type; give it one where it is made")

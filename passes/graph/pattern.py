@@ -14,6 +14,7 @@ import numpy as np
 
 from tilewright.graphir.expr import Call, Constant, Expr
 from tilewright.graphir.op import Operator
+from tilewright.graphir.types import TensorType
 
 #: The bindings of a pattern: expressions by name, and the attributes of calls by the name that the pattern gives them.
 Match = dict[str, Any]
@@ -37,29 +38,57 @@ class Bind(Pattern):
         return found.setdefault(self.name, node) is node
 
 
+#: So many operators that only repeat or move an element are looked through.
+_MOST_MOVES = 4
+
+
+def as_constant(node: Expr) -> Constant | None:
+    """Return ``node`` if it is a constant; a constant of one element, without dimensions, if all elements of ``node``
+    are equal to it, whatever the shape: ``ones_like(x)``, ``full(..)`` of symbolic shape. None: neither."""
+    for _ in range(_MOST_MOVES):
+        if type(node) is Constant:
+            return node
+        if type(node) is not Call or not isinstance(node.op, Operator) or len(node.args) > 1:
+            return None
+        op, args = node.op, node.args
+        if not args or (op.ignores_elements and isinstance(args[0].type, TensorType)):
+            value = op.uniform_value([np.zeros((), arg.dtype.numpy) for arg in args], node.attrs)
+            return None if value is None else Constant(np.asarray(value))
+        if not (op.keeps_order or op.name in ("broadcast_to", "transpose")):
+            return None
+        (node,) = args
+        if type(node) is Constant:
+            return node if node.size == 1 else None
+    return None
+
+
 class Splat(Pattern):
-    """Match a constant for all of whose elements ``holds`` is true; bind it to ``name``, if given."""
+    """Match a constant, also one of :func:`as_constant`, for all of whose elements ``holds`` is true; bind it to
+    ``name``, if given."""
 
     def __init__(self, holds: Callable[[np.ndarray[Any, Any]], Any], name: str | None = None) -> None:
         self.holds = holds
         self.name = name
 
     def match(self, node: Expr, found: Match) -> bool:
-        if type(node) is not Constant or not bool(np.all(self.holds(node.data))):
+        constant = as_constant(node)
+        if constant is None or not bool(np.all(self.holds(constant.data))):
             return False
         if self.name is not None:
-            found[self.name] = node
+            found[self.name] = constant
         return True
 
 
 class AnyConstant(Pattern):
-    """Match a constant and bind it to ``name`` without reading its elements (large ones may not be computed yet)."""
+    """Match a constant, also one of :func:`as_constant`, and bind it to ``name`` without reading its elements (large
+    ones may not be computed yet)."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def match(self, node: Expr, found: Match) -> bool:
-        return type(node) is Constant and found.setdefault(self.name, node) is node
+        constant = as_constant(node)
+        return constant is not None and found.setdefault(self.name, constant) is constant
 
 
 class Op(Pattern):

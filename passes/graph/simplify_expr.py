@@ -13,7 +13,9 @@ traits that operators state (``graphir/traits.py``); rules about particular oper
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,7 @@ from tilewright.passes.graph.pattern import AnyConstant, Bind, Match, Op, Rule, 
 from tilewright.passes.graph.walk import rewrite_graph
 from tilewright.passes.registry import register_pass
 from tilewright.tensorir.dtype import DataType
+from tilewright.tensorir.errors import TypeInferenceError
 
 _ANY_SIZE = 1 << 16  # larger constants are not searched for ones and zeros
 
@@ -99,9 +102,15 @@ def _transpose_twice(match: Match) -> Expr:
 
 
 def _reshaped(match: Match) -> Expr | None:
-    """Reshape ``x`` directly. A shape with -1 in it may be impossible to infer from the shape of ``x``."""
-    shape = match["self"].attrs.newshape
-    return None if any(isinstance(dim, int) and dim == -1 for dim in shape) else _again(match, _x(match))
+    """Reshape ``x`` directly. A dimension -1 may be impossible to infer from the shape of ``x``; then the shape of the
+    result is written out."""
+    node: Call = match["self"]
+    for attrs in ({}, {"newshape": node.tensor_type.shape}):
+        with contextlib.suppress(TypeInferenceError):
+            made = _again(match, _x(match), **attrs)
+            if made.type == node.type:
+                return made
+    return None
 
 
 def _neutral(argument: int, zeros_differ: bool) -> Callable[[Match], Expr | None]:
@@ -157,6 +166,75 @@ def _holds_all(wide: DataType, narrow: DataType) -> bool:
     return wide.bits > narrow.bits and (wide.is_int or narrow.is_uint)
 
 
+def _widened_twice(match: Match) -> Expr | None:
+    """Leave out a cast to a wider type, which holds each value. An integer is excepted that passes through a float on
+    its way to another integer type, where floats do not wrap, or to a half type, where it is rounded twice."""
+    x, middle, result = _x(match).dtype, match["middle"].dtype, match["self"].dtype
+    if not _holds_all(middle, x):
+        return None
+    through_float = middle.is_float and not x.is_float
+    if through_float and not (_holds_all(result, x) or (result.is_float and result.bits >= 32)):
+        return None
+    return _again(match, _x(match))
+
+
+def _clipped_twice(match: Match) -> Expr | None:
+    """Clip the bounds of the inner call by those of the outer one, if each call's are in order."""
+    inner, outer = match["inner"], match["self"].attrs
+    bounds = [inner.a_min, inner.a_max, outer.a_min, outer.a_max]
+    known = [bound for bound in bounds if bound is not None]
+    if any(bound != bound or (bound == 0 and math.copysign(1, bound) < 0) for bound in known):
+        return None
+    if any(None not in (low, high) and low > high for low, high in (bounds[:2], bounds[2:])):
+        return None
+
+    def clipped(bound: float | None, missing: float | None) -> float | None:
+        if bound is None:
+            return missing
+        if outer.a_min is not None:
+            bound = max(bound, outer.a_min)
+        return bound if outer.a_max is None else min(bound, outer.a_max)
+
+    low, high = clipped(inner.a_min, outer.a_min), clipped(inner.a_max, outer.a_max)
+    return _again(match, _x(match), a_min=low, a_max=high)
+
+
+def _layout_changed(match: Match, source: str, target: str, extents: Mapping[str, Any]) -> Expr | None:
+    if source == target and not extents:
+        return _x(match)
+    with contextlib.suppress(TypeInferenceError):
+        attrs = {"src_layout": source, "dst_layout": target, "extents": extents}
+        return Call("layout_transform", (_x(match),), attrs, None, match["self"].span)
+    return None
+
+
+def _layout_twice(match: Match) -> Expr | None:
+    """Change layout A to B to C as A to C. Where C keeps padding of B, the types differ, and nothing changes."""
+    inner, outer = match["inner"], match["self"].attrs
+    if inner.dst_layout != outer.src_layout:
+        return None
+    extents = {**dict(inner.extents), **dict(outer.extents)}
+    return _layout_changed(match, inner.src_layout, outer.dst_layout, extents)
+
+
+def _layout_of_transpose(match: Match) -> Expr | None:
+    outer = match["self"].attrs
+    if not outer.src_layout.isupper():  # blocks
+        return None
+    order = _transpose_axes(match["inner"], _x(match).ndim)
+    source = "".join(outer.src_layout[order.index(axis)] for axis in range(len(order)))
+    return _layout_changed(match, source, outer.dst_layout, dict(outer.extents))
+
+
+def _transpose_of_layout(match: Match) -> Expr | None:
+    inner = match["inner"]
+    if not inner.dst_layout.isupper():  # blocks
+        return None
+    order = _transpose_axes(match["self"].attrs, len(inner.dst_layout))
+    target = "".join(inner.dst_layout[axis] for axis in order)
+    return _layout_changed(match, inner.src_layout, target, dict(inner.extents))
+
+
 def _layout_and_back(match: Match) -> Expr | None:
     inner, outer = match["inner"], match["self"].attrs
     return _x(match) if inner.src_layout == outer.dst_layout and inner.dst_layout == outer.src_layout else None
@@ -173,6 +251,20 @@ def _constant(value: Any, like: Constant) -> Constant:
     return Constant(np.asarray(value).astype(like.data.dtype))
 
 
+def _joined_sides(match: Match) -> Expr | None:
+    """Join as :func:`_joined` does, for a commutative operator."""
+    return _joined(match) if match["self"].op.commutative else None
+
+
+def _of_integers(build: Callable[[Match], Expr | None]) -> Callable[[Match], Expr | None]:
+    """Restrict a rule to integers, which wrap, so that it is exact."""
+
+    def built(match: Match) -> Expr | None:
+        return None if match["self"].dtype.is_float else build(match)
+
+    return built
+
+
 def _joined(match: Match) -> Expr | None:
     """(x op a) op b -> x op (a op b)."""
     a, b = match["a"], match["b"]
@@ -183,6 +275,14 @@ def _joined(match: Match) -> Expr | None:
         return None
     return _again(match, match["x"], _constant(value, b))
 
+
+#: ``(x * a) * b``, ``b * (x * a)``, ``(a * x) * b`` and ``b * (a * x)`` -> ``x * (a * b)``, and the same for others.
+_CONSTANTS = (
+    (Op(_associative, Op(_associative, X, A, call="f"), B, call="f"), _joined),
+    (Op(_associative, B, Op(_associative, X, A, call="f"), call="f"), _joined_sides),
+    (Op(_associative, Op(_associative, A, X, call="f"), B, call="f"), _joined_sides),
+    (Op(_associative, B, Op(_associative, A, X, call="f"), call="f"), _joined_sides),
+)
 
 #: Rules that give the same bits.
 EXACT: tuple[Rule, ...] = (
@@ -198,19 +298,24 @@ EXACT: tuple[Rule, ...] = (
     Rule(Op("where", Bind("c"), X, X), _x),  # where(c, x, x) -> x
     Rule(Op(_may_be_identity, X), _unchanged),  # cast(x, type of x), transpose(x, (0, 1)), x[:] -> x
     Rule(Op("cast", Op("cast", X, attrs="middle")), _cast_back),  # cast(cast(x, wider), type of x) -> x
+    Rule(Op("cast", Op("cast", X, attrs="middle")), _widened_twice),  # cast(cast(x, wider), other) -> cast(x, other)
     Rule(Op("transpose", Op("transpose", X, attrs="inner")), _transpose_twice),  # transpose(transpose(x)) -> transpose
     Rule(Op(_keeps_order, Op(_keeps_order, X)), _x),  # squeeze(expand_dims(x)) -> x: equal shapes mean equal tensors
     Rule(Op("reshape", Op(_keeps_order, X)), _reshaped),  # reshape(squeeze(x)) -> reshape(x)
     Rule(Op("broadcast_to", Op("broadcast_to", X)), lambda m: _again(m, _x(m))),  # broadcast twice -> once
     Rule(Op("layout_transform", Op("layout_transform", X, attrs="inner")), _layout_and_back),  # A to B to A -> x
+    Rule(Op("layout_transform", Op("layout_transform", X, attrs="inner")), _layout_twice),  # A to B to C -> A to C
+    Rule(Op("layout_transform", Op("transpose", X, attrs="inner")), _layout_of_transpose),  # as one change of layout
+    Rule(Op("transpose", Op("layout_transform", X, attrs="inner")), _transpose_of_layout),
+    Rule(Op("clip", Op("clip", X, attrs="inner")), _clipped_twice),  # clip(clip(x, -1, 6), 0, 8) -> clip(x, 0, 6)
+    *(Rule(pattern, _of_integers(build)) for pattern, build in _CONSTANTS),  # (i + 3) + 4 -> i + 7
 )
 
 #: Rules that round differently or lose the sign of a zero.
 INEXACT: tuple[Rule, ...] = (
     Rule(Op(_has_neutral, X, C), _neutral(1, zeros_differ=False)),  # x + 0, x - 0 -> x
     Rule(Op(_has_neutral, C, X), _neutral(0, zeros_differ=False)),  # 0 + x -> x
-    # (x * a) * b -> x * (a * b), (x + a) + b -> x + (a + b)
-    Rule(Op(_associative, Op(_associative, X, A, call="f"), B, call="f"), _joined),
+    *(Rule(pattern, build) for pattern, build in _CONSTANTS),
 )
 
 

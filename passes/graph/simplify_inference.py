@@ -29,7 +29,7 @@ from tilewright.passes.registry import register_pass
 @register_pass
 @function_pass(opt_level=0, name="SimplifyInference")
 class SimplifyInference(FunctionPass):
-    """Rewrite batch normalization to a multiplication and an addition, and remove dropout."""
+    """Rewrite batch normalization to a multiplication and an addition, splits to slices, and remove dropout."""
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Return ``func`` with such calls replaced."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+import numpy as np
+
 from tilewright.graphir.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, Loop, Var
 from tilewright.graphir.keys import KIND, PRIMITIVE
 from tilewright.graphir.op import Operator
-from tilewright.graphir.visitor import post_order
+from tilewright.graphir.visitor import is_recursive, post_order, recursion
+from tilewright.tensorir.errors import VerifyError
 
 Transform = Callable[[Expr], Expr]
 
@@ -37,22 +40,31 @@ def rewrite_graph(
             replacement.
         inline: called with the rewritten value of each ``Let``: whether to replace the variable by it everywhere.
         done: expressions that are rewritten already, with their replacements; they are not entered.
+
+    Raises:
+        VerifyError: a let is recursive.
     """
     done = {} if done is None else done
     order = post_order(root, known=done)
     lets = {node.var: node for node in order if type(node) is Let}
     placed = any(node.span is not None for node in order)
     settled: set[Expr] = {*done, *done.values()} if placed else set()  # expressions that transform has not just made
+    inlined: set[Expr] = set()  # variables; the value of one may be a variable, too
     for node in order:
         kind = type(node)
         if kind is Var:
             let = lets.get(node)  # type: ignore[call-overload]  # it is a Var
             value = done.get(let.value) if let is not None else None
-            done[node] = value if value is not None and inline(value) else node
+            done[node] = node
+            if value is not None and inline(value):
+                done[node] = value
+                inlined.add(node)
+            elif let is not None and value is None and is_recursive(let):
+                raise VerifyError(recursion(let))
             continue
         children = node.children
         new = node
-        if kind is Let and not isinstance(done[node.var], Var):  # type: ignore[attr-defined]  # it is a Let
+        if kind is Let and node.var in inlined:  # type: ignore[attr-defined]  # it is a Let
             done[node] = done[node.body]  # type: ignore[attr-defined]
             continue
         for child in children:
@@ -149,6 +161,24 @@ def identity(node: Expr) -> Expr:
     return node
 
 
+def inner_constant(arg: Expr, op: Operator) -> Expr | None:
+    """Return the expression for an argument of ``op`` inside of a fused group: a constant of one element itself, and
+    ``full`` for one that repeats an element, where the operator reads each element a few times only; None: the argument
+    is a parameter of the group."""
+    if not isinstance(arg, Constant):
+        return None
+    if arg.size == 1:
+        return arg
+    element = arg.splat
+    if element is None or op.kind in ("contraction", "opaque"):
+        return None
+    fill = element.item()
+    # As attributes these numbers are equal to others, or not to themselves.
+    if fill != fill or (fill == 0 and np.signbit(float(fill))):
+        return None
+    return Call("full", (), {"shape": arg.type.shape, "fill": fill, "dtype": arg.dtype})
+
+
 def as_group(call: Call) -> tuple[Function, Sequence[int]]:
     """Wrap an operator call in a group: return the function, and the positions of the arguments that it takes."""
     assert isinstance(call.op, Operator)
@@ -157,8 +187,9 @@ def as_group(call: Call) -> tuple[Function, Sequence[int]]:
     places: list[int] = []
     inner: list[Expr] = []
     for number, arg in enumerate(call.args):
-        if isinstance(arg, Constant) and arg.size == 1:
-            inner.append(arg)
+        constant = inner_constant(arg, call.op)
+        if constant is not None:
+            inner.append(constant)
             continue
         if arg in args:
             inner.append(params[args.index(arg)])

@@ -30,7 +30,8 @@ class PassTotal:
         total: seconds in it.
         self_time: seconds in it, but not in passes inside of it.
         share: ``self_time`` as a part of the time of all passes.
-        growth: by how much the module grew, in operators and statements, over all runs.
+        growth: by how much the module grew, in operators and statements, over all runs that did not fail; None if all
+            of them did.
     """
 
     name: str
@@ -38,7 +39,7 @@ class PassTotal:
     total: float = 0.0
     self_time: float = 0.0
     share: float = 0.0
-    growth: int = 0
+    growth: int | None = None
 
 
 class PassTimingInstrument(PassInstrument, SpanReport):
@@ -49,7 +50,7 @@ class PassTimingInstrument(PassInstrument, SpanReport):
         timing = PassTimingInstrument()
         with PassContext(instruments=[timing]):
             mod = pipeline(mod)
-        print(timing.render())
+        print(timing)
         print(timing.render("flat"))
 
     What it has measured stays until ``reset``, also if it enters another context. A pass that raised is there with
@@ -57,9 +58,15 @@ class PassTimingInstrument(PassInstrument, SpanReport):
     the module was ``size_before`` and ``size_after`` the pass: operators of graphs and statements of loop nests. To
     count them is no part of any pass's time.
 
+    A build is the root of its passes, and has rows for what it does besides: code generation, as far as it was not done
+    while passes ran, and linking. What is left is the time of the build itself.
+
     A build goes on as when nobody looks: passes over loop nests run on a few kernels at a time, while another thread
     compiles those before, with which they share the interpreter. The spans of such runs have an attribute ``part``; the
     tree shows the parts of a pass as one.
+
+    Args:
+        steps: whether to time what builds do besides running passes.
     """
 
     in_parts = True
@@ -67,7 +74,8 @@ class PassTimingInstrument(PassInstrument, SpanReport):
     kind = "passes"
     header = ("pass", "total", "self", "share", "size before", "after")
 
-    def __init__(self) -> None:
+    def __init__(self, steps: bool = True) -> None:
+        self._steps = steps
         self._recorder = SpanRecorder()
         self._sizes = ModuleSizes()
 
@@ -104,8 +112,18 @@ class PassTimingInstrument(PassInstrument, SpanReport):
         if span is not None:
             span.attributes["error"] = f"{type(error).__name__}: {error}"
 
+    def enter_step(self, name: str) -> None:
+        if self._steps:
+            self._recorder.open(name)
+
+    def exit_step(self, name: str, error: BaseException | None) -> None:
+        if self._steps:
+            span = self._recorder.close(OK if error is None else FAILED)
+            if span is not None and error is not None:
+                span.attributes["error"] = f"{type(error).__name__}: {error}"
+
     def flat(self) -> list[PassTotal]:
-        """The passes by name, those first that took most time themselves."""
+        """The passes, and steps of builds, by name, those first that took most time themselves."""
         now, whole = self.now(), self.total()
         found: dict[str, PassTotal] = {}
 
@@ -115,7 +133,9 @@ class PassTimingInstrument(PassInstrument, SpanReport):
             total.self_time += span.self_time(now)
             if span.name not in inside:  # a pipeline in one of the same name: that time is there already
                 total.total += span.elapsed(now)
-                total.growth += span.attributes.get("size_after", 0) - span.attributes["size_before"]
+                if "size_after" in span.attributes:
+                    grown = span.attributes["size_after"] - span.attributes["size_before"]
+                    total.growth = grown + (total.growth or 0)
             for child in list(span.children):
                 add(child, inside | {span.name})
 
@@ -166,7 +186,7 @@ class PassTimingInstrument(PassInstrument, SpanReport):
                 format_seconds(total.total),
                 format_seconds(total.self_time),
                 f"{100 * total.share:.1f} %",
-                f"{total.growth:+d}",
+                "-" if total.growth is None else f"{total.growth:+d}",
             ]
             for total in self.flat()
         ]
@@ -192,6 +212,8 @@ def _joined(span: Span, now: float) -> Span:
         first.children += child.children
         first.status = child.status  # what fails ends the pipeline: it is in the last part
         for size in ("size_before", "size_after"):
-            if size in first.attributes and size in child.attributes:
+            if size not in child.attributes:  # it failed, so nothing is known of the whole
+                first.attributes.pop(size, None)
+            elif size in first.attributes:
                 first.attributes[size] += child.attributes[size]
     return dataclasses.replace(span, attributes=dict(span.attributes), children=children)

@@ -18,6 +18,7 @@ from tilewright.graphir.module import IRModule
 from tilewright.graphir.origins import Origin, call_formula, call_origins
 from tilewright.graphir.types import TensorType
 from tilewright.graphir.visitor import post_order
+from tilewright.passes.graph.walk import identity, rewrite_graph
 from tilewright.passes.lower.primitive import flat_types
 from tilewright.passes.lower.storage import Place
 from tilewright.tensorir import expr as tir
@@ -141,6 +142,8 @@ def linearize(function: Function, mod: IRModule) -> Program:
         TypeInferenceError: a call does not fit the parameters of its PrimFunc.
     """
     constants = model_constants(function, mod)
+    # Below opt_level 1 nothing has inlined functions that have names.
+    body = rewrite_graph(function.body, identity, lambda value: isinstance(value, (Function, GlobalVar)))
     linearizer = _Linearizer(mod, constants)
     inputs: list[Value] = []
     environment: dict[Expr, Meaning] = {}
@@ -148,16 +151,16 @@ def linearize(function: Function, mod: IRModule) -> Program:
         environment[param] = _fresh(param.type, inputs)
     for index, value in enumerate(inputs):
         value.role, value.index = "input", index
-    body: list[Instruction] = []
-    results = _flatten(linearizer.emit(function.body, environment, body))
+    instructions: list[Instruction] = []
+    results = _flatten(linearizer.emit(body, environment, instructions))
     outputs: list[Value] = []
     for index, value in enumerate(results):
         if value.role != "temporary" or value.whole is not None or value.row_padding:
             value = Value(value.type)
-            body.append(Copy(results[index], value))
+            instructions.append(Copy(results[index], value))
         value.role, value.index = "output", index
         outputs.append(value)
-    return Program(inputs, constants, outputs, body)
+    return Program(inputs, constants, outputs, instructions)
 
 
 def model_constants(function: Function, mod: IRModule) -> list[Constant]:

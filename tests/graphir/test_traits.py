@@ -120,6 +120,19 @@ def test_an_even_operator_ignores_the_sign(op: Operator, dtype: str) -> None:
         assert_same_bits(run(op, run(get_operator("negative"), x)), run(op, x))
 
 
+@pytest.mark.parametrize(("op", "dtype"), stating("commutative"))
+def test_a_commutative_operator_takes_its_arguments_in_any_order(op: Operator, dtype: str) -> None:
+    a, b = arrays(dtype, 2)
+    assert_same_bits(run(op, a, b), run(op, b, a))
+
+
+@pytest.mark.parametrize(("op", "dtype"), stating("ignores_elements"))
+def test_an_operator_that_ignores_elements_repeats_one_number(op: Operator, dtype: str) -> None:
+    (x,) = arrays(dtype)
+    element = op.uniform_value([np.zeros((), x.dtype)], op.make_attrs({}))
+    assert_same_bits(run(op, x), np.full(x.shape, element, x.dtype))
+
+
 @pytest.mark.parametrize(("op", "dtype"), stating("associative"))
 def test_an_associative_operator_groups_integers_as_it_likes(op: Operator, dtype: str) -> None:
     a, b = arrays(dtype, 2)

@@ -34,7 +34,7 @@ def test_a_variable_used_outside_of_its_let_is_named():
 
 
 def test_a_let_that_uses_its_variable_in_its_value_is_wrong():
-    assert "variable %v is used outside" in wrong(gi.Let(V, gi.tanh(V), X))
+    assert "let %v is recursive" in wrong(gi.Let(V, gi.tanh(V), X))
 
 
 def test_a_parameter_used_outside_of_its_function_is_named():

@@ -192,3 +192,20 @@ def test_the_infrastructure_adds_few_calls_to_a_pass(mod: IRModule) -> None:
     finally:
         sys.setprofile(before)
     assert len(calls) <= 50, calls
+
+
+@pytest.mark.parametrize("name", ["helper", "other"])
+def test_a_function_pass_can_neither_add_nor_replace_functions(mixed_mod: IRModule, name: str) -> None:
+    @function_pass(opt_level=0, name="Adds")
+    def adds(func: Any, mod: Any, ctx: Any) -> Any:
+        mod.update({gi.GlobalVar(name): func})
+        return func.with_attr("seen", True)
+
+    with pytest.raises(PassError, match=f"pass Adds has changed the module that it was given .*@{name}.*module_pass"):
+        adds(mixed_mod)
+
+
+def test_a_function_pass_cannot_return_a_module(mod: IRModule) -> None:
+    more = function_pass(lambda func, mod, ctx: mod.with_functions({gi.GlobalVar("more"): func}), opt_level=0, name="P")
+    with pytest.raises(PassError, match="pass P on function @main: expected a graphir Function to be returned"):
+        more(mod)

@@ -1,6 +1,7 @@
 """The Python examples of Apache TVM's documents on its pass infrastructure, with names changed to this project's.
 
-They are the promise that somebody who knows those documents finds the same behaviour here: the pass infrastructure
+They are the promise that somebody who knows those documents finds the same names (``tw.transform`` for
+``tvm.transform`` and ``relay.transform``) and behaviour here: the pass infrastructure
 document, its older version (with the ``Sequential`` and the debugging examples) and the pass instrument proposal.
 """
 
@@ -16,7 +17,7 @@ import tilewright as tw
 from tilewright import graphir as gi
 from tilewright import passes
 from tilewright.graphir.visitor import call_nodes
-from tilewright.passes import (
+from tilewright.transform import (
     FunctionPass,
     ModulePass,
     PassContext,
@@ -275,3 +276,25 @@ def test_options_that_a_pass_fetches_from_the_context() -> None:
 def test_an_unknown_option_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match=r"tensorir\.UnrollLoop"):
         PassContext(config={"tensorir.UnrolLoop": {"auto_max_step": 16}})
+
+
+def test_each_name_of_transform_is_what_passes_call_so() -> None:
+    renamed = {"prim_func_pass": "primfunc_pass"}
+    for name in tw.transform.__all__:
+        rooms = [room for room in (passes, passes.graph) if hasattr(room, renamed.get(name, name))]
+        assert getattr(tw.transform, name) is getattr(rooms[0], renamed.get(name, name)), name
+
+
+def test_the_sequential_example_under_the_names_of_transform(example: tw.IRModule) -> None:
+    seq = tw.transform.Sequential(
+        [
+            tw.transform.InferType(),
+            tw.transform.FoldConstant(),
+            tw.transform.EliminateCommonSubexpr(),
+            tw.transform.AlterOpLayout(),
+        ]
+    )
+    with tw.transform.PassContext(opt_level=3, disabled_pass=["EliminateCommonSubexpr"]):
+        without = seq(example)
+    with tw.transform.PassContext(opt_level=3):
+        assert len(operators(seq(example))) < len(operators(without)) < len(operators(example))

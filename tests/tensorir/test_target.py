@@ -192,3 +192,47 @@ def test_targets_may_be_left_in_any_order() -> None:
     assert Target.current() not in (inner, outer)
     with pytest.raises(RuntimeError, match="is left where it was never entered"):
         inner.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        Target("llvm"),
+        Target("numba", num_threads=3),
+        Target("llvm", mcpu="x86-64-v3", num_threads=2),
+        Target("llvm", mcpu="neoverse-v2", mtriple=ARM),
+    ],
+    ids=str,
+)
+def test_a_target_reads_what_it_prints(target: Target) -> None:
+    read = Target(str(target))
+    assert read == target and str(read) == str(target) and repr(target) == f"Target({str(target)!r})"
+    assert read.is_host == target.is_host
+
+
+def test_a_text_may_leave_out_options_and_write_them_in_several_ways() -> None:
+    expected = Target("llvm", mcpu="x86-64-v3", num_threads=2)
+    for text in ("llvm -mcpu=x86-64-v3 -num-threads=2", "llvm --num-threads 2  --mcpu x86-64-v3"):
+        assert Target(text) == expected
+    assert Target("llvm -mcpu=x86-64-v3", num_threads=2) == expected
+    assert Target("llvm -mcpu=x86-64-v2 -num-threads=4", mcpu="x86-64-v3", num_threads=2) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("cuda -mcpu=x", "unknown target kind 'cuda'; expected one of llvm, numba"),
+        ("llvm -mcup=x86-64", "unknown option '-mcup'; did you mean -mcpu?"),
+        ("llvm -opt=3", "unknown option '-opt'; expected -mcpu, -mtriple, -num-threads"),
+        ("llvm znver4", "unknown option 'znver4'"),
+        ("llvm -mcpu", "option -mcpu has no value"),
+        ("llvm -mcpu -num-threads=2", "option -mcpu has no value"),
+        ("llvm -num-threads=two", "-num-threads is a number, found 'two'"),
+        ("llvm -num-threads=0", "num_threads must be at least 1, found 0"),
+        ("llvm -mcpu=x86-64 -mcpu=znver4", "option -mcpu is given twice"),
+        ("", "unknown target kind ''"),
+    ],
+)
+def test_a_wrong_text_says_what_is_wrong(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        Target(text)

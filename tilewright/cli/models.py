@@ -173,7 +173,7 @@ def _from_python(path: Path, name: str) -> tuple[Any, ModuleType]:
         offered = ", ".join(f"{path.name}:{each}" for each in _offered(module)) or "nothing"
         said = f"{path.name} has no {name!r}" if name else f"expected the name of a model in it: {path.name}:FUNCTION"
         raise click.BadParameter(f"{said}; it offers {offered}", param_hint="MODEL")
-    if callable(found) and not isinstance(found, tw.Executable):
+    if callable(found) and not isinstance(found, (tw.Executable, Function)):
         with _blamed_on(f"{path.name}:{name}"):
             found = found()
     if not isinstance(found, (tw.IRModule, Function, tw.Executable)):

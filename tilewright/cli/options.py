@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from tilewright.cli.console import Settings
-from tilewright.passes.context import PassContext
+from tilewright.passes.context import DEFAULT_OPT_LEVEL, PassContext
 from tilewright.passes.instrument import PassInstrument
 from tilewright.passes.registry import get_pass
 from tilewright.tensorir.errors import ConfigTypeError, ConfigValueError, UnknownConfigError, UnknownPassError
@@ -134,7 +134,12 @@ _BUILD = [
         help="Generate machine code, or Python source for numba.",
     ),
     click.option(
-        "-O", "--opt-level", type=click.IntRange(0, 3), default=3, show_default=True, help="Optimization level."
+        "-O",
+        "--opt-level",
+        type=click.IntRange(0, 3),
+        default=DEFAULT_OPT_LEVEL,
+        show_default=True,
+        help="Optimization level; 3 rounds differently.",
     ),
     click.option("--mcpu", metavar="NAME", help="Processor to compile for, by LLVM's name [default: this one]."),
     click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads for parallel loops [default: cores]."),

@@ -93,7 +93,7 @@ def _equal(a: IRModule, b: IRModule) -> bool:
 
 def build_variant(mod: IRModule | Function, target: Target | str | None, settings: BuildSettings) -> Variant:
     """Build ``mod`` under ``settings``, without reusing kernels from other builds of the process."""
-    timing, changes = PassTimingInstrument(), ChangeWatch()
+    timing, changes = PassTimingInstrument(steps=False), ChangeWatch()
     with settings.context([timing, changes]), fresh_caches():
         start = time.perf_counter()
         model = build_executable(mod, target)

@@ -38,7 +38,7 @@ def collect(
     whole = with_labels(built.module)
     parts = [whole] if built.wiring is None else built.source.modules()
     labelled = dataclasses.replace(built, source=GivenSource(whole, parts))
-    timing = PassTimingInstrument()
+    timing = PassTimingInstrument(steps=False)
     histories: list[PassHistory] = []
     lowered: list[LoweredFunction] = []
     with PassContext.collecting_remarks() as remarks:

@@ -17,6 +17,9 @@ POSITIVE = gi.const(RNG.uniform(0.5, 2, (8, 1, 1)).astype(np.float32))
 MIXED = gi.const(np.linspace(-1, 2, 8, dtype=np.float32).reshape(8, 1, 1))
 BIAS = gi.const(RNG.standard_normal((8, 1, 1)).astype(np.float32))
 INPUT = gi.const(RNG.uniform(0.5, 2, (4, 1, 1)).astype(np.float32))
+NEGATIVE = gi.const(-INPUT.data)
+SHIFT = gi.const(RNG.standard_normal((4, 1, 1)).astype(np.float32))
+SAME = {"pool_size": (3, 3), "strides": (1, 1), "padding": (1, 1)}
 
 
 def conv(x: gi.Expr) -> gi.Expr:
@@ -41,6 +44,13 @@ def multiplications(mod: gi.IRModule) -> int:
         (ForwardFoldScaleAxis(), lambda x: conv(gi.nn.relu(x * INPUT))),
         (ForwardFoldScaleAxis(), lambda x: conv(gi.nn.max_pool2d(x * INPUT, pool_size=(2, 2)))),
         (FoldScaleAxis(), lambda x: conv(x * INPUT) * MIXED),
+        (ForwardFoldScaleAxis(), lambda x: conv(x * INPUT + SHIFT)),
+        (ForwardFoldScaleAxis(), lambda x: conv(SHIFT + x * NEGATIVE)),
+        (ForwardFoldScaleAxis(), lambda x: conv(gi.nn.relu(x * INPUT + SHIFT))),
+        (ForwardFoldScaleAxis(), lambda x: conv((x * INPUT + SHIFT) * INPUT + SHIFT)),
+        (ForwardFoldScaleAxis(), lambda x: (lambda y: conv(y) + conv(y))(x * INPUT)),
+        (ForwardFoldScaleAxis(), lambda x: (lambda y: conv(y) + conv(gi.nn.relu(y + SHIFT)))(x * INPUT)),
+        (ForwardFoldScaleAxis(), lambda x: (lambda y: conv(y) + conv(gi.nn.max_pool2d(y, **SAME)))(x * INPUT + SHIFT)),
     ],
 )
 def test_the_factor_goes_into_the_weights(keeps_values, a_pass, build):
@@ -58,6 +68,10 @@ def test_the_factor_goes_into_the_weights(keeps_values, a_pass, build):
         (BackwardFoldScaleAxis(), lambda x: conv(x) * gi.const(np.arange(1, 6, dtype=np.float32))),  # along the width
         (ForwardFoldScaleAxis(), lambda x: conv(gi.tanh(x * INPUT))),
         (ForwardFoldScaleAxis(), lambda x: (lambda y: gi.add(conv(y), gi.sum(y)))(x * INPUT)),
+        (ForwardFoldScaleAxis(), lambda x: (lambda y: gi.Tuple([conv(y), y]))(x * INPUT)),
+        (ForwardFoldScaleAxis(), lambda x: conv(x * gi.const(np.float32([[[1]], [[0]], [[2]], [[3]]])) + SHIFT)),  # / 0
+        (ForwardFoldScaleAxis(), lambda x: conv(x * INPUT + gi.const(np.ones((5, 5), "f4")))),  # no shift of channels
+        (ForwardFoldScaleAxis(), lambda x: (lambda y: conv(y) + conv(gi.nn.relu(y)))(x * NEGATIVE)),  # relu(-1 * y)
     ],
 )
 def test_where_it_would_be_wrong_nothing_changes(rewrites, a_pass, build):
@@ -71,3 +85,27 @@ def test_dense_takes_factors_on_both_sides(keeps_values):
     mod = gi.IRModule({"main": gi.Function([x], gi.nn.dense(x * before, weight) * behind)})
     values = RNG.standard_normal((2, 4)).astype(np.float32)
     assert multiplications(keeps_values(Sequential([FoldScaleAxis(), FoldConstant()]), mod, values)) == 0
+
+
+def test_a_factor_before_an_addition_divides_what_is_added(rewrites):
+    x = gi.var("x", shape=("n", 2))
+    scale, shift, weight = gi.const(np.float32([2, 4])), gi.const(np.float32([1, 1])), gi.const(np.ones((3, 2), "f4"))
+    before = gi.nn.dense(x * scale + shift, weight)
+    after = gi.nn.dense(x + gi.const(np.float32([[0.5, 0.25]])), weight * gi.const(np.float32([2, 4])))
+    fold = Sequential([ForwardFoldScaleAxis(), FoldConstant()], opt_level=3)
+    expected = FoldConstant()(gi.IRModule.from_expr(gi.Function([x], after)))
+    rewrites(fold, gi.IRModule.from_expr(gi.Function([x], before)), expected)
+
+
+def test_each_of_several_users_takes_the_factor_up(rewrites):
+    x = gi.var("x", shape=("n", 2))
+    scale = gi.const(np.float32([2, 4]))
+    first, second = (gi.const(np.full((3, 2), value, "f4")) for value in (1, 2))
+
+    def model(scaled, *weights):
+        return gi.IRModule.from_expr(
+            gi.Function([x], gi.nn.dense(scaled, weights[0]) + gi.nn.dense(scaled, weights[1]))
+        )
+
+    fold = Sequential([ForwardFoldScaleAxis(), FoldConstant()], opt_level=3)
+    rewrites(fold, model(x * scale, first, second), FoldConstant()(model(x, first * scale, second * scale)))

@@ -21,12 +21,13 @@ from tilewright.passes import (
     Sequential,
     SpanRecorder,
     module_pass,
+    primfunc_pass,
 )
 from tilewright.passes.instruments.memory import resident_bytes
 from tilewright.passes.tables import format_bytes, format_seconds
 from tilewright.passes.tensor import RemoveNoOp, Simplify
 from tilewright.passes.tensor.part_by_part import PartByPart
-from tilewright.tensorir import parse
+from tilewright.tensorir import PrimFunc, parse
 
 
 def sleeping(name: str, seconds: float = 0.0, fails: bool = False) -> Pass:
@@ -150,6 +151,31 @@ def test_after_a_failure_what_was_open_is_closed_as_failed(mod: IRModule) -> Non
     assert "B  (failed)" in timing.render()
     time.sleep(0.002)
     assert timing.as_dict() == first
+
+
+def test_a_failed_pass_has_no_size_after_it(mod: IRModule) -> None:
+    timing = PassTimingInstrument()
+    with pytest.raises(ZeroDivisionError), PassContext(instruments=[timing]):
+        Sequential([sleeping("Works"), sleeping("Breaks", fails=True)], name="S")(mod)
+    tree = {line.split()[0]: line.split()[-2:] for line in timing.render().splitlines()[1:]}
+    size = str(timing.spans[0].attributes["size_before"])
+    assert (tree["S"], tree["Works"], tree["Breaks"]) == ([size, "-"], [size, size], [size, "-"])
+    flat = {line.split()[0]: line.split()[-1] for line in timing.render("flat").splitlines()[1:]}
+    assert (flat["S"], flat["Works"], flat["Breaks"]) == ("-", "+0", "-")
+    assert {total.name: total.growth for total in timing.flat()} == {"S": None, "Works": 0, "Breaks": None}
+
+
+def test_a_pass_that_failed_in_one_of_its_parts_has_no_size_after_it() -> None:
+    def fail_later(func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        if PassContext.part() == 1:
+            raise ZeroDivisionError
+        return func
+
+    timing = PassTimingInstrument()
+    with pytest.raises(ZeroDivisionError):
+        in_parts(timing, passes=(primfunc_pass(fail_later, opt_level=0, name="FailsLater"),))
+    line = next(line for line in timing.render().splitlines() if "FailsLater" in line)
+    assert "(failed)" in line and line.split()[-1] == "-"
 
 
 def test_a_pass_after_a_failed_one_is_not_inside_it(mod: IRModule) -> None:
@@ -346,10 +372,10 @@ def kernels(count: int) -> IRModule:
     return IRModule({f"k{number}": parse(text.format(number)) for number in range(count)})
 
 
-def in_parts(*instruments: PassInstrument) -> list[int]:
-    """Return the numbers of kernels that were ready at a time, with these instruments."""
+def in_parts(*instruments: PassInstrument, passes: tuple[Pass, ...] = ()) -> list[int]:
+    """Return the numbers of kernels that were ready at a time, with these instruments, and ``passes`` at the end."""
     ready: list[int] = []
-    pipeline = Sequential([Simplify(), RemoveNoOp(), Simplify()], name="kernels")
+    pipeline = Sequential([Simplify(), RemoveNoOp(), Simplify(), *passes], name="kernels")
     with PassContext(instruments=instruments):
         PartByPart(pipeline, lambda functions: ready.append(len(functions)))(kernels(9))
     return ready
