@@ -49,9 +49,9 @@ class EliminateCommonSubexpr(FunctionPass):
         for first, again in merged:
             if again.span is not None and again.span != first.span:
                 what = [Origin(call.op.name, call.span) for call in (again, first) if isinstance(call.op, Operator)]
-                ctx.remark(f"{what[0]} computes what {what[1]} does", "applied", summary(first))
+                ctx.remark(f"{what[0]} replaced by the equal call {what[1]}", "applied", summary(first))
         if merged:
-            ctx.remark(f"calls of operators that compute what others do: {len(merged)}", "applied")
+            ctx.remark(f"calls replaced by equal ones: {len(merged)}", "applied")
         return result
 
 

@@ -53,7 +53,7 @@ class FoldConstantConfig:
 
     max_bytes: int = dataclasses.field(
         default=1 << 30,
-        metadata={"doc": "what the results of a function may take together that need much more than their arguments"},
+        metadata={"doc": "bytes of all results in a function that are more than twice as large as their arguments"},
     )
 
 
@@ -80,7 +80,7 @@ class FoldConstant(FunctionPass):
 
         body = rewrite_graph(func.body, fold, lambda value: type(value) is Constant)
         if budget.computed:
-            ctx.remark(f"calls of operators computed now: {budget.computed}", "applied")
+            ctx.remark(f"calls evaluated at build time: {budget.computed}", "applied")
         return func.with_body(body)
 
 
@@ -116,10 +116,14 @@ def _fold_call(node: Call, budget: _Budget, ctx: PassContext) -> Expr:
         return node  # it depends on sizes that are known only when it is called
     given = sum(arg.nbytes for arg in args)
     if not budget.allows(size, given):
-        ctx.remark(f"{op.name} not computed: its result has {size} bytes", "missed", summary(node))
+        ctx.remark(
+            f"{op.name} not folded: its result of {size} bytes exceeds what is left of max_bytes",
+            "missed",
+            summary(node),
+        )
         return node
     if not op.bounded_reference and largest_integer(node.attrs) > _MOST_IN_ATTRS:
-        ctx.remark(f"{op.name} not computed: its attributes ask for large intermediate values", "missed", summary(node))
+        ctx.remark(f"{op.name} not folded: its attributes imply large intermediate values", "missed", summary(node))
         return node
     if isinstance(node.type, TensorType):
         splat = _splat(op, args, node)

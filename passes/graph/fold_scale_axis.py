@@ -156,8 +156,8 @@ class _Scaling:
         args = [self.done[arg] for arg in node.args]
         scaled = node.op.scale_weights(args, node.attrs, Constant(np.ascontiguousarray(vector)), of_result)
         assert scaled is not None  # checked before
-        where = "behind" if of_result else "before"
-        self.ctx.remark(f"the factor {where} {node.op.name} is folded into its weights", "applied", summary(node))
+        where = "after" if of_result else "before"
+        self.ctx.remark(f"folded the factor {where} {node.op.name} into its weights", "applied", summary(node))
         return Call(node.op, scaled, node.attrs, node.type, node.span)
 
     def takes_up(self, node: Expr, of_result: bool) -> int | None:
@@ -221,9 +221,9 @@ class _Backward(_Scaling):
         """Remark why the factor of ``node`` stays, if its operand comes from an operator with weights."""
         if scaled in ways:
             uses = self.uses[scaled]
-            once = "it is not one number for each channel" + (", all positive" if ways[scaled].positive else "")
-            why = f"what it multiplies is used {uses} times" if uses != 1 else once
-            self.ctx.remark(f"the factor is not folded into weights: {why}", "missed", summary(node))
+            once = "it is not one finite constant per channel" + (", all positive" if ways[scaled].positive else "")
+            why = f"the tensor that it multiplies has {uses} uses" if uses != 1 else once
+            self.ctx.remark(f"factor not folded into weights: {why}", "missed", summary(node))
 
     def find_ways(self) -> dict[Expr, _Way]:
         ways: dict[Expr, _Way] = {}

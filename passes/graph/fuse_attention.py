@@ -77,11 +77,15 @@ class FuseAttention(FunctionPass):
             if found is None:
                 return new
             shared = next((node for node in found.between if users[node] > 1), None)
-            reason = f"{summary(shared)} is used elsewhere" if shared is not None else _unfit(found)
+            reason = f"{summary(shared)} has other users" if shared is not None else _unfit(found)
             if reason is not None:
                 ctx.remark(f"attention not fused: {reason}", "missed", summary(old))
                 return new
-            ctx.remark("fused attention: its scores are not stored", "applied", summary(old))
+            ctx.remark(
+                "fused matmul, softmax and matmul into attention, which does not store the scores",
+                "applied",
+                summary(old),
+            )
             again = _match(new)  # the same match, with rewritten arguments
             assert again is not None
             return _fused(again)
@@ -155,13 +159,13 @@ def _unfit(found: _Attention) -> str | None:
     types = [found.query.type, found.keys.type, found.value.type]
     query, keys, value = types
     if not (isinstance(query, TensorType) and isinstance(keys, TensorType) and isinstance(value, TensorType)):
-        return "a type is not known"
+        return "the type of an argument is not known"
     if str(query.dtype) not in FLOATS:
-        return f"its elements are {query.dtype!s}"
+        return f"element type {query.dtype!s} is not supported"
     if query.ndim < 3 or keys.ndim != query.ndim or value.ndim != query.ndim:
-        return "it has no heads"
+        return "the arguments need at least 3 dimensions, and all the same number"
     if not (shape_equal(query.shape[:-2], keys.shape[:-2]) and shape_equal(query.shape[:-2], value.shape[:-2])):
-        return "the heads of its arguments differ"
+        return "the leading (batch and head) dimensions of its arguments differ"
     if found.mask is not None:
         mask = found.mask.type
         assert isinstance(mask, TensorType)
@@ -171,7 +175,7 @@ def _unfit(found: _Attention) -> str | None:
             dim == 1 or dim_equal(dim, whole) for dim, whole in zip(shape, scores, strict=True)
         )
         if not fits:
-            return "its mask has more dimensions than its scores"
+            return "the mask does not broadcast to the shape of the scores"
     return None
 
 

@@ -155,7 +155,11 @@ class _Fusion:
                 return
             path = self.tree.between(last, consumer, self.max_depth)
             members = [last, *(path or ()), consumer]
-            reason = "the group would be too large" if path is None else self.no_epilogue(anchor, members[1:])
+            reason = (
+                f"the group would hold more than max_depth = {self.max_depth} operators"
+                if path is None
+                else self.no_epilogue(anchor, members[1:])
+            )
             if reason is None:
                 reason = self.union(members)
             if reason is not None:
@@ -172,10 +176,10 @@ class _Fusion:
             if rank > _BROADCAST:
                 kind = FUSION_KINDS[rank]
                 if rank in (_REDUCTION, _CONTRACTION):
-                    return f"{self.name(member)} is a {kind} as well, and a group holds one"
-                return f"{self.name(member)} is {kind}, no elementwise epilogue"
+                    return f"{self.name(member)} is a {kind} as well, and a group holds only one"
+                return f"{self.name(member)} is {kind}; an epilogue must be elementwise"
             if not self.same_shape(anchor, member):
-                return "the shape changes"
+                return "their shapes differ"
         return None
 
     def join_consumer(self, place: int) -> None:
@@ -187,7 +191,7 @@ class _Fusion:
             return
         path = self.tree.between(place, consumer, self.max_depth)
         if path is None:
-            self.apart(place, consumer, "the group would be too large")
+            self.apart(place, consumer, f"the group would hold more than max_depth = {self.max_depth} operators")
             return
         reason = self.no_producer(place, path, consumer) or self.union([place, *path, consumer])
         if reason is not None:
@@ -197,25 +201,25 @@ class _Fusion:
         """Return the reason why ``path`` cannot be computed inside the loops of ``consumer``; None if it can."""
         for member in path:
             if self.rank[member] > _INJECTIVE:
-                return f"{self.name(member)} between them is {FUSION_KINDS[self.rank[member]]}"
+                return f"{self.name(member)} on the path between them is {FUSION_KINDS[self.rank[member]]}"
         own = self.find(place)
         if self.anchor[own] is not None and not self.epilogue[place]:
-            return "a group holds one anchor"
+            return "its group has a reduction or contraction, which only an elementwise epilogue can follow"
         if self.rank[consumer] == _CONTRACTION:
-            return "a contraction reads its inputs many times"
+            return "a contraction reads each input element many times, and would compute it again each time"
         if self.epilogue[consumer]:
             for member in (place, *path):
                 if self.mixed[self.find(member)] and not self.epilogue[member]:
-                    return "an epilogue takes elementwise inputs only"
+                    return "an operand of an epilogue must be elementwise"
                 if not self.same_shape(member, consumer):
-                    return "the shape changes"
+                    return "their shapes differ"
             return None
         if self.rank[consumer] <= _BROADCAST:
             for member in (place, *path):
                 # Reading a small tensor again is cheap, computing it again is not: only data movement may repeat.
                 moves_data = self.rank[member] == _INJECTIVE and self.size[self.find(member)] == 1
                 if not moves_data and not self.same_shape(member, consumer):
-                    return "it would be computed again for each repetition of its elements"
+                    return "broadcasting would compute its elements several times"
         return None
 
     def operator(self, place: int) -> Operator | None:
@@ -227,17 +231,17 @@ class _Fusion:
         groups = list(dict.fromkeys(self.find(member) for member in members))
         anchors = [self.anchor[group] for group in groups if self.anchor[group] is not None]
         if len(anchors) > 1:
-            return "both have an anchor, and a group holds one"
+            return "both contain a reduction or contraction, and a group holds only one"
         places = {self.scope[group] for group in groups} - {None}
         if len(places) > 1:
-            return "it would be computed again in each iteration of a loop"
+            return "they are in different control flow, where one would be computed again in each iteration"
         # The arguments of an anchor do not read each other, so that one says nothing about how the others are read.
         end = self.find(members[-1])
         apart = end if _REDUCTION <= self.rank[members[-1]] < _OPAQUE and len(groups) > 1 else None
         joined = [group for group in groups if group != apart]
         reorders, contiguous = (any(flags[group] for group in joined) for flags in (self.reorders, self.contiguous))
         if reorders and contiguous:
-            return "vectors would be gathered, element by element"
+            return "one reorders elements that the other reads contiguously: vector loads would become gathers"
         if apart is not None:
             reorders, contiguous = self.reorders[apart], self.contiguous[apart]
         size = sum(self.size[group] for group in groups)
@@ -278,11 +282,13 @@ class _Fusion:
         single consumer that is in no group, name that consumer."""
         users = self.tree.users[place]
         if consumer is not None and users == [consumer] and self.operator(consumer) is not None:
-            self.apart(place, consumer, f"{self.name(consumer)} is in no group, {self.alone(consumer)}")
+            self.apart(place, consumer, f"{self.name(consumer)} cannot be fused: {self.alone(consumer)}")
             return
         if any(self.rank[user] != _OPAQUE for user in users):
             what = "in several places" if consumer is None else f"by {self.name(consumer)}"
-            message = f"{self.name(place)} not fused with its consumers: the output escapes, it is used {what}"
+            message = (
+                f"{self.name(place)} not fused with its consumers: its result must be stored, as it is used {what}"
+            )
             self.ctx.remark(message, "missed", summary(self.order[place]))
 
     def alone(self, place: int) -> str:
@@ -290,8 +296,8 @@ class _Fusion:
         operator = self.operator(place)
         assert operator is not None
         if not operator.pure:
-            return "as it has an effect"
-        return "as it is opaque" if self.shape[place] is not None else "as it has several results"
+            return "it has an effect"
+        return "it is opaque" if self.shape[place] is not None else "it has several results"
 
     # Building the groups.
 

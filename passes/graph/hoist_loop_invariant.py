@@ -64,7 +64,7 @@ def _hoist(body: Expr, ctx: PassContext) -> Expr:
             if (part, loop) not in variables:
                 variables[part, loop] = Var(f"invariant{len(variables)}", part.type)
                 taken.setdefault(loop.owner, {})[part] = variables[part, loop]
-                ctx.remark("computed once, before the loop", "applied", summary(part))
+                ctx.remark("hoisted out of the loop", "applied", summary(part))
             made.append(variables[part, loop])
         changed = any(new is not old for new, old in zip(made, children_outside_groups(node), strict=True))
         new = node.with_children(made) if changed else node

@@ -77,7 +77,7 @@ class _Lifting:
         """Return the global function that replaces ``nested``, or ``nested`` if it must stay."""
         captured = free_vars(nested)
         if captured and passed_on:
-            message = "a function that captures variables is passed on as a value, and stays"
+            message = "not lifted: the function captures variables and is used as a value"
             self.ctx.remark(message, "missed", summary(nested))
             return nested
         fresh: dict[Expr, Expr] = {var: Var(var.name, var.type, var.span) for var in captured}

@@ -69,7 +69,9 @@ class NarrowProducts(FunctionPass):
                 found = _of_halves(sums, target)
             if found is None:
                 return node
-            ctx.remark("multiplies narrow numbers as they are stored", "applied", summary(node))
+            ctx.remark(
+                "removed the casts of its factors: it multiplies their narrow type directly", "applied", summary(node)
+            )
             return found
 
         return func.with_body(rewrite_graph(func.body, narrow))

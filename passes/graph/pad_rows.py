@@ -49,10 +49,10 @@ class PadRowsConfig:
     """Options of ``PadRows``."""
 
     page: int = dataclasses.field(
-        default=4096, metadata={"doc": "bytes between lines that lie in the same place of the first cache"}
+        default=4096, metadata={"doc": "distance in bytes at which lines alias in the L1 cache"}
     )
-    least_rows: int = dataclasses.field(default=8, metadata={"doc": "matrices of fewer rows are left alone"})
-    unknown: int = dataclasses.field(default=TYPICAL, metadata={"doc": "what a symbolic dimension is taken for"})
+    least_rows: int = dataclasses.field(default=8, metadata={"doc": "the fewest rows of a matrix that is padded"})
+    unknown: int = dataclasses.field(default=TYPICAL, metadata={"doc": "assumed extent of a symbolic dimension"})
 
 
 @register_pass
@@ -80,7 +80,7 @@ class PadRows(FunctionPass):
             if old not in padded:
                 return new
             assert isinstance(new, Call)
-            ctx.remark("a cache line behind each row", "applied", summary(new))
+            ctx.remark("padded each row by a cache line", "applied", summary(new))
             group, args = new.op, new.args
             if not isinstance(group, Function):
                 group, places = as_group(new)

@@ -60,14 +60,16 @@ _LONGEST = 32
 class PlacePartsConfig:
     """Options of ``PlaceParts``."""
 
-    least_bytes: int = dataclasses.field(default=16384, metadata={"doc": "results smaller than this are left alone"})
+    least_bytes: int = dataclasses.field(
+        default=16384, metadata={"doc": "the fewest bytes of a result whose arguments are computed in place"}
+    )
     least_piece: int = dataclasses.field(
         default=256, metadata={"doc": "the fewest bytes in each contiguous piece of a part in several pieces"}
     )
     most_border: float = dataclasses.field(
-        default=0.1, metadata={"doc": "the most elements of padding, relative to those that it surrounds"}
+        default=0.1, metadata={"doc": "the most elements of padding, relative to the elements inside it"}
     )
-    unknown: int = dataclasses.field(default=TYPICAL, metadata={"doc": "what a symbolic dimension is taken for"})
+    unknown: int = dataclasses.field(default=TYPICAL, metadata={"doc": "assumed extent of a symbolic dimension"})
 
 
 @register_pass
@@ -163,7 +165,10 @@ class _Placement:
             self.bytes(call.args[number].tensor_type) for number in placed if self.is_written(call.args[number])
         )
         if not placed or 4 * amount < 3 * size or 2 * written < size:
-            why = next((reason for reason in reasons if reason is not None), "they are formulas of single elements")
+            why = next(
+                (reason for reason in reasons if reason is not None),
+                "most are elementwise and can be fused with it instead",
+            )
             self.ctx.remark(f"arguments of {call.op.name} not computed in place: {why}", "missed", summary(call))
             return
         self.wholes[call] = tuple(placed)
@@ -193,35 +198,43 @@ class _Placement:
         count = self.number(inner.shape)
         border = self.number(around.shape) - count
         if reason is None and border > self.config.most_border * count:
-            reason = f"a border of {border} elements would have to be written around {count}"
+            reason = (
+                f"its padding of {border} elements around {count} is more than most_border = {self.config.most_border}"
+            )
         if reason is not None:
-            self.ctx.remark(f"{call.op.name} copies its argument: {reason}", "missed", summary(call))
+            self.ctx.remark(
+                f"{call.op.name}: its argument is not computed in place, but copied: {reason}", "missed", summary(call)
+            )
             return
         self.placed.add(inner)
         self.around[inner] = around
         self.borders[call] = (around, made)
-        self.ctx.remark(f"{call.op.name}: its argument is computed inside of its border", "applied", summary(call))
+        self.ctx.remark(
+            f"{call.op.name}: its argument is computed in place, inside the padding", "applied", summary(call)
+        )
 
     def obstacle(self, part: Expr, place: Sequence[Dim], whole: Call) -> str | None:
         """Return the reason why ``part`` cannot be computed in its place in ``whole``; None if it can."""
         if type(part) is not Call or not isinstance(part.op, Operator) or not part.op.pure:
-            return "no kernel computes it"
+            return "it is not the result of a pure operator"
         if part is self.root:
-            return "it is a result of the model"
+            return "it is a result of the function itself"
         if part in self.placed or sum(arg is part for arg in whole.args) > 1:
-            return "it would lie in two places"
+            return "it would have to lie in two places in memory"
         if any(type(user) is not Call or not isinstance(user.op, Operator) for user in self.users[part]):
-            return "it is used by more than operators"
+            return "a tuple, a function call or control flow uses it as well"
         if not all(isinstance(begin, int) for begin in place):
-            return "its place depends on symbolic dimensions"
+            return "its offset depends on symbolic dimensions"
         more = excess(part.shape, whole.shape)
         if not all(isinstance(amount, int) for amount in more):
-            return "the distance of its rows depends on symbolic dimensions"
+            return "its row stride depends on symbolic dimensions"
         last = max((axis for axis, amount in enumerate(more) if amount), default=None)
         if last is not None:
             piece = self.number(part.shape[last:]) * part.dtype.bytes
             if piece < self.config.least_piece:
-                return f"it would lie in pieces of {piece} bytes"
+                return (
+                    f"its contiguous pieces of {piece} bytes are smaller than least_piece = {self.config.least_piece}"
+                )
         return None
 
     def is_written(self, part: Expr) -> bool:

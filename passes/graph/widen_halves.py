@@ -51,7 +51,7 @@ class WidenHalves(FunctionPass):
         def widen(node: Expr) -> Expr:
             if type(node) is not Call or not isinstance(node.op, Operator) or not _is_worth_it(node, node.op):
                 return node
-            ctx.remark("its factors are converted to float32 first", "applied", summary(node))
+            ctx.remark("converted its factors to float32", "applied", summary(node))
             wide = [calls.cast(arg, dtype="float32") for arg in node.args]
             return calls.cast(Call(node.op, wide, node.attrs, None, node.span), dtype=node.tensor_type.dtype)
 

@@ -48,11 +48,11 @@ class WinogradConfig:
     """Options of ``Winograd``: the rates for its estimate. Only their ratios matter; the defaults were measured on one
     core with AVX-512."""
 
-    gain: float = dataclasses.field(default=1.15, metadata={"doc": "how many times faster it has to be"})
+    gain: float = dataclasses.field(default=1.15, metadata={"doc": "the least estimated speedup"})
     gflops: float = dataclasses.field(default=200.0, metadata={"doc": "10^9 floating-point operations a second"})
     memory: float = dataclasses.field(default=30.0, metadata={"doc": "10^9 bytes a second from memory"})
     cache: float = dataclasses.field(default=60.0, metadata={"doc": "10^9 bytes a second from and to the last cache"})
-    unknown: int = dataclasses.field(default=TYPICAL, metadata={"doc": "what a symbolic height or width is taken for"})
+    unknown: int = dataclasses.field(default=TYPICAL, metadata={"doc": "assumed extent of a symbolic height or width"})
 
 
 @register_pass
@@ -95,15 +95,15 @@ def _unfit(node: Call) -> str | None:
     if attrs.data_layout != f"{image}{block}c" or kernel.axes[: len(window)] != tuple((axis, 0) for axis in window):
         return f"its layouts are {attrs.data_layout} and {attrs.kernel_layout}, without blocks of channels"
     if attrs.kernel_layout != f"{window}{block}i{kernel.block('O')}o":
-        return f"the kernel's layout {attrs.kernel_layout} does not go with {attrs.data_layout}"
+        return f"the kernel's layout {attrs.kernel_layout} does not match {attrs.data_layout}"
     if attrs.out_layout != f"{image}{kernel.block('O')}c":
-        return f"the result's layout is {attrs.out_layout}"
+        return f"the result's layout {attrs.out_layout} does not match {attrs.kernel_layout}"
     if attrs.channels:
-        return "its channels do not fill their blocks"
+        return "the number of channels is not a multiple of the block"
     if data.dtype not in ("float32", "float64"):
-        return f"its elements are {data.dtype}"
+        return f"element type {data.dtype} is not float32 or float64"
     if not isinstance(weight, Constant):
-        return "its weight is no constant"
+        return "its weight is not constant"
     return None
 
 

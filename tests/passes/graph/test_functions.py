@@ -32,7 +32,7 @@ def test_a_loop_body_that_captures_stays_with_a_remark(rewrites):
     body = f"fn (%i: Tensor[(), int64], %s: {T}) {{ %1 = add(%s, %x) %2 = (%1,) %2 }}"
     text = f"def @main(%x: {T}) {{ %0 = {body} %3 = loop(int64(3), None, %0, %x) %3 }}"
     ctx = rewrites(LambdaLift(), text, text)
-    assert any("passed on as a value" in remark.message for remark in ctx.remarks)
+    assert any("captures variables" in remark.message for remark in ctx.remarks)
 
 
 def test_marked_functions_and_functions_called_once_are_inlined(rewrites):

@@ -70,7 +70,7 @@ def test_what_does_not_change_is_bound_around_the_loop(rewrites):
     )
     (remark,) = ctx.remarks
     assert "exp" in str(remark)
-    assert "before the loop" in str(remark)
+    assert "hoisted out of the loop" in str(remark)
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def test_a_group_that_a_product_reads_gets_the_attribute(rewrites: Callable[...,
         return gi.IRModule.from_expr(gi.Function([x], gi.nn.dense(gi.Call(group, [x, first]), second)))
 
     ctx = rewrites(PadRows(), network(), network(row_padding=16))
-    assert [remark.message for remark in ctx.remarks] == ["a cache line behind each row"]
+    assert [remark.message for remark in ctx.remarks] == ["padded each row by a cache line"]
 
 
 def test_an_operator_outside_a_group_becomes_one() -> None:
