@@ -1,4 +1,4 @@
-"""Generalize kernels: make a fused group whose sizes are formulas of the model's dimensions one over plain sizes.
+"""Generalize kernels: replace sizes of a fused group that are formulas of the model's dimensions by plain variables.
 
 Before, in a model over images of height ``h``::
 
@@ -8,15 +8,15 @@ After::
 
     fn (%x: Tensor[(n, 16, size_0), float32]) { nn.relu(%x) }
 
-A call passes ``(h + 3) // 4`` as ``size_0``. The loops of the kernel, and all proofs about them, are then as short as
-those over a plain dimension, however many strided operators came before it; and layers that differ in such formulas
-alone share one kernel.
+A call passes ``(h + 3) // 4`` as ``size_0``. The kernel's loop bounds, and all proofs about them, are then as short as
+those over a plain dimension, however many strided operators precede it; and layers that differ only in such formulas
+share one kernel.
 
-The group is typed anew over its new parameters. A size that follows from another one in the group (the height of a
-strided convolution, which a second argument has as well) stays a formula of that one. Where typing needs to know more
-of the model's dimensions than that two sizes are the same, those dimensions are counted in larger units: of a result of
-height ``(h + 15) // 16`` in tiles, ``(h + 63) // 64`` of them, the height becomes ``size_0`` and the number of tiles
-``(size_0 + 3) // 4``. If they are used in other ways, the group stays as it is.
+Types are inferred again from the new parameters. A size that follows from another one in the group (the height of a
+strided convolution's result, which a second argument has as well) stays a formula of that one. Where type inference
+needs to know more about the model's dimensions than that two sizes are equal, those dimensions are counted in larger
+units: if a result has height ``(h + 15) // 16`` and ``(h + 63) // 64`` tiles, the height becomes ``size_0`` and the
+number of tiles ``(size_0 + 3) // 4``. If the dimensions are used in other ways, the group is left unchanged.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from tilewright.tensorir.functor import Mutator, free_vars, substitute
 
 
 class SizeGeneralizer:
-    """Generalizes the groups of one module; equal groups over different sizes become structurally equal."""
+    """Generalize the groups of one module; equal groups over different sizes become structurally equal."""
 
     def __init__(self) -> None:
         self.table = DimTable()
         self._named: dict[str, tir.Var] = {}
 
     def generalize(self, group: Function) -> Function:
-        """``group`` over plain sizes; ``group`` itself if they are plain already, or needed as they are."""
+        """Return ``group`` over plain sizes; ``group`` itself if its sizes are plain already or cannot be replaced."""
         dims = [dim for param in group.params for dim in _dims_of(param.type)]
         if not any(_is_formula(dim) for dim in dims):
             return group
@@ -58,7 +58,7 @@ class SizeGeneralizer:
         return group
 
     def size(self, number: int, taken: set[str]) -> tir.Var:
-        """The variable that the ``number``-th plain size of a group is; its name is none of ``taken``."""
+        """Return the variable for the ``number``-th plain size of a group; its name is not in ``taken``."""
         name = f"size_{number}"
         while name in taken:
             name += "_"
@@ -66,18 +66,18 @@ class SizeGeneralizer:
 
 
 class _Generalization:
-    """One group on its way: what its sizes are now, and the values that have been typed so far."""
+    """The state while one group is rewritten: its new sizes, and the values that have been typed so far."""
 
     def __init__(self, sizes: SizeGeneralizer, taken: set[str]) -> None:
         self.sizes = sizes
         self.taken = taken
-        #: What stands for a dimension of the group, by its canonical form, and the formula of each new variable.
+        #: The replacement of each dimension of the group, by its canonical form; and the formula of each new variable.
         self.known: dict[tir.Expr, Dim] = {}
         self.formulas: dict[tir.Var, tir.Expr] = {}
         self.done: dict[Expr, Expr] = {}
 
     def run(self, group: Function) -> Function | None:
-        """The group over new sizes; None if it would compute results of other sizes."""
+        """Return the group over new sizes; None if its results would have other sizes."""
         for node in post_order(group.body):
             if not isinstance(node, Var):
                 self.done[node] = self.node(node)
@@ -94,8 +94,8 @@ class _Generalization:
         return Function(params, body, None, attrs, group.span)  # type: ignore[arg-type]
 
     def value(self, node: Expr) -> Expr:
-        """The new form of ``node``. Parameters are typed where they are first needed: by then it is known which of
-        their sizes follow from the others."""
+        """Return the new form of ``node``. A parameter is typed at its first use: by then it is known which of its
+        sizes follow from the others."""
         found = self.done.get(node)
         if found is None:
             assert isinstance(node, Var)
@@ -118,7 +118,7 @@ class _Generalization:
         return made
 
     def parameter_dim(self, dim: Dim) -> Dim:
-        """The size that a parameter has in place of ``dim``: a plain one that the group knows, or a new one."""
+        """Return the size that replaces ``dim`` in a parameter: one that the group has already, or a new plain one."""
         if not _is_formula(dim):
             return dim
         assert isinstance(dim, tir.Expr)
@@ -131,11 +131,11 @@ class _Generalization:
         return found
 
     def attributes(self, value: Any) -> Any:
-        """Attributes in terms of the new sizes."""
+        """Return attributes in terms of the new sizes."""
         return _map_attributes(value, lambda dim: _Replacement(self).mutate(dim) if _is_formula(dim) else dim)
 
     def original(self, found: Type) -> Type:
-        """A type of the new group as the old one has it."""
+        """Return a type of the new group in terms of the old sizes."""
 
         def dim_of(dim: Dim) -> Dim:
             return substitute(dim, self.formulas) if isinstance(dim, tir.Expr) else dim
@@ -146,8 +146,8 @@ class _Generalization:
 
 
 class _InUnits:
-    """A group whose sizes are multiples of a dimension of the model, divided and rounded up: the finest of these
-    quotients becomes a plain size, and the others are quotients of that one, as
+    """Rewrite a group whose sizes are quotients of a dimension of the model, rounded up: the quotient with the least
+    divisor becomes a plain size, and the others are quotients of that one, as
     ``ceil(ceil(h / a) / b) == ceil(h / (a * b))``."""
 
     def __init__(self, sizes: SizeGeneralizer, taken: set[str]) -> None:
@@ -155,7 +155,7 @@ class _InUnits:
         self.taken = taken
 
     def run(self, group: Function) -> Function | None:
-        """The group over new sizes; None if its sizes are not of this kind, or no call of it would tell them."""
+        """Return the group over new sizes; None if its sizes are of another kind, or do not follow from its tensors."""
         nodes = [node for node in post_order(group.body) if not isinstance(node, Constant)]
         units = _units(dim for node in (*group.params, *nodes) for dim in _all_dims(node))
         finer = {var: self.sizes.size(number, self.taken) for number, var in enumerate(units)}
@@ -185,7 +185,7 @@ class _InUnits:
 
 
 def _rebuilt(node: Expr, done: dict[Expr, Expr], attributes: Callable[[Any], Any]) -> Expr:
-    """``node`` over new parts."""
+    """Return ``node`` with its operands replaced as ``done`` says, and its attributes by ``attributes``."""
     if isinstance(node, Tuple):
         return Tuple([done.get(field, field) for field in node.fields], node.span)
     if isinstance(node, TupleGetItem):
@@ -195,7 +195,7 @@ def _rebuilt(node: Expr, done: dict[Expr, Expr], attributes: Callable[[Any], Any
 
 
 def _all_dims(node: Expr) -> list[tir.Expr]:
-    """The formulas in the type and in the attributes of a node."""
+    """Return the dimension expressions in the type and in the attributes of a node."""
     found: list[tir.Expr] = [dim for dim in _dims_of(node.type) if isinstance(dim, tir.Expr)]
     if isinstance(node, Call):
         _map_attributes(node.attrs, lambda dim: found.append(dim) or dim)  # type: ignore[func-returns-value]
@@ -203,7 +203,7 @@ def _all_dims(node: Expr) -> list[tir.Expr]:
 
 
 def _units(formulas: Iterable[tir.Expr]) -> dict[tir.Var, int]:
-    """The variables that the formulas only use divided and rounded up, by multiples of one number; and that number."""
+    """Find the variables that occur only divided and rounded up, by multiples of one number; and return that number."""
     divisors: dict[tir.Var, set[int]] = {}
     for formula in formulas:
         stack: list[Any] = [formula]
@@ -222,7 +222,7 @@ def _units(formulas: Iterable[tir.Expr]) -> dict[tir.Var, int]:
 
 
 def _rounded_up(expr: Any) -> tuple[tir.Var, int] | None:
-    """``v`` and ``d`` of ``(v + d - 1) // d``."""
+    """Match ``(v + d - 1) // d``: return ``v`` and ``d``, or None."""
     if not (isinstance(expr, tir.BinaryOp) and expr.op == "floordiv" and isinstance(expr.b, tir.IntImm)):
         return None
     whole, divisor = expr.a, expr.b.value
@@ -233,7 +233,7 @@ def _rounded_up(expr: Any) -> tuple[tir.Var, int] | None:
 
 
 class _Replacement(Mutator):
-    """Replaces, from the top down, every part of an expression that a new size is known for."""
+    """Replace, from the top down, every subexpression that has a new size."""
 
     def __init__(self, owner: _Generalization) -> None:
         self.owner = owner
@@ -259,7 +259,7 @@ def _dims_of(found: Type | None) -> list[Dim]:
 
 
 def _map_attributes(value: Any, dim_of: Callable[[tir.Expr], Dim]) -> Any:
-    """Attributes with other sizes in them."""
+    """Return attributes with every dimension expression replaced."""
     if isinstance(value, tir.Expr):
         return dim_of(value)
     if isinstance(value, tuple):

@@ -1,4 +1,4 @@
-"""List the operators of the graph that each call of a kernel computes, read from a lowered module."""
+"""List the graph operators that each kernel call of a lowered module computes."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class CalledKernel:
     Attributes:
         kernel: the function's name.
         origins: the operators of the graph that this call computes, in order of evaluation. A copy computes none.
-        arguments: what it passes: addresses and integers.
-        formula: the kernel's name before it became one with others (see ``MergeKernels``).
+        arguments: its arguments: addresses and integers.
+        formula: the kernel's name before it was merged with others (see ``MergeKernels``); None if it was not.
     """
 
     kernel: str
@@ -31,17 +31,17 @@ class CalledKernel:
 
 
 def kernel_calls(mod: IRModule) -> list[CalledKernel]:
-    """The calls of kernels in ``main``, one for each statement that calls one, in order of the text (so a call in a
-    loop is there once).
+    """Return the kernel calls in ``main``, one for each statement that calls one, in program order (a call in a loop
+    is listed once).
 
-    Without labels where a pass of the user's own has added or removed calls.
+    The calls have no labels if a user's own pass has added or removed calls.
 
     Raises:
         VerifyError: ``main`` is not lowered yet (see the stage ``lowered`` of :meth:`Executable.ir`).
     """
     main = mod["main"]
     if not isinstance(main, PrimFunc):
-        raise VerifyError("the calls of kernels are known when main is lowered (stage 'lowered'), but it is a graph")
+        raise VerifyError("main is a graph function; expected a lowered module (stage 'lowered')")
     calls = called_kernels(main)
     names = [call.name[1:] for call in calls]
     labels = [tuple(named) for kernel, named in main.attrs.get(CALLS, ())]
@@ -57,7 +57,7 @@ def kernel_calls(mod: IRModule) -> list[CalledKernel]:
 
 
 def called_kernels(main: PrimFunc) -> list[Call]:
-    """The calls themselves, in order of the text."""
+    """Return the kernel call expressions in ``main``, in program order."""
     return [
         stmt.value
         for stmt in walk_statements(main.body)

@@ -1,4 +1,4 @@
-"""Make a list of instructions on values of a graph function: kernel calls, copies, branches and loops.
+"""Linearize a graph function into a list of instructions on values: kernel calls, copies, branches and loops.
 
 The list is in order of execution; branches and loops hold lists of their own.
 """
@@ -27,7 +27,7 @@ from tilewright.tensorir.functor import free_vars, substitute
 from tilewright.tensorir.keys import NUM_WORKSPACES, OVERWRITES, SIZES_FROM
 from tilewright.tensorir.stmt import PrimFunc, SeqStmt
 
-#: Functions that call each other deeper than this are taken for recursive.
+#: A function whose calls nest deeper than this is reported as recursive.
 _MAX_CALL_DEPTH = 64
 
 
@@ -36,11 +36,11 @@ class Value:
     """A tensor while the model runs.
 
     Attributes:
-        role: ``input``, ``constant``, ``output`` (each a parameter of the model, ``index`` says which) or
-            ``temporary`` (in the arena, at ``place``).
-        whole: the value in whose memory it lies, if it does not have its own.
-        begin: where it begins there: an index for each dimension.
-        row_padding: elements of memory behind each of its rows.
+        role: ``input``, ``constant``, ``output`` (parameter number ``index`` of that role) or ``temporary`` (in the
+            arena, at ``place``).
+        whole: the value in whose memory it lies, if it has no memory of its own.
+        begin: its offset there: an index for each dimension.
+        row_padding: unused elements of memory after each of its rows.
     """
 
     type: TensorType
@@ -53,7 +53,7 @@ class Value:
 
     @property
     def owner(self) -> Value:
-        """The value that has the memory in which this one lies: itself, unless it is a part."""
+        """Return the value that owns the memory: this one, unless it is a part of another."""
         value = self
         while value.whole is not None:
             value = value.whole
@@ -66,9 +66,9 @@ class KernelCall:
 
     Attributes:
         variables: the values of its symbolic dimensions.
-        overwrites: the arguments whose memory the result may take, if nobody needs them afterwards.
-        origins: what of the graph it computes.
-        formula: the name of the kernel that did so before it became one with others, if it did.
+        overwrites: the positions of arguments whose memory the result may take if it is their last use.
+        origins: the operators of the graph that it computes.
+        formula: the kernel's name before it was merged with others; None if it was not.
     """
 
     kernel: str
@@ -83,7 +83,7 @@ class KernelCall:
 
 @dataclasses.dataclass(eq=False)
 class Copy:
-    """``target``, or its row of that number if there is such a row, becomes equal to ``source``."""
+    """Copy ``source`` to ``target``, or to row ``row`` of it if ``row`` is given and below the number of rows."""
 
     source: Value
     target: Value
@@ -92,7 +92,7 @@ class Copy:
 
 @dataclasses.dataclass(eq=False)
 class Branch:
-    """Runs ``then_body`` if the bool ``condition`` holds, else ``else_body``."""
+    """Run ``then_body`` if the bool ``condition`` holds, else ``else_body``."""
 
     condition: Value
     then_body: list[Instruction]
@@ -101,7 +101,7 @@ class Branch:
 
 @dataclasses.dataclass(eq=False)
 class CountedLoop:
-    """Runs ``body`` for ``counter`` = 0, 1, ... below ``trip_count``, while ``alive`` holds.
+    """Run ``body`` for ``counter`` = 0, 1, ... below ``trip_count``, while ``alive`` holds.
 
     ``check`` runs before each iteration and sets ``alive``.
     """
@@ -115,13 +115,13 @@ class CountedLoop:
 
 Instruction = KernelCall | Copy | Branch | CountedLoop
 
-#: What an expression stands for: a tensor, or a tuple of such.
+#: The value of an expression: a tensor, or a (nested) tuple of tensors.
 Meaning = Union[Value, "list[Meaning]"]
 
 
 @dataclasses.dataclass
 class Program:
-    """A linearized function: its parameters' and results' values and its instructions."""
+    """A linearized function: the values of its parameters and results, and its instructions."""
 
     inputs: list[Value]
     constants: list[Constant]
@@ -130,12 +130,12 @@ class Program:
 
 
 def is_empty(kernel: PrimFunc) -> bool:
-    """Whether a kernel does nothing: all that its result is made of is there already."""
+    """Whether a kernel does nothing, as all parts of its result are computed in place."""
     return isinstance(kernel.body, SeqStmt) and not kernel.body.stmts
 
 
 def linearize(function: Function, mod: IRModule) -> Program:
-    """The instructions of ``function``, whose calls are of PrimFuncs (or of functions that are inlined here).
+    """Return the instructions of ``function``, which calls only PrimFuncs, and functions that are inlined here.
 
     Raises:
         CodegenError: a call of an operator that was not lowered, or recursion.
@@ -164,8 +164,10 @@ def linearize(function: Function, mod: IRModule) -> Program:
 
 
 def model_constants(function: Function, mod: IRModule) -> list[Constant]:
-    """The constants that ``function`` and the functions it calls hold, in the order in which ``main`` takes them.
-    Numbers that calls pass to kernels are none of them: they stand in ``main`` itself."""
+    """Return the constants in ``function`` and the functions that it calls, in the order of ``main``'s parameters.
+
+    Integers that calls pass to kernels are not among them: they are immediates in ``main``.
+    """
     found: dict[Constant, None] = {}
     seen: set[GlobalVar] = set()
     pending: list[Function] = [function]
@@ -186,7 +188,7 @@ def model_constants(function: Function, mod: IRModule) -> list[Constant]:
 
 
 def _numbers(order: Sequence[Expr], mod: IRModule) -> set[Expr]:
-    """The constants that are nothing but numbers for kernels."""
+    """Return the constants that are used only as integers passed to kernels."""
     found: set[Expr] = set()
     for node in order:
         callee = mod[node.op] if isinstance(node, Call) and isinstance(node.op, GlobalVar) else None
@@ -202,7 +204,7 @@ def _numbers(order: Sequence[Expr], mod: IRModule) -> set[Expr]:
 
 
 def _now(node: Expr) -> Iterable[Expr]:
-    """The operands computed before ``node``; branches and loop bodies come later, as lists of their own."""
+    """Return the operands to compute before ``node``; branches and loop bodies are emitted later, into own lists."""
     if isinstance(node, If):
         return (node.condition,)
     if isinstance(node, Loop):
@@ -221,11 +223,11 @@ class _Linearizer:
             constant: Value(constant.tensor_type, "constant", index) for index, constant in enumerate(constants)
         }
         self.depth = 0
-        #: The values of calls that put their arguments together in place, and of those arguments.
+        #: The values of calls whose arguments are computed in place in the result, and of those arguments.
         self.shared: dict[Expr, Value] = {}
 
     def emit(self, root: Expr, environment: Mapping[Expr, Meaning], into: list[Instruction]) -> Meaning:
-        """Append what computes ``root`` to ``into`` and return what it stands for."""
+        """Append the instructions that compute ``root`` to ``into``; return its value or tuple of values."""
         known: dict[Expr, Meaning] = dict(environment)
         order = post_order(root, known=known, children_of=_now)
         bound = {node.var: node.value for node in order if isinstance(node, Let)}
@@ -241,7 +243,7 @@ class _Linearizer:
 
     def _emit_node(self, node: Expr, known: dict[Expr, Meaning], into: list[Instruction]) -> Meaning:
         if isinstance(node, Constant):
-            return self.constants.get(node, [])  # none for numbers that kernels are passed
+            return self.constants.get(node, [])  # integers that kernels are passed have no value
         if isinstance(node, Tuple):
             return [known[field] for field in node.fields]
         if isinstance(node, TupleGetItem):
@@ -256,16 +258,16 @@ class _Linearizer:
             return self._emit_if(node, known, into)
         if isinstance(node, Loop):
             return self._emit_loop(node, known, into)
-        what = f"variable {node.name!r} that nothing defines" if isinstance(node, Var) else type(node).__name__
-        raise CodegenError(f"the model holds a {what}, which has no code")
+        what = f"variable {node.name!r} that is not defined" if isinstance(node, Var) else type(node).__name__
+        raise CodegenError(f"the model holds a {what}; no code can be generated for it")
 
     def _callee(self, call: Call) -> object:
         return self.mod[call.op] if isinstance(call.op, GlobalVar) else call.op
 
     def _share(self, order: Sequence[Expr]) -> None:
-        """Make the values that lie in each other's memory, of those that ``order`` computes."""
+        """Create the values computed by ``order`` that share memory: results and the arguments placed in them."""
         made: dict[Expr, Value] = {}
-        for node in reversed(order):  # what is around a value is known before its parts
+        for node in reversed(order):  # a whole is visited before its parts
             callee = self._callee(node) if type(node) is Call else None
             places = callee.attrs.get(IN_PLACE, ()) if isinstance(callee, PrimFunc) else ()
             for number, begin in places:
@@ -293,7 +295,9 @@ class _Linearizer:
             kernel_call.origins, kernel_call.formula = call_origins(call), call_formula(call)
             for number, _ in callee.attrs.get(IN_PLACE, ()):
                 if kernel_call.args[number].whole is not shared:
-                    raise CodegenError(f"argument {number} of {call.op} was not computed where its result has it")
+                    raise CodegenError(
+                        f"argument {number} of {call.op} was not computed in place, in the memory of the result"
+                    )
             if not is_empty(callee):
                 into.append(kernel_call)
             return result
@@ -337,7 +341,7 @@ class _Linearizer:
             body.append(Copy(source, target, counter))
         del results[len(state) :]
         kept = []
-        for source in results:  # the next state may be the old one in another order: copy through fresh values
+        for source in results:  # the next state may permute the old one: copy through fresh values
             if source in state:
                 fresh = Value(source.type)
                 body.append(Copy(source, fresh))
@@ -351,13 +355,13 @@ class _Linearizer:
     def _emit_function(
         self, function: object, args: list[Meaning], known: Mapping[Expr, Meaning], into: list[Instruction]
     ) -> Meaning:
-        """The code of a function where it is called. One of the module sees nothing of what is around the call."""
+        """Inline a function at its call. A function of the module sees no variables of the caller."""
         callee: object = self.mod[function] if isinstance(function, GlobalVar) else function
         if not isinstance(callee, Function):
             raise CodegenError(f"a loop's body must be a function, found {type(callee).__name__}")
         self.depth += 1
         if self.depth > _MAX_CALL_DEPTH:
-            raise CodegenError(f"function {function} calls itself; recursion has no code")
+            raise CodegenError(f"function {function} calls itself; recursion is not supported")
         scope = known if callee is function else {}
         result = self.emit(callee.body, {**scope, **dict(zip(callee.params, args, strict=True))}, into)
         self.depth -= 1
@@ -400,11 +404,11 @@ def _kernel_call(kernel: PrimFunc, args: list[Value], results: list[Value], numb
 
 
 def _value_of(var: tir.Var, kernel: PrimFunc, pairs: Sequence[tuple[tir.Buffer, Value]]) -> tir.Expr:
-    """The size of a kernel's symbolic dimension in a call: itself where it is one of the model's, else the dimension of
-    an argument that gives the parameter as many elements as the argument has.
+    """Return the size of a kernel's symbolic dimension in a call: the dimension itself if it is one of the model's,
+    else the dimension of an argument with which the parameter has as many elements as the argument.
 
     Raises:
-        CodegenError: no argument tells.
+        CodegenError: it does not follow from any argument.
     """
     if var.name.isidentifier() and symbol(var.name) is var:
         return var
@@ -418,11 +422,11 @@ def _value_of(var: tir.Var, kernel: PrimFunc, pairs: Sequence[tuple[tir.Buffer, 
                 product(substitute(part, {var: candidate}) for part in buffer.shape), product(value.type.shape)
             ):
                 return candidate
-    raise CodegenError(f"kernel {kernel.name}: the arguments of a call do not tell its dimension {var.name}")
+    raise CodegenError(f"kernel {kernel.name}: its dimension {var.name} does not follow from the arguments of a call")
 
 
 def _fresh(found: object, into: list[Value]) -> Meaning:
-    """A new value, or a list of them, of that type; all are appended to ``into``."""
+    """Create a value, or a nested list of values for a tuple type, and append each to ``into``."""
     if isinstance(found, TensorType):
         into.append(Value(found))
         return into[-1]

@@ -1,4 +1,4 @@
-"""``LowerToTensorIR``: make a loop-level function of every fused group, which the graph calls by name.
+"""``LowerToTensorIR``: lower every fused group to a loop-level function that the graph calls by name.
 
 Before::
 
@@ -12,8 +12,8 @@ After::
 Functions that the module holds as loops already become kernels, too (:mod:`.adopt`).
 
 Groups that are equal up to names, and to the formulas of their sizes (see :mod:`.generalize`), share one function. A
-call of an operator outside a group is a group of its own. A kernel's attribute ``operators`` names what it computes;
-which operators of the graph these are in one place or another the calls of the kernel say (see ``graphir.origins``).
+call of an operator outside a group is a group of its own. A kernel's attribute ``operators`` names the operators that
+it computes; each call of the kernel names the operators of the graph that this call computes (``graphir.origins``).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tilewright.passes.registry import register_pass
 from tilewright.tensorir.keys import OPERATORS, OVERWRITES, SCHEDULE
 from tilewright.tensorir.stmt import PrimFunc
 
-#: Names of kernels are the names of their operators; more than this many are cut.
+#: A kernel is named after its operators, at most this many of them.
 _MAX_NAMED = 6
 
 
@@ -59,7 +59,7 @@ class LowerToTensorIR(ModulePass):
     essential = True
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        """``mod`` whose graph functions call PrimFuncs only."""
+        """Return ``mod`` with graph functions that call only PrimFuncs."""
         kernels = _Kernels(mod)
         lowered: dict[GlobalVar, AnyFunction] = {}
         for key, function in mod.functions.items():
@@ -71,7 +71,7 @@ class LowerToTensorIR(ModulePass):
 
 
 class _Kernels:
-    """The PrimFuncs made so far, found again by the structure of the group that they were made of."""
+    """The PrimFuncs made so far, looked up by the structure of the groups that they were made of."""
 
     def __init__(self, mod: IRModule) -> None:
         self.made: dict[GlobalVar, PrimFunc] = {}
@@ -105,7 +105,7 @@ class _Kernels:
         return Call(key, args, KernelOrigins(origins), computed.type, computed.span)
 
     def _strides(self, call: Expr, args: Sequence[Expr]) -> list[Excess | None] | None:
-        """For each tensor that a call takes and gives by how much its memory is longer; None: by nothing."""
+        """Return the excess of the memory of each argument and result of a call; None if none has any."""
         values = (*args, call)
         if not any(value in self._parts for value in values):
             return None
@@ -116,7 +116,7 @@ class _Kernels:
 
     def _kernel(self, group: Function, strides: list[Excess | None] | None, origins: Sequence[Origin]) -> GlobalVar:
         general = self._sizes.generalize(group)
-        # The type of a kernel for any sizes is not that of one call of it.
+        # A kernel that is generalized over sizes does not have the type of one of its calls.
         found, group = group.type if general is group else None, general
         candidates = self._known.setdefault(structural_hash(group), [])
         for known, others, key in candidates:

@@ -1,8 +1,8 @@
 """Find the arguments that a kernel may overwrite with its result: those that it reads at the same element only.
 
-``relu(x + y)`` reads ``x[i, j]`` for its own element ``[i, j]`` alone. Where nobody needs ``x`` afterwards, the result
-may take its memory: lines that were just read are written, and no others have to be fetched. A schedule keeps this: it
-computes each element of a result once.
+``relu(x + y)`` reads ``x[i, j]`` only for its own element ``[i, j]``. If this is the last use of ``x``, the result may
+take its memory: the stores then hit cache lines that were just read, and no others are fetched. Scheduling keeps this
+property, as it computes each element of a result once.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from tilewright.tensorir.stmt import Allocate, Block, BufferStore, For, PrimFunc
 
 
 def find_overwrites(func: PrimFunc) -> tuple[int, ...]:
-    """The arguments of a kernel, not scheduled yet, that its result may overwrite. None if it has several results, or
-    loops whose computations are in no blocks."""
+    """Return the positions of the arguments of an unscheduled kernel that its result may overwrite.
+
+    There are none if the kernel has several results, or computes anything outside of blocks.
+    """
     count = int(func.attrs.get(NUM_INPUTS, 0))
     if int(func.attrs.get(NUM_OUTPUTS, 0)) != 1 or len(func.buffers) <= count:
         return ()
@@ -35,7 +37,7 @@ def find_overwrites(func: PrimFunc) -> tuple[int, ...]:
             writers.setdefault(buffer, []).extend([block] * len(stores))
         for buffer, loads in found_in.reads.items():
             readers.setdefault(buffer, []).extend([(block, load) for load in loads])
-    #: Buffers whose elements are each needed for the same element of the result alone.
+    #: Buffers each of whose elements is needed only for the same element of the result.
     found: set[Buffer] = set()
     pending = [result]
     while pending:
@@ -55,7 +57,7 @@ def find_overwrites(func: PrimFunc) -> tuple[int, ...]:
 
 
 def _blocks(stmt: Stmt) -> list[Block] | None:
-    """The blocks of a function; None if anything else computes, or if memory says where blocks run."""
+    """Return the blocks of a function; None if it computes outside of blocks, or loads loop bounds or indices."""
     found: list[Block] = []
     stack = [stmt]
     while stack:
@@ -90,7 +92,7 @@ def _equal(a: Expr, b: Expr) -> bool:
 
 
 def _is_pointwise(block: Block, buffer: Buffer) -> bool:
-    """Whether a block computes each element of a buffer once, at the place that its variables count."""
+    """Whether a block computes each element of a buffer once, at the indices that are its iteration variables."""
     if block.init is not None or block.predicate is not None or not isinstance(block.body, BufferStore):
         return False
     spans = all(_equal(item.extent, extent) for item, extent in zip(block.iters, buffer.shape, strict=False))
@@ -99,7 +101,7 @@ def _is_pointwise(block: Block, buffer: Buffer) -> bool:
 
 
 def _is_place(indices: Iterable[Expr], block: Block, buffer: Buffer) -> bool:
-    """Whether indices are the variables of a block, in order; along a dimension of one element 0 is the same."""
+    """Whether indices are the variables of a block, in order; 0 also counts along a dimension of one element."""
     variables = [item.var for item in block.iters]
     places = list(indices)
     if len(places) != len(variables) or len(buffer.shape) != len(variables):
@@ -115,7 +117,7 @@ def _is_zero(index: Expr | Var) -> bool:
 
 
 def _needs(reads: list[tuple[Block, BufferLoad]], found: set[Buffer]) -> bool:
-    """Whether everything that reads a buffer does it for the same element of a buffer in ``found``."""
+    """Whether each of ``reads`` is for the same element of a buffer in ``found``."""
     return all(
         isinstance(block.body, BufferStore)
         and block.body.buffer in found

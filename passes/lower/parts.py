@@ -1,8 +1,8 @@
-"""Make kernels for values that lie in the memory of a larger one (see ``graphir.parts``).
+"""Build kernels for values that lie in the memory of a larger one (see ``graphir.parts``).
 
-A kernel that computes or reads such a value has a buffer with strides for it. The call that puts the values together
-becomes a kernel that writes only what nobody else has: a border, and the arguments that could not be placed. Its
-attribute ``in_place`` says where the others begin in its result: pairs (argument, indices).
+A kernel that computes or reads such a value has a buffer with strides for it. The call that joins the values becomes a
+kernel that writes only the rest: padding, and the arguments that are not computed in place. Its attribute ``in_place``
+gives the offsets of the others in its result: pairs (argument, indices).
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from tilewright.tensorir.keys import NUM_INPUTS, NUM_OUTPUTS
 from tilewright.tensorir.stmt import BufferRegion, BufferStore, PrimFunc, Range, Stmt, sequence
 from tilewright.tensorir.tensor import Tensor
 
-#: By how much memory is longer than a value along each dimension, for values in larger ones.
+#: For a value in a larger one: the number of elements by which that memory is longer along each dimension.
 Excess = tuple[int, ...]
 
 
 def find_parts(root: Expr) -> dict[Expr, Excess]:
-    """The values in ``root`` whose rows do not lie side by side, as they lie in larger ones or are padded, with their
-    excess."""
+    """Return the values in ``root`` whose rows are not contiguous, as they are parts of larger values or padded, with
+    their excess."""
     found: dict[Expr, Excess] = {}
-    for node in reversed(post_order(root)):  # a value is known to be a part before its own parts are met
+    for node in reversed(post_order(root)):  # a whole is visited before its parts
         if padding := row_padding(node):
             found[node] = (*[0] * (node.tensor_type.ndim - 1), padding)
         for number in in_place(node):
@@ -44,8 +44,8 @@ def find_parts(root: Expr) -> dict[Expr, Excess]:
             more = excess(part.shape, node.shape, found.get(node, ()))
             if not all(isinstance(amount, int) for amount in more):
                 raise TypeInferenceError(
-                    f"a value of {part.type} cannot be computed in the memory of one of {node.type}: "
-                    "the distance of its rows depends on symbolic dimensions"
+                    f"a value of {part.type} cannot be computed in place in one of {node.type}: "
+                    "its row stride depends on symbolic dimensions"
                 )
             if any(more):
                 found[part] = more  # type: ignore[assignment]  # they are integers
@@ -53,7 +53,7 @@ def find_parts(root: Expr) -> dict[Expr, Excess]:
 
 
 def with_strides(kernel: PrimFunc, parts: Sequence[Excess | None]) -> PrimFunc:
-    """``kernel`` with its first buffers in longer memory, as ``parts`` say; None for buffers that stay."""
+    """Return ``kernel`` with strides for the excess of its first buffers, given in ``parts``; None: unchanged."""
     table: dict[Buffer, Buffer] = {}
     for buffer, more in zip(kernel.buffers, parts, strict=False):
         if more is not None:
@@ -74,10 +74,10 @@ def _strides(buffer: Buffer, more: Excess) -> tuple[tir.Expr, ...]:
 
 
 def assemble(group: Function, name: str) -> PrimFunc:
-    """The kernel that completes the result of a group, some of whose arguments are there already.
+    """Return the kernel that completes the result of a group, some of whose arguments are computed in place.
 
     Raises:
-        TypeInferenceError: the group's operator does not put its arguments together.
+        TypeInferenceError: the group's operator cannot have arguments in place.
     """
     call = inner_call(Call(group, group.params, None, group.body.type))
     op = call.op
@@ -86,7 +86,7 @@ def assemble(group: Function, name: str) -> PrimFunc:
     types = [arg.tensor_type for arg in call.args]
     places = op.places(types, call.attrs)
     if places is None:
-        raise TypeInferenceError(f"{op.name}: its arguments cannot be computed in the memory of its result")
+        raise TypeInferenceError(f"{op.name}: its arguments cannot be computed in place in its result")
     inputs = [te.placeholder(found.shape, found.dtype, _name(arg)) for arg, found in zip(call.args, types, strict=True)]
     out = call.tensor_type
     whole = op.compute(inputs, call.attrs, out)
@@ -112,7 +112,7 @@ def _name(arg: Expr) -> str:
 
 
 class _Box:
-    """A part of a tensor: where it begins and its extents."""
+    """A box of elements of a tensor: its first indices and its extents."""
 
     def __init__(self, begin: tuple[Dim, ...], extents: tuple[Dim, ...]) -> None:
         self.begin = begin
@@ -120,7 +120,7 @@ class _Box:
 
 
 def _around(inner: _Box, out: TensorType) -> list[_Box]:
-    """The border around a box as boxes: for each axis one before and one behind, between those of the axes in front."""
+    """Return the border around ``inner``: for each axis a box before and one after, inside those of earlier axes."""
     found: list[_Box] = []
     begin: list[Dim] = [0] * out.ndim
     extents = list(out.shape)
@@ -136,7 +136,7 @@ def _around(inner: _Box, out: TensorType) -> list[_Box]:
 
 
 def _nest(whole: Tensor, inputs: Sequence[Tensor], box: _Box, target: Buffer, number: int) -> Stmt:
-    """The loops that compute ``box`` of a tensor."""
+    """Return the loops that compute ``box`` of a tensor."""
     formula = whole.body
     assert isinstance(formula, tir.Expr)
 
@@ -154,7 +154,7 @@ def _nest(whole: Tensor, inputs: Sequence[Tensor], box: _Box, target: Buffer, nu
 
 
 class _Moved(Mutator):
-    """Stores into a part of another buffer."""
+    """Redirect stores to one buffer into a part of another."""
 
     def __init__(self, old: Buffer, new: Buffer, begin: Sequence[Dim]) -> None:
         self.old, self.new, self.begin = old, new, begin

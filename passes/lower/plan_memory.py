@@ -1,4 +1,4 @@
-"""``PlanMemory``: make one loop-level function of the graph's ``main``, which calls the kernels on planned memory.
+"""``PlanMemory``: lower the graph's ``main`` to a loop-level function that calls the kernels on planned memory.
 
 Before::
 
@@ -12,11 +12,10 @@ After::
     }
 
 The parameters of the new ``main`` are the inputs, the constants (in the order of ``linearize.model_constants``), the
-outputs, the arena (bytes) and the symbolic dimensions (those of
-the attribute ``Symbols`` first, then those of the inputs). Results are written in place; intermediate values share the
-arena by liveness, and so do the kernels' workspaces. A kernel's result takes the memory of an argument that nobody
-needs afterwards, if it may overwrite it (:mod:`.overwrites`); a value that is part of a larger one lies in that
-(:mod:`.parts`).
+outputs, the arena (bytes) and the symbolic dimensions (those of the attribute ``Symbols`` first, then those of the
+inputs). Kernels write results directly to the outputs; intermediate values and the kernels' workspaces share the arena
+by liveness. A kernel's result takes the memory of an argument that dies there, if it may overwrite it
+(:mod:`.overwrites`); a value that is part of a larger one lies in the memory of that one (:mod:`.parts`).
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ from tilewright.tensorir.keys import (
 )
 from tilewright.tensorir.stmt import BufferStore, Evaluate, For, IfThenElse, LetStmt, PrimFunc, Stmt, sequence
 
-#: The kernel that moves bytes; ``main`` calls it where a value has to be in a second place.
+#: The kernel that copies bytes; ``main`` calls it where a value is needed in a second place.
 COPY_KERNEL = "tilewright_copy"
 _COPY_LANES = 64
 
@@ -71,12 +70,12 @@ _COPY_LANES = 64
 @register_pass
 @module_pass(opt_level=0, name="PlanMemory", requires={LOOPS, WORKSPACES}, provides={MAIN})
 class PlanMemory(ModulePass):
-    """Give every value of ``main`` a place and turn ``main`` into a PrimFunc."""
+    """Assign memory to every value of ``main`` and lower ``main`` to a PrimFunc."""
 
     essential = True
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        """``mod`` with a PrimFunc ``main``, without the graph functions that it replaces."""
+        """Return ``mod`` with a PrimFunc ``main``, without the graph functions that it replaces."""
         function = mod["main"]
         if not isinstance(function, Function):
             return mod
@@ -86,7 +85,7 @@ class PlanMemory(ModulePass):
         calls = [instruction for instruction in _walk(program.body) if isinstance(instruction, KernelCall)]
         over = sum(call.results[0].place in [arg.place for arg in call.args if arg.place] for call in calls)
         size = f"an arena of {main.attrs[ARENA_BYTES]!s} bytes"
-        ctx.remark(f"{len(calls)} kernel calls share {size}; {over} overwrite an argument", function="main")
+        ctx.remark(f"{len(calls)} kernel calls use {size}; {over} of them overwrite an argument", function="main")
         kernels = {key: kernel for key, kernel in mod.functions.items() if isinstance(kernel, PrimFunc)}
         functions = {key: kernel for key, kernel in kernels.items() if not is_empty(kernel)}
         if any(isinstance(instruction, (Copy, CountedLoop)) for instruction in _walk(program.body)):
@@ -111,7 +110,7 @@ def _bodies(instruction: Instruction) -> tuple[list[Instruction], ...]:
 
 
 def _used(instruction: Instruction) -> list[Value]:
-    """The values in whose memory an instruction itself reads and writes."""
+    """Return the values whose memory an instruction itself (not its bodies) accesses."""
     return [value.owner for value in _accessed(instruction)]
 
 
@@ -127,13 +126,13 @@ def _accessed(instruction: Instruction) -> list[Value]:
 
 @dataclasses.dataclass(eq=False)
 class Life:
-    """The instructions during which a value has its place in the arena.
+    """The live range of a value: the instructions during which it has its place in the arena.
 
     Attributes:
-        first: the instruction at whose beginning it gets it.
+        first: the instruction at whose beginning the place is allocated.
         last: the instruction after which it is free.
-        handed_over: the result of ``last`` has it then.
-        workspace: the value is scratch memory of the one kernel.
+        handed_over: the result of ``last`` takes the place over.
+        workspace: the value is a workspace of one kernel.
     """
 
     value: Value
@@ -145,14 +144,14 @@ class Life:
 
 @dataclasses.dataclass
 class Plan:
-    """Places for the temporary values of a program: the arena, and who has what of it how long, in order of birth."""
+    """The memory plan of a program: the arena, and the live ranges of the values in it, in order of their start."""
 
     arena: ArenaAllocator
     lives: list[Life]
 
 
 def plan(program: Program) -> Plan:
-    """Give every temporary value of ``program`` a place in an arena by liveness, in time linear in its length."""
+    """Allocate every temporary value of ``program`` in an arena by liveness, in time linear in the program's length."""
     last: dict[Value, Instruction] = {}
     for instruction in program.body:
         _record_uses(instruction, last)
@@ -162,13 +161,13 @@ def plan(program: Program) -> Plan:
 
 
 def _record_uses(instruction: Instruction, last: dict[Value, Instruction]) -> list[Value]:
-    """Note ``instruction`` as the last user so far of what it and its bodies use; the values that it uses."""
+    """Record ``instruction`` as the last user so far of the values that it and its bodies use; return these values."""
     used = list(_used(instruction))
     if isinstance(instruction, (Branch, CountedLoop)):
         inner = [value for body in _bodies(instruction) for child in body for value in _record_uses(child, last)]
         defined = {value for body in _bodies(instruction) for value in _defined(body)}
-        # What comes from outside lives until the whole branch or loop is over: the other branch or the next
-        # iteration may need it.
+        # A value from outside is live until the end of the whole branch or loop: the other branch or the next
+        # iteration may use it.
         used += [value for value in inner if value not in defined]
     for value in used:
         last[value] = instruction
@@ -176,14 +175,14 @@ def _record_uses(instruction: Instruction, last: dict[Value, Instruction]) -> li
 
 
 def _defined(body: Sequence[Instruction]) -> list[Value]:
-    """The values that come to life in ``body``: what its kernels and inner instructions write, unless it was written
-    before (a branch's result, a loop's state)."""
+    """Return the values whose live range begins in ``body``: the results and workspaces of its kernel calls. (A
+    branch's result and a loop's state are written by copies, and live outside.)"""
     calls = [instruction for instruction in body if isinstance(instruction, KernelCall)]
     return [value.owner for call in calls for value in (*call.results, *call.workspaces)]
 
 
 class _Planner:
-    """Walks through a program in order, whose values are used for the ``last`` time by these instructions."""
+    """Allocate the values of a program in order; ``last`` holds the last user of each value."""
 
     def __init__(self, last: dict[Value, Instruction]) -> None:
         self.last = last
@@ -191,7 +190,7 @@ class _Planner:
         self.lives: dict[Value, Life] = {}
 
     def place(self, body: Sequence[Instruction]) -> None:
-        """Give places to the values of ``body``."""
+        """Allocate the values of ``body``."""
         last = self.last
         for instruction in body:
             used = [value for value in _used(instruction) if value.role == "temporary"]
@@ -218,7 +217,7 @@ class _Planner:
 
 
 def _overwritten(call: KernelCall, last: dict[Value, Instruction]) -> Value | None:
-    """The argument whose memory the result of ``call`` takes: one that nobody needs afterwards."""
+    """Return the argument whose memory the result of ``call`` takes: one that dies there; None if there is none."""
     if not call.overwrites or call.results[0].role != "temporary" or call.results[0].whole is not None:
         return None
     if call.results[0].place is not None:
@@ -232,13 +231,13 @@ def _overwritten(call: KernelCall, last: dict[Value, Instruction]) -> Value | No
 
 
 def _bytes(value: Value) -> Dim:
-    """The memory that a value takes."""
+    """Return the bytes of memory of a value, with its row padding."""
     *outer, last = value.type.shape or (1,)
     return simplify(product([*outer, last + value.row_padding]) * value.type.dtype.bytes)
 
 
 class _Emitter:
-    """Turn a planned program into the statements of ``main``."""
+    """Emit the statements of ``main`` for a planned program."""
 
     def __init__(self, program: Program, planned: Plan) -> None:
         self.program = program
@@ -257,14 +256,14 @@ class _Emitter:
             self.slots.append((var, begin))
             padded = (as_expr(slot.size) + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT
             total, begin = total + padded, var + padded  # each slot begins where the one before ends
-        # The sum of the slots of a whole model is as long as it is: the limit is for sizes of one tensor.
+        # Not the simplify() of dims: it limits the length of formulas, and the sum of all slots may be longer.
         self.arena_bytes = analyzer_for(total).simplify(total)
         self.arena = Buffer("arena", (self.arena_bytes,), DataType("uint8"), alignment=ALIGNMENT)
         #: The calls of kernels made so far, with the kernel's name and the labels of its operators.
         self.calls: dict[Evaluate, tuple[str, tuple[str | None, ...]]] = {}
-        #: The names of those kernels before they became one with others, where they did.
+        #: The names of those kernels before they were merged with others, for those that were.
         self.formulas: dict[Evaluate, str] = {}
-        #: The calls of each instruction: the number of the first, and of the one behind the last, as they were made.
+        #: The half-open range of the calls of each instruction, numbered in the order of emission.
         self.made: dict[Instruction, tuple[int, int]] = {}
 
     def function(self, names: Sequence[str], symbols: Sequence[Var]) -> PrimFunc:
@@ -293,14 +292,14 @@ class _Emitter:
         return sequence(*[self._statement(instruction) for instruction in body])
 
     def _values(self, calls: Sequence[Evaluate]) -> tuple[tuple[int, int, Dim, int, int, bool], ...]:
-        """The values in the arena, as the attribute ``VALUES`` lists them."""
+        """Return the values in the arena in the form of the attribute ``VALUES``."""
         number = {stmt: place for place, stmt in enumerate(calls)}
-        placed = [number[stmt] for stmt in self.calls]  # a loop's check is made after its body, but stands before it
+        placed = [number[stmt] for stmt in self.calls]  # a loop's check is emitted after its body, but precedes it
         found = []
         for life in self.lives:
             (begin, end), (last_begin, last_end) = self.made[life.first], self.made[life.last]
             if begin == len(placed):
-                continue  # nothing is called while it lives
+                continue  # no call in its live range
             first = min(placed[begin:end], default=placed[begin])
             last = max(first, max(placed[last_begin:last_end], default=first) - life.handed_over)
             place = life.value.place
@@ -328,7 +327,9 @@ class _Emitter:
                 instruction.source.whole is not None
                 and any(excess(instruction.source.type.shape, instruction.source.owner.type.shape))
             ):
-                raise CodegenError(f"a value of {instruction.source.type} that is to be copied lies in several pieces")
+                raise CodegenError(
+                    f"a value of {instruction.source.type} cannot be copied: it is not contiguous in memory"
+                )
             size = as_expr(_bytes(instruction.source))
             target = instruction.target
             row = None if instruction.row is None else self._load(instruction.row)
@@ -367,7 +368,7 @@ class _Emitter:
         return as_expr(value.place.offset)
 
     def _address(self, value: Value, row: Expr | None = None) -> Expr:
-        """The address of a value, or of one of its rows."""
+        """Return the address of a value, or of its row ``row``."""
         begin: list[Expr] = [as_expr(0)] * value.type.ndim
         owner = value
         while owner.whole is not None:
@@ -384,12 +385,12 @@ class _Emitter:
         return address_of(self.arena, offset)
 
     def _load(self, value: Value) -> Expr:
-        """A scalar integer or bool value as int64."""
+        """Load a scalar integer or bool value as int64."""
         if value.role != "temporary":
             return cast("int64", BufferLoad(self._buffer(value), tuple([as_expr(0)] * value.type.ndim)))
         if value.type.dtype.is_bool:
             return cast("int64", self.arena[self._offset(value)])
-        result: Expr = as_expr(0)  # the arena holds bytes: put the number together
+        result: Expr = as_expr(0)  # the arena holds bytes: assemble the integer
         for position in range(value.type.dtype.bytes):
             byte = cast("int64", self.arena[self._offset(value) + position])
             result = result | (byte << (8 * position))
@@ -429,7 +430,7 @@ def _parameter(value: Value, name: str) -> Buffer:
 
 
 def copy_kernel() -> PrimFunc:
-    """The kernel that copies ``n`` bytes, in vectors and then one by one."""
+    """Return the kernel that copies ``n`` bytes, in vectors and then one by one."""
     n, i, j = Var("n"), Var("i"), Var("j")
     source, target = Buffer("source", (n,), DataType("uint8")), Buffer("target", (n,), DataType("uint8"))
     lanes = Ramp(i * _COPY_LANES, as_expr(1), _COPY_LANES)

@@ -1,4 +1,4 @@
-"""Make one loop-level function of a fused group of operators.
+"""Lower a fused group of operators to one loop-level function.
 
 Each operator of the group adds its tensor expressions, and the function computes them one after the other; inlining
 and tiling are left to schedules. An operator without loop-level definition is decomposed into operators that have one.
@@ -30,10 +30,10 @@ Value = Tensor | list["Value"]
 
 
 def decompose(root: Expr) -> Expr:
-    """``root`` with every operator that has no loop-level definition replaced by its decomposition.
+    """Replace every operator in ``root`` that has no loop-level definition by its decomposition.
 
     Raises:
-        UnsupportedOperatorError: operators that state neither; all of them are named.
+        UnsupportedOperatorError: operators have neither; the message names all of them.
         TypeInferenceError: a decomposition has another type than the call.
     """
     missing: dict[str, None] = {}
@@ -57,7 +57,7 @@ def decompose(root: Expr) -> Expr:
 
 
 def lower_primitive(function: Function, name: str) -> PrimFunc:
-    """The loop-level function of a graph function whose body holds only calls of operators.
+    """Return the loop-level function of a graph function whose body holds only calls of operators.
 
     Parameters are the tensors of ``function.params`` (tuples flattened), then its results. Scalar constants in the body
     become part of the formulas.
@@ -86,11 +86,11 @@ def lower_primitive(function: Function, name: str) -> PrimFunc:
 
 
 def with_sizes(made: PrimFunc, function: Function, tensors: Sequence[Tensor]) -> PrimFunc:
-    """A kernel with the attribute that says where its plain sizes come from, if the group that it was made of has
-    such (see :mod:`.generalize`).
+    """Return ``made`` with the attribute that gives the sources of its plain sizes, if its group ``function`` has such
+    sizes (see :mod:`.generalize`).
 
     Args:
-        tensors: its arguments, and behind them its results.
+        tensors: its arguments, followed by its results.
     """
     sizes = function.attrs.get(SIZES, ())
     if not sizes:
@@ -99,7 +99,7 @@ def with_sizes(made: PrimFunc, function: Function, tensors: Sequence[Tensor]) ->
 
 
 def _source(var: ScalarVar, tensors: Sequence[Tensor]) -> tuple[int, int]:
-    """The tensor and axis whose dimension is ``var``."""
+    """Return the number of a tensor and its axis whose dimension is ``var``."""
     return next(
         (number, axis) for number, tensor in enumerate(tensors) for axis, dim in enumerate(tensor.shape) if dim is var
     )
@@ -127,10 +127,10 @@ def _lower_node(node: Expr, values: dict[Expr, Value]) -> Value:
 
 
 def _check_result(op: Operator, result: Value, expected: Sequence[TensorType]) -> None:
-    """Check what an operator's ``compute`` gave: code for other elements would write where no memory is.
+    """Check the result of an operator's ``compute``: with another shape or type the kernel would write out of bounds.
 
     Raises:
-        TypeInferenceError: it is not of the type that ``infer_type`` promised.
+        TypeInferenceError: it does not have the type that ``infer_type`` returned.
     """
     for part in result if isinstance(result, list) else [result]:
         if not isinstance(part, (Tensor, list)):
@@ -158,7 +158,7 @@ def _placeholder(name: str, found: Type | None, inputs: list[Tensor]) -> Value:
 
 
 class _Scalar(Tensor):
-    """A constant of one element inside a group: its value stands in the formulas that read it."""
+    """A constant of one element inside a group: its value is an immediate in the formulas that read it."""
 
     def __init__(self, data: np.ndarray[Any, Any]) -> None:
         found = TensorType(data.shape, data.dtype)
@@ -171,7 +171,7 @@ class _Scalar(Tensor):
 
 
 def _constant(data: np.ndarray[Any, Any]) -> Tensor:
-    """A constant inside a group: of one element only; larger ones are arguments of the group."""
+    """Return the tensor of a constant inside a group, of one element only; larger ones are arguments of the group."""
     if data.size != 1:
         raise TypeInferenceError(f"a fused group holds scalar constants only, found one of shape {data.shape}")
     return _Scalar(data)
@@ -188,10 +188,10 @@ def _flatten(value: Value) -> list[Tensor]:
 
 
 def flat_types(found: Type | None) -> list[TensorType]:
-    """The tensors of a type, tuples flattened.
+    """Return the tensor types of a type, tuples flattened.
 
     Raises:
-        TypeInferenceError: it is unknown or a function.
+        TypeInferenceError: the type is unknown or a function.
     """
     if isinstance(found, TensorType):
         return [found]

@@ -1,9 +1,9 @@
-"""Cut a model into segments where a size becomes known only while it runs.
+"""Cut a model into segments where a size becomes known only at run time.
 
-A graph with ``bind_size(x, size, dim=n)`` cannot run in one go: how much memory ``x`` needs, and everything behind it,
-is known when ``size`` is. So the graph is cut into segments, each an ordinary function: the first computes what leads
-to the sizes (and whatever else it can), then the sizes are read, and the next segment takes them as symbolic dimensions
-like those of inputs. A model without such calls is one segment.
+A graph with ``bind_size(x, size, dim=n)`` cannot run in one piece: the memory of ``x``, and of everything computed from
+it, is known only when ``size`` is. So the graph is cut into segments, each an ordinary function: the first computes the
+sizes (and whatever else it can), then the sizes are read, and the next segment takes them as symbolic dimensions like
+those of inputs. A model without such calls is one segment.
 
 Before::
 
@@ -36,15 +36,15 @@ from tilewright.tensorir.stmt import PrimFunc
 
 @dataclasses.dataclass(frozen=True)
 class Segment:
-    """One function of a model that is cut.
+    """One function of a segmented model.
 
-    A model's values are numbered: its inputs first (a tuple counts by its tensors), then what the segments compute.
+    A model's values are numbered: first the tensors of its inputs (tuples flattened), then the results of its segments.
 
     Attributes:
         module: the function, under the name ``main``, and those that it calls.
-        args: the values that it takes, one for each tensor.
-        results: the values that it gives.
-        sizes: the symbolic dimensions that are read before it runs, each with the value that holds the size.
+        args: the numbers of its arguments, one for each tensor.
+        results: the numbers of its results.
+        sizes: the symbolic dimensions that are read before it runs, each with the number of the value that holds it.
     """
 
     module: IRModule
@@ -55,14 +55,14 @@ class Segment:
 
 @dataclasses.dataclass(frozen=True)
 class Segments:
-    """A model that is cut: its segments in order, and the values that are its results."""
+    """A segmented model: its segments in order, and the numbers of the values that are its results."""
 
     segments: tuple[Segment, ...]
     results: tuple[int, ...]
 
 
 def binds_sizes(mod: IRModule) -> bool:
-    """Whether a function of ``mod`` has sizes that become known while it runs."""
+    """Whether a function of ``mod`` has sizes that become known only at run time."""
     return any(
         _is_binding(call)
         for function in mod.functions.values()
@@ -72,7 +72,7 @@ def binds_sizes(mod: IRModule) -> bool:
 
 
 def cut(mod: IRModule, known: Sequence[Symbol]) -> Segments:
-    """The segments of ``mod``, whose ``main`` gets the sizes of the symbolic dimensions ``known`` with its inputs.
+    """Cut ``mod`` into segments; the sizes of the symbolic dimensions ``known`` come with the inputs of ``main``.
 
     Raises:
         CodegenError: a size is bound inside a loop, bound to different numbers, or depends on itself.
@@ -84,7 +84,7 @@ def cut(mod: IRModule, known: Sequence[Symbol]) -> Segments:
 
 
 def _bound(node: Expr) -> tuple[Symbol, Expr] | None:
-    """The symbolic dimension that gets its size at ``node``, and the number that it gets; None: none does."""
+    """Return the symbolic dimension that ``node`` binds and the expression of its size; None if it binds none."""
     if not isinstance(node, Call) or not isinstance(node.op, Operator):
         return None
     return node.op.bound_size(node.args, node.attrs)
@@ -95,13 +95,13 @@ def _is_binding(node: Expr) -> bool:
 
 
 def _flat(found: Type | None) -> int:
-    """The number of tensors in a type."""
+    """Count the tensors in a type."""
     return sum(map(_flat, found.fields)) if isinstance(found, TupleType) else 1
 
 
 def _symbols_in(node: Expr, mod: IRModule) -> set[ScalarExpr]:
-    """The symbolic dimensions in the type and the attributes of one node, and those that a loop-level function which it
-    calls knows from the model alone."""
+    """Return the symbolic dimensions in the type and the attributes of one node, and those that a loop-level function
+    called by it takes only from the model."""
     found: set[ScalarExpr] = set(_symbols_of_type(node.type))
     if isinstance(node, Call):
         found.update(symbols_in_attributes(node.attrs))
@@ -120,10 +120,10 @@ def _symbols_of_type(found: Type | None) -> set[ScalarExpr]:
 
 
 class _Cutter:
-    """Find the segment of every node, and what crosses from one to another.
+    """Find the segment of every node, and the values that are passed between segments.
 
-    The level of a node is the number of the segment that computes it: what mentions a size comes after what the size
-    is computed from.
+    The level of a node is the number of the segment that computes it: a node that mentions a size is in a later segment
+    than the node that computes the size.
     """
 
     def __init__(self, mod: IRModule, main: Function, known: Sequence[Symbol]) -> None:
@@ -134,7 +134,7 @@ class _Cutter:
         self.inner = self._depending_on_parameters()
         self.bindings = self._bindings()
         self.levels = self._levels()
-        #: The number of every value that is kept, and the variable that later segments know it by.
+        #: The number of every value that a segment returns, and the variable that stands for it in later segments.
         self.numbers: dict[Expr, int] = {}
         self.variables: dict[Expr, Var] = {}
         self.fields: dict[tuple[Expr, int], TupleGetItem] = {
@@ -142,7 +142,7 @@ class _Cutter:
         }
 
     def _depending_on_parameters(self) -> set[Expr]:
-        """The expressions that depend on a parameter of a function inside ``main``, such as the body of a loop."""
+        """Return the expressions that depend on a parameter of a function inside ``main``, such as a loop's body."""
         outer = set(self.main.params)
         inner: set[Expr] = set()
         for node in self.order:
@@ -150,7 +150,7 @@ class _Cutter:
                 if node not in outer:
                     inner.add(node)
             elif isinstance(node, Let):
-                raise CodegenError("a let is left after ToGraphNormalForm")
+                raise CodegenError("found a let; expected none after ToGraphNormalForm")
             elif not isinstance(node, Function) and any(child in inner for child in node.children):
                 inner.add(node)
         return inner
@@ -165,14 +165,18 @@ class _Cutter:
             if node in self.inner:
                 raise CodegenError(f"{node.span or summary(node)}: the size {dim.name} changes with every iteration")
             if found.setdefault(dim, size) is not size:
-                raise CodegenError(f"{node.span or summary(node)}: the size {dim.name} is bound to two numbers")
+                raise CodegenError(
+                    f"{node.span or summary(node)}: the size {dim.name} is bound to two different values"
+                )
         for function in self.mod.functions.values():
             if (
                 function is not self.main
                 and isinstance(function, Function)
                 and any(map(_is_binding, call_nodes(function)))
             ):
-                raise CodegenError("a size that becomes known at run time in a function that main calls several times")
+                raise CodegenError(
+                    "a function that main calls several times binds a size at run time; it must be bound in main"
+                )
         return found
 
     def _levels(self) -> dict[Expr, int]:
@@ -187,12 +191,12 @@ class _Cutter:
             if changed == of_symbols:
                 return levels
             of_symbols = changed
-        raise CodegenError(f"sizes that depend on each other: {', '.join(symbol.name for symbol in self.bindings)}")
+        raise CodegenError(f"sizes depend on each other: {', '.join(symbol.name for symbol in self.bindings)}")
 
     # Cutting.
 
     def cut(self) -> Segments:
-        """The segments, found from the last to the first: each says what it needs of those before."""
+        """Return the segments, found from the last to the first: each determines the results of earlier ones."""
         count = 0
         for param in self.main.params:
             self.numbers[param] = count
@@ -224,7 +228,7 @@ class _Cutter:
         return Segments(tuple(segments), tuple(self.numbers[leaf] for leaf in leaves))
 
     def _leaves(self, body: Expr) -> list[Expr]:
-        """The tensors of a result, in order."""
+        """Return the tensors of a result, in order."""
         if isinstance(body, Tuple):
             return [leaf for field in body.fields for leaf in self._leaves(field)]
         if isinstance(body.type, TupleType):
@@ -232,7 +236,7 @@ class _Cutter:
         return [body]
 
     def _field(self, value: Expr, number: int) -> TupleGetItem:
-        """One field of a tuple, always the same node."""
+        """Return the field of a tuple, the same node each time."""
         found = self.fields.get((value, number))
         if found is None:
             found = self.fields[value, number] = TupleGetItem(value, number)
@@ -244,13 +248,13 @@ class _Cutter:
             needed[level][value] = None
 
     def _crosses(self, node: Expr, level: int) -> bool:
-        """Whether a node that segment ``level`` uses is computed before it."""
+        """Whether a node that segment ``level`` uses is computed by an earlier one."""
         if node in self.inner or self.levels[node] >= level:
             return False
         return isinstance(node, (Call, TupleGetItem, If, Loop))
 
     def _body(self, level: int, needed: list[dict[Expr, None]]) -> Expr:
-        """The body of segment ``level``, with variables for values of earlier segments, added to ``needed``."""
+        """Return the body of segment ``level``, with variables for values of earlier ones, which ``needed`` gets."""
         roots = list(needed[level])
 
         def inside(node: Expr) -> Sequence[Expr]:
@@ -270,7 +274,7 @@ class _Cutter:
         return rewrite(Tuple(roots), lambda old, new: new.children[0] if _is_binding(new) else new, known)
 
     def _taken(self, node: Expr, needed: list[dict[Expr, None]]) -> Expr:
-        """The variable, or tuple of variables, for a value of an earlier segment."""
+        """Return the variable, or tuple of variables, for a value of an earlier segment."""
         if isinstance(node.type, TupleType):
             return Tuple([self._taken(self._field(node, number), needed) for number in range(len(node.type.fields))])
         self._need(node, self.levels[node], needed)

@@ -1,8 +1,8 @@
-"""Assign values of a model to places in an arena, which values share whose lives do not overlap.
+"""Allocate the values of a model in an arena; values whose live ranges do not overlap may share memory.
 
-Values of known size are packed by best fit over their lives, freed space merging with its neighbours. Values whose
-size depends on symbolic dimensions get slots behind them. Which of two formulas is larger depends on the dimensions: a
-slot is as large as the largest of its values, and a value takes the free slot that fits best for typical dimensions.
+Values of constant size are packed by best fit, and freed blocks are merged with their neighbours. Values whose size
+depends on symbolic dimensions get slots after them. Which of two formulas is larger depends on the dimensions: a slot
+is as large as the largest of its values, and a value takes the free slot that fits best for typical dimensions.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ import functools
 from tilewright.graphir.dims import Dim, DimTable, estimate
 from tilewright.tensorir.expr import Expr, maximum
 
-#: A value takes a slot that is at most so many times as large, or as small, as it is.
+#: A value reuses a slot whose size is within this factor of its own.
 _FAR = 4
 
-#: Alignment of every value in the arena, in bytes: a cache line, and the widest vector.
+#: Alignment of every value in the arena, in bytes: that of a cache line and of the widest vector.
 ALIGNMENT = 64
 
 
 @dataclasses.dataclass(eq=False)
 class Slot:
-    """Space in the arena for one value at a time, as much as the largest of them needs.
+    """Space in the arena for one value at a time, large enough for the largest of them.
 
     Attributes:
-        sizes: bytes of the values, over the model's symbolic dimensions; no two are provably equal.
+        sizes: distinct sizes of the values in bytes, formulas of the model's symbolic dimensions.
         number: position among the slots.
         typical: the largest of the sizes for typical dimensions.
     """
@@ -37,13 +37,13 @@ class Slot:
 
     @property
     def size(self) -> Expr:
-        """Bytes, over the model's symbolic dimensions."""
+        """Return the size in bytes, a formula of the model's symbolic dimensions."""
         return functools.reduce(maximum, self.sizes)
 
 
 @dataclasses.dataclass(eq=False)
 class Place:
-    """The place of a value: a constant ``offset``, or a ``slot`` whose offset is known when the model runs."""
+    """The place of a value: a constant ``offset``, or a ``slot`` whose offset is known at run time."""
 
     offset: int = 0
     size: int = 0
@@ -51,18 +51,18 @@ class Place:
 
 
 class ArenaAllocator:
-    """Give out and take back space in the arena, in the order in which values come to life and die."""
+    """Allocate and free space in the arena, in the order in which live ranges begin and end."""
 
     def __init__(self) -> None:
         self.static_bytes = 0
         self.slots: list[Slot] = []
         self._free: list[tuple[int, int]] = []  # (offset, size), ascending, never adjacent
-        #: Free slots by what they hold for typical dimensions.
+        #: Free slots, sorted by their size for typical dimensions.
         self._free_slots: list[Slot] = []
         self._sizes = DimTable()
 
     def allocate(self, size: Dim) -> Place:
-        """Space for ``size`` bytes."""
+        """Allocate ``size`` bytes."""
         if isinstance(size, int):
             return self._allocate_static(max(ALIGNMENT, -(-size // ALIGNMENT) * ALIGNMENT))
         canonical = self._sizes.canonical(size)  # equal sizes are one object
@@ -77,8 +77,8 @@ class ArenaAllocator:
         return Place(slot=slot)
 
     def _free_slot(self, size: Expr, typical: int) -> Slot | None:
-        """The free slot for a value: one that has had a value of its size, else the smallest that is large enough, else
-        the largest, which grows; None if all are far too large or far too small."""
+        """Take the free slot for a value: one that has held a value of its size, else the smallest that is large
+        enough, else the largest, which grows; None if the sizes of all differ by more than the factor ``_FAR``."""
         free = self._free_slots
         near = (number for number, slot in enumerate(free) if slot.typical <= _FAR * typical)
         found = next((number for number in near if size in free[number].sizes), None)
@@ -90,7 +90,7 @@ class ArenaAllocator:
         return None if found is None else free.pop(found)
 
     def free(self, place: Place) -> None:
-        """Take back what :meth:`allocate` gave."""
+        """Free a place that :meth:`allocate` returned."""
         if place.slot is not None:
             bisect.insort(self._free_slots, place.slot, key=_held)
             return
@@ -114,7 +114,7 @@ class ArenaAllocator:
                 self._free.insert(best, (offset + size, free - size))
             return Place(offset, size)
         offset = self.static_bytes
-        if self._free and sum(self._free[-1]) == self.static_bytes:  # the last free piece can grow
+        if self._free and sum(self._free[-1]) == self.static_bytes:  # extend the free block at the end of the arena
             offset = self._free.pop()[0]
         self.static_bytes = offset + size
         return Place(offset, size)

@@ -164,7 +164,7 @@ def test_call_with_too_many_arguments_is_an_error() -> None:
 
 def test_variable_that_nothing_defines_is_named() -> None:
     x, y = gi.var("x", TYPE), gi.var("y", TYPE)
-    with pytest.raises(CodegenError, match="variable 'y' that nothing defines"):
+    with pytest.raises(CodegenError, match="variable 'y' that is not defined"):
         program(gi.Function([x], call("kernel", y)))
 
 
@@ -212,5 +212,5 @@ def test_size_of_a_kernel_is_the_dimension_that_makes_the_argument_as_large(
 
 
 def test_size_that_no_argument_tells_is_named() -> None:
-    with pytest.raises(CodegenError, match="the arguments of a call do not tell its dimension k"):
+    with pytest.raises(CodegenError, match="its dimension k does not follow from the arguments of a call"):
         sizes("k * 5,", "n", 3)

@@ -108,7 +108,7 @@ def test_size_that_changes_with_every_iteration_is_refused() -> None:
 def test_one_name_for_two_sizes_is_refused() -> None:
     n = fresh_symbol("n")
     a, b = (gi.var(name, shape=(), dtype="int64") for name in "ab")
-    with pytest.raises(CodegenError, match=rf"the size {n.name} is bound to two numbers"):
+    with pytest.raises(CodegenError, match=rf"the size {n.name} is bound to two different values"):
         segments([a, b], (bind_size(gi.zeros(shape=(n,)), a, n), bind_size(gi.ones(shape=(n,)), b, n)))
 
 
